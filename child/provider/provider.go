@@ -1,0 +1,68 @@
+// Package provider is the seam between an agent and its model. A Provider
+// streams one answer at a time; packages below this one speak to real services
+// (openai) or stand in for one (scripted).
+package provider
+
+import (
+	"context"
+	"iter"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+)
+
+// Provider is a source of answers. It is safe for concurrent use.
+type Provider interface {
+	// Stream asks for one answer. The sequence ends after Stop, or with an
+	// error as its last element. Ending the iteration or ctx releases the
+	// request at once. A context window that is exceeded is ErrContextWindow.
+	Stream(ctx context.Context, r Request) iter.Seq2[Delta, error]
+	// Models lists what could be asked for.
+	Models(ctx context.Context) ([]Model, error)
+}
+
+// Request is all that an answer depends on.
+type Request struct {
+	Model    string
+	System   string
+	Messages []protocol.Message
+	Tools    []tool.Spec
+}
+
+// Model is one entry of get_available_models.
+type Model struct {
+	Provider      string `json:"provider"`
+	ModelID       string `json:"model_id"`
+	ModelName     string `json:"model_name"`
+	ContextWindow uint64 `json:"context_window"` // tokens; 0 if unknown
+}
+
+// Delta is one step of an answer. The set is closed.
+type Delta interface{ delta() }
+
+type (
+	// Text is a piece of the answer.
+	Text struct{ Text string }
+	// Thinking is a piece of the model's reasoning.
+	Thinking struct{ Text string }
+	// CallStart opens a tool call; its input follows in pieces.
+	CallStart struct{ ID, Name string }
+	// CallInput is a piece of a call's JSON input.
+	CallInput struct{ ID, Fragment string }
+	// Call is a whole call. It follows its CallStart and CallInputs.
+	Call struct{ protocol.ToolCall }
+	// Retry says that an attempt failed and another will follow after a wait.
+	Retry struct{ Reason string }
+	// Stop is the last element of an answer that came to its end.
+	Stop struct {
+		Usage protocol.TurnUsage
+	}
+)
+
+func (Text) delta()      {}
+func (Thinking) delta()  {}
+func (CallStart) delta() {}
+func (CallInput) delta() {}
+func (Call) delta()      {}
+func (Retry) delta()     {}
+func (Stop) delta()      {}

@@ -1,0 +1,69 @@
+package protocol
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// AssistantEvent is one step of a turn, carried by [MessageUpdate]. The set is
+// closed: the types of this file that implement it.
+type AssistantEvent interface {
+	// Name is the value of the nested object's "type" member.
+	Name() string
+	assistantEvent()
+}
+
+type (
+	// TextDelta is a piece of the answer.
+	TextDelta struct {
+		Delta string `json:"delta"`
+	}
+
+	// ThinkingDelta is a piece of the model's reasoning.
+	ThinkingDelta struct {
+		Delta string `json:"delta"`
+	}
+
+	// ToolcallStart opens a tool call. ToolID ties its later events to it.
+	ToolcallStart struct {
+		ToolID   string `json:"tool_id"`
+		ToolName string `json:"tool_name"`
+	}
+
+	// ToolcallInputDelta is a piece of the call's JSON input, not yet whole.
+	ToolcallInputDelta struct {
+		ToolID string `json:"tool_id"`
+		Delta  string `json:"delta"`
+	}
+
+	// ToolcallInput is the whole input.
+	ToolcallInput struct {
+		ToolID string         `json:"tool_id"`
+		Input  jsontext.Value `json:"input"`
+	}
+
+	// ToolcallResult is what the tool gave back, as text.
+	ToolcallResult struct {
+		ToolID string `json:"tool_id"`
+		Result string `json:"result"`
+	}
+
+	// UnknownAssistantEvent is a step of a type this package does not know.
+	UnknownAssistantEvent struct {
+		Type string
+		Raw  jsontext.Value
+	}
+)
+
+func (TextDelta) Name() string               { return "text_delta" }
+func (ThinkingDelta) Name() string           { return "thinking_delta" }
+func (ToolcallStart) Name() string           { return "toolcall_start" }
+func (ToolcallInputDelta) Name() string      { return "toolcall_input_delta" }
+func (ToolcallInput) Name() string           { return "toolcall_input" }
+func (ToolcallResult) Name() string          { return "toolcall_result" }
+func (e UnknownAssistantEvent) Name() string { return e.Type }
+
+func (TextDelta) assistantEvent()             {}
+func (ThinkingDelta) assistantEvent()         {}
+func (ToolcallStart) assistantEvent()         {}
+func (ToolcallInputDelta) assistantEvent()    {}
+func (ToolcallInput) assistantEvent()         {}
+func (ToolcallResult) assistantEvent()        {}
+func (UnknownAssistantEvent) assistantEvent() {}

@@ -1,0 +1,135 @@
+package protocol
+
+// Command is a message from the parent to the child. The set is closed: the
+// types of this file that implement it.
+type Command interface {
+	// Name is the value of the frame's "type" member.
+	Name() string
+	// Ident is the correlation id that the response echoes; "" for none.
+	Ident() string
+	command()
+}
+
+type (
+	// Prompt starts a turn. It is refused while another one runs (SPEC §3.4).
+	Prompt struct {
+		ID      string `json:"id"`
+		Message string `json:"message"`
+		// Attachments is always written, as [] if there are none.
+		Attachments []Attachment `json:"attachments" wire:"default"`
+	}
+
+	// FollowUp is a prompt that waits for the running turn to end.
+	FollowUp struct {
+		ID      string `json:"id"`
+		Message string `json:"message"`
+	}
+
+	// Compact replaces old messages by a summary.
+	Compact struct {
+		ID string `json:"id"`
+	}
+
+	// NewSession discards the conversation and begins another.
+	NewSession struct {
+		ID string `json:"id"`
+	}
+
+	// GetMessages asks for the conversation, a page at a time.
+	GetMessages struct {
+		ID string `json:"id"`
+		// Offset is the index of the first message wanted; nil means 0.
+		Offset *uint64 `json:"offset,omitzero"`
+		// Limit is how many are wanted at most; nil means all that fit a frame.
+		Limit *uint64 `json:"limit,omitzero"`
+	}
+
+	// SetModel switches the model for the turns to come.
+	SetModel struct {
+		ID    string `json:"id"`
+		Model string `json:"model"`
+	}
+
+	// GetAvailableModels asks which models could be set.
+	GetAvailableModels struct {
+		ID string `json:"id"`
+	}
+
+	// Abort ends the running turn. It never waits behind the turn.
+	Abort struct {
+		ID string `json:"id"`
+	}
+
+	// GetSessionStats asks for the session's token totals.
+	GetSessionStats struct {
+		ID string `json:"id"`
+	}
+
+	// GetState asks for everything the child knows about itself.
+	GetState struct {
+		ID string `json:"id"`
+	}
+
+	// ToolsList asks which tools the model may call.
+	ToolsList struct {
+		// ID may be missing; the response then carries the id "".
+		ID *string `json:"id,omitzero"`
+	}
+
+	// Ping asks for a sign of life. It is answered by the reader of stdin
+	// itself, whatever the turn is doing. Added by nexus.
+	Ping struct {
+		ID string `json:"id"`
+	}
+
+	// Shutdown ends the child. It has no id and no response.
+	Shutdown struct{}
+)
+
+func (Prompt) Name() string             { return "prompt" }
+func (FollowUp) Name() string           { return "follow_up" }
+func (Compact) Name() string            { return "compact" }
+func (NewSession) Name() string         { return "new_session" }
+func (GetMessages) Name() string        { return "get_messages" }
+func (SetModel) Name() string           { return "set_model" }
+func (GetAvailableModels) Name() string { return "get_available_models" }
+func (Abort) Name() string              { return "abort" }
+func (GetSessionStats) Name() string    { return "get_session_stats" }
+func (GetState) Name() string           { return "get_state" }
+func (ToolsList) Name() string          { return "tools_list" }
+func (Ping) Name() string               { return "ping" }
+func (Shutdown) Name() string           { return "shutdown" }
+
+func (c Prompt) Ident() string             { return c.ID }
+func (c FollowUp) Ident() string           { return c.ID }
+func (c Compact) Ident() string            { return c.ID }
+func (c NewSession) Ident() string         { return c.ID }
+func (c GetMessages) Ident() string        { return c.ID }
+func (c SetModel) Ident() string           { return c.ID }
+func (c GetAvailableModels) Ident() string { return c.ID }
+func (c Abort) Ident() string              { return c.ID }
+func (c GetSessionStats) Ident() string    { return c.ID }
+func (c GetState) Ident() string           { return c.ID }
+func (c Ping) Ident() string               { return c.ID }
+func (Shutdown) Ident() string             { return "" }
+
+func (c ToolsList) Ident() string {
+	if c.ID == nil {
+		return ""
+	}
+	return *c.ID
+}
+
+func (Prompt) command()             {}
+func (FollowUp) command()           {}
+func (Compact) command()            {}
+func (NewSession) command()         {}
+func (GetMessages) command()        {}
+func (SetModel) command()           {}
+func (GetAvailableModels) command() {}
+func (Abort) command()              {}
+func (GetSessionStats) command()    {}
+func (GetState) command()           {}
+func (ToolsList) command()          {}
+func (Ping) command()               {}
+func (Shutdown) command()           {}

@@ -1,0 +1,48 @@
+package protocol
+
+import "fmt"
+
+// SyntaxError says that a line is not a JSON object we can trust: malformed,
+// not an object, not UTF-8, or with a member named twice. ID is the line's id
+// where one could be read without doubt, else "".
+type SyntaxError struct {
+	ID  string
+	Err error
+}
+
+func (e *SyntaxError) Error() string { return "malformed frame: " + e.Err.Error() }
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// UnknownTypeError says that the frame's type is not one of this protocol's,
+// or that it has none (Type is then "").
+type UnknownTypeError struct {
+	ID   string
+	Type string
+}
+
+func (e *UnknownTypeError) Error() string {
+	if e.Type == "" {
+		return `frame has no string member "type"`
+	}
+	return fmt.Sprintf("unknown type %q", e.Type)
+}
+
+// MemberError says that a member of a frame of a known type is missing or of
+// the wrong type. Err is a *strict.Error that names it.
+type MemberError struct {
+	ID   string
+	Type string
+	Err  error
+}
+
+func (e *MemberError) Error() string { return fmt.Sprintf("%s: %v", e.Type, e.Err) }
+func (e *MemberError) Unwrap() error { return e.Err }
+
+// VersionError says that a child speaks another version of the protocol.
+type VersionError struct {
+	Got uint32
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("child speaks protocol version %d, want %d", e.Got, Version)
+}

@@ -1,0 +1,175 @@
+// Package frame splits a byte stream into lines and joins lines into one, with
+// a bound on both, and without ever losing its place.
+//
+//	r := frame.NewReader(stdin)
+//	for {
+//		line, err := r.Next()
+//		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
+//			continue // one line was passed over; the stream goes on
+//		}
+//		if err != nil {
+//			break // io.EOF, or the stream's own error
+//		}
+//	}
+//
+// A Reader belongs to one goroutine; a Writer may be shared. Neither starts a
+// goroutine. It refuses to interpret what a line holds. See SPEC §3.2.
+package frame
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+)
+
+const (
+	// MaxPayload is the largest line that is read, newline excluded, in bytes
+	// (SPEC §3.2).
+	MaxPayload = 1 << 20
+	// MaxWritten is the largest line that is written, newline included, in
+	// bytes: one less of payload than what is read, so that a reader that
+	// counts the newline accepts it too.
+	MaxWritten = 1 << 20
+
+	startSize = 4 << 10  // of a fresh buffer
+	keepSize  = 64 << 10 // a buffer above this is given up once it is empty
+)
+
+// TooLargeError says that a line was longer than MaxPayload. It is reported
+// once, as soon as that is known; the rest of the line is passed over by the
+// next call of Next, in constant memory. The stream stays usable.
+type TooLargeError struct {
+	Limit int // bytes, newline excluded
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("frame exceeds the limit of %d bytes", e.Limit)
+}
+
+// Reader reads lines from a stream. Its memory is at most twice the limit.
+type Reader struct {
+	src      io.Reader
+	buf      []byte // buf[start:end] is read and not yet handed out
+	start    int
+	end      int
+	scanned  int   // bytes after start known to hold no newline
+	skipping bool  // inside a line that was too large
+	err      error // of src, reported when the buffer is used up
+}
+
+// NewReader returns a Reader of src.
+func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
+
+// Next returns the next line that is not blank, without its newline and
+// without one carriage return before that. The slice is valid until the next
+// call. What stands after the last newline of a stream is a line too. Errors:
+// *TooLargeError (go on), io.EOF, or the error of the stream (both final).
+func (r *Reader) Next() ([]byte, error) {
+	for {
+		if line, ok := r.line(); ok {
+			if r.skipping {
+				r.skipping = false
+				continue
+			}
+			line = bytes.TrimSuffix(line, []byte{'\r'})
+			if len(line) > MaxPayload {
+				return nil, &TooLargeError{Limit: MaxPayload}
+			}
+			if len(bytes.Trim(line, " \t\r")) == 0 {
+				continue
+			}
+			return line, nil
+		}
+		if r.skipping {
+			r.start, r.end, r.scanned = 0, 0, 0
+		} else if r.pending() > MaxPayload+1 || (r.pending() == MaxPayload+1 && r.buf[r.end-1] != '\r') {
+			r.skipping = true
+			return nil, &TooLargeError{Limit: MaxPayload}
+		}
+		if r.err != nil {
+			return r.last()
+		}
+		r.fill()
+	}
+}
+
+// line takes the next whole line out of the buffer.
+func (r *Reader) line() ([]byte, bool) {
+	i := bytes.IndexByte(r.buf[r.start+r.scanned:r.end], '\n')
+	if i < 0 {
+		r.scanned = r.pending()
+		return nil, false
+	}
+	i += r.start + r.scanned
+	line := r.buf[r.start:i]
+	r.start, r.scanned = i+1, 0
+	return line, true
+}
+
+// last hands out what stands after the last newline, then the stream's error.
+func (r *Reader) last() ([]byte, error) {
+	line := bytes.TrimSuffix(r.buf[r.start:r.end], []byte{'\r'})
+	r.start, r.end, r.scanned = 0, 0, 0
+	if r.err == io.EOF && !r.skipping && len(bytes.Trim(line, " \t\r")) > 0 {
+		return line, nil
+	}
+	return nil, r.err
+}
+
+func (r *Reader) pending() int { return r.end - r.start }
+
+// fill reads once, making room first.
+func (r *Reader) fill() {
+	switch {
+	case r.pending() == 0:
+		r.start, r.end = 0, 0
+		if len(r.buf) > keepSize {
+			r.buf = nil
+		}
+	case r.end == len(r.buf) && r.start > 0:
+		r.end = copy(r.buf, r.buf[r.start:r.end])
+		r.start = 0
+	}
+	if r.end == len(r.buf) {
+		grown := make([]byte, min(max(2*len(r.buf), startSize), MaxPayload+2))
+		copy(grown, r.buf[:r.end])
+		r.buf = grown
+	}
+	n, err := r.src.Read(r.buf[r.end:])
+	r.end += n
+	r.err = err
+}
+
+// Writer writes lines to a stream. It is safe for concurrent use: lines never
+// mix.
+type Writer struct {
+	mu  sync.Mutex // guards all below
+	dst io.Writer
+	buf []byte
+}
+
+// NewWriter returns a Writer to dst.
+func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
+
+// Write writes payload and a newline in one call of the destination's Write.
+// It returns *TooLargeError, and writes nothing, if both together exceed
+// MaxWritten; an error of the destination may have written a part of the line
+// and ends the stream. A payload with a newline in it is a bug of the caller's
+// and panics.
+func (w *Writer) Write(payload []byte) error {
+	if len(payload)+1 > MaxWritten {
+		return &TooLargeError{Limit: MaxWritten - 1}
+	}
+	if bytes.IndexByte(payload, '\n') >= 0 {
+		panic("frame: payload holds a newline")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = append(append(w.buf[:0], payload...), '\n')
+	_, err := w.dst.Write(w.buf)
+	if cap(w.buf) > keepSize {
+		w.buf = nil
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Role says who speaks in a [Message].
+type Role string
+
+// The roles of a conversation.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool" // the result of one tool call
+	RoleSystem    Role = "system"
+)
+
+// Message is one entry of a conversation, the same for every provider: what
+// get_messages returns and what a saved session holds.
+type Message struct {
+	Role Role `json:"role"`
+	// Content is the text. For RoleTool it is the tool's result.
+	Content string `json:"content" wire:"default"`
+	// Thinking is the model's reasoning where the provider shows it.
+	Thinking string `json:"thinking,omitempty" wire:"default"`
+	// ToolCalls are the calls an assistant asks for, in its order.
+	ToolCalls []ToolCall `json:"tool_calls,omitempty" wire:"default"`
+	// ToolCallID and ToolName tie a RoleTool message to its call.
+	ToolCallID string `json:"tool_call_id,omitempty" wire:"default"`
+	ToolName   string `json:"tool_name,omitempty" wire:"default"`
+	// IsError marks a tool result that reports a failure.
+	IsError bool `json:"is_error,omitzero" wire:"default"`
+	// Interrupted marks an answer that was cut off by an abort or a crash.
+	Interrupted bool `json:"interrupted,omitzero" wire:"default"`
+	// TurnID is the id of the prompt that this message belongs to.
+	TurnID string `json:"turn_id,omitempty" wire:"default"`
+	// Attachments are the files that came with a user's message.
+	Attachments []Attachment `json:"attachments,omitempty" wire:"default"`
+	// At is when the message was complete, UTC.
+	At time.Time `json:"at,omitzero" wire:"default"`
+}
+
+// ToolCall is one call of a tool that an assistant asked for.
+type ToolCall struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Input is the call's JSON input as the model gave it.
+	Input jsontext.Value `json:"input"`
+}

@@ -1,0 +1,252 @@
+// Package strict decodes JSON that somebody else wrote into a struct and says
+// exactly what is wrong with it.
+//
+// It is the one decoder of every boundary: frames, envelopes, parameters,
+// configuration, saved sessions. Names match by exact case, no member may
+// stand twice, strings are valid UTF-8, a required member must be there and be
+// of its type, and null is a value only for pointers and raw values.
+//
+//	type params struct {
+//		Content string  `json:"content"`                  // required
+//		When    *string `json:"when,omitzero"`            // may be missing or null
+//		Tags    []Tag   `json:"tags" wire:"default"`      // may be missing, not null
+//	}
+//	err := strict.Unmarshal(data, &p, strict.RejectUnknown)
+//
+// A field is required unless it is a pointer or carries `wire:"default"`. A
+// field tagged `json:"-"` is left alone. Functions are safe for concurrent use.
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+)
+
+// Unknown says what becomes of members that the struct does not have.
+type Unknown bool
+
+const (
+	// IgnoreUnknown passes over members the struct does not have.
+	IgnoreUnknown Unknown = false
+	// RejectUnknown makes them an error.
+	RejectUnknown Unknown = true
+)
+
+// Error names the member that is wrong. Path is dotted from the top, as in
+// attachments[0].path; it is "" for the value as a whole.
+type Error struct {
+	Path    string
+	Problem string // "is missing", "is not known", "want string, have number"
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Problem
+	}
+	return fmt.Sprintf("member %q %s", e.Path, e.Problem)
+}
+
+// ErrDuplicate is wrapped by [Valid] where a member stands twice in an object
+// that is well-formed otherwise.
+var ErrDuplicate = errors.New("duplicate member")
+
+// Valid reports why data is not one JSON value in valid UTF-8 without duplicate
+// members; nil if it is.
+func Valid(data []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	if _, err := dec.ReadValue(); err != nil {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return fmt.Errorf("%w: %s", ErrDuplicate, explain(err))
+		}
+		return errors.New(explain(err))
+	}
+	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return fmt.Errorf("unexpected %q after the end of the value, at offset %d", rest[0], len(data)-len(rest))
+	}
+	return nil
+}
+
+// explain turns an error of the JSON library into one that stands alone.
+func explain(err error) string {
+	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		msg := fmt.Sprintf("%v at offset %d", s.Err, s.ByteOffset)
+		if s.JSONPointer != "" {
+			msg += fmt.Sprintf(" (in %s)", s.JSONPointer)
+		}
+		return strings.ReplaceAll(msg, "jsontext: ", "")
+	}
+	return strings.ReplaceAll(err.Error(), "jsontext: ", "")
+}
+
+// Unmarshal decodes data, a JSON object, into the struct that v points to.
+// The error is that of [Valid], or an *Error that names the member.
+func Unmarshal(data []byte, v any, unknown Unknown) error {
+	if err := Valid(data); err != nil {
+		return err
+	}
+	return Fill(data, v, unknown)
+}
+
+// Fill is Unmarshal for data that [Valid] has passed already.
+func Fill(data []byte, v any, unknown Unknown) error {
+	if err := check(gjson.ParseBytes(data), reflect.TypeOf(v).Elem(), "", unknown); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		if s, ok := errors.AsType[*json.SemanticError](err); ok {
+			return &Error{Path: dotted(string(s.JSONPointer)), Problem: "cannot be read: " + s.Err.Error()}
+		}
+		return &Error{Problem: err.Error()}
+	}
+	return nil
+}
+
+var (
+	rawType  = reflect.TypeFor[jsontext.Value]()
+	timeType = reflect.TypeFor[time.Time]()
+)
+
+// check walks value beside the type t. It finds what json.Unmarshal passes
+// over (missing members, null for a plain type) and names all other faults in
+// the same words.
+func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) error {
+	if t == rawType {
+		return nil
+	}
+	if t.Kind() == reflect.Pointer {
+		if value.Type == gjson.Null {
+			return nil
+		}
+		t = t.Elem()
+	}
+	want, ok := wants(value, t)
+	if !ok {
+		return &Error{Path: path, Problem: fmt.Sprintf("want %s, have %s", want, have(value))}
+	}
+	switch {
+	case t == timeType:
+		return nil
+	case t.Kind() == reflect.Struct:
+		return checkMembers(value, t, path, unknown)
+	case t.Kind() == reflect.Slice:
+		for i, element := range value.Array() {
+			if err := check(element, t.Elem(), path+"["+strconv.Itoa(i)+"]", unknown); err != nil {
+				return err
+			}
+		}
+	case t.Kind() == reflect.Map:
+		var err error
+		value.ForEach(func(key, element gjson.Result) bool {
+			err = check(element, t.Elem(), join(path, key.String()), unknown)
+			return err == nil
+		})
+		return err
+	}
+	return nil
+}
+
+func checkMembers(value gjson.Result, t reflect.Type, path string, unknown Unknown) error {
+	members := map[string]gjson.Result{}
+	var order []string
+	value.ForEach(func(key, element gjson.Result) bool {
+		members[key.String()] = element
+		order = append(order, key.String())
+		return true
+	})
+	known := map[string]bool{}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		known[name] = true
+		element, found := members[name]
+		if !found {
+			if field.Type.Kind() == reflect.Pointer || field.Tag.Get("wire") == "default" {
+				continue
+			}
+			return &Error{Path: join(path, name), Problem: "is missing"}
+		}
+		if err := check(element, field.Type, join(path, name), unknown); err != nil {
+			return err
+		}
+	}
+	if unknown == RejectUnknown {
+		for _, name := range order {
+			if !known[name] {
+				return &Error{Path: join(path, name), Problem: "is not known"}
+			}
+		}
+	}
+	return nil
+}
+
+// wants names the JSON type that t is written as and reports whether value is
+// of it.
+func wants(value gjson.Result, t reflect.Type) (string, bool) {
+	switch t.Kind() {
+	case reflect.String:
+		return "string", value.Type == gjson.String
+	case reflect.Bool:
+		return "boolean", value.Type == gjson.True || value.Type == gjson.False
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		_, err := strconv.ParseUint(value.Raw, 10, t.Bits())
+		return "non-negative integer", value.Type == gjson.Number && err == nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		_, err := strconv.ParseInt(value.Raw, 10, t.Bits())
+		return "integer", value.Type == gjson.Number && err == nil
+	case reflect.Float32, reflect.Float64:
+		return "number", value.Type == gjson.Number
+	case reflect.Slice:
+		return "array", value.IsArray()
+	case reflect.Struct:
+		if t == timeType {
+			_, err := time.Parse(time.RFC3339Nano, value.Str)
+			return "RFC 3339 time", value.Type == gjson.String && err == nil
+		}
+		return "object", value.IsObject()
+	case reflect.Map:
+		return "object", value.IsObject()
+	default:
+		panic("strict: no rule for " + t.String())
+	}
+}
+
+func have(value gjson.Result) string {
+	switch {
+	case value.Type == gjson.Null:
+		return "null"
+	case value.Type == gjson.String:
+		return "string"
+	case value.Type == gjson.Number:
+		return "number " + value.Raw
+	case value.IsArray():
+		return "array"
+	case value.IsObject():
+		return "object"
+	default:
+		return "boolean"
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// dotted turns a JSON pointer into the path of an [Error].
+func dotted(pointer string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", ".")
+}

@@ -1,0 +1,43 @@
+package protocol
+
+// TurnUsage is what a turn cost, in tokens.
+type TurnUsage struct {
+	// InputTokens is the number of prompt tokens sent to the model.
+	InputTokens uint64 `json:"input_tokens"`
+	// OutputTokens is the number of completion tokens it returned.
+	OutputTokens uint64 `json:"output_tokens"`
+	// CacheReadInputTokens were served from the provider's prompt cache.
+	CacheReadInputTokens uint64 `json:"cache_read_input_tokens" wire:"default"`
+	// CacheCreationInputTokens were written into the provider's prompt cache.
+	CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens" wire:"default"`
+	// CacheCreation5m and CacheCreation1h split the cache writes by their time
+	// to live; nil where the provider does not say.
+	CacheCreation5m *uint64 `json:"cache_creation_5m,omitzero"`
+	CacheCreation1h *uint64 `json:"cache_creation_1h,omitzero"`
+	// Model is the model that answered, nil if unknown.
+	Model *string `json:"model,omitzero"`
+}
+
+// Add adds the counts of v to u. The model of the later one holds.
+func (u *TurnUsage) Add(v TurnUsage) {
+	u.InputTokens += v.InputTokens
+	u.OutputTokens += v.OutputTokens
+	u.CacheReadInputTokens += v.CacheReadInputTokens
+	u.CacheCreationInputTokens += v.CacheCreationInputTokens
+	u.CacheCreation5m = addCount(u.CacheCreation5m, v.CacheCreation5m)
+	u.CacheCreation1h = addCount(u.CacheCreation1h, v.CacheCreation1h)
+	if v.Model != nil {
+		u.Model = v.Model
+	}
+}
+
+func addCount(a, b *uint64) *uint64 {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	sum := *a + *b
+	return &sum
+}

@@ -1,0 +1,72 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Which failure it is; callers use errors.Is.
+var (
+	ErrNotFound     = errors.New("agent not found")
+	ErrExists       = errors.New("agent already exists")
+	ErrQueueFull    = errors.New("the agent's queue is full")
+	ErrBusy         = errors.New("the agent is busy") // when_busy "reject"
+	ErrFailed       = errors.New("the agent has failed and waits to be asked for")
+	ErrStopped      = errors.New("the agent was stopped")
+	ErrDraining     = errors.New("the server is shutting down")
+	ErrAborted      = errors.New("the turn was cancelled")
+	ErrTurnTimeout  = errors.New("the turn exceeded its time limit")
+	ErrTurnConflict = errors.New("request_id was used before with other content")
+	ErrSlow         = errors.New("subscriber fell too far behind")
+)
+
+// StartError says that an incarnation did not become ready.
+type StartError struct {
+	Err error // what was waited for, or what the system said
+	// Exit is how the process ended; nil if there never was one.
+	Exit *Exit
+}
+
+func (e *StartError) Error() string {
+	msg := e.Err.Error()
+	if e.Exit != nil {
+		msg += " (" + e.Exit.String() + ")"
+		if e.Exit.Stderr != "" {
+			msg += ": " + e.Exit.Stderr
+		}
+	}
+	return msg
+}
+func (e *StartError) Unwrap() error { return e.Err }
+
+// CrashError says that an incarnation ended while it owed an answer.
+type CrashError struct {
+	Incarnation uint64
+	// Cause is what the supervisor saw or did: "process ended", "cancel not
+	// honoured in 5s", "stdin not read in 10s".
+	Cause string
+	Exit  Exit
+}
+
+func (e *CrashError) Error() string {
+	return fmt.Sprintf("child crashed: %s (incarnation %d, %s)", e.Cause, e.Incarnation, e.Exit)
+}
+
+// ChildError is a failure that the child itself reported for a command.
+type ChildError struct {
+	Command string
+	Message string
+}
+
+func (e *ChildError) Error() string { return e.Message }
+
+// UnstoppedError names the agents that would not stop in time.
+type UnstoppedError struct {
+	IDs   []string
+	After time.Duration
+}
+
+func (e *UnstoppedError) Error() string {
+	return fmt.Sprintf("agents not stopped after %s: %v", e.After, e.IDs)
+}

@@ -1,0 +1,58 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+
+	"nexus.internal/protocol"
+)
+
+// Launcher starts one incarnation of an agent. It is the seam between the
+// supervisor and the world: package supervisor/stdio starts real processes,
+// package supervisortest plays scripts in memory.
+type Launcher interface {
+	// Launch returns once the child is ready and speaks our version of the
+	// protocol. ctx bounds the start alone. again says that this agent ran
+	// before, so that Spec.Resume applies. On failure nothing is left running
+	// and the error carries what is known of the exit (*StartError).
+	Launch(ctx context.Context, s Spec, again bool) (Conn, error)
+}
+
+// Conn is one live incarnation.
+type Conn interface {
+	// Ready is the child's first frame.
+	Ready() protocol.Ready
+	// PID is the process id; 0 if there is no process.
+	PID() int
+	// Send writes one command. It is safe for concurrent use and bounded by a
+	// write deadline; an error means that the incarnation is lost.
+	Send(c protocol.Command) error
+	// Recv returns the next frame. One goroutine calls it. Raw is valid until
+	// the next call. io.EOF means that the process is gone and drained.
+	Recv() (protocol.Frame, error)
+	// Stop ends the incarnation by the ladder of SPEC §5 and returns when
+	// nothing of it is left. If ctx ends, the ladder goes on with KILL at
+	// once. It is idempotent and safe for concurrent use.
+	Stop(ctx context.Context) Exit
+	// Done is closed once the process is gone; Exit then says how.
+	Done() <-chan struct{}
+	Exit() Exit
+}
+
+// Exit is how an incarnation ended.
+type Exit struct {
+	// Code is the exit status; -1 if a signal ended it.
+	Code int
+	// Signal is the signal's name as in "killed"; "" if none ended it.
+	Signal string
+	// Stderr is the tail of what it wrote to stderr, at most 4 KiB, redacted.
+	Stderr string
+}
+
+// String is "exit status 3" or "signal: killed".
+func (e Exit) String() string {
+	if e.Signal != "" {
+		return "signal: " + e.Signal
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}

@@ -1,0 +1,39 @@
+package supervisor
+
+import "time"
+
+// Spec is what it takes to run one agent. It is opaque to this package: the
+// launcher of its kind makes a process of it.
+type Spec struct {
+	// ID is the agent's durable name, unique in a Supervisor.
+	ID string
+	// Kind selects the launcher; "" is the default one.
+	Kind string
+	// Argv is the program and its arguments for the first incarnation.
+	Argv []string
+	// Resume is Argv for all later incarnations: the one that insists on the
+	// saved conversation. Nil means Argv.
+	Resume []string
+	// Env is the child's whole environment as KEY=VALUE; nil means empty.
+	Env []string
+	// Dir is the child's working directory; "" means the supervisor's.
+	Dir string
+	// Labels travel with the agent into Info, unread by this package.
+	Labels map[string]string
+	// StartTimeout bounds the time to ready; 0 means DefaultStartTimeout.
+	StartTimeout time.Duration
+	// AbortGrace is how long a cancel may take until the child counts as
+	// wedged and is killed; 0 means DefaultAbortGrace.
+	AbortGrace time.Duration
+	// QueueLimit is how many prompts may wait; 0 means DefaultQueueLimit.
+	QueueLimit int
+	// Policy decides on restarts; the zero value is the default policy.
+	Policy Policy
+}
+
+// Defaults of a Spec (SPEC §5).
+const (
+	DefaultStartTimeout = 10 * time.Second
+	DefaultAbortGrace   = 5 * time.Second
+	DefaultQueueLimit   = 64
+)
