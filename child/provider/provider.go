@@ -5,11 +5,16 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
+
+// ErrContextWindow says that the request holds more tokens than the model can
+// take. The error that wraps it says what the model's service said.
+var ErrContextWindow = errors.New("the model's context window is exceeded")
 
 // Provider is a source of answers. It is safe for concurrent use.
 type Provider interface {

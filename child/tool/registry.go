@@ -1,0 +1,266 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+)
+
+const (
+	defaultParallel  = 5
+	defaultTimeout   = 300 * time.Second
+	defaultMaxOutput = 64 << 10
+
+	// grace is how long a tool has to return once its context has ended. An
+	// abort must be through within 100 ms (SPEC §3.4).
+	grace = 50 * time.Millisecond
+
+	// maxStuck bounds the goroutines that tools which do not return can hold.
+	maxStuck = 16
+)
+
+// Options bounds a [Registry]. The zero value of a field means its default.
+type Options struct {
+	Parallel  int           // calls that run at once in one Run; default 5
+	Timeout   time.Duration // for one call; default 300 s
+	MaxOutput int           // bytes of one result; default 64 KiB
+	Log       *zap.Logger   // hears of panics and of tools that are stuck; default none
+}
+
+// Registry is a fixed set of tools. It is safe for concurrent use.
+//
+// Every call runs in a goroutine that the registry owns. Run joins it, unless
+// the tool has not returned 50 ms after its context ended: then the call is
+// given up, the goroutine stays counted in [Registry.Stuck], and [Registry.Wait]
+// joins it when the tool returns at last. While 16 calls are stuck, further
+// calls are refused.
+type Registry struct {
+	options Options
+	tools   map[string]Tool
+	specs   []Spec
+	running sync.WaitGroup // the goroutines of all calls
+	stuck   atomic.Int64
+}
+
+// NewRegistry makes a registry of the tools, in their order. Two tools of one
+// name are a fault of the program, so it panics.
+func NewRegistry(tools []Tool, o Options) *Registry {
+	if o.Parallel <= 0 {
+		o.Parallel = defaultParallel
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = defaultMaxOutput
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	r := &Registry{options: o, tools: make(map[string]Tool, len(tools)), specs: make([]Spec, 0, len(tools))}
+	for _, t := range tools {
+		spec := t.Spec()
+		if _, twice := r.tools[spec.Name]; twice {
+			panic("tool: two tools are named " + spec.Name)
+		}
+		r.tools[spec.Name] = t
+		r.specs = append(r.specs, spec)
+	}
+	return r
+}
+
+// Specs describes the tools, in the order of NewRegistry. The slice must not
+// be changed.
+func (r *Registry) Specs() []Spec { return r.specs }
+
+// Stuck is the number of calls that were given up and have not returned yet.
+func (r *Registry) Stuck() int { return int(r.stuck.Load()) }
+
+// Wait returns when no call runs any more, stuck ones included, or with the
+// error of ctx. No Run may begin meanwhile.
+func (r *Registry) Wait(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() { // ends with the last tool, which is what the caller asks about
+		r.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Outcome is what became of one call.
+type Outcome struct {
+	Call protocol.ToolCall
+	// Text is the result, or why there is none. It is valid UTF-8.
+	Text    string
+	IsError bool
+}
+
+// Run carries out the calls, at most Parallel at once, and returns their
+// outcomes in the order of calls. onDone, which may be nil, is called on the
+// caller's goroutine as each call finishes. Everything that can go wrong is an
+// outcome: an unknown tool, a bad input, a timeout, a panic. When ctx ends,
+// calls that have not begun are not begun and Run returns within 100 ms.
+func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, onDone func(Outcome)) []Outcome {
+	type finished struct {
+		index   int
+		outcome Outcome
+	}
+	next := make(chan int, len(calls))
+	for i := range calls {
+		next <- i
+	}
+	close(next)
+	done := make(chan finished, len(calls)) // one place for each call: workers never wait
+	var workers sync.WaitGroup
+	for range min(r.options.Parallel, len(calls)) {
+		workers.Go(func() {
+			for i := range next {
+				done <- finished{i, r.call(ctx, calls[i])}
+			}
+		})
+	}
+	outcomes := make([]Outcome, len(calls))
+	for range calls {
+		f := <-done
+		outcomes[f.index] = f.outcome
+		if onDone != nil {
+			onDone(f.outcome)
+		}
+	}
+	workers.Wait()
+	return outcomes
+}
+
+// call carries out one call within its limits.
+func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
+	fail := func(format string, a ...any) Outcome {
+		text := limit(fmt.Sprintf(format, a...), r.options.MaxOutput)
+		return Outcome{Call: call, Text: text, IsError: true}
+	}
+	t, known := r.tools[call.Name]
+	switch {
+	case ctx.Err() != nil:
+		return fail("%s was not run: the turn was aborted", call.Name)
+	case !known:
+		return fail("there is no tool %q", call.Name)
+	case r.stuck.Load() >= maxStuck:
+		return fail("%s was not run: %d earlier calls hang", call.Name, maxStuck)
+	}
+	input, err := object(call.Input)
+	if err != nil {
+		return fail("%s: %v", call.Name, err)
+	}
+	result, err := r.invoke(ctx, t, call.Name, input)
+	if err != nil {
+		return fail("%s: %v", call.Name, err)
+	}
+	return Outcome{Call: call, Text: limit(result.Text, r.options.MaxOutput)}
+}
+
+// invoke runs the tool in a goroutine of its own and waits for it until grace
+// after the end of its context.
+func (r *Registry) invoke(parent context.Context, t Tool, name string, input jsontext.Value) (Result, error) {
+	ctx, cancel := context.WithTimeout(parent, r.options.Timeout)
+	defer cancel()
+	type answer struct {
+		result Result
+		err    error
+	}
+	answers := make(chan answer, 1)
+	var settled atomic.Bool // whoever comes second, the tool or its waiter, finds it true
+	r.running.Go(func() {
+		result, err := r.guarded(ctx, t, name, input)
+		answers <- answer{result, err}
+		if settled.Swap(true) {
+			r.stuck.Add(-1)
+		}
+	})
+	select {
+	case a := <-answers:
+		return a.result, r.reason(parent, ctx, a.err)
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		return a.result, r.reason(parent, ctx, a.err)
+	case <-timer.C:
+	}
+	r.stuck.Add(1)
+	if settled.Swap(true) { // it returned at this very moment
+		r.stuck.Add(-1)
+		a := <-answers
+		return a.result, r.reason(parent, ctx, a.err)
+	}
+	r.options.Log.Warn("tool does not return", zap.String("tool", name), zap.Int64("stuck", r.stuck.Load()))
+	return Result{}, r.reason(parent, ctx, ctx.Err())
+}
+
+// reason puts the end of a context into words that a model can use.
+func (r *Registry) reason(parent, ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case parent.Err() != nil:
+		return errors.New("the turn was aborted")
+	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("not done after %v", r.options.Timeout)
+	default:
+		return err
+	}
+}
+
+// guarded turns a panic of the tool into an error.
+func (r *Registry) guarded(ctx context.Context, t Tool, name string, input jsontext.Value) (result Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.options.Log.Error("tool panicked", zap.String("tool", name), zap.Any("panic", p),
+				zap.ByteString("stack", debug.Stack()))
+			err = fmt.Errorf("the tool panicked: %v", p)
+		}
+	}()
+	return t.Run(ctx, input)
+}
+
+// object checks that a call's input is a JSON object. Some models send nothing
+// where there is nothing to say.
+func object(input jsontext.Value) (jsontext.Value, error) {
+	if len(input) == 0 || input.Kind() == 'n' {
+		return jsontext.Value("{}"), nil
+	}
+	if !input.IsValid() || input.Kind() != '{' {
+		return nil, errors.New("the input is not a JSON object")
+	}
+	return input, nil
+}
+
+// limit cuts text at a character boundary and says how much is missing. What
+// is not UTF-8 in it becomes U+FFFD.
+func limit(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s\n[cut off here: %d of %d bytes are missing]", text[:cut], len(text)-cut, len(text))
+}
