@@ -1,0 +1,53 @@
+# Everything needs only Go and make; race needs a C compiler as well, lint the
+# network once, for its tools.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+PREFIX   ?= $(HOME)/.local
+FUZZTIME ?= 3000x
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
+TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
+
+.DEFAULT_GOAL := help
+.PHONY: help build test unit scripts fuzz race lint bench demo clean install
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the programs, in bin/
+	$(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
+
+test: unit scripts fuzz ## everything that must hold
+
+unit:
+	$(GO) vet ./...
+	$(GO) test $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$')
+
+# These look at programs and packages that the test cache does not see.
+scripts:
+	$(GO) test -count=1 ./cmd ./cmd/nexus
+
+fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
+	@GO='$(GO)' .ci/fuzz $(FUZZTIME)
+
+race: ## the tests again, under the race detector (needs a C compiler)
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 ./...
+
+lint: ## golangci-lint and deadcode, built from .ci/tools
+	$(TOOL) golangci-lint run ./...
+	@dead=$$($(TOOL) deadcode -test ./...) || exit 1; \
+	if [ -n "$$dead" ]; then echo "$$dead"; echo 'unreachable code: see above' >&2; exit 1; fi
+
+bench: build ## what nexus costs, beside the floors of this machine
+	bin/nexus-bench
+
+demo: build ## two agents, one killed in mid-sentence, back with its memory
+	@sh fixtures/scripts/demo.sh bin
+
+install: build ## the programs, in PREFIX/bin
+	mkdir -p $(PREFIX)/bin
+	cp bin/nexus bin/nexus-child bin/nexus-rpc $(PREFIX)/bin/
+
+clean: ## removes bin/
+	rm -rf bin

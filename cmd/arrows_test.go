@@ -1,0 +1,196 @@
+// Package cmd_test holds the one test that is about all packages at once.
+package cmd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "nexus.internal/"
+
+// pkg is what go list says of one package. Deps is transitive.
+type pkg struct {
+	ImportPath                               string
+	Imports, Deps, TestImports, XTestImports []string
+}
+
+// rule forbids imports to the packages it is about. Names are relative to the
+// module for our own packages; "x/..." stands for x and everything below it.
+type rule struct {
+	name   string
+	of     []string // the packages that the rule binds
+	except []string
+	deny   []string
+	allow  []string // of what deny names, these are fine
+	deps   bool     // looks at what is reached by way of others too
+	tests  bool     // binds tests as well
+}
+
+// arrows are the walls of the house (SPEC §2).
+var arrows = []rule{
+	{
+		name: "protocol knows nobody",
+		of:   []string{"protocol/..."}, deny: []string{"..."}, allow: []string{"protocol/..."}, deps: true,
+	},
+	{
+		name: "the supervisor's root knows only protocol",
+		of:   []string{"supervisor"}, deny: []string{"..."}, allow: []string{"protocol/..."}, deps: true,
+	},
+	{
+		name: "the supervisor's root is pure state and time",
+		of:   []string{"supervisor"}, deny: []string{"os/exec", "net/http", "net"},
+	},
+	{
+		name: "the supervisor knows neither who asks nor what a child is made of",
+		of:   []string{"supervisor/..."}, deny: []string{"bridge/...", "child/...", "cmd/..."}, deps: true,
+	},
+	{
+		name: "the bridge reaches agents by the supervisor alone",
+		of:   []string{"bridge/..."}, deps: true,
+		deny: []string{"child/...", "cmd/...", "supervisor/proc/...", "supervisor/stdio/...", "supervisor/acp/..."},
+	},
+	{
+		name: "a child knows its pipes and nothing else",
+		of:   []string{"child/...", "cmd/nexus-child"}, deny: []string{"bridge/...", "supervisor/..."}, deps: true,
+	},
+	{
+		name: "the server does not link the agent",
+		of:   []string{"cmd/nexus", "cmd/nexus-rpc"}, deny: []string{"child/..."}, deps: true,
+	},
+	{
+		name: "processes are started in few places",
+		of:   []string{"..."}, deny: []string{"os/exec"},
+		except: []string{"supervisor/proc/...", "child/tool/shell/...", "child/mcp/...", "bridge/task/...", "cmd/..."},
+	},
+	{
+		name: "fixtures are for tests",
+		of:   []string{"..."}, except: []string{"fixtures/..."}, deny: []string{"fixtures/..."},
+	},
+	{
+		name: "fixtures know nobody",
+		of:   []string{"fixtures/..."}, deny: []string{"..."}, deps: true,
+	},
+	{
+		name: "JSON has one decoder and one encoder",
+		of:   []string{"..."}, deny: []string{"encoding/json"}, tests: true,
+	},
+}
+
+func TestImports(t *testing.T) {
+	packages := list(t)
+	if len(packages) < 10 {
+		t.Fatalf("go list found %d packages, that cannot be all", len(packages))
+	}
+	for _, violation := range check(packages, arrows) {
+		t.Error(violation)
+	}
+}
+
+// TestCheckFindsPlanted shows that the check can fail: each of these packages
+// breaks a rule, and only that one.
+func TestCheckFindsPlanted(t *testing.T) {
+	got := check([]pkg{
+		{ImportPath: module + "protocol/frame", Imports: []string{"io", module + "supervisor"}, Deps: []string{module + "supervisor"}},
+		{ImportPath: module + "supervisor", Imports: []string{"os/exec", module + "protocol"}, Deps: []string{module + "protocol"}},
+		{ImportPath: module + "bridge", Imports: []string{module + "supervisor"}, Deps: []string{module + "supervisor", module + "supervisor/proc"}},
+		{ImportPath: module + "child/turn", Imports: []string{module + "bridge/api"}, Deps: []string{module + "bridge/api"}},
+		{ImportPath: module + "bridge/api", TestImports: []string{"encoding/json"}},
+		{ImportPath: module + "child", TestImports: []string{module + "fixtures"}},
+		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
+	}, arrows)
+	want := []string{
+		"protocol/frame imports supervisor: protocol knows nobody",
+		"supervisor imports os/exec: the supervisor's root is pure state and time",
+		"supervisor imports os/exec: processes are started in few places",
+		"bridge imports supervisor/proc: the bridge reaches agents by the supervisor alone",
+		"child/turn imports bridge/api: a child knows its pipes and nothing else",
+		"cmd/nexus imports fixtures: fixtures are for tests",
+		"bridge/api imports encoding/json: JSON has one decoder and one encoder",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+}
+
+func check(packages []pkg, rules []rule) (violations []string) {
+	for _, r := range rules {
+		for _, p := range packages {
+			name := short(p.ImportPath)
+			if !matches(r.of, name) || matches(r.except, name) {
+				continue
+			}
+			imports := slices.Clone(p.Imports)
+			if r.deps {
+				imports = append(imports, p.Deps...)
+			}
+			if r.tests {
+				imports = append(imports, p.TestImports...)
+				imports = append(imports, p.XTestImports...)
+			}
+			slices.Sort(imports)
+			for _, imported := range slices.Compact(imports) {
+				if denied(r, imported) {
+					violations = append(violations, fmt.Sprintf("%s imports %s: %s", name, short(imported), r.name))
+				}
+			}
+		}
+	}
+	return violations
+}
+
+func denied(r rule, imported string) bool {
+	ours := strings.HasPrefix(imported, module)
+	for _, pattern := range r.deny {
+		if !matches([]string{pattern}, short(imported)) || (pattern == "..." && !ours) {
+			continue
+		}
+		return !ours || !matches(r.allow, short(imported))
+	}
+	return false
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern == "..." {
+			return true
+		}
+		root, below := strings.CutSuffix(pattern, "/...")
+		return name == root || below && strings.HasPrefix(name, root+"/")
+	})
+}
+
+func short(importPath string) string { return strings.TrimPrefix(importPath, module) }
+
+func list(t *testing.T) (packages []pkg) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", module+"...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(out))
+	for {
+		var p pkg
+		switch err := json.UnmarshalDecode(dec, &p); {
+		case errors.Is(err, io.EOF):
+			return packages
+		case err != nil:
+			t.Fatalf("decode go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
