@@ -1,0 +1,164 @@
+package api
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/strict"
+)
+
+// ParamError says what is wrong with the parameters of a request. Its text is
+// the message that the client reads.
+type ParamError struct {
+	// Param is the dotted path of the parameter; "" for the parameters as a
+	// whole.
+	Param string
+	// Problem is the whole message.
+	Problem string
+}
+
+func (e *ParamError) Error() string { return e.Problem }
+
+// Invalid is the ParamError of a parameter whose value cannot be used.
+func Invalid(param, format string, args ...any) *ParamError {
+	return &ParamError{Param: param, Problem: "Invalid parameter " + param + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Decode reads the parameters of a request into P. Nil raw is an empty object.
+// The error is a *ParamError.
+func Decode[P any](raw jsontext.Value) (P, error) {
+	var p P
+	if len(raw) == 0 {
+		raw = jsontext.Value("{}")
+	}
+	err := strict.Fill(raw, &p, strict.RejectUnknown)
+	if err == nil {
+		return p, nil
+	}
+	var zero P
+	e, ok := err.(*strict.Error)
+	switch {
+	case !ok || e.Path == "":
+		return zero, &ParamError{Problem: "Invalid params: " + err.Error()}
+	case e.Problem == "is missing":
+		return zero, &ParamError{Param: e.Path, Problem: "Missing required parameter: " + e.Path}
+	case e.Problem == "is not known":
+		return zero, &ParamError{Param: e.Path, Problem: "Unknown parameter: " + clip(e.Path)}
+	default:
+		return zero, Invalid(e.Path, "%s", clip(e.Problem))
+	}
+}
+
+// clip keeps what a client sent from filling our answer.
+func clip(s string) string {
+	const most = 200 // bytes
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+var agentID = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// ValidAgentID reports whether id can name an agent: an optional leading dot
+// (a temporary agent), then a letter or digit, then up to 62 letters, digits,
+// dots, underscores and hyphens, with no two dots in a row.
+func ValidAgentID(id string) bool {
+	return agentID.MatchString(id) && !strings.Contains(id, "..")
+}
+
+// IsTemp reports whether id names a temporary agent, whose conversation is not
+// kept when it is destroyed.
+func IsTemp(id string) bool { return strings.HasPrefix(id, ".") }
+
+// MaxRequestID bounds the request_id of a send, in bytes.
+const MaxRequestID = 128
+
+// MaxTimeout bounds timeout_s, in seconds.
+const MaxTimeout = 24 * 60 * 60
+
+// The presets that a request may ask for. The third, yolo, is not to be had
+// over RPC.
+const (
+	PresetTrusted   = "trusted"
+	PresetSandboxed = "sandboxed"
+	PresetYolo      = "yolo"
+)
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p CreateAgentParams) Check() error {
+	if p.AgentID != nil && !ValidAgentID(*p.AgentID) {
+		return Invalid("agent_id", "want a name like worker-1 of at most 64 letters, digits, '.', '_' and '-'")
+	}
+	if p.ParentAgentID != nil && !ValidAgentID(*p.ParentAgentID) {
+		return Invalid("parent_agent_id", "is not the name of an agent")
+	}
+	if p.Cwd != nil && !path.IsAbs(*p.Cwd) {
+		return Invalid("cwd", "want an absolute path")
+	}
+	if p.Preset != nil && *p.Preset == PresetYolo {
+		return Invalid("preset", "yolo cannot be granted over RPC")
+	}
+	for _, one := range []struct {
+		name  string
+		value *string
+	}{{"preset", p.Preset}, {"model", p.Model}, {"provider", p.Provider}, {"initial_message", p.InitialMessage}} {
+		if one.value != nil && *one.value == "" {
+			return Invalid(one.name, "is empty")
+		}
+		if one.value != nil && one.name != "initial_message" && strings.ContainsFunc(*one.value, control) {
+			return Invalid(one.name, "contains a control character")
+		}
+	}
+	for name, value := range map[string]*string{"cwd": p.Cwd, "system_prompt": p.SystemPrompt} {
+		if value != nil && strings.Contains(*value, "\x00") {
+			return Invalid(name, "contains a NUL character")
+		}
+	}
+	if p.WaitForInitialResponse != nil && *p.WaitForInitialResponse && p.InitialMessage == nil {
+		return &ParamError{Param: "initial_message", Problem: "Missing required parameter: initial_message"}
+	}
+	return nil
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p SendParams) Check() error {
+	if p.RequestID != nil && (*p.RequestID == "" || len(*p.RequestID) > MaxRequestID) {
+		return Invalid("request_id", "want 1 to %d bytes, have %d", MaxRequestID, len(*p.RequestID))
+	}
+	if p.WhenBusy != nil {
+		switch *p.WhenBusy {
+		case WhenBusyQueue, WhenBusyReject, WhenBusySteer:
+		default:
+			return Invalid("when_busy", "want queue, reject or steer")
+		}
+	}
+	if p.TimeoutS != nil && (*p.TimeoutS <= 0 || *p.TimeoutS > MaxTimeout) {
+		return Invalid("timeout_s", "want more than 0 and at most %d seconds", MaxTimeout)
+	}
+	if p.Attachments != nil {
+		for i, a := range *p.Attachments {
+			if err := a.Check(); err != nil {
+				return Invalid(fmt.Sprintf("attachments[%d].path", i), "%v", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Value is *p, or the zero value if p is nil.
+func Value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

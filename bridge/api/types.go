@@ -1,0 +1,242 @@
+package api
+
+import (
+	"nexus.internal/protocol"
+)
+
+// What send does when the agent is busy.
+const (
+	WhenBusyQueue  = "queue"  // wait, first in, first out; the default
+	WhenBusyReject = "reject" // -32001 AGENT_BUSY
+	WhenBusySteer  = "steer"  // abort the running turn, then run this one
+)
+
+type (
+	// None is the parameters of a method that has none.
+	None struct{}
+
+	// CreateAgentParams describes the agent to start. The server fills in
+	// AgentID before it hands them on.
+	CreateAgentParams struct {
+		// AgentID is the agent's name; 8 hexadecimal digits if missing.
+		AgentID *string `json:"agent_id,omitzero"`
+		// SystemPrompt replaces the layered default.
+		SystemPrompt *string `json:"system_prompt,omitzero"`
+		// Preset is the permission level: trusted or sandboxed. The default is
+		// the configuration's, or sandboxed for an agent with a parent.
+		Preset *string `json:"preset,omitzero"`
+		// Cwd is the absolute working directory.
+		Cwd      *string `json:"cwd,omitzero"`
+		Model    *string `json:"model,omitzero"`
+		Provider *string `json:"provider,omitzero"`
+		// ParentAgentID names the agent on whose behalf this one is made.
+		ParentAgentID *string `json:"parent_agent_id,omitzero"`
+		// InitialMessage is sent to the new agent at once.
+		InitialMessage *string `json:"initial_message,omitzero"`
+		// WaitForInitialResponse holds the answer back until that turn ended.
+		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero"`
+	}
+
+	// CreateAgentResult says where the agent answers.
+	CreateAgentResult struct {
+		AgentID string `json:"agent_id"`
+		URL     string `json:"url"` // path, as in /agent/worker-1
+		// Restored says that a saved session of that name was continued;
+		// MessageCount is then its length.
+		Restored     bool    `json:"restored,omitzero"`
+		MessageCount *uint64 `json:"message_count,omitzero"`
+		// InitialRequestID is the request_id of the initial message.
+		InitialRequestID string `json:"initial_request_id,omitzero"`
+		// InitialResponse is what send would have returned; InitialError is
+		// what it would have failed with. Either only if it was waited for.
+		InitialResponse *SendResult   `json:"initial_response,omitzero"`
+		InitialError    *InitialError `json:"initial_error,omitzero"`
+	}
+
+	// InitialError says why the initial message has no answer. The agent
+	// exists all the same.
+	InitialError struct {
+		Code    int    `json:"code"` // the JSON-RPC code that send would give
+		Message string `json:"message"`
+	}
+
+	// AgentIDParams name an agent.
+	AgentIDParams struct {
+		AgentID string `json:"agent_id"`
+	}
+
+	// DestroyAgentResult has Success false if there was no such agent.
+	DestroyAgentResult struct {
+		Success bool   `json:"success"`
+		AgentID string `json:"agent_id"`
+	}
+
+	// ListAgentsResult is every agent the server runs, sorted by id.
+	ListAgentsResult struct {
+		Agents []AgentInfo `json:"agents"`
+	}
+
+	// AgentInfo is one agent in a list. Times are RFC 3339, UTC.
+	AgentInfo struct {
+		AgentID        string  `json:"agent_id"`
+		CreatedAt      string  `json:"created_at"`
+		MessageCount   uint64  `json:"message_count"`
+		ShouldShutdown bool    `json:"should_shutdown"`
+		State          string  `json:"state"`       // SPEC §5.1
+		PID            *int    `json:"pid"`         // null while no process runs
+		Incarnation    uint64  `json:"incarnation"` // counts from 1
+		Restarts       uint64  `json:"restarts"`    // restarts after a crash
+		IsTemp         bool    `json:"is_temp"`
+		ParentAgentID  *string `json:"parent_agent_id"`
+		ChildCount     int     `json:"child_count"`
+		// Model, PermissionLevel and Cwd are null until the child has said.
+		Model           *string `json:"model"`
+		PermissionLevel *string `json:"permission_level"`
+		Cwd             *string `json:"cwd"`
+		LastActionAt    *string `json:"last_action_at"` // null before the first turn
+		// Queued is how many sends wait; RequestID is the one that runs.
+		Queued    int     `json:"queued"`
+		RequestID *string `json:"request_id"`
+		// LastError is why the agent failed or crashed last.
+		LastError *string `json:"last_error"`
+	}
+
+	// SuccessResult has nothing to say but that it was done.
+	SuccessResult struct {
+		Success bool `json:"success"`
+	}
+
+	// SendParams is one message to an agent.
+	SendParams struct {
+		Content string `json:"content"`
+		// RequestID makes the send idempotent and can be cancelled by; a UUID
+		// if missing. 1 to MaxRequestID bytes.
+		RequestID   *string                `json:"request_id,omitzero"`
+		Attachments *[]protocol.Attachment `json:"attachments,omitzero"`
+		// WhenBusy is queue (default), reject or steer.
+		WhenBusy *string `json:"when_busy,omitzero"`
+		// TimeoutS bounds the turn's run time, in seconds; none if missing.
+		TimeoutS *float64 `json:"timeout_s,omitzero"`
+	}
+
+	// SendResult is the outcome of a turn. A cancelled one has RequestID and
+	// Cancelled alone.
+	SendResult struct {
+		Content    *string             `json:"content,omitzero"`
+		RequestID  string              `json:"request_id"`
+		StopReason string              `json:"stop_reason,omitzero"`
+		Usage      *protocol.TurnUsage `json:"usage,omitzero"`
+		Cancelled  bool                `json:"cancelled,omitzero"`
+		// Truncated says that Content is only the head of the answer.
+		Truncated bool `json:"truncated,omitzero"`
+		// Replayed says that the turn ended before this request came.
+		Replayed bool `json:"replayed,omitzero"`
+	}
+
+	// CancelParams name the send to cancel.
+	CancelParams struct {
+		RequestID string `json:"request_id"`
+	}
+
+	// CancelResult has Cancelled false and a Reason if nothing of that id
+	// waits or runs.
+	CancelResult struct {
+		Cancelled bool   `json:"cancelled"`
+		RequestID string `json:"request_id"`
+		Reason    string `json:"reason,omitzero"` // not_found_or_completed
+	}
+
+	// GetTokensResult is how the context window is used, in tokens.
+	GetTokensResult struct {
+		System    uint64 `json:"system"`
+		Tools     uint64 `json:"tools"`
+		Messages  uint64 `json:"messages"`
+		Total     uint64 `json:"total"`
+		Budget    uint64 `json:"budget"`    // the window
+		Available uint64 `json:"available"` // what a turn may still add
+	}
+
+	// GetContextResult describes the conversation.
+	GetContextResult struct {
+		MessageCount uint64 `json:"message_count"`
+		// SystemPrompt says whether there is one.
+		SystemPrompt           bool   `json:"system_prompt"`
+		SessionID              string `json:"session_id"`
+		Model                  string `json:"model"`
+		Provider               string `json:"provider"`
+		Cwd                    string `json:"cwd"`
+		PermissionLevel        string `json:"permission_level"`
+		HaltedAtIterationLimit bool   `json:"halted_at_iteration_limit"`
+	}
+
+	// GetMessagesParams select a page of the conversation.
+	GetMessagesParams struct {
+		Offset *uint64 `json:"offset,omitzero"` // index of the first; default 0
+		Limit  *uint64 `json:"limit,omitzero"`  // at most this many; default all that fit
+	}
+
+	// GetMessagesResult is a page. It may be shorter than what was asked for;
+	// the next one starts at Offset plus its length.
+	GetMessagesResult struct {
+		Messages []protocol.Message `json:"messages"`
+		Total    uint64             `json:"total"`
+		Offset   uint64             `json:"offset"`
+	}
+
+	// GetModelResult is the model of the turns to come.
+	GetModelResult struct {
+		Model     string `json:"model"`
+		Provider  string `json:"provider"`
+		Reasoning bool   `json:"reasoning"` // whether the model shows its reasoning
+	}
+
+	// SetModelParams name a model.
+	SetModelParams struct {
+		Model string `json:"model"`
+	}
+
+	// SetModelResult names the model that is set now.
+	SetModelResult struct {
+		Updated bool   `json:"updated"`
+		Model   string `json:"model"`
+	}
+)
+
+// The notifications of a streaming send (SPEC §6.4), in their order. They are
+// JSON-RPC notifications whose method is the constant's value.
+const (
+	StreamStart = "stream_start"
+	StreamData  = "stream_data"
+	StreamEnd   = "stream_end"
+)
+
+type (
+	// StreamStartParams open a stream. TaskID is the send's request_id.
+	StreamStartParams struct {
+		StreamID string `json:"stream_id"`
+		TaskID   string `json:"task_id"`
+	}
+
+	// StreamDataParams carry a piece of the answer. Sequence counts from 1.
+	StreamDataParams struct {
+		StreamID string `json:"stream_id"`
+		Chunk    string `json:"chunk"`
+		Sequence uint64 `json:"sequence"`
+	}
+
+	// StreamEndParams close a stream.
+	StreamEndParams struct {
+		StreamID    string `json:"stream_id"`
+		TotalChunks uint64 `json:"total_chunks"`
+	}
+
+	// Health is the body of GET /healthz.
+	Health struct {
+		Status  string `json:"status"`  // ok or draining
+		Service string `json:"service"` // always Service
+		Version string `json:"version"`
+	}
+)
+
+// Service is what a nexus server calls itself in GET /healthz.
+const Service = "nexus"

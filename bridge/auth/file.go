@@ -1,0 +1,162 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// DefaultPort is the port whose key file has no number in its name.
+const DefaultPort = 8765
+
+// KeyPath is the key file of the server at port: HOME/server.key for
+// DefaultPort, HOME/server-PORT.key for any other.
+func KeyPath(home string, port int) string {
+	if port == DefaultPort {
+		return filepath.Join(home, "server.key")
+	}
+	return filepath.Join(home, "server-"+strconv.Itoa(port)+".key")
+}
+
+// Create makes a new key and puts it at path, in place of an older one, in one
+// step: a reader sees the old key or the new one, whole. The file is 0600. The
+// directory is made 0700 if it is missing and tightened to that if others may
+// enter it; a shared one (sticky, like /tmp) is refused.
+func Create(path string) (Key, error) {
+	key := Generate()
+	if err := create(path, key); err != nil {
+		return Key{}, fmt.Errorf("write key file %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func create(path string, key Key) (err error) {
+	dir := filepath.Dir(path)
+	if err := tighten(dir); err != nil {
+		return err
+	}
+	temp := fmt.Sprintf("%s.%d.new", path, os.Getpid())
+	// One left by a dead process of our number would stop us for ever.
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
+	_, err = f.WriteString(key.Reveal() + "\n")
+	if err := errors.Join(err, f.Chmod(0o600), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+func tighten(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case info.Mode().Perm()&0o077 == 0:
+		return nil
+	case info.Mode()&fs.ModeSticky != 0:
+		return fmt.Errorf("directory %s is shared with others; choose one of your own", dir)
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// Read reads the key at path. It refuses a file that anybody but its owner may
+// read or write, one that is no plain file, and one that holds no key.
+func Read(path string) (Key, error) {
+	key, err := read(path)
+	if err != nil {
+		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func read(path string) (Key, error) {
+	f, err := os.OpenFile(path, openFlags, 0)
+	if err != nil {
+		return Key{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return Key{}, err
+	case !info.Mode().IsRegular():
+		return Key{}, errors.New("it is not a plain file")
+	case info.Mode().Perm()&0o077 != 0:
+		return Key{}, fmt.Errorf("its mode is %04o, so others may read it: run chmod 600 %s, or restart the server for a new key",
+			info.Mode().Perm(), path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyText+2))
+	if err != nil {
+		return Key{}, err
+	}
+	return Parse(string(text))
+}
+
+// Remove removes the file at path if it still holds key; another server may
+// have put its own there since.
+func Remove(path string, key Key) error {
+	switch found, err := Read(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !key.Matches(found.Reveal()):
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove key file: %w", err)
+	}
+	return nil
+}
+
+// Lookup is where a client may find its key.
+type Lookup struct {
+	Flag string // as given on the command line; "" if it was not
+	Env  string // as found in the environment; "" if it was not
+	Home string
+	Port int
+}
+
+// ErrNoKey says that no key was found.
+var ErrNoKey = errors.New("no API key found")
+
+// Discover finds a client's key: the flag, the environment, the key file of
+// the port, then HOME/server.key. The first that is there counts, also if it
+// cannot be used: the error then says why. source names the place for people.
+// Whoever sends the key makes sure first that a nexus server listens there
+// (client.Detect).
+func Discover(l Lookup) (key Key, source string, err error) {
+	if l.Flag != "" {
+		key, err = Parse(l.Flag)
+		return key, "command line", err
+	}
+	if l.Env != "" {
+		key, err = Parse(l.Env)
+		return key, "environment", err
+	}
+	for _, path := range []string{KeyPath(l.Home, l.Port), KeyPath(l.Home, DefaultPort)} {
+		key, err = Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		return key, path, err
+	}
+	return Key{}, "", fmt.Errorf("%w: no --api-key, no environment variable, no file %s", ErrNoKey, KeyPath(l.Home, l.Port))
+}
