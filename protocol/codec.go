@@ -48,52 +48,60 @@ type Frame struct {
 // UTF-8 with a string member "type"; the error is a *SyntaxError or an
 // *UnknownTypeError. The Frame keeps line.
 func NewFrame(line []byte) (Frame, error) {
-	typ, _, err := open(line)
+	typ, err := open(line)
 	if err != nil {
 		return Frame{}, err
 	}
 	return Frame{Type: typ, Raw: line}, nil
 }
 
-// Decode gives the frame its Go type. Errors are *SyntaxError and
-// *MemberError; a type that is not known is no error but an [UnknownEvent].
+// Decode gives the frame its Go type. A Frame whose Type is empty is checked as
+// [NewFrame] does it. Errors are *SyntaxError, *UnknownTypeError (of a frame
+// without a type) and *MemberError; a type that is not known is no error but an
+// [UnknownEvent].
 func (f Frame) Decode() (Event, error) {
-	typ, id, err := open(f.Raw)
-	if err != nil {
-		return nil, err
+	if f.Type == "" {
+		var err error
+		if f, err = NewFrame(f.Raw); err != nil {
+			return nil, err
+		}
 	}
-	switch typ {
+	event, err := f.decode()
+	if err != nil {
+		return nil, &MemberError{ID: idOf(f.Raw), Type: f.Type, Err: err}
+	}
+	return event, nil
+}
+
+func (f Frame) decode() (Event, error) {
+	switch f.Type {
 	case "response":
 		return decodeResponse(f.Raw)
 	case "message_update":
 		return decodeMessageUpdate(f.Raw)
 	}
-	zero, ok := events[typ]
+	zero, ok := events[f.Type]
 	if !ok {
-		return UnknownEvent{Type: typ, Raw: jsontext.Value(f.Raw).Clone()}, nil
+		return UnknownEvent{Type: f.Type, Raw: jsontext.Value(f.Raw).Clone()}, nil
 	}
-	event, err := fill(f.Raw, zero)
-	if err != nil {
-		return nil, &MemberError{ID: id, Type: typ, Err: err}
-	}
-	return event, nil
+	return fill(f.Raw, zero)
 }
 
 // DecodeCommand decodes one line, newline excluded. Errors are *SyntaxError,
 // *UnknownTypeError and *MemberError, each with the id of the line where one
 // could be read. Every error leaves the stream usable.
 func DecodeCommand(line []byte) (Command, error) {
-	typ, id, err := open(line)
+	typ, err := open(line)
 	if err != nil {
 		return nil, err
 	}
 	zero, ok := commands[typ]
 	if !ok {
-		return nil, &UnknownTypeError{ID: id, Type: typ}
+		return nil, &UnknownTypeError{ID: idOf(line), Type: typ}
 	}
 	command, err := fill(line, zero)
 	if err != nil {
-		return nil, &MemberError{ID: id, Type: typ, Err: err}
+		return nil, &MemberError{ID: idOf(line), Type: typ, Err: err}
 	}
 	return command, nil
 }
@@ -101,15 +109,13 @@ func DecodeCommand(line []byte) (Command, error) {
 // AppendCommand appends the frame of c to dst, newline excluded. It fails only
 // on strings that are not UTF-8.
 func AppendCommand(dst []byte, c Command) ([]byte, error) {
-	if p, ok := c.(Prompt); ok && p.Attachments == nil {
-		p.Attachments = []Attachment{}
-		c = p
-	}
 	return appendTagged(dst, c.Name(), c)
 }
 
 // AppendEvent appends the frame of e to dst, newline excluded. It fails on
-// strings that are not UTF-8 and on a Response whose Body is not an object.
+// strings that are not UTF-8, on numbers that JSON cannot write, on raw values
+// that are not JSON and on a Response whose Body is not an object or has a
+// member of the frame's own. What it returns beside an error is dst.
 func AppendEvent(dst []byte, e Event) ([]byte, error) {
 	switch e := e.(type) {
 	case MessageUpdate:
@@ -117,7 +123,7 @@ func AppendEvent(dst []byte, e Event) ([]byte, error) {
 	case Response:
 		return appendResponse(dst, e)
 	case UnknownEvent:
-		return append(dst, e.Raw...), nil
+		return appendRaw(dst, e.Type, e.Raw)
 	default:
 		return appendTagged(dst, e.Name(), e)
 	}
@@ -134,24 +140,27 @@ func NewResponse(c Command, members any) Response {
 	return Response{ID: c.Ident(), Command: c.Name(), Body: body}
 }
 
-// open checks a line as a whole and reads the two members that every frame is
-// routed by. The id is "" unless it is a string.
-func open(line []byte) (typ, id string, err error) {
+// open checks a line as a whole and reads the member that a frame is routed by.
+func open(line []byte) (typ string, err error) {
 	if err := strict.Valid(line); err != nil {
-		return "", "", &SyntaxError{ID: soleID(line, err), Err: err}
+		return "", &SyntaxError{ID: soleID(line, err), Err: err}
 	}
-	object := gjson.ParseBytes(line)
-	if !object.IsObject() {
-		return "", "", &SyntaxError{Err: errors.New("a frame is a JSON object")}
+	if jsontext.Value(line).Kind() != '{' {
+		return "", &SyntaxError{Err: errors.New("a frame is a JSON object")}
 	}
-	if member := object.Get("id"); member.Type == gjson.String {
-		id = member.Str
-	}
-	member := object.Get("type")
+	member := gjson.GetBytes(line, "type")
 	if member.Type != gjson.String || member.Str == "" {
-		return "", "", &UnknownTypeError{ID: id}
+		return "", &UnknownTypeError{ID: idOf(line)}
 	}
-	return member.Str, id, nil
+	return member.Str, nil
+}
+
+// idOf reads the id of a valid object; "" if it has none that is a string.
+func idOf(object []byte) string {
+	if id := gjson.GetBytes(object, "id"); id.Type == gjson.String {
+		return id.Str
+	}
+	return ""
 }
 
 // soleID reads the id of an object that has some member twice, as long as the
@@ -189,35 +198,38 @@ func decodeMessageUpdate(line []byte) (Event, error) {
 	inner := gjson.GetBytes(line, "event")
 	typ := inner.Get("type")
 	if !inner.IsObject() || typ.Type != gjson.String || typ.Str == "" {
-		return nil, &MemberError{Type: "message_update", Err: &strict.Error{
-			Path: "event", Problem: `want object with a string member "type"`,
-		}}
+		return nil, &strict.Error{Path: "event", Problem: `is no object with a string member "type"`}
 	}
 	zero, ok := assistantEvents[typ.Str]
 	if !ok {
 		return MessageUpdate{Event: UnknownAssistantEvent{Type: typ.Str, Raw: jsontext.Value(inner.Raw)}}, nil
 	}
 	event, err := fill([]byte(inner.Raw), zero)
+	if fault, ok := errors.AsType[*strict.Error](err); ok {
+		return nil, &strict.Error{Path: "event." + fault.Path, Problem: fault.Problem}
+	}
 	if err != nil {
-		return nil, &MemberError{Type: "message_update", Err: err}
+		return nil, err
 	}
 	return MessageUpdate{Event: event}, nil
+}
+
+// responseHead is what a response has beside its body.
+type responseHead struct {
+	ID      string `json:"id"`
+	Command string `json:"command"`
 }
 
 // decodeResponse takes id and command out of the object; what is left is the
 // flattened body, in its order.
 func decodeResponse(line []byte) (Event, error) {
-	var head struct {
-		ID      string `json:"id"`
-		Command string `json:"command"`
-	}
-	if err := strict.Fill(line, &head, strict.IgnoreUnknown); err != nil {
-		return nil, &MemberError{ID: gjson.GetBytes(line, "id").Str, Type: "response", Err: err}
+	head, err := fill(line, responseHead{})
+	if err != nil {
+		return nil, err
 	}
 	body := []byte{'{'}
 	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
-		switch key.String() {
-		case "type", "id", "command":
+		if ofFrame(key.Str) {
 			return true
 		}
 		if len(body) > 1 {
@@ -231,66 +243,82 @@ func decodeResponse(line []byte) (Event, error) {
 	return Response{ID: head.ID, Command: head.Command, Body: append(body, '}')}, nil
 }
 
+// ofFrame reports that a response's body cannot have a member of that name.
+func ofFrame(name string) bool { return name == "type" || name == "id" || name == "command" }
+
 func appendResponse(dst []byte, r Response) ([]byte, error) {
-	head, err := appendTagged(dst, "response", struct {
-		ID      string `json:"id"`
-		Command string `json:"command"`
-	}{r.ID, r.Command})
+	out, err := appendTagged(dst, r.Name(), responseHead{r.ID, r.Command})
 	if err != nil || len(r.Body) == 0 {
-		return head, err
+		return out, err
 	}
-	if r.Body.Kind() != '{' {
-		return nil, fmt.Errorf("response to %s: body is not a JSON object", r.Command)
+	body, err := jsontext.AppendFormat(nil, r.Body, jsontext.PreserveRawStrings(true))
+	if err != nil {
+		return dst, fmt.Errorf("encode response to %s: %w", r.Command, err)
 	}
-	return splice(head, r.Body), nil
+	if body[0] != '{' {
+		return dst, fmt.Errorf("encode response to %s: body is not a JSON object", r.Command)
+	}
+	var clash string
+	gjson.ParseBytes(body).ForEach(func(key, _ gjson.Result) bool {
+		if ofFrame(key.Str) {
+			clash = key.Str
+		}
+		return clash == ""
+	})
+	if clash != "" {
+		return dst, fmt.Errorf("encode response to %s: body has a member %q", r.Command, clash)
+	}
+	return splice(out, body), nil
 }
 
 func appendMessageUpdate(dst []byte, m MessageUpdate) ([]byte, error) {
-	dst = append(dst, `{"type":"message_update","event":`...)
-	if unknown, ok := m.Event.(UnknownAssistantEvent); ok {
-		dst = append(dst, unknown.Raw...)
-		return append(dst, '}'), nil
+	out := append(dst, `{"type":"message_update","event":`...)
+	var err error
+	switch e := m.Event.(type) {
+	case UnknownAssistantEvent:
+		out, err = appendRaw(out, e.Type, e.Raw)
+	case TextDelta: // one for each word of a model: not through reflection
+		out = append(out, `{"type":"text_delta","delta":`...)
+		out, err = jsontext.AppendQuote(out, e.Delta)
+		out = append(out, '}')
+	default:
+		out, err = appendTagged(out, e.Name(), e)
 	}
-	dst, err := appendTagged(dst, m.Event.Name(), m.Event)
 	if err != nil {
-		return nil, err
+		return dst, fmt.Errorf("encode message_update: %w", err)
 	}
-	return append(dst, '}'), nil
+	return append(out, '}'), nil
 }
 
 // appendTagged appends {"type":NAME, …members of value}.
 func appendTagged(dst []byte, name string, value any) ([]byte, error) {
 	members, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", name, err)
+		return dst, fmt.Errorf("encode %s: %w", name, err)
 	}
-	dst = append(dst, `{"type":"`...)
-	dst = append(dst, name...)
-	dst = append(dst, `"}`...)
-	return splice(dst, members), nil
+	out := append(dst, `{"type":"`...)
+	out = append(out, name...)
+	out = append(out, `"}`...)
+	return splice(out, members), nil
 }
 
-// splice adds the members of the object to the object that ends dst.
-func splice(dst []byte, object jsontext.Value) []byte {
-	start, end := 0, len(object)
-	for object[start] != '{' {
-		start++
+// appendRaw appends a value of somebody else's on one line.
+func appendRaw(dst []byte, name string, raw jsontext.Value) ([]byte, error) {
+	out, err := jsontext.AppendFormat(dst, raw, jsontext.PreserveRawStrings(true))
+	if err != nil {
+		return dst, fmt.Errorf("encode %s: %w", name, err)
 	}
-	for object[end-1] != '}' {
-		end--
-	}
-	inner := object[start+1 : end-1]
-	if len(trimSpace(inner)) == 0 {
+	return out, nil
+}
+
+// splice adds the members of an object, which has no space around its braces,
+// to the object that ends dst.
+func splice(dst []byte, object []byte) []byte {
+	inner := object[1 : len(object)-1]
+	if len(inner) == 0 {
 		return dst
 	}
 	dst = append(dst[:len(dst)-1], ',')
 	dst = append(dst, inner...)
 	return append(dst, '}')
-}
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\n' || b[0] == '\r') {
-		b = b[1:]
-	}
-	return b
 }

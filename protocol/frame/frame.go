@@ -32,8 +32,11 @@ const (
 	// counts the newline accepts it too.
 	MaxWritten = 1 << 20
 
-	startSize = 4 << 10  // of a fresh buffer
-	keepSize  = 64 << 10 // a buffer above this is given up once it is empty
+	startSize = 4 << 10  // bytes of a fresh buffer
+	growth    = 4        // each time a line does not fit: 1.4 MiB in all for the largest
+	keepSize  = 64 << 10 // bytes; a larger buffer is given up once it is empty
+
+	maxEmptyReads = 100 // in a row, before a stream counts as broken
 )
 
 // TooLargeError says that a line was longer than MaxPayload. It is reported
@@ -47,7 +50,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("frame exceeds the limit of %d bytes", e.Limit)
 }
 
-// Reader reads lines from a stream. Its memory is at most twice the limit.
+// Reader reads lines from a stream. Its memory is at most twice the limit. It
+// belongs to one goroutine.
 type Reader struct {
 	src      io.Reader
 	buf      []byte // buf[start:end] is read and not yet handed out
@@ -64,7 +68,8 @@ func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
 // Next returns the next line that is not blank, without its newline and
 // without one carriage return before that. The slice is valid until the next
 // call. What stands after the last newline of a stream is a line too. Errors:
-// *TooLargeError (go on), io.EOF, or the error of the stream (both final).
+// *TooLargeError (go on), io.EOF, or the error of the stream (both final; a
+// line that an error of the stream cut off is dropped).
 func (r *Reader) Next() ([]byte, error) {
 	for {
 		if line, ok := r.line(); ok {
@@ -119,7 +124,7 @@ func (r *Reader) last() ([]byte, error) {
 
 func (r *Reader) pending() int { return r.end - r.start }
 
-// fill reads once, making room first.
+// fill reads some bytes or the stream's error, making room first.
 func (r *Reader) fill() {
 	switch {
 	case r.pending() == 0:
@@ -132,13 +137,19 @@ func (r *Reader) fill() {
 		r.start = 0
 	}
 	if r.end == len(r.buf) {
-		grown := make([]byte, min(max(2*len(r.buf), startSize), MaxPayload+2))
+		grown := make([]byte, min(max(growth*len(r.buf), startSize), MaxPayload+2))
 		copy(grown, r.buf[:r.end])
 		r.buf = grown
 	}
-	n, err := r.src.Read(r.buf[r.end:])
-	r.end += n
-	r.err = err
+	for range maxEmptyReads {
+		n, err := r.src.Read(r.buf[r.end:])
+		r.end += n
+		r.err = err
+		if n > 0 || err != nil {
+			return
+		}
+	}
+	r.err = io.ErrNoProgress
 }
 
 // Writer writes lines to a stream. It is safe for concurrent use: lines never

@@ -13,8 +13,12 @@
 //	}
 //	err := strict.Unmarshal(data, &p, strict.RejectUnknown)
 //
-// A field is required unless it is a pointer or carries `wire:"default"`. A
-// field tagged `json:"-"` is left alone. Functions are safe for concurrent use.
+// A field is required unless it is a pointer or carries `wire:"default"`. Every
+// field of the struct has a json tag; one tagged `json:"-"` is left alone.
+// Struct fields may be strings, booleans, numbers, time.Time, jsontext.Value,
+// and structs, slices, string maps and pointers of these; another type panics,
+// as it is the caller's mistake. Functions are safe for concurrent use and keep
+// no reference to their arguments. See SPEC §3.2 and §6.1.
 package strict
 
 import (
@@ -22,8 +26,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -62,6 +68,14 @@ var ErrDuplicate = errors.New("duplicate member")
 // Valid reports why data is not one JSON value in valid UTF-8 without duplicate
 // members; nil if it is.
 func Valid(data []byte) error {
+	if jsontext.Value(data).IsValid() {
+		return nil
+	}
+	return fault(data)
+}
+
+// fault reads data that is not valid once more to say why.
+func fault(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	if _, err := dec.ReadValue(); err != nil {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -138,15 +152,11 @@ func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) err
 	case t.Kind() == reflect.Struct:
 		return checkMembers(value, t, path, unknown)
 	case t.Kind() == reflect.Slice:
-		for i, element := range value.Array() {
-			if err := check(element, t.Elem(), path+"["+strconv.Itoa(i)+"]", unknown); err != nil {
-				return err
-			}
-		}
+		return checkElements(value, t.Elem(), path, unknown)
 	case t.Kind() == reflect.Map:
 		var err error
 		value.ForEach(func(key, element gjson.Result) bool {
-			err = check(element, t.Elem(), join(path, key.String()), unknown)
+			err = check(element, t.Elem(), join(path, key.Str), unknown)
 			return err == nil
 		})
 		return err
@@ -154,38 +164,67 @@ func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) err
 	return nil
 }
 
-func checkMembers(value gjson.Result, t reflect.Type, path string, unknown Unknown) error {
-	members := map[string]gjson.Result{}
-	var order []string
-	value.ForEach(func(key, element gjson.Result) bool {
-		members[key.String()] = element
-		order = append(order, key.String())
-		return true
+func checkElements(array gjson.Result, t reflect.Type, path string, unknown Unknown) (err error) {
+	i := 0
+	array.ForEach(func(_, element gjson.Result) bool {
+		err = check(element, t, path+"["+strconv.Itoa(i)+"]", unknown)
+		i++
+		return err == nil
 	})
-	known := map[string]bool{}
+	return err
+}
+
+// member is what the rules of this package need to know of a struct field.
+type member struct {
+	name     string
+	typ      reflect.Type
+	required bool
+}
+
+// plans holds the []member of each struct type that was met: reflect.Type to
+// []member. It grows with the program's types, not with its input.
+var plans sync.Map
+
+func planOf(t reflect.Type) []member {
+	if plan, ok := plans.Load(t); ok {
+		return plan.([]member)
+	}
+	var plan []member
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
-		known[name] = true
-		element, found := members[name]
-		if !found {
-			if field.Type.Kind() == reflect.Pointer || field.Tag.Get("wire") == "default" {
-				continue
-			}
-			return &Error{Path: join(path, name), Problem: "is missing"}
-		}
-		if err := check(element, field.Type, join(path, name), unknown); err != nil {
-			return err
-		}
+		required := field.Type.Kind() != reflect.Pointer && field.Tag.Get("wire") != "default"
+		plan = append(plan, member{name: name, typ: field.Type, required: required})
 	}
-	if unknown == RejectUnknown {
-		for _, name := range order {
-			if !known[name] {
-				return &Error{Path: join(path, name), Problem: "is not known"}
-			}
+	plans.Store(t, plan)
+	return plan
+}
+
+// checkMembers reports the first fault in the order of the object, then the
+// first member that is missing in the order of the struct.
+func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unknown) (err error) {
+	plan := planOf(t)
+	found := make([]bool, len(plan))
+	object.ForEach(func(key, element gjson.Result) bool {
+		i := slices.IndexFunc(plan, func(m member) bool { return m.name == key.Str })
+		switch {
+		case i >= 0:
+			found[i] = true
+			err = check(element, plan[i].typ, join(path, key.Str), unknown)
+		case unknown == RejectUnknown:
+			err = &Error{Path: join(path, key.Str), Problem: "is not known"}
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, m := range plan {
+		if m.required && !found[i] {
+			return &Error{Path: join(path, m.name), Problem: "is missing"}
 		}
 	}
 	return nil
