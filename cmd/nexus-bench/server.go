@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/strict"
+)
+
+// server is a real nexus serve on a free port with a home of its own. Calls
+// are safe for concurrent use.
+type server struct {
+	cmd    *exec.Cmd
+	url    string
+	key    string
+	client *http.Client
+}
+
+// startServer runs nexus serve with the extra flags and returns once it
+// listens. The home must be empty.
+func startServer(ctx context.Context, bin, home string, flags ...string) (*server, error) {
+	nexus := filepath.Join(bin, "nexus")
+	cmd := exec.CommandContext(ctx, nexus, append([]string{"serve", "0", "--home", home}, flags...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s (is it built? make build): %w", nexus, err)
+	}
+	s := &server{cmd: cmd, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rateAgents}}}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
+			s.url = url
+		}
+		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
+			key, err := os.ReadFile(path)
+			if err != nil {
+				return nil, errors.Join(err, s.stop())
+			}
+			s.key = strings.TrimSpace(string(key))
+		}
+		if s.url != "" && s.key != "" {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("nexus serve did not start: %w\n%s", errors.Join(lines.Err(), s.stop()), stderr.String())
+}
+
+// stop ends the server and waits for it.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself; Wait tells
+	return s.cmd.Wait()
+}
+
+// create makes an agent on the offline model.
+func (s *server) create(ctx context.Context, id string) error {
+	return s.call(ctx, "/", "create_agent", `{"agent_id":"`+id+`"}`, nil)
+}
+
+// send is one turn whose answer is a single word or nearly so.
+func (s *server) send(ctx context.Context, id, content string) error {
+	return s.call(ctx, "/agent/"+id, "send", `{"content":"`+content+`"}`, nil)
+}
+
+// pids maps agents to their processes.
+func (s *server) pids(ctx context.Context) (map[string]int, error) {
+	var result struct {
+		Agents []struct {
+			ID  string `json:"agent_id"`
+			PID int    `json:"pid"`
+		} `json:"agents"`
+	}
+	if err := s.call(ctx, "/", "list_agents", `{}`, &result); err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for _, agent := range result.Agents {
+		pids[agent.ID] = agent.PID
+	}
+	return pids, nil
+}
+
+// call fails on an error answer. result may be nil.
+func (s *server) call(ctx context.Context, path, method, params string, result any) error {
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+	answer, err := call(ctx, s.client, s.url+path, s.key, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	if strings.Contains(string(answer), `"error":{`) {
+		return fmt.Errorf("%s: %s", method, answer)
+	}
+	if result == nil {
+		return nil
+	}
+	var envelope struct {
+		Result jsontext.Value `json:"result"`
+	}
+	if err := strict.Unmarshal(answer, &envelope, strict.IgnoreUnknown); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return strict.Unmarshal(envelope.Result, result, strict.IgnoreUnknown)
+}
+
+// subscribe opens the agent's event stream, from now on, and returns its lines.
+func (s *server) subscribe(ctx context.Context, id string) (*bufio.Reader, func(), error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/agent/"+id+"/events", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		return nil, nil, fmt.Errorf("events: %s", res.Status)
+	}
+	return bufio.NewReaderSize(res.Body, 64<<10), func() { res.Body.Close() }, nil
+}
