@@ -27,10 +27,6 @@ type figures struct {
 }
 
 func measureNexus(ctx context.Context, dir string, o options) (f figures, err error) {
-	script := filepath.Join(dir, "scenario.json")
-	if err := os.WriteFile(script, scenario(o.lines), 0o600); err != nil {
-		return f, err
-	}
 	steps := []struct {
 		name  string
 		flags []string
@@ -38,7 +34,7 @@ func measureNexus(ctx context.Context, dir string, o options) (f figures, err er
 	}{
 		{"sends, journal not synced", []string{"--durability", "os"}, measureSends},
 		{"sends, journal synced", nil, measureSynced},
-		{"event stream", []string{"--durability", "os", "--scenario", script}, measureFrames},
+		{"event stream", []string{"--durability", "os"}, measureFrames},
 		{"many agents", []string{"--durability", "os"}, measureMany},
 	}
 	for i, step := range steps {
@@ -54,7 +50,7 @@ func measureNexus(ctx context.Context, dir string, o options) (f figures, err er
 }
 
 // oneWord asks the offline model for an answer of one word.
-const oneWord = "ping"
+const oneWord = "echo pong"
 
 func measureSends(ctx context.Context, s *server, o options, f *figures) (err error) {
 	for i := range rateAgents {
@@ -91,7 +87,7 @@ func measureFrames(ctx context.Context, s *server, o options, f *figures) error 
 	}
 	defer done()
 	sent := make(chan error, 1)
-	go func() { sent <- s.send(ctx, agentName(0), "go") }()
+	go func() { sent <- s.send(ctx, agentName(0), "flood "+strconv.Itoa(o.lines)) }()
 
 	var began time.Time
 	delta, end := []byte("event: message_update"), []byte("event: agent_end")
