@@ -2,10 +2,19 @@ package scripted
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
 )
+
+// Name is the provider's name and the id of its only model.
+const Name = "offline"
+
+// contextWindow is what the offline model says it can take, in its own
+// estimated tokens. It does not enforce it.
+const contextWindow = 128_000
 
 // Options says what the model plays.
 type Options struct {
@@ -16,7 +25,69 @@ type Options struct {
 
 // New returns the offline model, or one that plays a scenario. The error names
 // the member of the scenario that is wrong.
-func New(o Options) (provider.Provider, error) { return nil, nil }
+func New(o Options) (provider.Provider, error) {
+	if o.Scenario == nil {
+		return model{}, nil
+	}
+	s, err := parse(o.Scenario)
+	if err != nil {
+		return nil, fmt.Errorf("scenario: %w", err)
+	}
+	return model{scenario: s}, nil
+}
 
-var _ context.Context
-var _ iter.Seq[int]
+// model answers by the scenario if it has one, else by the offline rules.
+type model struct {
+	scenario *scenario
+}
+
+// Models lists the one model.
+func (model) Models(context.Context) ([]provider.Model, error) {
+	return []provider.Model{{
+		Provider: Name, ModelID: Name, ModelName: "nexus offline model", ContextWindow: contextWindow,
+	}}, nil
+}
+
+// Stream answers the last message of the request.
+func (m model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) {
+		v := &voice{ctx: ctx, yield: yield}
+		switch {
+		case r.Model != "" && r.Model != Name:
+			v.fail(fmt.Errorf("provider %s has no model %q, only %q", Name, r.Model, Name))
+		case m.scenario != nil:
+			m.scenario.play(v, r)
+		default:
+			answer(v, r)
+		}
+		v.stop(r)
+	}
+}
+
+// estimate is the number of tokens that a request is counted as: a quarter of
+// its bytes, rounded up.
+func estimate(r provider.Request) uint64 {
+	size := len(r.System)
+	for _, m := range r.Messages {
+		size += len(m.Content) + len(m.Thinking)
+		for _, call := range m.ToolCalls {
+			size += len(call.Name) + len(call.Input)
+		}
+	}
+	for _, t := range r.Tools {
+		size += len(t.Name) + len(t.Description) + len(t.InputSchema)
+	}
+	return tokens(size)
+}
+
+func tokens(size int) uint64 { return uint64(size+3) / 4 }
+
+// lastUser is the index of the last message that a user wrote, -1 for none.
+func lastUser(messages []protocol.Message) int {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role == protocol.RoleUser {
+			return i
+		}
+	}
+	return -1
+}

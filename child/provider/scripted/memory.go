@@ -1,0 +1,159 @@
+package scripted
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// fact is something a user said of something of theirs.
+type fact struct {
+	Thing string // lower case, single spaces: "name", "favourite colour"
+	Verb  string // "is" or "are"
+	Value string // as it was said
+}
+
+// The two shapes are compiled when first needed: a child that talks to another
+// model never needs them.
+var (
+	statement = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|[^\pL])my ([\pL][\pL\pN' _-]{0,60}?) (is|are) (\S.*)$`)
+	})
+	question = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^(?:and |so |please )*` +
+			`(?:(?:do you |can you )?(?:know|tell me|remember|remind me) )?(?:what|who|where|when|which|how)?(?:'s| is| are| was| were)? ?my ([\pL][\pL\pN' _-]{0,60}?)(?: is| are)?$`)
+	})
+	asking = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^(?:and |so |please )*(?:what|who|where|when|which|how|do you|can you|tell me|remind me)\b`)
+	})
+)
+
+// recall answers a question for something that the user was to have told.
+func recall(v *voice, r provider.Request, prompt string) bool {
+	for _, clause := range clauses(prompt) {
+		if !asking().MatchString(clause) {
+			continue
+		}
+		match := question().FindStringSubmatch(clause)
+		if match == nil {
+			continue
+		}
+		thing := plain(match[1])
+		for _, f := range facts(r.Messages) {
+			if f.Thing == thing {
+				v.sayf("Your %s %s %s.", f.Thing, f.Verb, f.Value)
+				return true
+			}
+		}
+		v.sayf("You have not told me your %s in this conversation.", thing)
+		return true
+	}
+	return false
+}
+
+// remember acknowledges what it was told. There is nothing to store: the
+// conversation is the memory.
+func remember(v *voice, _ provider.Request, prompt string) bool {
+	told := stated(prompt)
+	if len(told) == 0 {
+		return false
+	}
+	var said []string
+	for _, f := range told {
+		if f.Thing == "name" {
+			said = append(said, "Nice to meet you, "+f.Value+"!")
+		} else {
+			said = append(said, "I will remember that your "+f.Thing+" "+f.Verb+" "+f.Value+".")
+		}
+	}
+	v.say(strings.Join(said, " "), 0)
+	return true
+}
+
+// summarize tells what the user has told, so that a summary which replaces the
+// conversation keeps what the model remembers.
+func summarize(v *voice, r provider.Request, prompt string) bool {
+	switch word, _, _ := strings.Cut(bare(prompt), " "); word {
+	case "summarize", "summarise":
+	default:
+		return false
+	}
+	text := "A conversation of " + counted(len(r.Messages), "message") + "."
+	for _, f := range facts(r.Messages) {
+		text += " The user said: my " + f.Thing + " " + f.Verb + " " + f.Value + "."
+	}
+	v.say(text, 0)
+	return true
+}
+
+// facts are what users stated in the conversation, the latest first. System
+// messages count as well: a summary of older messages is one.
+func facts(messages []protocol.Message) []fact {
+	var all []fact
+	known := map[string]bool{}
+	for i := len(messages) - 1; i >= 0; i-- {
+		m := messages[i]
+		if m.Role != protocol.RoleUser && m.Role != protocol.RoleSystem {
+			continue
+		}
+		told := stated(m.Content)
+		for j := len(told) - 1; j >= 0; j-- {
+			if !known[told[j].Thing] {
+				known[told[j].Thing] = true
+				all = append(all, told[j])
+			}
+		}
+	}
+	return all
+}
+
+// stated finds the facts in a text, in their order.
+func stated(text string) []fact {
+	var told []fact
+	for _, clause := range clauses(text) {
+		if asking().MatchString(clause) {
+			continue
+		}
+		if match := statement().FindStringSubmatch(clause); match != nil {
+			told = append(told, fact{
+				Thing: plain(match[1]),
+				Verb:  strings.ToLower(match[2]),
+				Value: strings.TrimSpace(match[3]),
+			})
+		}
+	}
+	return told
+}
+
+// clauses splits a text where a sentence ends, and where "and my" begins
+// another statement. The marks at their ends are taken off.
+func clauses(text string) []string {
+	var all []string
+	add := func(clause string) {
+		if clause = strings.Trim(clause, " \t\r.!?,;"); clause != "" {
+			all = append(all, clause)
+		}
+	}
+	start := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\n' || c == ';':
+			add(text[start:i])
+			start = i + 1
+		case (c == '.' || c == '!' || c == '?') && (i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n'):
+			add(text[start:i])
+			start = i + 1
+		case c == ' ' && len(text)-i > 8 && strings.EqualFold(text[i:i+8], " and my "):
+			add(text[start:i])
+			start = i + len(" and ")
+		}
+	}
+	add(text[start:])
+	return all
+}
+
+// plain is a thing's name as it is compared and said.
+func plain(thing string) string { return strings.ToLower(strings.Join(strings.Fields(thing), " ")) }

@@ -1,0 +1,285 @@
+package scripted
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// ErrAsked is the error of a turn that was asked to fail.
+var ErrAsked = errors.New("the offline model was asked to fail")
+
+const (
+	countPause = 50 * time.Millisecond
+	maxCount   = 1_000_000
+	maxFlood   = 10_000_000
+	quoteLimit = 60 // characters of a prompt that a reply quotes
+)
+
+// abilities is what the model says of itself when it is greeted or asked.
+const abilities = "I am nexus's offline model: a small set of fixed rules, not a language model. " +
+	"I remember what you tell me in this conversation (\"My name is Alice\", \"What is my name?\"), " +
+	"I call tools (\"read FILE\", \"list DIR\", \"write FILE: TEXT\", \"run CMD\", \"sleep N\"), " +
+	"and I can \"echo TEXT\", \"count to N\", \"think about X\", \"write a long essay\" and \"fail\"."
+
+// rules are tried in this order; the first that takes the prompt answers it.
+// A rule gets the prompt without the space around it.
+var rules = []func(v *voice, r provider.Request, prompt string) bool{
+	echo, fail, count, flood, essay, think, summarize, callTool, recall, remember, greet,
+}
+
+// answer is the offline model.
+func answer(v *voice, r provider.Request) {
+	last := len(r.Messages) - 1
+	if last >= 0 && r.Messages[last].Role == protocol.RoleTool {
+		report(v, r.Messages)
+		return
+	}
+	prompt := ""
+	if i := lastUser(r.Messages); i >= 0 {
+		prompt = strings.TrimSpace(r.Messages[i].Content)
+	}
+	for _, rule := range rules {
+		if rule(v, r, prompt) {
+			return
+		}
+	}
+	v.sayf("I have no rule for %s: I am nexus's offline model, not a language model. "+
+		"This conversation has %s so far. Say \"help\" for what I can do.",
+		quote(prompt), counted(len(r.Messages), "message"))
+}
+
+// after returns what follows the word in prompt, if it begins with it.
+func after(prompt, word string) (rest string, ok bool) {
+	if len(prompt) < len(word) || !strings.EqualFold(prompt[:len(word)], word) {
+		return "", false
+	}
+	rest = prompt[len(word):]
+	if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, ":") && !strings.HasPrefix(rest, "\n") {
+		return "", false
+	}
+	return strings.TrimSpace(rest), true
+}
+
+// bare is the prompt in lower case without the punctuation at its end.
+func bare(prompt string) string {
+	return strings.TrimRight(strings.ToLower(prompt), " .!?,;:")
+}
+
+func echo(v *voice, _ provider.Request, prompt string) bool {
+	text, ok := after(prompt, "echo")
+	if ok {
+		v.say(text, 0)
+	}
+	return ok
+}
+
+func fail(v *voice, _ provider.Request, prompt string) bool {
+	if bare(prompt) != "fail" {
+		return false
+	}
+	v.fail(ErrAsked)
+	return true
+}
+
+func count(v *voice, _ provider.Request, prompt string) bool {
+	rest, ok := after(prompt, "count to")
+	if !ok {
+		return false
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(bare(rest), ",", ""))
+	if err != nil || n < 1 || n > maxCount {
+		v.sayf("I count to a whole number from 1 to %d, not to %s.", maxCount, quote(rest))
+		return true
+	}
+	for i := 1; i <= n; i++ {
+		word := strconv.Itoa(i)
+		if i < n {
+			word += " "
+		}
+		v.say(word, 0)
+		if i < n && !v.wait(countPause) {
+			break
+		}
+	}
+	return true
+}
+
+// flood answers as fast as it can, to measure what carries the answer.
+func flood(v *voice, _ provider.Request, prompt string) bool {
+	rest, ok := after(prompt, "flood")
+	if !ok {
+		return false
+	}
+	n, err := strconv.Atoi(bare(rest))
+	if err != nil || n < 1 || n > maxFlood {
+		v.sayf("I flood with 1 to %d words, not with %s.", maxFlood, quote(rest))
+		return true
+	}
+	for range n {
+		v.spoken += len("flood ")
+		if !v.emit(provider.Text{Text: "flood "}) {
+			break
+		}
+	}
+	return true
+}
+
+func think(v *voice, _ provider.Request, prompt string) bool {
+	subject, ok := after(prompt, "think")
+	if !ok {
+		return false
+	}
+	v.think(fmt.Sprintf("The prompt asks me to think. I have rules and no thoughts, so I repeat it: %s.", quote(subject)), 0)
+	v.sayf("I thought about it as well as fixed rules can: %s.", quote(subject))
+	return true
+}
+
+func greet(v *voice, _ provider.Request, prompt string) bool {
+	words := strings.FieldsFunc(bare(prompt), func(r rune) bool { return r == ' ' || r == ',' || r == '!' })
+	if len(words) == 0 {
+		v.say("You said nothing. "+abilities, 0)
+		return true
+	}
+	switch words[0] {
+	case "hello", "hi", "hey", "greetings":
+		v.say("Hello! "+abilities, 0)
+		return true
+	}
+	switch bare(prompt) {
+	case "help", "what can you do", "who are you", "what are you", "are you a language model":
+		v.say(abilities, 0)
+		return true
+	}
+	return false
+}
+
+// callTool asks for the tool that the prompt names, if the request offers it.
+func callTool(v *voice, r provider.Request, prompt string) bool {
+	name, input, problem := wanted(prompt)
+	switch {
+	case problem != "":
+		v.say(problem, 0)
+	case name == "":
+		return false
+	case !offered(r, name):
+		v.sayf("I have no tool %s here, so I cannot do that.", name)
+	default:
+		encoded, err := json.Marshal(input, json.Deterministic(true))
+		if err != nil {
+			v.fail(fmt.Errorf("call %s: %w", name, err))
+			break
+		}
+		v.call(nextCall(r.Messages, 0), name, encoded)
+	}
+	return true
+}
+
+// wanted reads a request for a tool out of a prompt. The name is "" if there is
+// none, and problem says what is wrong with one that cannot be carried out.
+func wanted(prompt string) (name string, input map[string]any, problem string) {
+	if rest, ok := after(prompt, "read"); ok && rest != "" {
+		return "read_file", map[string]any{"path": fileName(rest)}, ""
+	}
+	if rest, ok := after(prompt, "list"); ok {
+		switch bare(rest) {
+		case "", "files", "the files", "the directory":
+			rest = "."
+		}
+		return "list_directory", map[string]any{"path": fileName(rest)}, ""
+	}
+	if rest, ok := after(prompt, "write"); ok {
+		path, content, found := strings.Cut(rest, ":")
+		if !found {
+			return "", nil, "I write only files: say \"write FILE: TEXT\"."
+		}
+		return "write_file", map[string]any{"path": fileName(path), "content": strings.TrimPrefix(content, " ")}, ""
+	}
+	if rest, ok := after(prompt, "run"); ok && rest != "" {
+		return "shell", map[string]any{"command": rest}, ""
+	}
+	if rest, ok := after(prompt, "sleep"); ok {
+		number, _, _ := strings.Cut(strings.TrimSuffix(bare(rest), "s"), " ")
+		seconds, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return "", nil, fmt.Sprintf("I sleep for a number of seconds, not for %s.", quote(rest))
+		}
+		return "sleep", map[string]any{"seconds": seconds}, ""
+	}
+	return "", nil, ""
+}
+
+// fileName takes what people put around a file's name off it.
+func fileName(text string) string {
+	text = strings.TrimSpace(text)
+	for _, word := range []string{"the file ", "file ", "the directory ", "directory "} {
+		if rest, ok := strings.CutPrefix(text, word); ok {
+			text = rest
+			break
+		}
+	}
+	return strings.Trim(strings.TrimSpace(text), "\"'`")
+}
+
+func offered(r provider.Request, name string) bool {
+	for _, t := range r.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// nextCall makes the id of a call that is new in the conversation: the highest
+// number used so far, and more.
+func nextCall(messages []protocol.Message, index int) string {
+	highest := 0
+	for _, m := range messages {
+		for _, call := range m.ToolCalls {
+			if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
+				highest = max(highest, n)
+			}
+		}
+	}
+	return "call_" + strconv.Itoa(highest+1+index)
+}
+
+// report answers with what the tools gave back.
+func report(v *voice, messages []protocol.Message) {
+	first := len(messages)
+	for first > 0 && messages[first-1].Role == protocol.RoleTool {
+		first--
+	}
+	for i, m := range messages[first:] {
+		if i > 0 {
+			v.say("\n\n", 0)
+		}
+		if m.IsError {
+			v.sayf("%s failed: %s", m.ToolName, m.Content)
+		} else {
+			v.sayf("%s gave:\n%s", m.ToolName, m.Content)
+		}
+	}
+}
+
+// quote puts the beginning of text into quotation marks.
+func quote(text string) string {
+	if head := []rune(text); len(head) > quoteLimit {
+		text = string(head[:quoteLimit]) + "…"
+	}
+	return `"` + text + `"`
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,179 @@
+package scripted
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// errPlayed is the error of a prompt for which the scenario has no turn left.
+var errPlayed = errors.New("the scenario has no turn left for this prompt")
+
+// play answers the request with the part of the scenario that is due. Which
+// one that is follows from the messages alone.
+func (s *scenario) play(v *voice, r provider.Request) {
+	user := lastUser(r.Messages)
+	if user < 0 {
+		v.fail(errPlayed)
+		return
+	}
+	due := s.due(r.Messages[:user+1])
+	switch {
+	case due == nil && s.After == "offline":
+		answer(v, r)
+		return
+	case due == nil:
+		v.fail(errPlayed)
+		return
+	}
+	answered := 0
+	for _, m := range r.Messages[user+1:] {
+		if m.Role == protocol.RoleAssistant && len(m.ToolCalls) > 0 {
+			answered++
+		}
+	}
+	parts := split(due.Steps)
+	if answered >= len(parts) {
+		return // the tools were all that was asked for
+	}
+	calls := 0
+	for _, st := range parts[answered] {
+		if v.silent {
+			return
+		}
+		if st.Tool != nil {
+			v.call(nextCall(r.Messages, calls), st.Tool.Name, st.Tool.Input)
+			calls++
+			continue
+		}
+		st.play(v)
+	}
+}
+
+// due picks the turn for the last of the messages.
+func (s *scenario) due(messages []protocol.Message) *turn {
+	var picked *turn
+	inOrder := 0 // of the user's messages so far that no match picked
+	for _, m := range messages {
+		if m.Role != protocol.RoleUser {
+			continue
+		}
+		if picked = s.matching(m.Content); picked == nil {
+			picked = s.ordered(inOrder)
+			inOrder++
+		}
+	}
+	return picked
+}
+
+func (s *scenario) matching(content string) *turn {
+	for i, t := range s.Turns {
+		if t.Match != nil && strings.Contains(content, *t.Match) {
+			return &s.Turns[i]
+		}
+	}
+	return nil
+}
+
+// ordered is the nth of the turns without a match, nil if there is none.
+func (s *scenario) ordered(n int) *turn {
+	var plain []*turn
+	for i, t := range s.Turns {
+		if t.Match == nil {
+			plain = append(plain, &s.Turns[i])
+		}
+	}
+	switch {
+	case n < len(plain):
+		return plain[n]
+	case s.After == "repeat" && len(plain) > 0:
+		return plain[n%len(plain)]
+	default:
+		return nil
+	}
+}
+
+// split cuts steps into answers: each ends with the last of the tool calls that
+// stand side by side, because what follows needs their results.
+func split(steps []step) [][]step {
+	var parts [][]step
+	start := 0
+	for i, st := range steps {
+		if st.Tool != nil && (i+1 == len(steps) || steps[i+1].Tool == nil) {
+			parts = append(parts, steps[start:i+1])
+			start = i + 1
+		}
+	}
+	if start < len(steps) {
+		parts = append(parts, steps[start:])
+	}
+	return parts
+}
+
+// play carries out any step but a tool call.
+func (s step) play(v *voice) {
+	var pause time.Duration
+	if s.EveryMS != nil {
+		pause = time.Duration(*s.EveryMS) * time.Millisecond
+	}
+	switch {
+	case s.Text != nil:
+		v.say(*s.Text, pause)
+	case s.Thinking != nil:
+		v.think(*s.Thinking, pause)
+	case s.DelayMS != nil:
+		v.wait(time.Duration(*s.DelayMS) * time.Millisecond)
+	case s.Flood != nil:
+		s.Flood.play(v, pause)
+	case s.Retry != nil:
+		v.emit(provider.Retry{Reason: *s.Retry})
+	case s.Usage != nil:
+		v.usage = s.Usage
+	case s.Stderr != nil:
+		fmt.Fprintln(os.Stderr, *s.Stderr)
+	case s.Error != nil && s.Error.ContextWindow:
+		v.fail(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow))
+	case s.Error != nil:
+		v.fail(errors.New(s.Error.Message))
+	case s.Hang != nil && *s.Hang == "deaf":
+		select {} // only the end of the process ends it
+	case s.Hang != nil:
+		<-v.ctx.Done()
+		v.fail(v.ctx.Err())
+	case s.Exit != nil:
+		os.Exit(int(*s.Exit))
+	case s.Crash != nil:
+		crash(*s.Crash)
+	}
+}
+
+func (f floodStep) play(v *voice, pause time.Duration) {
+	text := strings.Repeat("x", int(f.Bytes)-1) + " "
+	for i := range f.Count {
+		if i > 0 && !v.wait(pause) {
+			return
+		}
+		v.spoken += len(text)
+		if !v.emit(provider.Text{Text: text}) {
+			return
+		}
+	}
+}
+
+// crash brings the process down and does not return. The panic is in a
+// goroutine of its own, so that nobody recovers it.
+func crash(how string) {
+	if how == "kill" {
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Kill()
+		}
+	} else {
+		go panic("the scenario asked for a panic")
+	}
+	select {}
+}

@@ -1,0 +1,181 @@
+package scripted
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// Bounds of a scenario file (SPEC §4.2).
+const (
+	maxScenario   = 16 << 20  // bytes of the file
+	maxMillis     = 3_600_000 // of one pause
+	maxFloodBytes = 4 << 20   // of one delta
+)
+
+// scenario is a scenario file.
+type scenario struct {
+	// Comment is for the reader.
+	Comment string `json:"comment" wire:"default"`
+	Turns   []turn `json:"turns"`
+	// After says what comes when all turns were played: "fail", the default,
+	// "repeat" or "offline".
+	After string `json:"after" wire:"default"`
+}
+
+// turn is what is played for one user's message.
+type turn struct {
+	// Match picks this turn for every message that contains it. Turns without
+	// it are played in their order, one for each message that no Match picks.
+	Match *string `json:"match"`
+	Steps []step  `json:"steps"`
+}
+
+// step is one thing to do. Exactly one member is given, besides EveryMS.
+type step struct {
+	Text     *string             `json:"text"`
+	Thinking *string             `json:"thinking"`
+	Tool     *toolStep           `json:"tool"`
+	DelayMS  *uint64             `json:"delay_ms"`
+	Flood    *floodStep          `json:"flood"`
+	Retry    *string             `json:"retry"`
+	Usage    *protocol.TurnUsage `json:"usage"`
+	Stderr   *string             `json:"stderr"`
+	Error    *errorStep          `json:"error"`
+	Hang     *string             `json:"hang"`
+	Exit     *uint8              `json:"exit"`
+	Crash    *string             `json:"crash"`
+	// EveryMS is the pause before each delta of text, thinking or flood but
+	// the first.
+	EveryMS *uint64 `json:"every_ms"`
+}
+
+type toolStep struct {
+	Name string `json:"name"`
+	// Input is any JSON value: a bad one is a fault worth playing.
+	Input jsontext.Value `json:"input"`
+}
+
+type floodStep struct {
+	Count uint64 `json:"count"` // deltas
+	Bytes uint64 `json:"bytes"` // of each
+}
+
+type errorStep struct {
+	Message string `json:"message"`
+	// ContextWindow makes it the error of a context window that is exceeded.
+	ContextWindow bool `json:"context_window" wire:"default"`
+}
+
+// parse decodes and checks a scenario file. The error names the member.
+func parse(text []byte) (*scenario, error) {
+	if len(text) > maxScenario {
+		return nil, fmt.Errorf("is %d bytes long, %d are allowed", len(text), maxScenario)
+	}
+	var s scenario
+	if err := strict.Unmarshal(text, &s, strict.RejectUnknown); err != nil {
+		return nil, err
+	}
+	switch s.After {
+	case "":
+		s.After = "fail"
+	case "fail", "repeat", "offline":
+	default:
+		return nil, wrong("after", fmt.Sprintf("want fail, repeat or offline, have %q", s.After))
+	}
+	if len(s.Turns) == 0 {
+		return nil, wrong("turns", "is empty")
+	}
+	for i, t := range s.Turns {
+		path := fmt.Sprintf("turns[%d]", i)
+		if t.Match != nil && *t.Match == "" {
+			return nil, wrong(path+".match", "is empty")
+		}
+		for j, st := range t.Steps {
+			if err := st.check(fmt.Sprintf("%s.steps[%d]", path, j)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &s, nil
+}
+
+// check finds what the types of a step cannot say.
+func (s step) check(path string) error {
+	var given []string
+	for _, member := range []struct {
+		name  string
+		there bool
+	}{
+		{"text", s.Text != nil},
+		{"thinking", s.Thinking != nil},
+		{"tool", s.Tool != nil},
+		{"delay_ms", s.DelayMS != nil},
+		{"flood", s.Flood != nil},
+		{"retry", s.Retry != nil},
+		{"usage", s.Usage != nil},
+		{"stderr", s.Stderr != nil},
+		{"error", s.Error != nil},
+		{"hang", s.Hang != nil},
+		{"exit", s.Exit != nil},
+		{"crash", s.Crash != nil},
+	} {
+		if member.there {
+			given = append(given, member.name)
+		}
+	}
+	if len(given) != 1 {
+		return wrong(path, fmt.Sprintf("wants one action, has %d: %s", len(given), strings.Join(given, ", ")))
+	}
+	return errors.Join(
+		oneOf(path+".hang", s.Hang, "until_aborted", "deaf"),
+		oneOf(path+".crash", s.Crash, "panic", "kill"),
+		within(path+".delay_ms", s.DelayMS, 0, maxMillis),
+		within(path+".every_ms", s.EveryMS, 0, maxMillis),
+		s.checkFlood(path+".flood"),
+		s.checkPace(path+".every_ms"),
+	)
+}
+
+func (s step) checkFlood(path string) error {
+	if s.Flood == nil {
+		return nil
+	}
+	return errors.Join(
+		within(path+".count", &s.Flood.Count, 1, maxFlood),
+		within(path+".bytes", &s.Flood.Bytes, 1, maxFloodBytes),
+	)
+}
+
+func (s step) checkPace(path string) error {
+	if s.EveryMS != nil && s.Text == nil && s.Thinking == nil && s.Flood == nil {
+		return wrong(path, "goes with text, thinking and flood only")
+	}
+	return nil
+}
+
+func oneOf(path string, value *string, words ...string) error {
+	if value == nil {
+		return nil
+	}
+	for _, word := range words {
+		if *value == word {
+			return nil
+		}
+	}
+	return wrong(path, fmt.Sprintf("want %s, have %q", strings.Join(words, " or "), *value))
+}
+
+func within(path string, value *uint64, least, most uint64) error {
+	if value == nil || least <= *value && *value <= most {
+		return nil
+	}
+	return wrong(path, fmt.Sprintf("want %d to %d, have %d", least, most, *value))
+}
+
+func wrong(path, problem string) error { return &strict.Error{Path: path, Problem: problem} }
