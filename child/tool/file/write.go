@@ -1,0 +1,117 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+
+	"nexus.internal/child/tool"
+)
+
+var writeSpec = tool.Spec{
+	Name:        "write_file",
+	Description: "Write a text file in the working directory. It replaces what is there and makes missing directories.",
+	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
+		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
+		`"content":{"type":"string","description":"all that the file is to hold"}},` +
+		`"required":["path","content"],"additionalProperties":false}`),
+}
+
+type writeInput struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+}
+
+func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
+	name, err := r.local(in.Path)
+	if err != nil {
+		return "", err
+	}
+	old, err := r.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		old = nil
+	case err != nil:
+		return "", r.explain("write", in.Path, err)
+	}
+	switch {
+	case old == nil:
+		if err := r.root.MkdirAll(path.Dir(name), 0o777); err != nil {
+			return "", r.explain("write", in.Path, err)
+		}
+		err = r.replace(ctx, name, in.Content, 0)
+	case old.Mode()&fs.ModeSymlink != 0:
+		err = r.writeThrough(name, in.Content)
+	case !old.Mode().IsRegular():
+		return "", fmt.Errorf("write %s: it is %s", in.Path, kind(old.Mode()))
+	case old.Mode().Perm()&0o200 == 0:
+		return "", fmt.Errorf("write %s: it is read-only", in.Path)
+	default:
+		err = r.replace(ctx, name, in.Content, old.Mode().Perm())
+	}
+	if err != nil {
+		return "", r.explain("write", in.Path, err)
+	}
+	if old == nil {
+		return fmt.Sprintf("wrote %d bytes to %s (a new file)", len(in.Content), in.Path), nil
+	}
+	return fmt.Sprintf("wrote %d bytes to %s", len(in.Content), in.Path), nil
+}
+
+// replace puts a file with the content in the place of name, in one step: who
+// reads name meanwhile finds the old content or the new. The file keeps perm,
+// unless that is 0.
+func (r *rooted) replace(ctx context.Context, name, content string, perm fs.FileMode) (err error) {
+	temporary := path.Join(path.Dir(name), ".nexus-"+uuid.NewString()+".tmp")
+	f, err := r.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = r.root.Remove(temporary)
+		}
+	}()
+	_, err = f.WriteString(content)
+	if err == nil && perm != 0 {
+		err = f.Chmod(perm)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = ctx.Err() // an aborted call leaves the old content
+	}
+	if err != nil {
+		return err
+	}
+	return r.root.Rename(temporary, name)
+}
+
+// writeThrough writes to what a symbolic link points to, as long as that is a
+// regular file inside the directory. It is not done in one step.
+func (r *rooted) writeThrough(name, content string) error {
+	if target, err := r.root.Stat(name); err == nil {
+		switch {
+		case !target.Mode().IsRegular():
+			return fmt.Errorf("it points to %s", kind(target.Mode()))
+		case target.Mode().Perm()&0o200 == 0:
+			return errors.New("it points to a read-only file")
+		}
+	}
+	f, err := r.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
