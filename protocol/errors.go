@@ -24,7 +24,7 @@ func (e *UnknownTypeError) Error() string {
 	if e.Type == "" {
 		return `frame has no string member "type"`
 	}
-	return fmt.Sprintf("unknown type %q", e.Type)
+	return fmt.Sprintf("unknown type %.64q", e.Type)
 }
 
 // MemberError says that a member of a frame of a known type is missing or of

@@ -129,7 +129,7 @@ func readEnvelope(object gjson.Result) (env envelope, problem string) {
 				}
 				env.members[name] = value
 			case strings.EqualFold(key.Str, name):
-				problem = fmt.Sprintf("member %q must be written %q", key.Str, name)
+				problem = fmt.Sprintf("member %.64q must be written %q", key.Str, name)
 			}
 		}
 		return true

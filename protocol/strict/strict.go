@@ -48,17 +48,18 @@ const (
 )
 
 // Error names the member that is wrong. Path is dotted from the top, as in
-// attachments[0].path; it is "" for the value as a whole.
+// attachments[0].path; it is "" for the value as a whole. The text quotes at
+// most 200 characters of it.
 type Error struct {
 	Path    string
-	Problem string // "is missing", "is not known", "want string, have number"
+	Problem string // "is missing", "is not known", "must be string, is null"
 }
 
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Problem
 	}
-	return fmt.Sprintf("member %q %s", e.Path, e.Problem)
+	return fmt.Sprintf("member %.200q %s", e.Path, e.Problem)
 }
 
 // ErrDuplicate is wrapped by [Valid] where a member stands twice in an object
@@ -79,7 +80,7 @@ func fault(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	if _, err := dec.ReadValue(); err != nil {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("%w: %s", ErrDuplicate, explain(err))
+			return fmt.Errorf("%w%s", ErrDuplicate, strings.TrimPrefix(explain(err), jsontext.ErrDuplicateName.Error()))
 		}
 		return errors.New(explain(err))
 	}
@@ -94,7 +95,7 @@ func explain(err error) string {
 	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		msg := fmt.Sprintf("%v at offset %d", s.Err, s.ByteOffset)
 		if s.JSONPointer != "" {
-			msg += fmt.Sprintf(" (in %s)", s.JSONPointer)
+			msg += fmt.Sprintf(" (in %.200s)", s.JSONPointer)
 		}
 		return strings.ReplaceAll(msg, "jsontext: ", "")
 	}
@@ -144,7 +145,7 @@ func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) err
 	}
 	want, ok := wants(value, t)
 	if !ok {
-		return &Error{Path: path, Problem: fmt.Sprintf("want %s, have %s", want, have(value))}
+		return &Error{Path: path, Problem: fmt.Sprintf("must be %s, is %s", want, have(value))}
 	}
 	switch {
 	case t == timeType:
@@ -268,7 +269,7 @@ func have(value gjson.Result) string {
 	case value.Type == gjson.String:
 		return "string"
 	case value.Type == gjson.Number:
-		return "number " + value.Raw
+		return fmt.Sprintf("number %.40s", value.Raw)
 	case value.IsArray():
 		return "array"
 	case value.IsObject():

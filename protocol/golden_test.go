@@ -1,0 +1,201 @@
+package protocol_test
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/fixtures"
+	"nexus.internal/protocol"
+)
+
+// goldenCommands and goldenEvents are the Go side of fixtures/frames, by file
+// name. A file's name begins with its type; what follows a "-" tells variants
+// apart.
+var goldenCommands = map[string]protocol.Command{
+	"prompt": protocol.Prompt{ID: "1", Message: "hello", Attachments: []protocol.Attachment{}},
+	"prompt-attachments": protocol.Prompt{ID: "6f1c", Message: "Zeile 1\nZeile 2 – ∞ 🚀", Attachments: []protocol.Attachment{
+		{Path: "/tmp/a.txt"},
+		{Path: "/tmp/b.png", Name: new("picture.png"), Mime: new("image/png")},
+	}},
+	"follow_up":            protocol.FollowUp{ID: "2", Message: "and then?"},
+	"compact":              protocol.Compact{ID: "3"},
+	"new_session":          protocol.NewSession{ID: "4"},
+	"get_messages":         protocol.GetMessages{ID: "5"},
+	"get_messages-page":    protocol.GetMessages{ID: "5", Offset: new(uint64(0)), Limit: new(uint64(1<<64 - 1))},
+	"set_model":            protocol.SetModel{ID: "6", Model: "offline"},
+	"get_available_models": protocol.GetAvailableModels{ID: "7"},
+	"abort":                protocol.Abort{ID: "8"},
+	"get_session_stats":    protocol.GetSessionStats{ID: "9"},
+	"get_state":            protocol.GetState{ID: "10"},
+	"tools_list":           protocol.ToolsList{},
+	"tools_list-id":        protocol.ToolsList{ID: new("req-42")},
+	"tools_list-empty_id":  protocol.ToolsList{ID: new("")},
+	"ping":                 protocol.Ping{ID: "11"},
+	"shutdown":             protocol.Shutdown{},
+}
+
+var goldenEvents = map[string]protocol.Event{
+	"ready":           protocol.Ready{SessionID: "5f0c", Model: "offline", ProtocolVersion: 1},
+	"subagent_start":  protocol.SubagentStart{SubagentID: 1<<64 - 1, AgentName: "helper", TaskPreview: "look for"},
+	"subagent_update": protocol.SubagentUpdate{SubagentID: 7, AgentName: "helper", Status: "tool_call"},
+	"subagent_done":   protocol.SubagentDone{SubagentID: 7, AgentName: "helper", ResultPreview: "found", DurationSecs: 1.25},
+	"agent_end":       protocol.AgentEnd{Usage: protocol.TurnUsage{InputTokens: 12, OutputTokens: 3}},
+	"agent_end-full": protocol.AgentEnd{
+		Usage: protocol.TurnUsage{
+			InputTokens: 1, OutputTokens: 2, CacheReadInputTokens: 3, CacheCreationInputTokens: 4,
+			CacheCreation5m: new(uint64(0)), CacheCreation1h: new(uint64(4)), Model: new("offline"),
+		},
+		StopReason: protocol.StopMaxIterations, TurnID: "1",
+	},
+	"response": protocol.Response{
+		ID: "req-1", Command: "tools_list",
+		Body: jsontext.Value(`{"ok":true,"tools":[{"name":"bash","input_schema":{"type":"object"}}]}`),
+	},
+	"response-empty":         protocol.Response{ID: "", Command: "tools_list", Body: jsontext.Value(`{}`)},
+	"error":                  protocol.Error{Message: "frame exceeds the limit of 1048576 bytes"},
+	"error-id":               protocol.Error{ID: new("1"), Message: "another prompt is in flight"},
+	"session_update":         protocol.SessionUpdate{SessionID: "5f0c", Model: "offline", Provider: "offline", Preset: "trusted", Cwd: "/srv"},
+	"session_update-full":    fullUpdate,
+	"message_update-text":    update(protocol.TextDelta{Delta: "Grüße \"<&>\"\n\u2028\x00\x7f"}),
+	"message_update-think":   update(protocol.ThinkingDelta{Delta: "hm"}),
+	"message_update-start":   update(protocol.ToolcallStart{ToolID: "call_1", ToolName: "read_file"}),
+	"message_update-partial": update(protocol.ToolcallInputDelta{ToolID: "call_1", Delta: `{"path":`}),
+	"message_update-input":   update(protocol.ToolcallInput{ToolID: "call_1", Input: jsontext.Value(`{"path":"a","n":9007199254740993}`)}),
+	"message_update-null":    update(protocol.ToolcallInput{ToolID: "call_1", Input: jsontext.Value(`null`)}),
+	"message_update-result":  update(protocol.ToolcallResult{ToolID: "call_1", Result: "done"}),
+	"message_update-unknown": update(protocol.UnknownAssistantEvent{
+		Type: "citation", Raw: jsontext.Value(`{"type":"citation","url":"\u0061"}`),
+	}),
+	"later": protocol.UnknownEvent{Type: "later", Raw: jsontext.Value(`{"type":"later","n":1.50}`)},
+}
+
+var fullUpdate = protocol.SessionUpdate{
+	SessionID: "5f0c", Model: "m", Provider: "p", Preset: "yolo", Cwd: "/", MessageCount: 104, TotalTokens: 12345,
+	BudgetTokens: 200000, HaltedAtIterationLimit: true, LastActionAt: new("2026-01-20T09:11:02Z"),
+}
+
+func update(e protocol.AssistantEvent) protocol.MessageUpdate {
+	return protocol.MessageUpdate{Event: e}
+}
+
+func TestGoldenCommands(t *testing.T) {
+	for name, command := range goldenCommands {
+		t.Run(name, func(t *testing.T) {
+			file := "frames/commands/" + name + ".json"
+			line, err := protocol.AppendCommand(nil, command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixtures.Golden(t, file, append(line, '\n'))
+			got, err := protocol.DecodeCommand(fixtures.Read(t, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(command, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+			if typeOf(name) != command.Name() {
+				t.Errorf("a %s is kept in %s", command.Name(), file)
+			}
+		})
+	}
+	complete(t, "frames/commands", goldenCommands, protocol.CommandTypes())
+}
+
+func TestGoldenEvents(t *testing.T) {
+	for name, event := range goldenEvents {
+		t.Run(name, func(t *testing.T) {
+			file := "frames/events/" + name + ".json"
+			line, err := protocol.AppendEvent(nil, event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixtures.Golden(t, file, append(line, '\n'))
+			frame, err := protocol.NewFrame(trimNewline(fixtures.Read(t, file)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := frame.Decode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(event, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+			if typeOf(name) != event.Name() || frame.Type != event.Name() {
+				t.Errorf("a %s is kept in %s and routed as %s", event.Name(), file, frame.Type)
+			}
+		})
+	}
+	complete(t, "frames/events", goldenEvents, protocol.EventTypes())
+}
+
+// TestGoldenAssistantEvents fails if a step of a turn has no golden file.
+func TestGoldenAssistantEvents(t *testing.T) {
+	var have []string
+	for _, event := range goldenEvents {
+		if m, ok := event.(protocol.MessageUpdate); ok {
+			have = append(have, m.Event.Name())
+		}
+	}
+	for _, name := range protocol.AssistantTypes() {
+		if !slices.Contains(have, name) {
+			t.Errorf("assistant event %s has no golden file", name)
+		}
+	}
+}
+
+// TestInvalidFrames keeps what each kind of bad line is answered with: the type
+// of error, the id that the answer carries, and the words.
+func TestInvalidFrames(t *testing.T) {
+	for _, file := range fixtures.Glob(t, "frames/invalid/*.json") {
+		t.Run(path.Base(file), func(t *testing.T) {
+			line := trimNewline(fixtures.Read(t, file))
+			var err error
+			if strings.HasPrefix(path.Base(file), "event-") {
+				_, err = protocol.Frame{Raw: line}.Decode()
+			} else {
+				_, err = protocol.DecodeCommand(line)
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := fmt.Sprintf("%T id=%q\n%v\n", err, errorID(err), err)
+			fixtures.Golden(t, strings.TrimSuffix(file, ".json")+".err", []byte(got))
+		})
+	}
+}
+
+// complete fails if a file has no Go side or a type has no file.
+func complete[V any](t *testing.T, dir string, values map[string]V, types []string) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, typ := range types {
+		missing[typ] = true
+	}
+	for _, file := range fixtures.Glob(t, dir+"/*") {
+		name := strings.TrimSuffix(path.Base(file), ".json")
+		if _, ok := values[name]; !ok {
+			t.Errorf("%s is compared with nothing", file)
+		}
+		delete(missing, typeOf(name))
+	}
+	for typ := range missing {
+		t.Errorf("type %s has no golden file in %s", typ, dir)
+	}
+}
+
+func typeOf(name string) string {
+	typ, _, _ := strings.Cut(name, "-")
+	return typ
+}
+
+func trimNewline(line []byte) []byte {
+	return []byte(strings.TrimSuffix(string(line), "\n"))
+}
