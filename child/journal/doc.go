@@ -1,0 +1,18 @@
+// Package journal keeps a conversation in a file as it happens.
+//
+//	j, state, err := journal.Open(journal.Options{Dir: dir, Name: "worker-1"})
+//	defer j.Close()
+//	err = j.Append(transcript.Message{Message: m})     // written, not yet synced
+//	j.Partial(turnID, "some text", "")                 // written within 200 ms or 4 KiB
+//	err = j.Append(transcript.TurnEnd{…})
+//	err = j.Sync()                                     // survives the machine
+//
+// A Journal is safe for concurrent use; one process at a time holds a file, by
+// a lock that ends with the process. A nil *Journal is valid and saves nothing.
+// It starts no goroutine but the timer of Partial, which Close joins.
+//
+// What could not be written (a full disk) is kept in memory, up to 16 MiB, and
+// goes before whatever is appended next, so that the file never misses a
+// record in its middle. It refuses to touch a file that is damaged before its
+// last line. The layout is package transcript's. See SPEC.md §4.6.
+package journal

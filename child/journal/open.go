@@ -1,0 +1,165 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"nexus.internal/protocol/transcript"
+)
+
+// ErrUnknown says that no saved session has the name or id asked for.
+var ErrUnknown = errors.New("no such session")
+
+// ErrInUse says that another process holds the session.
+var ErrInUse = errors.New("the session is in use by another process")
+
+const suffix = ".jsonl"
+
+var namePattern = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Options says which session to open and how.
+type Options struct {
+	// Dir holds the files; it is created (0700) if a session is begun.
+	Dir string
+	// Name begins the session of that name, or goes on with it if there is one.
+	// "" begins one that is named by its id.
+	Name string
+	// Continue goes on with the session of that name or session id; ErrUnknown
+	// if there is none. It excludes Name.
+	Continue string
+	// NoSync leaves the file to the operating system: it survives the end of
+	// every process, not that of the machine.
+	NoSync bool
+	// Now tells the time; nil means time.Now.
+	Now func() time.Time
+}
+
+// CheckName reports whether name can name a session.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) || strings.Contains(name, "..") {
+		return fmt.Errorf("%q is no session name: want letters, digits, dots, dashes and underscores, at most 63", name)
+	}
+	return nil
+}
+
+// NewSessionID makes an id that no other session has.
+func NewSessionID() string { return uuid.NewString() }
+
+// Open opens or begins a session, takes its lock, cuts off a torn tail, closes
+// a turn that was cut off, and returns what was saved. Errors wrap ErrUnknown,
+// ErrInUse, *transcript.LineError or *transcript.VersionError; on every error
+// the file is as it was.
+func Open(o Options) (*Journal, *transcript.State, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	id := NewSessionID()
+	name := o.Name
+	if name == "" {
+		name = id
+	}
+	flags := os.O_RDWR | os.O_APPEND | os.O_CREATE
+	if o.Continue != "" {
+		found, err := find(o.Dir, o.Continue)
+		if err != nil {
+			return nil, nil, fmt.Errorf("continue %q: %w", o.Continue, err)
+		}
+		name = found
+		flags &^= os.O_CREATE
+	} else if err := CheckName(name); err != nil {
+		return nil, nil, err
+	} else if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("create session directory: %w", err)
+	}
+	path, err := filepath.Abs(filepath.Join(o.Dir, name+suffix))
+	if err != nil {
+		return nil, nil, fmt.Errorf("open session: %w", err)
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open session: %w", err)
+	}
+	j := &Journal{path: path, file: f, noSync: o.NoSync}
+	state, err := j.begin(transcript.Header{
+		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
+	}, o.Now())
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("open session %s: %w", name, err)
+	}
+	return j, state, nil
+}
+
+// begin locks the file and brings it into a sound state.
+func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.State, error) {
+	if err := lock(j.file.(*os.File)); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(j.file.(*os.File))
+	if err != nil {
+		return nil, err
+	}
+	state, good, err := transcript.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if good < len(data) {
+		if err := j.file.Truncate(int64(good)); err != nil {
+			return nil, fmt.Errorf("cut off the torn tail: %w", err)
+		}
+		j.torn = len(data) - good
+	}
+	j.size = int64(good)
+	if good > 0 && data[good-1] != '\n' {
+		j.backlog = append(j.backlog, '\n')
+	}
+	var records []transcript.Record
+	if state.Empty() {
+		if err := state.Apply(header); err != nil {
+			return nil, err
+		}
+		records = append(records, header)
+	}
+	records = append(records, state.Repair(now)...)
+	j.fresh = len(data) == 0
+	return state, j.Append(records...)
+}
+
+// find gives the name of the session that somebody calls ref.
+func find(dir, ref string) (string, error) {
+	if CheckName(ref) == nil {
+		if _, err := os.Stat(filepath.Join(dir, ref+suffix)); err == nil {
+			return ref, nil
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", ErrUnknown
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), suffix)
+		if !ok || !entry.Type().IsRegular() {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil || !strings.Contains(string(data), ref) {
+			continue
+		}
+		if state, _, err := transcript.Parse(data); err == nil && state.SessionID == ref {
+			return name, nil
+		}
+	}
+	return "", ErrUnknown
+}

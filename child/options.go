@@ -1,0 +1,77 @@
+package child
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/journal"
+	"nexus.internal/child/prompt"
+	"nexus.internal/child/provider"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol/transcript"
+)
+
+// Models is where a child's models come from. It is safe for concurrent use.
+type Models interface {
+	// Select finds a model by its id or as PROVIDER/ID; current is the name of
+	// the provider in use, which an id alone refers to first. It does not wait
+	// for the network.
+	Select(model, current string) (Selected, error)
+	// List names what could be selected. It may ask the providers.
+	List(ctx context.Context) ([]provider.Model, error)
+}
+
+// Selected is one model of one provider, ready for use.
+type Selected struct {
+	Provider     provider.Provider
+	ProviderName string
+	Model        string
+	// ContextWindow is in tokens; 0 means DefaultContextWindow.
+	ContextWindow uint64
+	// Offline says that no language model stands behind the provider:
+	// summaries are made by rule and cost nothing.
+	Offline bool
+}
+
+// Defaults of Options (SPEC §7).
+const (
+	DefaultMaxIterations = 50
+	DefaultContextWindow = 128_000 // tokens
+	DefaultGrace         = 1500 * time.Millisecond
+)
+
+// Options is what a child is made of.
+type Options struct {
+	// Models is required, and so is Start.
+	Models Models
+	// Start is the model of the first turn.
+	Start Selected
+	// Tools runs the calls; nil means that there are no tools.
+	Tools *tool.Registry
+	// Prompt is the system prompt.
+	Prompt prompt.Prompt
+	// Journal saves the conversation; nil means that it is not saved.
+	Journal *journal.Journal
+	// State is the conversation to go on with. Its SessionID is required.
+	State transcript.State
+	// Cwd is the working directory, absolute; attachments lie inside it.
+	Cwd string
+	// Preset is the name of the permission preset, for get_state.
+	Preset string
+	// ParentAgent is the id of the agent that created this one; "" for none.
+	ParentAgent string
+	// ASCII escapes everything that is not ASCII in what is written.
+	ASCII bool
+	// SessionUpdates asks for session_update events.
+	SessionUpdates bool
+	// MaxIterations bounds the provider calls of one turn; 0 means
+	// DefaultMaxIterations.
+	MaxIterations int
+	// Grace bounds the time from shutdown to the return of Serve; 0 means
+	// DefaultGrace.
+	Grace time.Duration
+	// Log is where the child logs; nil means nowhere. It must not be stdout.
+	Log *zap.Logger
+}

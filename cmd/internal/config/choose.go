@@ -1,0 +1,202 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Wish is what somebody asked for; "" leaves it to the configuration.
+type Wish struct {
+	Provider string
+	// Model is a model id, or PROVIDER/ID.
+	Model string
+}
+
+// Choice is one model of one provider.
+type Choice struct {
+	Name     string // of the provider
+	Provider Provider
+	Model    string // the id, without the provider's name
+	// ContextWindow is in tokens; 0 if the configuration does not say.
+	ContextWindow uint64
+}
+
+// MissingKeyError says which environment variable should hold a key.
+type MissingKeyError struct {
+	Provider string
+	Env      string
+}
+
+func (e *MissingKeyError) Error() string {
+	if e.Env == "" {
+		return fmt.Sprintf(`provider %q needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`, e.Provider)
+	}
+	return fmt.Sprintf("provider %q needs a key: set the environment variable %s", e.Provider, e.Env)
+}
+
+// UnknownModelError says that a provider's list of models lacks the one asked
+// for.
+type UnknownModelError struct {
+	Provider string
+	Model    string
+	Known    []string
+}
+
+func (e *UnknownModelError) Error() string {
+	return fmt.Sprintf("unknown model %q of provider %q (it has: %s)", e.Model, e.Provider, strings.Join(e.Known, ", "))
+}
+
+// Profile finds the profile of that name.
+func (c *Config) Profile(name string) (Profile, error) {
+	p, ok := c.file.Profiles[name]
+	if !ok {
+		return Profile{}, fmt.Errorf("unknown profile %q (there are: %s)", name, list(slices.Sorted(maps.Keys(c.file.Profiles))))
+	}
+	return p, nil
+}
+
+// ProviderNames lists the providers that could be chosen, sorted.
+func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.file.Providers)) }
+
+// Provider finds the provider of that name.
+func (c *Config) Provider(name string) (Provider, error) {
+	p, ok := c.file.Providers[name]
+	if !ok {
+		return Provider{}, fmt.Errorf("unknown provider %q (there are: %s)", name, list(c.ProviderNames()))
+	}
+	return p, nil
+}
+
+// Choose settles on a model. The provider is, in this order: the one wished
+// for, the name before the first slash of the model if it is a provider's, the
+// one whose list has the model, the default. The error is an
+// *UnknownModelError where a list of models lacks the one asked for.
+func (c *Config) Choose(w Wish) (Choice, error) {
+	model := w.Model
+	if model == "" && (w.Provider == "" || c.defaultsTo(w.Provider)) {
+		model = c.file.DefaultModel
+	}
+	name := w.Provider
+	if prefix, rest, ok := strings.Cut(model, "/"); ok && (name == "" || name == prefix) {
+		if _, known := c.file.Providers[prefix]; known {
+			name, model = prefix, rest
+		}
+	}
+	if name == "" {
+		name = c.providerOf(model)
+	}
+	p, err := c.Provider(name)
+	if err != nil {
+		return Choice{}, err
+	}
+	return p.pick(name, model)
+}
+
+// defaultsTo reports whether the default model belongs to that provider.
+func (c *Config) defaultsTo(provider string) bool {
+	if prefix, _, ok := strings.Cut(c.file.DefaultModel, "/"); ok {
+		if _, known := c.file.Providers[prefix]; known {
+			return prefix == provider
+		}
+	}
+	return c.file.DefaultModel != "" && c.providerOf(c.file.DefaultModel) == provider
+}
+
+// providerOf finds the provider whose list has the model, the default one
+// first; failing that, the default.
+func (c *Config) providerOf(model string) string {
+	names := append([]string{c.defaultProvider()}, c.ProviderNames()...)
+	for _, name := range names {
+		if slices.ContainsFunc(c.file.Providers[name].known(), func(m Model) bool { return m.ID == model }) {
+			return name
+		}
+	}
+	return names[0]
+}
+
+func (c *Config) defaultProvider() string {
+	if c.file.DefaultProvider != "" {
+		return c.file.DefaultProvider
+	}
+	if prefix, _, ok := strings.Cut(c.file.DefaultModel, "/"); ok {
+		if _, known := c.file.Providers[prefix]; known {
+			return prefix
+		}
+	}
+	own := slices.DeleteFunc(c.ProviderNames(), func(name string) bool {
+		_, fixed := builtin().Providers[name]
+		return fixed
+	})
+	if len(own) == 1 && c.file.DefaultModel != "" {
+		return own[0]
+	}
+	return "offline"
+}
+
+// known is the provider's list of models.
+func (p Provider) known() []Model {
+	if p.Type == "offline" && len(p.Models) == 0 {
+		return []Model{{ID: "offline"}}
+	}
+	return p.Models
+}
+
+func (p Provider) pick(name, model string) (Choice, error) {
+	known := p.known()
+	if model == "" {
+		if len(known) == 0 {
+			return Choice{}, fmt.Errorf("provider %q: no model chosen: use --model, or default_model in config.json", name)
+		}
+		model = known[0].ID
+	}
+	choice := Choice{Name: name, Provider: p, Model: model}
+	if len(known) == 0 {
+		return choice, nil
+	}
+	i := slices.IndexFunc(known, func(m Model) bool { return m.ID == model })
+	if i < 0 {
+		err := &UnknownModelError{Provider: name, Model: model}
+		for _, m := range known {
+			err.Known = append(err.Known, m.ID)
+		}
+		return Choice{}, err
+	}
+	choice.ContextWindow = known[i].ContextWindow
+	return choice, nil
+}
+
+// Key is the key of a choice's provider; "" where it needs none. The error is
+// a *MissingKeyError.
+func (c *Config) Key(choice Choice) (string, error) {
+	p := choice.Provider
+	if p.Type == "offline" || p.AuthMethod == "none" {
+		return "", nil
+	}
+	key := c.env[p.APIKeyEnv]
+	if p.APIKeyEnv == "" || key == "" {
+		return "", &MissingKeyError{Provider: choice.Name, Env: p.APIKeyEnv}
+	}
+	return key, nil
+}
+
+// KeyNames lists the environment variables that hold keys, so that they can
+// be taken out of the environment of everything that is started from here.
+func (c *Config) KeyNames() []string {
+	names := []string{"NEXUS3_API_KEY"}
+	for _, p := range c.file.Providers {
+		if p.APIKeyEnv != "" && !slices.Contains(names, p.APIKeyEnv) {
+			names = append(names, p.APIKeyEnv)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

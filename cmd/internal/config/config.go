@@ -1,0 +1,241 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"nexus.internal/protocol/strict"
+)
+
+// DefaultPort is where the server listens if nobody says otherwise (SPEC §2).
+const DefaultPort = 8765
+
+// maxFileSize bounds a configuration file, in bytes.
+const maxFileSize = 1 << 20
+
+// Config is everything that the environment and the files say.
+type Config struct {
+	// Home is the absolute path of nexus's own directory: $NEXUS_HOME, or
+	// .nexus3 in the user's home directory.
+	Home string
+	// APIKey is $NEXUS3_API_KEY: the key of the façade; "" if unset.
+	APIKey string
+	// Files lists the configuration files that were read, later ones override.
+	Files []string
+
+	file file
+	env  map[string]string
+}
+
+// Provider says how to reach a source of models.
+type Provider struct {
+	// Type is "openai" or "offline".
+	Type string `json:"type"`
+	// BaseURL ends before /chat/completions; "" is the vendor's own.
+	BaseURL string `json:"base_url" wire:"default"`
+	// APIKeyEnv names the environment variable that holds the key.
+	APIKeyEnv string `json:"api_key_env" wire:"default"`
+	// AuthMethod is "bearer" (the default), "api-key" or "none".
+	AuthMethod string `json:"auth_method" wire:"default"`
+	// Models are the models that may be chosen; empty means any.
+	Models []Model `json:"models" wire:"default"`
+}
+
+// Model is one model of a Provider.
+type Model struct {
+	ID   string `json:"id"`
+	Name string `json:"name" wire:"default"`
+	// ContextWindow is in tokens; 0 if unknown.
+	ContextWindow uint64 `json:"context_window" wire:"default"`
+}
+
+// Profile is a named set of choices for --profile; "" chooses nothing.
+type Profile struct {
+	Model    string `json:"model" wire:"default"`
+	Provider string `json:"provider" wire:"default"`
+	Preset   string `json:"preset" wire:"default"`
+	System   string `json:"system" wire:"default"`
+}
+
+// file is the layout of config.json.
+type file struct {
+	Providers       map[string]Provider `json:"providers" wire:"default"`
+	DefaultModel    string              `json:"default_model" wire:"default"`
+	DefaultProvider string              `json:"default_provider" wire:"default"`
+	Profiles        map[string]Profile  `json:"profiles" wire:"default"`
+}
+
+// FileError says which configuration file is wrong, and how.
+type FileError struct {
+	Path string
+	Err  error
+}
+
+func (e *FileError) Error() string { return fmt.Sprintf("configuration %s: %v", e.Path, e.Err) }
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Load reads environ (KEY=VALUE as of os.Environ) and, each overriding the one
+// before it: config.json in the home, .nexus3/config.json in cwd, and the
+// extra files, which must exist. It creates nothing. An error about a file is
+// a *FileError.
+func Load(environ []string, cwd string, extra ...string) (*Config, error) {
+	c := &Config{env: map[string]string{}}
+	for _, pair := range environ {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			c.env[name] = value
+		}
+	}
+	home, err := homeDir(c.env)
+	if err != nil {
+		return nil, err
+	}
+	c.Home, c.APIKey = home, c.env["NEXUS3_API_KEY"]
+	c.file = builtin()
+
+	personal, project := c.Path("config.json"), filepath.Join(cwd, ".nexus3", "config.json")
+	for _, path := range dedup(personal, project) {
+		if err := c.merge(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	for _, path := range extra {
+		if err := c.merge(path); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// builtin is what holds where no file says anything.
+func builtin() file {
+	return file{
+		Providers: map[string]Provider{
+			"offline": {Type: "offline", AuthMethod: "none"},
+			"openai":  {Type: "openai", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer"},
+		},
+		Profiles: map[string]Profile{},
+	}
+}
+
+func homeDir(env map[string]string) (string, error) {
+	if home := env["NEXUS_HOME"]; home != "" {
+		abs, err := filepath.Abs(home)
+		if err != nil {
+			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
+		}
+		return abs, nil
+	}
+	if home := env["HOME"]; home != "" {
+		return filepath.Join(home, ".nexus3"), nil
+	}
+	return "", errors.New("neither NEXUS_HOME nor HOME is set")
+}
+
+func dedup(personal, project string) []string {
+	if filepath.Clean(personal) == filepath.Clean(project) {
+		return []string{personal}
+	}
+	return []string{personal, project}
+}
+
+// merge lays one file over what is known. A provider or profile is replaced as
+// a whole: half of one and half of another is nobody's choice.
+func (c *Config) merge(path string) error {
+	data, err := readBounded(path)
+	if err != nil {
+		return &FileError{Path: path, Err: err}
+	}
+	var f file
+	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
+		return &FileError{Path: path, Err: err}
+	}
+	if err := f.check(); err != nil {
+		return &FileError{Path: path, Err: err}
+	}
+	maps.Copy(c.file.Providers, f.Providers)
+	maps.Copy(c.file.Profiles, f.Profiles)
+	if f.DefaultModel != "" {
+		c.file.DefaultModel = f.DefaultModel
+	}
+	if f.DefaultProvider != "" {
+		c.file.DefaultProvider = f.DefaultProvider
+	}
+	c.Files = append(c.Files, path)
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	if info.Size() > maxFileSize {
+		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
+	}
+	return os.ReadFile(path)
+}
+
+// check finds values that the types allow and the meaning does not.
+func (f file) check() error {
+	for name, p := range f.Providers {
+		path := "providers." + name
+		switch {
+		case name == "" || strings.Contains(name, "/"):
+			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
+		case p.Type != "openai" && p.Type != "offline":
+			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai" or "offline"`, p.Type)}
+		case p.AuthMethod != "" && p.AuthMethod != "bearer" && p.AuthMethod != "api-key" && p.AuthMethod != "none":
+			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key" or "none"`, p.AuthMethod)}
+		}
+		for i, m := range p.Models {
+			if m.ID == "" {
+				return &strict.Error{Path: fmt.Sprintf("%s.models[%d].id", path, i), Problem: "is empty"}
+			}
+		}
+	}
+	return nil
+}
+
+// Path is a path inside the home.
+func (c *Config) Path(elem ...string) string {
+	return filepath.Join(append([]string{c.Home}, elem...)...)
+}
+
+// SessionsDir holds the conversations of named agents.
+func (c *Config) SessionsDir() string { return c.Path("sessions") }
+
+// RunDir holds what belongs to agents without a lasting name.
+func (c *Config) RunDir() string { return c.Path("run") }
+
+// LogsDir holds the server's logs.
+func (c *Config) LogsDir() string { return c.Path("logs") }
+
+// KeyPath is the file that holds the key of the server on that port.
+func (c *Config) KeyPath(port int) string {
+	if port == DefaultPort {
+		return c.Path("server.key")
+	}
+	return c.Path("server-" + strconv.Itoa(port) + ".key")
+}
+
+// MakeDirs creates the home and its directories, for their owner alone (0700).
+func (c *Config) MakeDirs() error {
+	for _, dir := range []string{c.Home, c.SessionsDir(), c.RunDir(), c.LogsDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("create home: %w", err)
+		}
+	}
+	return nil
+}
+
+// Env is one variable of the environment that Load was given; "" if unset.
+func (c *Config) Env(name string) string { return c.env[name] }

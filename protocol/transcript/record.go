@@ -1,0 +1,188 @@
+package transcript
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// Version is the version of the layout that this package writes, and the
+// latest that it reads.
+const Version = 1
+
+// Record is one line of a session. The set is closed: the types of this file.
+type Record interface {
+	// Kind is the value of the line's "type" member.
+	Kind() string
+	record()
+}
+
+// Outcome says how a turn ended: one of protocol.StopReason's values, or
+// Interrupted.
+type Outcome string
+
+// Interrupted is the outcome of a turn whose process ended before it did.
+const Interrupted Outcome = "interrupted"
+
+type (
+	// Header is the first line.
+	Header struct {
+		Version   uint32    `json:"version"`
+		SessionID string    `json:"session_id"`
+		Name      string    `json:"name,omitempty" wire:"default"`
+		CreatedAt time.Time `json:"created_at"` // UTC
+	}
+
+	// Settings are choices that come back with the session. Nil means that the
+	// earlier choice holds.
+	Settings struct {
+		Model            *string   `json:"model,omitzero"`
+		Provider         *string   `json:"provider,omitzero"`
+		Cwd              *string   `json:"cwd,omitzero"`
+		Preset           *string   `json:"preset,omitzero"`
+		SystemPrompt     *string   `json:"system_prompt,omitzero"`
+		SystemPromptPath *string   `json:"system_prompt_path,omitzero"`
+		At               time.Time `json:"at"` // UTC
+	}
+
+	// Message is one whole message of the conversation. A user's message opens
+	// the turn of its TurnID.
+	Message struct {
+		Message protocol.Message `json:"message"`
+		// Usage is what the provider counted for an assistant's message.
+		Usage *protocol.TurnUsage `json:"usage,omitzero"`
+	}
+
+	// Partial is a piece of an answer that is not whole yet. The assistant's
+	// Message that follows replaces the pieces before it.
+	Partial struct {
+		TurnID   string `json:"turn_id"`
+		Text     string `json:"text,omitempty" wire:"default"`
+		Thinking string `json:"thinking,omitempty" wire:"default"`
+	}
+
+	// TurnEnd closes a turn.
+	TurnEnd struct {
+		TurnID  string             `json:"turn_id"`
+		Outcome Outcome            `json:"outcome"`
+		Error   string             `json:"error,omitempty" wire:"default"`
+		Usage   protocol.TurnUsage `json:"usage"`
+		At      time.Time          `json:"at"` // UTC
+	}
+
+	// Compaction says that the first Dropped messages gave way to Summary.
+	Compaction struct {
+		Dropped      uint64              `json:"dropped"`
+		Summary      protocol.Message    `json:"summary"`
+		TokensBefore uint64              `json:"tokens_before"`
+		TokensAfter  uint64              `json:"tokens_after"`
+		Usage        *protocol.TurnUsage `json:"usage,omitzero"`
+		At           time.Time           `json:"at"` // UTC
+	}
+
+	// Reset says that the conversation was discarded and another begun.
+	Reset struct {
+		SessionID string    `json:"session_id"`
+		At        time.Time `json:"at"` // UTC
+	}
+
+	// Unknown is a record of a type this package does not know.
+	Unknown struct {
+		Type string
+		Raw  jsontext.Value
+	}
+)
+
+func (Header) Kind() string     { return "session" }
+func (Settings) Kind() string   { return "settings" }
+func (Message) Kind() string    { return "message" }
+func (Partial) Kind() string    { return "partial" }
+func (TurnEnd) Kind() string    { return "turn_end" }
+func (Compaction) Kind() string { return "compaction" }
+func (Reset) Kind() string      { return "reset" }
+func (r Unknown) Kind() string  { return r.Type }
+
+func (Header) record()     {}
+func (Settings) record()   {}
+func (Message) record()    {}
+func (Partial) record()    {}
+func (TurnEnd) record()    {}
+func (Compaction) record() {}
+func (Reset) record()      {}
+func (Unknown) record()    {}
+
+// VersionError says that a later program wrote the session.
+type VersionError struct{ Got uint32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("session has layout version %d; this program reads up to %d", e.Got, Version)
+}
+
+// Append appends the line of r to dst, newline excluded. It fails only on
+// strings that are not UTF-8 and on raw values that are not JSON.
+func Append(dst []byte, r Record) ([]byte, error) {
+	if u, ok := r.(Unknown); ok {
+		return append(dst, u.Raw...), nil
+	}
+	members, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s record: %w", r.Kind(), err)
+	}
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, r.Kind()...)
+	dst = append(dst, `",`...)
+	return append(dst, members[1:]...), nil // every record has a member
+}
+
+// Decode decodes one line, newline excluded. Errors say what is wrong with the
+// line; a *VersionError is one of them.
+func Decode(line []byte) (Record, error) {
+	if err := strict.Valid(line); err != nil {
+		return nil, err
+	}
+	typ := gjson.GetBytes(line, "type")
+	if typ.Type != gjson.String {
+		return nil, &strict.Error{Path: "type", Problem: "is missing or no string"}
+	}
+	switch typ.Str {
+	case "session":
+		var v struct {
+			Version uint32 `json:"version"`
+		}
+		if err := strict.Fill(line, &v, strict.IgnoreUnknown); err != nil {
+			return nil, err
+		}
+		if v.Version > Version {
+			return nil, &VersionError{Got: v.Version}
+		}
+		return fill[Header](line)
+	case "settings":
+		return fill[Settings](line)
+	case "message":
+		return fill[Message](line)
+	case "partial":
+		return fill[Partial](line)
+	case "turn_end":
+		return fill[TurnEnd](line)
+	case "compaction":
+		return fill[Compaction](line)
+	case "reset":
+		return fill[Reset](line)
+	default:
+		return Unknown{Type: typ.Str, Raw: jsontext.Value(line).Clone()}, nil
+	}
+}
+
+func fill[T Record](line []byte) (Record, error) {
+	var r T
+	if err := strict.Fill(line, &r, strict.IgnoreUnknown); err != nil {
+		return nil, err
+	}
+	return r, nil
+}

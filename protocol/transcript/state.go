@@ -1,0 +1,195 @@
+package transcript
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"nexus.internal/protocol"
+)
+
+// State is what a session amounts to.
+type State struct {
+	Header Header
+	// SessionID is the present one: the header's, or that of the last Reset.
+	SessionID string
+	Settings  Settings
+	Messages  []protocol.Message
+	// Usage is the sum over the conversation so far.
+	Usage protocol.TurnUsage
+	// Turns is how many turns have ended.
+	Turns uint64
+	// LastOutcome is how the last turn ended; "" before the first.
+	LastOutcome Outcome
+	// LastActionAt is the time of the last thing a turn did; zero before the
+	// first.
+	LastActionAt time.Time
+
+	open     bool // a turn has begun and not ended
+	turnID   string
+	text     string // of the pieces since the last whole message
+	thinking string
+}
+
+// LineError says which line of a session is damaged.
+type LineError struct {
+	Line int // the first is 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Parse replays a session. data[:good] holds whole, sound lines, the last of
+// them perhaps without its newline; what follows is a torn tail, which the
+// caller cuts off. A session with no whole line is an empty State with good 0.
+// Damage before the last line is a *LineError.
+func Parse(data []byte) (state *State, good int, err error) {
+	state = &State{}
+	for number := 1; good < len(data); number++ {
+		line, _, whole := bytes.Cut(data[good:], []byte{'\n'})
+		last := !whole || good+len(line)+1 == len(data)
+		if len(bytes.TrimSpace(line)) > 0 || !whole {
+			record, err := Decode(line)
+			if err == nil {
+				err = state.Apply(record)
+			}
+			if _, later := errors.AsType[*VersionError](err); err != nil && last && !later {
+				return state, good, nil
+			}
+			if err != nil {
+				return nil, 0, &LineError{Line: number, Err: err}
+			}
+		}
+		good += len(line)
+		if whole {
+			good++
+		}
+	}
+	return state, good, nil
+}
+
+// Empty reports whether not even a header was found.
+func (s *State) Empty() bool { return s.Header.Version == 0 }
+
+// Apply adds one record. It fails, and changes nothing, on a record that cannot
+// stand where it does.
+func (s *State) Apply(r Record) error {
+	if header, ok := r.(Header); ok != s.Empty() {
+		if ok {
+			return errors.New("a second header")
+		}
+		return errors.New("the header is missing")
+	} else if ok {
+		s.Header, s.SessionID = header, header.SessionID
+		return nil
+	}
+	switch r := r.(type) {
+	case Settings:
+		s.Settings = s.Settings.overlay(r)
+	case Message:
+		s.message(r)
+	case Partial:
+		s.text += r.Text
+		s.thinking += r.Thinking
+	case TurnEnd:
+		s.open, s.text, s.thinking = false, "", ""
+		s.Turns++
+		s.LastOutcome, s.LastActionAt = r.Outcome, r.At
+	case Compaction:
+		if r.Dropped > uint64(len(s.Messages)) {
+			return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, len(s.Messages))
+		}
+		s.Messages = slices.Concat([]protocol.Message{r.Summary}, s.Messages[r.Dropped:])
+		s.add(r.Usage)
+	case Reset:
+		*s = State{Header: s.Header, Settings: s.Settings, SessionID: r.SessionID}
+	case Unknown, Header:
+	}
+	return nil
+}
+
+func (s *State) message(r Message) {
+	m := r.Message
+	switch m.Role {
+	case protocol.RoleUser:
+		s.open, s.turnID = true, m.TurnID
+	case protocol.RoleAssistant:
+		s.text, s.thinking = "", ""
+	case protocol.RoleTool, protocol.RoleSystem:
+	}
+	s.Messages = append(s.Messages, m)
+	s.LastActionAt = m.At
+	s.add(r.Usage)
+}
+
+func (s *State) add(usage *protocol.TurnUsage) {
+	if usage != nil {
+		s.Usage.Add(*usage)
+	}
+}
+
+func (s Settings) overlay(later Settings) Settings {
+	choose := func(into **string, from *string) {
+		if from != nil {
+			*into = from
+		}
+	}
+	choose(&s.Model, later.Model)
+	choose(&s.Provider, later.Provider)
+	choose(&s.Cwd, later.Cwd)
+	choose(&s.Preset, later.Preset)
+	choose(&s.SystemPrompt, later.SystemPrompt)
+	choose(&s.SystemPromptPath, later.SystemPromptPath)
+	s.At = later.At
+	return s
+}
+
+// Repair closes a turn that the end of its process cut off: calls without a
+// result get one that says so, the pieces of the unfinished answer become a
+// message that is marked interrupted, and the turn gets its end. It applies
+// the records to s and returns them for the file; nil if no turn is open.
+func (s *State) Repair(at time.Time) []Record {
+	if !s.open {
+		return nil
+	}
+	at = at.UTC()
+	var records []Record
+	for _, call := range s.unanswered() {
+		records = append(records, Message{Message: protocol.Message{
+			Role: protocol.RoleTool, ToolCallID: call.ID, ToolName: call.Name, TurnID: s.turnID, IsError: true, At: at,
+			Content: "interrupted: the process ended before the result was known",
+		}})
+	}
+	if s.text != "" || s.thinking != "" {
+		records = append(records, Message{Message: protocol.Message{
+			Role: protocol.RoleAssistant, Content: s.text, Thinking: s.thinking, TurnID: s.turnID, Interrupted: true, At: at,
+		}})
+	}
+	records = append(records, TurnEnd{TurnID: s.turnID, Outcome: Interrupted, At: at})
+	for _, r := range records {
+		if err := s.Apply(r); err != nil {
+			panic("transcript: repair: " + err.Error()) // none of these can be refused
+		}
+	}
+	return records
+}
+
+// unanswered lists the calls of the open turn that have no result.
+func (s *State) unanswered() []protocol.ToolCall {
+	var calls []protocol.ToolCall
+	for _, m := range s.Messages {
+		switch m.Role {
+		case protocol.RoleUser:
+			calls = nil
+		case protocol.RoleAssistant:
+			calls = append(calls, m.ToolCalls...)
+		case protocol.RoleTool:
+			calls = slices.DeleteFunc(calls, func(c protocol.ToolCall) bool { return c.ID == m.ToolCallID })
+		case protocol.RoleSystem:
+		}
+	}
+	return calls
+}
