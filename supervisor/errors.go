@@ -70,3 +70,13 @@ type UnstoppedError struct {
 func (e *UnstoppedError) Error() string {
 	return fmt.Sprintf("agents not stopped after %s: %v", e.After, e.IDs)
 }
+
+// CommandError says that a command cannot be written: it is larger than a
+// frame, or not UTF-8. The incarnation is not affected.
+type CommandError struct {
+	Command string
+	Err     error
+}
+
+func (e *CommandError) Error() string { return fmt.Sprintf("send %s: %v", e.Command, e.Err) }
+func (e *CommandError) Unwrap() error { return e.Err }

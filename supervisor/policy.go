@@ -1,4 +1,73 @@
 package supervisor
 
-// Policy decides on restarts. The zero value is the default of SPEC §5.
-type Policy struct{}
+import "time"
+
+// Policy decides on restarts. A zero field means its default of SPEC §5.4.
+type Policy struct {
+	// Initial is the delay after a first crash; 0 means 100 ms. It doubles with
+	// each further one.
+	Initial time.Duration
+	// Max bounds the delay; 0 means 30 s.
+	Max time.Duration
+	// Limit is how many crashes within Window are forgiven; one more and the
+	// agent has failed. 0 means 5, negative means none.
+	Limit int
+	// Window is what Limit counts in; 0 means 10 s.
+	Window time.Duration
+	// Calm is the time without a crash after which the delay begins anew at
+	// Initial; 0 means 60 s.
+	Calm time.Duration
+}
+
+// crashMemory is how many crashes are remembered at most: enough for any delay
+// to have grown to its bound.
+const crashMemory = 64
+
+func (p Policy) orDefault() Policy {
+	p.Initial = or(p.Initial, 100*time.Millisecond)
+	p.Max = or(p.Max, 30*time.Second)
+	p.Limit = max(or(p.Limit, 5), 0)
+	p.Window = or(p.Window, 10*time.Second)
+	p.Calm = or(p.Calm, 60*time.Second)
+	return p
+}
+
+func or[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// Next says what follows the last of crashes, which are in order of time and
+// end with the present one: the delay before the restart, or again false if
+// there were too many. spread in [0,1) places the delay within a fifth below
+// and above its mean, so that agents that died together do not return together.
+func (p Policy) Next(crashes []time.Time, now time.Time, spread float64) (delay time.Duration, again bool) {
+	p = p.orDefault()
+	recent, streak := 0, 0
+	later := now
+	for i := len(crashes) - 1; i >= 0; i-- {
+		if now.Sub(crashes[i]) < p.Window {
+			recent++
+		}
+		if later.Sub(crashes[i]) >= p.Calm {
+			break
+		}
+		later = crashes[i]
+		streak++
+	}
+	if recent > p.Limit {
+		return 0, false
+	}
+	delay = p.Initial
+	for range streak - 1 {
+		if delay >= p.Max {
+			break
+		}
+		delay *= 2
+	}
+	delay = time.Duration(float64(min(delay, p.Max)) * (0.8 + 0.4*spread))
+	return min(delay, p.Max), true
+}

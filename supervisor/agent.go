@@ -1,0 +1,322 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+)
+
+// maxPending is how many commands of Do may be under way in one agent; one
+// more is refused with ErrQueueFull.
+const maxPending = 256
+
+// Agent is a durable identity with a conversation: a series of incarnations,
+// one at a time. It is made by [Supervisor.Start].
+type Agent struct {
+	sup      *Supervisor
+	spec     Spec
+	launcher Launcher
+	log      *zap.Logger
+	created  time.Time
+	hub      hub
+	removed  chan struct{}  // closed when nothing is left of it
+	work     sync.WaitGroup // goroutines of incarnations; Go only under mu
+
+	mu           sync.Mutex // guards all below; never held while anything blocks
+	state        State
+	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
+	incarnations uint64
+	restarts     uint64
+	ran          bool // an incarnation was ready once, so Spec.Resume applies
+	turn         *Turn
+	queue        []*Turn // at most Spec.QueueLimit; one more is refused
+	turns        outcomes
+	pending      map[string]*call // by the id on the wire
+	unsent       []*call          // the part of pending that waits for Ready
+	crashes      []time.Time      // the last ones, oldest first
+	timer        *time.Timer      // of Backoff
+	update       *protocol.SessionUpdate
+	lastError    string
+	shutdown     bool  // Shutdown was the last thing asked for
+	closed       error // why nothing more is accepted; nil while it is
+	removing     bool  // close was called
+}
+
+// Info describes an agent at one moment.
+type Info struct {
+	ID, Kind    string
+	State       State
+	PID         int    // 0 without a process
+	Incarnation uint64 // counts from 1
+	Restarts    uint64 // incarnations that were ready again after a crash
+	CreatedAt   time.Time
+	Labels      map[string]string
+	// ShouldShutdown says that Shutdown was called and nothing was asked of
+	// the agent since.
+	ShouldShutdown bool
+	Queued         int    // prompts that wait
+	Running        string // id of the running turn, "" if none runs
+	// Update is the child's last session_update, nil before the first. It must
+	// not be changed.
+	Update *protocol.SessionUpdate
+	// LastError says what the last crash or failed start was, "" if there was
+	// none.
+	LastError string
+}
+
+func newAgent(s *Supervisor, spec Spec, l Launcher) *Agent {
+	spec.StartTimeout = or(spec.StartTimeout, DefaultStartTimeout)
+	spec.AbortGrace = or(spec.AbortGrace, DefaultAbortGrace)
+	spec.QueueLimit = or(spec.QueueLimit, DefaultQueueLimit)
+	a := &Agent{
+		sup: s, spec: spec, launcher: l,
+		log:     s.log.With(zap.String("agent", spec.ID)),
+		created: time.Now(),
+		removed: make(chan struct{}),
+		pending: map[string]*call{},
+	}
+	a.hub.slow = func() { s.count.slow.Add(1) }
+	return a
+}
+
+// ID is the agent's id.
+func (a *Agent) ID() string { return a.spec.ID }
+
+// Info describes the agent. It never waits for the child.
+func (a *Agent) Info() Info {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	info := Info{
+		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
+		Incarnation: a.incarnations, Restarts: a.restarts, CreatedAt: a.created,
+		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
+		Queued: len(a.queue), Update: a.update, LastError: a.lastError,
+	}
+	if a.inc != nil && a.inc.conn != nil {
+		info.PID = a.inc.conn.PID()
+	}
+	if a.turn != nil {
+		info.Running = a.turn.id
+	}
+	return info
+}
+
+// Prompt hands the agent a prompt and returns once it is accepted; ctx is only
+// looked at before that. p.ID is the request id, made here if empty. The same
+// id with the same content joins the turn that waits or runs, or gives the
+// outcome recorded for it (Result.Replayed); with other content it is
+// ErrTurnConflict. A prompt to an agent in backoff waits for the restart; one
+// to a stopped agent starts it. Errors: ErrQueueFull, ErrBusy, ErrFailed,
+// ErrDraining, ErrNotFound (removed), ErrTurnConflict.
+func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) (*Turn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if p.ID == "" {
+		p.ID = a.sup.nextID()
+	}
+	sum := digest(p)
+	a.mu.Lock()
+	defer a.release()
+	if a.closed != nil {
+		return nil, a.closed
+	}
+	if t := a.turns.find(p.ID); t != nil {
+		if t.digest != sum {
+			return nil, ErrTurnConflict
+		}
+		return t, nil
+	}
+	occupied := a.turn != nil || len(a.queue) > 0
+	switch {
+	case a.state == Failed:
+		return nil, ErrFailed
+	case o.WhenBusy == Reject && occupied:
+		return nil, ErrBusy
+	case len(a.queue) >= a.spec.QueueLimit:
+		return nil, ErrQueueFull
+	}
+	t := newTurn(p, sum, o)
+	a.turns.add(t)
+	a.sup.count.prompts.Add(1)
+	if o.WhenBusy == Steer {
+		a.queue = append([]*Turn{t}, a.queue...)
+		if a.turn != nil {
+			a.abort(a.turn, errSteered)
+		}
+	} else {
+		a.queue = append(a.queue, t)
+	}
+	a.wakeUp()
+	a.next()
+	return t, nil
+}
+
+// Do gives the child one command and returns its response, which bears the
+// command's own id. Turns are not for Do: Prompt, FollowUp and Shutdown are
+// refused. A command to a stopped agent starts it; one to an agent that is
+// starting or in backoff waits. Errors: *ChildError (with the response, if
+// there was one), *CrashError, *StartError, *CommandError, ErrFailed,
+// ErrStopped, ErrQueueFull (256 are under way), ErrDraining, ErrNotFound, and
+// that of ctx.
+func (a *Agent) Do(ctx context.Context, c protocol.Command) (protocol.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return protocol.Response{}, err
+	}
+	answered := make(chan answer, 1) // one answer fits, so nobody waits to give it
+	wire, err := withID(c, a.sup.nextID())
+	if err != nil {
+		return protocol.Response{}, err
+	}
+	q := &call{command: wire, deliver: func(r answer) { answered <- r }}
+	if err := a.submit(q); err != nil {
+		return protocol.Response{}, err
+	}
+	select {
+	case r := <-answered:
+		r.response.ID = c.Ident()
+		return r.response, r.err
+	case <-ctx.Done():
+		a.mu.Lock()
+		a.forget(q)
+		a.mu.Unlock()
+		return protocol.Response{}, ctx.Err()
+	}
+}
+
+func (a *Agent) submit(q *call) error {
+	a.mu.Lock()
+	defer a.release()
+	switch {
+	case a.closed != nil:
+		return a.closed
+	case a.state == Failed:
+		return ErrFailed
+	case len(a.pending) >= maxPending:
+		return ErrQueueFull
+	}
+	a.pending[q.command.Ident()] = q
+	if a.state == Ready || a.state == Busy {
+		a.inc.put(q.command)
+	} else {
+		a.unsent = append(a.unsent, q)
+		a.wakeUp()
+	}
+	return nil
+}
+
+// Abort cancels a turn: one that waits at once, one that runs by asking the
+// child, and then it returns when the turn has ended; "" means the one that
+// runs. found is false if no such turn waits or runs. err is the turn's
+// *CrashError if the child had to be killed, or that of ctx.
+func (a *Agent) Abort(ctx context.Context, turnID string) (found bool, err error) {
+	t := a.abortTurn(turnID)
+	if t == nil {
+		return false, nil
+	}
+	select {
+	case <-t.done:
+		if t.result.Outcome == Crashed {
+			return true, t.result.Err
+		}
+		return true, nil
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+}
+
+func (a *Agent) abortTurn(turnID string) *Turn {
+	a.mu.Lock()
+	defer a.release()
+	t := a.turn
+	if turnID != "" {
+		t = a.turns.find(turnID)
+	}
+	if t == nil || t.over() {
+		return nil
+	}
+	if t == a.turn {
+		a.abort(t, nil)
+	} else {
+		a.unqueue(t)
+		a.finish(t, Cancelled, ErrAborted)
+	}
+	return t
+}
+
+// Shutdown stops the agent's process by the ladder and returns when nothing is
+// left of it. The running turn ends as the child ends it, what waits is
+// cancelled. The agent stays listed, with its events; a prompt starts it
+// again. A failed agent is stopped, and its crashes forgotten, by this too. If
+// ctx ends first, the stop goes on and the error is that of ctx.
+func (a *Agent) Shutdown(ctx context.Context) error {
+	a.mu.Lock()
+	if a.closed == nil {
+		a.shutdown = true
+	}
+	gone := a.stop(ErrStopped)
+	a.release()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Subscribe returns a place in the agent's events: after is the number of the
+// last event that was seen, 0 for all that is kept, math.MaxUint64 for only
+// what comes. A gap event stands for what is not kept any more. ErrNotFound if
+// the agent was removed.
+func (a *Agent) Subscribe(after uint64) (*Subscription, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed != nil {
+		return nil, a.closed
+	}
+	return a.hub.subscribe(after), nil
+}
+
+// close refuses everything from now on and begins the stop. It reports false
+// if that was done before.
+func (a *Agent) close(reason error) bool {
+	a.mu.Lock()
+	defer a.release()
+	if a.removing {
+		return false
+	}
+	a.removing = true
+	a.closed = reason
+	if reason == ErrNotFound {
+		reason = ErrStopped
+	}
+	a.stop(reason)
+	return true
+}
+
+// join waits for all goroutines of a closed agent and ends its events.
+func (a *Agent) join() {
+	a.work.Wait()
+	a.hub.close()
+}
+
+// setState moves to next and tells subscribers, except for the moves between
+// Ready and Busy, which turn_start and turn_end tell.
+func (a *Agent) setState(next State, reason string) {
+	a.state = a.state.move(next)
+	a.log.Debug("state", zap.Stringer("state", next), zap.String("reason", reason))
+	a.publishState(reason)
+}
+
+func (a *Agent) publish(typ string, data []byte) uint64 {
+	a.sup.count.events.Add(1)
+	return a.hub.publish(typ, data)
+}
+
+var errSteered = fmt.Errorf("%w: steered to another prompt", ErrAborted)

@@ -1,0 +1,23 @@
+// Package supervisor keeps agents alive: one process per agent, one turn at a
+// time, one outcome for each accepted prompt.
+//
+//	s := supervisor.New(supervisor.Options{Launchers: launchers, Log: log})
+//	go s.Run(ctx)                                  // stops everything when ctx ends
+//	agent, err := s.Start(ctx, supervisor.Spec{ID: "alice", Argv: argv})
+//	turn, err := agent.Prompt(ctx, protocol.Prompt{ID: id, Message: "hello"}, supervisor.PromptOptions{})
+//	result, err := turn.Wait(ctx)
+//
+// What an agent is doing is guarded by one mutex per agent, which is never
+// held while anything blocks. Each incarnation has one goroutine that launches
+// it, reads its frames in order and accounts for its end; commands are written
+// by whoever gives them, in the order they were accepted. So a caller's prompt
+// and a child's answer take no detour, and an idle agent costs one goroutine
+// here and no timer. All exported methods are safe for concurrent use. All
+// goroutines are joined by Remove and Run.
+//
+// The package knows no processes and no network: a [Launcher] makes
+// incarnations. Package supervisor/stdio has the real one, package
+// supervisor/supervisortest one that plays in memory. It never sends a prompt
+// twice, never looks into what an agent says beyond joining its text, and
+// saves nothing: conversations are the child's to keep. See SPEC §5.
+package supervisor

@@ -1,0 +1,351 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+)
+
+// incarnation is one run of an agent's child, from its launch until nothing of
+// it is left. Its fields are guarded by the agent's mutex.
+type incarnation struct {
+	number  uint64
+	again   bool               // it comes after a crash
+	conn    Conn               // nil until launched
+	cancel  context.CancelFunc // of the launch
+	settled chan struct{}      // closed when the launch is over
+	gone    chan struct{}      // closed when nothing is left
+	err     error              // of the launch
+
+	out     []protocol.Command // to be written, oldest first; pending and the one turn bound it
+	writing bool               // somebody is writing out
+	stopped error              // why we were asked to stop it, nil if nobody asked
+	lost    string             // why we gave it up, "" if we did not
+}
+
+// killNow is a context for Conn.Stop that leaves out the polite rungs.
+var killNow = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// start launches the first incarnation and waits until that is over.
+func (a *Agent) start(ctx context.Context) error {
+	a.mu.Lock()
+	closed := a.closed
+	if closed != nil {
+		a.mu.Unlock()
+		return closed
+	}
+	inc := a.launch(ctx, false)
+	a.mu.Unlock()
+	<-inc.settled
+	return inc.err
+}
+
+// wakeUp starts a stopped agent that has something to do.
+func (a *Agent) wakeUp() {
+	if a.state != Stopped || a.closed != nil {
+		return
+	}
+	a.shutdown = false
+	a.launch(context.Background(), false)
+}
+
+// launch begins the next incarnation. ctx bounds the launch alone.
+func (a *Agent) launch(ctx context.Context, again bool) *incarnation {
+	timeout := a.spec.StartTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ready in %s", timeout))
+	a.incarnations++
+	inc := &incarnation{
+		number: a.incarnations, again: again, cancel: cancel,
+		settled: make(chan struct{}), gone: make(chan struct{}),
+	}
+	a.inc = inc
+	a.setState(Starting, "")
+	a.work.Go(func() { a.live(ctx, inc) })
+	return inc
+}
+
+// live is the goroutine of one incarnation.
+func (a *Agent) live(ctx context.Context, inc *incarnation) {
+	conn, err := a.launcher.Launch(ctx, a.spec, a.ranBefore())
+	inc.cancel()
+	if err != nil {
+		a.unlaunched(inc, err)
+		return
+	}
+	a.launched(inc, conn)
+	for {
+		f, err := conn.Recv()
+		if err != nil {
+			a.cutOff(inc, err)
+			break
+		}
+		a.handle(inc, f)
+	}
+	a.ended(inc, conn.Stop(killNow))
+}
+
+func (a *Agent) ranBefore() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ran
+}
+
+// unlaunched accounts for an incarnation that did not become ready.
+func (a *Agent) unlaunched(inc *incarnation, err error) {
+	a.mu.Lock()
+	defer a.releaseElsewhere()
+	a.sup.count.launchFailures.Add(1)
+	inc.err = err
+	a.log.Warn("launch", zap.Uint64("incarnation", inc.number), zap.Error(err))
+	var exit Exit
+	if e, ok := errors.AsType[*StartError](err); ok && e.Exit != nil {
+		exit = *e.Exit
+	}
+	switch {
+	case inc.stopped != nil:
+		inc.err = inc.stopped
+		a.rest(inc)
+	case !a.ran:
+		a.lastError = err.Error()
+		a.inc = nil
+		a.closed = ErrNotFound
+		a.setState(Stopped, err.Error())
+		a.failQueue(Erred, err)
+		a.failCalls(err, false)
+	default:
+		a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: err.Error(), Exit: exit})
+	}
+	close(inc.gone)
+	close(inc.settled)
+}
+
+// launched accounts for an incarnation that is ready.
+func (a *Agent) launched(inc *incarnation, conn Conn) {
+	a.mu.Lock()
+	defer a.releaseElsewhere()
+	defer close(inc.settled)
+	inc.conn = conn
+	a.ran = true
+	a.sup.count.launches.Add(1)
+	if inc.stopped != nil { // while it was launched
+		inc.err = inc.stopped
+		a.work.Go(func() { conn.Stop(context.Background()) })
+		return
+	}
+	if inc.again {
+		a.restarts++
+		a.sup.count.restarts.Add(1)
+	}
+	a.log.Info("agent ready", zap.Uint64("incarnation", inc.number), zap.Int("pid", conn.PID()))
+	a.setState(Ready, "")
+	for _, q := range a.unsent {
+		inc.put(q.command)
+	}
+	a.unsent = nil
+	a.next()
+}
+
+// cutOff accounts for the end of an incarnation's output.
+func (a *Agent) cutOff(inc *incarnation, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if inc.lost == "" && !errors.Is(err, io.EOF) {
+		inc.lost = err.Error()
+	}
+}
+
+// ended accounts for an incarnation of which nothing is left.
+func (a *Agent) ended(inc *incarnation, exit Exit) {
+	a.mu.Lock()
+	defer a.releaseElsewhere()
+	defer close(inc.gone)
+	inc.out = nil
+	if inc.stopped != nil {
+		a.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", exit))
+		a.rest(inc)
+		return
+	}
+	cause := inc.lost
+	if cause == "" {
+		cause = "process ended"
+	}
+	a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: cause, Exit: exit})
+}
+
+// rest puts an agent whose incarnation we stopped to rest, or starts it again
+// if something was asked of it meanwhile.
+func (a *Agent) rest(inc *incarnation) {
+	why := fmt.Errorf("%w: %w", ErrAborted, inc.stopped)
+	if a.turn != nil {
+		a.finish(a.turn, Cancelled, why)
+	}
+	a.failCalls(inc.stopped, true)
+	a.inc = nil
+	a.setState(Stopped, "")
+	if len(a.queue) > 0 || len(a.unsent) > 0 {
+		a.wakeUp()
+	}
+}
+
+// crashed fails what the incarnation owed and decides on what follows. What
+// waits goes on waiting, unless the agent has failed.
+func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
+	a.sup.count.crashes.Add(1)
+	a.lastError = crash.Error()
+	a.log.Warn("agent crashed", zap.Uint64("incarnation", inc.number), zap.String("cause", crash.Cause),
+		zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
+	if a.turn != nil {
+		a.finish(a.turn, Crashed, crash)
+	}
+	a.failCalls(crash, true)
+	a.inc = nil
+	now := time.Now()
+	a.crashes = append(a.crashes, now)
+	if len(a.crashes) > crashMemory {
+		a.crashes = slices.Delete(a.crashes, 0, 1)
+	}
+	delay, again := a.spec.Policy.Next(a.crashes, now, a.sup.spread())
+	if !again {
+		a.setState(Failed, crash.Error())
+		a.failQueue(Crashed, crash)
+		a.failCalls(crash, false)
+		return
+	}
+	a.setState(Backoff, crash.Error())
+	a.timer = time.AfterFunc(delay, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.state == Backoff && a.closed == nil {
+			a.launch(context.Background(), true)
+		}
+	})
+}
+
+// stop begins the end of whatever the agent does, for the given reason. The
+// channel is closed when nothing is left of the incarnation.
+func (a *Agent) stop(reason error) <-chan struct{} {
+	a.failQueue(Cancelled, fmt.Errorf("%w: %w", ErrAborted, reason))
+	for _, q := range slices.Clone(a.unsent) {
+		a.settle(q, answer{err: reason})
+	}
+	inc := a.inc
+	if inc == nil {
+		if a.timer != nil {
+			a.timer.Stop()
+			a.timer = nil
+		}
+		if a.state != Stopped {
+			a.crashes = nil
+			a.setState(Stopped, "")
+		}
+		nothing := make(chan struct{})
+		close(nothing)
+		return nothing
+	}
+	if inc.stopped != nil {
+		return inc.gone
+	}
+	inc.stopped = reason
+	inc.out = nil
+	if a.state != Stopping {
+		a.setState(Stopping, "")
+	}
+	if inc.conn == nil {
+		inc.cancel()
+	} else {
+		a.work.Go(func() { inc.conn.Stop(context.Background()) })
+	}
+	return inc.gone
+}
+
+// lose gives an incarnation up: it is killed, and counts as a crash.
+func (a *Agent) lose(inc *incarnation, cause string) {
+	if inc.lost != "" || inc != a.inc {
+		return
+	}
+	inc.lost = cause
+	inc.out = nil
+	if a.state != Stopping {
+		a.setState(Stopping, cause)
+	}
+	a.work.Go(func() { inc.conn.Stop(killNow) })
+}
+
+// put hands a command to whoever releases the agent's mutex next.
+func (inc *incarnation) put(c protocol.Command) {
+	if inc.lost == "" && inc.stopped == nil {
+		inc.out = append(inc.out, c)
+	}
+}
+
+// release gives up the agent's mutex and writes what was put out meanwhile,
+// here, unless somebody is writing already.
+func (a *Agent) release() {
+	if inc := a.inc; inc != nil && len(inc.out) > 0 && !inc.writing {
+		inc.writing = true
+		a.write(inc)
+	}
+	a.mu.Unlock()
+}
+
+// releaseElsewhere is release for the reader and for timers: they must not
+// wait for a child that does not read.
+func (a *Agent) releaseElsewhere() {
+	if inc := a.inc; inc != nil && len(inc.out) > 0 && !inc.writing {
+		inc.writing = true
+		a.work.Go(func() {
+			a.mu.Lock()
+			a.write(inc)
+			a.mu.Unlock()
+		})
+	}
+	a.mu.Unlock()
+}
+
+// write writes what is put out, giving up the mutex for each command. One
+// goroutine at a time is in it, so commands keep their order.
+func (a *Agent) write(inc *incarnation) {
+	for len(inc.out) > 0 {
+		c := inc.out[0]
+		inc.out = inc.out[1:]
+		a.mu.Unlock()
+		err := inc.conn.Send(c)
+		a.mu.Lock()
+		if err == nil {
+			continue
+		}
+		if e, ok := errors.AsType[*CommandError](err); ok {
+			a.unsendable(c, e)
+			continue
+		}
+		cause := "process ended"
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			cause = err.Error()
+		}
+		a.lose(inc, cause)
+	}
+	inc.out = nil
+	inc.writing = false
+}
+
+// unsendable ends what a command was for that cannot be written.
+func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
+	if a.turn != nil && a.turn.id == c.Ident() && c.Name() == "prompt" {
+		a.finish(a.turn, Erred, err)
+		a.next()
+	} else if q := a.pending[c.Ident()]; q != nil {
+		a.settle(q, answer{err: err})
+	}
+}

@@ -1,0 +1,258 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+)
+
+// This file is the life of a turn. All methods want the agent's mutex.
+
+// next begins the oldest waiting turn if the child is free.
+func (a *Agent) next() {
+	if a.state != Ready || a.inc.lost != "" || len(a.queue) == 0 {
+		return
+	}
+	t := a.queue[0]
+	a.queue = slices.Delete(a.queue, 0, 1)
+	a.turn = t
+	a.state = a.state.move(Busy)
+	t.incarnation = a.inc.number
+	t.seq = a.publish("turn_start", turnEvent("turn_start", t.id))
+	close(t.started)
+	a.inc.put(t.prompt)
+	t.prompt = protocol.Prompt{}
+	if t.limit > 0 {
+		t.deadline = time.AfterFunc(t.limit, func() {
+			a.mu.Lock()
+			defer a.releaseElsewhere()
+			if a.turn == t {
+				a.abort(t, ErrTurnTimeout)
+			}
+		})
+	}
+}
+
+// abort asks the child to end the running turn. A child that does not within
+// the grace is given up. The first reason holds; nil means that somebody
+// cancelled.
+func (a *Agent) abort(t *Turn, reason error) {
+	if t.reason != nil {
+		return
+	}
+	t.reason = or(reason, ErrAborted)
+	inc := a.inc
+	inc.put(protocol.Abort{ID: a.sup.nextID()})
+	grace := a.spec.AbortGrace
+	t.abort = time.AfterFunc(grace, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.turn == t && a.inc == inc {
+			a.lose(inc, fmt.Sprintf("cancel not honoured in %s", grace))
+		}
+	})
+}
+
+// finish ends a turn: its last event, its result, its waiters, in this order.
+func (a *Agent) finish(t *Turn, o Outcome, err error) {
+	for _, timer := range []*time.Timer{t.abort, t.deadline} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	t.result = Result{
+		TurnID: t.id, Outcome: o, Text: string(t.text), Truncated: t.truncated,
+		Incarnation: t.incarnation, Err: err,
+	}
+	if t.end != nil {
+		t.result.Usage, t.result.StopReason = t.end.Usage, t.end.StopReason
+	}
+	t.text, t.prompt = nil, protocol.Prompt{}
+	if a.turn == t {
+		a.turn = nil
+		if a.state == Busy {
+			a.state = a.state.move(Ready)
+		}
+	} else {
+		close(t.started)
+	}
+	a.publish("turn_end", turnEndEvent(t.id, o, err))
+	a.sup.count.outcome(o).Add(1)
+	a.turns.record(t)
+	close(t.done)
+}
+
+func (a *Agent) unqueue(t *Turn) {
+	a.queue = slices.DeleteFunc(a.queue, func(q *Turn) bool { return q == t })
+}
+
+// failQueue ends all turns that wait.
+func (a *Agent) failQueue(o Outcome, err error) {
+	waiting := a.queue
+	a.queue = nil
+	for _, t := range waiting {
+		a.finish(t, o, err)
+	}
+}
+
+// handle takes one frame of the child. Events get their numbers here, in the
+// order of the pipe, and a turn ends only after all of its own.
+func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
+	switch f.Type {
+	case "message_update":
+		raw := bytes.Clone(f.Raw)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.publish(f.Type, raw)
+		if a.turn != nil {
+			a.turn.take(raw)
+		}
+		return
+	case "response", "agent_end", "error", "session_update":
+		event, err := f.Decode()
+		raw := bytes.Clone(f.Raw)
+		a.mu.Lock()
+		defer a.releaseElsewhere()
+		if err != nil {
+			a.lose(inc, fmt.Sprintf("unreadable %s: %v", f.Type, err))
+			return
+		}
+		a.control(raw, event)
+	default:
+		raw := bytes.Clone(f.Raw)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.publish(f.Type, raw)
+	}
+}
+
+// control takes a frame that the supervisor acts on.
+func (a *Agent) control(raw []byte, event protocol.Event) {
+	switch e := event.(type) {
+	case protocol.AgentEnd:
+		a.publish(e.Name(), raw)
+		if a.turn != nil && (e.TurnID == "" || e.TurnID == a.turn.id) {
+			a.turn.end = &e
+		}
+	case protocol.SessionUpdate:
+		a.update = &e
+		a.publish(e.Name(), raw)
+	case protocol.Error:
+		a.fault(raw, e)
+	case protocol.Response:
+		a.response(e)
+	default:
+		a.log.Error("frame without a rule", zap.String("type", event.Name()))
+	}
+}
+
+func (a *Agent) response(r protocol.Response) {
+	if t := a.turn; t != nil && t.id == r.ID && r.Command == "prompt" {
+		a.conclude(t, r)
+		a.next()
+		return
+	}
+	if q := a.pending[r.ID]; q != nil {
+		a.settle(q, answer{response: r, err: childError(r)})
+	}
+}
+
+// conclude ends the running turn as the child's response says.
+func (a *Agent) conclude(t *Turn, r protocol.Response) {
+	cancelled := gjson.GetBytes(r.Body, "cancelled").Type == gjson.True ||
+		t.end != nil && t.end.StopReason == protocol.StopAborted
+	switch failure := childError(r); {
+	case failure != nil:
+		a.finish(t, Erred, failure)
+	case cancelled:
+		reason := or(t.reason, ErrAborted)
+		if reason == ErrTurnTimeout {
+			a.finish(t, TimedOut, reason)
+		} else {
+			a.finish(t, Cancelled, reason)
+		}
+	default:
+		a.finish(t, Completed, nil)
+	}
+}
+
+// fault takes an error event. One that bears the id of a command answers it.
+// One that bears the turn's id either refuses the prompt, and then nothing
+// follows, or tells why the turn fails, and then agent_end and response do:
+// only the child's state says which (SPEC §3.4).
+func (a *Agent) fault(raw []byte, e protocol.Error) {
+	if e.ID != nil {
+		if q := a.pending[*e.ID]; q != nil {
+			a.settle(q, answer{err: &ChildError{Command: q.command.Name(), Message: e.Message}})
+			return
+		}
+	}
+	a.publish(e.Name(), raw)
+	t := a.turn
+	if t == nil || e.ID == nil || *e.ID != t.id {
+		return
+	}
+	t.fault = e.Message
+	if !t.faulted {
+		t.faulted = true
+		a.probe(t)
+	}
+}
+
+// probe ends a turn of which the child says that it does not run it.
+func (a *Agent) probe(t *Turn) {
+	q := &call{command: protocol.GetState{ID: a.sup.nextID()}, deliver: func(r answer) {
+		running := gjson.GetBytes(r.response.Body, "streaming").Type == gjson.True
+		if a.turn == t && a.state == Busy && !running && t.end == nil {
+			a.finish(t, Erred, &ChildError{Command: "prompt", Message: t.fault})
+			a.next()
+		}
+	}}
+	a.pending[q.command.Ident()] = q
+	a.inc.put(q.command)
+}
+
+func (a *Agent) publishState(reason string) {
+	data := append([]byte(`{"type":"agent_state","state":"`), a.state.String()...)
+	data = fmt.Appendf(data, `","incarnation":%d`, a.incarnations)
+	if reason != "" {
+		data = append(data, `,"reason":`...)
+		data = appendString(data, reason)
+	}
+	a.publish("agent_state", append(data, '}'))
+}
+
+func turnEvent(typ, id string) []byte {
+	data := append([]byte(`{"type":"`), typ...)
+	data = append(data, `","turn_id":`...)
+	return append(appendString(data, id), '}')
+}
+
+func turnEndEvent(id string, o Outcome, err error) []byte {
+	data := append([]byte(`{"type":"turn_end","turn_id":`), appendQuoted(id)...)
+	data = append(data, `,"outcome":"`...)
+	data = append(append(data, o...), '"')
+	if err != nil {
+		data = append(data, `,"error":`...)
+		data = appendString(data, err.Error())
+	}
+	return append(data, '}')
+}
+
+func appendQuoted(s string) []byte { return appendString(nil, s) }
+
+// appendString appends s as a JSON string; what is not UTF-8 in it is replaced.
+func appendString(dst []byte, s string) []byte {
+	quoted, err := jsontext.AppendQuote(nil, s)
+	if err != nil { // not UTF-8
+		quoted, _ = jsontext.AppendQuote(nil, string([]rune(s)))
+	}
+	return append(dst, quoted...)
+}

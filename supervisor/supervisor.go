@@ -1,0 +1,206 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// DefaultStopTimeout is how long Run waits for all agents to stop: longer than
+// the whole ladder of SPEC §5.5.
+const DefaultStopTimeout = 15 * time.Second
+
+// Options are what a Supervisor is made of.
+type Options struct {
+	// Launchers makes incarnations, by Spec.Kind; "" is the default kind.
+	Launchers map[string]Launcher
+	// Log may be nil: nothing is logged then.
+	Log *zap.Logger
+	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
+	StopTimeout time.Duration
+	// Spread returns numbers in [0,1) that spread restarts in time; nil means
+	// random ones.
+	Spread func() float64
+}
+
+// Supervisor is a set of agents.
+type Supervisor struct {
+	launchers   map[string]Launcher
+	log         *zap.Logger
+	stopTimeout time.Duration
+	spread      func() float64
+	count       counters
+	idPrefix    string // of the ids that we make, hard to guess
+	ids         atomic.Uint64
+
+	mu       sync.Mutex // guards all below
+	agents   map[string]*Agent
+	draining bool
+	removals sync.WaitGroup // of agents; Add only under mu
+}
+
+// New returns a Supervisor without agents.
+func New(o Options) *Supervisor {
+	s := &Supervisor{
+		launchers:   o.Launchers,
+		log:         o.Log,
+		stopTimeout: or(o.StopTimeout, DefaultStopTimeout),
+		spread:      o.Spread,
+		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
+		agents:      map[string]*Agent{},
+	}
+	if s.log == nil {
+		s.log = zap.NewNop()
+	}
+	if s.spread == nil {
+		s.spread = rand.Float64
+	}
+	return s
+}
+
+// nextID makes an id for a command of ours.
+func (s *Supervisor) nextID() string {
+	return s.idPrefix + strconv.FormatUint(s.ids.Add(1), 10)
+}
+
+// Run waits until ctx ends, then stops all agents in parallel and returns when
+// none is left. From then on nothing is accepted (ErrDraining). What ran or
+// waited ends as cancelled. The error is *UnstoppedError if some agents are
+// still there after StopTimeout, else nil.
+func (s *Supervisor) Run(ctx context.Context) error {
+	<-ctx.Done()
+	s.mu.Lock()
+	s.draining = true
+	agents := make([]*Agent, 0, len(s.agents))
+	for _, a := range s.agents {
+		s.closeAgent(a, ErrDraining)
+		agents = append(agents, a)
+	}
+	s.mu.Unlock()
+
+	timeout := time.NewTimer(s.stopTimeout)
+	defer timeout.Stop()
+	for i, a := range agents {
+		select {
+		case <-a.removed:
+			continue
+		case <-timeout.C:
+		}
+		var left []string
+		for _, a := range agents[i:] {
+			select {
+			case <-a.removed:
+			default:
+				left = append(left, a.spec.ID)
+			}
+		}
+		if len(left) > 0 {
+			slices.Sort(left)
+			return &UnstoppedError{IDs: left, After: s.stopTimeout}
+		}
+		break
+	}
+	s.removals.Wait()
+	return nil
+}
+
+// Start launches a new agent and returns when it is ready. ctx bounds the
+// start alone, as does Spec.StartTimeout. Errors: ErrExists, ErrDraining, or
+// why it did not become ready (*StartError); then nothing is kept.
+func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
+	launcher, ok := s.launchers[spec.Kind]
+	if !ok {
+		return nil, fmt.Errorf("start %s: no launcher of kind %q", spec.ID, spec.Kind)
+	}
+	a := newAgent(s, spec, launcher)
+	s.mu.Lock()
+	switch {
+	case s.draining:
+		s.mu.Unlock()
+		return nil, ErrDraining
+	case s.agents[spec.ID] != nil:
+		s.mu.Unlock()
+		return nil, ErrExists
+	}
+	s.agents[spec.ID] = a
+	s.mu.Unlock()
+
+	if err := a.start(ctx); err != nil {
+		s.mu.Lock()
+		s.closeAgent(a, ErrNotFound)
+		s.mu.Unlock()
+		<-a.removed
+		return nil, fmt.Errorf("start %s: %w", spec.ID, err)
+	}
+	return a, nil
+}
+
+// Agent finds an agent by its id; ErrNotFound if there is none.
+func (s *Supervisor) Agent(id string) (*Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.agents[id]; a != nil {
+		return a, nil
+	}
+	return nil, ErrNotFound
+}
+
+// Agents describes all agents, sorted by id.
+func (s *Supervisor) Agents() []Info {
+	s.mu.Lock()
+	agents := make([]*Agent, 0, len(s.agents))
+	for _, a := range s.agents {
+		agents = append(agents, a)
+	}
+	s.mu.Unlock()
+	infos := make([]Info, len(agents))
+	for i, a := range agents {
+		infos[i] = a.Info()
+	}
+	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	return infos
+}
+
+// Remove stops an agent by the ladder and forgets it. What ran or waited ends
+// as cancelled, subscriptions end. It returns when nothing is left of the
+// agent; if ctx ends first, the removal goes on and the error is that of ctx.
+// An agent that is not there is ErrNotFound.
+func (s *Supervisor) Remove(ctx context.Context, id string) error {
+	s.mu.Lock()
+	a := s.agents[id]
+	if a == nil {
+		s.mu.Unlock()
+		return ErrNotFound
+	}
+	s.closeAgent(a, ErrNotFound)
+	s.mu.Unlock()
+	select {
+	case <-a.removed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// closeAgent begins the removal of a; s.mu is held. The goroutine that sees it
+// through is joined by a.removed and by Run.
+func (s *Supervisor) closeAgent(a *Agent, reason error) {
+	if !a.close(reason) {
+		return
+	}
+	s.removals.Go(func() {
+		a.join()
+		s.mu.Lock()
+		delete(s.agents, a.spec.ID)
+		s.mu.Unlock()
+		close(a.removed)
+	})
+}
