@@ -25,6 +25,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ const (
 // most 200 characters of it.
 type Error struct {
 	Path    string
-	Problem string // "is missing", "is not known", "must be string, is null"
+	Problem string // "is missing", "is not known", "must be a string, is null"
 }
 
 func (e *Error) Error() string {
@@ -79,6 +80,9 @@ func Valid(data []byte) error {
 func fault(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	if _, err := dec.ReadValue(); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("there is no value")
+		}
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return fmt.Errorf("%w%s", ErrDuplicate, strings.TrimPrefix(explain(err), jsontext.ErrDuplicateName.Error()))
 		}
@@ -236,27 +240,27 @@ func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unkn
 func wants(value gjson.Result, t reflect.Type) (string, bool) {
 	switch t.Kind() {
 	case reflect.String:
-		return "string", value.Type == gjson.String
+		return "a string", value.Type == gjson.String
 	case reflect.Bool:
-		return "boolean", value.Type == gjson.True || value.Type == gjson.False
+		return "a boolean", value.Type == gjson.True || value.Type == gjson.False
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		_, err := strconv.ParseUint(value.Raw, 10, t.Bits())
-		return "non-negative integer", value.Type == gjson.Number && err == nil
+		return "a non-negative integer", value.Type == gjson.Number && err == nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		_, err := strconv.ParseInt(value.Raw, 10, t.Bits())
-		return "integer", value.Type == gjson.Number && err == nil
+		return "an integer", value.Type == gjson.Number && err == nil
 	case reflect.Float32, reflect.Float64:
-		return "number", value.Type == gjson.Number
+		return "a number", value.Type == gjson.Number
 	case reflect.Slice:
-		return "array", value.IsArray()
+		return "an array", value.IsArray()
 	case reflect.Struct:
 		if t == timeType {
 			_, err := time.Parse(time.RFC3339Nano, value.Str)
-			return "RFC 3339 time", value.Type == gjson.String && err == nil
+			return "an RFC 3339 time", value.Type == gjson.String && err == nil
 		}
-		return "object", value.IsObject()
+		return "an object", value.IsObject()
 	case reflect.Map:
-		return "object", value.IsObject()
+		return "an object", value.IsObject()
 	default:
 		panic("strict: no rule for " + t.String())
 	}
@@ -267,15 +271,15 @@ func have(value gjson.Result) string {
 	case value.Type == gjson.Null:
 		return "null"
 	case value.Type == gjson.String:
-		return "string"
+		return "a string"
 	case value.Type == gjson.Number:
-		return fmt.Sprintf("number %.40s", value.Raw)
+		return fmt.Sprintf("the number %.40s", value.Raw)
 	case value.IsArray():
-		return "array"
+		return "an array"
 	case value.IsObject():
-		return "object"
+		return "an object"
 	default:
-		return "boolean"
+		return "a boolean"
 	}
 }
 
