@@ -61,7 +61,20 @@ type (
 	// Stop is the last element of an answer that came to its end.
 	Stop struct {
 		Usage protocol.TurnUsage
+		// Reason is "" where the provider does not say.
+		Reason FinishReason
 	}
+)
+
+// FinishReason says why a model stopped by itself.
+type FinishReason string
+
+// The reasons of a Stop.
+const (
+	FinishStop      FinishReason = "stop"           // it had said all
+	FinishToolCalls FinishReason = "tool_calls"     // it waits for its tools
+	FinishLength    FinishReason = "length"         // it ran into a limit of tokens
+	FinishFiltered  FinishReason = "content_filter" // its service held the rest back
 )
 
 func (Text) delta()      {}

@@ -1,0 +1,211 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3/option"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/child/provider"
+)
+
+const (
+	maxErrorBody = 64 << 10         // bytes of an error's body that are read
+	maxMessage   = 500              // bytes of a service's words that are passed on
+	maxWait      = 60 * time.Second // the longest wait between two tries
+)
+
+// ServiceError is what a service answered instead of an answer.
+type ServiceError struct {
+	Status  int    // of HTTP; 0 for an error within a stream
+	Code    string // as the service says it: "rate_limit_exceeded", "503", ""
+	Message string // the service's words, cut at 500 bytes, without the key
+	// RetryAfter is how long the service wants to be left alone; negative if
+	// it does not say.
+	RetryAfter time.Duration
+}
+
+func (e *ServiceError) Error() string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		// What the service says here holds a part of the key.
+		return "401 Unauthorized: the service refused the API key"
+	case e.Status == 0 && e.Message == "":
+		return "the service reported an error: " + e.Code
+	case e.Status == 0:
+		return "the service reported an error: " + e.Message
+	case e.Message == "":
+		return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+	default:
+		return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Message)
+	}
+}
+
+// Unwrap makes an error of the context window an ErrContextWindow.
+func (e *ServiceError) Unwrap() error {
+	text := strings.ToLower(e.Message)
+	switch {
+	case e.Code == "context_length_exceeded", // OpenAI
+		strings.Contains(text, "maximum context length"),        // vLLM, OpenRouter
+		strings.Contains(text, "exceeds the available context"), // llama.cpp
+		strings.Contains(text, "context window"):
+		return provider.ErrContextWindow
+	}
+	return nil
+}
+
+// passes reports whether another try may go better.
+func (e *ServiceError) passes() bool {
+	switch e.Code {
+	case "insufficient_quota", "context_length_exceeded":
+		return false
+	case "rate_limit_exceeded", "server_error", "overloaded", "overloaded_error":
+		return true
+	}
+	status := e.Status
+	if status == 0 {
+		status, _ = strconv.Atoi(e.Code) // OpenRouter puts the status there
+	}
+	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
+}
+
+// The faults of a stream that are not the service's words.
+var (
+	errIdle   = errors.New("the service fell silent")
+	errCutOff = errors.New("the answer broke off before its end")
+)
+
+// malformedError says that an event of a stream makes no sense. It does not
+// pass: the service speaks another language.
+type malformedError struct{ problem string }
+
+func (e *malformedError) Error() string { return "the service sent a malformed event: " + e.problem }
+
+// refuse is the middleware that turns every response that is no answer into a
+// ServiceError. It reads a bounded part of the body.
+func refuse(request *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	response, err := next(request)
+	if err != nil {
+		return response, err
+	}
+	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	streamed := request.Method != http.MethodPost || media != "application/json" && media != "text/html"
+	if response.StatusCode/100 == 2 && streamed {
+		return response, nil
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
+	if err != nil && len(body) == 0 {
+		return nil, fmt.Errorf("%d %s: read its body: %w", response.StatusCode, http.StatusText(response.StatusCode), err)
+	}
+	if response.StatusCode/100 == 2 && !gjson.GetBytes(body, "error").Exists() {
+		return nil, &malformedError{problem: "want a stream, have " + media}
+	}
+	refused := serviceError(body)
+	refused.Status = response.StatusCode
+	refused.RetryAfter = retryAfter(response.Header)
+	return nil, refused
+}
+
+// serviceError reads the error out of a body or an event: OpenAI's
+// {"error":{message, type, code}}, a bare {"error":"…"}, {"message"} or text.
+func serviceError(body []byte) *ServiceError {
+	e := &ServiceError{RetryAfter: -1}
+	if !gjson.ValidBytes(body) {
+		if media := strings.TrimSpace(string(body)); !strings.HasPrefix(media, "<") {
+			e.Message = clip(media)
+		}
+		return e
+	}
+	object := gjson.ParseBytes(body)
+	inner := object.Get("error")
+	switch {
+	case inner.Type == gjson.String:
+		e.Message = clip(inner.Str)
+	case inner.IsObject():
+		e.Message = clip(inner.Get("message").String())
+		e.Code = inner.Get("code").String()
+		if e.Code == "" {
+			e.Code = inner.Get("type").String()
+		}
+	default:
+		e.Message = clip(object.Get("message").String())
+	}
+	return e
+}
+
+func clip(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+	}
+	return text
+}
+
+// retryAfter reads how long a service wants to be left alone, negative if it
+// does not say: retry-after-ms (OpenAI), Retry-After in seconds or as a date
+// (RFC 9110 §10.2.3).
+func retryAfter(header http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(header.Get("retry-after-ms"), 64); err == nil && ms >= 0 {
+		return time.Duration(min(ms, 1e9) * float64(time.Millisecond))
+	}
+	value := header.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, 1e6) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(0, time.Until(at))
+	}
+	return -1
+}
+
+// delay says whether to try again after the failed try with that number, and
+// when. A service that wants to be left alone for longer than a minute is.
+func (c *client) delay(a attempt, number int) (wait time.Duration, again bool) {
+	if a.spoke || number >= c.options.MaxAttempts {
+		return 0, false
+	}
+	backoff := min(c.options.RetryBackoff<<(number-1), maxWait)
+	backoff -= rand.N(backoff/4 + 1) // so that many children do not come back at once
+	if e, ok := errors.AsType[*ServiceError](a.err); ok {
+		switch {
+		case !e.passes() || e.RetryAfter > maxWait:
+			return 0, false
+		case e.RetryAfter >= 0:
+			return e.RetryAfter, true
+		}
+		return backoff, true
+	}
+	if _, malformed := errors.AsType[*malformedError](a.err); malformed {
+		return 0, false
+	}
+	return backoff, true // the connection failed, broke off or fell silent
+}
+
+// explain names the provider, and takes the key out of whatever the error says.
+func (c *client) explain(err error) error {
+	named := fmt.Errorf("provider %s: %w", c.options.Name, err)
+	if key := c.options.APIKey; key != "" && strings.Contains(named.Error(), key) {
+		return &redacted{text: strings.ReplaceAll(named.Error(), key, "[key]"), context: errors.Is(err, provider.ErrContextWindow)}
+	}
+	return named
+}
+
+// redacted is an error whose text held the key. What it wraps stays hidden with
+// it, but for the one sentinel that others look for.
+type redacted struct {
+	text    string
+	context bool
+}
+
+func (e *redacted) Error() string { return e.text }
+
+func (e *redacted) Is(target error) bool { return e.context && target == provider.ErrContextWindow }
