@@ -137,7 +137,11 @@ func (r *Reader) fill() {
 		r.start = 0
 	}
 	if r.end == len(r.buf) {
-		grown := make([]byte, min(max(growth*len(r.buf), startSize), MaxPayload+2))
+		size := max(growth*len(r.buf), startSize)
+		if size >= MaxPayload {
+			size = MaxPayload + len("\r\n")
+		}
+		grown := make([]byte, size)
 		copy(grown, r.buf[:r.end])
 		r.buf = grown
 	}
