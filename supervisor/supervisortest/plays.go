@@ -1,0 +1,88 @@
+package supervisortest
+
+import (
+	"nexus.internal/protocol"
+)
+
+// Echo is the default turn: the prompt's text comes back as one delta.
+func Echo(c *Child, p protocol.Prompt) {
+	c.Say(p.Message)
+	c.Finish(p, p.Message)
+}
+
+// UntilAborted is a turn that says "working" and goes on until it is
+// cancelled.
+func UntilAborted(c *Child, p protocol.Prompt) {
+	c.Say("working")
+	select {
+	case <-c.Aborted():
+		c.Finish(p, "working")
+	case <-c.Gone():
+	}
+}
+
+// Hang is a turn that says "working" and never ends, whatever is asked.
+func Hang(c *Child, p protocol.Prompt) {
+	c.Say("working")
+	c.Hang()
+}
+
+// answer is what a child does with a command that its play left alone.
+func (c *Child) answer(cmd protocol.Command) {
+	type ok map[string]any
+	switch cmd := cmd.(type) {
+	case protocol.Abort:
+		c.cancel()
+		c.Respond(cmd, ok{"ok": true})
+	case protocol.Ping:
+		c.Respond(cmd, ok{"ok": true})
+	case protocol.GetState:
+		c.mu.Lock()
+		streaming := c.abort != nil
+		c.mu.Unlock()
+		c.Respond(cmd, ok{
+			"ok": true, "streaming": streaming, "model": c.modelName(), "provider": "test",
+			"session_id": "session-" + c.spec.ID, "message_count": len(c.Messages()), "cwd": "/", "preset": "sandboxed",
+			"total_tokens": 2 * len(c.Messages()), "budget_tokens": 1000, "halted_at_iteration_limit": false,
+		})
+	case protocol.GetMessages:
+		messages := c.Messages()
+		offset := 0
+		if cmd.Offset != nil {
+			offset = int(min(*cmd.Offset, uint64(len(messages))))
+		}
+		page := messages[offset:]
+		if cmd.Limit != nil {
+			page = page[:min(*cmd.Limit, uint64(len(page)))]
+		}
+		c.Respond(cmd, ok{"ok": true, "messages": page, "total": len(messages), "offset": offset})
+	case protocol.SetModel:
+		c.mu.Lock()
+		c.model = cmd.Model
+		c.mu.Unlock()
+		c.Respond(cmd, ok{"ok": true, "model": cmd.Model})
+	case protocol.GetAvailableModels:
+		c.Respond(cmd, ok{"ok": true, "models": []ok{
+			{"provider": "test", "model_id": "echo", "model_name": "Echo", "context_window": 1000},
+		}})
+	case protocol.GetSessionStats:
+		n := len(c.Messages())
+		c.Respond(cmd, ok{
+			"ok": true, "input_tokens": n, "output_tokens": n, "cache_read_input_tokens": 0,
+			"cache_creation_input_tokens": 0, "cost": 0, "message_count": n, "model": c.modelName(),
+			"session_id": "session-" + c.spec.ID,
+		})
+	case protocol.ToolsList:
+		c.Respond(cmd, ok{"ok": true, "tools": []ok{}})
+	case protocol.Compact:
+		c.Respond(cmd, ok{"ok": true, "compacted": false, "reason": "the conversation is short"})
+	case protocol.NewSession:
+		c.launcher.mu.Lock()
+		c.record.messages = nil
+		c.launcher.mu.Unlock()
+		c.Respond(cmd, ok{"ok": true, "session_id": "session-" + c.spec.ID})
+	default:
+		id := cmd.Ident()
+		c.Emit(protocol.Error{ID: &id, Message: cmd.Name() + " is not played"})
+	}
+}
