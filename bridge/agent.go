@@ -1,0 +1,207 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, error) {
+	turn, err := s.accept(ctx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	if c.request.IsNotification() {
+		return api.SendResult{RequestID: turn.ID()}, nil // nobody waits for more
+	}
+	outcome, err := turn.Wait(ctx)
+	c.incarnation = outcome.Incarnation
+	return sendResult(outcome, err)
+}
+
+// accept hands the message to its agent.
+func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*supervisor.Turn, error) {
+	a, err := s.agent(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	return s.prompt(ctx, a, p)
+}
+
+func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
+	prompt := protocol.Prompt{ID: api.Value(p.RequestID), Message: p.Content, Attachments: api.Value(p.Attachments)}
+	if prompt.ID == "" {
+		prompt.ID = uuid.NewString()
+	}
+	options := supervisor.PromptOptions{Timeout: time.Duration(api.Value(p.TimeoutS) * float64(time.Second))}
+	switch api.Value(p.WhenBusy) {
+	case api.WhenBusyReject:
+		options.WhenBusy = supervisor.Reject
+	case api.WhenBusySteer:
+		options.WhenBusy = supervisor.Steer
+	default:
+		options.WhenBusy = supervisor.Queue
+	}
+	return a.Prompt(ctx, prompt, options)
+}
+
+// sendResult is what send returns for the outcome of a turn.
+func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
+	if r.Outcome == supervisor.Cancelled {
+		return api.SendResult{RequestID: r.TurnID, Cancelled: true, Replayed: r.Replayed}, nil
+	}
+	if err != nil {
+		return api.SendResult{}, err
+	}
+	return api.SendResult{
+		Content: &r.Text, RequestID: r.TurnID, StopReason: string(r.StopReason), Usage: &r.Usage,
+		Truncated: r.Truncated, Replayed: r.Replayed,
+	}, nil
+}
+
+func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, error) {
+	result := api.CancelResult{RequestID: p.RequestID}
+	// An agent that does not run has nothing to cancel and need not be started.
+	a, err := s.o.Supervisor.Agent(c.id)
+	found := false
+	if err == nil && p.RequestID != "" {
+		if found, err = a.Abort(ctx, p.RequestID); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		result.Reason = "not_found_or_completed"
+	}
+	result.Cancelled = found
+	return result, nil
+}
+
+func (s *Server) shutdown(ctx context.Context, c *call, _ api.None) (any, error) {
+	// The same holds here: what does not run is shut down already.
+	if a, err := s.o.Supervisor.Agent(c.id); err == nil {
+		if err := a.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	return api.SuccessResult{Success: true}, nil
+}
+
+// state asks an agent's process for what it knows about itself.
+func (s *Server) state(ctx context.Context, c *call) (gjson.Result, error) {
+	body, err := s.askID(ctx, c, protocol.GetState{})
+	return gjson.ParseBytes(body), err
+}
+
+func (s *Server) askID(ctx context.Context, c *call, command protocol.Command) (jsontext.Value, error) {
+	a, err := s.agent(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	c.incarnation = a.Info().Incarnation
+	return s.ask(ctx, a, command)
+}
+
+// ask gives an agent's process one command and returns the body of the
+// response, a JSON object.
+func (s *Server) ask(ctx context.Context, a *supervisor.Agent, command protocol.Command) (jsontext.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
+	defer cancel()
+	response, err := a.Do(ctx, command)
+	return response.Body, err
+}
+
+func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	tokens := state.Get("tokens")
+	return api.GetTokensResult{
+		System:    tokens.Get("system").Uint(),
+		Tools:     tokens.Get("tools").Uint(),
+		Messages:  tokens.Get("messages").Uint(),
+		Total:     tokens.Get("total").Uint(),
+		Budget:    tokens.Get("budget").Uint(),
+		Available: tokens.Get("available").Uint(),
+	}, nil
+}
+
+func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetContextResult{
+		MessageCount:           state.Get("message_count").Uint(),
+		SystemPrompt:           state.Get("system_prompt").String() != "",
+		SessionID:              state.Get("session_id").String(),
+		Model:                  state.Get("model").String(),
+		Provider:               state.Get("provider").String(),
+		Cwd:                    state.Get("cwd").String(),
+		PermissionLevel:        state.Get("preset").String(),
+		HaltedAtIterationLimit: state.Get("halted_at_iteration_limit").Bool(),
+	}, nil
+}
+
+// messagesPage passes on a page as the child wrote it.
+type messagesPage struct {
+	Messages jsontext.Value `json:"messages"`
+	Total    jsontext.Value `json:"total"`
+	Offset   jsontext.Value `json:"offset"`
+}
+
+func (s *Server) getMessages(ctx context.Context, c *call, p api.GetMessagesParams) (any, error) {
+	body, err := s.askID(ctx, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
+	if err != nil {
+		return nil, err
+	}
+	page := gjson.GetManyBytes(body, "messages", "total", "offset")
+	for i, member := range page {
+		if !member.Exists() {
+			return nil, &supervisor.ChildError{
+				Command: "get_messages", Message: "the child's answer lacks " + []string{"messages", "total", "offset"}[i],
+			}
+		}
+	}
+	return messagesPage{
+		Messages: jsontext.Value(page[0].Raw), Total: jsontext.Value(page[1].Raw), Offset: jsontext.Value(page[2].Raw),
+	}, nil
+}
+
+func (s *Server) getModel(ctx context.Context, c *call, _ api.None) (any, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetModelResult{
+		Model:     state.Get("model").String(),
+		Provider:  state.Get("provider").String(),
+		Reasoning: state.Get("reasoning").Bool(),
+	}, nil
+}
+
+func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (any, error) {
+	if p.Model == "" {
+		return nil, api.Invalid("model", "is empty")
+	}
+	body, err := s.askID(ctx, c, protocol.SetModel{Model: p.Model})
+	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		return nil, api.Invalid("model", "%s", refused.Message)
+	}
+	if err != nil {
+		return nil, err
+	}
+	model := gjson.GetBytes(body, "model").String()
+	if model == "" {
+		model = p.Model
+	}
+	return api.SetModelResult{Updated: true, Model: model}, nil
+}

@@ -1,0 +1,164 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// agentError is a failure that names an agent.
+type agentError struct {
+	id  string
+	err error // supervisor.ErrNotFound or supervisor.ErrExists
+}
+
+func (e *agentError) Error() string { return fmt.Sprintf("%v: %s", e.err, e.id) }
+func (e *agentError) Unwrap() error { return e.err }
+
+// methodError says that there is no such method where it was called.
+type methodError struct {
+	name  string
+	hint  string
+	scope api.Scope
+}
+
+func (e *methodError) Error() string { return "method not found: " + e.name }
+
+// refusal is an error as the client sees it.
+type refusal struct {
+	status int // of HTTP, unless the request is part of a batch
+	err    *jsonrpc.Error
+	// internal says that the client is told nothing and the log all.
+	internal bool
+}
+
+func refuse(status int, code jsonrpc.Code, message, kind, details string, suggestions ...string) refusal {
+	if suggestions == nil {
+		suggestions = []string{}
+	}
+	return refusal{status: status, err: &jsonrpc.Error{
+		Code: code, Message: message,
+		Data: &jsonrpc.ErrorData{Type: kind, Details: details, RecoverySuggestions: suggestions},
+	}}
+}
+
+// explain is the one table that turns errors into codes (SPEC §6.2). Err is
+// not nil.
+func explain(err error) refusal {
+	if r, ok := explainTyped(err); ok {
+		return r
+	}
+	const unavailable = "Resource unavailable"
+	switch {
+	case errors.Is(err, supervisor.ErrQueueFull):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "QUEUE_FULL", err.Error(),
+			"Wait for a running send to end, or cancel one that waits.")
+	case errors.Is(err, supervisor.ErrBusy):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_BUSY", err.Error(),
+			"Send it again later, or with when_busy queue or steer.")
+	case errors.Is(err, supervisor.ErrFailed):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_FAILED", err.Error(),
+			"Look at last_error in list_agents, then destroy the agent and create it again.")
+	case errors.Is(err, supervisor.ErrStopped):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
+			"Send it again: that starts the agent.")
+	case errors.Is(err, supervisor.ErrDraining):
+		return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, unavailable, "SERVER_DRAINING", err.Error(),
+			"Start the server again; saved agents come back when they are asked.")
+	case errors.Is(err, supervisor.ErrTurnTimeout):
+		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
+			"Raise timeout_s, or ask for less in one message.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
+			"Send it again; if it happens again, destroy the agent and create it anew.")
+	case errors.Is(err, supervisor.ErrTurnConflict):
+		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
+			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
+	}
+	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", "INTERNAL_ERROR", "the server's log says more")
+	r.internal = true
+	return r
+}
+
+// explainTyped is the part of the table for errors that carry more than which.
+func explainTyped(err error) (refusal, bool) {
+	if e, ok := errors.AsType[*api.ParamError](err); ok {
+		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", e.Problem,
+			"Correct the parameters and send it again."), true
+	}
+	if e, ok := errors.AsType[*methodError](err); ok {
+		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",
+			fmt.Sprintf("%s is no %s method", e.name, e.scope), e.hint), true
+	}
+	if e, ok := errors.AsType[*agentError](err); ok {
+		if errors.Is(e.err, supervisor.ErrExists) {
+			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
+				"an agent of that name runs", "Use the agent that is there, or destroy it first."), true
+		}
+		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
+			"no agent of that name runs, and none is saved", "See list_agents, or create the agent with create_agent."), true
+	}
+	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
+			"Correct what the process complains of, then send it again."), true
+	}
+	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
+		details := e.Error()
+		if e.Exit.Stderr != "" {
+			details += "; its last words: " + e.Exit.Stderr
+		}
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CHILD_CRASHED", details,
+			"Send it again with a new request_id: the agent comes back with its conversation."), true
+	}
+	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
+		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", "INVALID_PARAMS", e.Error(),
+			"Send less, or attach files by their path."), true
+	}
+	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", e.Command+": "+e.Message), true
+	}
+	return refusal{}, false
+}
+
+// The refusals of the checks that come before any method (SPEC §6.1).
+var (
+	badTarget = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the request target is not a path", "Ask for a path, as in POST /rpc.")
+	badHost = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", "FORBIDDEN_HOST",
+		"the Host header does not name this server", "Use 127.0.0.1, localhost or [::1] with the server's port.")
+	badOrigin = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", "FORBIDDEN_ORIGIN",
+		"requests from web pages are refused", "Call from a program that sends no Origin header.")
+	badMethod = refuse(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", "METHOD_NOT_ALLOWED",
+		"the path does not take this HTTP method", "See the Allow header.")
+	noKey = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Authorization header required", "AUTHENTICATION_REQUIRED",
+		"no API key was sent", "Send Authorization: Bearer KEY; the server's key file holds the key.")
+	wrongKey = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", "AUTHENTICATION_FAILED",
+		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
+	unknownPath = refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
+		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", "NOT_FOUND", "there is nothing at this path",
+		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
+	tooLarge = refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", "BODY_TOO_LARGE",
+		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
+	wrongType = refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", "UNSUPPORTED_MEDIA_TYPE",
+		"the body is not declared as JSON", "Send Content-Type: application/json and no Content-Encoding.")
+	tooSlow = refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", "REQUEST_TIMEOUT",
+		"the request did not arrive in time", "Send the whole request at once.")
+	brokenBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the body did not arrive whole")
+	malformedHTTP = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the request is not well-formed HTTP/1.1")
+	positional = refuse(http.StatusOK, jsonrpc.CodeInvalidParams, "Invalid params: want an object, have an array", "INVALID_PARAMS",
+		"parameters are given by name", "Send params as an object.")
+	answerTooLarge = refuse(http.StatusOK, jsonrpc.CodeServerError, "Response too large", "RESPONSE_TOO_LARGE",
+		fmt.Sprintf("the results of a batch have at most %d bytes together", MaxBatchAnswer), "Ask in smaller batches.")
+	draining = explain(supervisor.ErrDraining)
+)
+
+// badEventID refuses a position in an event stream that is no number.
+var badEventID = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter after: want a non-negative integer",
+	"INVALID_PARAMS", "after and Last-Event-ID are sequence numbers", "Send the id of the last event seen, or 0 for all that is kept.")

@@ -1,0 +1,144 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/supervisor"
+)
+
+// Bounds of the façade (SPEC §7).
+const (
+	MaxBody        = 1 << 20  // bytes of a request's body
+	MaxBatch       = 100      // items of a batch
+	MaxBatchAnswer = 16 << 20 // bytes of all results of a batch
+	maxHeader      = 64 << 10 // bytes of a request's line and headers
+)
+
+// Options are what a Server needs. Zero durations mean the default beside them.
+type Options struct {
+	// Supervisor runs the agents. Required.
+	Supervisor *supervisor.Supervisor
+	// Spec says how to run an agent. AgentID is always set; with that alone,
+	// it is an agent whose saved session is to be continued. An *api.ParamError
+	// reaches the client as it is. Required; safe for concurrent use.
+	Spec func(api.CreateAgentParams) (supervisor.Spec, error)
+	// Sessions knows which agents are saved. Required.
+	Sessions *sessions.Catalogue
+	// Key is what a client must present. Required.
+	Key auth.Key
+	// Addr is the host and port that is listened on; its port is the one that
+	// Host headers must name. Required.
+	Addr string
+	// Log gets a line for each request; nil logs nothing.
+	Log *zap.Logger
+	// Shutdown is called when a client asks for shutdown_server, after the
+	// server has stopped taking new requests; it must not block. May be nil:
+	// Serve returns in any case.
+	Shutdown func()
+	// Version is what GET /healthz says.
+	Version string
+
+	ReadTimeout    time.Duration // for a whole request: 30 s
+	IdleTimeout    time.Duration // of a kept connection: 120 s
+	WriteTimeout   time.Duration // for one response or one batch of events: 30 s
+	CommandTimeout time.Duration // for a child to answer anything but a prompt: 30 s
+	DrainTimeout   time.Duration // for running requests when the server ends: 10 s
+	Heartbeat      time.Duration // between signs of life on a quiet stream: 15 s
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{
+		{&o.ReadTimeout, 30 * time.Second},
+		{&o.IdleTimeout, 120 * time.Second},
+		{&o.WriteTimeout, 30 * time.Second},
+		{&o.CommandTimeout, 30 * time.Second},
+		{&o.DrainTimeout, 10 * time.Second},
+		{&o.Heartbeat, 15 * time.Second},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.standard
+		}
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return o
+}
+
+// Server is the façade as an http.Handler and as an actor.
+type Server struct {
+	o       Options
+	log     *zap.Logger
+	hosts   map[string]bool // what a Host header may be, lower case
+	methods map[string]handler
+	locks   keyedMutex
+
+	requests *gate // being dispatched: what a drain waits for
+	handlers *gate // everything in ServeHTTP: what Serve joins
+}
+
+// New returns a Server that serves at once. It fails if an option that is
+// required is missing, or if Addr is not on loopback.
+func New(o Options) (*Server, error) {
+	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() {
+		return nil, errors.New("new façade: Supervisor, Spec, Sessions and Key are required")
+	}
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("new façade: address %q: %w", o.Addr, err)
+	}
+	if err := CheckLoopback(host); err != nil {
+		return nil, fmt.Errorf("new façade: %w", err)
+	}
+	o = o.withDefaults()
+	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
+	s.methods = s.methodTable()
+	return s, nil
+}
+
+func ownHosts(port string) map[string]bool {
+	hosts := map[string]bool{}
+	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
+		hosts[name+":"+port] = true
+		if port == "80" {
+			hosts[name] = true
+		}
+	}
+	return hosts
+}
+
+// CheckLoopback reports why host is not an address to listen on: it must be
+// 127.0.0.1, localhost or ::1.
+func CheckLoopback(host string) error {
+	switch strings.Trim(host, "[]") {
+	case "127.0.0.1", "localhost", "::1":
+		return nil
+	}
+	return fmt.Errorf("refusing to listen on %q: only 127.0.0.1, localhost and ::1 are allowed", host)
+}
+
+// Listen listens on a loopback address. Port 0 takes a free one.
+func Listen(host string, port int) (net.Listener, error) {
+	if err := CheckLoopback(host); err != nil {
+		return nil, err
+	}
+	if host == "localhost" {
+		host = "127.0.0.1" // whatever a resolver may think of the name
+	}
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port)))
+}

@@ -1,0 +1,283 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// call is one request on its way through a handler.
+type call struct {
+	request jsonrpc.Request
+	// id is the agent of the path; "" for a global method.
+	id string
+	// incarnation is what the log says; a handler sets it where it knows.
+	incarnation uint64
+}
+
+// handler runs one method. The result is written as JSON; a jsontext.Value is
+// written as it stands.
+type handler func(ctx context.Context, c *call) (any, error)
+
+// bind makes a handler of a function with typed parameters. Parameters are
+// decoded and checked before f runs.
+func bind[P any](f func(ctx context.Context, c *call, p P) (any, error)) handler {
+	return func(ctx context.Context, c *call) (any, error) {
+		p, err := params[P](c)
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, c, p)
+	}
+}
+
+func params[P any](c *call) (P, error) {
+	p, err := api.Decode[P](c.request.Params)
+	if err != nil {
+		return p, err
+	}
+	if checked, ok := any(p).(interface{ Check() error }); ok {
+		return p, checked.Check()
+	}
+	return p, nil
+}
+
+// methodTable gives each row of api.Methods its code. It panics if one is left
+// over on either side: then the program is broken.
+func (s *Server) methodTable() map[string]handler {
+	table := map[string]handler{
+		"create_agent":    bind(s.createAgent),
+		"destroy_agent":   bind(s.destroyAgent),
+		"list_agents":     bind(s.listAgents),
+		"shutdown_server": bind(s.shutdownServer),
+
+		"send":         bind(s.send),
+		"cancel":       bind(s.cancel),
+		"shutdown":     bind(s.shutdown),
+		"get_tokens":   bind(s.getTokens),
+		"get_context":  bind(s.getContext),
+		"get_messages": bind(s.getMessages),
+		"get_model":    bind(s.getModel),
+		"set_model":    bind(s.setModel),
+	}
+	for _, m := range api.Methods {
+		if table[m.Name] == nil {
+			panic("bridge: no handler for method " + m.Name)
+		}
+	}
+	if len(table) != len(api.Methods) {
+		panic(fmt.Sprintf("bridge: %d handlers for %d methods", len(table), len(api.Methods)))
+	}
+	return table
+}
+
+// serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
+func (s *Server) serveRPC(x *exchange, to target) {
+	body, refused, ok := s.readBody(x)
+	if !ok {
+		s.refuse(x, refused)
+		return
+	}
+	if !isJSON(x.r.Header) {
+		s.refuse(x, wrongType)
+		return
+	}
+	if !s.requests.enter() {
+		s.refuse(x, draining)
+		return
+	}
+	defer s.requests.leave()
+
+	message := jsonrpc.DecodeBody(body, MaxBatch)
+	if message.Batch {
+		s.serveBatch(x, to, message.Items)
+		return
+	}
+	item := message.Items[0]
+	if item.Refused != nil {
+		s.answer(x, http.StatusBadRequest, jsonrpc.AppendResponse(nil, *item.Refused))
+		s.logRefusal(x, refusal{status: http.StatusBadRequest, err: item.Refused.Error})
+		return
+	}
+	c := &call{request: item.Request, id: to.agent}
+	if streams(x.r, c) {
+		s.serveStream(x, c)
+		return
+	}
+	response, status := s.run(x, c)
+	switch {
+	case c.request.IsNotification():
+		x.w.WriteHeader(http.StatusNoContent)
+	case response != nil:
+		s.answer(x, status, jsonrpc.AppendResponse(nil, *response))
+	}
+}
+
+// serveBatch runs all items at once and answers in their order.
+func (s *Server) serveBatch(x *exchange, to target, items []jsonrpc.Item) {
+	responses := make([]*jsonrpc.Response, len(items))
+	statuses := make([]int, len(items))
+	var running sync.WaitGroup
+	for i, item := range items {
+		if item.Refused != nil {
+			responses[i] = item.Refused
+			s.logRefusal(x, refusal{status: http.StatusOK, err: item.Refused.Error})
+			continue
+		}
+		running.Go(func() {
+			responses[i], statuses[i] = s.run(x, &call{request: item.Request, id: to.agent})
+		})
+	}
+	running.Wait()
+	if x.r.Context().Err() != nil && gone(x.r.Context()) {
+		return
+	}
+	body, status := joinBatch(responses, statuses)
+	if body == nil {
+		x.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.answer(x, status, body)
+}
+
+// joinBatch writes the responses that are there as an array; nil if none is. A
+// result that would make it longer than MaxBatchAnswer gives way to an error.
+// The status is 200, or 404 if the agent of the path is what all items lack.
+func joinBatch(responses []*jsonrpc.Response, statuses []int) (body []byte, status int) {
+	results, answers, lacking := 0, 0, 0
+	for i, r := range responses {
+		if r == nil {
+			continue
+		}
+		answers++
+		if statuses[i] == http.StatusNotFound {
+			lacking++
+		}
+		if results += len(r.Result); results > MaxBatchAnswer {
+			results -= len(r.Result)
+			r = &jsonrpc.Response{ID: r.ID, Error: answerTooLarge.err}
+		}
+		if body == nil {
+			body = append(body, '[')
+		} else {
+			body = append(body, ',')
+		}
+		body = jsonrpc.AppendResponse(body, *r)
+	}
+	if body == nil {
+		return nil, http.StatusNoContent
+	}
+	if lacking == answers {
+		return append(body, ']'), http.StatusNotFound
+	}
+	return append(body, ']'), http.StatusOK
+}
+
+// run dispatches one request and logs it. The response is nil for a
+// notification and for a client that left; status is what HTTP says of it.
+func (s *Server) run(x *exchange, c *call) (response *jsonrpc.Response, status int) {
+	start := time.Now()
+	ctx := x.r.Context()
+	value, err := s.dispatch(ctx, c)
+	if err == nil {
+		response, err = result(c.request.ID, value)
+	}
+	if err == nil {
+		s.logCall(x, c, start, nil)
+		status = http.StatusOK
+	} else {
+		response, status = s.failure(x, c, start, err)
+	}
+	if c.request.IsNotification() {
+		return nil, http.StatusNoContent
+	}
+	return response, status
+}
+
+// failure is the answer to a request that came to nothing, nil if nobody is
+// there to read it. It is logged.
+func (s *Server) failure(x *exchange, c *call, start time.Time, err error) (*jsonrpc.Response, int) {
+	ctx := x.r.Context()
+	if ctx.Err() != nil {
+		if gone(ctx) {
+			s.logCall(x, c, start, errClientLeft)
+			return nil, 0
+		}
+		err = context.Cause(ctx)
+	}
+	r := explain(err)
+	if r.internal {
+		s.log.Error("request failed", zap.String("request_id", x.id), zap.Error(err))
+	}
+	s.logCall(x, c, start, r.err)
+	return &jsonrpc.Response{ID: c.request.ID, Error: r.err}, r.status
+}
+
+var errClientLeft = errors.New("client left")
+
+func result(id jsonrpc.ID, value any) (*jsonrpc.Response, error) {
+	if raw, ok := value.(jsontext.Value); ok {
+		return &jsonrpc.Response{ID: id, Result: raw}, nil
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	return &jsonrpc.Response{ID: id, Result: raw}, nil
+}
+
+// dispatch finds the method and runs it. A panic in it is its own failure and
+// nobody else's.
+func (s *Server) dispatch(ctx context.Context, c *call) (value any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if err := s.admit(c); err != nil {
+		return nil, err
+	}
+	return s.methods[c.request.Method](ctx, c)
+}
+
+// admit checks what comes before the parameters' values: that there is such an
+// agent, running or saved, such a method, and no positional parameters.
+func (s *Server) admit(c *call) error {
+	scope, hint := api.Global, "Methods of an agent are called at POST /agent/{id}."
+	if c.id != "" {
+		scope, hint = api.Agent, "Global methods are called at POST / or /rpc."
+		if _, err := s.o.Supervisor.Agent(c.id); err != nil && !s.o.Sessions.Exists(c.id) {
+			return &agentError{id: c.id, err: supervisor.ErrNotFound}
+		}
+	}
+	name := c.request.Method
+	if m, ok := api.Find(name); !ok || m.Scope != scope {
+		return &methodError{name: clipName(name), hint: hint, scope: scope}
+	}
+	if c.request.Positional {
+		return &api.ParamError{Problem: positional.err.Message}
+	}
+	return nil
+}
+
+// clipName bounds a method's name as a client wrote it.
+func clipName(name string) string {
+	const most = 64 // bytes
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}

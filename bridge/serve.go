@@ -1,0 +1,79 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/supervisor"
+)
+
+// closeTimeout is how long connections may take to end once nothing runs.
+const closeTimeout = time.Second
+
+// Drain makes the server refuse new requests (503, -32001 SERVER_DRAINING) and
+// Serve return once the running ones are done. It returns at once and may be
+// called again.
+func (s *Server) Drain() { s.requests.close() }
+
+// Serve serves the connections of ln until ctx ends, Drain is called or
+// listening fails. Then it drains: new requests are refused, running ones may
+// take up to DrainTimeout, what is left is answered as SERVER_DRAINING, event
+// streams end. It returns when no handler runs any more; nil unless listening
+// failed. ln is closed. Serve may be called once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	server := &http.Server{
+		Handler:                      s,
+		DisableGeneralOptionsHandler: true,
+		ReadTimeout:                  s.o.ReadTimeout,
+		IdleTimeout:                  s.o.IdleTimeout,
+		MaxHeaderBytes:               maxHeader,
+		ErrorLog:                     zap.NewStdLog(s.log.Named("http")),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  withConn,
+	}
+	failed := make(chan error, 1) // one value fits, so the goroutine always ends
+	go func() { failed <- server.Serve(listener{ln}) }()
+
+	var err error
+	select {
+	case err = <-failed:
+		failed <- nil
+	case <-ctx.Done():
+	case <-s.requests.closing:
+	}
+	s.drain(server, cancel)
+	<-failed
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// drain ends what the server does, in the order that Serve promises.
+func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
+	s.requests.close()
+	timeout := time.NewTimer(s.o.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-s.requests.empty:
+	case <-timeout.C:
+	}
+	s.handlers.close()
+	cancel(supervisor.ErrDraining)
+
+	ctx, done := context.WithTimeout(context.Background(), closeTimeout)
+	defer done()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close() // connections that say nothing are cut
+	}
+	<-s.requests.empty
+	<-s.handlers.empty
+}

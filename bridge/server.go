@@ -1,0 +1,254 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/jsonrpc"
+)
+
+// target is what a path leads to.
+type target struct {
+	kind  targetKind
+	agent string // for toAgent and toEvents; valid as an id
+}
+
+type targetKind int
+
+const (
+	toNothing targetKind = iota
+	toGlobal
+	toAgent
+	toEvents
+	toHealth
+)
+
+// route finds the target of a raw path: nothing is decoded, cleaned or
+// redirected, so that what was checked is what is used.
+func route(path string) target {
+	switch path {
+	case "/", "/rpc":
+		return target{kind: toGlobal}
+	case "/healthz":
+		return target{kind: toHealth}
+	}
+	id, ok := strings.CutPrefix(path, "/agent/")
+	if !ok {
+		return target{}
+	}
+	kind := toAgent
+	if name, events := strings.CutSuffix(id, "/events"); events {
+		id, kind = name, toEvents
+	}
+	if !api.ValidAgentID(id) {
+		return target{}
+	}
+	return target{kind: kind, agent: id}
+}
+
+func (t target) allows() []string {
+	switch t.kind {
+	case toGlobal, toAgent:
+		return []string{http.MethodPost}
+	case toEvents:
+		return []string{http.MethodGet}
+	case toHealth:
+		return []string{http.MethodGet, http.MethodHead}
+	default:
+		return nil
+	}
+}
+
+// exchange is one HTTP request on its way through the checks.
+type exchange struct {
+	w  http.ResponseWriter
+	r  *http.Request
+	rc *http.ResponseController
+	// id is the request's id in the log and in X-Request-Id.
+	id    string
+	start time.Time
+}
+
+// ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if c := connOf(r.Context()); c != nil {
+		c.handling(true)
+		defer c.handling(false)
+	}
+	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now()}
+	w.Header().Set("X-Request-Id", x.id)
+	w.Header().Set("Cache-Control", "no-store")
+	if !s.handlers.enter() {
+		s.refuse(x, draining)
+		return
+	}
+	defer s.handlers.leave()
+
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		s.refuse(x, badTarget)
+		return
+	}
+	if !s.hosts[strings.ToLower(r.Host)] {
+		s.refuse(x, badHost)
+		return
+	}
+	if len(r.Header.Values("Origin")) > 0 {
+		s.refuse(x, badOrigin)
+		return
+	}
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	to := route(path)
+	if allowed := to.allows(); allowed != nil && !slices.Contains(allowed, r.Method) {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.refuse(x, badMethod)
+		return
+	}
+	if to.kind == toHealth {
+		s.health(x)
+		return
+	}
+	if refused, ok := s.checkKey(r); !ok {
+		if refused.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
+		}
+		s.refuse(x, refused)
+		return
+	}
+	switch to.kind {
+	case toGlobal, toAgent:
+		s.serveRPC(x, to)
+	case toEvents:
+		s.serveEvents(x, to.agent, query)
+	default:
+		s.refuse(x, unknownPath)
+	}
+}
+
+// checkKey compares the key of the Authorization header with ours.
+func (s *Server) checkKey(r *http.Request) (refusal, bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		return noKey, false
+	}
+	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return noKey, false
+	}
+	if len(values) > 1 || !s.o.Key.Matches(strings.TrimSpace(presented)) {
+		return wrongKey, false
+	}
+	return refusal{}, true
+}
+
+// readBody reads the whole body, within the bounds of size and time.
+func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
+	if x.r.ContentLength > MaxBody {
+		return nil, tooLarge, false
+	}
+	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
+	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
+	for {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, len(buf))
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			// From here on the connection is read only to notice that the client
+			// left; the limit on the request must not look like that.
+			_ = x.rc.SetReadDeadline(time.Time{})
+			return buf, refusal{}, true
+		case err != nil:
+			return nil, bodyRefusal(err), false
+		}
+	}
+}
+
+func bodyRefusal(err error) refusal {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return tooSlow
+	}
+	return brokenBody
+}
+
+// isJSON reports whether the headers declare a body that we read: JSON, what
+// curl declares on its own, or nothing at all.
+func isJSON(h http.Header) bool {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return false
+	}
+	declared := h.Get("Content-Type")
+	if declared == "" {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(declared)
+	if err != nil {
+		return false
+	}
+	switch media {
+	case "application/x-www-form-urlencoded":
+		return true
+	case "application/json":
+		charset, ok := params["charset"]
+		return !ok || strings.EqualFold(charset, "utf-8")
+	}
+	return false
+}
+
+func (s *Server) health(x *exchange) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	status := "ok"
+	if s.requests.isClosed() {
+		status = "draining"
+	}
+	body, err := json.Marshal(api.Health{Status: status, Service: api.Service, Version: s.o.Version})
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	s.answer(x, http.StatusOK, body)
+}
+
+// answer writes a response with a JSON body.
+func (s *Server) answer(x *exchange, status int, body []byte) {
+	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body) // a client that left has no use for an error
+}
+
+// refuse answers a request that did not get as far as its id.
+func (s *Server) refuse(x *exchange, r refusal) {
+	switch r.status {
+	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusBadRequest:
+		x.w.Header().Set("Connection", "close") // the rest of the body may still come
+	}
+	s.answer(x, r.status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err}))
+	s.logRefusal(x, r)
+}
+
+func (s *Server) fail(x *exchange, err error) {
+	s.log.Error("answer a request", zap.String("request_id", x.id), zap.Error(err))
+	s.refuse(x, explain(err))
+}
+
+// gone reports whether ctx ended because the client left.
+func gone(ctx context.Context) bool {
+	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
+}

@@ -1,0 +1,184 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"nexus.internal/supervisor"
+)
+
+// serveEvents streams the events of an agent (SPEC §6.4): those after the
+// number that the client names, else only what comes.
+func (s *Server) serveEvents(x *exchange, id, query string) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	if s.requests.isClosed() {
+		s.refuse(x, draining)
+		return
+	}
+	after, ok := position(x.r.Header, query)
+	if !ok {
+		s.refuse(x, badEventID)
+		return
+	}
+	ctx := x.r.Context()
+	a, err := s.agent(ctx, id)
+	if err != nil {
+		s.refuse(x, explain(err))
+		return
+	}
+	sub, err := a.Subscribe(after)
+	if err != nil {
+		s.refuse(x, explain(err))
+		return
+	}
+	defer sub.Close()
+	out := s.openStream(x)
+	if out.send([]byte(": open\n\n")) != nil {
+		return
+	}
+	err = pump(ctx, sub, s.o.Heartbeat, out)
+	out.end(ctx, err)
+}
+
+// position is the number of the last event that the client has seen. The
+// header wins over the query: a browser's EventSource repeats the URL and says
+// in the header how far it got.
+func position(h http.Header, query string) (after uint64, ok bool) {
+	text := h.Get("Last-Event-ID")
+	if text == "" {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return 0, false
+		}
+		text = values.Get("after")
+	}
+	if text == "" {
+		return math.MaxUint64, true
+	}
+	after, err := strconv.ParseUint(text, 10, 64)
+	return after, err == nil
+}
+
+// pump writes what the subscription gives, a batch at a time, until something
+// fails: the client (its error), the subscription or ctx.
+func pump(ctx context.Context, sub *supervisor.Subscription, heartbeat time.Duration, out *stream) error {
+	var buf []byte
+	for {
+		events, err := nextEvents(ctx, sub, heartbeat, out)
+		if err != nil {
+			return err
+		}
+		buf = buf[:0]
+		for _, e := range events {
+			buf = appendEvent(buf, e.Seq, e.Type, e.Data)
+		}
+		if err := out.send(buf); err != nil {
+			return err
+		}
+	}
+}
+
+// nextEvents waits for events and keeps the stream alive meanwhile.
+func nextEvents(ctx context.Context, sub *supervisor.Subscription, heartbeat time.Duration, out *stream) ([]supervisor.Event, error) {
+	for {
+		wait, cancel := context.WithTimeout(ctx, heartbeat)
+		events, err := sub.Next(wait)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return events, err
+		}
+		if err := out.beat(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// appendEvent appends one event in the form of text/event-stream; seq 0 stands
+// for an event without a number. data is one JSON value.
+func appendEvent(buf []byte, seq uint64, name string, data []byte) []byte {
+	if seq != 0 {
+		buf = append(buf, "id: "...)
+		buf = strconv.AppendUint(buf, seq, 10)
+		buf = append(buf, '\n')
+	}
+	buf = append(buf, "event: "...)
+	buf = append(buf, oneLine(name)...)
+	buf = append(buf, "\ndata: "...)
+	start := len(buf)
+	buf = append(buf, data...)
+	if bytes.IndexByte(data, '\r') >= 0 || bytes.IndexByte(data, '\n') >= 0 {
+		// Between JSON's tokens a line break is white space, within one it
+		// cannot be; in an event stream it would end the line.
+		for i, b := range buf[start:] {
+			if b == '\r' || b == '\n' {
+				buf[start+i] = ' '
+			}
+		}
+	}
+	return append(buf, "\n\n"...)
+}
+
+// oneLine is the name of an event, or "unknown" if it would break the line.
+func oneLine(name string) string {
+	if name == "" || strings.ContainsAny(name, "\r\n\x00") {
+		return "unknown"
+	}
+	return name
+}
+
+// stream is an open text/event-stream response.
+type stream struct {
+	x       *exchange
+	timeout time.Duration // for one batch
+}
+
+// errSlowClient says that the client did not take a batch in time, or left.
+var errSlowClient = errors.New("the client does not read")
+
+func (s *Server) openStream(x *exchange) *stream {
+	h := x.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	x.w.WriteHeader(http.StatusOK)
+	return &stream{x: x, timeout: s.o.WriteTimeout}
+}
+
+// send writes a batch and flushes it. A client that does not take it within
+// the timeout loses its connection.
+func (st *stream) send(batch []byte) error {
+	_ = st.x.rc.SetWriteDeadline(time.Now().Add(st.timeout))
+	if _, err := st.x.w.Write(batch); err != nil {
+		return errSlowClient
+	}
+	if err := st.x.rc.Flush(); err != nil {
+		return errSlowClient
+	}
+	return nil
+}
+
+// beat is a sign of life that means nothing.
+func (st *stream) beat() error { return st.send([]byte(": heartbeat\n\n")) }
+
+// end says why the stream ends, where there is somebody to tell.
+func (st *stream) end(ctx context.Context, err error) {
+	reason := ""
+	switch {
+	case errors.Is(err, supervisor.ErrSlow):
+		reason = "slow"
+	case errors.Is(err, io.EOF):
+		reason = "removed"
+	case errors.Is(context.Cause(ctx), supervisor.ErrDraining):
+		reason = "draining"
+	default:
+		return
+	}
+	_ = st.send(appendEvent(nil, 0, "end", []byte(`{"type":"end","reason":"`+reason+`"}`)))
+}
