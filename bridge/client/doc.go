@@ -1,0 +1,16 @@
+// Package client calls a nexus server.
+//
+//	if found, err := client.Detect(ctx, port); found != client.NexusServer { … }
+//	c, err := client.New(client.Options{Port: port, Key: key})
+//	created, err := c.CreateAgent(ctx, api.CreateAgentParams{})
+//	result, err := c.SendStream(ctx, id, params, func(chunk string) { fmt.Print(chunk) })
+//	for event, err := range c.Events(ctx, id, client.FromNow) { … }
+//
+// An error that the server gave is an *RPCError; that no server answered is an
+// error of package net wrapped with what was attempted. The key goes to
+// loopback addresses only and never with a redirect. Detect asks without it,
+// so that it is not sent to whatever else may listen on the port.
+//
+// A Client is safe for concurrent use. Bounds: an answer of at most 32 MiB, an
+// event of at most 4 MiB. The contract is SPEC.md §6.
+package client
