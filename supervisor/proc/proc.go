@@ -1,0 +1,192 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// WriteTimeout is how long a process may leave its stdin unread while we
+	// write (SPEC §5.4).
+	WriteTimeout = 10 * time.Second
+	// drainGrace is how long the pipes are read on after the process ended, for
+	// the case that somebody outside its group holds them open.
+	drainGrace = 500 * time.Millisecond
+	// eofGrace is how long a process may live on with its stdout closed.
+	eofGrace = 2 * time.Second
+)
+
+// Spec is what to start.
+type Spec struct {
+	// Argv is the program, looked up on PATH unless it has a slash, and its
+	// arguments.
+	Argv []string
+	// Env is the whole environment as KEY=VALUE; nil means empty.
+	Env []string
+	// Dir is the working directory; "" means ours.
+	Dir string
+	// Log gets the lines of stderr; nil means nobody does.
+	Log *zap.Logger
+	// Graces are the patience of Stop.
+	Graces Graces
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	Code   int    // exit status; -1 if a signal ended it
+	Signal string // as in "killed"; "" if none did
+	Stderr string // the tail of its stderr, at most 4 KiB, keys replaced
+}
+
+// Process is a running or ended process. Its methods are safe for concurrent
+// use, but concurrent Writes may mix.
+type Process struct {
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
+	graces Graces
+	tail   *tail
+	pidfd  *os.File // nil where the system has none
+
+	hurry     chan struct{} // closed when Stop is to go on with KILL
+	hurryOnce sync.Once
+	stopOnce  sync.Once
+	pumped    chan struct{} // closed when stderr is drained
+	done      chan struct{} // closed at last; exit is valid then
+	exit      Exit
+
+	mu     sync.Mutex // guards reaped
+	reaped bool       // the group's id may belong to others
+}
+
+// Start starts a process. On failure nothing is left of it.
+func Start(s Spec) (_ *Process, err error) {
+	if len(s.Argv) == 0 {
+		return nil, errors.New("start process: no program")
+	}
+	var pipes [6]*os.File // ours and the child's end of stdin, stdout, stderr
+	defer func() {
+		for i, f := range pipes {
+			if f != nil && (err != nil || i%2 == 1) {
+				f.Close()
+			}
+		}
+	}()
+	for i := 0; i < len(pipes); i += 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+		}
+		pipes[i], pipes[i+1] = r, w
+	}
+	pipes[0], pipes[1] = pipes[1], pipes[0] // of stdin, ours is the writing end
+	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
+	cmd.Env = append([]string{}, s.Env...)
+	cmd.Dir = s.Dir
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[1], pipes[3], pipes[5]
+	pidfd, err := spawn(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+	}
+	p := &Process{
+		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4],
+		graces: s.Graces.orDefault(), tail: newTail(s.Log, cmd.Process.Pid), pidfd: pidfd,
+		hurry: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
+	}
+	go p.pump()
+	go p.wait()
+	return p, nil
+}
+
+// PID is the process id, which is its group's too.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Write writes to the process's stdin. It fails after WriteTimeout, wrapping
+// os.ErrDeadlineExceeded; then, and after any other error, a part of b may
+// have been written and the stream is of no more use.
+func (p *Process) Write(b []byte) (int, error) {
+	if err := p.stdin.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := p.stdin.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, fmt.Errorf("stdin not read in %s: %w", WriteTimeout, err)
+	}
+	if err == nil {
+		p.stdin.SetWriteDeadline(time.Time{}) // so that no timer is left behind
+	}
+	return n, err
+}
+
+// Stdout is the process's output, for one goroutine. io.EOF means that the
+// process is gone and all it wrote was read; any other error that its output
+// ended while it lives.
+func (p *Process) Stdout() io.Reader { return (*output)(p) }
+
+// Discard gives up the rest of the output. It is for those who will not read
+// Stdout to its end, and not while they read.
+func (p *Process) Discard() { p.stdout.Close() }
+
+// Done is closed once the process is gone and its stderr drained.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit says how the process ended. It waits for that.
+func (p *Process) Exit() Exit {
+	<-p.done
+	return p.exit
+}
+
+// output is the reading side of stdout.
+type output Process
+
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.stdout.Read(b)
+	if n > 0 || err == nil {
+		return n, nil
+	}
+	defer o.stdout.Close()
+	patience := time.NewTimer(eofGrace)
+	defer patience.Stop()
+	select {
+	case <-o.done:
+		return 0, io.EOF
+	case <-patience.C:
+		return 0, errors.New("child closed its stdout")
+	}
+}
+
+// wait sees the process to its end.
+func (p *Process) wait() {
+	defer close(p.done)
+	if p.awaitExit() {
+		// Dead but not reaped: its id, and so its group's, is still its own.
+		p.signal(sigKill)
+		p.forgetGroup()
+		p.cmd.Wait() //nolint:errcheck // ProcessState says it all
+	} else {
+		p.cmd.Wait() //nolint:errcheck // as above
+		p.signal(sigKill)
+		p.forgetGroup()
+	}
+	p.stdin.Close()
+	deadline := time.Now().Add(drainGrace)
+	p.stdout.SetReadDeadline(deadline)
+	p.stderr.SetReadDeadline(deadline)
+	<-p.pumped
+	p.exit = exitOf(p.cmd.ProcessState)
+	p.exit.Stderr = p.tail.String()
+}
+
+func (p *Process) forgetGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
+}

@@ -1,0 +1,114 @@
+package proc
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Bounds of what is kept of stderr (SPEC §7).
+const (
+	maxTail  = 4 << 10 // bytes for Exit.Stderr
+	maxLine  = 8 << 10 // bytes of one line; the rest of it is passed over
+	maxLines = 100     // logged in a second; the others are only counted
+)
+
+// keys are what must not reach a log: our keys, the vendors', and whatever
+// stands in an Authorization header.
+var keys = regexp.MustCompile(`nxk_[A-Za-z0-9_\-]+|\bsk-[A-Za-z0-9_\-]{4,}|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=\-]{4,})`)
+
+// Redact replaces what looks like a key.
+func Redact(line string) string { return keys.ReplaceAllString(line, "[redacted]") }
+
+// pump reads stderr to its end.
+func (p *Process) pump() {
+	defer close(p.pumped)
+	defer p.stderr.Close()
+	buf := make([]byte, 2<<10)
+	for {
+		n, err := p.stderr.Read(buf)
+		p.tail.write(buf[:n])
+		if err != nil {
+			p.tail.flush()
+			return
+		}
+	}
+}
+
+// tail splits stderr into lines, logs them and keeps the last ones.
+type tail struct {
+	log  *zap.Logger
+	line []byte // the line being read, at most maxLine
+
+	second  int64 // that logged counts in
+	logged  int
+	dropped int // lines not logged since the last one that was
+
+	mu   sync.Mutex // guards kept
+	kept []byte
+}
+
+func newTail(log *zap.Logger, pid int) *tail {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &tail{log: log.With(zap.Int("pid", pid))}
+}
+
+func (t *tail) write(b []byte) {
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		part := b
+		if i >= 0 {
+			part = b[:i]
+		}
+		t.line = append(t.line, part[:min(len(part), maxLine-len(t.line))]...)
+		if i < 0 {
+			return
+		}
+		t.flush()
+		b = b[i+1:]
+	}
+}
+
+// flush ends the line being read.
+func (t *tail) flush() {
+	line := Redact(strings.ToValidUTF8(string(bytes.TrimSuffix(t.line, []byte{'\r'})), "\uFFFD"))
+	t.line = t.line[:0]
+	if strings.TrimSpace(line) == "" {
+		return
+	}
+	t.mu.Lock()
+	if len(t.kept) > 0 {
+		t.kept = append(t.kept, '\n')
+	}
+	t.kept = append(t.kept, line...)
+	if over := len(t.kept) - maxTail; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	t.mu.Unlock()
+
+	if now := time.Now().Unix(); now != t.second {
+		t.second, t.logged = now, 0
+	}
+	if t.logged++; t.logged > maxLines {
+		t.dropped++
+		return
+	}
+	fields := []zap.Field{zap.String("line", line)}
+	if t.dropped > 0 {
+		fields = append(fields, zap.Int("dropped_before", t.dropped))
+		t.dropped = 0
+	}
+	t.log.Info("child stderr", fields...)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(t.kept), "")
+}

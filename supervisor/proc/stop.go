@@ -1,0 +1,96 @@
+package proc
+
+import (
+	"context"
+	"time"
+)
+
+// Graces are how long each rung of the ladder may take (SPEC §5.5). Zero
+// fields have the defaults that are named.
+type Graces struct {
+	Shutdown time.Duration // after the polite word; 2 s
+	Close    time.Duration // after closing stdin; 1 s
+	Term     time.Duration // after SIGTERM; 2 s
+}
+
+func (g Graces) orDefault() Graces {
+	for _, rung := range []struct {
+		value     *time.Duration
+		otherwise time.Duration
+	}{{&g.Shutdown, 2 * time.Second}, {&g.Close, time.Second}, {&g.Term, 2 * time.Second}} {
+		if *rung.value == 0 {
+			*rung.value = rung.otherwise
+		}
+	}
+	return g
+}
+
+// Stop ends the process and returns when nothing of its group is left: polite
+// is called (nil for nothing), then stdin is closed, then the group gets TERM
+// and CONT, then KILL, with a grace after each. When ctx ends, it goes on with
+// KILL at once. It is idempotent; callers who come later wait with the first
+// one, and their ctx hurries it too. A polite that blocks in Write is set free
+// by the second rung.
+func (p *Process) Stop(ctx context.Context, polite func()) Exit {
+	if ctx.Err() != nil {
+		p.hurryUp()
+	}
+	release := context.AfterFunc(ctx, p.hurryUp)
+	defer release()
+	p.stopOnce.Do(func() { p.ladder(polite) })
+	return p.Exit()
+}
+
+func (p *Process) hurryUp() { p.hurryOnce.Do(func() { close(p.hurry) }) }
+
+func (p *Process) ladder(polite func()) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		if polite != nil && !p.hurried() {
+			polite()
+		}
+	}()
+	gone := p.await(p.graces.Shutdown)
+	p.stdin.Close()
+	<-said
+	if gone || p.await(p.graces.Close) {
+		return
+	}
+	if !p.hurried() {
+		p.signal(sigTerm)
+		p.signal(sigCont) // a stopped process takes no TERM
+	}
+	if p.await(p.graces.Term) {
+		return
+	}
+	p.signal(sigKill)
+	<-p.done
+}
+
+func (p *Process) hurried() bool {
+	select {
+	case <-p.hurry:
+		return true
+	default:
+		return false
+	}
+}
+
+// await reports whether the process is gone within d, or at all if hurried.
+func (p *Process) await(d time.Duration) bool {
+	patience := time.NewTimer(d)
+	defer patience.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-p.hurry:
+	case <-patience.C:
+	}
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,70 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// spawner runs functions on one thread that lives as long as we do. The kernel
+// sends Pdeathsig when the thread that started a process ends, not when its
+// parent does, and Go ends threads as it likes.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go spawnThread(work)
+	return work
+})
+
+func spawnThread(work <-chan func()) {
+	runtime.LockOSThread()
+	for f := range work {
+		f()
+	}
+}
+
+// spawn starts cmd in a group of its own, to be killed when we end. The file
+// is a pidfd, nil if the kernel has none.
+func spawn(cmd *exec.Cmd) (*os.File, error) {
+	pidfd := -1
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}
+	result := make(chan error)
+	spawner() <- func() { result <- cmd.Start() }
+	if err := <-result; err != nil {
+		return nil, err
+	}
+	if pidfd < 0 {
+		return nil, nil
+	}
+	if err := unix.SetNonblock(pidfd, true); err != nil { // else it would not be polled
+		unix.Close(pidfd)
+		return nil, nil
+	}
+	return os.NewFile(uintptr(pidfd), "pidfd"), nil
+}
+
+// awaitExit waits until the process is dead, without reaping it and without
+// holding a thread. It returns false at once if the kernel cannot do that.
+func (p *Process) awaitExit() (dead bool) {
+	if p.pidfd == nil {
+		return false
+	}
+	defer p.pidfd.Close()
+	conn, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = conn.Read(func(fd uintptr) (done bool) {
+		var info unix.Siginfo
+		err := error(unix.EINTR)
+		for err == unix.EINTR {
+			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		}
+		dead = err == nil && info.Signo != 0
+		return dead || err != nil
+	})
+	return dead && err == nil
+}

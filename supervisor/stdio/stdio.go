@@ -1,0 +1,199 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/proc"
+)
+
+const (
+	// maxGarbage is how many lines of one incarnation may be no frames; one
+	// more ends it (SPEC §7).
+	maxGarbage = 100
+	// shownGarbage is how much of such a line is logged, in bytes.
+	shownGarbage = 200
+	// shallow is the size up to which a line is checked by a parser that
+	// recurses: its depth is bounded by the line then. In bytes.
+	shallow = 64 << 10
+)
+
+// Launcher starts processes. The zero value is ready to use.
+type Launcher struct {
+	// Log gets the children's stderr and what is wrong with their stdout; nil
+	// means nobody does.
+	Log *zap.Logger
+	// Graces are the patience of the stop ladder; the zero value is SPEC §5.5.
+	Graces proc.Graces
+}
+
+// Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
+// always a *supervisor.StartError.
+func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
+	argv := s.Argv
+	if again && s.Resume != nil {
+		argv = s.Resume
+	}
+	if ctx.Err() != nil {
+		return nil, &supervisor.StartError{Err: context.Cause(ctx)}
+	}
+	log := l.Log
+	if log == nil {
+		log = zap.NewNop()
+	}
+	log = log.With(zap.String("agent", s.ID))
+	p, err := proc.Start(proc.Spec{Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces})
+	if err != nil {
+		return nil, &supervisor.StartError{Err: err}
+	}
+	c := &conn{process: p, log: log, lines: frame.NewReader(p.Stdout()), writer: frame.NewWriter(p)}
+	release := context.AfterFunc(ctx, func() { p.Stop(ctx, nil) })
+	err = c.handshake()
+	if !release() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		p.Stop(killNow, nil)
+		p.Discard()
+		return nil, &supervisor.StartError{Err: err, Exit: new(c.Exit())}
+	}
+	return c, nil
+}
+
+// killNow is a context for Stop that leaves out the polite rungs.
+var killNow = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+type conn struct {
+	process *proc.Process
+	log     *zap.Logger
+	ready   protocol.Ready
+	writer  *frame.Writer
+	broken  atomic.Bool // a write was lost: nothing may follow it
+
+	lines   *frame.Reader // of the goroutine that calls Recv
+	garbage int           // lines that were no frames; of the same
+}
+
+// handshake waits for the first frame, which must be ready.
+func (c *conn) handshake() error {
+	f, err := c.Recv()
+	if err != nil {
+		select {
+		case <-c.process.Done():
+			return errors.New("child ended before it was ready")
+		default:
+			return err
+		}
+	}
+	event, err := f.Decode()
+	if err != nil {
+		return fmt.Errorf("child's first frame: %w", err)
+	}
+	ready, ok := event.(protocol.Ready)
+	if !ok {
+		return fmt.Errorf("child's first frame is %q, want ready", f.Type)
+	}
+	if ready.ProtocolVersion != protocol.Version {
+		return &protocol.VersionError{Got: ready.ProtocolVersion}
+	}
+	c.ready = ready
+	return nil
+}
+
+func (c *conn) Ready() protocol.Ready { return c.ready }
+func (c *conn) PID() int              { return c.process.PID() }
+func (c *conn) Done() <-chan struct{} { return c.process.Done() }
+
+func (c *conn) Exit() supervisor.Exit { return supervisor.Exit(c.process.Exit()) }
+
+func (c *conn) Send(command protocol.Command) error {
+	line, err := protocol.AppendCommand(nil, command)
+	if err != nil {
+		return &supervisor.CommandError{Command: command.Name(), Err: err}
+	}
+	if c.broken.Load() {
+		return errors.New("child's stdin is lost")
+	}
+	err = c.writer.Write(line)
+	if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
+		return &supervisor.CommandError{Command: command.Name(), Err: err}
+	}
+	if err != nil {
+		c.broken.Store(true)
+	}
+	return err
+}
+
+func (c *conn) Stop(ctx context.Context) supervisor.Exit {
+	return supervisor.Exit(c.process.Stop(ctx, func() {
+		c.Send(protocol.Shutdown{}) //nolint:errcheck // the next rung closes stdin
+	}))
+}
+
+func (c *conn) Recv() (protocol.Frame, error) {
+	for {
+		line, err := c.lines.Next()
+		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
+			line = []byte(err.Error())
+		} else if err != nil {
+			return protocol.Frame{}, err
+		} else if f, ok := route(line); ok {
+			return f, nil
+		}
+		if c.garbage++; c.garbage > maxGarbage {
+			return protocol.Frame{}, fmt.Errorf("more than %d lines on the child's stdout were no frames", maxGarbage)
+		}
+		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
+		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
+	}
+}
+
+// types are the names of the protocol's own events: a frame of one of them
+// needs no copy of its name.
+var types = []string{
+	"message_update", "response", "agent_end", "error", "session_update", "ready",
+	"subagent_start", "subagent_update", "subagent_done",
+}
+
+// route makes a frame of a line that is a JSON object with a type. It is the
+// cheap check for the many lines that are only passed on; those that are acted
+// on are decoded strictly besides.
+func route(line []byte) (protocol.Frame, bool) {
+	if len(line) > shallow {
+		if strict.Valid(line) != nil {
+			return protocol.Frame{}, false
+		}
+	} else if !utf8.Valid(line) || !gjson.ValidBytes(line) {
+		return protocol.Frame{}, false
+	}
+	if bytes.TrimLeft(line, " \t\r")[0] != '{' {
+		return protocol.Frame{}, false
+	}
+	for _, typ := range types {
+		// What we write ourselves begins so.
+		if len(line) > 9+len(typ) && string(line[:9]) == `{"type":"` && string(line[9:9+len(typ)]) == typ && line[9+len(typ)] == '"' {
+			return protocol.Frame{Type: typ, Raw: line}, true
+		}
+	}
+	typ := gjson.GetBytes(line, "type")
+	if typ.Type != gjson.String || typ.Str == "" {
+		return protocol.Frame{}, false
+	}
+	return protocol.Frame{Type: strings.Clone(typ.Str), Raw: line}, true
+}
