@@ -30,6 +30,8 @@ type Journal struct {
 	path   string
 	noSync bool
 	torn   int // bytes cut off by Open
+	// created says that the file was empty or missing before Open.
+	created bool
 
 	mu      sync.Mutex // guards all below
 	file    file

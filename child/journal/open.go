@@ -130,8 +130,18 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 		records = append(records, header)
 	}
 	records = append(records, state.Repair(now)...)
-	j.fresh = len(data) == 0
+	j.fresh, j.created = len(data) == 0, len(data) == 0
 	return state, j.Append(records...)
+}
+
+// Discard closes the journal and removes its file if Open created it: a start
+// that came to nothing leaves nothing behind.
+func (j *Journal) Discard() error {
+	err := j.Close()
+	if j == nil || !j.created {
+		return err
+	}
+	return errors.Join(err, os.Remove(j.path))
 }
 
 // find gives the name of the session that somebody calls ref.

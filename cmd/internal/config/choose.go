@@ -12,6 +12,9 @@ type Wish struct {
 	Provider string
 	// Model is a model id, or PROVIDER/ID.
 	Model string
+	// Current is the provider that an id alone refers to, unless only another
+	// one's list has it; "" means the default provider.
+	Current string
 }
 
 // Choice is one model of one provider.
@@ -71,10 +74,13 @@ func (c *Config) Provider(name string) (Provider, error) {
 
 // Choose settles on a model. The provider is, in this order: the one wished
 // for, the name before the first slash of the model if it is a provider's, the
-// one whose list has the model, the default. The error is an
+// one whose list has the model, the current one. The error is an
 // *UnknownModelError where a list of models lacks the one asked for.
 func (c *Config) Choose(w Wish) (Choice, error) {
 	model := w.Model
+	if w.Current == "" {
+		w.Current = c.defaultProvider()
+	}
 	if model == "" && (w.Provider == "" || c.defaultsTo(w.Provider)) {
 		model = c.file.DefaultModel
 	}
@@ -85,7 +91,7 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 		}
 	}
 	if name == "" {
-		name = c.providerOf(model)
+		name = c.providerOf(model, w.Current)
 	}
 	p, err := c.Provider(name)
 	if err != nil {
@@ -101,13 +107,13 @@ func (c *Config) defaultsTo(provider string) bool {
 			return prefix == provider
 		}
 	}
-	return c.file.DefaultModel != "" && c.providerOf(c.file.DefaultModel) == provider
+	return c.file.DefaultModel != "" && c.providerOf(c.file.DefaultModel, c.defaultProvider()) == provider
 }
 
-// providerOf finds the provider whose list has the model, the default one
-// first; failing that, the default.
-func (c *Config) providerOf(model string) string {
-	names := append([]string{c.defaultProvider()}, c.ProviderNames()...)
+// providerOf finds the provider whose list has the model, the current one
+// first; failing that, it is the current one.
+func (c *Config) providerOf(model, current string) string {
+	names := append([]string{current}, c.ProviderNames()...)
 	for _, name := range names {
 		if slices.ContainsFunc(c.file.Providers[name].known(), func(m Model) bool { return m.ID == model }) {
 			return name

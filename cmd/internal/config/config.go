@@ -91,7 +91,7 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 			c.env[name] = value
 		}
 	}
-	home, err := homeDir(c.env)
+	home, err := Home(environ)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,13 @@ func builtin() file {
 	}
 }
 
-func homeDir(env map[string]string) (string, error) {
+// Home is the absolute path of nexus's own directory, by environ alone.
+func Home(environ []string) (string, error) {
+	env := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
 	if home := env["NEXUS_HOME"]; home != "" {
 		abs, err := filepath.Abs(home)
 		if err != nil {

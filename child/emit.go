@@ -1,0 +1,211 @@
+package child
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
+)
+
+const (
+	// pieceSize bounds one piece of a long text, in bytes. Written as JSON it
+	// grows sixfold at most (\u0000), so that a piece always fits a frame.
+	pieceSize = 128 << 10
+	// maxErrorText bounds the message of an error, in bytes.
+	maxErrorText = 8 << 10
+)
+
+// emitter is the only writer to stdout. It is safe for concurrent use; each
+// frame is one write. After the first failed write it is silent.
+type emitter struct {
+	out   *frame.Writer
+	ascii bool
+	// file names where a value that does not fit is kept whole; "" if nowhere.
+	file string
+	// onError is called once, with the first error of the stream.
+	onError func(error)
+	failed  sync.Once
+}
+
+func newEmitter(w io.Writer, ascii bool, file string, onError func(error)) *emitter {
+	return &emitter{out: frame.NewWriter(w), ascii: ascii, file: file, onError: onError}
+}
+
+// encode makes the frame of e, newline excluded.
+func (w *emitter) encode(e protocol.Event) ([]byte, error) {
+	payload, err := protocol.AppendEvent(nil, e)
+	if err == nil && w.ascii {
+		payload = escape(payload)
+	}
+	return payload, err
+}
+
+// send writes one event. What does not fit a frame is replaced by what does.
+func (w *emitter) send(e protocol.Event) {
+	if failure, ok := e.(protocol.Error); ok {
+		failure.Message = strings.ToValidUTF8(cut(failure.Message, maxErrorText), "\uFFFD")
+		e = failure
+	}
+	payload, err := w.encode(e)
+	if err == nil && len(payload) < frame.MaxWritten {
+		w.write(payload)
+		return
+	}
+	if err == nil {
+		err = fmt.Errorf("%s of %d bytes does not fit a frame", e.Name(), len(payload))
+	}
+	if r, ok := e.(protocol.Response); ok {
+		w.send(protocol.Response{ID: r.ID, Command: r.Command, Body: failureBody(err)})
+		return
+	}
+	w.send(protocol.Error{Message: err.Error()})
+}
+
+func (w *emitter) write(payload []byte) {
+	if err := w.out.Write(payload); err != nil {
+		w.failed.Do(func() { w.onError(err) })
+	}
+}
+
+// error reports a fault of the command with that id; "" for none.
+func (w *emitter) error(id, message string) {
+	e := protocol.Error{Message: message}
+	if id != "" {
+		e.ID = &id
+	}
+	w.send(e)
+}
+
+// update writes one step of a turn, in pieces where it is long.
+func (w *emitter) update(e protocol.AssistantEvent) {
+	switch e := e.(type) {
+	case protocol.TextDelta:
+		for _, piece := range pieces(e.Delta) {
+			w.send(protocol.MessageUpdate{Event: protocol.TextDelta{Delta: piece}})
+		}
+	case protocol.ThinkingDelta:
+		for _, piece := range pieces(e.Delta) {
+			w.send(protocol.MessageUpdate{Event: protocol.ThinkingDelta{Delta: piece}})
+		}
+	case protocol.ToolcallInputDelta:
+		for _, piece := range pieces(e.Delta) {
+			w.send(protocol.MessageUpdate{Event: protocol.ToolcallInputDelta{ToolID: e.ToolID, Delta: piece}})
+		}
+	case protocol.ToolcallInput:
+		if !w.fits(e) {
+			e.Input = w.headOf(string(e.Input))
+		}
+		w.send(protocol.MessageUpdate{Event: e})
+	case protocol.ToolcallResult:
+		if w.fits(e) {
+			w.send(protocol.MessageUpdate{Event: e})
+			return
+		}
+		w.send(protocol.MessageUpdate{Event: w.shortResult(e)})
+	default:
+		w.send(protocol.MessageUpdate{Event: e})
+	}
+}
+
+func (w *emitter) fits(e protocol.AssistantEvent) bool {
+	payload, err := w.encode(protocol.MessageUpdate{Event: e})
+	return err == nil && len(payload) < frame.MaxWritten
+}
+
+// truncation tells of a value that was replaced by its head.
+type truncation struct {
+	Truncated bool `json:"truncated"`
+	Size      int  `json:"size"` // bytes of the whole
+	// File holds the whole; "" if nothing does.
+	File string `json:"file,omitempty"`
+}
+
+// headOf replaces a tool's input that does not fit.
+func (w *emitter) headOf(whole string) jsontext.Value {
+	return mustMarshal(struct {
+		truncation
+		Head string `json:"head"`
+	}{truncation{true, len(whole), w.file}, cut(whole, pieceSize)})
+}
+
+// shortResult replaces a tool's result that does not fit.
+func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.AssistantEvent {
+	return protocol.UnknownAssistantEvent{Type: e.Name(), Raw: mustMarshal(struct {
+		Type   string `json:"type"`
+		ToolID string `json:"tool_id"`
+		Result string `json:"result"`
+		truncation
+	}{e.Name(), e.ToolID, cut(e.Result, pieceSize), truncation{true, len(e.Result), w.file}})}
+}
+
+// pieces splits a text at character boundaries; "" has none.
+func pieces(text string) []string {
+	var all []string
+	for len(text) > pieceSize {
+		piece := cut(text, pieceSize)
+		all = append(all, piece)
+		text = text[len(piece):]
+	}
+	if text != "" {
+		all = append(all, text)
+	}
+	return all
+}
+
+// cut is the beginning of a text, at most limit bytes, whole characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// escape writes all that is not ASCII as \u sequences. Only strings hold such
+// characters in JSON, so the result means the same.
+func escape(payload []byte) []byte {
+	i := strings.IndexFunc(string(payload), func(r rune) bool { return r >= utf8.RuneSelf })
+	if i < 0 {
+		return payload
+	}
+	out := append(make([]byte, 0, len(payload)+len(payload)/2), payload[:i]...)
+	for _, r := range string(payload[i:]) {
+		switch {
+		case r < utf8.RuneSelf:
+			out = append(out, byte(r))
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}
+
+// mustMarshal writes a value of ours, which cannot fail.
+func mustMarshal(v any) jsontext.Value {
+	data, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("child: " + err.Error())
+	}
+	return data
+}
+
+// failureBody is the body of a response that says no.
+func failureBody(err error) jsontext.Value {
+	return mustMarshal(struct {
+		OK    bool   `json:"ok"`
+		Error string `json:"error"`
+	}{false, cut(err.Error(), maxErrorText)})
+}

@@ -1,0 +1,295 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/journal"
+	"nexus.internal/child/provider"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+const (
+	maxLookups    = 4 // lists of models that are fetched at once; a further one is refused
+	lookupTimeout = 10 * time.Second
+)
+
+// handle acts on one command, on the reader's goroutine.
+func (s *server) handle(c protocol.Command) {
+	switch c := c.(type) {
+	case protocol.Prompt:
+		s.prompt(c, c.Attachments)
+	case protocol.FollowUp:
+		s.prompt(c, nil)
+	case protocol.Compact:
+		if err := s.accept(c); err != nil {
+			s.refuse(c, err)
+		}
+	case protocol.Abort:
+		s.abort(c)
+	case protocol.Ping:
+		s.out.send(protocol.NewResponse(c, okBody{OK: true}))
+	case protocol.NewSession:
+		s.newSession(c)
+	case protocol.SetModel:
+		s.setModel(c)
+	case protocol.GetMessages:
+		s.getMessages(c)
+	case protocol.GetAvailableModels:
+		s.listModels(c)
+	case protocol.GetSessionStats:
+		s.out.send(protocol.NewResponse(c, s.stats()))
+	case protocol.GetState:
+		s.out.send(protocol.NewResponse(c, s.state()))
+	case protocol.ToolsList:
+		s.out.send(protocol.NewResponse(c, struct {
+			OK    bool        `json:"ok"`
+			Tools []tool.Spec `json:"tools"`
+		}{true, s.tools()}))
+	case protocol.Shutdown: // read acts on it
+	}
+}
+
+// prompt accepts a turn. One that cannot be is only an error: it gets no
+// agent_end and no response.
+func (s *server) prompt(c protocol.Command, attachments []protocol.Attachment) {
+	for _, a := range attachments {
+		if err := a.Check(); err != nil {
+			s.out.error(c.Ident(), err.Error())
+			return
+		}
+	}
+	if err := s.accept(c); err != nil {
+		s.out.error(c.Ident(), err.Error())
+	}
+}
+
+// refuse answers a command that is no prompt with a no.
+func (s *server) refuse(c protocol.Command, err error) {
+	s.out.send(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: failureBody(err)})
+}
+
+func (s *server) newSession(c protocol.NewSession) {
+	id := journal.NewSessionID()
+	s.mu.Lock()
+	busy := s.active != nil
+	if !busy {
+		s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
+		s.dialog.Clear()
+	}
+	s.mu.Unlock()
+	if busy {
+		s.refuse(c, errors.New("new_session is refused while a turn runs"))
+		return
+	}
+	if err := errors.Join(s.Journal.Append(transcript.Reset{SessionID: id, At: time.Now().UTC()}), s.Journal.Sync()); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.sendUpdate()
+	s.out.send(protocol.NewResponse(c, struct {
+		OK        bool   `json:"ok"`
+		SessionID string `json:"session_id"`
+	}{true, id}))
+}
+
+// setModel holds for the turns to come; one that runs goes on with its own.
+func (s *server) setModel(c protocol.SetModel) {
+	s.mu.Lock()
+	current := s.model.ProviderName
+	s.mu.Unlock()
+	selected, err := s.Models.Select(c.Model, current)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	if selected.ContextWindow == 0 {
+		selected.ContextWindow = DefaultContextWindow
+	}
+	s.mu.Lock()
+	s.model = selected
+	s.mu.Unlock()
+	s.dialog.SetWindow(selected.ContextWindow)
+	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
+	if err := errors.Join(s.Journal.Append(record), s.Journal.Sync()); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.sendUpdate()
+	s.out.send(protocol.NewResponse(c, struct {
+		OK       bool   `json:"ok"`
+		Model    string `json:"model"`
+		Provider string `json:"provider"`
+	}{true, selected.Model, selected.ProviderName}))
+}
+
+// listModels may ask the network, so it does not hold up the reader.
+func (s *server) listModels(c protocol.GetAvailableModels) {
+	s.mu.Lock()
+	full := s.lookups >= maxLookups
+	if !full {
+		s.lookups++
+	}
+	s.mu.Unlock()
+	if full {
+		s.refuse(c, fmt.Errorf("%d lists of models are being fetched already", maxLookups))
+		return
+	}
+	s.side.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, lookupTimeout)
+		defer cancel()
+		models, err := s.Models.List(ctx)
+		s.mu.Lock()
+		s.lookups--
+		s.mu.Unlock()
+		if err != nil {
+			s.refuse(c, err)
+			return
+		}
+		if models == nil {
+			models = []provider.Model{}
+		}
+		s.out.send(protocol.NewResponse(c, struct {
+			OK     bool             `json:"ok"`
+			Models []provider.Model `json:"models"`
+		}{true, models}))
+	})
+}
+
+func (s *server) tools() []tool.Spec {
+	if s.Tools == nil {
+		return []tool.Spec{}
+	}
+	return s.Tools.Specs()
+}
+
+// sessionStats is the response to get_session_stats.
+type sessionStats struct {
+	OK                       bool   `json:"ok"`
+	InputTokens              uint64 `json:"input_tokens"`
+	OutputTokens             uint64 `json:"output_tokens"`
+	CacheReadInputTokens     uint64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens"`
+	// Cost is in US dollars: 0 for the offline model, null where no price is
+	// known.
+	Cost         *float64 `json:"cost"`
+	MessageCount int      `json:"message_count"`
+	Turns        uint64   `json:"turns"`
+	Model        string   `json:"model"`
+	SessionID    string   `json:"session_id"`
+}
+
+func (s *server) stats() sessionStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := sessionStats{
+		OK:          true,
+		InputTokens: s.usage.InputTokens, OutputTokens: s.usage.OutputTokens,
+		CacheReadInputTokens:     s.usage.CacheReadInputTokens,
+		CacheCreationInputTokens: s.usage.CacheCreationInputTokens,
+		MessageCount:             s.dialog.Len(), Turns: s.turns, Model: s.model.Model, SessionID: s.sessionID,
+	}
+	if s.model.Offline {
+		stats.Cost = new(float64)
+	}
+	return stats
+}
+
+// permissions is what get_state tells of them.
+type permissions struct {
+	Level string   `json:"permission_level"`
+	Cwd   string   `json:"cwd"` // no tool leaves it
+	Tools []string `json:"tools"`
+}
+
+// childState is the response to get_state.
+type childState struct {
+	OK                     bool             `json:"ok"`
+	Streaming              bool             `json:"streaming"` // a turn runs
+	TurnID                 *string          `json:"turn_id"`   // id of the turn or compaction that runs
+	Queued                 int              `json:"queued"`    // turns that wait
+	Model                  string           `json:"model"`
+	Provider               string           `json:"provider"`
+	Reasoning              bool             `json:"reasoning"` // false: no model here is asked for it
+	SessionID              string           `json:"session_id"`
+	SessionName            *string          `json:"session_name"` // null if it is not saved
+	SessionFile            *string          `json:"session_file"`
+	MessageCount           int              `json:"message_count"`
+	Cwd                    string           `json:"cwd"`
+	Preset                 string           `json:"preset"`
+	Permissions            permissions      `json:"permissions"`
+	SystemPrompt           string           `json:"system_prompt"`
+	SystemPromptPath       *string          `json:"system_prompt_path"`
+	SystemPromptTruncated  *truncation      `json:"system_prompt_truncated,omitzero"`
+	Tokens                 dialog.Breakdown `json:"tokens"`
+	MaxIterations          int              `json:"max_iterations"`
+	HaltedAtIterationLimit bool             `json:"halted_at_iteration_limit"`
+	LastActionAt           *string          `json:"last_action_at"` // RFC 3339, UTC
+	ParentAgentID          *string          `json:"parent_agent_id"`
+	MCPServers             []string         `json:"mcp_servers"` // none are supported yet
+}
+
+func (s *server) state() childState {
+	tokens, count := s.dialog.Breakdown(), s.dialog.Len()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := childState{
+		OK: true, Queued: len(s.queue),
+		Model: s.model.Model, Provider: s.model.ProviderName,
+		SessionID: s.sessionID, SessionFile: optional(s.Journal.Path()), MessageCount: count,
+		Cwd: s.Cwd, Preset: s.Preset, Permissions: permissions{Level: s.Preset, Cwd: s.Cwd, Tools: []string{}},
+		SystemPrompt: cut(s.Prompt.Text, pieceSize), SystemPromptPath: optional(s.Prompt.Path),
+		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
+		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent), MCPServers: []string{},
+	}
+	if s.Journal != nil {
+		state.SessionName = optional(s.State.Header.Name)
+	}
+	if s.active != nil {
+		_, compacting := s.active.command.(protocol.Compact)
+		state.Streaming = !compacting
+		state.TurnID = optional(s.active.command.Ident())
+	}
+	if len(state.SystemPrompt) < len(s.Prompt.Text) {
+		state.SystemPromptTruncated = &truncation{Truncated: true, Size: len(s.Prompt.Text), File: s.Prompt.Path}
+	}
+	for _, spec := range s.tools() {
+		state.Permissions.Tools = append(state.Permissions.Tools, spec.Name)
+	}
+	return state
+}
+
+// sendUpdate tells the parent the state in short, if it asked for that.
+func (s *server) sendUpdate() {
+	if !s.SessionUpdates {
+		return
+	}
+	tokens, count := s.dialog.Breakdown(), s.dialog.Len()
+	s.mu.Lock()
+	update := protocol.SessionUpdate{
+		SessionID: s.sessionID, Model: s.model.Model, Provider: s.model.ProviderName, Preset: s.Preset, Cwd: s.Cwd,
+		MessageCount: uint64(count), TotalTokens: tokens.Total, BudgetTokens: tokens.Budget,
+		HaltedAtIterationLimit: s.halted, LastActionAt: stamp(s.lastAt),
+	}
+	s.mu.Unlock()
+	s.out.send(update)
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func stamp(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return optional(t.UTC().Format(time.RFC3339Nano))
+}

@@ -1,0 +1,275 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/turn"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+const (
+	// maxQueue is how many follow-ups may wait; a further one is refused.
+	maxQueue = 16
+	// maxAborts is how many aborts of one turn are answered after it; a
+	// further one is refused.
+	maxAborts = 64
+)
+
+// errAborted is the cause of a turn's end by abort.
+var errAborted = errors.New("aborted")
+
+// job is what the worker runs: a turn or a compaction.
+type job struct {
+	command protocol.Command
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	aborts  []protocol.Abort // answered after the job; guarded by server.mu
+}
+
+// accept queues a command for the worker, or says why not.
+func (s *server) accept(c protocol.Command) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return errShutdown
+	}
+	if s.active != nil {
+		if err := s.mayWait(c); err != nil {
+			return err
+		}
+	}
+	j := &job{command: c}
+	j.ctx, j.cancel = context.WithCancelCause(s.ctx)
+	if s.active != nil {
+		s.queue = append(s.queue, j)
+		return nil
+	}
+	s.active = j
+	s.nudge()
+	return nil
+}
+
+// mayWait says why a command may not wait behind what runs. s.mu is held.
+func (s *server) mayWait(c protocol.Command) error {
+	busy := append([]*job{s.active}, s.queue...)
+	if i := slices.IndexFunc(busy, func(j *job) bool { return j.command.Ident() == c.Ident() }); i >= 0 {
+		return fmt.Errorf("id %q belongs to a %s in flight", cut(c.Ident(), 64), busy[i].command.Name())
+	}
+	switch c.(type) {
+	case protocol.FollowUp:
+		if len(s.queue) >= maxQueue {
+			return fmt.Errorf("%d follow-ups wait already", maxQueue)
+		}
+		return nil
+	case protocol.Prompt:
+		// What compacts is no prompt: the first that comes waits for it.
+		if _, compacting := s.active.command.(protocol.Compact); compacting && len(s.queue) == 0 {
+			return nil
+		}
+		return errors.New("another prompt is in flight; wait for its response, abort it, or send a follow_up")
+	default:
+		return fmt.Errorf("%s is refused while a turn runs", c.Name())
+	}
+}
+
+// work runs jobs one at a time until there will be no more.
+func (s *server) work() {
+	for range s.wake {
+		for {
+			s.mu.Lock()
+			j, ending := s.active, s.ending
+			s.mu.Unlock()
+			if j == nil && ending {
+				return
+			}
+			if j == nil {
+				break
+			}
+			response := s.run(j)
+			aborts := s.finish(j)
+			s.out.send(response)
+			for _, a := range aborts {
+				s.out.send(protocol.NewResponse(a, okBody{OK: true}))
+			}
+		}
+	}
+}
+
+// finish makes room for the next job. It comes before the response is written:
+// who has read the response may send a prompt at once.
+func (s *server) finish(j *job) []protocol.Abort {
+	j.cancel(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = nil
+	if len(s.queue) > 0 {
+		s.active = s.queue[0]
+		s.queue = slices.Delete(s.queue, 0, 1)
+	}
+	return j.aborts
+}
+
+// abort ends the running job; its answer follows that of the job. When idle it
+// is answered at once.
+func (s *server) abort(c protocol.Abort) {
+	s.mu.Lock()
+	j := s.active
+	if j == nil {
+		s.mu.Unlock()
+		s.out.send(protocol.NewResponse(c, okBody{OK: true}))
+		return
+	}
+	if len(j.aborts) >= maxAborts {
+		s.mu.Unlock()
+		s.out.error(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts))
+		return
+	}
+	j.aborts = append(j.aborts, c)
+	s.mu.Unlock()
+	j.cancel(errAborted)
+}
+
+// run carries out one job and returns its response.
+func (s *server) run(j *job) protocol.Response {
+	switch c := j.command.(type) {
+	case protocol.Prompt:
+		return s.runTurn(j, turn.Input{ID: c.ID, Message: c.Message, Attachments: c.Attachments})
+	case protocol.FollowUp:
+		return s.runTurn(j, turn.Input{ID: c.ID, Message: c.Message})
+	case protocol.Compact:
+		return s.compact(j.ctx, c)
+	default:
+		panic("child: no job: " + c.Name())
+	}
+}
+
+// okBody is what every response that says yes has.
+type okBody struct {
+	OK        bool `json:"ok"`
+	Cancelled bool `json:"cancelled,omitzero"`
+}
+
+func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
+	result := s.takeTurn(j.ctx, in)
+	end := transcript.TurnEnd{
+		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
+	}
+	if result.Err != nil {
+		end.Error = cut(result.Err.Error(), maxErrorText)
+	}
+	err := s.Journal.Append(end)
+	if err == nil {
+		err = s.Journal.Sync()
+	}
+	if err != nil && result.Err == nil {
+		result.Stop, result.Err = protocol.StopError, err
+	}
+	s.mu.Lock()
+	s.usage.Add(result.Usage)
+	s.turns++
+	s.halted = result.Stop == protocol.StopMaxIterations
+	s.lastAt = end.At
+	s.mu.Unlock()
+
+	if result.Err != nil {
+		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.Error(result.Err))
+		s.out.error(in.ID, result.Err.Error())
+	}
+	s.sendUpdate()
+	s.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
+	if result.Err != nil {
+		return protocol.Response{ID: in.ID, Command: j.command.Name(), Body: failureBody(result.Err)}
+	}
+	return protocol.NewResponse(j.command, okBody{OK: true, Cancelled: result.Stop == protocol.StopAborted})
+}
+
+// takeTurn runs the turn itself, unless it cannot be saved or its attachments
+// cannot be read.
+func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
+	fail := func(err error) turn.Result { return turn.Result{Stop: protocol.StopError, Err: err} }
+	if err := s.Journal.Writable(); err != nil {
+		return fail(err)
+	}
+	message, err := inline(s.Cwd, in.Message, in.Attachments)
+	if err != nil {
+		return fail(err)
+	}
+	in.Message = message
+	s.mu.Lock()
+	model := s.model
+	s.mu.Unlock()
+	runner := turn.Runner{
+		Provider: model.Provider, Model: model.Model, System: s.Prompt.Text, Tools: s.Tools,
+		MaxIterations: s.MaxIterations, Dialog: s.dialog, Journal: s.Journal,
+		Emit: s.out.update, Log: s.log, Now: time.Now,
+	}
+	result := runner.Run(ctx, in)
+	name := model.Model
+	if result.Usage.Model == nil {
+		result.Usage.Model = &name
+	}
+	return result
+}
+
+// compacted is the response to compact.
+type compacted struct {
+	OK           bool   `json:"ok"`
+	Cancelled    bool   `json:"cancelled,omitzero"`
+	Compacted    bool   `json:"compacted"`
+	Reason       string `json:"reason,omitempty"`
+	Summary      string `json:"summary,omitempty"`
+	TokensBefore uint64 `json:"tokens_before,omitzero"`
+	TokensAfter  uint64 `json:"tokens_after,omitzero"`
+}
+
+// compact replaces all but the last turns by a summary.
+func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
+	old, ok, why := s.dialog.Cut()
+	if !ok {
+		return protocol.NewResponse(c, compacted{OK: true, Reason: why})
+	}
+	s.mu.Lock()
+	model := s.model
+	s.mu.Unlock()
+	text, usage, err := s.summarise(ctx, model, old)
+	s.mu.Lock()
+	s.usage.Add(usage)
+	s.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return protocol.NewResponse(c, compacted{OK: true, Cancelled: true, Reason: "cancelled"})
+	case err != nil:
+		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(fmt.Errorf("compact: %w", err))}
+	}
+	summary := dialog.NewSummary(text, time.Now())
+	before, after := s.dialog.Would(len(old), summary)
+	if after >= before {
+		return protocol.NewResponse(c, compacted{OK: true, Reason: "a summary would be no shorter"})
+	}
+	s.dialog.Compact(len(old), summary)
+	record := transcript.Compaction{
+		Dropped: uint64(len(old)), Summary: summary, TokensBefore: before, TokensAfter: after, Usage: &usage, At: time.Now().UTC(),
+	}
+	if err := errors.Join(s.Journal.Append(record), s.Journal.Sync()); err != nil {
+		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(err)}
+	}
+	s.sendUpdate()
+	return protocol.NewResponse(c, compacted{
+		OK: true, Compacted: true, Summary: summary.Content, TokensBefore: before, TokensAfter: after,
+	})
+}
+
+func (s *server) summarise(ctx context.Context, m Selected, old []protocol.Message) (string, protocol.TurnUsage, error) {
+	if m.Offline {
+		return dialog.ByRule(old), protocol.TurnUsage{}, nil
+	}
+	return dialog.ByModel(ctx, m.Provider, m.Model, old)
+}

@@ -1,0 +1,82 @@
+package child
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
+)
+
+// pageSize bounds the messages of one response, in bytes as written. The rest
+// of the frame is for its head, whose id is bounded by maxIDLength.
+const pageSize = frame.MaxWritten - 64<<10
+
+// getMessages answers with as many messages as were asked for and fit a frame.
+func (s *server) getMessages(c protocol.GetMessages) {
+	all := s.dialog.Messages()
+	total := uint64(len(all))
+	var offset uint64
+	if c.Offset != nil {
+		offset = min(*c.Offset, total)
+	}
+	wanted := all[offset:]
+	if c.Limit != nil && *c.Limit < uint64(len(wanted)) {
+		wanted = wanted[:*c.Limit]
+	}
+	page := []jsontext.Value{}
+	size := 0
+	for _, m := range wanted {
+		value, length := s.encodeMessage(m)
+		if size += length + 1; size > pageSize {
+			break
+		}
+		page = append(page, value)
+	}
+	s.out.send(protocol.NewResponse(c, struct {
+		OK       bool             `json:"ok"`
+		Messages []jsontext.Value `json:"messages"`
+		Total    uint64           `json:"total"`
+		Offset   uint64           `json:"offset"`
+	}{true, page, total, offset}))
+}
+
+// encodeMessage writes one message, or its head where it alone would exceed a
+// page, and says how long that becomes in a frame.
+func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
+	if value, err := json.Marshal(m); err == nil && s.lengthOf(value) < pageSize {
+		return value, s.lengthOf(value)
+	}
+	whole := len(m.Content) + len(m.Thinking)
+	for _, call := range m.ToolCalls {
+		whole += len(call.Input)
+	}
+	const part = pieceSize / 2 // two texts, and the calls, each at most six times that
+	m.Content, m.Thinking = cut(m.Content, part), cut(m.Thinking, part/4)
+	m.ToolCalls = shortCalls(m.ToolCalls)
+	m.Attachments = nil
+	value := mustMarshal(struct {
+		protocol.Message
+		truncation
+	}{m, truncation{true, whole, s.Journal.Path()}})
+	return value, s.lengthOf(value)
+}
+
+// lengthOf is how long a value becomes in a frame.
+func (s *server) lengthOf(value jsontext.Value) int {
+	if s.ASCII {
+		return len(escape(value))
+	}
+	return len(value)
+}
+
+// shortCalls keeps the names of the first calls and the sizes of their inputs.
+func shortCalls(calls []protocol.ToolCall) []protocol.ToolCall {
+	var short []protocol.ToolCall
+	for _, call := range calls[:min(len(calls), 64)] {
+		call.Name = cut(call.Name, 256)
+		call.Input = mustMarshal(truncation{Truncated: true, Size: len(call.Input)})
+		short = append(short, call)
+	}
+	return short
+}

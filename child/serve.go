@@ -1,0 +1,240 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
+)
+
+// ErrNoReader says that nobody reads stdout any more.
+var ErrNoReader = errors.New("stdout has no reader")
+
+// maxIDLength bounds the id of a command, in bytes, so that every frame that
+// echoes it has room for more (SPEC §3.3).
+const maxIDLength = 4096
+
+// errShutdown is the cause of a turn's end by shutdown or by the end of ctx.
+var errShutdown = errors.New("the child is shutting down")
+
+// Serve runs the child until shutdown, the end of stdin, the end of ctx, or
+// the loss of stdout's reader, which is ErrNoReader or the error of the write.
+// It returns nil otherwise, at most Options.Grace after it was told to end; the
+// end of stdin alone lets it finish what was read first.
+func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
+	s := newServer(o, stdout)
+	s.out.send(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
+	s.sendUpdate()
+
+	lost := make(chan error, 1) // the first loss is kept; later ones say the same
+	s.out.onError = func(err error) { lose(lost, fmt.Errorf("write stdout: %w", err)) }
+	unwatch := watchReader(stdout, func() { lose(lost, ErrNoReader) })
+	defer unwatch()
+
+	done := make(chan struct{}) // closed when the worker and what it left to others have ended
+	go func() { defer close(done); s.work(); s.side.Wait() }()
+	input := make(chan error, 1) // how stdin ended
+	go func() { input <- s.read(stdin) }()
+
+	var err error
+	select {
+	case err = <-lost:
+	case <-ctx.Done():
+	case end := <-input:
+		input = nil
+		if !errors.Is(end, errShutdown) {
+			if end != nil && end != io.EOF {
+				s.log.Warn("stdin broke", zap.Error(end))
+			}
+			s.drain()
+			select {
+			case <-done:
+			case err = <-lost:
+			case <-ctx.Done():
+			}
+		}
+	}
+	s.stop()
+	s.join(done, input, stdin, o.Grace)
+	return err
+}
+
+func lose(lost chan<- error, err error) {
+	select {
+	case lost <- err:
+	default:
+	}
+}
+
+// join waits for the goroutines, no longer than grace. A read or write that
+// nothing can interrupt outlives it; the process ends then.
+func (s *server) join(done <-chan struct{}, input <-chan error, stdin io.Reader, grace time.Duration) {
+	if input == nil || !interrupt(stdin) {
+		ended := make(chan error)
+		close(ended)
+		input = ended
+	}
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	for done != nil || input != nil {
+		select {
+		case <-done:
+			done = nil
+		case <-input:
+			input = nil
+		case <-timer.C:
+			s.log.Warn("gave up waiting for the turn in flight", zap.Duration("grace", grace))
+			return
+		}
+	}
+}
+
+// interrupt makes a blocked read return, and reports whether the stream can do
+// that: a terminal or a pipe of the shell's cannot.
+func interrupt(stdin io.Reader) bool {
+	if d, ok := stdin.(interface{ SetReadDeadline(t time.Time) error }); ok {
+		return d.SetReadDeadline(time.Unix(1, 0)) == nil
+	}
+	c, ok := stdin.(io.Closer)
+	return ok && c.Close() == nil
+}
+
+// server is one running child.
+type server struct {
+	Options
+	out *emitter
+	log *zap.Logger
+
+	dialog *dialog.Dialog
+	side   sync.WaitGroup // lookups that may take long: lists of models
+	wake   chan struct{}  // tells the worker that active or ending changed; holds one
+
+	ctx    context.Context // of all turns; ends with stop
+	cancel context.CancelCauseFunc
+
+	mu        sync.Mutex // guards all below
+	model     Selected
+	sessionID string
+	usage     protocol.TurnUsage // of the session
+	turns     uint64
+	halted    bool
+	lastAt    time.Time
+	active    *job   // what runs, or is about to
+	queue     []*job // what runs after it; at most maxQueue
+	ending    bool   // nothing more is accepted
+	lookups   int    // of side
+}
+
+func newServer(o Options, stdout io.Writer) *server {
+	if o.MaxIterations <= 0 {
+		o.MaxIterations = DefaultMaxIterations
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Start.ContextWindow == 0 {
+		o.Start.ContextWindow = DefaultContextWindow
+	}
+	s := &server{
+		Options: o, log: o.Log, model: o.Start,
+		out:       newEmitter(stdout, o.ASCII, o.Journal.Path(), nil),
+		wake:      make(chan struct{}, 1),
+		sessionID: o.State.SessionID, usage: o.State.Usage, turns: o.State.Turns, lastAt: o.State.LastActionAt,
+		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
+	}
+	around := dialog.Frame{System: o.Prompt.Text, Window: o.Start.ContextWindow}
+	if o.Tools != nil {
+		around.Tools = o.Tools.Specs()
+	}
+	s.dialog = dialog.New(o.State.Messages, around)
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.out.onError = func(error) {}
+	return s
+}
+
+// read takes commands until stdin ends or one says shutdown. It never waits
+// for a turn, so that abort and ping are acted on at once.
+func (s *server) read(stdin io.Reader) error {
+	lines := frame.NewReader(stdin)
+	for {
+		line, err := lines.Next()
+		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
+			s.out.error("", err.Error())
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		command, err := protocol.DecodeCommand(line)
+		if err != nil {
+			s.out.error(blame(err), err.Error())
+			continue
+		}
+		if len(command.Ident()) > maxIDLength {
+			s.out.error("", fmt.Sprintf("%s: id is longer than %d bytes", command.Name(), maxIDLength))
+			continue
+		}
+		if _, ok := command.(protocol.Shutdown); ok {
+			s.stop()
+			return errShutdown
+		}
+		s.handle(command)
+	}
+}
+
+// blame is the id of the command that could not be decoded; "" if unknown.
+func blame(err error) (id string) {
+	if e, ok := errors.AsType[*protocol.SyntaxError](err); ok {
+		id = e.ID
+	}
+	if e, ok := errors.AsType[*protocol.UnknownTypeError](err); ok {
+		id = e.ID
+	}
+	if e, ok := errors.AsType[*protocol.MemberError](err); ok {
+		id = e.ID
+	}
+	if len(id) > maxIDLength {
+		return ""
+	}
+	return id
+}
+
+// drain lets what was accepted finish and accepts nothing more.
+func (s *server) drain() {
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// stop ends the turn that runs and drops those that wait.
+func (s *server) stop() {
+	s.mu.Lock()
+	s.ending = true
+	dropped := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	s.cancel(errShutdown)
+	s.nudge()
+	for _, j := range dropped {
+		s.out.error(j.command.Ident(), errShutdown.Error())
+	}
+}
+
+func (s *server) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

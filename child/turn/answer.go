@@ -1,0 +1,134 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// maxCallID bounds the id of a call and the name of its tool, in bytes; a
+// longer id is replaced.
+const maxCallID = 256
+
+// answer collects one answer of the provider and passes its steps on.
+type answer struct {
+	*run
+	text     strings.Builder
+	thinking strings.Builder
+	calls    []protocol.ToolCall
+	started  []string          // our ids of calls that began
+	ids      map[string]string // the provider's id of a call → ours
+	usage    *protocol.TurnUsage
+}
+
+// take handles one delta.
+func (a *answer) take(d provider.Delta) {
+	switch d := d.(type) {
+	case provider.Text:
+		text := clean(d.Text)
+		a.text.WriteString(text)
+		a.Journal.Partial(a.id, text, "")
+		a.Emit(protocol.TextDelta{Delta: text})
+	case provider.Thinking:
+		text := clean(d.Text)
+		a.thinking.WriteString(text)
+		a.Journal.Partial(a.id, "", text)
+		a.Emit(protocol.ThinkingDelta{Delta: text})
+	case provider.CallStart:
+		a.start(d.ID, d.Name)
+	case provider.CallInput:
+		a.Emit(protocol.ToolcallInputDelta{ToolID: a.ours(d.ID), Delta: clean(d.Fragment)})
+	case provider.Call:
+		a.call(d.ToolCall)
+	case provider.Retry:
+		a.Log.Info("provider will be asked again", zap.String("reason", d.Reason))
+	case provider.Stop:
+		a.usage = &d.Usage
+	}
+}
+
+// start opens a call under an id that is ours: the provider's, unless that is
+// missing, too long or used before in this turn.
+func (a *answer) start(id, name string) {
+	ours := clean(id)
+	for n := len(a.used) + 1; ours == "" || len(ours) > maxCallID || a.used[ours]; n++ {
+		ours = fmt.Sprintf("call_%d", n)
+	}
+	a.used[ours] = true
+	a.ids[id] = ours
+	a.started = append(a.started, ours)
+	a.Emit(protocol.ToolcallStart{ToolID: ours, ToolName: short(name)})
+}
+
+func (a *answer) ours(id string) string {
+	if ours, ok := a.ids[id]; ok {
+		return ours
+	}
+	a.start(id, "")
+	return a.ids[id]
+}
+
+func (a *answer) call(c protocol.ToolCall) {
+	if _, ok := a.ids[c.ID]; !ok {
+		a.start(c.ID, c.Name)
+	}
+	c.ID, c.Name, c.Input = a.ids[c.ID], short(c.Name), input(c.Input)
+	a.calls = append(a.calls, c)
+	a.Emit(protocol.ToolcallInput{ToolID: c.ID, Input: c.Input})
+}
+
+// closeUnfinished gives a result to the calls that began and did not become
+// whole, so that whoever watches is not left waiting.
+func (a *answer) closeUnfinished() {
+	whole := map[string]bool{}
+	for _, c := range a.calls {
+		whole[c.ID] = true
+	}
+	for _, id := range a.started {
+		if !whole[id] {
+			a.Emit(protocol.ToolcallResult{ToolID: id, Result: "cancelled"})
+		}
+	}
+}
+
+func (a *answer) message() protocol.Message {
+	return protocol.Message{
+		Role: protocol.RoleAssistant, Content: a.text.String(), Thinking: a.thinking.String(), ToolCalls: a.calls,
+	}
+}
+
+// clean makes text that can be written as JSON.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// short is the name of a tool; one that is too long names none.
+func short(name string) string {
+	if len(name) > maxCallID {
+		name = name[:maxCallID]
+	}
+	return clean(name)
+}
+
+// input makes JSON of what the model gave: itself, an empty object for
+// nothing, and a string for what is no JSON, which the registry then refuses.
+func input(raw jsontext.Value) jsontext.Value {
+	if len(strings.TrimSpace(string(raw))) == 0 {
+		return jsontext.Value("{}")
+	}
+	if raw.IsValid() {
+		compact := raw.Clone()
+		if compact.Compact() == nil {
+			return compact
+		}
+	}
+	quoted, err := json.Marshal(clean(string(raw)))
+	if err != nil {
+		return jsontext.Value(`""`)
+	}
+	return quoted
+}

@@ -1,0 +1,205 @@
+// Package turn runs one turn of a conversation: it asks the provider, runs the
+// tools it calls for, and asks again, until there is an answer.
+//
+//	r := turn.Runner{Provider: p, Model: "m", Tools: registry, Dialog: d, Journal: j, Emit: emit}
+//	result := r.Run(ctx, turn.Input{ID: "1", Message: "hello"})
+//
+// Run uses the caller's goroutine and those of the tool registry, which joins
+// them. Whatever ends a turn (an error, a panic of the provider, the end of
+// ctx, the iteration limit), the dialog is left whole: partial text is kept and
+// marked interrupted, and every call has a result. The caller writes the events
+// that close the turn and its record. See SPEC.md §3.4 and §4.
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/provider"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+// Recorder is where a turn is saved as it goes.
+type Recorder interface {
+	// Append saves whole records.
+	Append(records ...transcript.Record) error
+	// Partial saves a piece of an answer, soon.
+	Partial(turnID, text, thinking string)
+}
+
+// Runner is what a turn needs. All fields are required but Tools and Log.
+type Runner struct {
+	Provider      provider.Provider
+	Model         string
+	System        string
+	Tools         *tool.Registry // nil: there are none
+	MaxIterations int            // provider calls, at least 1
+	Dialog        *dialog.Dialog
+	Journal       Recorder
+	// Emit passes on one step. It is called by one goroutine at a time.
+	Emit func(protocol.AssistantEvent)
+	Log  *zap.Logger
+	Now  func() time.Time
+}
+
+// Input is what a turn begins with.
+type Input struct {
+	ID          string // of the prompt
+	Message     string
+	Attachments []protocol.Attachment
+}
+
+// Result is how a turn ended.
+type Result struct {
+	Stop  protocol.StopReason
+	Usage protocol.TurnUsage
+	// Err says what went wrong; nil unless Stop is StopError.
+	Err error
+}
+
+// ErrIncomplete says that the provider's answer ended without its end.
+var ErrIncomplete = errors.New("the provider's answer broke off")
+
+// Run runs one turn to its end. It returns soon after ctx ends.
+func (r Runner) Run(ctx context.Context, in Input) Result {
+	t := &run{Runner: r, id: in.ID, used: map[string]bool{}}
+	err := t.add(protocol.Message{Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments}, nil)
+	for iteration := 0; err == nil; iteration++ {
+		if iteration == r.MaxIterations {
+			return Result{Stop: protocol.StopMaxIterations, Usage: t.usage}
+		}
+		var calls []protocol.ToolCall
+		calls, err = t.ask(ctx)
+		if err == nil && len(calls) == 0 {
+			return Result{Stop: protocol.StopCompleted, Usage: t.usage}
+		}
+		if failed := t.runTools(ctx, calls, err); err == nil {
+			err = failed
+		}
+	}
+	if ctx.Err() != nil {
+		return Result{Stop: protocol.StopAborted, Usage: t.usage}
+	}
+	return Result{Stop: protocol.StopError, Usage: t.usage, Err: err}
+}
+
+// run is the state of one Run.
+type run struct {
+	Runner
+	id    string
+	usage protocol.TurnUsage
+	used  map[string]bool // ids of calls in this turn
+}
+
+// add puts a message into the dialog and the journal. The dialog has it even
+// where the journal fails: the journal catches up.
+func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
+	m.TurnID, m.At = t.id, t.Now().UTC()
+	t.Dialog.Add(m)
+	return t.Journal.Append(transcript.Message{Message: m, Usage: usage})
+}
+
+// ask gets one answer and returns the calls it asks for, those of a failed
+// answer included.
+func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
+	messages, err := t.Dialog.Fit()
+	if err != nil {
+		return nil, err
+	}
+	request := provider.Request{Model: t.Model, System: t.System, Messages: messages}
+	if t.Tools != nil {
+		request.Tools = t.Tools.Specs()
+	}
+	a := &answer{run: t, ids: map[string]string{}}
+	err = t.stream(ctx, request, a)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if err == nil && a.usage == nil {
+		err = ErrIncomplete
+	}
+	if a.usage != nil {
+		t.usage.Add(*a.usage)
+		t.Dialog.Calibrate(messages, *a.usage)
+	}
+	if m := a.message(); m.Content != "" || m.Thinking != "" || len(m.ToolCalls) > 0 || err == nil {
+		m.Interrupted = err != nil
+		if saved := t.add(m, a.usage); err == nil {
+			err = saved
+		}
+	}
+	if err != nil {
+		a.closeUnfinished()
+	}
+	return a.calls, err
+}
+
+// stream feeds the answer. A panic of the provider is an error.
+func (t *run) stream(ctx context.Context, request provider.Request, a *answer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.Log.Error("provider panicked", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+			err = fmt.Errorf("the provider panicked: %v", v)
+		}
+	}()
+	for delta, err := range t.Provider.Stream(ctx, request) {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.take(delta)
+	}
+	return nil
+}
+
+// runTools carries out the calls, or where the answer they came with failed,
+// gives each a result that says so.
+func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	done := func(o tool.Outcome) {
+		t.Emit(protocol.ToolcallResult{ToolID: o.Call.ID, Result: o.Text})
+	}
+	var outcomes []tool.Outcome
+	switch {
+	case why != nil || ctx.Err() != nil || t.Tools == nil:
+		text := "cancelled"
+		if why != nil && ctx.Err() == nil {
+			text = "not run: the turn failed"
+		} else if why == nil && ctx.Err() == nil {
+			text = "there are no tools"
+		}
+		for _, c := range calls {
+			outcomes = append(outcomes, tool.Outcome{Call: c, Text: text, IsError: true})
+			done(outcomes[len(outcomes)-1])
+		}
+	default:
+		outcomes = t.Tools.Run(ctx, calls, done)
+	}
+	var records []transcript.Record
+	for _, o := range outcomes {
+		m := protocol.Message{
+			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError,
+			ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
+		}
+		t.Dialog.Add(m)
+		records = append(records, transcript.Message{Message: m})
+	}
+	if err := t.Journal.Append(records...); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child"
+	"nexus.internal/child/journal"
+	"nexus.internal/child/permission"
+	"nexus.internal/child/prompt"
+	"nexus.internal/child/provider"
+	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
+	"nexus.internal/child/tool/sleep"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/transcript"
+)
+
+// assembly is a child that is ready to serve.
+type assembly struct {
+	options child.Options
+	closers []io.Closer
+}
+
+// close gives everything back, the last first.
+func (a *assembly) close() {
+	for _, c := range slices.Backward(a.closers) {
+		if err := c.Close(); err != nil {
+			a.options.Log.Warn("close", zap.Error(err))
+		}
+	}
+}
+
+// assemble builds a child of the flags, the saved session and the
+// configuration: what a flag says holds before what was saved, and that before
+// what the configuration says. What a failed start has begun is taken back.
+func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err error) {
+	home, err := config.Home(environ)
+	if err != nil {
+		return nil, err
+	}
+	j, state, err := openSession(f, home)
+	if err != nil {
+		return nil, err
+	}
+	a := &assembly{options: child.Options{
+		Journal: j, State: *state, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
+		MaxIterations: f.maxIterations, Log: log,
+	}}
+	defer func() {
+		if err != nil {
+			a.close()
+			err = errors.Join(err, j.Discard())
+		}
+	}()
+	if n := j.Torn(); n > 0 {
+		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int("bytes", n))
+	}
+	saved := state.Settings
+	if a.options.Cwd, err = workingDir(cmp.Or(f.cwd, value(saved.Cwd))); err != nil {
+		return nil, err
+	}
+	c, err := config.Load(environ, a.options.Cwd, f.configs...)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.applyProfile(c); err != nil {
+		return nil, err
+	}
+	preset, err := permission.Parse(cmp.Or(f.preset, value(saved.Preset)))
+	if err != nil {
+		return nil, err
+	}
+	a.options.Preset = preset.String()
+	if err := a.choosePrompt(f, saved, home); err != nil {
+		return nil, err
+	}
+	if err := a.chooseModel(f, saved, c); err != nil {
+		return nil, err
+	}
+	if err := a.openTools(f, preset); err != nil {
+		return nil, err
+	}
+	if err := j.Append(a.settings(saved)...); err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, j)
+	return a, nil
+}
+
+// openSession opens what is saved, or stands in for it in memory.
+func openSession(f *flags, home string) (*journal.Journal, *transcript.State, error) {
+	dir := f.sessionDir
+	if dir == "" && f.session == "" && f.resume == "" {
+		return nil, &transcript.State{SessionID: journal.NewSessionID()}, nil
+	}
+	if dir == "" {
+		dir = filepath.Join(home, "sessions")
+	}
+	return journal.Open(journal.Options{
+		Dir: dir, Name: f.session, Continue: f.resume, NoSync: f.durability == "os",
+	})
+}
+
+// workingDir makes dir absolute; "" is where the process is.
+func workingDir(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("working directory: %w", err)
+	case !info.IsDir():
+		return "", fmt.Errorf("working directory: %s is not a directory", abs)
+	case !utf8.ValidString(abs):
+		return "", fmt.Errorf("working directory: %q is not UTF-8", abs)
+	}
+	return abs, nil
+}
+
+// applyProfile fills what the flags leave open.
+func (f *flags) applyProfile(c *config.Config) error {
+	if f.profile == "" {
+		return nil
+	}
+	p, err := c.Profile(f.profile)
+	if err != nil {
+		return err
+	}
+	if f.model == "" && f.provider == "" {
+		f.model, f.provider = p.Model, p.Provider
+	}
+	f.preset = cmp.Or(f.preset, p.Preset)
+	if f.system == "" && f.systemFile == "" {
+		f.system = p.System
+	}
+	return nil
+}
+
+func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home string) (err error) {
+	if f.system == "" && f.systemFile == "" && saved.SystemPrompt != nil && *saved.SystemPrompt != "" {
+		a.options.Prompt = prompt.Prompt{Text: *saved.SystemPrompt, Path: value(saved.SystemPromptPath), Explicit: true}
+		return nil
+	}
+	a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: a.options.Cwd})
+	return err
+}
+
+// chooseModel settles on a model and takes the keys out of the environment.
+func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Config) (err error) {
+	m := &models{config: c, open: map[string]provider.Provider{}}
+	wish := config.Wish{Provider: f.provider, Model: f.model}
+	if f.scenario != "" {
+		if m.scenario, err = os.ReadFile(f.scenario); err != nil {
+			return fmt.Errorf("scenario: %w", err)
+		}
+		wish.Provider = cmp.Or(wish.Provider, "offline")
+	}
+	if wish == (config.Wish{}) {
+		wish = config.Wish{Provider: value(saved.Provider), Model: value(saved.Model)}
+	}
+	if a.options.Start, err = m.choose(wish); err != nil {
+		return err
+	}
+	a.options.Models = m
+	return protectKeys(c)
+}
+
+// protectKeys takes the keys out of the environment and, if there were any,
+// keeps other processes from reading this one's memory.
+func protectKeys(c *config.Config) error {
+	found := false
+	for _, name := range c.KeyNames() {
+		if c.Env(name) != "" {
+			found = true
+			if err := os.Unsetenv(name); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	return undumpable()
+}
+
+func (a *assembly) openTools(f *flags, preset permission.Preset) error {
+	tools, closer, err := file.Tools(a.options.Cwd)
+	if err != nil {
+		return fmt.Errorf("open working directory: %w", err)
+	}
+	a.closers = append(a.closers, closer)
+	tools = slices.DeleteFunc(append(tools, sleep.New()), func(t tool.Tool) bool {
+		ok, _ := preset.Allows(t.Spec().Name)
+		return !ok
+	})
+	a.options.Tools = tool.NewRegistry(tools, tool.Options{Timeout: f.timeout(), Log: a.options.Log})
+	return nil
+}
+
+// settings is what differs from what was saved.
+func (a *assembly) settings(saved transcript.Settings) []transcript.Record {
+	o := a.options
+	now := transcript.Settings{
+		Model: changed(saved.Model, o.Start.Model), Provider: changed(saved.Provider, o.Start.ProviderName),
+		Cwd: changed(saved.Cwd, o.Cwd), Preset: changed(saved.Preset, o.Preset),
+	}
+	if o.Prompt.Explicit {
+		now.SystemPrompt = changed(saved.SystemPrompt, o.Prompt.Text)
+		now.SystemPromptPath = changed(saved.SystemPromptPath, o.Prompt.Path)
+	}
+	if now == (transcript.Settings{}) {
+		return nil
+	}
+	now.At = time.Now().UTC()
+	return []transcript.Record{now}
+}
+
+// changed is nil if the value is what was saved.
+func changed(saved *string, now string) *string {
+	if value(saved) == now {
+		return nil
+	}
+	return &now
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

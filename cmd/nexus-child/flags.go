@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"nexus.internal/child"
+)
+
+const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
+
+Usage: nexus-child [rpc] [flags]
+
+  printf '{"type":"prompt","id":"1","message":"hello"}\n' | nexus-child
+
+Flags:
+%s`
+
+// flags are what the command line says. "" means that it does not say.
+type flags struct {
+	session, resume, sessionDir string
+	system, systemFile          string
+	model, provider, profile    string
+	cwd, preset, parent         string
+	scenario                    string
+	configs                     []string
+	ascii, updates, version     bool
+	durability                  string
+	maxIterations               int
+	toolTimeout                 float64 // seconds
+
+	set *pflag.FlagSet
+}
+
+// parse reads the command line. pflag.ErrHelp asks for help.
+func parse(args []string) (*flags, error) {
+	f := &flags{}
+	set := pflag.NewFlagSet("nexus-child", pflag.ContinueOnError)
+	f.set = set
+	set.SetOutput(io.Discard)
+	set.SortFlags = false
+	set.Usage = func() {}
+	set.StringVar(&f.session, "session", "", "begin the saved session `NAME`, or go on with it if there is one")
+	set.StringVar(&f.resume, "continue", "", "go on with the saved session of that name or `ID`; there must be one")
+	set.StringVar(&f.sessionDir, "session-dir", "", "keep sessions in `DIR` (without this, --session and --continue use sessions in the home; else nothing is saved)")
+	set.StringVar(&f.system, "system", "", "system prompt `TEXT`")
+	set.StringVar(&f.systemFile, "system-file", "", "system prompt in `FILE`")
+	set.StringVar(&f.model, "model", "", "model `ID` or PROVIDER/ID")
+	set.StringVar(&f.provider, "provider", "", "provider `NAME`")
+	set.StringVar(&f.profile, "profile", "", "profile `NAME` of config.json")
+	set.StringVar(&f.cwd, "cwd", "", "working directory `DIR`, which no tool leaves")
+	set.StringVar(&f.preset, "preset", "", "permission preset `NAME`: yolo, trusted or sandboxed (default trusted)")
+	set.BoolVar(&f.ascii, "ascii", false, "escape everything that is not ASCII in what is written")
+	set.StringVar(&f.durability, "durability", "turn", "`turn`: each turn is on the disk before it ends; os: the system decides when")
+	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
+	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
+	set.Float64Var(&f.toolTimeout, "tool-timeout", 300, "`SECONDS` that one tool call may take")
+	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
+	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
+	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	if len(args) > 0 && args[0] == "rpc" {
+		args = args[1:]
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	return f, f.check(args)
+}
+
+// check finds what the parser lets through.
+func (f *flags) check(args []string) error {
+	for _, arg := range args {
+		if !utf8.ValidString(arg) {
+			return fmt.Errorf("argument %q is not UTF-8", arg)
+		}
+	}
+	switch {
+	case f.set.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))
+	case f.session != "" && f.resume != "":
+		return errors.New("--session and --continue exclude each other")
+	case f.set.Changed("continue") && f.resume == "":
+		return errors.New("--continue needs a session")
+	case f.system != "" && f.systemFile != "":
+		return errors.New("--system and --system-file exclude each other")
+	case f.durability != "turn" && f.durability != "os":
+		return fmt.Errorf(`--durability is %q, want "turn" or "os"`, f.durability)
+	case f.maxIterations < 1:
+		return errors.New("--max-iterations is less than 1")
+	case !(f.toolTimeout > 0 && f.toolTimeout <= 86_400):
+		return errors.New("--tool-timeout is not between 0 and 86400 seconds")
+	case strings.ContainsRune(f.cwd, 0):
+		return errors.New("--cwd holds a NUL")
+	}
+	return nil
+}
+
+// timeout is --tool-timeout as a duration.
+func (f *flags) timeout() time.Duration { return time.Duration(f.toolTimeout * float64(time.Second)) }

@@ -1,0 +1,72 @@
+// Command nexus-child is one agent on stdin and stdout: it reads commands, a
+// JSON object on each line, and writes events. See SPEC.md §2 and §3.
+//
+// Exit status: 0 after shutdown, a signal or the end of stdin; 1 if stdout was
+// lost; 2 if it could not start, with the reason on stderr and before it said
+// ready.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"nexus.internal/child"
+	"nexus.internal/protocol"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	// A write to a stdout without a reader is to fail, not to kill: the turn in
+	// flight is saved first.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// run is the whole program but for what only a process can do. It returns the
+// exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	f, err := parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprintf(stdout, usage, f.set.FlagUsages())
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "nexus-child: %v\nTry nexus-child --help.\n", err)
+		return 2
+	case f.version:
+		fmt.Fprintf(stdout, "nexus-child, child protocol version %d\n", protocol.Version)
+		return 0
+	}
+	log := newLog(stderr)
+	a, err := assemble(f, environ, log)
+	if err != nil {
+		fmt.Fprintf(stderr, "nexus-child: %v\n", err)
+		return 2
+	}
+	defer a.close()
+	if err := child.Serve(ctx, stdin, stdout, a.options); err != nil {
+		log.Warn("stopped serving", zap.Error(err))
+		return 1
+	}
+	return 0
+}
+
+// newLog writes JSON lines, info and above.
+func newLog(stderr io.Writer) *zap.Logger {
+	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{
+		TimeKey: "timestamp", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
+		EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.StringDurationEncoder,
+	})
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(stderr)), zapcore.InfoLevel)).Named("child")
+}
