@@ -34,18 +34,20 @@ type ServiceError struct {
 }
 
 func (e *ServiceError) Error() string {
+	text := "the service reported an error"
+	if e.Status != 0 {
+		text = strings.TrimSpace(strconv.Itoa(e.Status) + " " + http.StatusText(e.Status))
+	}
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		// What the service says here holds a part of the key.
-		return "401 Unauthorized: the service refused the API key"
-	case e.Status == 0 && e.Message == "":
-		return "the service reported an error: " + e.Code
-	case e.Status == 0:
-		return "the service reported an error: " + e.Message
-	case e.Message == "":
-		return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+		return text + ": the service refused the API key"
+	case e.Message != "":
+		return text + ": " + e.Message
+	case e.Code != "":
+		return text + ": " + e.Code
 	default:
-		return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Message)
+		return text
 	}
 }
 
@@ -192,20 +194,19 @@ func (c *client) delay(a attempt, number int) (wait time.Duration, again bool) {
 
 // explain names the provider, and takes the key out of whatever the error says.
 func (c *client) explain(err error) error {
-	named := fmt.Errorf("provider %s: %w", c.options.Name, err)
-	if key := c.options.APIKey; key != "" && strings.Contains(named.Error(), key) {
-		return &redacted{text: strings.ReplaceAll(named.Error(), key, "[key]"), context: errors.Is(err, provider.ErrContextWindow)}
+	if e, ok := errors.AsType[*ServiceError](err); ok {
+		clean := *e
+		clean.Message = c.redact(e.Message)
+		err = &clean
+	} else if text := err.Error(); c.redact(text) != text {
+		err = errors.New(c.redact(text)) // what it wraps would show the key
 	}
-	return named
+	return fmt.Errorf("provider %s: %w", c.options.Name, err)
 }
 
-// redacted is an error whose text held the key. What it wraps stays hidden with
-// it, but for the one sentinel that others look for.
-type redacted struct {
-	text    string
-	context bool
+func (c *client) redact(text string) string {
+	if c.options.APIKey == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, c.options.APIKey, "[key]")
 }
-
-func (e *redacted) Error() string { return e.text }
-
-func (e *redacted) Is(target error) bool { return e.context && target == provider.ErrContextWindow }

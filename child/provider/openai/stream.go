@@ -118,9 +118,6 @@ func (a *answer) emit(d provider.Delta) {
 // take passes on what one event says.
 func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 	raw := chunk.RawJSON()
-	if !gjson.Parse(raw).IsObject() {
-		return &malformedError{problem: "it is not a JSON object"}
-	}
 	if choices := gjson.Get(raw, "choices"); choices.Exists() && choices.Type != gjson.Null && !choices.IsArray() {
 		return &malformedError{problem: `member "choices" is not an array`}
 	}

@@ -1,0 +1,594 @@
+package openai_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/openai"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// secret is the key of the tests. No error may hold it.
+const secret = "sk-proj-5ecret5ecret5ecret"
+
+// service is a loopback server that gives one prepared answer after another and
+// keeps what it was asked.
+type service struct {
+	*httptest.Server
+	mu       sync.Mutex // guards what follows
+	requests []*http.Request
+	bodies   [][]byte
+	answers  []http.HandlerFunc
+}
+
+func serve(t *testing.T, answers ...http.HandlerFunc) *service {
+	t.Helper()
+	s := &service{answers: answers}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("read request: %v", err)
+		}
+		s.mu.Lock()
+		n := len(s.requests)
+		s.requests = append(s.requests, r)
+		s.bodies = append(s.bodies, body)
+		s.mu.Unlock()
+		if n >= len(s.answers) {
+			t.Errorf("request %d was not expected", n+1)
+			n = len(s.answers) - 1
+		}
+		s.answers[n](w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *service) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
+// provider makes one that talks to the service.
+func (s *service) provider(t *testing.T, change func(*openai.Options)) provider.Provider {
+	t.Helper()
+	o := openai.Options{
+		Name: "acme", BaseURL: s.URL + "/v1", APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
+	}
+	if change != nil {
+		change(&o)
+	}
+	p, err := openai.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func recorded(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "fixtures", "providers", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// stream answers with pieces of a recorded stream, each sent on its own.
+func stream(pieces ...[]byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		for _, piece := range pieces {
+			_, _ = w.Write(piece)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// status answers with an error.
+func status(code int, body string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// collect reads an answer to its end.
+func collect(ctx context.Context, p provider.Provider, r provider.Request) (deltas []provider.Delta, err error) {
+	for delta, err := range p.Stream(ctx, r) {
+		if err != nil {
+			return deltas, err
+		}
+		deltas = append(deltas, delta)
+	}
+	return deltas, nil
+}
+
+var hello = provider.Request{
+	Model:    "gpt-4.1-mini",
+	Messages: []protocol.Message{{Role: protocol.RoleUser, Content: "hello"}},
+}
+
+func model(name string) *string { return &name }
+
+var (
+	textDeltas = []provider.Delta{
+		provider.Text{Text: "Grüße"}, provider.Text{Text: ", Alice"}, provider.Text{Text: " 👋\n\"quoted\""},
+		provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
+			InputTokens: 19, OutputTokens: 10, CacheReadInputTokens: 12, Model: model("gpt-4.1-mini-2025-04-14"),
+		}},
+	}
+	toolDeltas = []provider.Delta{
+		provider.CallStart{ID: "call_DdmO9pD3xa9XTPNJ32zg2hcA", Name: "read_file"},
+		provider.CallInput{ID: "call_DdmO9pD3xa9XTPNJ32zg2hcA", Fragment: `{"pa`},
+		provider.CallInput{ID: "call_DdmO9pD3xa9XTPNJ32zg2hcA", Fragment: `th":"größe.txt"}`},
+		provider.CallStart{ID: "call_7Kr3cHkVbqXbVJfLqGQbK1hA", Name: "sleep"},
+		provider.CallInput{ID: "call_7Kr3cHkVbqXbVJfLqGQbK1hA", Fragment: `{"seconds":`},
+		provider.CallInput{ID: "call_7Kr3cHkVbqXbVJfLqGQbK1hA", Fragment: `0.5}`},
+		provider.Call{ToolCall: protocol.ToolCall{
+			ID: "call_DdmO9pD3xa9XTPNJ32zg2hcA", Name: "read_file", Input: jsontext.Value(`{"path":"größe.txt"}`),
+		}},
+		provider.Call{ToolCall: protocol.ToolCall{
+			ID: "call_7Kr3cHkVbqXbVJfLqGQbK1hA", Name: "sleep", Input: jsontext.Value(`{"seconds":0.5}`),
+		}},
+		provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{
+			InputTokens: 82, OutputTokens: 37, CacheReadInputTokens: 12, Model: model("gpt-4.1-mini-2025-04-14"),
+		}},
+	}
+	reasoningDeltas = []provider.Delta{
+		provider.Thinking{Text: "The user "}, provider.Thinking{Text: "greets."},
+		provider.Text{Text: "Hello"}, provider.Text{Text: "!"},
+		provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{
+			InputTokens: 5, OutputTokens: 7, Model: model("qwen3-8b"),
+		}},
+	}
+)
+
+func TestStream(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		want []provider.Delta
+	}{
+		{"text.sse", textDeltas},
+		{"tools.sse", toolDeltas},
+		{"reasoning.sse", reasoningDeltas},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			whole := recorded(t, tt.name)
+			got, err := collect(t.Context(), serve(t, stream(whole)).provider(t, nil), hello)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("whole: -want +got\n%s", diff)
+			}
+			pieces := make([][]byte, len(whole))
+			for i := range whole {
+				pieces[i] = whole[i : i+1]
+			}
+			got, err = collect(t.Context(), serve(t, stream(pieces...)).provider(t, nil), hello)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("byte by byte: -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// An answer that breaks off is an error wherever that happens, until its reason
+// to finish was read; and what was passed on is the beginning of the answer.
+func TestCutOff(t *testing.T) {
+	whole := recorded(t, "text.sse")
+	finish := bytes.Index(whole, []byte(`"finish_reason":"stop"`))
+	finish += bytes.Index(whole[finish:], []byte("\n\n")) + 2
+	for cut := 0; cut < len(whole); cut += 7 {
+		s := serve(t, stream(whole[:cut]))
+		got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
+		switch {
+		case cut < finish && err == nil:
+			t.Errorf("cut at %d: no error, deltas %v", cut, got)
+		case cut < finish && !strings.Contains(err.Error(), "broke off"):
+			t.Errorf("cut at %d: error %q", cut, err)
+		case cut >= finish && err != nil:
+			t.Errorf("cut at %d, after the reason to finish: %v", cut, err)
+		}
+		if n := len(got); cut < finish && n > 0 && cmp.Diff(textDeltas[:n], got) != "" {
+			t.Errorf("cut at %d: deltas %v are not the beginning", cut, got)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const limited = `{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`
+	good := stream(recorded(t, "text.sse"))
+	broken := func(name string) http.HandlerFunc { return stream(recorded(t, name)) }
+	for _, tt := range []struct {
+		name    string
+		answers []http.HandlerFunc
+		retries int    // told before the answer
+		err     string // the end of the error; "" for the whole answer
+	}{
+		{"limited, then well", []http.HandlerFunc{status(429, limited, "Retry-After", "0"), good}, 1, ""},
+		{"limited by a date that has passed", []http.HandlerFunc{
+			status(429, limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), good,
+		}, 1, ""},
+		{"faults, then well", []http.HandlerFunc{
+			status(500, "{}"), status(502, "<html>Bad Gateway</html>"), status(503, `{"error":"warming up"}`), good,
+		}, 3, ""},
+		{"four faults", []http.HandlerFunc{
+			status(500, ""), status(500, ""), status(500, ""), status(529, `{"error":{"message":"Overloaded"}}`),
+		}, 3, "provider acme: 529: Overloaded"},
+		{"a long wait asked for", []http.HandlerFunc{status(429, limited, "Retry-After", "61")},
+			0, "provider acme: 429 Too Many Requests: Rate limit reached for requests"},
+		{"no money", []http.HandlerFunc{status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
+			0, "provider acme: 429 Too Many Requests: You exceeded your current quota"},
+		{"wrong key", []http.HandlerFunc{status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
+			0, "provider acme: 401 Unauthorized: the service refused the API key"},
+		{"key in other words", []http.HandlerFunc{status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
+			0, "provider acme: 403 Forbidden: key [key] is blocked"},
+		{"unknown model", []http.HandlerFunc{status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
+			0, "provider acme: 404 Not Found: The model does not exist"},
+		{"redirect", []http.HandlerFunc{status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
+		{"an error with status 200", []http.HandlerFunc{status(200, `{"error":{"message":"no such deployment"}}`)},
+			0, "provider acme: 200 OK: no such deployment"},
+		{"no stream", []http.HandlerFunc{status(200, `{"choices":[]}`)},
+			0, "provider acme: the service sent a malformed event: want a stream, have application/json"},
+		{"error event first", []http.HandlerFunc{broken("error-first.sse"), good}, 1, ""},
+		{"error event later", []http.HandlerFunc{broken("error-later.sse")}, 0, "the service reported an error: Overloaded"},
+		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "unexpected end of JSON input"},
+		{"event of another shape", []http.HandlerFunc{stream([]byte("data: [1]\n\n"))}, 0, "cannot unmarshal array into Go value of type openai.ChatCompletionChunk"},
+		{"choices of another shape", []http.HandlerFunc{stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, tt.answers...)
+			// The client of its own is the one that follows no redirect.
+			got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.HTTPClient = nil }), hello)
+			retries := 0
+			for _, delta := range got {
+				if r, ok := delta.(provider.Retry); ok {
+					retries++
+					if strings.Contains(r.Reason, secret) {
+						t.Errorf("the key is in %q", r.Reason)
+					}
+				}
+			}
+			if retries != tt.retries || s.asked() != len(tt.answers) {
+				t.Errorf("told of %d retries in %d requests, want %d in %d", retries, s.asked(), tt.retries, len(tt.answers))
+			}
+			if tt.err == "" {
+				if diff := cmp.Diff(textDeltas, got[retries:]); err != nil || diff != "" {
+					t.Errorf("error %v, -want +got\n%s", err, diff)
+				}
+				return
+			}
+			if err == nil || !strings.HasSuffix(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "provider acme: ") {
+				t.Fatalf("error %v, want one that ends in %q", err, tt.err)
+			}
+			if all := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(all, secret) {
+				t.Errorf("the key is in %s", all)
+			}
+		})
+	}
+}
+
+func TestContextWindow(t *testing.T) {
+	for _, body := range []string{
+		`{"error":{"message":"Your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
+		`{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}`,
+		`{"error":{"code":400,"message":"the request exceeds the available context size. try increasing it ` + secret + `","type":"invalid_request_error"}}`,
+	} {
+		_, err := collect(t.Context(), serve(t, status(400, body)).provider(t, nil), hello)
+		if !errors.Is(err, provider.ErrContextWindow) {
+			t.Errorf("%s\ngave %v, want ErrContextWindow", body, err)
+		}
+	}
+}
+
+// A model's call whose input is not JSON reaches the registry as a JSON string,
+// and goes back to the service as the model wrote it.
+func TestBadInput(t *testing.T) {
+	s := serve(t, stream(recorded(t, "bad-input.sse")), stream(recorded(t, "text.sse")))
+	p := s.provider(t, nil)
+	got, err := collect(t.Context(), p, hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := got[len(got)-2].(provider.Call).ToolCall
+	if want := `"{\"path\":"`; string(call.Input) != want {
+		t.Fatalf("input %s, want %s", call.Input, want)
+	}
+	again := hello
+	again.Messages = append(again.Messages, protocol.Message{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{call}})
+	if _, err := collect(t.Context(), p, again); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"arguments":"{\"path\":"`; !bytes.Contains(s.bodies[1], []byte(want)) {
+		t.Errorf("request %s does not hold %s", s.bodies[1], want)
+	}
+}
+
+// The request as the service sees it, in all its parts.
+func TestRequest(t *testing.T) {
+	r := provider.Request{
+		Model:  "gpt-4.1-mini",
+		System: "You are terse.",
+		Messages: []protocol.Message{
+			{Role: protocol.RoleTool, ToolCallID: "lost", Content: "a result without a call"},
+			{Role: protocol.RoleUser, Content: "read größe.txt", TurnID: "1"},
+			{Role: protocol.RoleAssistant, Content: "At once.", Thinking: "hm", ToolCalls: []protocol.ToolCall{
+				{ID: "call_1", Name: "read_file", Input: jsontext.Value(`{"path":"größe.txt"}`)},
+				{ID: "call_2", Name: "read_file", Input: jsontext.Value(`{"path":"b"}`)},
+			}},
+			{Role: protocol.RoleTool, ToolCallID: "call_1", ToolName: "read_file", Content: "1,80 m"},
+			{Role: protocol.RoleAssistant, Interrupted: true},
+			{Role: protocol.RoleUser, Content: "go on"},
+		},
+		Tools: []tool.Spec{{
+			Name: "read_file", Description: "Read a file.",
+			InputSchema: jsontext.Value(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
+		}},
+	}
+	for _, tt := range []struct {
+		name, base     string
+		method         openai.AuthMethod
+		header, value  string
+		absent, target string
+	}{
+		{"bearer", "/v1", openai.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
+		{"azure", "/openai?api-version=2024-10-21", openai.APIKey, "Api-Key", secret, "Authorization",
+			"/openai/chat/completions?api-version=2024-10-21"},
+		{"none", "/v1/", openai.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+			s := serve(t, stream(recorded(t, "text.sse")))
+			p := s.provider(t, func(o *openai.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
+			if _, err := collect(t.Context(), p, r); err != nil {
+				t.Fatal(err)
+			}
+			got := s.requests[0]
+			if got.Header.Get(tt.header) != tt.value || got.Header.Get(tt.absent) != "" {
+				t.Errorf("headers %v, want %s: %s and no %s", got.Header, tt.header, tt.value, tt.absent)
+			}
+			if got.Method != http.MethodPost || got.RequestURI != tt.target {
+				t.Errorf("asked %s %s, want POST %s", got.Method, got.RequestURI, tt.target)
+			}
+			body := jsontext.Value(s.bodies[0])
+			if err := body.Canonicalize(); err != nil {
+				t.Fatal(err)
+			}
+			if err := body.Indent(jsontext.WithIndent("  ")); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "request.json", append(body, '\n'))
+		})
+	}
+}
+
+// golden compares with a fixture; UPDATE=1 writes it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if os.Getenv("UPDATE") != "" {
+		path := filepath.Join("..", "..", "..", "fixtures", "providers", name)
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(recorded(t, name)), string(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// An abort ends a silent service, a stalled stream and a wait between two tries.
+func TestAbort(t *testing.T) {
+	whole := recorded(t, "text.sse")
+	half := bytes.Index(whole, []byte("Alice"))
+	half += bytes.Index(whole[half:], []byte("\n\n")) + 2
+	stall := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		after  func(provider.Delta) bool // abort once this was seen; nil: once the request is there
+	}{
+		{"silent", stall, nil},
+		{"stalled", func(w http.ResponseWriter, r *http.Request) {
+			stream(whole[:half])(w, r)
+			stall(w, r)
+		}, func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
+		{"waiting", status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
+			_, ok := d.(provider.Retry)
+			return ok
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, abort := context.WithCancel(t.Context())
+			defer abort()
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if tt.after == nil {
+					abort()
+				}
+				tt.answer(w, r)
+			})
+			var last error
+			for delta, err := range s.provider(t, nil).Stream(ctx, hello) {
+				last = err
+				if err == nil && tt.after != nil && tt.after(delta) {
+					abort()
+				}
+			}
+			if !errors.Is(last, context.Canceled) {
+				t.Errorf("ended with %v, want context.Canceled", last)
+			}
+		})
+	}
+}
+
+// A service that says nothing for the idle time is given up; a comment that
+// keeps the connection alive counts as something said.
+func TestIdle(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		stream([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"))(w, r)
+		<-r.Context().Done()
+	})
+	got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.IdleTimeout = 20 * time.Millisecond }), hello)
+	if err == nil || !strings.Contains(err.Error(), "fell silent") || len(got) != 1 {
+		t.Errorf("deltas %v, error %v", got, err)
+	}
+}
+
+// A connection that is refused is tried again, and the last error says so.
+func TestNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{Server: &httptest.Server{URL: "http://" + l.Addr().String()}}
+	l.Close()
+	p, err := openai.New(openai.Options{BaseURL: s.URL, APIKey: secret, RetryBackoff: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := collect(t.Context(), p, hello)
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || len(got) != 3 {
+		t.Errorf("%d retries, error %v", len(got), err)
+	}
+}
+
+// Ending the iteration releases the request: the service sees it end.
+func TestLeave(t *testing.T) {
+	released := make(chan struct{})
+	whole := recorded(t, "text.sse")
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		stream(whole[:bytes.Index(whole, []byte("Alice"))])(w, r)
+		<-r.Context().Done()
+		close(released)
+	})
+	for delta := range s.provider(t, nil).Stream(t.Context(), hello) {
+		if delta == (provider.Text{Text: "Grüße"}) {
+			break
+		}
+	}
+	<-released
+}
+
+func TestModels(t *testing.T) {
+	configured := []provider.Model{{ModelID: "b", ModelName: "Bee", ContextWindow: 8000}}
+	list := `{"object":"list","data":[{"id":"a","object":"model","created":1,"owned_by":"x","context_length":4096,"name":"Ay"},` +
+		`{"id":"b","object":"model","created":1,"owned_by":"x"},{"id":"c","object":"model","created":1,"owned_by":"x","max_model_len":32768}]}`
+	for _, tt := range []struct {
+		name       string
+		answer     http.HandlerFunc
+		configured []provider.Model
+		want       []provider.Model
+		err        string
+	}{
+		{"listed", status(200, list), configured, []provider.Model{
+			{Provider: "acme", ModelID: "a", ModelName: "Ay", ContextWindow: 4096},
+			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
+			{Provider: "acme", ModelID: "c", ModelName: "c", ContextWindow: 32768},
+		}, ""},
+		{"no list", status(404, ""), configured, []provider.Model{
+			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
+		}, ""},
+		{"nothing known", status(401, `{"error":{"message":"bad key"}}`), nil, nil,
+			"list models: provider acme: 401 Unauthorized: the service refused the API key"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := serve(t, tt.answer).provider(t, func(o *openai.Options) { o.Models = tt.configured })
+			got, err := p.Models(t.Context())
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+			if (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options openai.Options
+		want    string
+	}{
+		{"no key", openai.Options{Name: "acme"}, "provider acme: there is no API key"},
+		{"no host", openai.Options{BaseURL: "api.example.com", APIKey: secret}, "provider openai: base_url is not an http or https URL with a host"},
+		{"bad url", openai.Options{BaseURL: "http://[", APIKey: secret}, "provider openai: base_url is not a URL"},
+		{"bad method", openai.Options{APIKey: secret, AuthMethod: "basic"}, `provider openai: auth_method "basic" is not known, want bearer, api-key or none`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := openai.New(tt.options); err == nil || err.Error() != tt.want {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzStream: whatever a service sends, an answer ends, with a Stop as its last
+// delta or with an error, and the input of every whole call is JSON.
+func FuzzStream(f *testing.F) {
+	for _, name := range []string{"text.sse", "tools.sse", "reasoning.sse", "error-later.sse", "malformed.sse", "bad-input.sse"} {
+		f.Add(recorded(f, name))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p, err := openai.New(openai.Options{
+			APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: canned(body)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := collect(t.Context(), p, hello)
+		stopped := false
+		for i, delta := range got {
+			switch delta := delta.(type) {
+			case provider.Call:
+				if !delta.Input.IsValid() {
+					t.Errorf("input %q of a call is not JSON", delta.Input)
+				}
+			case provider.Stop:
+				stopped = i == len(got)-1
+			}
+		}
+		if stopped == (err != nil) {
+			t.Errorf("stopped %v with error %v", stopped, err)
+		}
+	})
+}
+
+// canned is a transport that answers every request with a stream.
+type canned []byte
+
+func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)),
+	}, nil
+}
