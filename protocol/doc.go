@@ -14,7 +14,8 @@
 // valid UTF-8, types and required members checked) and lenient about what is
 // added (unknown members are ignored), so that either side may grow.
 //
-// All functions are safe for concurrent use and keep no reference to their
-// arguments. The package does no I/O and imports nothing of ours outside
-// protocol. The contract is SPEC.md §3.
+// Commands and events are passed by value, never by pointer. All functions are
+// safe for concurrent use; what they return shares no memory with the line it
+// was read from, except that a [Frame] keeps its line. The package does no I/O
+// and imports nothing of ours outside protocol. The contract is SPEC.md §3.
 package protocol

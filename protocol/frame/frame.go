@@ -113,10 +113,11 @@ func (r *Reader) line() ([]byte, bool) {
 }
 
 // last hands out what stands after the last newline, then the stream's error.
+// Of a line that was too large nothing is left in the buffer by then.
 func (r *Reader) last() ([]byte, error) {
 	line := bytes.TrimSuffix(r.buf[r.start:r.end], []byte{'\r'})
 	r.start, r.end, r.scanned = 0, 0, 0
-	if r.err == io.EOF && !r.skipping && len(bytes.Trim(line, " \t\r")) > 0 {
+	if r.err == io.EOF && len(bytes.Trim(line, " \t\r")) > 0 {
 		return line, nil
 	}
 	return nil, r.err
