@@ -267,10 +267,10 @@ func FuzzWriter(f *testing.F) {
 	})
 }
 
-// expand turns a fuzz script into a stream of at most 18 MiB.
+// expand turns a fuzz script into a stream of at most 9 MiB.
 func expand(script []byte) (data []byte) {
 	const step = frame.MaxPayload * 3 / 2 / 127
-	for _, c := range script[:min(len(script), 12)] {
+	for _, c := range script[:min(len(script), 6)] {
 		if c < 128 {
 			data = append(data, c)
 			continue
