@@ -131,16 +131,23 @@ func (s *server) setModel(c protocol.SetModel) {
 // listModels may ask the network, so it does not hold up the reader.
 func (s *server) listModels(c protocol.GetAvailableModels) {
 	s.mu.Lock()
-	full := s.lookups >= maxLookups
-	if !full {
+	var err error
+	switch {
+	case s.ending:
+		err = errShutdown
+	case s.lookups >= maxLookups:
+		err = fmt.Errorf("%d lists of models are being fetched already", maxLookups)
+	default:
 		s.lookups++
+		s.side.Add(1) // under the lock, so that nobody waits for side yet
 	}
 	s.mu.Unlock()
-	if full {
-		s.refuse(c, fmt.Errorf("%d lists of models are being fetched already", maxLookups))
+	if err != nil {
+		s.refuse(c, err)
 		return
 	}
-	s.side.Go(func() {
+	go func() {
+		defer s.side.Done()
 		ctx, cancel := context.WithTimeout(s.ctx, lookupTimeout)
 		defer cancel()
 		models, err := s.Models.List(ctx)
@@ -158,7 +165,7 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 			OK     bool             `json:"ok"`
 			Models []provider.Model `json:"models"`
 		}{true, models}))
-	})
+	}()
 }
 
 func (s *server) tools() []tool.Spec {
