@@ -1,0 +1,96 @@
+package bridge_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"nexus.internal/fixtures"
+)
+
+// variable is what differs from run to run, and what the files say instead.
+var variable = []struct {
+	pattern *regexp.Regexp
+	mask    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
+}
+
+// shown are the response headers that the contract is about.
+var shown = []string{"Allow", "Connection", "Content-Type", "WWW-Authenticate"}
+
+// TestGolden plays each file of fixtures/rpc against a server of its own: what
+// is asked, byte for byte, and what is answered. In a request, $HOST is the
+// server's host and port, $KEY its key; Content-Length is added where there is
+// a body.
+func TestGolden(t *testing.T) {
+	for _, name := range fixtures.Glob(t, "rpc/*.txtar") {
+		t.Run(strings.TrimSuffix(path.Base(name), ".txtar"), func(t *testing.T) {
+			r := rigged(t, nil)
+			archive := txtar.Parse(fixtures.Read(t, name))
+			var got txtar.Archive
+			got.Comment = archive.Comment
+			conn := r.dial()
+			in := bufio.NewReader(conn)
+			for _, f := range archive.Files {
+				step, isRequest := strings.CutSuffix(f.Name, ".request")
+				if !isRequest {
+					continue
+				}
+				got.Files = append(got.Files, f)
+				if _, err := conn.Write([]byte(r.expand(string(f.Data)))); err != nil {
+					t.Fatalf("%s: %v", step, err)
+				}
+				response, body := readResponse(t, in)
+				got.Files = append(got.Files, txtar.File{Name: step + ".response", Data: []byte(show(response, body))})
+				if response.Close { // the next step needs a connection of its own
+					conn.Close()
+					conn = r.dial()
+					in = bufio.NewReader(conn)
+				}
+			}
+			fixtures.Golden(t, name, txtar.Format(&got))
+		})
+	}
+}
+
+// expand makes bytes for the wire of a request as the file has it.
+func (r *rig) expand(text string) string {
+	text = strings.NewReplacer("$HOST", r.addr, "$KEY", r.key.Reveal(), "$PORT", r.addr[strings.LastIndexByte(r.addr, ':')+1:]).Replace(text)
+	head, body, _ := strings.Cut(text, "\n\n")
+	body = strings.TrimSuffix(body, "\n")
+	head = strings.TrimSuffix(head, "\n")
+	if body != "" && !strings.Contains(head, "Content-Length") && !strings.Contains(head, "Transfer-Encoding") {
+		head += fmt.Sprintf("\nContent-Length: %d", len(body))
+	}
+	return strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
+}
+
+func show(response *http.Response, body string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %s\n", response.Proto, response.Status)
+	for _, name := range shown {
+		value := response.Header.Get(name)
+		if name == "Connection" && response.Close {
+			value = "close"
+		}
+		if value != "" {
+			fmt.Fprintf(&out, "%s: %s\n", name, value)
+		}
+	}
+	for _, v := range variable {
+		body = v.pattern.ReplaceAllString(body, v.mask)
+	}
+	if body != "" {
+		fmt.Fprintf(&out, "\n%s\n", strings.TrimSuffix(body, "\n"))
+	}
+	return out.String()
+}

@@ -1,0 +1,255 @@
+package bridge_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must happen; nothing is asserted
+// about the time it takes.
+const patience = 20 * time.Second
+
+// rig is a server on a port of its own, with children played in memory.
+type rig struct {
+	t        *testing.T
+	home     string
+	key      auth.Key
+	addr     string
+	launcher *supervisortest.Launcher
+	sup      *supervisor.Supervisor
+	sessions *sessions.Catalogue
+	server   *bridge.Server
+	client   *client.Client
+	logs     *logBuffer
+	served   chan struct{} // closed when Serve has returned
+	stop     context.CancelFunc
+}
+
+// rigged starts a server; change may adapt its options and its children.
+func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
+	t.Helper()
+	r := &rig{
+		t: t, home: t.TempDir(), key: auth.Generate(), logs: &logBuffer{},
+		launcher: &supervisortest.Launcher{}, served: make(chan struct{}),
+	}
+	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
+	r.sessions = sessions.New(r.home)
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
+	r.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log})
+
+	ln, err := bridge.Listen("127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.addr = ln.Addr().String()
+	o := bridge.Options{
+		Supervisor: r.sup, Sessions: r.sessions, Key: r.key, Addr: r.addr, Log: log, Version: "test",
+		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
+			if api.Value(p.Model) == "none" {
+				return supervisor.Spec{}, api.Invalid("model", "there is no model none")
+			}
+			return supervisor.Spec{}, nil
+		},
+	}
+	if change != nil {
+		change(r, &o)
+	}
+	if r.server, err = bridge.New(o); err != nil {
+		t.Fatal(err)
+	}
+	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key}); err != nil {
+		t.Fatal(err)
+	}
+	r.run(ln)
+	return r
+}
+
+// run serves until the test ends, and joins everything then.
+func (r *rig) run(ln net.Listener) {
+	serving, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	supervising, stopSup := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer close(r.served)
+		if err := r.server.Serve(serving, ln); err != nil {
+			r.t.Errorf("Serve: %v", err)
+		}
+	})
+	work.Go(func() {
+		if err := r.sup.Run(supervising); err != nil {
+			r.t.Errorf("Run: %v", err)
+		}
+	})
+	r.t.Cleanup(func() {
+		r.client.Close()
+		stop()
+		<-r.served
+		stopSup()
+		work.Wait()
+	})
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) create(id string) {
+	r.t.Helper()
+	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: &id}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// plays makes all children to come run their turns so.
+func plays(turn func(*supervisortest.Child, protocol.Prompt)) func(*rig, *bridge.Options) {
+	return func(r *rig, o *bridge.Options) {
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Prompt: turn, Command: stateful}
+		}
+		o.DrainTimeout = time.Millisecond
+	}
+}
+
+// stateful answers get_state with everything that a nexus-child tells.
+func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
+	switch cmd := cmd.(type) {
+	case protocol.GetState:
+		c.Respond(cmd, map[string]any{
+			"ok": true, "streaming": false, "model": "echo", "provider": "test", "reasoning": false,
+			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/work", "preset": "sandboxed",
+			"system_prompt": "You are a test.", "halted_at_iteration_limit": false,
+			"tokens": map[string]int{
+				"system": 150, "tools": 0, "messages": 42, "total": 192, "budget": 8000, "available": 6000,
+			},
+		})
+		return true
+	case protocol.SetModel:
+		if cmd.Model == "none" {
+			c.Respond(cmd, map[string]any{"ok": false, "error": "unknown model none"})
+			return true
+		}
+	}
+	return false
+}
+
+// post sends a body with the key and returns the response with its body read.
+func (r *rig) post(path, body string, headers ...string) (*http.Response, string) {
+	r.t.Helper()
+	return r.do(http.MethodPost, path, strings.NewReader(body), headers...)
+}
+
+func (r *rig) do(method, path string, body io.Reader, headers ...string) (*http.Response, string) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.ctx(), method, "http://"+r.addr+path, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.key.Reveal())
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return response, string(data)
+}
+
+// raw writes bytes to a connection of its own and reads one response.
+func (r *rig) raw(request string) (*http.Response, string) {
+	r.t.Helper()
+	conn := r.dial()
+	if _, err := io.WriteString(conn, request); err != nil {
+		r.t.Fatal(err)
+	}
+	return readResponse(r.t, bufio.NewReader(conn))
+}
+
+func (r *rig) dial() net.Conn {
+	r.t.Helper()
+	conn, err := net.DialTimeout("tcp", r.addr, patience)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		r.t.Fatal(err)
+	}
+	return conn
+}
+
+func readResponse(t *testing.T, in *bufio.Reader) (*http.Response, string) {
+	t.Helper()
+	response, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatalf("read response: %v", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("read body: %v", err)
+	}
+	return response, string(body)
+}
+
+// head is the start of a raw request with all that is needed but a length.
+func (r *rig) head(line string) string {
+	return line + "\r\nHost: " + r.addr + "\r\nAuthorization: Bearer " + r.key.Reveal() + "\r\n"
+}
+
+func withLength(head, body string) string {
+	return head + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+// logBuffer collects what is logged.
+type logBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (*logBuffer) Sync() error { return nil }
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
