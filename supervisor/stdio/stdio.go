@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -28,6 +29,9 @@ const (
 	// shallow is the size up to which a line is checked by a parser that
 	// recurses: its depth is bounded by the line then. In bytes.
 	shallow = 64 << 10
+	// maxType is the longest type of a frame, in bytes. Types become names of
+	// server-sent events, so they hold no control characters either.
+	maxType = 64
 )
 
 // Launcher starts processes. The zero value is ready to use.
@@ -192,7 +196,7 @@ func route(line []byte) (protocol.Frame, bool) {
 		}
 	}
 	typ := gjson.GetBytes(line, "type")
-	if typ.Type != gjson.String || typ.Str == "" {
+	if typ.Type != gjson.String || typ.Str == "" || len(typ.Str) > maxType || strings.ContainsFunc(typ.Str, unicode.IsControl) {
 		return protocol.Frame{}, false
 	}
 	return protocol.Frame{Type: strings.Clone(typ.Str), Raw: line}, true
