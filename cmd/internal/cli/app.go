@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/cmd/internal/config"
+)
+
+// Exit statuses (SPEC §2.2).
+const (
+	ExitDone     = 0
+	ExitRefused  = 1 // the server said no, or the work failed
+	ExitUsage    = 2
+	ExitNoServer = 3
+)
+
+// Options say who runs the command line, and where.
+type Options struct {
+	Name    string // of the program
+	Summary string // one line
+	Version string
+	Environ []string // KEY=VALUE
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// App is one command line. Its flags are set once Run has parsed them.
+type App struct {
+	Options
+	Port int // --port
+
+	apiKey string // --api-key
+	home   string // --home; "" means as the environment says
+	json   bool   // --json
+
+	root *cobra.Command
+}
+
+// New returns a command line with the verbs of nexus-rpc.
+func New(o Options) *App {
+	a := &App{Options: o}
+	a.root = &cobra.Command{
+		Use:           o.Name + " VERB",
+		Short:         o.Summary,
+		Version:       o.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return Usage("unknown verb %q: see %s --help", args[0], o.Name)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	a.root.CompletionOptions.HiddenDefaultCmd = true
+	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%v", err) })
+	a.root.SetIn(o.Stdin)
+	a.root.SetOut(o.Stdout)
+	a.root.SetErr(o.Stderr)
+	flags := a.root.PersistentFlags()
+	flags.IntVar(&a.Port, "port", config.DefaultPort, "port of the server")
+	flags.StringVar(&a.apiKey, "api-key", "", "API key (default: $NEXUS3_API_KEY, then the server's key file)")
+	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	for _, verb := range a.verbs() {
+		a.root.AddCommand(verb)
+	}
+	return a
+}
+
+// Add adds a verb of the program's own.
+func (a *App) Add(cmd *cobra.Command) { a.root.AddCommand(cmd) }
+
+// Run runs one command line and returns the exit status. What went wrong is on
+// stderr by then.
+func (a *App) Run(ctx context.Context, args []string) int {
+	if args == nil {
+		args = []string{}
+	}
+	a.root.SetArgs(args)
+	err := a.root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitDone
+	}
+	fmt.Fprintf(a.Stderr, "%s: %v\n", a.Name, err)
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return ExitUsage
+	}
+	if _, ok := errors.AsType[*noServerError](err); ok {
+		return ExitNoServer
+	}
+	return ExitRefused
+}
+
+// usageError is a command line that cannot be meant.
+type usageError struct{ problem string }
+
+func (e *usageError) Error() string { return e.problem }
+
+// Usage is the error of a wrong command line, exit status 2.
+func Usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// noServerError says that nothing that we can talk to listens there.
+type noServerError struct{ problem string }
+
+func (e *noServerError) Error() string { return e.problem }
+
+// MaxArgs is a usage error for more than n arguments.
+func MaxArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return Usage("usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// exactArgs is a usage error for any number of arguments but n.
+func exactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usage("usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// Config is what the environment, --home and the personal file say.
+func (a *App) Config() (*config.Config, error) {
+	if a.Port < 0 || a.Port > 65535 {
+		return nil, Usage("--port must be from 0 to 65535, not %d", a.Port)
+	}
+	environ := a.Environ
+	if a.home != "" {
+		home, err := filepath.Abs(a.home)
+		if err != nil {
+			return nil, fmt.Errorf("resolve --home: %w", err)
+		}
+		environ = append(append([]string{}, environ...), "NEXUS_HOME="+home) // the last one counts
+	}
+	// Only the home's file: a server must not depend on where it was started.
+	return config.Load(environ, "/")
+}
+
+// interruptible ends with ctx or with SIGINT. The second one ends the program.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"nexus.internal/cmd/internal/config"
+)
+
+// startServer runs nexus serve in the background and returns once it listens.
+// The server outlives us: it has a session of its own, logs to
+// logs/server-PORT.log, and needs nobody at its stdout after the announcement.
+func startServer(cfg *config.Config, port int) error {
+	nexus, err := findNexus()
+	if err != nil {
+		return err
+	}
+	if err := cfg.MakeDirs(); err != nil {
+		return err
+	}
+	logPath := filepath.Join(cfg.LogsDir(), "server-"+strconv.Itoa(port)+".log")
+	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the server's log: %w", err)
+	}
+	defer logFile.Close()
+	before, err := logFile.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("open the server's log: %w", err)
+	}
+	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", cfg.Home)
+	cmd.Stderr = logFile
+	cmd.SysProcAttr = detached()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	scanner := bufio.NewScanner(stdout)
+	for scanner.Scan() {
+		if strings.HasPrefix(scanner.Text(), "key file: ") {
+			return cmd.Process.Release()
+		}
+	}
+	// stdout ended without the announcement: so does the server.
+	err = errors.Join(scanner.Err(), cmd.Wait())
+	return fmt.Errorf("the server did not start (%v): %s (log: %s)", err, lastLine(logFile, before), logPath)
+}
+
+// findNexus is the nexus beside this program, or the one on PATH.
+func findNexus() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "nexus")); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("nexus")
+	if err != nil {
+		return "", &noServerError{"no server runs, and nexus is neither beside this program nor on PATH to start one"}
+	}
+	return path, nil
+}
+
+// lastLine is the last line that was written to the log since it had the
+// length before.
+func lastLine(log *os.File, before int64) string {
+	const most = 64 << 10 // bytes
+	text, err := io.ReadAll(io.LimitReader(io.NewSectionReader(log, before, most), most))
+	if err != nil || len(text) == 0 {
+		return "it said nothing"
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}

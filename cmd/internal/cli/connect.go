@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+)
+
+// Detect reports whether a nexus server listens on the port.
+func (a *App) Detect(ctx context.Context, port int) bool {
+	found, _, err := client.Detect(ctx, port)
+	return err == nil && found == client.NexusServer
+}
+
+// whether a verb starts a server where none runs.
+const (
+	mustRun   = false
+	mayStart  = true
+	loopback  = "http://127.0.0.1"
+	portUsage = "a server must have a port from 1 to 65535, not %d"
+)
+
+// connect finds the server, or starts one if start is set and none runs. Only
+// then is a key looked for, so that none goes to a stranger on the port.
+func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
+	cfg, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	if a.Port == 0 {
+		return nil, Usage(portUsage, a.Port)
+	}
+	found, _, err := client.Detect(ctx, a.Port)
+	if err != nil {
+		return nil, fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+	}
+	if found == client.NoServer && start {
+		// Somebody else may start one at the same time: one of us gets the port,
+		// and both may use it.
+		if err := startServer(cfg, a.Port); err != nil && !a.Detect(ctx, a.Port) {
+			return nil, err
+		}
+		found = client.NexusServer
+	}
+	if found != client.NexusServer {
+		return nil, &noServerError{describe(found, a.Port)}
+	}
+	key, source, err := auth.Discover(auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port})
+	if err != nil {
+		return nil, fmt.Errorf("find the API key (%s): %w", or(source, "nowhere"), err)
+	}
+	return client.New(client.Options{Port: a.Port, Key: key})
+}
+
+func describe(found client.Detection, port int) string {
+	switch found {
+	case client.OtherService:
+		return fmt.Sprintf("what listens on port %d is no nexus server", port)
+	case client.Timeout:
+		return fmt.Sprintf("what listens on port %d does not answer", port)
+	default:
+		return fmt.Sprintf("no server on port %d: start one with nexus serve", port)
+	}
+}
+
+// detect says what listens on the port. Anything but a nexus server is exit
+// status 3.
+func (a *App) detect(ctx context.Context) error {
+	if a.Port < 1 || a.Port > 65535 {
+		return Usage(portUsage, a.Port)
+	}
+	found, health, err := client.Detect(ctx, a.Port)
+	if err != nil {
+		return fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+	}
+	if a.json {
+		if err := a.printJSON(struct {
+			Port   int         `json:"port"`
+			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
+			Health *api.Health `json:"health"`
+		}{a.Port, snake(found), healthOf(found, health)}); err != nil {
+			return err
+		}
+	}
+	if found != client.NexusServer {
+		return &noServerError{describe(found, a.Port)}
+	}
+	if a.json {
+		return nil
+	}
+	return a.printf("nexus %s at %s:%d, %s\n", health.Version, loopback, a.Port, health.Status)
+}
+
+func healthOf(found client.Detection, health api.Health) *api.Health {
+	if found != client.NexusServer {
+		return nil
+	}
+	return &health
+}
+
+func snake(found client.Detection) string {
+	switch found {
+	case client.NexusServer:
+		return "nexus_server"
+	case client.OtherService:
+		return "other_service"
+	case client.Timeout:
+		return "timeout"
+	default:
+		return "no_server"
+	}
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,14 @@
+// Package cli is the command line that nexus and nexus-rpc share: one verb for
+// each thing a person asks of a server.
+//
+//	app := cli.New(cli.Options{Name: "nexus-rpc", Version: version, Environ: os.Environ(), Stdin: …})
+//	os.Exit(app.Run(ctx, os.Args[1:]))
+//
+// Exit statuses (SPEC §2.2): 0 done, 1 the server said no, 2 usage, 3 no
+// server. What was asked for goes to stdout, for people or with --json one JSON
+// value a line; everything else goes to stderr.
+//
+// list and create start a server if none runs. A key is sent only to a port
+// where a nexus server answers. An App is for one command line and one
+// goroutine.
+package cli

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+)
+
+// printf writes to stdout.
+func (a *App) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, args...)
+	return err
+}
+
+// say is printf for people: it is silent with --json.
+func (a *App) say(format string, args ...any) error {
+	if a.json {
+		return nil
+	}
+	return a.printf(format, args...)
+}
+
+// printJSON writes one value on one line.
+func (a *App) printJSON(value any) error {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	_, err = a.Stdout.Write(append(line, '\n'))
+	return err
+}
+
+// absolute makes a path given on the command line one that the server can use.
+func absolute(path *string) error {
+	if path == nil || *path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(*path)
+	*path = abs
+	return err
+}
+
+func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
+	agents, err := c.ListAgents(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(agents)
+	case len(agents.Agents) == 0:
+		return a.printf("no agents\n")
+	}
+	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tab, "AGENT\tSTATE\tPID\tMESSAGES\tRESTARTS\tMODEL\tCWD")
+	for _, agent := range agents.Agents {
+		pid := "-"
+		if agent.PID != nil {
+			pid = strconv.Itoa(*agent.PID)
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", agent.AgentID, agent.State, pid, agent.MessageCount, agent.Restarts,
+			or(api.Value(agent.Model), "-"), or(api.Value(agent.Cwd), "-"))
+	}
+	return tab.Flush()
+}
+
+// agentStatus is what status prints with --json.
+type agentStatus struct {
+	Agent   api.AgentInfo        `json:"agent"`
+	Tokens  api.GetTokensResult  `json:"tokens"`
+	Context api.GetContextResult `json:"context"`
+}
+
+func (a *App) status(ctx context.Context, c *client.Client, args []string) error {
+	var s agentStatus
+	var err error
+	// The first of these brings back an agent that is saved and not running.
+	if s.Context, err = c.GetContext(ctx, args[0]); err != nil {
+		return err
+	}
+	if s.Tokens, err = c.GetTokens(ctx, args[0]); err != nil {
+		return err
+	}
+	agents, err := c.ListAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, agent := range agents.Agents {
+		if agent.AgentID == args[0] {
+			s.Agent = agent
+		}
+	}
+	if s.Agent.AgentID == "" {
+		return errors.New("the agent was destroyed meanwhile")
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"agent", s.Agent.AgentID},
+		{"state", s.Agent.State + queued(s.Agent)},
+		{"process", fmt.Sprintf("%d, incarnation %d, %d restarts", api.Value(s.Agent.PID), s.Agent.Incarnation, s.Agent.Restarts)},
+		{"model", s.Context.Provider + "/" + s.Context.Model},
+		{"preset", s.Context.PermissionLevel},
+		{"cwd", s.Context.Cwd},
+		{"messages", strconv.FormatUint(s.Context.MessageCount, 10)},
+		{"tokens", fmt.Sprintf("%d of %d (system %d, tools %d, messages %d)",
+			s.Tokens.Total, s.Tokens.Budget, s.Tokens.System, s.Tokens.Tools, s.Tokens.Messages)},
+		{"running", or(api.Value(s.Agent.RequestID), "-")},
+		{"last error", or(api.Value(s.Agent.LastError), "-")},
+	} {
+		fmt.Fprintf(tab, "%s\t%s\n", line[0], line[1])
+	}
+	return tab.Flush()
+}
+
+func queued(agent api.AgentInfo) string {
+	if agent.Queued == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d waiting)", agent.Queued)
+}

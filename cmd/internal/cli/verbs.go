@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+)
+
+// verbs are the verbs of nexus-rpc.
+func (a *App) verbs() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use: "detect", Short: "Tell what listens on the port", Args: exactArgs(0),
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.detect(cmd.Context()) },
+		},
+		a.verb("list", "list_agents", 0, mayStart, a.list),
+		a.createVerb(),
+		a.verb("destroy AGENT", "destroy_agent", 1, mustRun, a.destroy),
+		a.sendVerb(),
+		a.verb("status AGENT", "", 1, mustRun, a.status),
+		a.verb("cancel AGENT REQUEST_ID", "cancel", 2, mustRun, a.cancel),
+		a.verb("shutdown", "shutdown_server", 0, mustRun, a.shutdown),
+		a.messagesVerb(),
+		a.eventsVerb(),
+	}
+}
+
+// verb is one that needs a server. Its summary is that of the method.
+func (a *App) verb(use, method string, args int, start bool, do func(context.Context, *client.Client, []string) error) *cobra.Command {
+	summary := "Describe an agent"
+	if m, ok := api.Find(method); ok {
+		summary = m.Summary
+	}
+	return &cobra.Command{
+		Use: use, Short: summary, Args: exactArgs(args), DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect(cmd.Context(), start)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return do(cmd.Context(), c, args)
+		},
+	}
+}
+
+func (a *App) createVerb() *cobra.Command {
+	var p api.CreateAgentParams
+	var trusted, sandboxed bool
+	cmd := a.verb("create [AGENT] [FLAGS]", "create_agent", 0, mayStart, func(ctx context.Context, c *client.Client, args []string) error {
+		if len(args) == 1 {
+			p.AgentID = &args[0]
+		}
+		if err := p.Check(); err != nil {
+			return err
+		}
+		return a.create(ctx, c, p)
+	})
+	cmd.Args = MaxArgs(1)
+	flags := cmd.Flags()
+	flags.BoolVar(&trusted, "trusted", false, "the same as --preset trusted")
+	flags.BoolVar(&sandboxed, "sandboxed", false, "the same as --preset sandboxed")
+	text := map[string]**string{
+		"preset": &p.Preset, "model": &p.Model, "provider": &p.Provider, "cwd": &p.Cwd, "system": &p.SystemPrompt,
+	}
+	flags.String("preset", "", "permission level: trusted or sandboxed")
+	flags.String("model", "", "model, as ID or PROVIDER/ID")
+	flags.String("provider", "", "provider of the model")
+	flags.String("cwd", "", "working directory")
+	flags.String("system", "", "system prompt")
+	cmd.MarkFlagsMutuallyExclusive("preset", "trusted", "sandboxed")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for name, target := range text {
+			if value := flags.Lookup(name); value.Changed {
+				given := value.Value.String()
+				*target = &given
+			}
+		}
+		for preset, chosen := range map[string]bool{api.PresetTrusted: trusted, api.PresetSandboxed: sandboxed} {
+			if chosen {
+				p.Preset = &preset
+			}
+		}
+		return absolute(p.Cwd)
+	}
+	return cmd
+}
+
+func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {
+	created, err := c.CreateAgent(ctx, p)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(created)
+	case created.Restored:
+		return a.printf("continued %s (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
+	}
+	return a.printf("created %s\n", created.AgentID)
+}
+
+func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {
+	destroyed, err := c.DestroyAgent(ctx, args[0])
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		if err := a.printJSON(destroyed); err != nil {
+			return err
+		}
+	}
+	if !destroyed.Success {
+		return fmt.Errorf("no agent %s", args[0])
+	}
+	return a.say("destroyed %s\n", args[0])
+}
+
+func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error {
+	cancelled, err := c.Cancel(ctx, args[0], args[1])
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		if err := a.printJSON(cancelled); err != nil {
+			return err
+		}
+	}
+	if !cancelled.Cancelled {
+		return fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", args[1], args[0])
+	}
+	return a.say("cancelled %s\n", args[1])
+}
+
+// shutdown returns once the server is gone, if its key file tells.
+func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	gone := watchServer(cfg.KeyPath(a.Port))
+	if err := c.ShutdownServer(ctx); err != nil {
+		gone.forget()
+		return err
+	}
+	if a.json {
+		if err := a.printJSON(api.SuccessResult{Success: true}); err != nil {
+			return err
+		}
+	}
+	if !gone.wait() {
+		return a.say("the server is shutting down\n")
+	}
+	return a.say("the server has ended\n")
+}

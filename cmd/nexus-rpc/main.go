@@ -1,0 +1,27 @@
+// Nexus-rpc asks something of a nexus server: nexus-rpc VERB, see --help. The
+// verbs are those of package cli; nexus has them too. The contract is SPEC.md
+// §2.2.
+package main
+
+import (
+	"context"
+	"os"
+
+	"nexus.internal/cmd/internal/cli"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	app := cli.New(cli.Options{
+		Name:    "nexus-rpc",
+		Summary: "Asks something of a nexus server",
+		Version: version,
+		Environ: os.Environ(),
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+	})
+	os.Exit(app.Run(context.Background(), os.Args[1:]))
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"nexus.internal/cmd/internal/cli"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	app := cli.New(cli.Options{
+		Name:    "nexus",
+		Summary: "Runs AI agents, each a process of its own",
+		Version: version,
+		Environ: os.Environ(),
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+	})
+	app.Add(serveCommand(app))
+	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
+}
+
+// flagAsVerb turns the older spelling, nexus --serve [PORT], into the verb.
+func flagAsVerb(args []string) []string {
+	if len(args) > 0 && args[0] == "--serve" {
+		return append([]string{"serve"}, args[1:]...)
+	}
+	return args
+}

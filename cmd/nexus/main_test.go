@@ -1,0 +1,128 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// programs is the folder of the real programs, built for this run.
+var programs string
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "curl" {
+		os.Exit(curl(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "nexus-programs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "../nexus", "../nexus-child", "../nexus-rpc")...)
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
+		return 1
+	}
+	programs = dir
+	return m.Run()
+}
+
+// TestScripts runs every script of fixtures/scripts against the real programs,
+// each with a home of its own. What a script starts is gone when it ends.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "../../fixtures/scripts",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("NEXUS_HOME", filepath.Join(env.WorkDir, "home"))
+			env.Values[serverKey{}] = &server{}
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: scriptCommands,
+	})
+}
+
+// TestDemo runs what make demo runs.
+func TestDemo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "../../fixtures/scripts/demo.sh", programs)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("demo: %v\n%s", err, out)
+	}
+	for _, want := range []string{"Nice to meet you, Alice!", "19 20", "Your name is Alice.", "no process is left"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("the demo does not show %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestReadme runs the commands of the README as they stand there, apart from
+// the port: with our own curl, and with the real one where there is one.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range []string{"Five minutes with curl", "At a terminal", "One agent over a pipe"} {
+		script := shellBlocks(string(text), section)
+		if script == "" {
+			t.Errorf("the README has no sh block under %q", section)
+			continue
+		}
+		usesCurl := strings.Contains(script, "curl ")
+		t.Run(section, func(t *testing.T) {
+			t.Parallel()
+			runReadme(t, script, true)
+		})
+		if _, err := exec.LookPath("curl"); err == nil && usesCurl {
+			t.Run(section+", with the real curl", func(t *testing.T) {
+				t.Parallel()
+				runReadme(t, script, false)
+			})
+		}
+	}
+}
+
+// shellBlocks joins the sh blocks of one second-level section.
+func shellBlocks(markdown, section string) string {
+	_, rest, found := strings.Cut(markdown, "\n## "+section+"\n")
+	if !found {
+		return ""
+	}
+	body, _, _ := strings.Cut(rest, "\n## ")
+	var script strings.Builder
+	for {
+		_, after, found := strings.Cut(body, "```sh\n")
+		if !found {
+			return script.String()
+		}
+		block, remaining, _ := strings.Cut(after, "```")
+		script.WriteString(block)
+		body = remaining
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package main_test
+
+// raceEnabled builds the programs as the tests are built.
+const raceEnabled = true

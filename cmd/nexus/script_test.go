@@ -1,0 +1,303 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
+)
+
+// The commands that the scripts have beyond those of testscript. Each waits on
+// what happens, never for a time; patience bounds a wait that nothing ends.
+const patience = 30 * time.Second
+
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"serve":  cmdServe,
+	"end":    cmdEnd,
+	"post":   cmdPost,
+	"until":  cmdUntil,
+	"agent":  cmdAgent,
+	"signal": cmdSignal,
+	"gone":   cmdGone,
+	"mode":   cmdMode,
+	"fill":   cmdFill,
+}
+
+type serverKey struct{}
+
+// server is the one that serve started; each script has one of its own.
+type server struct {
+	cmd    *exec.Cmd // nil while none runs
+	stderr bytes.Buffer
+}
+
+// cmdServe is serve [FLAGS]: it starts nexus serve 0 and sets PORT, URL, KEY,
+// KEYFILE and SERVER, its process.
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(serverKey{}).(*server)
+	if neg || s.cmd != nil {
+		ts.Fatalf("serve starts one server; for a refusal use ! exec nexus serve")
+	}
+	s.cmd = exec.Command(filepath.Join(programs, "nexus"), append([]string{"serve", "0"}, args...)...)
+	s.cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "NEXUS_HOME", "GORACE", "OPENAI_API_KEY", "CANARY"} {
+		if value := ts.Getenv(name); value != "" {
+			s.cmd.Env = append(s.cmd.Env, name+"="+value)
+		}
+	}
+	s.stderr.Reset()
+	s.cmd.Stderr = &s.stderr
+	stdout, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	ts.Defer(func() {
+		if s.cmd != nil { // the script failed before its end
+			_ = s.cmd.Process.Kill()
+			_ = s.cmd.Wait()
+			s.cmd = nil
+			ts.Logf("server log:\n%s", s.stderr.String())
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
+			ts.Setenv("URL", url)
+			ts.Setenv("PORT", url[strings.LastIndex(url, ":")+1:])
+		}
+		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
+			key, err := os.ReadFile(path)
+			ts.Check(err)
+			ts.Setenv("KEYFILE", path)
+			ts.Setenv("KEY", strings.TrimSpace(string(key)))
+			ts.Setenv("SERVER", strconv.Itoa(s.cmd.Process.Pid))
+			return
+		}
+	}
+	ts.Fatalf("nexus serve did not start")
+}
+
+// cmdEnd is end STATUS: it waits for the server to end with that exit status,
+// or by a signal if STATUS is its name. Its log goes to the file server.log.
+func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(serverKey{}).(*server)
+	if neg || len(args) != 1 || s.cmd == nil {
+		ts.Fatalf("usage: end STATUS, after serve")
+	}
+	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGABRT) })
+	err := s.cmd.Wait()
+	stuck.Stop()
+	state := s.cmd.ProcessState
+	s.cmd = nil
+	ts.Check(os.WriteFile(ts.MkAbs("server.log"), s.stderr.Bytes(), 0o600))
+	got := strconv.Itoa(state.ExitCode())
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		got = status.Signal().String()
+	}
+	if got != args[0] {
+		ts.Fatalf("the server ended with %s (%v), want %s\n%s", got, err, args[0], s.stderr.String())
+	}
+}
+
+// cmdPost is post [-status N] [-key K] [-header NAME:VALUE] PATH BODY: one
+// request, whose answer is the command's stdout. BODY may be @FILE. With -key ""
+// no key is sent. The status must be N, by default 200.
+func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
+	status, key, header := "200", ts.Getenv("KEY"), http.Header{}
+	for len(args) > 2 && strings.HasPrefix(args[0], "-") {
+		switch args[0] {
+		case "-status":
+			status = args[1]
+		case "-key":
+			key = args[1]
+		case "-header":
+			name, value, _ := strings.Cut(args[1], ":")
+			header.Set(name, value)
+		default:
+			ts.Fatalf("unknown flag %s", args[0])
+		}
+		args = args[2:]
+	}
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: post [-status N] [-key K] [-header NAME:VALUE] PATH BODY")
+	}
+	body := args[1]
+	if file, ok := strings.CutPrefix(body, "@"); ok {
+		body = ts.ReadFile(file)
+	}
+	if key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	got, answer, err := request(http.MethodPost, ts.Getenv("URL")+args[0], header, body)
+	ts.Check(err)
+	fmt.Fprintln(ts.Stdout(), answer)
+	if strconv.Itoa(got) != status {
+		ts.Fatalf("HTTP status %d, want %s: %s", got, status, answer)
+	}
+}
+
+func request(method, url string, header http.Header, body string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header = header
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(answer), err
+}
+
+// cmdUntil is until AGENT REGEXP: it reads the agent's event stream from its
+// beginning until the data of an event matches.
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: until AGENT REGEXP")
+	}
+	want, err := regexp.Compile(args[1])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ts.Getenv("URL")+"/agent/"+args[0]+"/events?after=0", nil)
+	ts.Check(err)
+	req.Header.Set("Authorization", "Bearer "+ts.Getenv("KEY"))
+	res, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer res.Body.Close()
+	var seen strings.Builder
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 2<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if ok && want.MatchString(data) {
+			return
+		}
+		fmt.Fprintln(&seen, lines.Text())
+	}
+	ts.Fatalf("no event matches %s (%v):\n%s", args[1], lines.Err(), seen.String())
+}
+
+// cmdAgent is agent ID MEMBER NAME: it sets NAME to a member of the agent's
+// entry in list_agents.
+func cmdAgent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: agent ID MEMBER NAME")
+	}
+	_, answer, err := request(http.MethodPost, ts.Getenv("URL")+"/",
+		http.Header{"Authorization": {"Bearer " + ts.Getenv("KEY")}}, `{"jsonrpc":"2.0","id":1,"method":"list_agents"}`)
+	ts.Check(err)
+	for _, agent := range gjson.Get(answer, "result.agents").Array() {
+		if agent.Get("agent_id").Str == args[0] {
+			ts.Setenv(args[2], agent.Get(args[1]).String())
+			return
+		}
+	}
+	ts.Fatalf("no agent %s: %s", args[0], answer)
+}
+
+// cmdSignal is signal NAME PID.
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: signal NAME PID")
+	}
+	number := unix.SignalNum("SIG" + args[0])
+	if number == 0 {
+		ts.Fatalf("unknown signal %s", args[0])
+	}
+	pid, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, number))
+}
+
+// cmdGone is gone PID…: it waits until no such process is left. The processes
+// are those of this test's own programs, so that a number is not soon used
+// again.
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: gone PID…")
+	}
+	for _, arg := range args {
+		pid, err := strconv.Atoi(arg)
+		ts.Check(err)
+		if err := awaitEnd(pid); err != nil {
+			ts.Fatalf("process %d: %v", pid, err)
+		}
+	}
+}
+
+// awaitEnd waits for a process that is not our child to end.
+func awaitEnd(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	deadline := time.Now().Add(patience)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return errors.New("is still there")
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return err
+		}
+	}
+}
+
+// cmdMode is mode OCTAL PATH…: the permissions of each are just these.
+func cmdMode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: mode OCTAL PATH…")
+	}
+	for _, path := range args[1:] {
+		info, err := os.Stat(ts.MkAbs(path))
+		ts.Check(err)
+		if got := fmt.Sprintf("%04o", info.Mode().Perm()); got != args[0] {
+			ts.Fatalf("mode of %s is %s, want %s", path, got, args[0])
+		}
+	}
+}
+
+// cmdFill is fill FILE N: it writes N bytes x between the two lines of FILE, in
+// place of the newline.
+func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fill FILE N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	before, after, ok := strings.Cut(ts.ReadFile(args[0]), "\n")
+	if !ok {
+		ts.Fatalf("%s has one line", args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(before+strings.Repeat("x", n)+after), 0o600))
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/oklog/run"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/stdio"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	host       string
+	port       int
+	child      string
+	durability string
+	scenario   string
+}
+
+func serveCommand(app *cli.App) *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve [PORT]",
+		Short: "Run the server in the foreground",
+		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown. Port 0 takes a free one.\n" +
+			"What runs may finish; a second signal ends the server at once.",
+		Args: cli.MaxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.port = app.Port
+			if len(args) == 1 {
+				port, err := strconv.ParseUint(args[0], 10, 16)
+				if err != nil {
+					return cli.Usage("PORT must be a number from 0 to 65535, not %q", args[0])
+				}
+				if cmd.Flags().Changed("port") && int(port) != app.Port {
+					return cli.Usage("PORT %d and --port %d differ", port, app.Port)
+				}
+				o.port = int(port)
+			}
+			return serve(cmd.Context(), app, o)
+		},
+	}
+	cmd.Flags().StringVar(&o.host, "host", "127.0.0.1", "address to listen on: 127.0.0.1, localhost or ::1")
+	cmd.Flags().StringVar(&o.child, "child", "", "path of nexus-child (default: beside nexus, then on PATH)")
+	cmd.Flags().StringVar(&o.durability, "durability", "", "how journals are saved: turn (synced, the default) or os")
+	cmd.Flags().StringVar(&o.scenario, "scenario", "", "scenario file that the offline model plays")
+	return cmd
+}
+
+// serve runs a server until it is asked to end and everything has ended.
+func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
+	cfg, err := app.Config()
+	if err != nil {
+		return err
+	}
+	if err := cfg.MakeDirs(); err != nil {
+		return err
+	}
+	if o.child, err = findChild(o.child); err != nil {
+		return err
+	}
+	if o.scenario != "" {
+		if o.scenario, err = filepath.Abs(o.scenario); err != nil {
+			return fmt.Errorf("resolve --scenario: %w", err)
+		}
+	}
+	log := newLogger(app.Stderr)
+	defer func() { err = errors.Join(err, flush(log)) }()
+
+	listener, err := listen(ctx, app, o)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+
+	// The port is ours from here on, so the key file is too.
+	keyPath := cfg.KeyPath(port)
+	key, err := auth.Create(keyPath)
+	if err != nil {
+		return err
+	}
+	held, err := cli.HoldServer(keyPath) // so that others can wait for our end
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock the key file: %w", err), auth.Remove(keyPath, key))
+	}
+	defer func() { err = errors.Join(err, auth.Remove(keyPath, key), held.Close()) }()
+
+	group, err := assemble(ctx, assembly{
+		o: o, cfg: cfg, environ: app.Environ, listener: listener, key: key, log: log, version: app.Version,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("server started", zap.String("address", listener.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
+	if err := announce(app.Stdout, listener.Addr().String(), keyPath); err != nil {
+		log.Warn("announce the server", zap.Error(err))
+	}
+	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
+		return err
+	}
+	log.Info("server stopped")
+	return nil
+}
+
+// errAsked ends the group where nothing went wrong.
+var errAsked = errors.New("asked to end")
+
+// assembly is what the actors are made of.
+type assembly struct {
+	o        serveOptions
+	cfg      *config.Config
+	environ  []string
+	listener net.Listener
+	key      auth.Key
+	log      *zap.Logger
+	version  string
+}
+
+// assemble wires the actors. Interrupts only cancel; the façade's actor drains,
+// and the supervisor's waits for that before it stops the agents.
+func assemble(ctx context.Context, a assembly) (*run.Group, error) {
+	sup := supervisor.New(supervisor.Options{
+		Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{Log: a.log}},
+		Log:       a.log,
+	})
+	catalogue := sessions.New(a.cfg.Home)
+	agents := &specs{
+		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
+		durability: a.o.durability, scenario: a.o.scenario,
+	}
+	asked, ask := context.WithCancel(ctx)
+	front, err := bridge.New(bridge.Options{
+		Supervisor: sup,
+		Spec:       agents.spec,
+		Sessions:   catalogue,
+		Key:        a.key,
+		Addr:       a.listener.Addr().String(),
+		Log:        a.log,
+		Shutdown:   ask,
+		Version:    a.version,
+	})
+	if err != nil {
+		ask()
+		return nil, err
+	}
+	group := &run.Group{}
+	signalled, stopSignals := signal.NotifyContext(asked, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	group.Add(func() error {
+		<-signalled.Done()
+		stopSignals() // so that a second signal ends the process at once
+		return errAsked
+	}, func(error) {
+		ask()
+		stopSignals()
+	})
+
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(ctx))
+	group.Add(func() error {
+		defer stopSupervising()
+		return front.Serve(serving, a.listener)
+	}, func(error) { stopServing() })
+	group.Add(func() error {
+		return sup.Run(supervising)
+	}, func(error) {}) // ends once the façade's actor has
+	return group, nil
+}
+
+// listen takes the port, or says who has it.
+func listen(ctx context.Context, app *cli.App, o serveOptions) (net.Listener, error) {
+	listener, err := bridge.Listen(o.host, o.port)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return listener, err
+	}
+	if app.Detect(ctx, o.port) {
+		return nil, fmt.Errorf("a nexus server already listens on port %d; stop it with: nexus-rpc --port %d shutdown", o.port, o.port)
+	}
+	return nil, fmt.Errorf("port %d is in use by another program; choose another port, or 0 for a free one", o.port)
+}
+
+// announce is the contract with whoever started the server: two lines on
+// stdout, once, when it can be called. Nothing else is ever written there.
+func announce(stdout io.Writer, address, keyPath string) error {
+	_, err := fmt.Fprintf(stdout, "nexus listening on http://%s\nkey file: %s\n", address, keyPath)
+	return err
+}
+
+// findChild returns the absolute path of nexus-child: the one named, the one
+// beside this program, the one on PATH.
+func findChild(named string) (string, error) {
+	if named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("find --child: %w", err)
+		}
+		return filepath.Abs(path)
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "nexus-child")
+		if path, err := exec.LookPath(beside); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("nexus-child")
+	if err != nil {
+		return "", errors.New("nexus-child is neither beside nexus nor on PATH: say --child PATH")
+	}
+	return filepath.Abs(path)
+}

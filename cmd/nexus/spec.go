@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor"
+)
+
+// maxSystemPrompt bounds a system prompt that travels as an argument, in bytes:
+// the system allows 128 KiB for one.
+const maxSystemPrompt = 100 << 10
+
+// specs knows how to run agents as nexus-child processes. It is not changed
+// after its making and safe for concurrent use.
+type specs struct {
+	child    string   // absolute path of nexus-child
+	env      []string // the whole environment of every child
+	sessions *sessions.Catalogue
+	// durability and scenario are flags of the server that go to every child;
+	// "" passes none.
+	durability string
+	scenario   string
+}
+
+// spec says how to run an agent. The first incarnation begins the session of
+// that name, or continues it; what was asked for now overrides what it saved.
+// Later ones insist on the session and take everything from it, so that what
+// was changed meanwhile (set_model) holds. The error is an *api.ParamError.
+func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
+	id := api.Value(p.AgentID)
+	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates"}
+	labels := map[string]string{}
+	for _, flag := range []struct{ name, value string }{
+		{"durability", s.durability},
+		{"scenario", s.scenario},
+		{"parent-agent", api.Value(p.ParentAgentID)},
+	} {
+		if flag.value != "" {
+			always = append(always, "--"+flag.name+"="+flag.value)
+		}
+	}
+	if p.ParentAgentID != nil {
+		labels["parent_agent_id"] = *p.ParentAgentID
+		if p.Preset == nil {
+			sandboxed := api.PresetSandboxed
+			p.Preset = &sandboxed
+		}
+	}
+	if err := check(p); err != nil {
+		return supervisor.Spec{}, err
+	}
+	first := append([]string{s.child, "--session=" + id}, always...)
+	for _, flag := range []struct{ name, value string }{
+		{"system", api.Value(p.SystemPrompt)},
+		{"preset", api.Value(p.Preset)},
+		{"cwd", api.Value(p.Cwd)},
+		{"model", api.Value(p.Model)},
+		{"provider", api.Value(p.Provider)},
+	} {
+		if flag.value != "" {
+			first = append(first, "--"+flag.name+"="+flag.value)
+		}
+	}
+	return supervisor.Spec{
+		ID:     id,
+		Argv:   first,
+		Resume: append([]string{s.child, "--continue=" + id}, always...),
+		Env:    s.env,
+		Dir:    api.Value(p.Cwd),
+		Labels: labels,
+	}, nil
+}
+
+// check finds what only the machine can tell.
+func check(p api.CreateAgentParams) error {
+	if len(api.Value(p.SystemPrompt)) > maxSystemPrompt {
+		return api.Invalid("system_prompt", "want at most %d bytes, have %d", maxSystemPrompt, len(*p.SystemPrompt))
+	}
+	if p.Cwd != nil {
+		if info, err := os.Stat(*p.Cwd); err != nil || !info.IsDir() {
+			return api.Invalid("cwd", "is no directory")
+		}
+	}
+	return nil
+}
+
+// childEnv is what a child may see of the server's environment: where things
+// are, which language to speak, how to reach the network, and the keys of the
+// providers that the personal configuration names. The façade's own key is
+// none of its business.
+func childEnv(environ []string, cfg *config.Config) []string {
+	keep := map[string]bool{
+		"PATH": true, "HOME": true, "USER": true, "LOGNAME": true, "TMPDIR": true, "TZ": true, "LANG": true, "LANGUAGE": true,
+		"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
+		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
+	}
+	for _, name := range cfg.KeyNames() {
+		keep[name] = true
+	}
+	keep["NEXUS3_API_KEY"] = false
+	env := []string{"NEXUS_HOME=" + cfg.Home}
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		if keep[name] || strings.HasPrefix(name, "LC_") {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
