@@ -25,8 +25,8 @@ const (
 // Default is the preset of an agent for which none was named.
 const Default = Trusted
 
-// readers are the tools that change nothing.
-var readers = map[string]bool{"read_file": true, "list_directory": true, "sleep": true}
+// confined are the tools that cannot reach beyond the working directory.
+var confined = map[string]bool{"read_file": true, "list_directory": true, "write_file": true, "sleep": true}
 
 // Parse reads the name of a preset. The empty name is [Default].
 func Parse(name string) (Preset, error) {
@@ -44,17 +44,18 @@ func Parse(name string) (Preset, error) {
 func (p Preset) String() string { return string(p) }
 
 // Allows reports whether the preset lets an agent use the tool, and if not,
-// why, in words for the model. Yolo and trusted allow every tool that the
-// agent has; sandboxed allows those that only look.
+// why, in words for the model. Yolo and trusted allow every tool that the agent
+// has; sandboxed allows those that cannot reach beyond the working directory.
 func (p Preset) Allows(tool string) (ok bool, reason string) {
-	switch {
-	case p == Yolo, p == Trusted:
+	switch p {
+	case Yolo, Trusted:
 		return true, ""
-	case p == Sandboxed && readers[tool]:
-		return true, ""
-	case p == Sandboxed:
-		return false, fmt.Sprintf("preset sandboxed does not allow %s: it changes something", tool)
+	case Sandboxed:
+		if confined[tool] {
+			return true, ""
+		}
+		return false, fmt.Sprintf("the preset sandboxed does not allow %s: it could reach beyond the working directory", tool)
 	default:
-		return false, fmt.Sprintf("unknown preset %q allows nothing", string(p))
+		return false, fmt.Sprintf("the preset %q is not known, so it allows nothing", string(p))
 	}
 }

@@ -86,7 +86,7 @@ func parse(text []byte) (*scenario, error) {
 		s.After = "fail"
 	case "fail", "repeat", "offline":
 	default:
-		return nil, wrong("after", fmt.Sprintf("want fail, repeat or offline, have %q", s.After))
+		return nil, wrong("after", fmt.Sprintf("must be fail, repeat or offline, is %q", s.After))
 	}
 	if len(s.Turns) == 0 {
 		return nil, wrong("turns", "is empty")
@@ -130,7 +130,7 @@ func (s step) check(path string) error {
 		}
 	}
 	if len(given) != 1 {
-		return wrong(path, fmt.Sprintf("wants one action, has %d: %s", len(given), strings.Join(given, ", ")))
+		return wrong(path, fmt.Sprintf("must have one action, has %d: %s", len(given), strings.Join(given, ", ")))
 	}
 	return errors.Join(
 		oneOf(path+".hang", s.Hang, "until_aborted", "deaf"),
@@ -168,14 +168,14 @@ func oneOf(path string, value *string, words ...string) error {
 			return nil
 		}
 	}
-	return wrong(path, fmt.Sprintf("want %s, have %q", strings.Join(words, " or "), *value))
+	return wrong(path, fmt.Sprintf("must be %s, is %q", strings.Join(words, " or "), *value))
 }
 
 func within(path string, value *uint64, least, most uint64) error {
 	if value == nil || least <= *value && *value <= most {
 		return nil
 	}
-	return wrong(path, fmt.Sprintf("want %d to %d, have %d", least, most, *value))
+	return wrong(path, fmt.Sprintf("must be %d to %d, is %d", least, most, *value))
 }
 
 func wrong(path, problem string) error { return &strict.Error{Path: path, Problem: problem} }

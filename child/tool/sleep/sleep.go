@@ -38,7 +38,7 @@ func (sleeper) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) 
 		return tool.Result{}, err
 	}
 	if input.Seconds < 0 || input.Seconds > maxSeconds {
-		return tool.Result{}, fmt.Errorf("member \"seconds\" must be between 0 and %d, have %v", maxSeconds, input.Seconds)
+		return tool.Result{}, fmt.Errorf("member \"seconds\" must be between 0 and %d, is %v", maxSeconds, input.Seconds)
 	}
 	timer := time.NewTimer(time.Duration(input.Seconds * float64(time.Second)))
 	defer timer.Stop()

@@ -1,0 +1,314 @@
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
+)
+
+// room is a directory with something in it, something beside it, and the tools.
+type room struct {
+	t       *testing.T
+	dir     string // the working directory
+	outside string // a directory beside it that holds secret.txt
+	tools   map[string]tool.Tool
+}
+
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	top := t.TempDir()
+	r := &room{t: t, dir: filepath.Join(top, "work"), outside: filepath.Join(top, "outside"), tools: map[string]tool.Tool{}}
+	for _, dir := range []string{r.dir, r.outside} {
+		r.must(os.Mkdir(dir, 0o777))
+	}
+	r.must(os.WriteFile(filepath.Join(r.outside, "secret.txt"), []byte("secret"), 0o666))
+	tools, closer, err := file.Tools(r.dir)
+	r.must(err)
+	t.Cleanup(func() { r.must(closer.Close()) })
+	for _, tl := range tools {
+		r.tools[tl.Spec().Name] = tl
+	}
+	return r
+}
+
+func (r *room) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *room) put(name, content string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	r.must(os.MkdirAll(filepath.Dir(path), 0o777))
+	r.must(os.WriteFile(path, []byte(content), 0o666))
+}
+
+func (r *room) get(path string) string {
+	r.t.Helper()
+	content, err := os.ReadFile(path)
+	r.must(err)
+	return string(content)
+}
+
+// run calls a tool. Members are name, value, name, value.
+func (r *room) run(name string, members ...any) (string, error) {
+	r.t.Helper()
+	input := map[string]any{}
+	for i := 0; i < len(members); i += 2 {
+		input[members[i].(string)] = members[i+1]
+	}
+	encoded, err := json.Marshal(input)
+	r.must(err)
+	result, err := r.tools[name].Run(r.t.Context(), encoded)
+	return result.Text, err
+}
+
+// want checks a call's text, or its error if that begins with "!".
+func (r *room) want(want, name string, members ...any) {
+	r.t.Helper()
+	got, err := r.run(name, members...)
+	if err != nil {
+		got = "!" + err.Error()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("%s %v: -want +got\n%s", name, members, diff)
+	}
+}
+
+func TestRead(t *testing.T) {
+	r := newRoom(t)
+	r.put("größe.txt", "eins\nzwei\r\ndrei 👋\nvier")
+	r.put("empty", "")
+	r.put("picture.png", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
+	r.put("latin1.txt", "Gr\xf6\xdfe und mehr Text")
+	r.put("ended.txt", "a\nb\n")
+	r.must(syscall.Mkfifo(filepath.Join(r.dir, "pipe"), 0o666))
+	all := "eins\nzwei\r\ndrei 👋\nvier"
+	for _, tt := range []struct {
+		want    string
+		members []any
+	}{
+		{all, []any{"path", "größe.txt"}},
+		{all, []any{"path", "./sub/../größe.txt"}},
+		{all, []any{"path", filepath.Join(r.dir, "größe.txt")}},
+		{all, []any{"path", "größe.txt", "offset", 1, "limit", 4}},
+		{"zwei\r\n[more lines follow; go on with offset 3]", []any{"path", "größe.txt", "offset", 2, "limit", 1}},
+		{"vier", []any{"path", "größe.txt", "offset", 4}},
+		{"vier", []any{"path", "größe.txt", "offset", 4, "limit", 100}},
+		{"!read größe.txt: offset 5 is past its end: it has 4 lines", []any{"path", "größe.txt", "offset", 5}},
+		{"b\n", []any{"path", "ended.txt", "offset", 2, "limit", 1}},
+		{"!read ended.txt: offset 3 is past its end: it has 2 lines", []any{"path", "ended.txt", "offset", 3}},
+		{"[the file is empty]", []any{"path", "empty"}},
+		{"!read picture.png: it is not a text file (16 bytes)", []any{"path", "picture.png"}},
+		{"!read latin1.txt: it is not a text file (19 bytes)", []any{"path", "latin1.txt"}},
+		{"!read pipe: it is a named pipe", []any{"path", "pipe"}},
+		{"!read .: it is a directory", []any{"path", "."}},
+		{"!read none.txt: there is no such file or directory", []any{"path", "none.txt"}},
+		{"!read empty/x: not a directory", []any{"path", "empty/x"}},
+		{`!member "path" is missing`, nil},
+		{`!member "path" is empty`, []any{"path", ""}},
+		{`!member "path" must be a string, is the number 7`, []any{"path", 7}},
+		{`!member "offset" must be 1 or more`, []any{"path", "empty", "offset", 0}},
+		{`!member "limit" must be 1 or more`, []any{"path", "empty", "limit", 0}},
+		{`!member "offset" must be a non-negative integer, is the number -1`, []any{"path", "empty", "offset", -1}},
+		{`!member "lines" is not known`, []any{"path", "empty", "lines", 1}},
+	} {
+		if tt.members != nil && tt.members[1] == "./sub/../größe.txt" {
+			r.must(os.Mkdir(filepath.Join(r.dir, "sub"), 0o777))
+		}
+		r.want(tt.want, "read_file", tt.members...)
+	}
+}
+
+// A file of any size costs a bounded answer that says where to go on, and all
+// of it can be had piece by piece.
+func TestReadHuge(t *testing.T) {
+	r := newRoom(t)
+	var whole strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&whole, "line %d with some ünicode\n", i+1)
+	}
+	r.put("huge.txt", whole.String())
+	var got strings.Builder
+	offset, pieces := 1, 0
+	for offset > 0 {
+		text, err := r.run("read_file", "path", "huge.txt", "offset", offset)
+		r.must(err)
+		if len(text) > 64<<10 {
+			t.Fatalf("%d bytes in one answer", len(text))
+		}
+		head, note, more := strings.Cut(text, "[more lines follow; go on with offset ")
+		got.WriteString(head)
+		offset, pieces = 0, pieces+1
+		if more {
+			_, err := fmt.Sscanf(note, "%d]", &offset)
+			r.must(err)
+		}
+	}
+	if got.String() != whole.String() || pieces < 5 {
+		t.Errorf("%d pieces put together are %d bytes, want those %d", pieces, got.Len(), whole.Len())
+	}
+
+	r.put("wide.txt", strings.Repeat("ä", 100_000)+"\nnext\n")
+	text, err := r.run("read_file", "path", "wide.txt")
+	r.must(err)
+	if note := "\n[line 1 is longer than 61440 bytes; the rest of it is left out; go on with offset 2]"; !strings.HasSuffix(text, "ä"+note) {
+		t.Errorf("a wide line ends in %q", text[len(text)-120:])
+	}
+	r.want("next\n", "read_file", "path", "wide.txt", "offset", 2)
+}
+
+func TestReadAborted(t *testing.T) {
+	r := newRoom(t)
+	r.put("a", "text")
+	ctx, abort := context.WithCancel(t.Context())
+	abort()
+	if _, err := r.tools["read_file"].Run(ctx, []byte(`{"path":"a"}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestList(t *testing.T) {
+	r := newRoom(t)
+	r.want("[the directory is empty]", "list_directory")
+	r.put("b.txt", "12")
+	r.put("sub/größe.txt", "")
+	r.put("a\nb", "")
+	r.must(os.Symlink("b.txt", filepath.Join(r.dir, "link")))
+	r.must(syscall.Mkfifo(filepath.Join(r.dir, "pipe"), 0o666))
+	all := "\"a\\nb\" (0 bytes)\nb.txt (2 bytes)\nlink -> b.txt\npipe (a named pipe)\nsub/\n"
+	r.want(all, "list_directory")
+	r.want(all, "list_directory", "path", r.dir)
+	r.want("größe.txt (0 bytes)\n", "list_directory", "path", "sub")
+	r.want("!list b.txt: it is not a directory", "list_directory", "path", "b.txt")
+	r.want("!list none: there is no such file or directory", "list_directory", "path", "none")
+	for i := range 2001 {
+		r.put(fmt.Sprintf("many/%04d", i), "")
+	}
+	text, err := r.run("list_directory", "path", "many")
+	r.must(err)
+	if lines := strings.Count(text, "\n"); lines != 2001 || !strings.HasSuffix(text, "[there are more than 2000 entries; the rest is left out]\n") {
+		t.Errorf("%d lines of a large directory", lines)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	r := newRoom(t)
+	r.want("wrote 8 bytes to größe.txt (a new file)", "write_file", "path", "größe.txt", "content", "Grüße\n")
+	r.want("wrote 0 bytes to größe.txt", "write_file", "path", "größe.txt", "content", "")
+	r.want("wrote 1 bytes to a/b/c.txt (a new file)", "write_file", "path", "a/b/c.txt", "content", "x")
+	r.want("!write a: it is a directory", "write_file", "path", "a", "content", "x")
+	r.want("!write größe.txt/x: not a directory", "write_file", "path", "größe.txt/x", "content", "x")
+	r.want(`!member "content" is missing`, "write_file", "path", "x")
+	absolute := filepath.Join(r.dir, "abs.txt")
+	r.want("wrote 3 bytes to "+absolute+" (a new file)", "write_file", "path", absolute, "content", "abs")
+	if got := r.get(absolute); got != "abs" {
+		t.Errorf("abs.txt holds %q", got)
+	}
+
+	script := filepath.Join(r.dir, "run.sh")
+	r.put("run.sh", "old")
+	r.must(os.Chmod(script, 0o750))
+	r.want("wrote 3 bytes to run.sh", "write_file", "path", "run.sh", "content", "new")
+	if info, err := os.Stat(script); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("mode %v, error %v", info.Mode(), err)
+	}
+	r.must(os.Chmod(script, 0o444))
+	r.want("!write run.sh: it is read-only", "write_file", "path", "run.sh", "content", "newer")
+
+	r.must(os.Symlink("a/b/c.txt", filepath.Join(r.dir, "link")))
+	r.want("wrote 4 bytes to link", "write_file", "path", "link", "content", "thru")
+	if got := r.get(filepath.Join(r.dir, "a/b/c.txt")); got != "thru" {
+		t.Errorf("the link's target holds %q", got)
+	}
+	r.must(syscall.Mkfifo(filepath.Join(r.dir, "pipe"), 0o666))
+	r.want("!write pipe: it is a named pipe", "write_file", "path", "pipe", "content", "x")
+
+	entries, err := filepath.Glob(filepath.Join(r.dir, ".nexus-*"))
+	r.must(err)
+	if len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// An aborted write leaves the old content, and nothing beside it.
+func TestWriteAborted(t *testing.T) {
+	r := newRoom(t)
+	r.put("a", "old")
+	ctx, abort := context.WithCancel(t.Context())
+	abort()
+	if _, err := r.tools["write_file"].Run(ctx, []byte(`{"path":"a","content":"new"}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	r.want("a (3 bytes)\n", "list_directory")
+}
+
+// Whatever way out there is, nothing outside is read, listed or written.
+func TestNoWayOut(t *testing.T) {
+	r := newRoom(t)
+	r.put("sub/x", "")
+	for name, target := range map[string]string{
+		"out": r.outside, "rel": "../outside", "file": filepath.Join(r.outside, "secret.txt"),
+		"sub/up": "../../outside", "new": filepath.Join(r.outside, "new.txt"),
+	} {
+		r.must(os.Symlink(target, filepath.Join(r.dir, name)))
+	}
+	secret := filepath.Join(r.outside, "secret.txt")
+	for _, path := range []string{
+		"../outside/secret.txt", "sub/../../outside/secret.txt", secret, r.dir + "/../outside/secret.txt", "/etc/passwd",
+		"out/secret.txt", "rel/secret.txt", "file", "sub/up/secret.txt", r.dir + "/out/secret.txt", r.dir + "x/secret.txt",
+	} {
+		want := "!" + path + " is outside the working directory"
+		r.want(want, "read_file", "path", path)
+		r.want(want, "write_file", "path", path, "content", "owned")
+	}
+	for _, path := range []string{"..", "../outside", "out", "rel", "sub/up", "/", r.outside} {
+		r.want("!"+path+" is outside the working directory", "list_directory", "path", path)
+	}
+	r.want("!new is outside the working directory", "write_file", "path", "new", "content", "owned")
+	r.want("!out/made/x is outside the working directory", "write_file", "path", "out/made/x", "content", "owned")
+	if got := r.get(secret); got != "secret" {
+		t.Errorf("the secret is now %q", got)
+	}
+	entries, err := os.ReadDir(r.outside)
+	r.must(err)
+	if len(entries) != 1 {
+		t.Errorf("outside there is now %v", entries)
+	}
+}
+
+// A working directory that is itself reached through a link takes absolute
+// paths by either name.
+func TestLinkedDirectory(t *testing.T) {
+	top := t.TempDir()
+	real, link := filepath.Join(top, "real"), filepath.Join(top, "link")
+	r := &room{t: t, tools: map[string]tool.Tool{}}
+	r.must(os.Mkdir(real, 0o777))
+	r.must(os.Symlink(real, link))
+	r.must(os.WriteFile(filepath.Join(real, "a"), []byte("text"), 0o666))
+	tools, closer, err := file.Tools(link)
+	r.must(err)
+	defer closer.Close()
+	r.tools["read_file"] = tools[0]
+	r.want("text", "read_file", "path", filepath.Join(link, "a"))
+	r.want("text", "read_file", "path", filepath.Join(real, "a"))
+}
+
+func TestNoDirectory(t *testing.T) {
+	if _, _, err := file.Tools(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}

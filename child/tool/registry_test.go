@@ -1,0 +1,239 @@
+package tool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a tool that does what its test says.
+type fake struct {
+	name string
+	run  func(ctx context.Context, in jsontext.Value) (string, error)
+}
+
+func (f fake) Spec() tool.Spec {
+	return tool.Spec{Name: f.name, InputSchema: jsontext.Value(`{"type":"object"}`)}
+}
+
+func (f fake) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	text, err := f.run(ctx, in)
+	return tool.Result{Text: text}, err
+}
+
+// pause waits for as long as its input says: {"d":"3s"}.
+func pause(ctx context.Context, in jsontext.Value) (string, error) {
+	d, err := time.ParseDuration(strings.Trim(string(in)[len(`{"d":`):len(in)-1], `"`))
+	if err != nil {
+		return "", err
+	}
+	select {
+	case <-time.After(d):
+		return "after " + d.String(), nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func call(name, input string) protocol.ToolCall {
+	return protocol.ToolCall{ID: "id of " + name + input, Name: name, Input: jsontext.Value(input)}
+}
+
+func TestOutcomes(t *testing.T) {
+	tools := []tool.Tool{
+		fake{"echo", func(_ context.Context, in jsontext.Value) (string, error) { return string(in), nil }},
+		fake{"refuse", func(context.Context, jsontext.Value) (string, error) { return "", errors.New("no such file") }},
+		fake{"panic", func(context.Context, jsontext.Value) (string, error) { panic("out of cheese") }},
+		fake{"long", func(context.Context, jsontext.Value) (string, error) { return strings.Repeat("ä", 10), nil }},
+		fake{"bytes", func(context.Context, jsontext.Value) (string, error) { return "a\xffb", nil }},
+	}
+	registry := tool.NewRegistry(tools, tool.Options{MaxOutput: 15})
+	long := tool.NewRegistry(tools, tool.Options{})
+	for _, tt := range []struct {
+		name     string
+		registry *tool.Registry
+		call     protocol.ToolCall
+		text     string
+		isError  bool
+	}{
+		{"well", long, call("echo", `{"a":1}`), `{"a":1}`, false},
+		{"no input", long, call("echo", ``), `{}`, false},
+		{"null input", long, call("echo", `null`), `{}`, false},
+		{"string input", long, call("echo", `"{"`), "echo: the input is not a JSON object", true},
+		{"broken input", long, call("echo", `{"a"`), "echo: the input is not a JSON object", true},
+		{"unknown", long, call("nothing", `{}`), `there is no tool "nothing"`, true},
+		{"refused", long, call("refuse", `{}`), "refuse: no such file", true},
+		{"panic", long, call("panic", `{}`), "panic: the tool panicked: out of cheese", true},
+		{"cut at a character", registry, call("long", `{}`), "äääääää\n[cut off here: 6 of 20 bytes are missing]", false},
+		{"not UTF-8", long, call("bytes", `{}`), "a\uFFFDb", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.registry.Run(t.Context(), []protocol.ToolCall{tt.call}, nil)
+			want := []tool.Outcome{{Call: tt.call, Text: tt.text, IsError: tt.isError}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int64
+		registry := tool.NewRegistry([]tool.Tool{fake{"pause", func(ctx context.Context, in jsontext.Value) (string, error) {
+			now := running.Add(1)
+			defer running.Add(-1)
+			for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+			}
+			return pause(ctx, in)
+		}}}, tool.Options{Parallel: 3})
+		var calls []protocol.ToolCall
+		for _, seconds := range []int{5, 4, 3, 2, 1, 1} {
+			calls = append(calls, call("pause", fmt.Sprintf(`{"d":"%ds"}`, seconds)))
+		}
+		var finished []string
+		began := time.Now()
+		got := registry.Run(t.Context(), calls, func(o tool.Outcome) { finished = append(finished, o.Text) })
+		for i, outcome := range got {
+			if outcome.Call.ID != calls[i].ID || outcome.IsError {
+				t.Errorf("outcome %d is %+v", i, outcome)
+			}
+		}
+		// 5, 4 and 3 begin; 2 after 3 s, 1 after 4 s, 1 after 5 s; three end at 5 s.
+		if most.Load() != 3 || time.Since(began) != 6*time.Second {
+			t.Errorf("%d ran at once, all took %v, want 3 and 6s", most.Load(), time.Since(began))
+		}
+		slices.Sort(finished[2:5])
+		want := []string{"after 3s", "after 4s", "after 1s", "after 2s", "after 5s", "after 1s"}
+		if diff := cmp.Diff(want, finished); diff != "" {
+			t.Errorf("finished: -want +got\n%s", diff)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := tool.NewRegistry([]tool.Tool{fake{"pause", pause}}, tool.Options{})
+		began := time.Now()
+		got := registry.Run(t.Context(), []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, nil)
+		if took := time.Since(began); took != 300*time.Second {
+			t.Errorf("took %v, want 300s", took)
+		}
+		if want := "pause: not done after 5m0s"; got[0].Text != want || !got[0].IsError {
+			t.Errorf("outcome %+v, want the error %q", got[0], want)
+		}
+	})
+}
+
+func TestAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		registry := tool.NewRegistry([]tool.Tool{
+			fake{"pause", pause},
+			fake{"stuck", func(context.Context, jsontext.Value) (string, error) {
+				<-free
+				return "at last", nil
+			}},
+		}, tool.Options{Parallel: 2})
+		ctx, abort := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, abort)
+		began := time.Now()
+		got := registry.Run(ctx, []protocol.ToolCall{
+			call("stuck", `{}`), call("pause", `{"d":"1h"}`), call("pause", `{"d":"2h"}`), call("stuck", `{}`),
+		}, nil)
+		if took := time.Since(began) - time.Minute; took > 100*time.Millisecond {
+			t.Errorf("the abort took %v", took)
+		}
+		var texts []string
+		for _, outcome := range got {
+			texts = append(texts, outcome.Text)
+		}
+		want := []string{
+			"stuck: the turn was aborted", "pause: the turn was aborted",
+			"pause was not run: the turn was aborted", "stuck was not run: the turn was aborted",
+		}
+		if diff := cmp.Diff(want, texts); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		if registry.Stuck() != 1 {
+			t.Errorf("%d calls are stuck, want 1", registry.Stuck())
+		}
+		if err := registry.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("waited for a stuck call: %v", err)
+		}
+		close(free)
+		if err := registry.Wait(t.Context()); err != nil || registry.Stuck() != 0 {
+			t.Errorf("%d calls are stuck after their end, error %v", registry.Stuck(), err)
+		}
+	})
+}
+
+// Tools that never return cost a bounded number of goroutines.
+func TestStuckBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		registry := tool.NewRegistry([]tool.Tool{fake{"stuck", func(context.Context, jsontext.Value) (string, error) {
+			<-free
+			return "", nil
+		}}}, tool.Options{Timeout: time.Second, Parallel: 1})
+		got := registry.Run(t.Context(), slices.Repeat([]protocol.ToolCall{call("stuck", `{}`)}, 20), nil)
+		if registry.Stuck() != 16 {
+			t.Errorf("%d calls are stuck, want 16", registry.Stuck())
+		}
+		if want := "stuck was not run: 16 earlier calls hang"; got[16].Text != want {
+			t.Errorf("call 17: %q, want %q", got[16].Text, want)
+		}
+		close(free)
+		if err := registry.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTwoOfOneName(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("two tools of one name were accepted")
+		}
+	}()
+	tool.NewRegistry([]tool.Tool{fake{name: "a"}, fake{name: "a"}}, tool.Options{})
+}
+
+// FuzzOutput: what is given out is UTF-8, a prefix of what the tool gave, and
+// bounded.
+func FuzzOutput(f *testing.F) {
+	f.Add("", 1)
+	f.Add("Grüße", 3)
+	f.Add("\xff\xfe", 1)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		most = min(max(most, 1), 1<<20)
+		registry := tool.NewRegistry([]tool.Tool{fake{"t", func(context.Context, jsontext.Value) (string, error) {
+			return text, nil
+		}}}, tool.Options{MaxOutput: most})
+		got := registry.Run(t.Context(), []protocol.ToolCall{call("t", `{}`)}, nil)[0].Text
+		clean := strings.ToValidUTF8(text, "\uFFFD")
+		if !utf8.ValidString(got) {
+			t.Errorf("%q is not UTF-8", got)
+		}
+		head, _, cut := strings.Cut(got, "\n[cut off here: ")
+		if cut && (len(head) > most || !strings.HasPrefix(clean, head)) || !cut && got != clean {
+			t.Errorf("%q of %q, at most %d", got, text, most)
+		}
+	})
+}
