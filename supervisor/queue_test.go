@@ -1,0 +1,289 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// slow is a turn of one second that minds aborts.
+func slow(c *supervisortest.Child, p protocol.Prompt) {
+	c.Say(p.Message)
+	c.Sleep(time.Second)
+	c.Finish(p, p.Message)
+}
+
+func TestQueueIsFirstInFirstOut(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		a := h.start("alice")
+		start := time.Now()
+		var turns []*supervisor.Turn
+		for i := range 5 {
+			turns = append(turns, h.prompt(a, fmt.Sprint(i), ""))
+		}
+		if info := h.state(a, supervisor.Busy); info.Queued != 4 || info.Running != "0" {
+			h.Errorf("queued %d, running %q", info.Queued, info.Running)
+		}
+		for i, turn := range turns {
+			h.outcome(turn, supervisor.Completed)
+			if d := since(start); d != time.Duration(i+1)*time.Second {
+				h.Errorf("turn %d ended after %v", i, d)
+			}
+		}
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		a := h.start("alice")
+		h.prompt(a, "running", "")
+		for i := range supervisor.DefaultQueueLimit {
+			h.prompt(a, fmt.Sprint(i), "")
+		}
+		for _, when := range []supervisor.WhenBusy{supervisor.Queue, supervisor.Steer} {
+			_, err := a.Prompt(h.Context(), protocol.Prompt{ID: "one more"}, supervisor.PromptOptions{WhenBusy: when})
+			if !errors.Is(err, supervisor.ErrQueueFull) {
+				h.Errorf("%s: %v, want ErrQueueFull", when, err)
+			}
+		}
+		if stats := h.sup.Stats(); stats.Waiting != 64 || stats.Agents[supervisor.Busy] != 1 {
+			h.Errorf("stats: %+v", stats)
+		}
+	})
+}
+
+func TestCancelOfWaiting(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		a := h.start("alice")
+		first, second, third := h.prompt(a, "1", ""), h.prompt(a, "2", ""), h.prompt(a, "3", "")
+		start := time.Now()
+		found, err := a.Abort(h.Context(), "2")
+		if !found || err != nil || since(start) != 0 {
+			h.Errorf("Abort = %v, %v after %v", found, err, since(start))
+		}
+		r := h.outcome(second, supervisor.Cancelled)
+		if !errors.Is(r.Err, supervisor.ErrAborted) || r.Incarnation != 0 {
+			h.Errorf("result %+v", r)
+		}
+		if seq, err := second.Started(h.Context()); seq != 0 || err != nil {
+			h.Errorf("Started of a turn that never ran = %d, %v", seq, err)
+		}
+		h.outcome(first, supervisor.Completed)
+		h.outcome(third, supervisor.Completed)
+		for _, id := range []string{"1", "2", "unknown", ""} {
+			if found, err := a.Abort(h.Context(), id); found || err != nil {
+				h.Errorf("Abort(%q) of what has ended = %v, %v", id, found, err)
+			}
+		}
+	})
+}
+
+func TestCancelOfRunning(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
+		a := h.start("alice")
+		for _, id := range []string{"1", ""} {
+			turn := h.prompt(a, "1"+id, "")
+			synctest.Wait()
+			ended := make(chan error, 2)
+			for range 2 { // two who cancel are both answered
+				go func() {
+					_, err := a.Abort(h.Context(), turn.ID())
+					ended <- err
+				}()
+			}
+			if found, err := a.Abort(h.Context(), id+id); id == "" && (!found || err != nil) {
+				h.Errorf("Abort of the running turn = %v, %v", found, err)
+			}
+			if err := errors.Join(<-ended, <-ended); err != nil {
+				h.Errorf("Abort: %v", err)
+			}
+			r := h.outcome(turn, supervisor.Cancelled)
+			if !errors.Is(r.Err, supervisor.ErrAborted) || r.Text != "working" || r.StopReason != protocol.StopAborted || r.Usage.InputTokens != 1 {
+				h.Errorf("result %+v", r)
+			}
+		}
+		h.state(a, supervisor.Ready)
+	})
+}
+
+// A cancel that arrives while the child says its last words does not turn a
+// completed turn into a cancelled one.
+func TestCancelThatComesTooLate(t *testing.T) {
+	play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Say("all")
+		<-c.Aborted()
+		c.Emit(protocol.AgentEnd{StopReason: protocol.StopCompleted, TurnID: p.ID})
+		c.Respond(p, map[string]bool{"ok": true})
+	}}
+	run(t, always(play), func(h *house) {
+		a := h.start("alice")
+		turn := h.prompt(a, "1", "")
+		if found, err := a.Abort(h.Context(), "1"); !found || err != nil {
+			h.Errorf("Abort = %v, %v", found, err)
+		}
+		h.outcome(turn, supervisor.Completed)
+	})
+}
+
+// A child that does not honour a cancel is killed after the grace, and both
+// who sent and who cancelled hear of the same crash.
+func TestCancelNotHonoured(t *testing.T) {
+	run(t, series(supervisortest.Play{Prompt: supervisortest.Hang}, supervisortest.Play{}), func(h *house) {
+		a := h.start("alice")
+		turn, next := h.prompt(a, "1", ""), h.prompt(a, "2", "next")
+		synctest.Wait()
+		start := time.Now()
+		found, err := a.Abort(h.Context(), "1")
+		if d := since(start); d != 5*time.Second {
+			h.Errorf("told after %v, want 5s", d)
+		}
+		r := h.outcome(turn, supervisor.Crashed)
+		crash, ok := errors.AsType[*supervisor.CrashError](err)
+		if !found || !ok || !errors.Is(r.Err, crash) || crash.Cause != "cancel not honoured in 5s" || crash.Exit.Signal != "killed" {
+			h.Errorf("canceller: %v; sender: %v", err, r.Err)
+		}
+		if r := h.outcome(next, supervisor.Completed); r.Incarnation != 2 {
+			h.Errorf("the next turn ran in incarnation %d", r.Incarnation)
+		}
+	})
+}
+
+func TestCancelGivenUpByItsCaller(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: supervisortest.Hang}), func(h *house) {
+		a := h.start("alice")
+		turn := h.prompt(a, "1", "")
+		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
+		defer cancel()
+		if found, err := a.Abort(ctx, "1"); !found || !errors.Is(err, context.DeadlineExceeded) {
+			h.Errorf("Abort = %v, %v", found, err)
+		}
+		if _, err := turn.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			h.Errorf("Wait = %v", err)
+		}
+		h.outcome(turn, supervisor.Crashed) // the cancel goes on without them
+	})
+}
+
+func TestReject(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		a := h.start("alice")
+		reject := supervisor.PromptOptions{WhenBusy: supervisor.Reject}
+		turn := h.prompt(a, "1", "", reject)
+		if _, err := a.Prompt(h.Context(), protocol.Prompt{ID: "2"}, reject); !errors.Is(err, supervisor.ErrBusy) {
+			h.Errorf("Prompt = %v, want ErrBusy", err)
+		}
+		h.outcome(turn, supervisor.Completed)
+		h.outcome(h.prompt(a, "2", "", reject), supervisor.Completed) // a refused id is free
+	})
+}
+
+func TestSteer(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		a := h.start("alice")
+		running, waiting := h.prompt(a, "1", ""), h.prompt(a, "2", "")
+		synctest.Wait()
+		start := time.Now()
+		steered := h.prompt(a, "3", "", supervisor.PromptOptions{WhenBusy: supervisor.Steer})
+		r := h.outcome(running, supervisor.Cancelled)
+		if !errors.Is(r.Err, supervisor.ErrAborted) || since(start) != 0 {
+			h.Errorf("the steered turn: %v after %v", r.Err, since(start))
+		}
+		h.outcome(steered, supervisor.Completed)
+		h.outcome(waiting, supervisor.Completed)
+		if d := since(start); d != 2*time.Second {
+			h.Errorf("all done after %v, want 2s", d)
+		}
+		s1, _ := steered.Started(h.Context())
+		s2, _ := waiting.Started(h.Context())
+		if s1 > s2 {
+			h.Error("what waited ran before what steered")
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	second := supervisor.PromptOptions{Timeout: time.Second}
+	for _, c := range []struct {
+		name  string
+		play  func(*supervisortest.Child, protocol.Prompt)
+		want  supervisor.Outcome
+		err   error
+		after time.Duration
+	}{
+		{"cancelled in time", supervisortest.UntilAborted, supervisor.TimedOut, supervisor.ErrTurnTimeout, time.Second},
+		{"not even cancelled", supervisortest.Hang, supervisor.Crashed, nil, 6 * time.Second},
+		{"done before", supervisortest.Echo, supervisor.Completed, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, always(supervisortest.Play{Prompt: c.play}), func(h *house) {
+				a := h.start("alice")
+				start := time.Now()
+				r := h.outcome(h.prompt(a, "1", "", second), c.want)
+				if c.err != nil && !errors.Is(r.Err, c.err) || since(start) != c.after {
+					h.Errorf("%v after %v, want %v after %v", r.Err, since(start), c.err, c.after)
+				}
+			})
+		})
+	}
+	t.Run("waiting is not counted", func(t *testing.T) {
+		run(t, always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Sleep(900 * time.Millisecond)
+			supervisortest.Echo(c, p)
+		}}), func(h *house) {
+			a := h.start("alice")
+			first, second := h.prompt(a, "1", "", second), h.prompt(a, "2", "", second)
+			h.outcome(first, supervisor.Completed)
+			h.outcome(second, supervisor.Completed)
+		})
+	})
+}
+
+// Many senders and cancellers at once: each prompt has one outcome, the
+// number of outcomes is that of the prompts, and the agent ends up idle.
+func TestCancelRaces(t *testing.T) {
+	plan := always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Say("x")
+		c.Sleep(time.Duration(len(p.ID)) * time.Millisecond)
+		c.Finish(p, "x")
+	}})
+	run(t, plan, func(h *house) {
+		a := h.start("alice")
+		outcomes := make(chan supervisor.Outcome, 50)
+		for i := range 50 {
+			turn := h.prompt(a, fmt.Sprint(i), "")
+			go func() {
+				r, _ := turn.Wait(context.Background())
+				outcomes <- r.Outcome
+			}()
+			if i%2 == 0 {
+				go func() {
+					time.Sleep(time.Duration(i%7) * time.Millisecond) // in the bubble's time
+					a.Abort(context.Background(), turn.ID())
+				}()
+			}
+		}
+		count := map[supervisor.Outcome]uint64{}
+		for range 50 {
+			count[<-outcomes]++
+		}
+		stats := h.sup.Stats()
+		if count[supervisor.Completed] < 25 || count[supervisor.Cancelled] == 0 || stats.Prompts != 50 ||
+			stats.Outcomes[supervisor.Completed] != count[supervisor.Completed] ||
+			stats.Outcomes[supervisor.Cancelled] != count[supervisor.Cancelled] {
+			h.Errorf("outcomes %v, stats %+v", count, stats)
+		}
+		ends := slices.DeleteFunc(h.events(a), func(e supervisor.Event) bool { return e.Type != "turn_end" })
+		if len(ends) != 50 {
+			h.Errorf("%d turn_end events for 50 turns", len(ends))
+		}
+		h.state(a, supervisor.Ready)
+	})
+}
