@@ -51,9 +51,7 @@ func (h *hub) publish(typ string, data []byte) uint64 {
 	h.last++
 	h.events = append(h.events, Event{Seq: h.last, Type: typ, Data: data})
 	h.size += len(data) + eventCost
-	if h.size > hubKeep {
-		h.trim()
-	}
+	h.trim()
 	for s := range h.subs {
 		s.wake()
 	}
@@ -182,6 +180,7 @@ func (s *Subscription) take() ([]Event, error) {
 		fresh = fresh[:min(len(fresh), hubBatch)]
 		s.batch = append(s.batch, fresh...)
 		s.read += uint64(len(fresh))
+		h.trim() // nobody else may have needed them
 	}
 	switch {
 	case len(s.batch) > 0:
@@ -210,6 +209,7 @@ func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	delete(s.hub.subs, s)
+	s.hub.trim()
 	if s.err == nil {
 		s.err = io.EOF
 	}
