@@ -42,7 +42,10 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 			t.Fatal(err)
 		}
 	}
-	port := freePort(t)
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	script = strings.NewReplacer(
 		"8765", port,
 		"/server.key", "/server-"+port+".key",
@@ -59,6 +62,10 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
+	t.Cleanup(func() { // a server that the script started and a failure left
+		end := exec.Command(filepath.Join(programs, "nexus-rpc"), "--port", port, "--home", filepath.Join(dir, "home"), "shutdown")
+		_ = end.Run()
+	})
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +103,13 @@ func expected(script string) []string {
 	}
 }
 
-func freePort(t *testing.T) string {
+func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), nil
 }
 
 // headers collects -H flags.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,15 +29,21 @@ import (
 const patience = 30 * time.Second
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"serve":  cmdServe,
-	"end":    cmdEnd,
-	"post":   cmdPost,
-	"until":  cmdUntil,
-	"agent":  cmdAgent,
-	"signal": cmdSignal,
-	"gone":   cmdGone,
-	"mode":   cmdMode,
-	"fill":   cmdFill,
+	"serve":    cmdServe,
+	"end":      cmdEnd,
+	"post":     cmdPost,
+	"until":    cmdUntil,
+	"agent":    cmdAgent,
+	"signal":   cmdSignal,
+	"gone":     cmdGone,
+	"mode":     cmdMode,
+	"fill":     cmdFill,
+	"same":     cmdSame,
+	"waiting":  cmdWaiting,
+	"exits":    cmdExits,
+	"grab":     cmdGrab,
+	"port":     cmdPort,
+	"stranger": cmdStranger,
 }
 
 type serverKey struct{}
@@ -205,16 +213,51 @@ func cmdAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: agent ID MEMBER NAME")
 	}
+	ts.Setenv(args[2], entry(ts, args[0]).Get(args[1]).String())
+}
+
+// entry is the agent's entry in list_agents.
+func entry(ts *testscript.TestScript, id string) gjson.Result {
 	_, answer, err := request(http.MethodPost, ts.Getenv("URL")+"/",
 		http.Header{"Authorization": {"Bearer " + ts.Getenv("KEY")}}, `{"jsonrpc":"2.0","id":1,"method":"list_agents"}`)
 	ts.Check(err)
 	for _, agent := range gjson.Get(answer, "result.agents").Array() {
-		if agent.Get("agent_id").Str == args[0] {
-			ts.Setenv(args[2], agent.Get(args[1]).String())
-			return
+		if agent.Get("agent_id").Str == id {
+			return agent
 		}
 	}
-	ts.Fatalf("no agent %s: %s", args[0], answer)
+	ts.Fatalf("no agent %s: %s", id, answer)
+	return gjson.Result{}
+}
+
+// cmdWaiting is waiting AGENT N: it asks until N sends wait in the agent's
+// queue. No event tells of that, since nothing has happened to the agent yet.
+func cmdWaiting(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waiting AGENT N")
+	}
+	for began := time.Now(); ; {
+		got := entry(ts, args[0]).Get("queued").String()
+		if got == args[1] {
+			return
+		}
+		if time.Since(began) > patience {
+			ts.Fatalf("%s sends wait for %s, want %s", got, args[0], args[1])
+		}
+	}
+}
+
+// cmdGrab is grab NAME REGEXP: it sets NAME to what the group of the regular
+// expression matches in the last command's stdout.
+func cmdGrab(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: grab NAME REGEXP")
+	}
+	match := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(match) != 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], match[1])
 }
 
 // cmdSignal is signal NAME PID.
@@ -300,4 +343,68 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s has one line", args[0])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(before+strings.Repeat("x", n)+after), 0o600))
+}
+
+// cmdSame is same GOT WANT.
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: same GOT WANT")
+	}
+	if args[0] != args[1] {
+		ts.Fatalf("got %q, want %q", args[0], args[1])
+	}
+}
+
+// cmdPort is port NAME: it sets NAME to a port that is free now.
+func cmdPort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: port NAME")
+	}
+	port, err := freePort()
+	ts.Check(err)
+	ts.Setenv(args[0], port)
+}
+
+// cmdStranger is stranger NAME: a listener that speaks no HTTP takes a port, and
+// NAME is set to it.
+func cmdStranger(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stranger NAME")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("220 not what you think\r\n"))
+			conn.Close()
+		}
+	})
+	ts.Defer(func() {
+		listener.Close()
+		serving.Wait()
+	})
+	ts.Setenv(args[0], strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+}
+
+// cmdExits is exits STATUS PROGRAM ARGS…: exec that wants just this exit status.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM ARGS…")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%s: %v", args[1], err)
+		}
+		got = strconv.Itoa(exit.ExitCode())
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
 }

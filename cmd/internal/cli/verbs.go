@@ -72,7 +72,6 @@ func (a *App) createVerb() *cobra.Command {
 	flags.String("provider", "", "provider of the model")
 	flags.String("cwd", "", "working directory")
 	flags.String("system", "", "system prompt")
-	cmd.MarkFlagsMutuallyExclusive("preset", "trusted", "sandboxed")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for name, target := range text {
 			if value := flags.Lookup(name); value.Changed {
@@ -81,6 +80,9 @@ func (a *App) createVerb() *cobra.Command {
 			}
 		}
 		for preset, chosen := range map[string]bool{api.PresetTrusted: trusted, api.PresetSandboxed: sandboxed} {
+			if chosen && p.Preset != nil {
+				return Usage("--preset, --trusted and --sandboxed exclude each other")
+			}
 			if chosen {
 				p.Preset = &preset
 			}
