@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +21,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
 	"nexus.internal/child/tool"
+	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 )
 
@@ -88,11 +87,7 @@ func (s *service) provider(t *testing.T, change func(*openai.Options)) provider.
 
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "fixtures", "providers", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return fixtures.Read(t, "providers/"+name)
 }
 
 // stream answers with pieces of a recorded stream, each sent on its own.
@@ -387,22 +382,8 @@ func TestRequest(t *testing.T) {
 			if err := body.Indent(jsontext.WithIndent("  ")); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "request.json", append(body, '\n'))
+			fixtures.Golden(t, "providers/request.json", append(body, '\n'))
 		})
-	}
-}
-
-// golden compares with a fixture; UPDATE=1 writes it.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if os.Getenv("UPDATE") != "" {
-		path := filepath.Join("..", "..", "..", "fixtures", "providers", name)
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(string(recorded(t, name)), string(got)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

@@ -37,7 +37,7 @@ func recall(v *voice, r provider.Request, prompt string) bool {
 		if !asking().MatchString(clause) {
 			continue
 		}
-		match := question().FindStringSubmatch(clause)
+		match := question().FindStringSubmatch(strings.Join(strings.Fields(clause), " "))
 		if match == nil {
 			continue
 		}

@@ -44,7 +44,7 @@ func answer(v *voice, r provider.Request) {
 	}
 	prompt := ""
 	if i := lastUser(r.Messages); i >= 0 {
-		prompt = strings.TrimSpace(r.Messages[i].Content)
+		prompt = strings.TrimSpace(strings.ToValidUTF8(r.Messages[i].Content, "\uFFFD"))
 	}
 	for _, rule := range rules {
 		if rule(v, r, prompt) {
@@ -56,7 +56,8 @@ func answer(v *voice, r provider.Request) {
 		quote(prompt), counted(len(r.Messages), "message"))
 }
 
-// after returns what follows the word in prompt, if it begins with it.
+// after returns what follows the word in prompt, if it begins with it. A colon
+// may stand between them.
 func after(prompt, word string) (rest string, ok bool) {
 	if len(prompt) < len(word) || !strings.EqualFold(prompt[:len(word)], word) {
 		return "", false
@@ -65,7 +66,7 @@ func after(prompt, word string) (rest string, ok bool) {
 	if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, ":") && !strings.HasPrefix(rest, "\n") {
 		return "", false
 	}
-	return strings.TrimSpace(rest), true
+	return strings.TrimSpace(strings.TrimPrefix(rest, ":")), true
 }
 
 // bare is the prompt in lower case without the punctuation at its end.

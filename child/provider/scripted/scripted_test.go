@@ -1,0 +1,542 @@
+package scripted_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/scripted"
+	"nexus.internal/child/tool"
+	"nexus.internal/fixtures"
+	"nexus.internal/protocol"
+)
+
+// playEnv makes the test binary play one prompt of faults.json and leave, for
+// the steps that bring a process down.
+const playEnv = "NEXUS_TEST_PLAY"
+
+func TestMain(m *testing.M) {
+	if prompt := os.Getenv(playEnv); prompt != "" {
+		scenario, err := os.ReadFile("../../../fixtures/agents/faults.json")
+		if err != nil {
+			panic(err)
+		}
+		p, err := scripted.New(scripted.Options{Scenario: scenario})
+		if err != nil {
+			panic(err)
+		}
+		for delta, err := range p.Stream(context.Background(), request(user(prompt))) {
+			fmt.Println(delta, err)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var tools = []tool.Spec{
+	{Name: "read_file"}, {Name: "write_file"}, {Name: "list_directory"}, {Name: "sleep"},
+}
+
+func user(text string) protocol.Message {
+	return protocol.Message{Role: protocol.RoleUser, Content: text}
+}
+
+func said(text string) protocol.Message {
+	return protocol.Message{Role: protocol.RoleAssistant, Content: text}
+}
+
+func request(messages ...protocol.Message) provider.Request {
+	return provider.Request{Model: "offline", Messages: messages, Tools: tools}
+}
+
+func offline(t testing.TB) provider.Provider {
+	t.Helper()
+	p, err := scripted.New(scripted.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func scenario(t testing.TB, name string) provider.Provider {
+	t.Helper()
+	p, err := scripted.New(scripted.Options{Scenario: fixtures.Read(t, "agents/"+name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// told is one answer, put together.
+type told struct {
+	Text, Thinking string
+	Calls          []string // "name input"
+	Words          int      // deltas of text
+	Stop           *provider.Stop
+	Err            error
+	message        protocol.Message
+}
+
+// ask collects an answer and checks that its deltas are in order.
+func ask(ctx context.Context, t testing.TB, p provider.Provider, r provider.Request) told {
+	t.Helper()
+	var got told
+	input := map[string]string{}
+	for delta, err := range p.Stream(ctx, r) {
+		if got.Stop != nil || got.Err != nil {
+			t.Errorf("%v, %v after the end", delta, err)
+		}
+		if err != nil {
+			got.Err = err
+			continue
+		}
+		switch d := delta.(type) {
+		case provider.Text:
+			got.Text += d.Text
+			got.Words++
+		case provider.Thinking:
+			got.Thinking += d.Text
+		case provider.CallStart:
+			input[d.ID] = ""
+		case provider.CallInput:
+			input[d.ID] += d.Fragment
+		case provider.Call:
+			if input[d.ID] != string(d.Input) {
+				t.Errorf("fragments %q of the input %s", input[d.ID], d.Input)
+			}
+			got.Calls = append(got.Calls, d.Name+" "+string(d.Input))
+			got.message.ToolCalls = append(got.message.ToolCalls, d.ToolCall)
+		case provider.Stop:
+			got.Stop = &d
+		}
+	}
+	got.message.Role, got.message.Content = protocol.RoleAssistant, got.Text
+	return got
+}
+
+// The offline model, spoken to as people do. A line of the dialogue is a prompt
+// and what it answers to it.
+func TestDialogues(t *testing.T) {
+	for _, dialogue := range [][][2]string{
+		{
+			{"My name is Alice", "Nice to meet you, Alice!"},
+			{"What is my name?", "Your name is Alice."},
+			{"what's MY  name", "Your name is Alice."},
+			{"Call it: my name is Bob.", "Nice to meet you, Bob!"},
+			{"Do you remember my name?", "Your name is Bob."},
+		},
+		{
+			{"What is my name?", "You have not told me your name in this conversation."},
+			{"Hi! My favourite colour is dark blue, and my shoes are red.", "I will remember that your favourite colour is dark blue. I will remember that your shoes are red."},
+			{"What is my favourite colour?", "Your favourite colour is dark blue."},
+			{"What are my shoes?", "Your shoes are red."},
+			{"Where are my keys?", "You have not told me your keys in this conversation."},
+			{"My version is 3.5. What is my version?", "Your version is 3.5."},
+			{"Summarize this.", "A conversation of 13 messages. The user said: my version is 3.5. The user said: my shoes are red. The user said: my favourite colour is dark blue."},
+		},
+		{{"echo one  two\nthree", "one  two\nthree"}, {"echo", ""}, {"Echo: ü", "ü"}},
+		{{"mein Name?", `I have no rule for "mein Name?": I am nexus's offline model, not a language model. This conversation has 1 message so far. Say "help" for what I can do.`}},
+		{{"run make", "I have no tool shell here, so I cannot do that."}},
+		{{"write me a poem", `I write only files: say "write FILE: TEXT".`}},
+		{{"sleep well", `I sleep for a number of seconds, not for "well".`}},
+		{{"count to a lot", `I count to a whole number from 1 to 1000000, not to "a lot".`}},
+		{{"count to 1000001", `I count to a whole number from 1 to 1000000, not to "1000001".`}},
+		{{"flood 3", "flood flood flood "}},
+	} {
+		var messages []protocol.Message
+		for _, line := range dialogue {
+			messages = append(messages, user(line[0]))
+			got := ask(t.Context(), t, offline(t), request(messages...))
+			if got.Err != nil || got.Stop == nil || got.Text != line[1] {
+				t.Errorf("%q\n got %q, error %v\nwant %q", line[0], got.Text, got.Err, line[1])
+			}
+			messages = append(messages, got.message)
+		}
+	}
+}
+
+func TestHonest(t *testing.T) {
+	for _, prompt := range []string{"hello", "Hi there!", "Hey", "help", "Who are you?", "are you a language model?", ""} {
+		got := ask(t.Context(), t, offline(t), request(user(prompt)))
+		for _, want := range []string{"offline model", "not a language model", "read FILE"} {
+			if !strings.Contains(got.Text, want) {
+				t.Errorf("%q: %q does not say %q", prompt, got.Text, want)
+			}
+		}
+		if words := len(strings.Fields(got.Text)); got.Words != words {
+			t.Errorf("%q: %d deltas for %d words", prompt, got.Words, words)
+		}
+	}
+}
+
+// A summary that stands for older messages keeps what was told in them.
+func TestRememberAcrossSummary(t *testing.T) {
+	summary := ask(t.Context(), t, offline(t), request(user("my name is Alice"), said("…"), user("summarise the conversation"))).Text
+	for _, role := range []protocol.Role{protocol.RoleSystem, protocol.RoleUser} {
+		got := ask(t.Context(), t, offline(t), request(protocol.Message{Role: role, Content: summary}, user("what is my name?")))
+		if want := "Your name is Alice."; got.Text != want {
+			t.Errorf("as %s: %q, want %q", role, got.Text, want)
+		}
+	}
+}
+
+func TestToolCalls(t *testing.T) {
+	for _, tt := range []struct{ prompt, want string }{
+		{"read notes.txt", `read_file {"path":"notes.txt"}`},
+		{"Read the file \"größe und mehr.txt\"", `read_file {"path":"größe und mehr.txt"}`},
+		{"list", `list_directory {"path":"."}`},
+		{"list the files", `list_directory {"path":"."}`},
+		{"list sub/dir", `list_directory {"path":"sub/dir"}`},
+		{"write a/b.txt: x: \"y\"\nz", `write_file {"content":"x: \"y\"\nz","path":"a/b.txt"}`},
+		{"sleep 0.5", `sleep {"seconds":0.5}`},
+		{"sleep 2 seconds", `sleep {"seconds":2}`},
+	} {
+		got := ask(t.Context(), t, offline(t), request(user(tt.prompt)))
+		if diff := cmp.Diff([]string{tt.want}, got.Calls); diff != "" || got.Stop == nil || got.Text != "" {
+			t.Errorf("%q: text %q, calls -want +got\n%s", tt.prompt, got.Text, diff)
+		}
+	}
+}
+
+func TestToolResults(t *testing.T) {
+	ids := map[string]bool{}
+	messages := []protocol.Message{user("read a")}
+	for range 3 {
+		got := ask(t.Context(), t, offline(t), request(messages...))
+		id := got.message.ToolCalls[0].ID
+		if ids[id] {
+			t.Errorf("the id %s is used twice", id)
+		}
+		ids[id] = true
+		messages = append(messages, got.message,
+			protocol.Message{Role: protocol.RoleTool, ToolCallID: id, ToolName: "read_file", Content: "line 1\nline 2\n"},
+			said("…"), user("read a"))
+	}
+	result := messages[:3]
+	if got := ask(t.Context(), t, offline(t), request(result...)); got.Text != "read_file gave:\nline 1\nline 2\n" {
+		t.Errorf("answered %q", got.Text)
+	}
+	failed := append(result[:2:2], protocol.Message{Role: protocol.RoleTool, ToolName: "read_file", Content: "no such file", IsError: true},
+		protocol.Message{Role: protocol.RoleTool, ToolName: "sleep", Content: "slept"})
+	if got := ask(t.Context(), t, offline(t), request(failed...)); got.Text != "read_file failed: no such file\n\nsleep gave:\nslept" {
+		t.Errorf("answered %q", got.Text)
+	}
+}
+
+func TestFail(t *testing.T) {
+	got := ask(t.Context(), t, offline(t), request(user("fail")))
+	if !errors.Is(got.Err, scripted.ErrAsked) || got.Stop != nil {
+		t.Errorf("error %v, stop %v", got.Err, got.Stop)
+	}
+	r := request(user("hello"))
+	r.Model = "gpt-5"
+	if got := ask(t.Context(), t, offline(t), r); got.Err == nil || !strings.Contains(got.Err.Error(), `no model "gpt-5"`) {
+		t.Errorf("an unknown model: %v", got.Err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	r := request(user("echo 12345678"))
+	r.System, r.Tools = "12345", nil // 5 bytes and 13 in, 8 out
+	got := ask(t.Context(), t, offline(t), r)
+	name := "offline"
+	want := protocol.TurnUsage{InputTokens: 5, OutputTokens: 2, Model: &name}
+	if diff := cmp.Diff(want, got.Stop.Usage); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestPace(t *testing.T) {
+	for _, tt := range []struct {
+		prompt string
+		want   string // the end of the text
+		words  int
+		took   time.Duration
+	}{
+		{"count to 5", "4 5", 5, 200 * time.Millisecond},
+		{"count to 1,000", "999 1000", 1000, 999 * 50 * time.Millisecond},
+		{"think hard", `"hard".`, 11, 0},
+		{"Write a long essay", "(200 of 200).", 2677, 2676 * 20 * time.Millisecond},
+	} {
+		t.Run(tt.prompt, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				got := ask(t.Context(), t, offline(t), request(user(tt.prompt)))
+				if took := time.Since(began); !strings.HasSuffix(got.Text, tt.want) || took != tt.took || got.Words != tt.words {
+					t.Errorf("…%q in %d words after %v, want …%q in %d after %v",
+						got.Text[max(0, len(got.Text)-20):], got.Words, took, tt.want, tt.words, tt.took)
+				}
+				if thinks := strings.HasPrefix(tt.prompt, "think"); thinks != (got.Thinking != "") {
+					t.Errorf("thought %q", got.Thinking)
+				}
+			})
+		})
+	}
+}
+
+func TestAbort(t *testing.T) {
+	for _, prompt := range []string{"count to 1000000", "write a long essay", "play hang", "speak slowly"} {
+		t.Run(prompt, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := offline(t)
+				switch prompt {
+				case "play hang":
+					p = scenario(t, "faults.json")
+				case "speak slowly":
+					p = scenario(t, "tour.json")
+				}
+				ctx, abort := context.WithCancel(t.Context())
+				time.AfterFunc(1230*time.Millisecond, abort)
+				began := time.Now()
+				got := ask(ctx, t, p, request(user(prompt)))
+				if took := time.Since(began); !errors.Is(got.Err, context.Canceled) || took != 1230*time.Millisecond {
+					t.Errorf("error %v after %v", got.Err, took)
+				}
+				if got.Text == "" {
+					t.Error("nothing was said before")
+				}
+			})
+		})
+	}
+}
+
+// A listener that leaves is not spoken to again, wherever it leaves.
+func TestLeave(t *testing.T) {
+	for _, prompt := range []string{"hello", "think of it", "flood 100", "read a", "count to 9"} {
+		for leave := 1; leave < 12; leave++ {
+			heard := 0
+			for range offline(t).Stream(t.Context(), request(user(prompt))) {
+				if heard++; heard == leave {
+					break
+				}
+			}
+		}
+	}
+}
+
+func TestModels(t *testing.T) {
+	got, err := offline(t).Models(t.Context())
+	want := []provider.Model{{Provider: "offline", ModelID: "offline", ModelName: "nexus offline model", ContextWindow: 128_000}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v, -want +got\n%s", err, diff)
+	}
+}
+
+func TestScenario(t *testing.T) {
+	p := scenario(t, "tour.json")
+	messages := []protocol.Message{user("hello")}
+	next := func(more ...protocol.Message) told {
+		t.Helper()
+		messages = append(messages, more...)
+		got := ask(t.Context(), t, p, request(messages...))
+		if got.Err != nil || got.Stop == nil {
+			t.Fatalf("after %d messages: error %v", len(messages), got.Err)
+		}
+		messages = append(messages, got.message)
+		return got
+	}
+	got := next()
+	name := "offline"
+	want := protocol.TurnUsage{InputTokens: 100, OutputTokens: 20, CacheReadInputTokens: 64, Model: &name}
+	if diff := cmp.Diff(want, got.Stop.Usage); diff != "" || got.Text != "Hello from a scenario." || got.Thinking == "" {
+		t.Errorf("text %q, thinking %q, usage -want +got\n%s", got.Text, got.Thinking, diff)
+	}
+	got = next(user("look"))
+	calls := []string{`read_file {"path": "a.txt"}`, `read_file {"path": "b.txt"}`}
+	if diff := cmp.Diff(calls, got.Calls); diff != "" || got.Text != "I look at two files." {
+		t.Errorf("text %q, calls -want +got\n%s", got.Text, diff)
+	}
+	if a, b := got.message.ToolCalls[0].ID, got.message.ToolCalls[1].ID; a == b {
+		t.Errorf("two calls have the id %s", a)
+	}
+	result := protocol.Message{Role: protocol.RoleTool, Content: "x"}
+	if got = next(result, result); got.Text != "And then I wait." || len(got.Calls) != 1 {
+		t.Errorf("text %q, calls %v", got.Text, got.Calls)
+	}
+	if got = next(result); got.Text != "That was all." || len(got.Calls) != 0 {
+		t.Errorf("text %q, calls %v", got.Text, got.Calls)
+	}
+	if got = next(user("My name is Alice")); got.Text != "Nice to meet you, Alice!" {
+		t.Errorf("after the last turn: %q", got.Text)
+	}
+}
+
+// What comes after the last turn, and prompts that a match picks do not use up
+// the turns that are played in order.
+func TestScenarioOrder(t *testing.T) {
+	const text = `{"turns":[{"steps":[{"text":"a"}]},{"match":"m","steps":[{"text":"M"}]},{"steps":[{"text":"b"}]}],"after":%q}`
+	for _, tt := range []struct{ after, want string }{
+		{"fail", "a M b M !the scenario has no turn left for this prompt"},
+		{"repeat", "a M b M a b a"},
+	} {
+		p, err := scripted.New(scripted.Options{Scenario: fmt.Appendf(nil, text, tt.after)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var messages []protocol.Message
+		var got []string
+		for _, prompt := range []string{"x", "m", "y", "m", "z", "z", "z"} {
+			messages = append(messages, user(prompt))
+			answer := ask(t.Context(), t, p, request(messages...))
+			if answer.Err != nil {
+				got = append(got, "!"+answer.Err.Error())
+				break
+			}
+			got = append(got, answer.Text)
+			messages = append(messages, answer.message)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("after %s: %q, want %q", tt.after, strings.Join(got, " "), tt.want)
+		}
+	}
+}
+
+func TestScenarioFaults(t *testing.T) {
+	p := scenario(t, "faults.json")
+	play := func(prompt string) told {
+		t.Helper()
+		return ask(t.Context(), t, p, request(user("please play "+prompt)))
+	}
+	if got := play("error"); got.Text != "So far so good." || got.Err == nil || got.Err.Error() != "the model is overloaded" {
+		t.Errorf("error: %q, %v", got.Text, got.Err)
+	}
+	if got := play("full"); !errors.Is(got.Err, provider.ErrContextWindow) {
+		t.Errorf("full: %v", got.Err)
+	}
+	if got := play("retry"); got.Text != "Better now." {
+		t.Errorf("retry: %q", got.Text)
+	}
+	if got := play("flood"); got.Words != 10_000 || len(got.Text) != 1_000_000 {
+		t.Errorf("flood: %d deltas of %d bytes", got.Words, len(got.Text))
+	}
+	if got := play("badly"); len(got.Calls) != 1 || got.Calls[0] != `no_such_tool "not an object"` {
+		t.Errorf("badly: %v", got.Calls)
+	}
+	got := ask(t.Context(), t, p, request(user("hello")))
+	if !strings.Contains(got.Text, "offline model") {
+		t.Errorf("another prompt: %q", got.Text)
+	}
+}
+
+// The steps that bring the process down do.
+func TestScenarioEnds(t *testing.T) {
+	for _, tt := range []struct {
+		prompt, stdout, stderr string
+		exit                   int // -1 for a signal
+	}{
+		{"play exit", "bye.", "leaving with status 7", 7},
+		{"play panic", "no.", "the scenario asked for a panic", 2},
+		{"play kill", "Ouch.", "", -1},
+	} {
+		t.Run(tt.prompt, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), playEnv+"="+tt.prompt)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tt.exit {
+				t.Fatalf("ended with %v, want exit status %d", err, tt.exit)
+			}
+			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); tt.exit < 0 && status.Signal() != syscall.SIGKILL {
+				t.Errorf("ended by %v", status.Signal())
+			}
+			if !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
+				t.Errorf("stdout %q, stderr %q", stdout.String(), stderr.String())
+			}
+		})
+	}
+}
+
+func TestBadScenario(t *testing.T) {
+	step := func(text string) string { return `{"turns":[{"steps":[{"text":"a"},` + text + `]}]}` }
+	for _, tt := range []struct{ text, want string }{
+		{``, "scenario: unexpected EOF"},
+		{`{}`, `scenario: member "turns" is missing`},
+		{`{"turns":[]}`, `scenario: member "turns" is empty`},
+		{`{"turns":[{}]}`, `scenario: member "turns[0].steps" is missing`},
+		{`{"turns":[{"match":"","steps":[]}]}`, `scenario: member "turns[0].match" is empty`},
+		{`{"turns":[{"steps":[]}],"after":"stop"}`, `scenario: member "after" must be fail, repeat or offline, is "stop"`},
+		{`{"turns":[{"steps":[]}],"turn":1}`, `scenario: member "turn" is not known`},
+		{step(`{}`), `scenario: member "turns[0].steps[1]" must have one action, has 0: `},
+		{step(`{"text":"a","hang":"deaf"}`), `scenario: member "turns[0].steps[1]" must have one action, has 2: text, hang`},
+		{step(`{"texts":"a"}`), `scenario: member "turns[0].steps[1].texts" is not known`},
+		{step(`{"hang":"long"}`), `scenario: member "turns[0].steps[1].hang" must be until_aborted or deaf, is "long"`},
+		{step(`{"crash":"burn"}`), `scenario: member "turns[0].steps[1].crash" must be panic or kill, is "burn"`},
+		{step(`{"delay_ms":3600001}`), `scenario: member "turns[0].steps[1].delay_ms" must be 0 to 3600000, is 3600001`},
+		{step(`{"flood":{"count":0,"bytes":1}}`), `scenario: member "turns[0].steps[1].flood.count" must be 1 to 10000000, is 0`},
+		{step(`{"flood":{"count":1,"bytes":5000000}}`), `scenario: member "turns[0].steps[1].flood.bytes" must be 1 to 4194304, is 5000000`},
+		{step(`{"hang":"deaf","every_ms":1}`), `scenario: member "turns[0].steps[1].every_ms" goes with text, thinking and flood only`},
+		{step(`{"tool":{"name":"x"}}`), `scenario: member "turns[0].steps[1].tool.input" is missing`},
+		{step(`{"usage":{"input_tokens":1}}`), `scenario: member "turns[0].steps[1].usage.output_tokens" is missing`},
+	} {
+		_, err := scripted.New(scripted.Options{Scenario: []byte(tt.text)})
+		if err == nil || err.Error() != tt.want && !(tt.text == "" && strings.HasPrefix(err.Error(), "scenario: ")) {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+// FuzzOffline: any prompt gets an answer in UTF-8 that ends in a Stop or in the
+// error it asked for, with calls whose input is JSON.
+func FuzzOffline(f *testing.F) {
+	for _, prompt := range []string{
+		"hello", "My name is Alice", "What is my name?", "write a: b", "count to 3", "sleep 1", "fail", "list", "echo \xff", "my x is y and my ",
+	} {
+		f.Add(prompt)
+	}
+	f.Fuzz(func(t *testing.T, prompt string) {
+		lower := strings.ToLower(prompt)
+		for _, slow := range []string{"count", "flood", "write a"} {
+			if strings.Contains(lower, slow) {
+				return // these take their time
+			}
+		}
+		got := ask(t.Context(), t, offline(t), request(user(prompt)))
+		if got.Stop == nil && !errors.Is(got.Err, scripted.ErrAsked) {
+			t.Errorf("no end: %v", got.Err)
+		}
+		if !utf8.ValidString(got.Text) {
+			t.Errorf("%q is not UTF-8", got.Text)
+		}
+		for _, call := range got.message.ToolCalls {
+			if !call.Input.IsValid(jsontext.AllowInvalidUTF8(false)) {
+				t.Errorf("input %q is not JSON", call.Input)
+			}
+		}
+	})
+}
+
+func ExampleNew() {
+	model, err := scripted.New(scripted.Options{})
+	if err != nil {
+		panic(err)
+	}
+	request := provider.Request{Messages: []protocol.Message{
+		{Role: protocol.RoleUser, Content: "My name is Alice"},
+		{Role: protocol.RoleAssistant, Content: "Nice to meet you, Alice!"},
+		{Role: protocol.RoleUser, Content: "What is my name?"},
+	}}
+	for delta, err := range model.Stream(context.Background(), request) {
+		if err != nil {
+			panic(err)
+		}
+		if text, ok := delta.(provider.Text); ok {
+			fmt.Printf("%q ", text.Text)
+		}
+	}
+	// Output: "Your " "name " "is " "Alice."
+}
