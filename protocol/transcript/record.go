@@ -158,6 +158,9 @@ func Decode(line []byte) (Record, error) {
 		if err := strict.Fill(line, &v, strict.IgnoreUnknown); err != nil {
 			return nil, err
 		}
+		if v.Version == 0 {
+			return nil, &strict.Error{Path: "version", Problem: "is 0"}
+		}
 		if v.Version > Version {
 			return nil, &VersionError{Got: v.Version}
 		}

@@ -1,0 +1,253 @@
+package transcript_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus.internal/fixtures"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+var at = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+func ptr[T any](v T) *T { return &v }
+
+// every is one record of each kind, in an order that makes a session.
+var every = []transcript.Record{
+	transcript.Header{Version: 1, SessionID: "11111111-2222-4333-8444-555555555555", Name: "worker-1", CreatedAt: at},
+	transcript.Settings{Model: ptr("offline"), Provider: ptr("offline"), Cwd: ptr("/srv/work"), Preset: ptr("trusted"), SystemPrompt: ptr("Be brief."), SystemPromptPath: ptr("/srv/work/NEXUS.md"), At: at},
+	transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: "read a.txt", TurnID: "1", At: at}},
+	transcript.Partial{TurnID: "1", Text: "I will ", Thinking: "Which file?"},
+	transcript.Message{
+		Message: protocol.Message{Role: protocol.RoleAssistant, Content: "I will read it.", Thinking: "Which file?", TurnID: "1", At: at,
+			ToolCalls: []protocol.ToolCall{{ID: "c1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}}},
+		Usage: &protocol.TurnUsage{InputTokens: 10, OutputTokens: 5, Model: ptr("offline")},
+	},
+	transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, Content: "no such file", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", At: at}},
+	transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "the service is down", Usage: protocol.TurnUsage{InputTokens: 10, OutputTokens: 5}, At: at},
+	transcript.Compaction{Dropped: 3, Summary: protocol.Message{Role: protocol.RoleUser, Content: "Summary", At: at}, TokensBefore: 50, TokensAfter: 20, Usage: &protocol.TurnUsage{InputTokens: 1, OutputTokens: 2}, At: at},
+	transcript.Reset{SessionID: "66666666-7777-4888-8999-000000000000", At: at},
+}
+
+func encode(t *testing.T, records ...transcript.Record) []byte {
+	t.Helper()
+	var data []byte
+	for _, r := range records {
+		line, err := transcript.Append(data, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(line, '\n')
+	}
+	return data
+}
+
+func TestEveryRecordHasItsLine(t *testing.T) {
+	data := encode(t, every...)
+	fixtures.Golden(t, "sessions/every-record.jsonl", data)
+	for i, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+		got, err := transcript.Decode(line)
+		if err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		if diff := cmp.Diff(every[i], got); diff != "" {
+			t.Errorf("line %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	header, user, end := every[0], every[2], every[6]
+	tests := []struct {
+		name     string
+		records  []transcript.Record
+		messages int
+		session  string
+		outcome  transcript.Outcome
+		input    uint64
+	}{
+		{"a header alone", every[:1], 0, "11111111-2222-4333-8444-555555555555", "", 0},
+		{"a whole turn", every[:7], 3, "11111111-2222-4333-8444-555555555555", "error", 10},
+		{"a compaction", every[:8], 1, "11111111-2222-4333-8444-555555555555", "error", 11},
+		{"a reset", every, 0, "66666666-7777-4888-8999-000000000000", "", 0},
+		{"a record of the future", []transcript.Record{header, transcript.Unknown{Type: "later", Raw: []byte(`{"type":"later","x":1}`)}, user, end}, 1, "11111111-2222-4333-8444-555555555555", "error", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			data := encode(t, tt.records...)
+			s, good, err := transcript.Parse(data)
+			if err != nil || good != len(data) {
+				t.Fatalf("good %d of %d, %v", good, len(data), err)
+			}
+			if len(s.Messages) != tt.messages || s.SessionID != tt.session || s.LastOutcome != tt.outcome || s.Usage.InputTokens != tt.input {
+				t.Errorf("got %d messages, session %s, outcome %q, %d input tokens", len(s.Messages), s.SessionID, s.LastOutcome, s.Usage.InputTokens)
+			}
+			if fix := s.Repair(at); fix != nil {
+				t.Errorf("a session without an open turn is repaired by %v", fix)
+			}
+		})
+	}
+}
+
+func TestParseFaults(t *testing.T) {
+	sound := string(encode(t, every[:7]...))
+	lines := strings.SplitAfter(sound, "\n")
+	tests := []struct {
+		name string
+		data string
+		good int
+		line int // of the error; 0 for none
+	}{
+		{"a torn last line", sound + `{"type":"mess`, len(sound), 0},
+		{"zeros after a crash of the machine", sound + "\x00\x00\x00", len(sound), 0},
+		{"a damaged last line", sound + "{]\n", len(sound), 0},
+		{"a last line without its newline", strings.TrimSuffix(sound, "\n"), len(sound) - 1, 0},
+		{"a torn header", lines[0][:20], 0, 0},
+		{"nothing", "", 0, 0},
+		{"damage in the middle", lines[0] + "{]\n" + lines[2], 0, 2},
+		{"a member that is missing", lines[0] + `{"type":"reset"}` + "\n" + lines[2], 0, 2},
+		{"no header", lines[2] + lines[2], 0, 1},
+		{"a second header", lines[0] + lines[0] + lines[2], 0, 2},
+		{"a compaction of more than there is", lines[0] + string(encode(t, every[7])) + lines[2], 0, 2},
+		{"a later version", strings.Replace(lines[0], `"version":1`, `"version":2`, 1), 0, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, good, err := transcript.Parse([]byte(tt.data))
+			if tt.line == 0 {
+				if err != nil || good != tt.good {
+					t.Errorf("got good %d, %v, want %d", good, err, tt.good)
+				}
+				return
+			}
+			fault, ok := errors.AsType[*transcript.LineError](err)
+			if !ok || fault.Line != tt.line {
+				t.Errorf("got %v, want an error in line %d", err, tt.line)
+			}
+		})
+	}
+	_, _, err := transcript.Parse([]byte(tests[len(tests)-1].data))
+	if v, ok := errors.AsType[*transcript.VersionError](err); !ok || v.Got != 2 {
+		t.Errorf("got %v, want a version error", err)
+	}
+}
+
+// A process that is killed leaves its turn open at any record.
+func TestRepair(t *testing.T) {
+	interrupted := protocol.Message{Role: protocol.RoleAssistant, Content: "I will ", Thinking: "Which file?", TurnID: "1", Interrupted: true, At: at}
+	unanswered := protocol.Message{Role: protocol.RoleTool, Content: "interrupted: the process ended before the result was known", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", At: at}
+	tests := []struct {
+		name string
+		upTo int // records that were written
+		want []protocol.Message
+	}{
+		{"before the answer", 3, nil},
+		{"in the answer", 4, []protocol.Message{interrupted}},
+		{"in the tool", 5, []protocol.Message{unanswered}},
+		{"after the tool", 6, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			data := encode(t, every[:tt.upTo]...)
+			s, _, err := transcript.Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := len(s.Messages)
+			fix := s.Repair(at)
+			if diff := cmp.Diff(tt.want, s.Messages[before:], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+			if s.LastOutcome != transcript.Interrupted {
+				t.Errorf("outcome %q", s.LastOutcome)
+			}
+			again, _, err := transcript.Parse(append(data, encode(t, fix...)...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s, again, cmp.AllowUnexported(transcript.State{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("the file says something else (-state +file):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever a file holds, what is kept of it parses to the same state again,
+// with nothing more to cut off, and its repair leaves no turn open.
+func FuzzParse(f *testing.F) {
+	f.Add(fixtures.Read(f, "sessions/every-record.jsonl"))
+	f.Add([]byte("{\"type\":\"session\",\"version\":1,\"session_id\":\"\",\"created_at\":\"2026-01-02T03:04:05Z\"}\n\n{"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, good, err := transcript.Parse(data)
+		if err != nil {
+			return
+		}
+		if good < 0 || good > len(data) {
+			t.Fatalf("good is %d of %d", good, len(data))
+		}
+		again, same, err := transcript.Parse(data[:good])
+		if err != nil || same != good {
+			t.Fatalf("kept %d bytes, then %d, %v", good, same, err)
+		}
+		if diff := cmp.Diff(s, again, cmp.AllowUnexported(transcript.State{})); diff != "" {
+			t.Fatal(diff)
+		}
+		s.Repair(at)
+		if fix := s.Repair(at); fix != nil {
+			t.Fatalf("repaired twice: %v", fix)
+		}
+	})
+}
+
+// What is decoded is encoded to a line that decodes to the same.
+func FuzzDecode(f *testing.F) {
+	for _, line := range bytes.Split(fixtures.Read(f, "sessions/every-record.jsonl"), []byte("\n")) {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := transcript.Decode(line)
+		if err != nil {
+			return
+		}
+		written, err := transcript.Append(nil, r)
+		if err != nil {
+			t.Fatalf("%#v cannot be written: %v", r, err)
+		}
+		again, err := transcript.Decode(written)
+		if err != nil {
+			t.Fatalf("%s cannot be read: %v", written, err)
+		}
+		once, twice := fmt.Sprintf("%#v", r), fmt.Sprintf("%#v", again)
+		if diff := cmp.Diff(r, again, cmpopts.EquateEmpty()); diff != "" && once != twice {
+			t.Fatalf("(-first +second):\n%s", diff)
+		}
+	})
+}
+
+func ExampleParse() {
+	data := []byte(`{"type":"session","version":1,"session_id":"s1","created_at":"2026-01-02T03:04:05Z"}
+{"type":"message","message":{"role":"user","content":"My name is Alice","turn_id":"1","at":"2026-01-02T03:04:05Z"}}
+{"type":"partial","turn_id":"1","text":"Nice to meet"}
+{"type":"part`)
+	state, good, err := transcript.Parse(data)
+	if err != nil {
+		panic(err)
+	}
+	state.Repair(time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC))
+	fmt.Println(len(data)-good, "bytes were torn")
+	for _, m := range state.Messages {
+		fmt.Println(m.Role, m.Content, m.Interrupted)
+	}
+	// Output:
+	// 13 bytes were torn
+	// user My name is Alice false
+	// assistant Nice to meet true
+}
