@@ -1,0 +1,194 @@
+package config_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nexus.internal/cmd/internal/config"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, personal string, env ...string) *config.Config {
+	t.Helper()
+	home := t.TempDir()
+	if personal != "" {
+		write(t, filepath.Join(home, "config.json"), personal)
+	}
+	c, err := config.Load(append(env, "NEXUS_HOME="+home), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestHome(t *testing.T) {
+	tests := []struct {
+		name string
+		env  []string
+		want string // "" is an error
+	}{
+		{"NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME=/n"}, "/n"},
+		{"the user's home", []string{"HOME=/h"}, "/h/.nexus3"},
+		{"an empty NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME="}, "/h/.nexus3"},
+		{"neither", nil, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := config.Home(tt.env)
+			if got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPathsAndDirs(t *testing.T) {
+	c := load(t, "", "NEXUS3_API_KEY=nxk_1")
+	if c.APIKey != "nxk_1" {
+		t.Errorf("key %q", c.APIKey)
+	}
+	if got := c.KeyPath(8765); got != filepath.Join(c.Home, "server.key") {
+		t.Errorf("got %s", got)
+	}
+	if got := c.KeyPath(9000); got != filepath.Join(c.Home, "server-9000.key") {
+		t.Errorf("got %s", got)
+	}
+	if err := c.MakeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{c.SessionsDir(), c.RunDir(), c.LogsDir()} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+const vendors = `{"providers":{
+	"router":{"type":"openai","base_url":"http://127.0.0.1:1/v1","api_key_env":"ROUTER_KEY","models":[{"id":"maker/big","context_window":5000},{"id":"small"}]},
+	"local":{"type":"openai","base_url":"http://127.0.0.1:2/v1","auth_method":"none"}}`
+
+func TestChoose(t *testing.T) {
+	tests := []struct {
+		name   string
+		config string
+		wish   config.Wish
+		want   string // provider model, or a part of the error
+	}{
+		{"nothing configured", "", config.Wish{}, "offline offline"},
+		{"the default model", vendors + `,"default_model":"small"}`, config.Wish{}, "router small"},
+		{"the default model of a provider", vendors + `,"default_model":"local/llama"}`, config.Wish{}, "local llama"},
+		{"the default provider", vendors + `,"default_provider":"router"}`, config.Wish{}, "router maker/big"},
+		{"a slash in a model's id", vendors + "}", config.Wish{Model: "maker/big"}, "router maker/big"},
+		{"provider and model in one", vendors + "}", config.Wish{Model: "local/any/thing"}, "local any/thing"},
+		{"provider and model apart", vendors + "}", config.Wish{Provider: "local", Model: "m"}, "local m"},
+		{"an id alone, by whose list has it", vendors + "}", config.Wish{Model: "offline", Current: "local"}, "offline offline"},
+		{"an id alone, else of the current provider", vendors + "}", config.Wish{Model: "m", Current: "local"}, "local m"},
+		{"another provider than the default model's", vendors + `,"default_model":"local/llama"}`, config.Wish{Provider: "router"}, "router maker/big"},
+		{"an unknown model", vendors + "}", config.Wish{Provider: "router", Model: "x"}, `unknown model "x" of provider "router" (it has: maker/big, small)`},
+		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: offline, openai)`},
+		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			choice, err := load(t, tt.config).Choose(tt.wish)
+			got := choice.Name + " " + choice.Model
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestKey(t *testing.T) {
+	c := load(t, vendors+"}", "ROUTER_KEY=secret")
+	for provider, want := range map[string]string{"router/small": "secret", "local/m": "", "offline/offline": ""} {
+		choice, err := c.Choose(config.Wish{Model: provider})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, err := c.Key(choice); key != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", provider, key, err, want)
+		}
+	}
+	choice, err := c.Choose(config.Wish{Model: "openai/m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Key(choice)
+	if missing, ok := errors.AsType[*config.MissingKeyError](err); !ok || missing.Env != "OPENAI_API_KEY" {
+		t.Errorf("got %v", err)
+	}
+	if got := strings.Join(c.KeyNames(), " "); got != "NEXUS3_API_KEY OPENAI_API_KEY ROUTER_KEY" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLaterFilesOverride(t *testing.T) {
+	home, cwd := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(home, "config.json"), `{"default_model":"local/one","providers":{"local":{"type":"openai","auth_method":"none"}}}`)
+	project := write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"default_model":"local/two"}`)
+	extra := write(t, filepath.Join(cwd, "extra.json"), `{"default_model":"local/three"}`)
+	for _, tt := range []struct {
+		extra []string
+		want  string
+	}{{nil, "two"}, {[]string{extra}, "three"}} {
+		c, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd, tt.extra...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if choice, err := c.Choose(config.Wish{}); err != nil || choice.Model != tt.want {
+			t.Errorf("got %s, %v, want %s", choice.Model, err, tt.want)
+		}
+		if c.Files[1] != project {
+			t.Errorf("files %v", c.Files)
+		}
+	}
+	if _, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd, filepath.Join(cwd, "none.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file of the user's own: %v", err)
+	}
+}
+
+func TestFaultsAreNamed(t *testing.T) {
+	tests := []struct {
+		name, text, want string
+	}{
+		{"an unknown member", `{"provders":{}}`, `member "provders" is not known`},
+		{"an unknown member inside", `{"providers":{"p":{"type":"openai","api_key":"sk-secret"}}}`, `member "providers.p.api_key" is not known`},
+		{"a missing type", `{"providers":{"p":{}}}`, `member "providers.p.type" is missing`},
+		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x"`},
+		{"an unknown auth method", `{"providers":{"p":{"type":"openai","auth_method":"x"}}}`, `member "providers.p.auth_method" is "x"`},
+		{"a name with a slash", `{"providers":{"a/b":{"type":"openai"}}}`, "is no name"},
+		{"a model without an id", `{"providers":{"p":{"type":"openai","models":[{"id":""}]}}}`, `member "providers.p.models[0].id" is empty`},
+		{"no JSON", `{`, "config.json: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			home := t.TempDir()
+			write(t, filepath.Join(home, "config.json"), tt.text)
+			_, err := config.Load([]string{"NEXUS_HOME=" + home}, home)
+			if _, ok := errors.AsType[*config.FileError](err); !ok || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got %v, want …%s…", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "sk-secret") {
+				t.Error("the error tells a key")
+			}
+		})
+	}
+}
