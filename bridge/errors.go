@@ -76,6 +76,9 @@ func explain(err error) refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
+	case errors.Is(err, supervisor.ErrNotFound): // it was removed while we looked
+		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found", "AGENT_NOT_FOUND",
+			"the agent was destroyed", "Create the agent again with create_agent.")
 	case errors.Is(err, supervisor.ErrTurnConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
 			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")

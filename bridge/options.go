@@ -22,6 +22,7 @@ const (
 	MaxBody        = 1 << 20  // bytes of a request's body
 	MaxBatch       = 100      // items of a batch
 	MaxBatchAnswer = 16 << 20 // bytes of all results of a batch
+	maxDiscard     = 8 << 20  // bytes that are read and dropped after a body that is too large
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
 )
 

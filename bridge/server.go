@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -229,6 +230,7 @@ func (s *Server) health(x *exchange) {
 func (s *Server) answer(x *exchange, status int, body []byte) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 	x.w.Header().Set("Content-Type", "application/json")
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
 	_, _ = x.w.Write(body) // a client that left has no use for an error
 }
@@ -238,9 +240,16 @@ func (s *Server) refuse(x *exchange, r refusal) {
 	switch r.status {
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusBadRequest:
 		x.w.Header().Set("Connection", "close") // the rest of the body may still come
+		_ = x.rc.EnableFullDuplex()
 	}
 	s.answer(x, r.status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err}))
 	s.logRefusal(x, r)
+	if r.status == http.StatusRequestEntityTooLarge {
+		// A client that is still sending would see a broken connection and not
+		// the answer, so some more of it is taken in; the request's time holds.
+		_ = x.rc.Flush()
+		_, _ = io.CopyN(io.Discard, x.r.Body, maxDiscard)
+	}
 }
 
 func (s *Server) fail(x *exchange, err error) {

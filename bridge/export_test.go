@@ -1,0 +1,14 @@
+package bridge
+
+// JoinBatch lets a test see the bound of a batch's answer without 16 MiB of
+// conversation.
+var JoinBatch = joinBatch
+
+// AppendEvent lets a test write events that no child of ours would send.
+var AppendEvent = appendEvent
+
+// Explain gives a test the table of errors: status, code, data.type, message.
+func Explain(err error) (status, code int, kind, message string) {
+	r := explain(err)
+	return r.status, int(r.err.Code), r.err.Data.Type, r.err.Message
+}

@@ -1,0 +1,271 @@
+package bridge_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+const list = `{"jsonrpc":"2.0","method":"list_agents","id":1}`
+
+// wantWhole checks that a body is a whole JSON-RPC error.
+func wantWhole(t *testing.T, body string, code jsonrpc.Code) {
+	t.Helper()
+	answer, err := jsonrpc.DecodeResponse([]byte(body))
+	if err != nil || answer.Error == nil {
+		t.Fatalf("body %q is no JSON-RPC error: %v", body, err)
+	}
+	if answer.Error.Code != code || answer.Error.Data == nil || answer.Error.Data.Type == "" {
+		t.Errorf("got error %s, want code %d with data", body, code)
+	}
+}
+
+func TestBodyLimits(t *testing.T) {
+	r := rigged(t, nil)
+	fits := list + strings.Repeat(" ", bridge.MaxBody-len(list))
+	for _, test := range []struct {
+		name    string
+		body    string
+		chunked bool
+		want    int
+	}{
+		{"declared, at the limit", fits, false, 200},
+		{"declared, one more", fits + " ", false, 413},
+		{"chunked, at the limit", fits, true, 200},
+		{"chunked, one more", fits + " ", true, 413},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var body io.Reader = strings.NewReader(test.body)
+			if test.chunked {
+				body = io.MultiReader(body) // whose length net/http does not know
+			}
+			response, answer := r.do("POST", "/rpc", body)
+			if response.StatusCode != test.want {
+				t.Fatalf("got HTTP %d %.100s, want %d", response.StatusCode, answer, test.want)
+			}
+			if test.want == 413 {
+				wantWhole(t, answer, jsonrpc.CodeInvalidRequest)
+			}
+		})
+	}
+}
+
+func TestSlowRequests(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.ReadTimeout = 100 * time.Millisecond })
+	for _, test := range []struct{ name, sent string }{
+		{"in the request line", "POST /r"},
+		{"in the headers", r.head("POST /rpc HTTP/1.1")},
+		{"before the body", r.head("POST /rpc HTTP/1.1") + "Content-Length: 50\r\n\r\n"},
+		{"in the body", r.head("POST /rpc HTTP/1.1") + "Content-Length: 50\r\n\r\n{"},
+		{"in a chunk", r.head("POST /rpc HTTP/1.1") + "Transfer-Encoding: chunked\r\n\r\n5\r\n{"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response, body := r.raw(test.sent)
+			if response.StatusCode != http.StatusRequestTimeout || !response.Close {
+				t.Errorf("got HTTP %d, close %v, want 408 and the end", response.StatusCode, response.Close)
+			}
+			wantWhole(t, body, jsonrpc.CodeInvalidRequest)
+		})
+	}
+}
+
+// The limit on the time of a request must not count the time of its answer.
+func TestReadTimeoutSparesSlowAnswers(t *testing.T) {
+	const readTimeout = 50 * time.Millisecond
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Sleep(4 * readTimeout)
+			supervisortest.Echo(c, p)
+		})(r, o)
+		o.ReadTimeout = readTimeout
+	})
+	r.create("a")
+	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"})
+	if err != nil || *got.Content != "hello" {
+		t.Errorf("got %+v, %v, want the answer", got, err)
+	}
+}
+
+func TestKeepAlive(t *testing.T) {
+	r := rigged(t, nil)
+	conn := r.dial()
+	in := bufio.NewReader(conn)
+	for _, request := range []struct {
+		bytes string
+		want  int
+	}{
+		{withLength(r.head("POST /rpc HTTP/1.1"), list), 200},
+		{withLength(r.head("POST /rpc HTTP/1.1"), `{"jsonrpc":"2.0","method":"list_agents"}`), 204},
+		{withLength(r.head("POST /rpc HTTP/1.1"), `{`), 400},
+		{withLength(r.head("POST /agent/nobody HTTP/1.1"), list), 404},
+		{withLength(r.head("POST /rpc HTTP/1.1"), list), 200},
+	} {
+		if _, err := io.WriteString(conn, request.bytes); err != nil {
+			t.Fatal(err)
+		}
+		response, body := readResponse(t, in)
+		if response.StatusCode != request.want || response.Header.Get("X-Request-Id") == "" {
+			t.Errorf("got HTTP %d %s %s, want %d with a request id", response.StatusCode, body, response.Header, request.want)
+		}
+	}
+}
+
+func TestHugeHeader(t *testing.T) {
+	r := rigged(t, nil)
+	response, body := r.raw(r.head("POST /rpc HTTP/1.1") + "X-Junk: " + strings.Repeat("x", 256<<10) + "\r\n\r\n")
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got HTTP %d, want 431", response.StatusCode)
+	}
+	wantWhole(t, body, jsonrpc.CodeInvalidRequest)
+}
+
+// All items of a batch run at once: each of these waits for all the others.
+func TestBatchRunsInParallel(t *testing.T) {
+	const n = 8
+	var all sync.WaitGroup
+	all.Add(n)
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		all.Done()
+		met := make(chan struct{})
+		go func() { defer close(met); all.Wait() }()
+		select {
+		case <-met:
+			supervisortest.Echo(c, p)
+		case <-c.Gone():
+		}
+	}))
+	items := make([]string, n)
+	for i := range items {
+		id := fmt.Sprintf("a%d", i)
+		items[i] = fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"create_agent","params":{"agent_id":%q,`+
+			`"initial_message":"m%d","wait_for_initial_response":true}}`, i, id, i)
+	}
+	response, body := r.post("/", "["+strings.Join(items, ",")+"]")
+	if response.StatusCode != 200 {
+		t.Fatalf("got HTTP %d %s", response.StatusCode, body)
+	}
+	for i, answer := range gjson.Parse(body).Array() {
+		if answer.Get("id").Int() != int64(i) || answer.Get("result.initial_response.content").Str != fmt.Sprintf("m%d", i) {
+			t.Errorf("answer %d: %s", i, answer.Raw)
+		}
+	}
+}
+
+func TestBatchAnswerLimit(t *testing.T) {
+	const part = 6 << 20 // bytes: two fit, the third does not, a small one does again
+	responses := []*jsonrpc.Response{}
+	for _, size := range []int{part, part, part, 1} {
+		responses = append(responses, &jsonrpc.Response{
+			ID: jsonrpc.NumberID(int64(len(responses))), Result: []byte(`"` + strings.Repeat("x", size) + `"`),
+		})
+	}
+	body, status := bridge.JoinBatch(responses, make([]int, len(responses)))
+	if status != 200 {
+		t.Errorf("got HTTP %d, want 200", status)
+	}
+	var failed []string
+	for _, answer := range gjson.ParseBytes(body).Array() {
+		failed = append(failed, answer.Get("error.data.type").Str)
+	}
+	if got, want := fmt.Sprintf("%q", failed), `["" "" "RESPONSE_TOO_LARGE" ""]`; got != want {
+		t.Errorf("got errors %s, want %s", got, want)
+	}
+}
+
+// A notification of a send is answered once it is accepted, not when it ends.
+func TestSendAsNotification(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	response, body := r.post("/agent/a", `{"jsonrpc":"2.0","method":"send","params":{"content":"x","request_id":"r"}}`)
+	if response.StatusCode != 204 || body != "" {
+		t.Errorf("got HTTP %d %q, want 204 and nothing", response.StatusCode, body)
+	}
+	if got, err := r.client.Cancel(r.ctx(), "a", "r"); err != nil || !got.Cancelled {
+		t.Errorf("cancel: %+v, %v: the send was not accepted", got, err)
+	}
+}
+
+func TestLoopbackOnly(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost", "::1", "[::1]"} {
+		if err := bridge.CheckLoopback(host); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, host := range []string{"", "0.0.0.0", "::", "127.0.0.2", "192.168.1.1", "localhost.evil.example", "*"} {
+		if err := bridge.CheckLoopback(host); err == nil {
+			t.Errorf("%q is accepted", host)
+		}
+		if ln, err := bridge.Listen(host, 0); err == nil {
+			ln.Close()
+			t.Errorf("listening on %q", host)
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	release := make(chan struct{})
+	asked := make(chan struct{})
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			select {
+			case <-release:
+				supervisortest.Echo(c, p)
+			case <-c.Gone():
+			}
+		})(r, o)
+		o.DrainTimeout = patience
+		o.Shutdown = func() { close(asked) }
+	})
+	r.create("a")
+	running := r.begin("a", "run")
+	conn := r.dial() // one that is open before the drain begins
+
+	if err := r.client.ShutdownServer(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if _, err := io.WriteString(conn, withLength(r.head("POST /rpc HTTP/1.1"), list)); err != nil {
+		t.Fatal(err)
+	}
+	response, body := readResponse(t, bufio.NewReader(conn))
+	if response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a request while draining: HTTP %d, want 503", response.StatusCode)
+	}
+	wantWhole(t, body, jsonrpc.CodeUnavailable)
+	if response, body := r.do("GET", "/healthz", nil); response.StatusCode != 200 || gjson.Get(body, "status").Str != "draining" {
+		t.Errorf("health while draining: HTTP %d %s", response.StatusCode, body)
+	}
+	close(release)
+	if s := r.await(running); s.err != nil || *s.result.Content != "go" {
+		t.Errorf("the send that ran: %+v, want its answer", s)
+	}
+	<-r.served
+	if c, err := net.Dial("tcp", r.addr); err == nil {
+		c.Close()
+		t.Error("the server still listens")
+	}
+}
+
+// What does not end within the drain's time is told why.
+func TestDrainTimeout(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted)) // its DrainTimeout is 1 ms
+	r.create("a")
+	running := r.begin("a", "run")
+	r.stop()
+	s := r.await(running)
+	wantError(t, s.err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+}

@@ -1,0 +1,293 @@
+package bridge_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// take reads events until one of the type has come.
+func take(t *testing.T, r *rig, agent string, after uint64, until string) []client.Event {
+	t.Helper()
+	ctx, cancel := context.WithCancel(r.ctx())
+	defer cancel()
+	var got []client.Event
+	for event, err := range r.client.Events(ctx, agent, after) {
+		if err != nil {
+			t.Fatalf("after %d events: %v", len(got), err)
+		}
+		got = append(got, event)
+		if event.Type == until {
+			return got
+		}
+	}
+	t.Fatalf("the stream ended without %s", until)
+	return nil
+}
+
+func TestEventsReplayAndResume(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
+		t.Fatal(err)
+	}
+	all := take(t, r, "a", 0, "turn_end")
+	var frame string
+	for i, e := range all {
+		if e.Seq != uint64(i+1) {
+			t.Errorf("event %d has number %d", i, e.Seq)
+		}
+		if e.Type == "message_update" {
+			frame = string(e.Data)
+		}
+	}
+	if want := `{"type":"message_update","event":{"type":"text_delta","delta":"hello"}}`; frame != want {
+		t.Errorf("got frame %s, want %s as the child wrote it", frame, want)
+	}
+	middle := len(all) / 2
+	rest := take(t, r, "a", all[middle-1].Seq, "turn_end")
+	if len(rest) != len(all)-middle || rest[0].Seq != all[middle].Seq {
+		t.Errorf("after %d: got %d events from %d on, want the %d that follow", middle, len(rest), rest[0].Seq, len(all)-middle)
+	}
+
+	// The header says the same and wins over the query.
+	request := r.head("GET /agent/a/events?after=0 HTTP/1.1") + "Last-Event-ID: " + "1\r\n\r\n"
+	conn := r.dial()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	if id := firstID(t, conn); id != "id: 2" {
+		t.Errorf("after Last-Event-ID 1 comes %q", id)
+	}
+}
+
+func firstID(t *testing.T, in io.Reader) string {
+	t.Helper()
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "id:") {
+			return lines.Text()
+		}
+	}
+	t.Fatalf("no event came: %v", lines.Err())
+	return ""
+}
+
+func TestEventsFromNowOn(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	conn := r.dial()
+	if _, err := io.WriteString(conn, r.head("GET /agent/a/events HTTP/1.1")+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	for { // the first line of the body says that the subscription stands
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == ": open\n" {
+			break
+		}
+	}
+	before := take(t, r, "a", 0, "agent_state")
+	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	if id, old := firstID(t, in), "id: 1"; id == old && len(before) > 0 {
+		t.Errorf("the first event is %q, one from before", id)
+	}
+}
+
+func TestEventsGap(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	// A number from another life of the server.
+	got := take(t, r, "a", 1<<40, "gap")
+	if got[0].Type != "gap" || !strings.Contains(string(got[0].Data), `"type":"gap"`) {
+		t.Errorf("got %+v, want a gap", got)
+	}
+}
+
+func TestEventsEndWithTheAgent(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	ended := make(chan client.Event, 1)
+	ctx := r.ctx()
+	opened := make(chan struct{}, 1)
+	go func() {
+		var last client.Event
+		for event, err := range r.client.Events(ctx, "a", 0) {
+			if err != nil {
+				break
+			}
+			last = event
+			select {
+			case opened <- struct{}{}:
+			default:
+			}
+		}
+		ended <- last
+	}()
+	<-opened
+	if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if last := <-ended; last.Type != "end" || string(last.Data) != `{"type":"end","reason":"removed"}` {
+		t.Errorf("the last event is %+v", last)
+	}
+}
+
+func TestEventsEndWithTheServer(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	var last client.Event
+	for event, err := range r.client.Events(r.ctx(), "a", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = event
+		r.stop()
+	}
+	if string(last.Data) != `{"type":"end","reason":"draining"}` {
+		t.Errorf("the last event is %+v", last)
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.Heartbeat = time.Millisecond })
+	r.create("a")
+	conn := r.dial()
+	if _, err := io.WriteString(conn, r.head("GET /agent/a/events HTTP/1.1")+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	for beats := 0; beats < 3; {
+		if !lines.Scan() {
+			t.Fatalf("after %d heartbeats: %v", beats, lines.Err())
+		}
+		if lines.Text() == ": heartbeat" {
+			beats++
+		}
+	}
+}
+
+// A client that does not read loses its connection; the agent's turn goes on.
+func TestSlowClientLosesItsConnection(t *testing.T) {
+	const chunk = 64 << 10
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			for range 512 { // 32 MiB: more than sockets hold
+				c.Say(strings.Repeat("x", chunk))
+			}
+			c.Finish(p, "")
+		})(r, o)
+		o.WriteTimeout = 100 * time.Millisecond
+	})
+	r.create("a")
+	conn := r.dial()
+	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=0 HTTP/1.1")+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	if err != nil || !got.Truncated {
+		t.Fatalf("send: %v, want its answer", err)
+	}
+	n, err := io.Copy(io.Discard, conn)
+	if errors.Is(err, context.DeadlineExceeded) || n >= 512*chunk {
+		t.Errorf("the slow client got %d bytes, %v: want it cut off", n, err)
+	}
+}
+
+func TestStreamingSend(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Say("one ")
+		c.Say("t\"w\u00f6\n")
+		c.Emit(protocol.MessageUpdate{Event: protocol.ToolcallStart{ToolID: "1", ToolName: "sleep"}})
+		c.Emit(protocol.MessageUpdate{Event: protocol.ThinkingDelta{Delta: "hidden"}})
+		c.Say("three")
+		if p.Message == "fail" {
+			c.Fail(p, "out of words")
+			return
+		}
+		c.Finish(p, "")
+	}))
+	r.create("a")
+	var chunks []string
+	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, func(s string) { chunks = append(chunks, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if joined := strings.Join(chunks, ""); len(chunks) != 3 || joined != *got.Content || joined != "one t\"w\u00f6\n\n\nthree" {
+		t.Errorf("got chunks %q and content %q", chunks, *got.Content)
+	}
+	chunks = nil
+	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, func(s string) { chunks = append(chunks, s) })
+	if e := rpcError(t, err); e.Code != -32603 || len(chunks) != 3 {
+		t.Errorf("got %v after %d chunks, want the failure after 3", e, len(chunks))
+	}
+	_, err = r.client.SendStream(r.ctx(), "nobody", api.SendParams{Content: "x"}, func(string) {})
+	if e := rpcError(t, err); e.HTTPStatus != 404 {
+		t.Errorf("got %v, want 404", e)
+	}
+}
+
+// A streaming send that waits in the queue gets its own turn's text only.
+func TestStreamingSendWaitsItsTurn(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		if p.ID == "run" {
+			supervisortest.UntilAborted(c, p)
+			return
+		}
+		supervisortest.Echo(c, p)
+	}))
+	r.create("a")
+	running := r.begin("a", "run")
+	var text strings.Builder
+	done := make(chan error, 1)
+	ctx := r.ctx()
+	go func() {
+		_, err := r.client.SendStream(ctx, "a", api.SendParams{Content: "mine"}, func(s string) { text.WriteString(s) })
+		done <- err
+	}()
+	for { // until it waits
+		list, err := r.client.ListAgents(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Agents[0].Queued == 1 {
+			break
+		}
+	}
+	if _, err := r.client.Cancel(r.ctx(), "a", "run"); err != nil {
+		t.Fatal(err)
+	}
+	r.await(running)
+	if err := <-done; err != nil || text.String() != "mine" {
+		t.Errorf("got %q, %v, want its own text", text.String(), err)
+	}
+}
+
+func TestAppendEventKeepsTheFraming(t *testing.T) {
+	for _, test := range []struct{ name, kind, data, want string }{
+		{"plain", "ready", `{"type":"ready"}`, "id: 7\nevent: ready\ndata: {\"type\":\"ready\"}\n\n"},
+		{"line breaks between tokens", "x", "{\r\n}", "id: 7\nevent: x\ndata: {  }\n\n"},
+		{"a type that breaks the line", "a\nid: 9", "{}", "id: 7\nevent: unknown\ndata: {}\n\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := string(bridge.AppendEvent(nil, 7, test.kind, []byte(test.data))); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

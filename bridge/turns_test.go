@@ -1,0 +1,412 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// sent is what a send in the background came to.
+type sent struct {
+	result api.SendResult
+	err    error
+}
+
+// begin sends in the background and returns once the turn runs.
+func (r *rig) begin(agent, requestID string) <-chan sent {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.ctx())
+	events := make(chan struct{})
+	var once sync.Once
+	ready := make(chan struct{})
+	go func() {
+		defer close(events)
+		for event, err := range r.client.Events(ctx, agent, 0) {
+			if err != nil {
+				return
+			}
+			if event.Type == "turn_start" && strings.Contains(string(event.Data), `"`+requestID+`"`) {
+				once.Do(func() { close(ready) })
+			}
+		}
+	}()
+	r.t.Cleanup(func() { cancel(); <-events })
+	done := r.sendAsync(agent, api.SendParams{Content: "go", RequestID: &requestID})
+	select {
+	case <-ready:
+	case s := <-done:
+		r.t.Fatalf("send %s ended before it ran: %+v", requestID, s)
+	case <-ctx.Done():
+		r.t.Fatalf("send %s never ran", requestID)
+	}
+	return done
+}
+
+func (r *rig) sendAsync(agent string, p api.SendParams) <-chan sent {
+	done := make(chan sent, 1)
+	ctx := r.ctx()
+	go func() {
+		result, err := r.client.Send(ctx, agent, p)
+		done <- sent{result, err}
+	}()
+	return done
+}
+
+func (r *rig) await(done <-chan sent) sent {
+	r.t.Helper()
+	select {
+	case s := <-done:
+		return s
+	case <-time.After(patience):
+		r.t.Fatal("the send was never answered")
+		return sent{}
+	}
+}
+
+func rpcError(t *testing.T, err error) *client.RPCError {
+	t.Helper()
+	e, ok := errors.AsType[*client.RPCError](err)
+	if !ok {
+		t.Fatalf("got error %v, want an error of the server", err)
+	}
+	return e
+}
+
+func wantError(t *testing.T, err error, code jsonrpc.Code, kind string, status int) *client.RPCError {
+	t.Helper()
+	e := rpcError(t, err)
+	if e.Code != int(code) || e.Data.Type != kind || e.HTTPStatus != status {
+		t.Errorf("got %d %s with HTTP %d (%v), want %d %s with HTTP %d", e.Code, e.Data.Type, e.HTTPStatus, e, code, kind, status)
+	}
+	return e
+}
+
+func TestCancelFromAnotherClient(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	running := r.begin("a", "run")
+	waiting := r.sendAsync("a", api.SendParams{Content: "later", RequestID: new("wait")})
+
+	other, err := client.New(client.Options{URL: r.client.URL(), Key: r.key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, id := range []string{"wait", "run"} {
+		// The second send may not have arrived yet: ask until it is there.
+		for {
+			got, err := other.Cancel(r.ctx(), "a", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Cancelled {
+				break
+			}
+		}
+	}
+	for id, done := range map[string]<-chan sent{"run": running, "wait": waiting} {
+		s := r.await(done)
+		if s.err != nil || !s.result.Cancelled || s.result.RequestID != id || s.result.Content != nil {
+			t.Errorf("send %s: got %+v, want it cancelled", id, s)
+		}
+	}
+	again, err := other.Cancel(r.ctx(), "a", "run")
+	if err != nil || again.Cancelled || again.Reason != "not_found_or_completed" {
+		t.Errorf("cancel of an ended turn: got %+v, %v", again, err)
+	}
+}
+
+func TestBusyAgent(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	running := r.begin("a", "run")
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", WhenBusy: new(api.WhenBusyReject)})
+	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_BUSY", 200)
+
+	steered := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("steer"), WhenBusy: new(api.WhenBusySteer)})
+	if s := r.await(running); !s.result.Cancelled {
+		t.Errorf("the turn that was steered away: got %+v, want it cancelled", s)
+	}
+	for { // it runs next
+		got, err := r.client.Cancel(r.ctx(), "a", "steer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Cancelled {
+			break
+		}
+	}
+	r.await(steered)
+}
+
+func TestQueueFull(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(supervisortest.UntilAborted)(r, o)
+		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }
+	})
+	r.create("a")
+	r.begin("a", "run")
+	// Two more: one waits, one does not fit.
+	first := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("one")})
+	second := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("two")})
+	var s sent
+	select {
+	case s = <-first:
+	case s = <-second:
+	case <-time.After(patience):
+		t.Fatal("neither send was refused")
+	}
+	wantError(t, s.err, jsonrpc.CodeUnavailable, "QUEUE_FULL", 200)
+}
+
+func TestTurnTimeout(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: new(0.01)})
+	wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+}
+
+func TestCrashAndFailure(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		switch p.Message {
+		case "crash":
+			c.Say("half")
+			c.Crash(supervisor.Exit{Code: 3, Stderr: "out of luck"})
+		case "fail":
+			c.Fail(p, "the model is gone")
+		default:
+			supervisortest.Echo(c, p)
+		}
+	}))
+	r.create("a")
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "crash"})
+	e := wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
+	for _, part := range []string{"incarnation 1", "exit status 3", "out of luck"} {
+		if !strings.Contains(e.Data.Details, part) {
+			t.Errorf("details %q do not say %q", e.Data.Details, part)
+		}
+	}
+	// The next send waits for the restart.
+	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"})
+	if err != nil || *got.Content != "hello" {
+		t.Fatalf("send after the crash: %+v, %v", got, err)
+	}
+	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "fail"})
+	if e := wantError(t, err, jsonrpc.CodeInternalError, "EXECUTION_ERROR", 200); e.Message != "the model is gone" {
+		t.Errorf("got message %q, want the child's own", e.Message)
+	}
+	list, err := r.client.ListAgents(r.ctx())
+	if err != nil || list.Agents[0].Restarts != 1 || list.Agents[0].Incarnation != 2 {
+		t.Errorf("list after the crash: %+v, %v", list, err)
+	}
+}
+
+func TestStartFailure(t *testing.T) {
+	r := rigged(t, func(r *rig, _ *bridge.Options) {
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Refuse: &supervisor.StartError{
+				Err: errors.New("no model"), Exit: &supervisor.Exit{Code: 2, Stderr: "set OPENAI_API_KEY"},
+			}}
+		}
+	})
+	_, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a")})
+	e := wantError(t, err, jsonrpc.CodeServerError, "START_FAILED", 200)
+	if !strings.Contains(e.Data.Details, "set OPENAI_API_KEY") {
+		t.Errorf("details %q do not have the process's words", e.Data.Details)
+	}
+	list, err := r.client.ListAgents(r.ctx())
+	if err != nil || len(list.Agents) != 0 {
+		t.Errorf("list after a failed start: %+v, %v", list, err)
+	}
+}
+
+// A client that leaves must not take its turn with it: the work may be half
+// done, and the outcome is there for whoever asks with the same request_id.
+func TestDisconnectDoesNotStopTheTurn(t *testing.T) {
+	release := make(chan struct{})
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		select {
+		case <-release:
+			supervisortest.Echo(c, p)
+		case <-c.Gone():
+		case <-c.Aborted():
+			c.Finish(p, "")
+		}
+	}))
+	r.create("a")
+	ctx, leave := context.WithCancel(r.ctx())
+	left := make(chan error, 1)
+	go func() {
+		_, err := r.client.Send(ctx, "a", api.SendParams{Content: "hello", RequestID: new("r")})
+		left <- err
+	}()
+	for { // until the turn runs
+		list, err := r.client.ListAgents(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Agents[0].RequestID != nil {
+			break
+		}
+	}
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the client's own error is %v", err)
+	}
+	joined := r.sendAsync("a", api.SendParams{Content: "hello", RequestID: new("r")})
+	close(release)
+	if s := r.await(joined); s.err != nil || s.result.Cancelled || *s.result.Content != "hello" {
+		t.Errorf("got %+v, want the answer of the turn that went on", s)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	r := rigged(t, nil)
+	path := r.sessions.Path("saved")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	for i := range 8 {
+		work.Go(func() {
+			if _, err := r.client.Send(r.ctx(), "saved", api.SendParams{Content: fmt.Sprint(i)}); err != nil {
+				t.Errorf("send to a saved agent: %v", err)
+			}
+		})
+	}
+	work.Wait()
+	if n := len(r.launcher.Launches("saved")); n != 1 {
+		t.Errorf("the agent was launched %d times, want once", n)
+	}
+	if _, err := r.client.DestroyAgent(r.ctx(), "saved"); err != nil {
+		t.Fatal(err)
+	}
+	created, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("saved")})
+	if err != nil || !created.Restored || created.MessageCount == nil {
+		t.Errorf("create of a saved agent: %+v, %v, want it restored", created, err)
+	}
+}
+
+func TestCancelAndShutdownDoNotStartASavedAgent(t *testing.T) {
+	r := rigged(t, nil)
+	path := r.sessions.Path("saved")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.client.Cancel(r.ctx(), "saved", "x"); err != nil || got.Cancelled {
+		t.Errorf("cancel: %+v, %v", got, err)
+	}
+	if err := r.client.ShutdownAgent(r.ctx(), "saved"); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if n := len(r.launcher.Launches("saved")); n != 0 {
+		t.Errorf("the agent was launched %d times, want never", n)
+	}
+}
+
+func TestTemporaryAgentLeavesNothing(t *testing.T) {
+	r := rigged(t, nil)
+	path := r.sessions.Path(".1")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("left by an earlier one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Send(r.ctx(), ".1", api.SendParams{Content: "x"}); rpcError(t, err).HTTPStatus != 404 {
+		t.Errorf("a temporary agent was restored: %v", err)
+	}
+	created, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new(".1")})
+	if err != nil || created.Restored {
+		t.Fatalf("create: %+v, %v", created, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the earlier agent's file is still there: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("its own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the agent's file outlived it: %v", err)
+	}
+}
+
+func TestCreateAtOnce(t *testing.T) {
+	r := rigged(t, nil)
+	var work sync.WaitGroup
+	results := make([]error, 8)
+	for i := range results {
+		work.Go(func() {
+			_, results[i] = r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a")})
+		})
+	}
+	work.Wait()
+	made := 0
+	for _, err := range results {
+		if err == nil {
+			made++
+		} else {
+			wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_EXISTS", 200)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d of 8 made the agent, want one", made)
+	}
+}
+
+func TestDepthOfAgents(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("g0")
+	for i := 1; i <= 6; i++ {
+		_, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{
+			AgentID: new(fmt.Sprintf("g%d", i)), ParentAgentID: new(fmt.Sprintf("g%d", i-1)),
+		})
+		if i <= 5 && err != nil {
+			t.Fatalf("generation %d: %v", i, err)
+		}
+		if i == 6 {
+			wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
+		}
+	}
+	list, err := r.client.ListAgents(r.ctx())
+	if err != nil || list.Agents[0].ChildCount != 1 || *list.Agents[1].ParentAgentID != "g0" {
+		t.Errorf("list: %+v, %v", list, err)
+	}
+}
+
+func TestCommandTimeout(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		o.CommandTimeout = time.Millisecond
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: func(_ *supervisortest.Child, cmd protocol.Command) bool {
+				return cmd.Name() == "get_state" // and no answer
+			}}
+		}
+	})
+	r.create("a")
+	_, err := r.client.GetTokens(r.ctx(), "a")
+	wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+}
