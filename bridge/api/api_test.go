@@ -1,0 +1,106 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/api"
+)
+
+func TestValidAgentID(t *testing.T) {
+	for _, id := range []string{"a", "worker-1", ".1", "A_b.c-d", "0", strings.Repeat("x", 63), "." + strings.Repeat("x", 63)} {
+		if !api.ValidAgentID(id) {
+			t.Errorf("%q is refused", id)
+		}
+	}
+	for _, id := range []string{
+		"", ".", "..", "-a", "_a", "..a", "a..b", "a/b", "a b", "a\n", "é", "a%2f", strings.Repeat("x", 64), "a\x00",
+	} {
+		if api.ValidAgentID(id) {
+			t.Errorf("%q is accepted", id)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range api.Methods {
+		if seen[m.Name] {
+			t.Errorf("%s stands twice", m.Name)
+		}
+		seen[m.Name] = true
+		if found, ok := api.Find(m.Name); !ok || found.Name != m.Name {
+			t.Errorf("%s is not found", m.Name)
+		}
+		if m.Summary == "" || strings.HasSuffix(m.Summary, ".") {
+			t.Errorf("%s: summary %q", m.Name, m.Summary)
+		}
+		for _, value := range []any{m.Params, m.Result} {
+			if reflect.TypeOf(value).Kind() != reflect.Struct {
+				t.Errorf("%s: %T is no struct", m.Name, value)
+			}
+		}
+	}
+	if _, ok := api.Find("Send"); ok {
+		t.Error("names are found by another case")
+	}
+}
+
+// What a client sent appears in messages, and only so much of it.
+func TestDecodeBoundsMessages(t *testing.T) {
+	name := strings.Repeat("x", 10_000)
+	_, err := api.Decode[api.SendParams]([]byte(fmt.Sprintf(`{"content":"a","%s":1}`, name)))
+	e, ok := errors.AsType[*api.ParamError](err)
+	if !ok || len(e.Error()) > 300 || !strings.HasPrefix(e.Error(), "Unknown parameter: xxx") {
+		t.Errorf("got %.60q… of %d bytes", err, len(fmt.Sprint(err)))
+	}
+}
+
+func ExampleDecode() {
+	_, err := api.Decode[api.SendParams](nil)
+	fmt.Println(err)
+	_, err = api.Decode[api.SendParams]([]byte(`{"content":"hello","loud":true}`))
+	fmt.Println(err)
+	p, err := api.Decode[api.SendParams]([]byte(`{"content":"hello","request_id":null}`))
+	fmt.Println(p.Content, err)
+	// Output:
+	// Missing required parameter: content
+	// Unknown parameter: loud
+	// hello <nil>
+}
+
+// FuzzDecode: whatever comes, the answer is parameters that pass their own
+// check or a *ParamError with a bounded message in UTF-8.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"content":"a","attachments":[{"path":"/a"}],"timeout_s":1.5,"when_busy":"steer"}`))
+	f.Add([]byte(`{"content":5}`))
+	f.Add([]byte(`{"content":"a","content":"b"}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, err := decode(data)
+		if err == nil {
+			return
+		}
+		e, ok := errors.AsType[*api.ParamError](err)
+		if !ok || e.Problem == "" || len(e.Problem) > 1024 {
+			t.Errorf("got %T of %d bytes", err, len(err.Error()))
+		}
+	})
+}
+
+// decode is what the server does: the envelope is checked first.
+func decode(data []byte) (api.SendParams, error) {
+	if !jsontext.Value(data).IsValid() || jsontext.Value(data).Kind() != '{' {
+		return api.SendParams{}, nil
+	}
+	p, err := api.Decode[api.SendParams](data)
+	if err == nil {
+		err = p.Check()
+	}
+	return p, err
+}

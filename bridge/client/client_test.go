@@ -1,0 +1,258 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve answers every request with handler and returns the port.
+func serve(t *testing.T, handler http.HandlerFunc) int {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return portOf(t, server.Listener.Addr())
+}
+
+func portOf(t *testing.T, addr net.Addr) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func dial(t *testing.T, port int) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{Port: port, Key: auth.Generate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestNewRefusesOtherMachines(t *testing.T) {
+	for _, url := range []string{
+		"http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "http://127.0.0.1/x", "127.0.0.1:1",
+	} {
+		if _, err := client.New(client.Options{URL: url}); err == nil {
+			t.Errorf("%s is accepted", url)
+		}
+	}
+	for _, url := range []string{"http://127.0.0.1:8765", "http://localhost:1/", "http://[::1]:1"} {
+		if _, err := client.New(client.Options{URL: url}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestDetect(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := portOf(t, ln.Addr())
+	ln.Close()
+
+	keySent := false
+	nexus := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		keySent = keySent || r.Header.Get("Authorization") != ""
+		_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"7"}`)
+	})
+	other := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "hello", http.StatusNotFound) })
+	noHTTP := greet(t)
+
+	for _, test := range []struct {
+		name string
+		port int
+		want client.Detection
+	}{
+		{"nobody", closed, client.NoServer},
+		{"ours", nexus, client.NexusServer},
+		{"another web server", other, client.OtherService},
+		{"no web server", noHTTP, client.OtherService},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found, health, err := client.Detect(context.Background(), test.port)
+			if err != nil || found != test.want {
+				t.Errorf("got %v, %v, want %v", found, err, test.want)
+			}
+			if found == client.NexusServer && health.Version != "7" {
+				t.Errorf("got health %+v", health)
+			}
+		})
+	}
+	if keySent {
+		t.Error("Detect sent a key")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := client.Detect(ctx, nexus); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// greet listens like a server that speaks first, and not HTTP.
+func greet(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "220 mail.example ready\r\n")
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return portOf(t, ln.Addr())
+}
+
+func TestCallErrors(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		body   string
+		check  func(error) bool
+	}{
+		{"not JSON", 502, "<html>", func(err error) bool { return errors.Is(err, client.ErrNotNexus) }},
+		{"another result type", 200, `{"jsonrpc":"2.0","id":1,"result":[]}`, func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), "decode the result")
+		}},
+		{"the server's", 404, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Agent not found: a",` +
+			`"data":{"type":"AGENT_NOT_FOUND","details":"none is saved","recovery_suggestions":["s"]}}}`, func(err error) bool {
+			e, ok := errors.AsType[*client.RPCError](err)
+			return ok && e.Code == -32602 && e.HTTPStatus == 404 && e.Data.Type == "AGENT_NOT_FOUND" &&
+				e.Error() == "Agent not found: a: none is saved"
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			if _, err := c.ListAgents(context.Background()); !test.check(err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// A redirect must not carry the key elsewhere.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	followed := false
+	c := dial(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			followed = true
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	if _, err := c.ListAgents(context.Background()); !errors.Is(err, client.ErrNotNexus) || followed {
+		t.Errorf("got %v, followed %v", err, followed)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	const big = 1 << 20
+	c := dial(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() != "/agent/a/events?after=4" {
+			t.Errorf("asked for %s", r.URL.RequestURI())
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, ": open\n\nid: 5\nevent: ready\ndata: {\"type\":\"ready\"}\n\n: heartbeat\n\n"+
+			"id:6\r\nevent:x\r\ndata:"+strings.Repeat("x", big)+"\r\n\r\n"+
+			"id: 7\nevent: half\ndata: {}")
+	}))
+	var got []client.Event
+	var last error
+	for event, err := range c.Events(context.Background(), "a", 4) {
+		if last = err; err == nil {
+			got = append(got, event)
+		}
+	}
+	if len(got) != 2 || got[0].Seq != 5 || got[0].Type != "ready" || string(got[0].Data) != `{"type":"ready"}` ||
+		got[1].Seq != 6 || got[1].Type != "x" || len(got[1].Data) != big {
+		t.Errorf("got %d events: %.100v", len(got), got)
+	}
+	if !errors.Is(last, io.ErrUnexpectedEOF) {
+		t.Errorf("a stream that breaks off ends with %v", last)
+	}
+}
+
+func TestSendStreamThatBreaksOff(t *testing.T) {
+	c := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: stream_data\ndata: {\"params\":{\"chunk\":\"a\\n\"}}\n\n")
+	}))
+	text := ""
+	_, err := c.SendStream(context.Background(), "a", api.SendParams{}, func(s string) { text += s })
+	if !errors.Is(err, io.ErrUnexpectedEOF) || text != "a\n" {
+		t.Errorf("got %q, %v, want what came and an error", text, err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	release := make(chan struct{})
+	c := dial(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-release:
+		}
+	}))
+	defer close(release)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := c.ListAgents(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+// FuzzEvents: whatever a server sends, reading ends, with an error, and no
+// event is longer than what was sent.
+func FuzzEvents(f *testing.F) {
+	f.Add("id: 1\nevent: a\ndata: {}\n\n")
+	f.Add(": x\r\n\r\ndata\ndata:\n\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		ended := false
+		for event, err := range client.ReadEvents(strings.NewReader(text)) {
+			if ended {
+				t.Fatal("an event after the end")
+			}
+			ended = err != nil
+			if len(event.Data) > len(text) || strings.ContainsAny(event.Type, "\n") {
+				t.Errorf("event %+v out of %q", event, text)
+			}
+		}
+		if !ended {
+			t.Error("reading ended without an error")
+		}
+	})
+}

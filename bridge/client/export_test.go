@@ -1,0 +1,4 @@
+package client
+
+// ReadEvents lets a fuzz target reach the parser without a server.
+var ReadEvents = readEvents

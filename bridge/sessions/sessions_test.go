@@ -1,0 +1,56 @@
+package sessions_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"nexus.internal/bridge/sessions"
+)
+
+func TestCatalogue(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	for _, id := range []string{"named", ".1", "empty", "folder"} {
+		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, text := range map[string]string{"named": "{}\n", ".1": "{}\n", "empty": ""} {
+		if err := os.WriteFile(c.Path(id), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(c.Path("folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// A file that no id may reach.
+	if err := os.WriteFile(filepath.Join(home, "out.jsonl"), []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		id   string
+		want bool
+	}{
+		{"named", true}, {"nobody", false}, {".1", false}, {"empty", false}, {"folder", false},
+		{"../out", false}, {"", false}, {"named/", false},
+	} {
+		if got := c.Exists(test.id); got != test.want {
+			t.Errorf("Exists(%q) = %v, want %v", test.id, got, test.want)
+		}
+	}
+	if got, want := c.Path(".1"), filepath.Join(home, "run", ".1.jsonl"); got != want {
+		t.Errorf("got path %s, want %s", got, want)
+	}
+	for _, id := range []string{"named", ".1", ".1", ".2", "../out"} {
+		if err := c.RemoveTemp(id); err != nil {
+			t.Errorf("RemoveTemp(%q): %v", id, err)
+		}
+	}
+	if !c.Exists("named") {
+		t.Error("a named session was removed")
+	}
+	if _, err := os.Stat(c.Path(".1")); err == nil {
+		t.Error("the temporary session is still there")
+	}
+}
