@@ -20,7 +20,8 @@ type floors struct {
 	http     time.Duration // the same through a net/http handler, p50
 	httpRate float64       // such requests a second with 16 clients and 16 processes
 	spawn    time.Duration // fork and exec until the first line, p50
-	lines    float64       // lines a second split off a pipe
+	lines    float64       // lines a second split off a pipe, each one write
+	bulk     float64       // the same, 500 lines in each write
 	sync     time.Duration // one append with fdatasync, p50
 }
 
@@ -34,8 +35,11 @@ func measureFloors(ctx context.Context, self, dir string, o options) (f floors, 
 	if f.spawn, err = floorSpawn(ctx, self, o.spawns); err != nil {
 		return f, fmt.Errorf("spawn: %w", err)
 	}
-	if f.lines, err = floorLines(ctx, self, o.lines*5); err != nil {
+	if f.lines, err = floorLines(ctx, self, o.lines*2, 1); err != nil {
 		return f, fmt.Errorf("pipe lines: %w", err)
+	}
+	if f.bulk, err = floorLines(ctx, self, o.lines*20, 500); err != nil {
+		return f, fmt.Errorf("pipe lines in bulk: %w", err)
 	}
 	if f.sync, err = floorSync(ctx, dir, o.sends/3); err != nil {
 		return f, fmt.Errorf("append and fdatasync: %w", err)
@@ -105,8 +109,8 @@ func floorSpawn(ctx context.Context, self string, n int) (time.Duration, error) 
 	})
 }
 
-func floorLines(ctx context.Context, self string, n int) (float64, error) {
-	cmd := exec.CommandContext(ctx, self, roleArg, "flood", strconv.Itoa(n))
+func floorLines(ctx context.Context, self string, n, each int) (float64, error) {
+	cmd := exec.CommandContext(ctx, self, roleArg, "flood", strconv.Itoa(n), strconv.Itoa(each))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err

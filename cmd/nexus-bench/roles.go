@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -56,19 +57,24 @@ func playEcho() error {
 	}
 }
 
-// playFlood writes args[0] lines as fast as a pipe takes them.
+// playFlood writes args[0] lines as fast as a pipe takes them: each by a write
+// of its own, as a child must, or args[1] of them in one.
 func playFlood(args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(os.Stdout, 64<<10)
-	for range n {
-		if _, err := out.WriteString(sampleLine); err != nil {
+	each, err := strconv.Atoi(args[1])
+	if err != nil || each < 1 {
+		return fmt.Errorf("lines in one write: %q", args[1])
+	}
+	lines := []byte(strings.Repeat(sampleLine, each))
+	for range n / each {
+		if _, err := os.Stdout.Write(lines); err != nil {
 			return err
 		}
 	}
-	return out.Flush()
+	return nil
 }
 
 // playHTTP is the least server that could do a send: path /N passes the body

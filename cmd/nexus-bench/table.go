@@ -44,7 +44,8 @@ func rows(f floors, n figures, o options) []row {
 		{"send, p50", "http + pipe echo", f.http.Seconds(), n.send.Seconds(), seconds, 2.5, false},
 		{"send, journal synced, p50", "2.5 × http + pipe echo, + 1.5 × append and fdatasync", synced, n.sendSync.Seconds(), seconds, 1, false},
 		{fmt.Sprintf("sends a second, %d agents", rateAgents), "http + pipe echoes a second", f.httpRate, n.rate, perSec, 0.5, true},
-		{"frames a second, child to SSE client", "lines a second off a pipe", f.lines, n.frames, perSec, 0.08, true},
+		{"frames a second, child to SSE client", "lines a second off a pipe, a write each", f.lines, n.frames, perSec, 0.08, true},
+		{"the same", "lines a second off a pipe, 500 in a write", f.bulk, n.frames, perSec, 0, true},
 		{"create_agent, p50", "fork, exec, first line", f.spawn.Seconds(), n.create.Seconds(), seconds, 2, false},
 		{fmt.Sprintf("send with %d live agents, p50", o.agents), "send with " + fmt.Sprint(rateAgents), n.send.Seconds(), n.sendMany.Seconds(), seconds, 1.3, false},
 		{fmt.Sprintf("idle child of %d, PSS", o.agents), "3 MiB", 3 << 20, float64(n.childPSS), size, 1, false},
@@ -66,7 +67,11 @@ func render(w io.Writer, rows []row) error {
 				mark = "under"
 			}
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%.2f\t%s %.2f\t%s\n", r.figure, r.unit(r.nexus), r.unit(r.at), r.floor, ratio, sign, r.bound, mark)
+		bound := fmt.Sprintf("%s %.2f", sign, r.bound)
+		if r.bound == 0 {
+			bound = ""
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%.3f\t%s\t%s\n", r.figure, r.unit(r.nexus), r.unit(r.at), r.floor, ratio, bound, mark)
 	}
 	return tab.Flush()
 }
