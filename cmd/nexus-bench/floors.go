@@ -75,7 +75,7 @@ func floorHTTP(ctx context.Context, self string, n int) (time.Duration, float64,
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
 	}
-	defer cmd.Wait()
+	defer func() { _ = cmd.Wait() }() // after its stdin, which it ends with
 	defer in.Close()
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -118,7 +118,7 @@ func floorLines(ctx context.Context, self string, n, each int) (float64, error) 
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer cmd.Wait()
+	defer func() { _ = cmd.Wait() }() // all that counts was read by then
 	reader := bufio.NewReaderSize(out, 64<<10)
 	if _, err := reader.ReadSlice('\n'); err != nil { // the start is not counted
 		return 0, err

@@ -126,7 +126,7 @@ func (s *server) subscribe(ctx context.Context, id string) (*bufio.Reader, func(
 		return nil, nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+s.key)
-	res, err := s.client.Do(req)
+	res, err := s.client.Do(req) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/tidwall/gjson"
-	"golang.org/x/sys/unix"
 )
 
 // The commands that the scripts have beyond those of testscript. Each waits on
@@ -265,8 +264,8 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: signal NAME PID")
 	}
-	number := unix.SignalNum("SIG" + args[0])
-	if number == 0 {
+	number, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[0]]
+	if !ok {
 		ts.Fatalf("unknown signal %s", args[0])
 	}
 	pid, err := strconv.Atoi(args[1])
@@ -286,32 +285,6 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		if err := awaitEnd(pid); err != nil {
 			ts.Fatalf("process %d: %v", pid, err)
-		}
-	}
-}
-
-// awaitEnd waits for a process that is not our child to end.
-func awaitEnd(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	deadline := time.Now().Add(patience)
-	for {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return errors.New("is still there")
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-		switch {
-		case n > 0:
-			return nil
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return err
 		}
 	}
 }

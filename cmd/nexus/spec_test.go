@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestSpec(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := s.spec(tt.params)
 			if tt.wantInvalid != "" {
-				invalid, ok := err.(*api.ParamError)
+				invalid, ok := errors.AsType[*api.ParamError](err)
 				if !ok || invalid.Param != tt.wantInvalid {
 					t.Fatalf("spec: error %v, want one about %s", err, tt.wantInvalid)
 				}

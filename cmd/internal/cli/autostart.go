@@ -53,7 +53,10 @@ func startServer(cfg *config.Config, port int) error {
 	}
 	// stdout ended without the announcement: so does the server.
 	err = errors.Join(scanner.Err(), cmd.Wait())
-	return fmt.Errorf("the server did not start (%v): %s (log: %s)", err, lastLine(logFile, before), logPath)
+	if err == nil {
+		err = errors.New("it ended at once")
+	}
+	return fmt.Errorf("the server did not start: %s (log: %s): %w", lastLine(logFile, before), logPath, err)
 }
 
 // findNexus is the nexus beside this program, or the one on PATH.
