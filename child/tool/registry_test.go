@@ -237,3 +237,14 @@ func FuzzOutput(f *testing.F) {
 		}
 	})
 }
+
+func ExampleRegistry_Run() {
+	greet := fake{"greet", func(context.Context, jsontext.Value) (string, error) { return "hello", nil }}
+	registry := tool.NewRegistry([]tool.Tool{greet}, tool.Options{Timeout: time.Second})
+	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{call("greet", `{}`), call("wave", `{}`)}, nil) {
+		fmt.Println(o.Text, o.IsError)
+	}
+	// Output:
+	// hello false
+	// there is no tool "wave" true
+}

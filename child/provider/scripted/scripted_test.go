@@ -96,6 +96,7 @@ func ask(ctx context.Context, t testing.TB, p provider.Provider, r provider.Requ
 	t.Helper()
 	var got told
 	input := map[string]string{}
+	var text strings.Builder
 	for delta, err := range p.Stream(ctx, r) {
 		if got.Stop != nil || got.Err != nil {
 			t.Errorf("%v, %v after the end", delta, err)
@@ -106,7 +107,7 @@ func ask(ctx context.Context, t testing.TB, p provider.Provider, r provider.Requ
 		}
 		switch d := delta.(type) {
 		case provider.Text:
-			got.Text += d.Text
+			text.WriteString(d.Text)
 			got.Words++
 		case provider.Thinking:
 			got.Thinking += d.Text
@@ -124,6 +125,7 @@ func ask(ctx context.Context, t testing.TB, p provider.Provider, r provider.Requ
 			got.Stop = &d
 		}
 	}
+	got.Text = text.String()
 	got.message.Role, got.message.Content = protocol.RoleAssistant, got.Text
 	return got
 }
@@ -317,14 +319,16 @@ func TestAbort(t *testing.T) {
 // A listener that leaves is not spoken to again, wherever it leaves.
 func TestLeave(t *testing.T) {
 	for _, prompt := range []string{"hello", "think of it", "flood 100", "read a", "count to 9"} {
-		for leave := 1; leave < 12; leave++ {
-			heard := 0
-			for range offline(t).Stream(t.Context(), request(user(prompt))) {
-				if heard++; heard == leave {
-					break
+		synctest.Test(t, func(t *testing.T) {
+			for leave := 1; leave < 12; leave++ {
+				heard := 0
+				for range offline(t).Stream(t.Context(), request(user(prompt))) { // speaking on would panic here
+					if heard++; heard == leave {
+						break
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -429,6 +433,19 @@ func TestScenarioFaults(t *testing.T) {
 	got := ask(t.Context(), t, p, request(user("hello")))
 	if !strings.Contains(got.Text, "offline model") {
 		t.Errorf("another prompt: %q", got.Text)
+	}
+}
+
+// A turn whose last step is a tool call ends, without a word, with its result.
+func TestScenarioEndsInTool(t *testing.T) {
+	p, err := scripted.New(scripted.Options{Scenario: []byte(`{"turns":[{"steps":[{"tool":{"name":"sleep","input":{}}}]}]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := ask(t.Context(), t, p, request(user("x")))
+	got := ask(t.Context(), t, p, request(user("x"), asked.message, protocol.Message{Role: protocol.RoleTool}))
+	if len(asked.Calls) != 1 || got.Err != nil || got.Stop == nil || got.Text != "" || len(got.Calls) != 0 {
+		t.Errorf("asked %v, then %+v", asked.Calls, got)
 	}
 }
 

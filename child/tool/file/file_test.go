@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
+	"nexus.internal/protocol"
 )
 
 // room is a directory with something in it, something beside it, and the tools.
@@ -311,4 +312,37 @@ func TestNoDirectory(t *testing.T) {
 	if _, _, err := file.Tools(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
+}
+
+func ExampleTools() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	tools, closer, err := file.Tools(dir)
+	if err != nil {
+		panic(err)
+	}
+	defer closer.Close()
+	registry := tool.NewRegistry(tools, tool.Options{})
+	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
+		{Name: "write_file", Input: []byte(`{"path":"a.txt","content":"one\ntwo\n"}`)},
+	}, nil) {
+		fmt.Println(o.Text)
+	}
+	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
+		{Name: "list_directory"},
+		{Name: "read_file", Input: []byte(`{"path":"a.txt","offset":2}`)},
+		{Name: "read_file", Input: []byte(`{"path":"../a.txt"}`)},
+	}, nil) {
+		fmt.Println(o.Text)
+	}
+	// Output:
+	// wrote 8 bytes to a.txt (a new file)
+	// a.txt (8 bytes)
+	//
+	// two
+	//
+	// read_file: ../a.txt is outside the working directory
 }

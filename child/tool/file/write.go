@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +10,6 @@ import (
 	"path"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"nexus.internal/child/tool"
 )
@@ -68,7 +68,7 @@ func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
 // reads name meanwhile finds the old content or the new. The file keeps perm,
 // unless that is 0.
 func (r *rooted) replace(ctx context.Context, name, content string, perm fs.FileMode) (err error) {
-	temporary := path.Join(path.Dir(name), ".nexus-"+uuid.NewString()+".tmp")
+	temporary := path.Join(path.Dir(name), ".nexus-"+rand.Text()+".tmp")
 	f, err := r.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
