@@ -263,7 +263,7 @@ func report(v *voice, messages []protocol.Message) {
 			v.say("\n\n", 0)
 		}
 		if m.IsError {
-			v.sayf("%s failed: %s", m.ToolName, m.Content)
+			v.sayf("That did not work. %s", m.Content)
 		} else {
 			v.sayf("%s gave:\n%s", m.ToolName, m.Content)
 		}

@@ -234,7 +234,7 @@ func TestToolResults(t *testing.T) {
 	}
 	failed := append(result[:2:2], protocol.Message{Role: protocol.RoleTool, ToolName: "read_file", Content: "no such file", IsError: true},
 		protocol.Message{Role: protocol.RoleTool, ToolName: "sleep", Content: "slept"})
-	if got := ask(t.Context(), t, offline(t), request(failed...)); got.Text != "read_file failed: no such file\n\nsleep gave:\nslept" {
+	if got := ask(t.Context(), t, offline(t), request(failed...)); got.Text != "That did not work. no such file\n\nsleep gave:\nslept" {
 		t.Errorf("answered %q", got.Text)
 	}
 }
