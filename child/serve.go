@@ -22,6 +22,10 @@ var ErrNoReader = errors.New("stdout has no reader")
 // echoes it has room for more (SPEC §3.3).
 const maxIDLength = 4096
 
+// lostGrace is how long the turn in flight may take to be saved once stdout
+// has no reader.
+const lostGrace = 100 * time.Millisecond
+
 // errShutdown is the cause of a turn's end by shutdown or by the end of ctx.
 var errShutdown = errors.New("the child is shutting down")
 
@@ -63,7 +67,11 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 		}
 	}
 	s.stop()
-	s.join(done, input, stdin, o.Grace)
+	grace := s.Grace
+	if err != nil {
+		grace = lostGrace // nobody waits for what is left but the journal
+	}
+	s.join(done, input, stdin, grace)
 	return err
 }
 
@@ -81,9 +89,6 @@ func (s *server) join(done <-chan struct{}, input <-chan error, stdin io.Reader,
 		ended := make(chan error)
 		close(ended)
 		input = ended
-	}
-	if grace <= 0 {
-		grace = DefaultGrace
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -139,6 +144,9 @@ type server struct {
 func newServer(o Options, stdout io.Writer) *server {
 	if o.MaxIterations <= 0 {
 		o.MaxIterations = DefaultMaxIterations
+	}
+	if o.Grace <= 0 {
+		o.Grace = DefaultGrace
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

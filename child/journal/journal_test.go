@@ -75,6 +75,19 @@ func TestSaveAndContinue(t *testing.T) {
 	}
 }
 
+func TestCheckName(t *testing.T) {
+	for _, name := range []string{"a", ".1", "worker-1", "A.b_c-9", strings.Repeat("x", 63)} {
+		if err := journal.CheckName(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "a..b", "-a", "._a", "a/b", "a b", "é", "a\x00", "[", strings.Repeat("x", 64)} {
+		if journal.CheckName(name) == nil {
+			t.Errorf("%q names a session", name)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	held, _ := open(t, journal.Options{Dir: dir, Name: "held"})

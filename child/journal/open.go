@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -23,8 +22,6 @@ var ErrUnknown = errors.New("no such session")
 var ErrInUse = errors.New("the session is in use by another process")
 
 const suffix = ".jsonl"
-
-var namePattern = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Options says which session to open and how.
 type Options struct {
@@ -43,9 +40,17 @@ type Options struct {
 	Now func() time.Time
 }
 
-// CheckName reports whether name can name a session.
+// CheckName reports whether name can name a session: up to 63 letters, digits,
+// dots, dashes and underscores, of which the first is a letter or digit, after
+// a dot perhaps; no two dots in a row (SPEC §4.6).
 func CheckName(name string) error {
-	if !namePattern.MatchString(name) || strings.Contains(name, "..") {
+	rest := strings.TrimPrefix(name, ".")
+	sound := rest != "" && len(rest) <= 63 && !strings.ContainsAny(rest[:1], "._-") && !strings.Contains(name, "..")
+	for _, c := range []byte(rest) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		sound = sound && (letter || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
+	}
+	if !sound {
 		return fmt.Errorf("%q is no session name: want letters, digits, dots, dashes and underscores, at most 63", name)
 	}
 	return nil
@@ -101,10 +106,16 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 
 // begin locks the file and brings it into a sound state.
 func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.State, error) {
-	if err := lock(j.file.(*os.File)); err != nil {
+	f := j.file.(*os.File)
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	if err := lock(f); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(j.file.(*os.File))
+	data, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
