@@ -58,4 +58,17 @@ func (s *Server) logRefusal(x *exchange, r refusal) {
 	)
 }
 
+// logStream writes the line of an event stream that has ended.
+func (s *Server) logStream(x *exchange, agent, reason string) {
+	s.log.Info("event stream ended",
+		zap.Dict("data",
+			zap.String("method", "events"),
+			zap.String("id", ""),
+			zap.Float64("duration_ms", milliseconds(time.Since(x.start))),
+			zap.String("status", reason),
+		),
+		zap.String("request_id", x.id), zap.String("agent", agent),
+	)
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -236,14 +236,33 @@ func withLength(head, body string) string {
 
 // logBuffer collects what is logged.
 type logBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
+	mu      sync.Mutex // guards what follows
+	buf     bytes.Buffer
+	waiting map[string]chan struct{} // by the text that is waited for
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.buf.Write(p)
+	l.buf.Write(p)
+	for text, seen := range l.waiting {
+		if bytes.Contains(p, []byte(text)) {
+			close(seen)
+			delete(l.waiting, text)
+		}
+	}
+	return len(p), nil
+}
+
+// seen is closed once a line with the text has been logged from now on.
+func (l *logBuffer) seen(text string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = map[string]chan struct{}{}
+	}
+	l.waiting[text] = make(chan struct{})
+	return l.waiting[text]
 }
 
 func (*logBuffer) Sync() error { return nil }

@@ -44,8 +44,9 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	if out.send([]byte(": open\n\n")) != nil {
 		return
 	}
-	err = pump(ctx, sub, s.o.Heartbeat, out)
-	out.end(ctx, err)
+	reason := endOf(ctx, pump(ctx, sub, s.o.Heartbeat, out))
+	out.end(reason)
+	s.logStream(x, id, reason)
 }
 
 // position is the number of the last event that the client has seen. The
@@ -167,17 +168,33 @@ func (st *stream) send(batch []byte) error {
 // beat is a sign of life that means nothing.
 func (st *stream) beat() error { return st.send([]byte(": heartbeat\n\n")) }
 
-// end says why the stream ends, where there is somebody to tell.
-func (st *stream) end(ctx context.Context, err error) {
-	reason := ""
+// Why a stream of events ends. The first three are said to the client.
+const (
+	endSlow     = "slow"     // it fell too far behind
+	endRemoved  = "removed"  // the agent was destroyed
+	endDraining = "draining" // the server is shutting down
+	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
+	endLeft     = "left"     // it closed the connection
+)
+
+func endOf(ctx context.Context, err error) string {
 	switch {
 	case errors.Is(err, supervisor.ErrSlow):
-		reason = "slow"
+		return endSlow
 	case errors.Is(err, io.EOF):
-		reason = "removed"
+		return endRemoved
 	case errors.Is(context.Cause(ctx), supervisor.ErrDraining):
-		reason = "draining"
+		return endDraining
+	case errors.Is(err, errSlowClient):
+		return endUnread
 	default:
+		return endLeft
+	}
+}
+
+// end says why the stream ends, where there is somebody to tell.
+func (st *stream) end(reason string) {
+	if reason == endUnread || reason == endLeft {
 		return
 	}
 	_ = st.send(appendEvent(nil, 0, "end", []byte(`{"type":"end","reason":"`+reason+`"}`)))

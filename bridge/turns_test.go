@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,7 +277,16 @@ func TestDisconnectDoesNotStopTheTurn(t *testing.T) {
 }
 
 func TestRestore(t *testing.T) {
-	r := rigged(t, nil)
+	var asked atomic.Int32
+	r := rigged(t, func(_ *rig, o *bridge.Options) {
+		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+			asked.Add(1)
+			for range 1000 { // the others come to the same point meanwhile
+				runtime.Gosched()
+			}
+			return supervisor.Spec{}, nil
+		}
+	})
 	path := r.sessions.Path("saved")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -292,8 +303,8 @@ func TestRestore(t *testing.T) {
 		})
 	}
 	work.Wait()
-	if n := len(r.launcher.Launches("saved")); n != 1 {
-		t.Errorf("the agent was launched %d times, want once", n)
+	if n := asked.Load(); n != 1 || len(r.launcher.Launches("saved")) != 1 {
+		t.Errorf("the agent was prepared %d times, want once", n)
 	}
 	if _, err := r.client.DestroyAgent(r.ctx(), "saved"); err != nil {
 		t.Fatal(err)
