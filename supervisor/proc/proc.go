@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// WriteTimeout is how long a process may leave its stdin unread while we
-	// write (SPEC §5.4).
-	WriteTimeout = 10 * time.Second
+	// DefaultWriteTimeout is how long a process may leave its stdin unread
+	// while we write (SPEC §5.4).
+	DefaultWriteTimeout = 10 * time.Second
 	// drainGrace is how long the pipes are read on after the process ended, for
 	// the case that somebody outside its group holds them open.
 	drainGrace = 500 * time.Millisecond
@@ -36,6 +36,8 @@ type Spec struct {
 	Log *zap.Logger
 	// Graces are the patience of Stop.
 	Graces Graces
+	// WriteTimeout is the patience of Write; 0 means DefaultWriteTimeout.
+	WriteTimeout time.Duration
 }
 
 // Exit is how a process ended.
@@ -53,6 +55,7 @@ type Process struct {
 	stdout *os.File
 	stderr *os.File
 	graces Graces
+	write  time.Duration // patience
 	tail   *tail
 	pidfd  *os.File // nil where the system has none
 
@@ -98,8 +101,11 @@ func Start(s Spec) (_ *Process, err error) {
 	}
 	p := &Process{
 		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4],
-		graces: s.Graces.orDefault(), tail: newTail(s.Log, cmd.Process.Pid), pidfd: pidfd,
+		graces: s.Graces.orDefault(), write: s.WriteTimeout, tail: newTail(s.Log, cmd.Process.Pid), pidfd: pidfd,
 		hurry: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
+	}
+	if p.write == 0 {
+		p.write = DefaultWriteTimeout
 	}
 	go p.pump()
 	go p.wait()
@@ -109,16 +115,16 @@ func Start(s Spec) (_ *Process, err error) {
 // PID is the process id, which is its group's too.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Write writes to the process's stdin. It fails after WriteTimeout, wrapping
+// Write writes to the process's stdin. It fails after Spec.WriteTimeout, wrapping
 // os.ErrDeadlineExceeded; then, and after any other error, a part of b may
 // have been written and the stream is of no more use.
 func (p *Process) Write(b []byte) (int, error) {
-	if err := p.stdin.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil {
+	if err := p.stdin.SetWriteDeadline(time.Now().Add(p.write)); err != nil {
 		return 0, err
 	}
 	n, err := p.stdin.Write(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, fmt.Errorf("stdin not read in %s: %w", WriteTimeout, err)
+		return n, fmt.Errorf("stdin not read in %s: %w", p.write, err)
 	}
 	if err == nil {
 		p.stdin.SetWriteDeadline(time.Time{}) // so that no timer is left behind

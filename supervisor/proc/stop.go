@@ -26,7 +26,7 @@ func (g Graces) orDefault() Graces {
 }
 
 // Stop ends the process and returns when nothing of its group is left: polite
-// is called (nil for nothing), then stdin is closed, then the group gets TERM
+// is called (nil leaves this rung out), then stdin is closed, then the group gets TERM
 // and CONT, then KILL, with a grace after each. When ctx ends, it goes on with
 // KILL at once. It is idempotent; callers who come later wait with the first
 // one, and their ctx hurries it too. A polite that blocks in Write is set free
@@ -44,16 +44,17 @@ func (p *Process) Stop(ctx context.Context, polite func()) Exit {
 func (p *Process) hurryUp() { p.hurryOnce.Do(func() { close(p.hurry) }) }
 
 func (p *Process) ladder(polite func()) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		if polite != nil && !p.hurried() {
+	gone := false
+	if polite != nil && !p.hurried() {
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
 			polite()
-		}
-	}()
-	gone := p.await(p.graces.Shutdown)
+		}()
+		gone = p.await(p.graces.Shutdown)
+		defer func() { <-said }() // set free by the next line, if by nothing else
+	}
 	p.stdin.Close()
-	<-said
 	if gone || p.await(p.graces.Close) {
 		return
 	}

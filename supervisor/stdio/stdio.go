@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -41,6 +42,9 @@ type Launcher struct {
 	Log *zap.Logger
 	// Graces are the patience of the stop ladder; the zero value is SPEC §5.5.
 	Graces proc.Graces
+	// WriteTimeout is how long a child may leave its stdin unread; 0 means
+	// proc.DefaultWriteTimeout.
+	WriteTimeout time.Duration
 }
 
 // Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
@@ -58,7 +62,9 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 		log = zap.NewNop()
 	}
 	log = log.With(zap.String("agent", s.ID))
-	p, err := proc.Start(proc.Spec{Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces})
+	p, err := proc.Start(proc.Spec{
+		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout,
+	})
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}

@@ -1,0 +1,390 @@
+package stdio_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/proc"
+	"nexus.internal/supervisor/stdio"
+)
+
+// The test binary plays the children that it starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "play" {
+		roles[os.Args[2]]()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("nexus.internal/supervisor/proc.spawnThread"))
+}
+
+var roles = map[string]func(){
+	"child":   func() { ready(protocol.Version); serve("") },
+	"resumed": func() { ready(protocol.Version); serve("again: ") },
+	"silent":  forever,
+	"leaves": func() {
+		fmt.Fprintln(os.Stderr, "unknown session nxk_abcdef")
+		os.Exit(2)
+	},
+	"version2": func() { ready(2); forever() },
+	"unready":  func() { emit(protocol.Error{Message: "no"}); forever() },
+	"garbled": func() {
+		fmt.Println("Welcome to nexus sk-secret-key!")
+		ready(protocol.Version)
+		fmt.Println(`{"type":7}`)
+		fmt.Println(`{"no":"type"}`)
+		fmt.Println(`["type"]`)
+		fmt.Println(`{"type":"a\nb"}`)
+		fmt.Println("{\"type\":\"\xff\"}")
+		fmt.Println(`{"type":"message_update","event":`)
+		fmt.Println(strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000))
+		fmt.Println(strings.Repeat("x", 2<<20))
+		fmt.Println(` {"x":1,"type":"weather"}`)
+		serve("")
+	},
+	"flood": func() {
+		ready(protocol.Version)
+		for range 200 {
+			fmt.Println("no frame")
+		}
+		forever()
+	},
+	"wedged": func() {
+		signal.Ignore(syscall.SIGTERM)
+		ready(protocol.Version)
+		forever()
+	},
+	"closes": func() {
+		ready(protocol.Version)
+		os.Stdout.Close()
+		forever()
+	},
+}
+
+func forever() {
+	wait := make(chan os.Signal, 1)
+	signal.Notify(wait, syscall.SIGUSR1)
+	<-wait
+}
+
+func emit(e protocol.Event) {
+	line, err := protocol.AppendEvent(nil, e)
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout.Write(append(line, '\n'))
+}
+
+func ready(version uint32) {
+	emit(protocol.Ready{SessionID: "s1", Model: "m1", ProtocolVersion: version})
+}
+
+// serve answers prompts until shutdown or the end of stdin. The prompt "wait"
+// runs until it is killed.
+func serve(prefix string) {
+	lines := frame.NewReader(os.Stdin)
+	for {
+		line, err := lines.Next()
+		if err != nil {
+			return
+		}
+		command, err := protocol.DecodeCommand(line)
+		if err != nil {
+			panic(err)
+		}
+		switch c := command.(type) {
+		case protocol.Prompt:
+			emit(protocol.MessageUpdate{Event: protocol.TextDelta{Delta: prefix + c.Message}})
+			if c.Message == "wait" {
+				forever()
+			}
+			emit(protocol.AgentEnd{StopReason: protocol.StopCompleted, TurnID: c.ID})
+			emit(protocol.NewResponse(c, map[string]bool{"ok": true}))
+		case protocol.Shutdown:
+			fmt.Fprintln(os.Stderr, "told to go")
+			return
+		default:
+			emit(protocol.NewResponse(c, map[string]bool{"ok": true}))
+		}
+	}
+}
+
+func spec(role string) supervisor.Spec {
+	return supervisor.Spec{ID: "alice", Argv: []string{os.Args[0], "play", role}, Env: []string{"GORACE=atexit_sleep_ms=0"}}
+}
+
+func launch(t *testing.T, l *stdio.Launcher, role string) supervisor.Conn {
+	t.Helper()
+	conn, err := l.Launch(t.Context(), spec(role), false)
+	if err != nil {
+		t.Fatalf("Launch(%s): %v", role, err)
+	}
+	t.Cleanup(func() {
+		conn.Stop(killed())
+		for {
+			if _, err := conn.Recv(); err != nil {
+				return
+			}
+		}
+	})
+	return conn
+}
+
+func killed() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestLaunch(t *testing.T) {
+	conn := launch(t, &stdio.Launcher{}, "child")
+	if r := conn.Ready(); r.SessionID != "s1" || r.Model != "m1" || conn.PID() == 0 {
+		t.Errorf("ready = %+v, pid %d", r, conn.PID())
+	}
+	if err := conn.Send(protocol.Prompt{ID: "1", Message: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 3 {
+		f, err := conn.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, f.Type)
+	}
+	if want := []string{"message_update", "agent_end", "response"}; !slices.Equal(got, want) {
+		t.Errorf("frames %v, want %v", got, want)
+	}
+	want := supervisor.Exit{Stderr: "told to go"}
+	if exit := conn.Stop(t.Context()); exit != want || conn.Exit() != want {
+		t.Errorf("exit = %+v, want %+v", exit, want)
+	}
+	<-conn.Done()
+	if _, err := conn.Recv(); err != io.EOF {
+		t.Errorf("Recv at the end = %v, want io.EOF", err)
+	}
+	if err := conn.Send(protocol.Ping{}); err == nil {
+		t.Error("sent to a child that is gone")
+	}
+}
+
+func TestLaunchFails(t *testing.T) {
+	for _, c := range []struct {
+		role, message string
+		exit          *supervisor.Exit
+	}{
+		{"leaves", "child ended before it was ready (exit status 2): unknown session [redacted]",
+			&supervisor.Exit{Code: 2, Stderr: "unknown session [redacted]"}},
+		{"version2", "child speaks protocol version 2, want 1 (signal: killed)", &supervisor.Exit{Code: -1, Signal: "killed"}},
+		{"unready", `child's first frame is "error", want ready (signal: killed)`, &supervisor.Exit{Code: -1, Signal: "killed"}},
+		{"silent", "too late (signal: killed)", &supervisor.Exit{Code: -1, Signal: "killed"}},
+	} {
+		t.Run(c.role, func(t *testing.T) {
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if c.role == "silent" {
+				ctx, cancel = context.WithTimeoutCause(ctx, 100*time.Millisecond, errors.New("too late"))
+			}
+			defer cancel()
+			_, err := new(stdio.Launcher).Launch(ctx, spec(c.role), false)
+			e, ok := errors.AsType[*supervisor.StartError](err)
+			if !ok || e.Error() != c.message || e.Exit == nil || *e.Exit != *c.exit {
+				t.Errorf("error = %v, want %s", err, c.message)
+			}
+		})
+	}
+	t.Run("no program", func(t *testing.T) {
+		_, err := new(stdio.Launcher).Launch(t.Context(), supervisor.Spec{Argv: []string{"/no/such"}}, false)
+		if e, ok := errors.AsType[*supervisor.StartError](err); !ok || !errors.Is(err, os.ErrNotExist) || e.Exit != nil {
+			t.Errorf("error = %v", err)
+		}
+	})
+	t.Run("given up before", func(t *testing.T) {
+		if _, err := new(stdio.Launcher).Launch(killed(), spec("child"), false); !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v", err)
+		}
+	})
+}
+
+// Lines that are no frames are logged, without keys, and never handed on.
+func TestGarbage(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	conn := launch(t, &stdio.Launcher{Log: zap.New(core)}, "garbled")
+	f, err := conn.Recv()
+	if err != nil || f.Type != "weather" {
+		t.Fatalf("Recv = %s, %v, want the one frame", f.Type, err)
+	}
+	if n := logs.Len(); n != 9 {
+		t.Errorf("%d lines logged, want 9", n)
+	}
+	for _, entry := range logs.All() {
+		line := entry.ContextMap()["line"].(string)
+		if len(line) > 300 || strings.Contains(line, "sk-secret") {
+			t.Errorf("logged %q", line)
+		}
+	}
+	if err := conn.Send(protocol.Ping{ID: "1"}); err != nil {
+		t.Error(err)
+	}
+	if f, err := conn.Recv(); err != nil || f.Type != "response" {
+		t.Errorf("the stream did not go on: %s, %v", f.Type, err)
+	}
+}
+
+func TestGarbageBudget(t *testing.T) {
+	conn := launch(t, &stdio.Launcher{}, "flood")
+	_, err := conn.Recv()
+	if err == nil || err.Error() != "more than 100 lines on the child's stdout were no frames" {
+		t.Errorf("Recv = %v", err)
+	}
+}
+
+func TestClosedStdout(t *testing.T) {
+	conn := launch(t, &stdio.Launcher{}, "closes")
+	if _, err := conn.Recv(); err == nil || err == io.EOF {
+		t.Errorf("Recv = %v, want an error: the child lives", err)
+	}
+}
+
+// A command that is larger than a frame is refused and harms nothing; one that
+// is not read in time breaks the stream.
+func TestSend(t *testing.T) {
+	conn := launch(t, &stdio.Launcher{WriteTimeout: 100 * time.Millisecond}, "wedged")
+	for _, message := range []string{strings.Repeat("x", 1<<20), "\xff"} {
+		if _, ok := errors.AsType[*supervisor.CommandError](conn.Send(protocol.Prompt{Message: message})); !ok {
+			t.Error("want *CommandError")
+		}
+	}
+	big := protocol.Prompt{Message: strings.Repeat("x", 1<<19)}
+	if err := conn.Send(big); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Send = %v, want the deadline", err)
+	}
+	if err := conn.Send(protocol.Ping{}); err == nil {
+		t.Error("a frame was sent behind a torn one")
+	}
+}
+
+// The whole of it: real processes under the supervisor. One is killed in the
+// middle of its turn; the other does not notice, and the first comes back with
+// the arguments that resume.
+func TestKillInTurn(t *testing.T) {
+	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{
+		"": &stdio.Launcher{Graces: proc.Graces{Shutdown: time.Second}},
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	}()
+	start := func(id string) *supervisor.Agent {
+		t.Helper()
+		own := spec("child")
+		own.ID, own.Resume = id, spec("resumed").Argv
+		a, err := s.Start(ctx, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	prompt := func(a *supervisor.Agent, id, message string) *supervisor.Turn {
+		t.Helper()
+		turn, err := a.Prompt(ctx, protocol.Prompt{ID: id, Message: message}, supervisor.PromptOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return turn
+	}
+	alice, bob := start("alice"), start("bob")
+	sub, err := alice.Subscribe(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	waiting, next := prompt(alice, "1", "wait"), prompt(alice, "2", "hello")
+	for seen := false; !seen; { // until she speaks
+		batch, err := sub.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = slices.ContainsFunc(batch, func(e supervisor.Event) bool { return e.Type == "message_update" })
+	}
+	if err := syscall.Kill(alice.Info().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r, err := waiting.Wait(ctx)
+	if e, ok := errors.AsType[*supervisor.CrashError](err); !ok || e.Exit.Signal != "killed" || r.Text != "wait" {
+		t.Errorf("the killed turn: %+v", r)
+	}
+	if r, err := next.Wait(ctx); err != nil || r.Text != "again: hello" || r.Incarnation != 2 {
+		t.Errorf("the next turn: %+v, %v", r, err)
+	}
+	if r, err := prompt(bob, "1", "hello").Wait(ctx); err != nil || r.Text != "hello" || r.Incarnation != 1 {
+		t.Errorf("the other agent: %+v, %v", r, err)
+	}
+}
+
+// BenchmarkSend is one prompt and its answer through the supervisor and two
+// pipes.
+func BenchmarkSend(b *testing.B) {
+	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{}}})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer s.Run(ctx)
+	defer cancel()
+	a, err := s.Start(ctx, spec("child"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		turn, err := a.Prompt(ctx, protocol.Prompt{Message: "hello"}, supervisor.PromptOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := turn.Wait(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzRoute(f *testing.F) {
+	for _, line := range []string{
+		`{"type":"message_update","event":{}}`, `{"type":"message_updat"}`, `{"type":"error"x}`, `[]`, ` {"a":1,"type":"x"}`,
+		`{"type":"message_update"`, `{"type":"a","type":"b"}`,
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if len(strings.Trim(string(line), " \t\r")) == 0 || slices.Contains(line, '\n') {
+			return // the frame reader hands out no such line
+		}
+		frame, ok := stdio.Route(line)
+		strict, err := protocol.NewFrame(line)
+		if err == nil && ok && frame.Type != strict.Type {
+			t.Errorf("type %q, strictly %q", frame.Type, strict.Type)
+		}
+		if ok && frame.Type == "" {
+			t.Error("a frame without a type")
+		}
+		if err == nil && !ok && len(strict.Type) <= 64 && !strings.ContainsFunc(strict.Type, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+			t.Errorf("refused a frame of type %q", strict.Type)
+		}
+	})
+}
