@@ -57,10 +57,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NEXUS_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Values[serverKey{}] = &server{}
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Defer(func() { endLeftOver(filepath.Join(env.WorkDir, "home")) })
 			return nil
 		},
 		Cmds: scriptCommands,
 	})
+}
+
+// endLeftOver ends servers that a failed script left in the background.
+func endLeftOver(home string) {
+	keys, _ := filepath.Glob(filepath.Join(home, "server-*.key")) // the pattern is well-formed
+	for _, key := range keys {
+		port := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(key), "server-"), ".key")
+		_ = exec.Command(filepath.Join(programs, "nexus-rpc"), "--home", home, "--port", port, "shutdown").Run() // it may be gone
+	}
 }
 
 // TestDemo runs what make demo runs.
