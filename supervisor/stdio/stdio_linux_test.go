@@ -64,10 +64,14 @@ var roles = map[string]func(){
 		}
 		forever()
 	},
-	"wedged": func() {
-		signal.Ignore(syscall.SIGTERM)
+	// late reads nothing until it is told to.
+	"late": func() {
+		wait := make(chan os.Signal, 1)
+		signal.Notify(wait, syscall.SIGUSR1)
 		ready(protocol.Version)
-		forever()
+		<-wait
+		emit(protocol.Error{Message: "now I read"})
+		io.Copy(io.Discard, os.Stdin)
 	},
 	"closes": func() {
 		ready(protocol.Version)
@@ -263,7 +267,7 @@ func TestClosedStdout(t *testing.T) {
 // A command that is larger than a frame is refused and harms nothing; one that
 // is not read in time breaks the stream.
 func TestSend(t *testing.T) {
-	conn := launch(t, &stdio.Launcher{WriteTimeout: 100 * time.Millisecond}, "wedged")
+	conn := launch(t, &stdio.Launcher{WriteTimeout: 100 * time.Millisecond}, "late")
 	for _, message := range []string{strings.Repeat("x", 1<<20), "\xff"} {
 		if _, ok := errors.AsType[*supervisor.CommandError](conn.Send(protocol.Prompt{Message: message})); !ok {
 			t.Error("want *CommandError")
@@ -272,6 +276,12 @@ func TestSend(t *testing.T) {
 	big := protocol.Prompt{Message: strings.Repeat("x", 1<<19)}
 	if err := conn.Send(big); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Send = %v, want the deadline", err)
+	}
+	if err := syscall.Kill(conn.PID(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := conn.Recv(); err != nil || f.Type != "error" {
+		t.Fatalf("Recv = %v, %v", f, err)
 	}
 	if err := conn.Send(protocol.Ping{}); err == nil {
 		t.Error("a frame was sent behind a torn one")
