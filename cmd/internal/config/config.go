@@ -99,18 +99,30 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	c.file = builtin()
 
 	personal, project := c.Path("config.json"), filepath.Join(cwd, ".nexus3", "config.json")
-	for _, path := range dedup(personal, project) {
-		if err := c.merge(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := c.merge(personal, trusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if filepath.Clean(project) != filepath.Clean(personal) {
+		if err := c.merge(project, untrusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 	for _, path := range extra {
-		if err := c.merge(path); err != nil {
+		if err := c.merge(path, trusted); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
+
+// trust says whose word a file is. A project's file comes with the project,
+// from anybody: it must not decide where a person's keys are sent.
+type trust bool
+
+const (
+	trusted   trust = true
+	untrusted trust = false
+)
 
 // builtin is what holds where no file says anything.
 func builtin() file {
@@ -143,16 +155,9 @@ func Home(environ []string) (string, error) {
 	return "", errors.New("neither NEXUS_HOME nor HOME is set")
 }
 
-func dedup(personal, project string) []string {
-	if filepath.Clean(personal) == filepath.Clean(project) {
-		return []string{personal}
-	}
-	return []string{personal, project}
-}
-
 // merge lays one file over what is known. A provider or profile is replaced as
 // a whole: half of one and half of another is nobody's choice.
-func (c *Config) merge(path string) error {
+func (c *Config) merge(path string, by trust) error {
 	data, err := readBounded(path)
 	if err != nil {
 		return &FileError{Path: path, Err: err}
@@ -162,6 +167,9 @@ func (c *Config) merge(path string) error {
 		return &FileError{Path: path, Err: err}
 	}
 	if err := f.check(); err != nil {
+		return &FileError{Path: path, Err: err}
+	}
+	if err := f.checkKeys(by); err != nil {
 		return &FileError{Path: path, Err: err}
 	}
 	maps.Copy(c.file.Providers, f.Providers)
@@ -205,6 +213,23 @@ func (f file) check() error {
 		for i, m := range p.Models {
 			if m.ID == "" {
 				return &strict.Error{Path: fmt.Sprintf("%s.models[%d].id", path, i), Problem: "is empty"}
+			}
+		}
+	}
+	return nil
+}
+
+// checkKeys refuses providers of a project's file that would be sent a key
+// (SPEC §9, D12).
+func (f file) checkKeys(by trust) error {
+	if by == trusted {
+		return nil
+	}
+	for name, p := range f.Providers {
+		if p.Type != "offline" && p.AuthMethod != "none" {
+			return &strict.Error{
+				Path:    "providers." + name,
+				Problem: `would be sent a key, which a project's file may not decide: set its auth_method to "none", or move it to config.json in the home`,
 			}
 		}
 	}
