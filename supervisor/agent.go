@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -293,7 +294,7 @@ func (a *Agent) close(reason error) bool {
 	}
 	a.removing = true
 	a.closed = reason
-	if reason == ErrNotFound {
+	if errors.Is(reason, ErrNotFound) {
 		reason = ErrStopped
 	}
 	a.stop(reason)

@@ -70,7 +70,10 @@ func TestSubscribe(t *testing.T) {
 			after uint64
 			first string
 		}{
-			{0, "1 agent_state"}, {1, "2 agent_state"}, {2, "3 turn_start"}, {14, "15 turn_end"},
+			{0, "1 agent_state"},
+			{1, "2 agent_state"},
+			{2, "3 turn_start"},
+			{14, "15 turn_end"},
 			{16, `0 gap {"type":"gap","from":17,"to":0}`}, // from another life: begin anew
 		} {
 			sub := h.subscribe(a, c.after)

@@ -25,12 +25,15 @@ type Conn interface {
 	// PID is the process id; 0 if there is no process.
 	PID() int
 	// Send writes one command. It is safe for concurrent use and bounded by a
-	// write deadline; an error means that the incarnation is lost.
+	// write deadline. A *CommandError means that the command cannot be written
+	// and harms nothing; any other error that the incarnation is lost, and one
+	// that wraps os.ErrDeadlineExceeded that it did not read.
 	Send(c protocol.Command) error
 	// Recv returns the next frame. One goroutine calls it. Raw is valid until
-	// the next call. io.EOF means that the process is gone and drained.
+	// the next call. io.EOF means that the process is gone and drained; any
+	// other error why the incarnation is to be given up.
 	Recv() (protocol.Frame, error)
-	// Stop ends the incarnation by the ladder of SPEC §5 and returns when
+	// Stop ends the incarnation by the ladder of SPEC §5.5 and returns when
 	// nothing of it is left. If ctx ends, the ladder goes on with KILL at
 	// once. It is idempotent and safe for concurrent use.
 	Stop(ctx context.Context) Exit

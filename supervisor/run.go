@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -173,7 +174,7 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 		a.finish(t, Erred, failure)
 	case cancelled:
 		reason := or(t.reason, ErrAborted)
-		if reason == ErrTurnTimeout {
+		if errors.Is(reason, ErrTurnTimeout) {
 			a.finish(t, TimedOut, reason)
 		} else {
 			a.finish(t, Cancelled, reason)

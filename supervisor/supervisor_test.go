@@ -51,8 +51,12 @@ func TestStartFails(t *testing.T) {
 		after time.Duration
 		check func(err error) bool
 	}{
-		{"refused", supervisortest.Play{Refuse: refusal, ReadyAfter: time.Second}, time.Second,
-			func(err error) bool { return errors.Is(err, refusal) }},
+		{
+			"refused",
+			supervisortest.Play{Refuse: refusal, ReadyAfter: time.Second},
+			time.Second,
+			func(err error) bool { return errors.Is(err, refusal) },
+		},
 		{"never ready", supervisortest.Play{NeverReady: true}, 10 * time.Second, func(err error) bool {
 			e, ok := errors.AsType[*supervisor.StartError](err)
 			return ok && e.Exit != nil && e.Err.Error() == "not ready in 10s"

@@ -127,7 +127,7 @@ func (p *Process) Write(b []byte) (int, error) {
 		return n, fmt.Errorf("stdin not read in %s: %w", p.write, err)
 	}
 	if err == nil {
-		p.stdin.SetWriteDeadline(time.Time{}) // so that no timer is left behind
+		_ = p.stdin.SetWriteDeadline(time.Time{}) // so that no timer is left behind
 	}
 	return n, err
 }
@@ -184,8 +184,8 @@ func (p *Process) wait() {
 	}
 	p.stdin.Close()
 	deadline := time.Now().Add(drainGrace)
-	p.stdout.SetReadDeadline(deadline)
-	p.stderr.SetReadDeadline(deadline)
+	_ = p.stdout.SetReadDeadline(deadline) // fails only if it was closed, that is, read
+	_ = p.stderr.SetReadDeadline(deadline)
 	<-p.pumped
 	p.exit = exitOf(p.cmd.ProcessState)
 	p.exit.Stderr = p.tail.String()

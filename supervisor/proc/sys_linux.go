@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -60,7 +61,7 @@ func (p *Process) awaitExit() (dead bool) {
 	err = conn.Read(func(fd uintptr) (done bool) {
 		var info unix.Siginfo
 		err := error(unix.EINTR)
-		for err == unix.EINTR {
+		for errors.Is(err, unix.EINTR) {
 			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		}
 		dead = err == nil && info.Signo != 0

@@ -192,8 +192,10 @@ func TestLaunchFails(t *testing.T) {
 		role, message string
 		exit          *supervisor.Exit
 	}{
-		{"leaves", "child ended before it was ready (exit status 2): unknown session [redacted]",
-			&supervisor.Exit{Code: 2, Stderr: "unknown session [redacted]"}},
+		{
+			"leaves", "child ended before it was ready (exit status 2): unknown session [redacted]",
+			&supervisor.Exit{Code: 2, Stderr: "unknown session [redacted]"},
+		},
 		{"version2", "child speaks protocol version 2, want 1 (signal: killed)", &supervisor.Exit{Code: -1, Signal: "killed"}},
 		{"unready", `child's first frame is "error", want ready (signal: killed)`, &supervisor.Exit{Code: -1, Signal: "killed"}},
 		{"silent", "too late (signal: killed)", &supervisor.Exit{Code: -1, Signal: "killed"}},
