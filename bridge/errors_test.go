@@ -31,8 +31,10 @@ func TestExplain(t *testing.T) {
 		{&supervisor.ChildError{Message: "x"}, 200, -32603, "EXECUTION_ERROR", "x"},
 		{&supervisor.CommandError{Err: errors.New("x")}, 200, -32602, "INVALID_PARAMS", "Invalid params: too large for the agent"},
 		{api.Invalid("p", "x"), 200, -32602, "INVALID_PARAMS", "Invalid parameter p: x"},
-		{supervisor.ErrTurnConflict, 200, -32602, "REQUEST_ID_CONFLICT",
-			"Invalid parameter request_id: was used before with other content"},
+		{
+			supervisor.ErrTurnConflict, 200, -32602, "REQUEST_ID_CONFLICT",
+			"Invalid parameter request_id: was used before with other content",
+		},
 		{supervisor.ErrNotFound, 404, -32602, "AGENT_NOT_FOUND", "Agent not found"},
 		{errors.New("secret"), 200, -32603, "INTERNAL_ERROR", "Internal error"},
 	} {

@@ -39,18 +39,19 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withConn,
 	}
-	failed := make(chan error, 1) // one value fits, so the goroutine always ends
-	go func() { failed <- server.Serve(listener{ln}) }()
-
-	var err error
+	var err error // of the listener; to be read once ended is closed
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = server.Serve(listener{ln})
+	}()
 	select {
-	case err = <-failed:
-		failed <- nil
+	case <-ended:
 	case <-ctx.Done():
 	case <-s.requests.closing:
 	}
 	s.drain(server, cancel)
-	<-failed
+	<-ended
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}

@@ -191,8 +191,14 @@ func TestAttachmentCheck(t *testing.T) {
 		path string
 		ok   bool
 	}{
-		{"/a/b.txt", true}, {"/a/..b", true}, {"/", true},
-		{"", false}, {"a", false}, {"./a", false}, {"/a/../b", false}, {"/..", false},
+		{"/a/b.txt", true},
+		{"/a/..b", true},
+		{"/", true},
+		{"", false},
+		{"a", false},
+		{"./a", false},
+		{"/a/../b", false},
+		{"/..", false},
 	}
 	for _, tt := range tests {
 		if err := (protocol.Attachment{Path: tt.path}).Check(); (err == nil) != tt.ok {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -40,7 +41,7 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 		return p, nil
 	}
 	var zero P
-	e, ok := err.(*strict.Error)
+	e, ok := errors.AsType[*strict.Error](err)
 	switch {
 	case !ok || e.Path == "":
 		return zero, &ParamError{Problem: "Invalid params: " + err.Error()}

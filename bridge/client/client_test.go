@@ -256,3 +256,34 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// The helpers of an agent's model ask its own path for what they are named
+// after, and read the answer.
+func TestModelHelpers(t *testing.T) {
+	var asked []string
+	c := dial(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, r.URL.Path+" "+string(body))
+		if strings.Contains(string(body), "set_model") {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"updated":true,"model":"two"}}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"model":"one","provider":"p","reasoning":true}}`)
+	}))
+	got, err := c.GetModel(t.Context(), "a")
+	if err != nil || got.Model != "one" || got.Provider != "p" || !got.Reasoning {
+		t.Errorf("get_model: got %+v, %v", got, err)
+	}
+	set, err := c.SetModel(t.Context(), "a", "two")
+	if err != nil || !set.Updated || set.Model != "two" {
+		t.Errorf("set_model: got %+v, %v", set, err)
+	}
+	for i, want := range []string{`"method":"get_model"`, `"params":{"model":"two"}`} {
+		if !strings.HasPrefix(asked[i], "/agent/a ") || !strings.Contains(asked[i], want) {
+			t.Errorf("asked %s, want %s at /agent/a", asked[i], want)
+		}
+	}
+}

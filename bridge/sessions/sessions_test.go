@@ -32,8 +32,14 @@ func TestCatalogue(t *testing.T) {
 		id   string
 		want bool
 	}{
-		{"named", true}, {"nobody", false}, {".1", false}, {"empty", false}, {"folder", false},
-		{"../out", false}, {"", false}, {"named/", false},
+		{"named", true},
+		{"nobody", false},
+		{".1", false},
+		{"empty", false},
+		{"folder", false},
+		{"../out", false},
+		{"", false},
+		{"named/", false},
 	} {
 		if got := c.Exists(test.id); got != test.want {
 			t.Errorf("Exists(%q) = %v, want %v", test.id, got, test.want)

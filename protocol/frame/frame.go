@@ -18,6 +18,7 @@ package frame
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -117,7 +118,7 @@ func (r *Reader) line() ([]byte, bool) {
 func (r *Reader) last() ([]byte, error) {
 	line := bytes.TrimSuffix(r.buf[r.start:r.end], []byte{'\r'})
 	r.start, r.end, r.scanned = 0, 0, 0
-	if r.err == io.EOF && len(bytes.Trim(line, " \t\r")) > 0 {
+	if errors.Is(r.err, io.EOF) && len(bytes.Trim(line, " \t\r")) > 0 {
 		return line, nil
 	}
 	return nil, r.err

@@ -21,15 +21,18 @@ func TestAppendResponse(t *testing.T) {
 		{"no id", jsonrpc.Response{}, `{"jsonrpc":"2.0","id":null,"result":null}`},
 		{"id byte for byte", jsonrpc.Response{ID: id}, `{"jsonrpc":"2.0","id":"\u0061\/ü","result":null}`},
 		{
-			"error", jsonrpc.Response{ID: number(1), Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found: unknown"}},
+			"error",
+			jsonrpc.Response{ID: number(1), Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found: unknown"}},
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: unknown"}}`,
 		},
 		{
-			"an error beats a result", jsonrpc.Response{ID: number(1), Result: jsontext.Value(`1`), Error: &jsonrpc.Error{Code: 1, Message: "m"}},
+			"an error beats a result",
+			jsonrpc.Response{ID: number(1), Result: jsontext.Value(`1`), Error: &jsonrpc.Error{Code: 1, Message: "m"}},
 			`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`,
 		},
 		{
-			"data is whole", jsonrpc.Response{ID: number(1), Error: &jsonrpc.Error{Code: 1, Message: "m\xff", Data: &jsonrpc.ErrorData{Type: "TIMEOUT"}}},
+			"data is whole",
+			jsonrpc.Response{ID: number(1), Error: &jsonrpc.Error{Code: 1, Message: "m\xff", Data: &jsonrpc.ErrorData{Type: "TIMEOUT"}}},
 			`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m` + "\ufffd" + `","data":{"type":"TIMEOUT","details":"","recovery_suggestions":[]}}}`,
 		},
 	}
@@ -50,7 +53,8 @@ func TestAppendRequest(t *testing.T) {
 	}{
 		{"least", jsonrpc.Request{Method: "a"}, `{"jsonrpc":"2.0","method":"a"}`},
 		{
-			"all", jsonrpc.Request{Method: "a", Params: jsontext.Value(`{"b":1}`), ID: number(-1), Auth: jsontext.Value(`{}`)},
+			"all",
+			jsonrpc.Request{Method: "a", Params: jsontext.Value(`{"b":1}`), ID: number(-1), Auth: jsontext.Value(`{}`)},
 			`{"jsonrpc":"2.0","method":"a","params":{"b":1},"id":-1,"auth":{}}`,
 		},
 		{"positional", jsonrpc.Request{Method: "a", Params: jsontext.Value(`[1]`), Positional: true}, `{"jsonrpc":"2.0","method":"a","params":[1]}`},

@@ -27,8 +27,10 @@ var every = []transcript.Record{
 	transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: "read a.txt", TurnID: "1", At: at}},
 	transcript.Partial{TurnID: "1", Text: "I will ", Thinking: "Which file?"},
 	transcript.Message{
-		Message: protocol.Message{Role: protocol.RoleAssistant, Content: "I will read it.", Thinking: "Which file?", TurnID: "1", At: at,
-			ToolCalls: []protocol.ToolCall{{ID: "c1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}}},
+		Message: protocol.Message{
+			Role: protocol.RoleAssistant, Content: "I will read it.", Thinking: "Which file?", TurnID: "1", At: at,
+			ToolCalls: []protocol.ToolCall{{ID: "c1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}},
+		},
 		Usage: &protocol.TurnUsage{InputTokens: 10, OutputTokens: 5, Model: ptr("offline")},
 	},
 	transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, Content: "no such file", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", At: at}},
