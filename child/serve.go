@@ -166,6 +166,7 @@ func newServer(o Options, stdout io.Writer) *server {
 		around.Tools = o.Tools.Specs()
 	}
 	s.dialog = dialog.New(o.State.Messages, around)
+	s.State.Messages = nil // they are the dialog's now
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.out.onError = func(error) {}
 	return s

@@ -3,12 +3,13 @@
 //
 //	d := dialog.New(restored, dialog.Frame{System: text, Tools: specs, Window: 128_000})
 //	d.Add(m)
-//	messages, err := d.Fit()     // what the next request may carry
-//	d.Calibrate(messages, usage) // what the provider counted for it
+//	part, err := d.Fit()     // what the next request may carry
+//	d.Calibrate(part, usage) // what the provider counted for it
 //	cut, ok, why := d.Cut()      // where compaction may divide it
 //
 // Sizes in tokens are estimates: a quarter of the bytes, corrected by what the
-// provider counted last. A Dialog is safe for concurrent use and starts no
+// provider counted last. They are kept as messages come, so that no call but
+// Compact takes longer for a longer conversation. A Dialog is safe for concurrent use and starts no
 // goroutine. It refuses to part a tool call from its result. See SPEC.md §4.
 package dialog
 
@@ -16,8 +17,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 
+	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
@@ -57,35 +60,73 @@ type Breakdown struct {
 
 // Dialog is one conversation.
 type Dialog struct {
-	mu       sync.RWMutex // guards all below
+	mu sync.RWMutex // guards all below
+	// messages are appended to and never changed in place, so that parts of
+	// them can be handed out.
 	messages []protocol.Message
-	sizes    []uint64 // bytes of each message
-	total    uint64   // sum of sizes
+	sums     []sum // of the messages up to and including each one
 	frame    Frame
+	around   uint64  // bytes of the frame
 	factor   float64 // tokens counted for each one estimated
+}
+
+// sum is how large a row of messages is, in bytes.
+type sum struct {
+	text uint64 // provider.TextBytes
+	size uint64 // with what messages and calls cost beside their text
+}
+
+func (s sum) minus(o sum) sum { return sum{s.text - o.text, s.size - o.size} }
+
+// Part is what of a Dialog goes into a request.
+type Part struct {
+	// Messages are shared with the Dialog and must not be changed.
+	Messages []protocol.Message
+	// TextBytes is the sum of provider.TextBytes over them.
+	TextBytes uint64
+	size      uint64
 }
 
 // New returns a Dialog of the messages, which it takes over.
 func New(messages []protocol.Message, f Frame) *Dialog {
-	d := &Dialog{frame: f, factor: 1}
+	d := &Dialog{frame: f, around: uint64(len(f.System)) + f.toolBytes(), factor: 1}
 	d.replace(messages)
 	return d
 }
 
 func (d *Dialog) replace(messages []protocol.Message) {
-	d.messages, d.sizes, d.total = messages, make([]uint64, len(messages)), 0
-	for i, m := range messages {
-		d.sizes[i] = size(m)
-		d.total += d.sizes[i]
+	d.messages, d.sums = messages, make([]sum, 0, len(messages))
+	d.count(messages)
+}
+
+// count goes on with the sums.
+func (d *Dialog) count(messages []protocol.Message) {
+	total := d.before(len(d.sums))
+	for _, m := range messages {
+		one := size(m)
+		total.text += one.text
+		total.size += one.size
+		d.sums = append(d.sums, total)
 	}
 }
 
-func size(m protocol.Message) uint64 {
-	n := messageOverhead + len(m.Content) + len(m.Thinking)
-	for _, c := range m.ToolCalls {
-		n += messageOverhead + len(c.Name) + len(c.Input)
+// before is how large the first n messages are.
+func (d *Dialog) before(n int) sum {
+	if n == 0 {
+		return sum{}
 	}
-	return uint64(n)
+	return d.sums[n-1]
+}
+
+// from is the part that begins at the nth message.
+func (d *Dialog) from(n int) Part {
+	rest := d.before(len(d.messages)).minus(d.before(n))
+	return Part{Messages: slices.Clip(d.messages[n:]), TextBytes: rest.text, size: rest.size}
+}
+
+func size(m protocol.Message) sum {
+	text := provider.TextBytes(m)
+	return sum{text: text, size: text + messageOverhead*uint64(1+len(m.ToolCalls))}
 }
 
 func (f Frame) toolBytes() uint64 {
@@ -100,11 +141,8 @@ func (f Frame) toolBytes() uint64 {
 func (d *Dialog) Add(messages ...protocol.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, m := range messages {
-		d.messages = append(d.messages, m)
-		d.sizes = append(d.sizes, size(m))
-		d.total += size(m)
-	}
+	d.messages = append(d.messages, messages...)
+	d.count(messages)
 }
 
 // Len is the number of messages.
@@ -114,12 +152,11 @@ func (d *Dialog) Len() int {
 	return len(d.messages)
 }
 
-// Messages returns a copy of all messages. What they point to is shared and
-// must not be changed.
+// Messages returns all messages. They are shared and must not be changed.
 func (d *Dialog) Messages() []protocol.Message {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return slices.Clone(d.messages)
+	return slices.Clip(d.messages)
 }
 
 // SetWindow changes the size of the context window, in tokens, and forgets
@@ -147,8 +184,8 @@ func (d *Dialog) Breakdown() Breakdown {
 func (d *Dialog) breakdown() Breakdown {
 	b := Breakdown{
 		System:   d.tokens(uint64(len(d.frame.System))),
-		Tools:    d.tokens(d.frame.toolBytes()),
-		Messages: d.tokens(d.total),
+		Tools:    d.tokens(d.around - uint64(len(d.frame.System))),
+		Messages: d.tokens(d.before(len(d.messages)).size),
 		Budget:   d.frame.Window,
 	}
 	b.Total = b.System + b.Tools + b.Messages
@@ -163,33 +200,32 @@ func (d *Dialog) tokens(bytes uint64) uint64 {
 // Fit returns the messages of the next request: all, or where they exceed what
 // is available, the latest whole turns that do not. ErrTooLarge says that not
 // even the last turn fits.
-func (d *Dialog) Fit() ([]protocol.Message, error) {
+func (d *Dialog) Fit() (Part, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	b := d.breakdown()
 	if b.Total <= b.Available {
-		return slices.Clone(d.messages), nil
+		return d.from(0), nil
 	}
-	left := d.total
-	for i, m := range d.messages {
-		if i > 0 && m.Role == protocol.RoleUser && b.System+b.Tools+d.tokens(left) <= b.Available {
-			return slices.Clone(d.messages[i:]), nil
+	total := d.before(len(d.messages))
+	first := sort.Search(len(d.messages), func(i int) bool {
+		return b.System+b.Tools+d.tokens(total.minus(d.before(i)).size) <= b.Available
+	})
+	for i := max(first, 1); i < len(d.messages); i++ {
+		if d.messages[i].Role == protocol.RoleUser {
+			return d.from(i), nil
 		}
-		left -= d.sizes[i]
 	}
-	return nil, fmt.Errorf("%w: about %d tokens, %d available", ErrTooLarge, b.Total, b.Available)
+	return Part{}, fmt.Errorf("%w: about %d tokens, %d available", ErrTooLarge, b.Total, b.Available)
 }
 
 // Calibrate learns from what the provider counted for a request that carried
-// these messages.
-func (d *Dialog) Calibrate(sent []protocol.Message, u protocol.TurnUsage) {
+// the part.
+func (d *Dialog) Calibrate(sent Part, u protocol.TurnUsage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	counted := u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens
-	bytes := uint64(len(d.frame.System)) + d.frame.toolBytes()
-	for _, m := range sent {
-		bytes += size(m)
-	}
+	bytes := d.around + sent.size
 	if counted == 0 || bytes == 0 {
 		return
 	}
@@ -198,6 +234,7 @@ func (d *Dialog) Calibrate(sent []protocol.Message, u protocol.TurnUsage) {
 
 // Cut says how many of the first messages compaction may replace: those before
 // the last KeepTurns turns. If there are too few, ok is false and why says so.
+// The messages are shared and must not be changed.
 func (d *Dialog) Cut() (old []protocol.Message, ok bool, why string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -210,7 +247,7 @@ func (d *Dialog) Cut() (old []protocol.Message, ok bool, why string) {
 			if i == 1 && IsSummary(d.messages[0]) {
 				return nil, false, "nothing has been said since the last summary that is old enough to summarise"
 			}
-			return slices.Clone(d.messages[:i]), true, ""
+			return slices.Clip(d.messages[:i]), true, ""
 		}
 	}
 	return nil, false, fmt.Sprintf("too little to summarise: %d messages, and the last %d turns are always kept", len(d.messages), KeepTurns)
@@ -222,10 +259,7 @@ func (d *Dialog) Would(dropped int, summary protocol.Message) (before, after uin
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	b := d.breakdown()
-	left := d.total + size(summary)
-	for _, n := range d.sizes[:dropped] {
-		left -= n
-	}
+	left := d.from(dropped).size + size(summary).size
 	return b.Total, b.System + b.Tools + d.tokens(left)
 }
 

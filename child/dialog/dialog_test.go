@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("estimate (-want +got):\n%s", diff)
 	}
-	d.Calibrate(d.Messages(), protocol.TurnUsage{InputTokens: 300, CacheReadInputTokens: 100})
+	whole, err := d.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Calibrate(whole, protocol.TurnUsage{InputTokens: 300, CacheReadInputTokens: 100})
 	want = dialog.Breakdown{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)
@@ -64,12 +69,12 @@ func TestFit(t *testing.T) {
 		got, err := d.Fit()
 		if tt.want < 0 {
 			if !errors.Is(err, dialog.ErrTooLarge) {
-				t.Errorf("window %d: got %d messages, %v", tt.window, len(got), err)
+				t.Errorf("window %d: got %d messages, %v", tt.window, len(got.Messages), err)
 			}
 			continue
 		}
-		if len(got) != tt.want || err != nil {
-			t.Errorf("window %d: got %d messages, %v, want %d", tt.window, len(got), err, tt.want)
+		if len(got.Messages) != tt.want || err != nil {
+			t.Errorf("window %d: got %d messages, %v, want %d", tt.window, len(got.Messages), err, tt.want)
 		}
 	}
 }
@@ -108,7 +113,24 @@ func TestPairsStayWhole(t *testing.T) {
 		}
 		d := dialog.New(messages, dialog.Frame{Window: rapid.Uint64Range(10, 2000).Draw(t, "window")})
 		if fit, err := d.Fit(); err == nil {
-			check("fit", fit)
+			check("fit", fit.Messages)
+			var text uint64
+			for _, m := range fit.Messages {
+				text += provider.TextBytes(m)
+			}
+			if fit.TextBytes != text {
+				t.Fatalf("the part says that it has %d bytes of text and has %d", fit.TextBytes, text)
+			}
+			b := d.Breakdown()
+			if left := len(messages) - len(fit.Messages); (left > 0) != (b.Total > b.Available) {
+				t.Fatalf("%d messages are left out of %d tokens with %d available", left, b.Total, b.Available)
+			}
+			before := slices.Clone(fit.Messages)
+			d.Add(user("more"))
+			if diff := cmp.Diff(before, fit.Messages); diff != "" {
+				t.Fatalf("a part that was given out changed: %s", diff)
+			}
+			last = user("more")
 		}
 		if old, ok, _ := d.Cut(); ok {
 			summary := dialog.NewSummary(dialog.ByRule(old), time.Unix(0, 0))

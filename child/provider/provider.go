@@ -28,10 +28,24 @@ type Provider interface {
 
 // Request is all that an answer depends on.
 type Request struct {
-	Model    string
-	System   string
+	Model  string
+	System string
+	// Messages must not be changed: they are the conversation itself.
 	Messages []protocol.Message
-	Tools    []tool.Spec
+	// TextBytes is the sum of TextBytes over Messages where the caller keeps
+	// count; 0 means that it does not.
+	TextBytes uint64
+	Tools     []tool.Spec
+}
+
+// TextBytes is how many bytes of a message a model is charged for: its text,
+// its reasoning, and the names and inputs of its calls.
+func TextBytes(m protocol.Message) uint64 {
+	n := len(m.Content) + len(m.Thinking)
+	for _, c := range m.ToolCalls {
+		n += len(c.Name) + len(c.Input)
+	}
+	return uint64(n)
 }
 
 // Model is one entry of get_available_models.

@@ -110,11 +110,11 @@ func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
 // ask gets one answer and returns the calls it asks for, those of a failed
 // answer included.
 func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
-	messages, err := t.Dialog.Fit()
+	part, err := t.Dialog.Fit()
 	if err != nil {
 		return nil, err
 	}
-	request := provider.Request{Model: t.Model, System: t.System, Messages: messages}
+	request := provider.Request{Model: t.Model, System: t.System, Messages: part.Messages, TextBytes: part.TextBytes}
 	if t.Tools != nil {
 		request.Tools = t.Tools.Specs()
 	}
@@ -127,7 +127,7 @@ func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
 	}
 	if a.usage != nil {
 		t.usage.Add(*a.usage)
-		t.Dialog.Calibrate(messages, *a.usage)
+		t.Dialog.Calibrate(part, *a.usage)
 	}
 	if m := a.message(); m.Content != "" || m.Thinking != "" || len(m.ToolCalls) > 0 || err == nil {
 		m.Interrupted = err != nil

@@ -7,7 +7,8 @@
 //
 // Both are deterministic: the same request gets the same answer, and nothing
 // is remembered outside the request's messages. So an agent that was restarted
-// with its conversation goes on where it was. Neither pretends to be a language
+// with its conversation goes on where it was. What is kept of the latest
+// conversation only saves reading it again. Neither pretends to be a language
 // model, and neither opens a file or a connection: what the offline model is
 // asked to read or write goes through the tools that the request offers.
 //

@@ -2,6 +2,8 @@ package scripted
 
 import (
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -14,6 +16,35 @@ type fact struct {
 	Thing string // lower case, single spaces: "name", "favourite colour"
 	Verb  string // "is" or "are"
 	Value string // as it was said
+}
+
+// memory is what the model knows of the conversation it is in, all of it read
+// from the messages.
+type memory struct {
+	told   *fold[[]fact] // in the order in which it was said
+	called *fold[int]    // highest number of a call
+	place  *fold[place]  // in the scenario, if there is one
+}
+
+func newMemory(s *scenario) *memory {
+	return &memory{
+		place: &fold[place]{step: s.next},
+		// System messages count as well: a summary of older messages is one.
+		told: &fold[[]fact]{step: func(told []fact, m protocol.Message) []fact {
+			if m.Role != protocol.RoleUser && m.Role != protocol.RoleSystem {
+				return told
+			}
+			return append(told, stated(m.Content)...)
+		}},
+		called: &fold[int]{step: func(highest int, m protocol.Message) int {
+			for _, call := range m.ToolCalls {
+				if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
+					highest = max(highest, n)
+				}
+			}
+			return highest
+		}},
+	}
 }
 
 // The two shapes are compiled when first needed: a child that talks to another
@@ -42,7 +73,7 @@ func recall(v *voice, r provider.Request, prompt string) bool {
 			continue
 		}
 		thing := plain(match[1])
-		for _, f := range facts(r.Messages) {
+		for _, f := range slices.Backward(v.memory.told.of(r.Messages)) {
 			if f.Thing == thing {
 				v.sayf("Your %s %s %s.", f.Thing, f.Verb, f.Value)
 				return true
@@ -82,29 +113,21 @@ func summarize(v *voice, r provider.Request, prompt string) bool {
 		return false
 	}
 	text := "A conversation of " + counted(len(r.Messages), "message") + "."
-	for _, f := range facts(r.Messages) {
+	for _, f := range latest(v.memory.told.of(r.Messages)) {
 		text += " The user said: my " + f.Thing + " " + f.Verb + " " + f.Value + "."
 	}
 	v.say(text, 0)
 	return true
 }
 
-// facts are what users stated in the conversation, the latest first. System
-// messages count as well: a summary of older messages is one.
-func facts(messages []protocol.Message) []fact {
+// latest is what still holds of the facts that were told, the last one first.
+func latest(told []fact) []fact {
 	var all []fact
 	known := map[string]bool{}
-	for i := len(messages) - 1; i >= 0; i-- {
-		m := messages[i]
-		if m.Role != protocol.RoleUser && m.Role != protocol.RoleSystem {
-			continue
-		}
-		told := stated(m.Content)
-		for j := len(told) - 1; j >= 0; j-- {
-			if !known[told[j].Thing] {
-				known[told[j].Thing] = true
-				all = append(all, told[j])
-			}
+	for _, f := range slices.Backward(told) {
+		if !known[f.Thing] {
+			known[f.Thing] = true
+			all = append(all, f)
 		}
 	}
 	return all
@@ -112,6 +135,9 @@ func facts(messages []protocol.Message) []fact {
 
 // stated finds the facts in a text, in their order.
 func stated(text string) []fact {
+	if !mine(text) {
+		return nil
+	}
 	var told []fact
 	for _, clause := range clauses(text) {
 		if asking().MatchString(clause) {
@@ -126,6 +152,21 @@ func stated(text string) []fact {
 		}
 	}
 	return told
+}
+
+// mine reports whether the text has the word that every statement has. Most
+// texts have not, and this is much cheaper than the shapes.
+func mine(text string) bool {
+	for {
+		i := strings.IndexAny(text, "yY")
+		if i < 0 {
+			return false
+		}
+		if i > 0 && text[i-1]|0x20 == 'm' && i+1 < len(text) && text[i+1] == ' ' {
+			return true
+		}
+		text = text[i+1:]
+	}
 }
 
 // clauses splits a text where a sentence ends, and where "and my" begins

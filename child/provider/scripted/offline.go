@@ -178,7 +178,7 @@ func callTool(v *voice, r provider.Request, prompt string) bool {
 			v.fail(fmt.Errorf("call %s: %w", name, err))
 			break
 		}
-		v.call(nextCall(r.Messages, 0), name, encoded)
+		v.call(v.nextCall(r.Messages, 0), name, encoded)
 	}
 	return true
 }
@@ -240,16 +240,8 @@ func offered(r provider.Request, name string) bool {
 
 // nextCall makes the id of a call that is new in the conversation: the highest
 // number used so far, and more.
-func nextCall(messages []protocol.Message, index int) string {
-	highest := 0
-	for _, m := range messages {
-		for _, call := range m.ToolCalls {
-			if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
-				highest = max(highest, n)
-			}
-		}
-	}
-	return "call_" + strconv.Itoa(highest+1+index)
+func (v *voice) nextCall(messages []protocol.Message, index int) string {
+	return "call_" + strconv.Itoa(v.memory.called.of(messages)+1+index)
 }
 
 // report answers with what the tools gave back.

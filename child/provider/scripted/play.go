@@ -22,7 +22,7 @@ func (s *scenario) play(v *voice, r provider.Request) {
 		v.fail(errPlayed)
 		return
 	}
-	due := s.due(r.Messages[:user+1])
+	due := v.memory.place.of(r.Messages[:user+1]).due
 	switch {
 	case due == nil && s.After == "offline":
 		answer(v, r)
@@ -47,7 +47,7 @@ func (s *scenario) play(v *voice, r provider.Request) {
 			return
 		}
 		if st.Tool != nil {
-			v.call(nextCall(r.Messages, calls), st.Tool.Name, st.Tool.Input)
+			v.call(v.nextCall(r.Messages, calls), st.Tool.Name, st.Tool.Input)
 			calls++
 			continue
 		}
@@ -55,20 +55,22 @@ func (s *scenario) play(v *voice, r provider.Request) {
 	}
 }
 
-// due picks the turn for the last of the messages.
-func (s *scenario) due(messages []protocol.Message) *turn {
-	var picked *turn
-	inOrder := 0 // of the user's messages so far that no match picked
-	for _, m := range messages {
-		if m.Role != protocol.RoleUser {
-			continue
-		}
-		if picked = s.matching(m.Content); picked == nil {
-			picked = s.ordered(inOrder)
-			inOrder++
-		}
+// place is where in a scenario a conversation has got to.
+type place struct {
+	due     *turn // of the last message that a user wrote; nil for none
+	inOrder int   // of the user's messages so far that no match picked
+}
+
+// next moves on by one message.
+func (s *scenario) next(p place, m protocol.Message) place {
+	if m.Role != protocol.RoleUser {
+		return p
 	}
-	return picked
+	if p.due = s.matching(m.Content); p.due == nil {
+		p.due = s.ordered(p.inOrder)
+		p.inOrder++
+	}
+	return p
 }
 
 func (s *scenario) matching(content string) *turn {

@@ -27,31 +27,32 @@ type Options struct {
 // the member of the scenario that is wrong.
 func New(o Options) (provider.Provider, error) {
 	if o.Scenario == nil {
-		return model{}, nil
+		return &model{memory: newMemory(nil)}, nil
 	}
 	s, err := parse(o.Scenario)
 	if err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	return model{scenario: s}, nil
+	return &model{scenario: s, memory: newMemory(s)}, nil
 }
 
 // model answers by the scenario if it has one, else by the offline rules.
 type model struct {
 	scenario *scenario
+	memory   *memory
 }
 
 // Models lists the one model.
-func (model) Models(context.Context) ([]provider.Model, error) {
+func (*model) Models(context.Context) ([]provider.Model, error) {
 	return []provider.Model{{
 		Provider: Name, ModelID: Name, ModelName: "nexus offline model", ContextWindow: contextWindow,
 	}}, nil
 }
 
 // Stream answers the last message of the request.
-func (m model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
+func (m *model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	return func(yield func(provider.Delta, error) bool) {
-		v := &voice{ctx: ctx, yield: yield}
+		v := &voice{ctx: ctx, yield: yield, memory: m.memory}
 		switch {
 		case r.Model != "" && r.Model != Name:
 			v.fail(fmt.Errorf("provider %s has no model %q, only %q", Name, r.Model, Name))
@@ -67,17 +68,16 @@ func (m model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provide
 // estimate is the number of tokens that a request is counted as: a quarter of
 // its bytes, rounded up.
 func estimate(r provider.Request) uint64 {
-	size := len(r.System)
-	for _, m := range r.Messages {
-		size += len(m.Content) + len(m.Thinking)
-		for _, call := range m.ToolCalls {
-			size += len(call.Name) + len(call.Input)
+	size, text := len(r.System), r.TextBytes
+	if text == 0 {
+		for _, m := range r.Messages {
+			text += provider.TextBytes(m)
 		}
 	}
 	for _, t := range r.Tools {
 		size += len(t.Name) + len(t.Description) + len(t.InputSchema)
 	}
-	return tokens(size)
+	return tokens(size + int(text))
 }
 
 func tokens(size int) uint64 { return uint64(size+3) / 4 }

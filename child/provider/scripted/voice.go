@@ -25,6 +25,7 @@ type voice struct {
 	silent bool
 	spoken int                 // bytes of text, thinking and inputs so far
 	usage  *protocol.TurnUsage // what the scenario says it cost; nil to estimate
+	memory *memory             // of the conversation
 }
 
 // emit passes on one delta and reports whether to go on.
