@@ -3,7 +3,7 @@
 //	j, state, err := journal.Open(journal.Options{Dir: dir, Name: "worker-1"})
 //	defer j.Close()
 //	err = j.Append(transcript.Message{Message: m})     // written, not yet synced
-//	j.Partial(turnID, "some text", "")                 // written within 200 ms or 4 KiB
+//	j.Partial(turnID, "some text", "")                 // written by now, or within 20 ms
 //	err = j.Append(transcript.TurnEnd{…})
 //	err = j.Sync()                                     // survives the machine
 //

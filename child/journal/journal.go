@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	flushSize  = 4 << 10                // bytes of partial text that are written at once
-	flushDelay = 200 * time.Millisecond // that partial text waits at most
-	maxBacklog = 16 << 20               // bytes that could not be written
+	flushSize  = 4 << 10               // bytes of partial text that are written at once
+	flushDelay = 20 * time.Millisecond // from a write until partial text is written again
+	maxBacklog = 16 << 20              // bytes that could not be written
 )
 
 // file is what a journal needs of an *os.File.
@@ -35,10 +35,11 @@ type Journal struct {
 
 	mu      sync.Mutex // guards all below
 	file    file
-	size    int64  // bytes of the file that are whole records
-	fresh   bool   // the file is new, so that its directory is not synced yet
-	backlog []byte // encoded records that are not in the file yet
-	broken  error  // the file could not be put right after a failed write
+	size    int64     // bytes of the file that are whole records
+	fresh   bool      // the file is new, so that its directory is not synced yet
+	backlog []byte    // encoded records that are not in the file yet
+	written time.Time // when the file was last written to
+	broken  error     // the file could not be put right after a failed write
 	closed  bool
 
 	turnID   string // of the pieces below
@@ -109,8 +110,11 @@ func whole(r transcript.Record) bool {
 	}
 }
 
-// Partial adds a piece of an answer. It is written at the latest 200 ms later
-// or with 4 KiB of others, and a failure is reported by the next Append.
+// Partial adds a piece of an answer. It is in the file when Partial returns,
+// unless something else was written less than 20 ms ago: then it waits until
+// these are over or 4 KiB wait. So a reader who sees the piece afterwards, and
+// 20 ms more, sees what is kept, and a flood of pieces costs 50 writes a second
+// or one for 4 KiB. A failure is reported by the next Append.
 func (j *Journal) Partial(turnID, text, thinking string) {
 	if j == nil {
 		return
@@ -123,13 +127,14 @@ func (j *Journal) Partial(turnID, text, thinking string) {
 	j.turnID = turnID
 	j.text = append(j.text, text...)
 	j.thinking = append(j.thinking, thinking...)
+	wait := flushDelay - time.Since(j.written)
 	switch {
-	case len(j.text)+len(j.thinking) >= flushSize:
+	case wait <= 0 || len(j.text)+len(j.thinking) >= flushSize:
 		j.encodePieces()
 		_ = j.write() // kept in the backlog; Append reports it
 	case j.timer == nil:
 		j.flushing.Add(1)
-		j.timer = time.AfterFunc(flushDelay, j.flushLate)
+		j.timer = time.AfterFunc(wait, j.flushLate)
 	}
 }
 
@@ -189,6 +194,7 @@ func (j *Journal) write() error {
 	if len(j.backlog) == 0 {
 		return nil
 	}
+	j.written = time.Now()
 	if _, err := j.file.Write(j.backlog); err != nil {
 		if cut := j.file.Truncate(j.size); cut != nil {
 			j.broken = fmt.Errorf("save session: %w; and its file cannot be put right: %w", err, cut)

@@ -180,7 +180,7 @@ func TestMissingNewlineIsAdded(t *testing.T) {
 	}
 }
 
-func TestPartialTextIsWrittenSoon(t *testing.T) {
+func TestPartialText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
@@ -191,18 +191,27 @@ func TestPartialTextIsWrittenSoon(t *testing.T) {
 			}
 			return string(data)
 		}
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
 		if err := j.Append(message(protocol.RoleUser, "hello")); err != nil {
 			t.Fatal(err)
 		}
+		pass(20 * time.Millisecond)
+		j.Partial("1", "slow ", "")
+		if !strings.Contains(read(), `{"type":"partial","turn_id":"1","text":"slow "}`) {
+			t.Errorf("a piece that comes alone waits:\n%s", read())
+		}
+		pass(10 * time.Millisecond)
 		j.Partial("1", "one ", "")
 		j.Partial("1", "two ", "hm")
-		if strings.Contains(read(), "partial") {
+		if strings.Contains(read(), "one") {
 			t.Error("each piece is written for itself")
 		}
-		<-time.After(201 * time.Millisecond)
-		synctest.Wait()
+		pass(10 * time.Millisecond)
 		if want := `{"type":"partial","turn_id":"1","text":"one two ","thinking":"hm"}`; !strings.Contains(read(), want) {
-			t.Errorf("after 200 ms the file lacks %s:\n%s", want, read())
+			t.Errorf("20 ms after the last write the file lacks %s:\n%s", want, read())
 		}
 		j.Partial("1", strings.Repeat("x", 4096), "")
 		if !strings.Contains(read(), "xxxx") {
@@ -218,6 +227,40 @@ func TestPartialTextIsWrittenSoon(t *testing.T) {
 		j.Close()
 		if _, state := open(t, journal.Options{Dir: dir, Name: "s"}); contents(state) != "hello | one two" {
 			t.Errorf("got %q", contents(state))
+		}
+	})
+}
+
+// A flood of pieces is written 50 times a second, and at every moment the file
+// lacks only those of the last 20 ms.
+func TestAFloodOfPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
+		if err := j.Append(message(protocol.RoleUser, "hello")); err != nil {
+			t.Fatal(err)
+		}
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for i := range 1000 {
+			<-tick.C
+			synctest.Wait()
+			j.Partial("1", "x", "")
+			data, err := os.ReadFile(filepath.Join(dir, "s.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, _, err := transcript.Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := 0
+			if repaired := state.Repair(time.Now()); len(repaired) > 1 {
+				written = len(repaired[0].(transcript.Message).Message.Content)
+			}
+			if lines := strings.Count(string(data), "partial"); written < i+1-20 || lines > i/20+1 {
+				t.Fatalf("after %d ms %d pieces are written, in %d lines", i+1, written, lines)
+			}
 		}
 	})
 }

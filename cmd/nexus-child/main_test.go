@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -195,6 +196,37 @@ func TestKilledInTheMiddleOfATurn(t *testing.T) {
 	p.send(`{"type":"shutdown"}`)
 	if status := p.wait(); status != 0 {
 		t.Errorf("exit status %d", status)
+	}
+}
+
+// What was read at the pace at which models write is kept, however suddenly
+// the process ends.
+func TestWhatWasSeenIsKept(t *testing.T) {
+	home, sessions := t.TempDir(), t.TempDir()
+	scenario := filepath.Join(home, "scenario.json")
+	play := `{"turns":[{"steps":[{"delay_ms":50},{"text":"one two three four five six seven eight","every_ms":50},{"hang":"until_aborted"}]}]}`
+	if err := os.WriteFile(scenario, []byte(play), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, deltas := range []int{1, 4} {
+		name := fmt.Sprint("seen", deltas)
+		p := startChild(t, home, "--session-dir", sessions, "--session", name, "--scenario", scenario)
+		p.send(`{"type":"prompt","id":"1","message":"go"}`)
+		seen := ""
+		for range deltas {
+			seen += p.want("event.type", "text_delta").Get("event.delta").String()
+		}
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		p.wait()
+		p = startChild(t, home, "--session-dir", sessions, "--continue", name)
+		p.send(`{"type":"get_messages","id":"m"}`)
+		if kept := p.want("id", "m").Get("messages.1.content").String(); !strings.HasPrefix(kept, seen) {
+			t.Errorf("%q was seen and %q is kept", seen, kept)
+		}
+		p.stdin.Close()
+		p.wait()
 	}
 }
 

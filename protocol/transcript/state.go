@@ -29,8 +29,8 @@ type State struct {
 
 	open     bool // a turn has begun and not ended
 	turnID   string
-	text     string // of the pieces since the last whole message
-	thinking string
+	text     []byte // of the pieces since the last whole message
+	thinking []byte
 }
 
 // LineError says which line of a session is damaged.
@@ -92,10 +92,10 @@ func (s *State) Apply(r Record) error {
 	case Message:
 		s.message(r)
 	case Partial:
-		s.text += r.Text
-		s.thinking += r.Thinking
+		s.text = append(s.text, r.Text...)
+		s.thinking = append(s.thinking, r.Thinking...)
 	case TurnEnd:
-		s.open, s.text, s.thinking = false, "", ""
+		s.open, s.text, s.thinking = false, nil, nil
 		s.Turns++
 		s.LastOutcome, s.LastActionAt = r.Outcome, r.At
 	case Compaction:
@@ -117,7 +117,7 @@ func (s *State) message(r Message) {
 	case protocol.RoleUser:
 		s.open, s.turnID = true, m.TurnID
 	case protocol.RoleAssistant:
-		s.text, s.thinking = "", ""
+		s.text, s.thinking = nil, nil
 	case protocol.RoleTool, protocol.RoleSystem:
 	}
 	s.Messages = append(s.Messages, m)
@@ -163,9 +163,9 @@ func (s *State) Repair(at time.Time) []Record {
 			Content: "interrupted: the process ended before the result was known",
 		}})
 	}
-	if s.text != "" || s.thinking != "" {
+	if len(s.text)+len(s.thinking) > 0 {
 		records = append(records, Message{Message: protocol.Message{
-			Role: protocol.RoleAssistant, Content: s.text, Thinking: s.thinking, TurnID: s.turnID, Interrupted: true, At: at,
+			Role: protocol.RoleAssistant, Content: string(s.text), Thinking: string(s.thinking), TurnID: s.turnID, Interrupted: true, At: at,
 		}})
 	}
 	records = append(records, TurnEnd{TurnID: s.turnID, Outcome: Interrupted, At: at})
