@@ -39,8 +39,9 @@ lint: ## golangci-lint and deadcode, built from .ci/tools
 	@dead=$$($(TOOL) deadcode -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "$$dead"; echo 'unreachable code: see above' >&2; exit 1; fi
 
-bench: build ## what nexus costs, beside the floors of this machine
-	bin/nexus-bench
+bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=-quick: in 20 s)
+	$(GO) build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
+	bin/nexus-bench $(BENCHFLAGS)
 
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin

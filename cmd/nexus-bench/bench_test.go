@@ -1,71 +1,216 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == roleArg {
-		os.Exit(play(os.Args[2], os.Args[3:]))
+		os.Exit(play(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
 
-// Every floor is a figure of real processes: none may come out as nothing.
-func TestFloors(t *testing.T) {
+// newBench has the bare process built, and none of nexus.
+func newBench(t *testing.T) *bench {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := measureFloors(t.Context(), self, t.TempDir(), options{sends: 32, lines: 500, spawns: 2})
+	b := &bench{bin: t.TempDir(), self: self, dir: t.TempDir(), size: rough, progress: io.Discard}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.floor(), "./floor").CombinedOutput(); err != nil {
+		t.Fatalf("build the bare process: %v\n%s", err, out)
+	}
+	return b
+}
+
+// Every floor is a figure of real processes: none may come out as nothing.
+func TestFloors(t *testing.T) {
+	b, ctx := newBench(t), t.Context()
+	http, err := b.startHTTPEcho(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string]float64{
-		"pipe": f.pipe.Seconds(), "http": f.http.Seconds(), "http rate": f.httpRate, "spawn": f.spawn.Seconds(),
-		"lines": f.lines, "bulk": f.bulk, "sync": f.sync.Seconds(),
-	} {
-		if got <= 0 {
-			t.Errorf("floor %s is %v", name, got)
+	defer http.close()
+	file, err := os.Create(filepath.Join(b.dir, "append"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	steps := map[string]step{
+		"http echo": func() (float64, error) { return p50(ctx, 8, func() error { return http.post(ctx, 0) }) },
+		"http echoes a second": func() (float64, error) {
+			return perSecond(ctx, rateAgents, 2, func(i int) error { return http.post(ctx, i) })
+		},
+		"fork-exec": b.forkExec(ctx),
+		"lines":     b.linesPerSecond(ctx, 500, 1),
+		"blocks":    b.linesPerSecond(ctx, 500, 100),
+		"fdatasync": fdatasyncs(ctx, file, 4),
+	}
+	for name, take := range steps {
+		if got, err := take(); err != nil || got <= 0 {
+			t.Errorf("floor %s is %v, %v", name, got, err)
+		}
+	}
+}
+
+// The floor of a send gives back what it was sent, through both its processes.
+func TestHTTPEcho(t *testing.T) {
+	b, ctx := newBench(t), t.Context()
+	http, err := b.startHTTPEcho(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.close()
+	got, err := post(ctx, http.client, http.url+"/1", "", echoBody)
+	if err != nil || string(got) != echoBody+"\n" {
+		t.Errorf("echo is %q, %v, want what was sent", got, err)
+	}
+	if _, err := post(ctx, http.client, http.url+"/16", "", echoBody); err == nil {
+		t.Error("there is a 17th echo process")
+	}
+}
+
+// What is written as a line without an end has none, and comes only when asked.
+func TestEndlessFloor(t *testing.T) {
+	b := newBench(t)
+	cmd := exec.CommandContext(t.Context(), b.floor(), "endless", "131072")
+	cmd.Stdin = strings.NewReader("x")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, _ := bytes.Cut(out, []byte("\n"))
+	if !bytes.Contains(first, []byte(`"type":"ready"`)) || len(rest) != 131072 || bytes.Contains(rest, []byte("\n")) {
+		t.Errorf("first line %q, then %d bytes", first, len(rest))
+	}
+	if out, err := exec.CommandContext(t.Context(), b.floor(), "endless", "131072").Output(); err != nil || !bytes.HasSuffix(out, []byte("}\n")) {
+		t.Errorf("unasked it wrote %d bytes, %v", len(out), err)
+	}
+}
+
+// What the bare process linked would be in every ratio.
+func TestFloorIsBare(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./floor").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range strings.Fields(string(out)) {
+		if pkg == "fmt" || pkg == "net" || strings.Contains(pkg, ".") && !strings.HasSuffix(pkg, "cmd/nexus-bench/floor") {
+			t.Errorf("the bare process links %s", pkg)
 		}
 	}
 }
 
 func TestMedian(t *testing.T) {
-	if got := median([]time.Duration{9, 1, 5}); got != 5 {
-		t.Errorf("median of 9, 1, 5 is %d", got)
-	}
-	if got := median(nil); got != 0 {
-		t.Errorf("median of nothing is %d", got)
+	for _, tt := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0}, {[]float64{7}, 7}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 9, 2}, 3},
+	} {
+		before := fmt.Sprint(tt.values)
+		if got := median(tt.values); got != tt.want || fmt.Sprint(tt.values) != before {
+			t.Errorf("median of %s is %v and leaves %v, want %v", before, got, tt.values, tt.want)
+		}
 	}
 }
 
-// A figure on the wrong side of its bound is marked, on the right side it is not.
-func TestRenderMarksBounds(t *testing.T) {
+// Figures are taken in turns; the first round is for warming up.
+func TestInTurns(t *testing.T) {
+	var order []string
+	take := func(name string, values ...float64) step {
+		return func() (float64, error) {
+			order = append(order, name)
+			value := values[0]
+			values = values[1:]
+			return value, nil
+		}
+	}
+	got, err := inTurns(t.Context(), 3, take("floor", 99, 1, 3, 2), take("figure", 99, 30, 20, 40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float64{2, 30}, got); diff != "" {
+		t.Errorf("medians (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("floor figure floor figure floor figure floor figure", strings.Join(order, " ")); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestInTurnsEndsEarly(t *testing.T) {
+	broken := errors.New("broken")
+	if _, err := inTurns(t.Context(), 3, func() (float64, error) { return 0, broken }); !errors.Is(err, broken) {
+		t.Errorf("error is %v, want that of the step", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	taken := 0
+	_, err := inTurns(ctx, 3, func() (float64, error) {
+		taken++
+		cancel()
+		return 1, nil
+	})
+	if !errors.Is(err, context.Canceled) || taken != 1 {
+		t.Errorf("error is %v after %d figures, want the end of the context after 1", err, taken)
+	}
+}
+
+// A figure on the wrong side of its bound says so.
+func TestRender(t *testing.T) {
 	tests := []struct {
-		name    string
-		nexus   float64
-		atLeast bool
-		want    string
+		name string
+		row  row
+		want string
 	}{
-		{"within an upper bound", 2, false, ""},
-		{"over it", 3.1, false, "over"},
-		{"within a lower bound", 3, true, ""},
-		{"under it", 1, true, "under"},
+		{"within an upper bound", row{"f", 2, 1, "floor", perSec, ratioAtMost(2.5)}, "f 2/s 1/s floor 2 ≤ 2.5 × within"},
+		{"over it", row{"f", 3, 1, "floor", perSec, ratioAtMost(2.5)}, "f 3/s 1/s floor 3 ≤ 2.5 × over"},
+		{"within a lower bound", row{"f", 50, 100, "floor", perSec, ratioAtLeast(0.5)}, "f 50/s 100/s floor 0.5 ≥ 0.5 × within"},
+		{"under it", row{"f", 49, 100, "floor", perSec, ratioAtLeast(0.5)}, "f 49/s 100/s floor 0.49 ≥ 0.5 × under"},
+		{"within a bound of its own", row{"f", 0.009, 0.001, "floor", seconds, atMost(0.01)}, "f 9 ms 1 ms floor 9 ≤ 10 ms within"},
+		{"over a bound of its own, no floor", row{"f", 3 << 20, 0, "", size, atMost(2 << 20)}, "f 3 MiB ≤ 2 MiB over"},
+		{"no bound", row{"f", 10e-6, 20e-6, "floor", seconds, bound{}}, "f 10 µs 20 µs floor 0.5"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := render(&out, []row{{"figure", "floor", 1, tt.nexus, perSec, 2.5, tt.atLeast}}); err != nil {
+			if err := render(&out, []row{tt.row}); err != nil {
 				t.Fatal(err)
 			}
-			line := strings.TrimSpace(strings.Split(out.String(), "\n")[1])
-			if got := strings.HasSuffix(line, "over") || strings.HasSuffix(line, "under"); got != (tt.want != "") || !strings.HasSuffix(line, tt.want) {
-				t.Errorf("line %q, want it to end in %q", line, tt.want)
+			line := strings.Join(strings.Fields(strings.Split(out.String(), "\n")[1]), " ")
+			if diff := cmp.Diff(tt.want, line); diff != "" {
+				t.Errorf("line (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestParsePSS(t *testing.T) {
+	got, err := parsePSS([]byte("55d0-7ffe ---p 0 00:00 0 [rollup]\nRss:  2000 kB\nPss:   1792 kB\nPss_Dirty: 9 kB\n"))
+	if err != nil || got != 1792<<10 {
+		t.Errorf("PSS is %d, %v", got, err)
+	}
+	if _, err := parsePSS([]byte("Rss: 1 kB\n")); !errors.Is(err, errNoPSS) {
+		t.Errorf("error without PSS is %v", err)
+	}
+}
+
+// A missing program is said before anything is measured.
+func TestReportWithoutFloor(t *testing.T) {
+	b := &bench{bin: t.TempDir(), size: rough, progress: io.Discard}
+	if err := report(t.Context(), io.Discard, b); err == nil || !strings.Contains(err.Error(), "make bench") {
+		t.Errorf("error is %v, want one that says what to do", err)
 	}
 }

@@ -1,13 +1,16 @@
 // Nexus-bench measures what nexus costs, as ratios against the floors of the
-// machine it runs on, both taken in the same run (SPEC.md §8).
+// machine it runs on (SPEC.md §8). A figure and its floor are taken in turns,
+// so that a busy moment meets both.
 //
-//	nexus-bench [-bin DIR] [-agents N] [-sends N]
+//	nexus-bench [-quick] [-agents N] [-bin DIR]
 //
-// The floors are the least that the same job can cost: a line echoed by a Go
-// process at the other end of two pipes, a net/http handler that does one such
-// echo, a process started until its first line, lines split off a pipe, and an
-// append with fdatasync. The processes of the floors are this program again, in
-// a role. Nexus is measured from outside, by HTTP, on the real programs beside
-// this one. Exit status 0 says that the figures were taken, not that they are
-// within their bounds: a busy machine is no fault of nexus.
+// The table and what the floors are go to stdout, progress to stderr. The
+// processes of the floors are nexus-bench-floor, a bare Go program, and this
+// one again as a bare HTTP server. Nexus is measured from outside, by HTTP or
+// over its pipes, on the real programs beside this one; what they write goes to
+// a directory that is removed. Memory is read where the system has
+// /proc/PID/smaps_rollup.
+//
+// Exit status 0 says that the figures were taken, not that they are within
+// their bounds: it is no test. A full run takes about two minutes.
 package main

@@ -2,49 +2,123 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 )
-
-// options are the sizes of a run.
-type options struct {
-	bin    string // folder of nexus and nexus-child
-	agents int    // live agents for the memory figures
-	sends  int    // requests per latency figure
-	lines  int    // lines of the stream figures
-	spawns int    // process starts
-}
 
 func main() { os.Exit(run()) }
 
 func run() int {
 	if len(os.Args) > 2 && os.Args[1] == roleArg {
-		return play(os.Args[2], os.Args[3:])
+		return play(os.Args[2:])
 	}
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nexus-bench:", err)
 		return 1
 	}
-	var o options
-	flag.StringVar(&o.bin, "bin", filepath.Dir(self), "folder of nexus and nexus-child")
-	flag.IntVar(&o.agents, "agents", 100, "live agents for the memory figures")
-	flag.IntVar(&o.sends, "sends", 1500, "requests for each latency figure")
-	flag.IntVar(&o.lines, "lines", 200_000, "lines for the stream figures")
-	flag.IntVar(&o.spawns, "spawns", 40, "process starts")
+	bin := flag.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
+	quick := flag.Bool("quick", false, "fewer rounds and 100 agents: under 20 s, and rougher")
+	agents := flag.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	b := &bench{bin: *bin, self: self, size: thorough, progress: os.Stderr}
+	if *quick {
+		b.size = rough
+	}
+	if *agents > 0 {
+		b.size.agents = *agents
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if err := bench(ctx, self, o); err != nil {
+	if err := report(ctx, os.Stdout, b); err != nil {
 		fmt.Fprintln(os.Stderr, "nexus-bench:", err)
 		return 1
 	}
 	return 0
+}
+
+// sizes say how much is measured.
+type sizes struct {
+	rounds   int // of the figures that take milliseconds
+	starts   int // rounds of those that start a process
+	agents   int // live agents for the figures about many
+	requests int // of the floor in one round
+	talks    int // short conversations in one round
+	lines    int // of a long turn
+	messages int // of a long conversation, for sends
+	endless  int // bytes of a line without an end
+}
+
+var (
+	thorough = sizes{rounds: 20, starts: 60, agents: 1000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30}
+	rough    = sizes{rounds: 4, starts: 12, agents: 100, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20}
+)
+
+// bench is one run. Its fields do not change once it has begun.
+type bench struct {
+	bin      string // folder of the programs
+	self     string // this program
+	dir      string // for whatever is written, removed in the end
+	size     sizes
+	progress io.Writer
+}
+
+// floor is the program that the bare processes are made of.
+func (b *bench) floor() string { return filepath.Join(b.bin, "nexus-bench-floor") }
+
+// report measures and prints. What could not be measured is an error, and the
+// rest is printed all the same.
+func report(ctx context.Context, w io.Writer, b *bench) error {
+	if _, err := os.Stat(b.floor()); err != nil {
+		return fmt.Errorf("find the bare process (make bench builds it): %w", err)
+	}
+	dir, err := os.MkdirTemp("", "nexus-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b.dir = dir
+	if _, err := fmt.Fprint(w, legend, "\n"); err != nil {
+		return err
+	}
+	rows, err := b.measure(ctx)
+	return errors.Join(err, render(w, rows))
+}
+
+func (b *bench) measure(ctx context.Context) (rows []row, err error) {
+	began := time.Now()
+	for _, part := range []struct {
+		name string
+		take func(context.Context) ([]row, error)
+	}{
+		{"sends", b.sends},
+		{"long conversations", b.flatness},
+		{"streams", b.streams},
+		{"starts", b.starts},
+		{"crashes", b.crashes},
+		{"many agents", b.many},
+		{"lines without an end", b.endless},
+	} {
+		if ctx.Err() != nil {
+			return rows, errors.Join(err, ctx.Err())
+		}
+		fmt.Fprintf(b.progress, "%4.0f s  %s\n", time.Since(began).Seconds(), part.name)
+		got, failed := part.take(ctx)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("measure %s: %w", part.name, failed))
+		}
+		rows = append(rows, got...)
+	}
+	fmt.Fprintf(b.progress, "%4.0f s  done\n\n", time.Since(began).Seconds())
+	return rows, err
 }

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,28 +24,39 @@ import (
 // are safe for concurrent use.
 type server struct {
 	cmd    *exec.Cmd
+	home   string
 	url    string
 	key    string
 	client *http.Client
+	agents atomic.Int64 // names given
 }
 
 // startServer runs nexus serve with the extra flags and returns once it
-// listens. The home must be empty.
-func startServer(ctx context.Context, bin, home string, flags ...string) (*server, error) {
-	nexus := filepath.Join(bin, "nexus")
+// listens. Its log goes to a file: reading it would take time from the figures.
+func (b *bench) startServer(ctx context.Context, flags ...string) (*server, error) {
+	home, err := os.MkdirTemp(b.dir, "home-")
+	if err != nil {
+		return nil, err
+	}
+	logFile, err := os.Create(home + ".log")
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	nexus := filepath.Join(b.bin, "nexus")
 	cmd := exec.CommandContext(ctx, nexus, append([]string{"serve", "0", "--home", home}, flags...)...)
+	cmd.Dir = home
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	cmd.Stderr = logFile
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s (is it built? make build): %w", nexus, err)
 	}
-	s := &server{cmd: cmd, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rateAgents}}}
+	s := &server{cmd: cmd, home: home, client: newClient()}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
@@ -60,18 +73,29 @@ func startServer(ctx context.Context, bin, home string, flags ...string) (*serve
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("nexus serve did not start: %w\n%s", errors.Join(lines.Err(), s.stop()), stderr.String())
+	err = errors.Join(lines.Err(), s.stop())
+	said, _ := os.ReadFile(logFile.Name()) // what it says is a help, not a need
+	return nil, fmt.Errorf("nexus serve did not start: %w\n%s", err, said)
 }
 
 // stop ends the server and waits for it.
 func (s *server) stop() error {
+	s.client.CloseIdleConnections()
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself; Wait tells
 	return s.cmd.Wait()
 }
 
+// newID names an agent that there was not yet.
+func (s *server) newID() string { return "bench-" + strconv.FormatInt(s.agents.Add(1), 10) }
+
 // create makes an agent on the offline model.
 func (s *server) create(ctx context.Context, id string) error {
 	return s.call(ctx, "/", "create_agent", `{"agent_id":"`+id+`"}`, nil)
+}
+
+// destroy ends an agent and forgets it. Its saved session stays.
+func (s *server) destroy(ctx context.Context, id string) error {
+	return s.call(ctx, "/", "destroy_agent", `{"agent_id":"`+id+`"}`, nil)
 }
 
 // send is one turn whose answer is a single word or nearly so.
@@ -97,15 +121,20 @@ func (s *server) pids(ctx context.Context) (map[string]int, error) {
 	return pids, nil
 }
 
-// call fails on an error answer. result may be nil.
+// answerError is a JSON-RPC error, as it was written.
+type answerError struct{ answer []byte }
+
+func (e *answerError) Error() string { return string(e.answer) }
+
+// call fails on an error answer, with an *answerError. result may be nil.
 func (s *server) call(ctx context.Context, path, method, params string, result any) error {
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
-	answer, err := call(ctx, s.client, s.url+path, s.key, body)
+	answer, err := post(ctx, s.client, s.url+path, s.key, body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	if strings.Contains(string(answer), `"error":{`) {
-		return fmt.Errorf("%s: %s", method, answer)
+		return fmt.Errorf("%s: %w", method, &answerError{answer})
 	}
 	if result == nil {
 		return nil

@@ -8,34 +8,69 @@ import (
 	"time"
 )
 
-// p50 is the median time of n runs of f, after n/10 that are not counted.
-func p50(ctx context.Context, n int, f func() error) (time.Duration, error) {
-	for range n / 10 {
-		if err := f(); err != nil {
-			return 0, err
+// step takes one figure once: seconds, or how often a second, or bytes.
+type step func() (float64, error)
+
+// inTurns takes all figures once, then all again, and so on for some rounds,
+// so that whatever else the machine does meets all of them alike. It returns
+// the median of each. A first round is not counted.
+func inTurns(ctx context.Context, rounds int, steps ...step) ([]float64, error) {
+	all := make([][]float64, len(steps))
+	for round := range rounds + 1 {
+		for i, take := range steps {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			got, err := take()
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				all[i] = append(all[i], got)
+			}
 		}
 	}
-	times := make([]time.Duration, 0, n)
+	medians := make([]float64, len(steps))
+	for i := range all {
+		medians[i] = median(all[i])
+	}
+	return medians, nil
+}
+
+// times returns how long each of n runs of f takes, in seconds.
+func times(ctx context.Context, n int, f func() error) ([]float64, error) {
+	taken := make([]float64, 0, n)
 	for range n {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return nil, err
 		}
 		began := time.Now()
 		if err := f(); err != nil {
-			return 0, err
+			return nil, err
 		}
-		times = append(times, time.Since(began))
+		taken = append(taken, time.Since(began).Seconds())
 	}
-	return median(times), nil
+	return taken, nil
 }
 
-// median sorts times; it is 0 for none.
-func median(times []time.Duration) time.Duration {
-	if len(times) == 0 {
+// p50 is the median time of n runs of f, in seconds.
+func p50(ctx context.Context, n int, f func() error) (float64, error) {
+	taken, err := times(ctx, n, f)
+	return median(taken), err
+}
+
+// median leaves values as they are. It is 0 for none, and the mean of the
+// middle two for an even number.
+func median(values []float64) float64 {
+	if len(values) == 0 {
 		return 0
 	}
-	slices.Sort(times)
-	return times[len(times)/2]
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[half-1] + sorted[half]) / 2
+	}
+	return sorted[half]
 }
 
 // perSecond runs f n times in each of some workers at once and returns how

@@ -1,91 +1,108 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
-	"time"
 )
 
-// bench takes all figures and prints them.
-func bench(ctx context.Context, self string, o options) error {
-	dir, err := os.MkdirTemp("", "nexus-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	floor, err := measureFloors(ctx, self, dir, o)
-	if err != nil {
-		return fmt.Errorf("measure the floors: %w", err)
-	}
-	nexus, err := measureNexus(ctx, dir, o)
-	if err != nil {
-		return fmt.Errorf("measure nexus: %w", err)
-	}
-	return render(os.Stdout, rows(floor, nexus, o))
-}
-
-// row is one figure of SPEC §8 beside its floor.
+// row is one figure of SPEC.md §8.
 type row struct {
-	figure  string
-	floor   string // what the floor is
-	at      float64
-	nexus   float64
-	unit    func(float64) string
-	bound   float64 // on nexus ÷ floor
-	atLeast bool    // the bound is a lower one
+	figure   string
+	measured float64
+	floor    float64 // 0 for none
+	floorIs  string  // what the floor is; for a figure without one, a remark
+	unit     func(float64) string
+	bound    bound
 }
 
-func rows(f floors, n figures, o options) []row {
-	synced := f.http.Seconds()*2.5 + f.sync.Seconds()*1.5
-	return []row{
-		{"send, p50", "http + pipe echo", f.http.Seconds(), n.send.Seconds(), seconds, 2.5, false},
-		{"send, journal synced, p50", "2.5 × http + pipe echo, + 1.5 × append and fdatasync", synced, n.sendSync.Seconds(), seconds, 1, false},
-		{fmt.Sprintf("sends a second, %d agents", rateAgents), "http + pipe echoes a second", f.httpRate, n.rate, perSec, 0.5, true},
-		{"frames a second, child to SSE client", "lines a second off a pipe, a write each", f.lines, n.frames, perSec, 0.08, true},
-		{"the same", "lines a second off a pipe, 500 in a write", f.bulk, n.frames, perSec, 0, true},
-		{"create_agent, p50", "fork, exec, first line", f.spawn.Seconds(), n.create.Seconds(), seconds, 2, false},
-		{fmt.Sprintf("send with %d live agents, p50", o.agents), "send with " + fmt.Sprint(rateAgents), n.send.Seconds(), n.sendMany.Seconds(), seconds, 1.3, false},
-		{fmt.Sprintf("idle child of %d, PSS", o.agents), "3 MiB", 3 << 20, float64(n.childPSS), size, 1, false},
-		{"server for each agent, PSS", "100 KiB", 100 << 10, float64(n.perAgent), size, 1, false},
-	}
+// bound is what a figure should keep to; the zero value is none.
+type bound struct {
+	on    boundOn
+	limit float64
 }
+
+type boundOn int
+
+const (
+	onNothing  boundOn = iota
+	onRatio            // measured ÷ floor is at most the limit
+	onRatioMin         // measured ÷ floor is at least the limit
+	onMeasured         // measured is at most the limit
+)
+
+func ratioAtMost(limit float64) bound  { return bound{onRatio, limit} }
+func ratioAtLeast(limit float64) bound { return bound{onRatioMin, limit} }
+func atMost(limit float64) bound       { return bound{onMeasured, limit} }
+
+// verdict is the bound as it is printed, and how the figure stands to it.
+func (r row) verdict() (limit, verdict string) {
+	ratio, limitIs := r.measured/r.floor, r.bound.limit
+	switch r.bound.on {
+	case onRatio:
+		limit, verdict = fmt.Sprintf("≤ %g ×", limitIs), verdictOf(ratio <= limitIs, "over")
+	case onRatioMin:
+		limit, verdict = fmt.Sprintf("≥ %g ×", limitIs), verdictOf(ratio >= limitIs, "under")
+	case onMeasured:
+		limit, verdict = "≤ "+r.unit(limitIs), verdictOf(r.measured <= limitIs, "over")
+	case onNothing:
+	}
+	return limit, verdict
+}
+
+func verdictOf(within bool, otherwise string) string {
+	if within {
+		return "within"
+	}
+	return otherwise
+}
+
+// legend is what a stranger must know to read the table.
+const legend = `What nexus costs, each figure beside the least that the bare machine needs for
+the same job (its floor). Both are taken in turns, and these are the medians.
+
+  http echo   a POST to a bare net/http server, which passes the body through
+              two pipes to a bare Go process and back
+  fork-exec   a bare Go process started, until its first line has been read
+  lines       lines split off a pipe that a bare Go process writes to, each by
+              a write of its own, as a child must write its frames
+  fdatasync   256 bytes appended to a file, and fdatasync
+
+Agents answer by the offline model. Short means that an agent is made anew for
+every 25 sends, synced that its journal is on the disk before a turn ends.
+Memory is PSS: a page that n processes share counts as 1/n in each. A bound
+with × is on the ratio, any other on the figure itself.
+`
 
 func render(w io.Writer, rows []row) error {
 	tab := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "figure\tnexus\tfloor\t\tratio\tbound\t")
+	fmt.Fprintln(tab, "figure\tmeasured\tfloor\t\tratio\tbound\tverdict")
 	for _, r := range rows {
-		ratio, sign, mark := r.nexus/r.at, "≤", ""
-		if r.atLeast {
-			sign = "≥"
+		floor, ratio := "", ""
+		if r.floor > 0 {
+			floor, ratio = r.unit(r.floor), fmt.Sprintf("%.3g", r.measured/r.floor)
 		}
-		if (ratio > r.bound) != r.atLeast {
-			mark = "over"
-			if r.atLeast {
-				mark = "under"
-			}
-		}
-		bound := fmt.Sprintf("%s %.2f", sign, r.bound)
-		if r.bound == 0 {
-			bound = ""
-		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%.3f\t%s\t%s\n", r.figure, r.unit(r.nexus), r.unit(r.at), r.floor, ratio, bound, mark)
+		limit, verdict := r.verdict()
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.figure, r.unit(r.measured), floor, r.floorIs, ratio, limit, verdict)
 	}
 	return tab.Flush()
 }
 
 func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	return d.Round(d / 100 / 1000 * 1000).Round(time.Microsecond).String()
+	switch {
+	case s < 1e-3:
+		return fmt.Sprintf("%.0f µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g s", s)
 }
 
 func perSec(n float64) string { return fmt.Sprintf("%.0f/s", n) }
 
 func size(n float64) string {
 	if n >= 1<<20 {
-		return fmt.Sprintf("%.2f MiB", n/(1<<20))
+		return fmt.Sprintf("%.3g MiB", n/(1<<20))
 	}
-	return fmt.Sprintf("%.1f KiB", n/(1<<10))
+	return fmt.Sprintf("%.3g KiB", n/(1<<10))
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// endless are the figures of a line that never ends, which must cost nobody
+// more than a buffer.
+func (b *bench) endless(ctx context.Context) ([]row, error) {
+	into, err := b.endlessInto(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("into a child: %w", err)
+	}
+	outOf, err := b.endlessOutOf(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("out of a child: %w", err)
+	}
+	long := fmt.Sprintf("%d MiB", b.size.endless>>20)
+	return []row{
+		{"endless line into nexus-child: its growth", into, 0, long, size, atMost(2 << 20)},
+		{"endless line out of a child: server's growth", outOf, 0, long, size, atMost(2 << 20)},
+	}, nil
+}
+
+func (b *bench) endlessInto(ctx context.Context) (float64, error) {
+	child, err := startEcho(b.child(ctx))
+	if err != nil {
+		return 0, err
+	}
+	defer child.close()
+	piece := bytes.Repeat([]byte("x"), 64<<10)
+	return growth(child.cmd.Process.Pid, func() error {
+		for range b.size.endless / len(piece) {
+			if _, err := child.in.Write(piece); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// endlessOutOf gives a server a child that answers a send with such a line and
+// ends with it, so that the end of the send is the end of the line.
+func (b *bench) endlessOutOf(ctx context.Context) (_ float64, err error) {
+	child := filepath.Join(b.dir, "endless")
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' endless %d\n", b.floor(), b.size.endless)
+	if err := os.WriteFile(child, []byte(script), 0o700); err != nil {
+		return 0, err
+	}
+	s, err := b.startServer(ctx, "--child="+child)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	id := s.newID()
+	if err := s.create(ctx, id); err != nil {
+		return 0, err
+	}
+	return growth(s.cmd.Process.Pid, func() error {
+		if err := s.send(ctx, id, oneWord); !errors.As(err, new(*answerError)) {
+			return fmt.Errorf("a child that crashed is no error: %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+const (
+	// rateAgents is the number of agents, and of clients, of the rate figures.
+	rateAgents = 16
+	// shortTalk is how many sends one agent is asked before another takes over.
+	shortTalk = 25
+	// oneWord asks the offline model for an answer of one word.
+	oneWord = "echo pong"
+	// rateSends is how many sends each of rateAgents is asked in one round.
+	rateSends = 50
+	// unsynced makes a server leave it to the system when journals are written.
+	unsynced = "--durability=os"
+)
+
+// sends are the figures of a one-word turn.
+func (b *bench) sends(ctx context.Context) (_ []row, err error) {
+	http, err := b.startHTTPEcho(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer http.close()
+	plain, err := b.startServer(ctx, unsynced)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, plain.stop()) }()
+	synced, err := b.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, synced.stop()) }()
+	file, err := os.OpenFile(filepath.Join(b.dir, "append"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	got, err := inTurns(ctx, b.size.rounds,
+		func() (float64, error) {
+			return p50(ctx, b.size.requests, func() error { return http.post(ctx, 0) })
+		},
+		plain.shortTalks(ctx, b.size.talks),
+		fdatasyncs(ctx, file, b.size.requests/4),
+		synced.shortTalks(ctx, b.size.talks),
+		func() (float64, error) {
+			return perSecond(ctx, rateAgents, b.size.requests, func(i int) error { return http.post(ctx, i) })
+		},
+		plain.sendRate(ctx),
+	)
+	if err != nil {
+		return nil, err
+	}
+	echo, send, sync, sendSynced, echoRate, sendRate := got[0], got[1], got[2], got[3], got[4], got[5]
+	return []row{
+		{"send, short, not synced: p50", send, echo, "http echo", seconds, ratioAtMost(2.5)},
+		{"send, short, synced: p50", sendSynced, 2.5*echo + 1.5*sync, "2.5 × http echo + 1.5 × fdatasync", seconds, ratioAtMost(1)},
+		{"what the sync adds", sendSynced - send, sync, "fdatasync", seconds, bound{}},
+		{fmt.Sprintf("sends a second, %d agents and clients", rateAgents), sendRate, echoRate, "http echoes a second", perSec, ratioAtLeast(0.5)},
+	}, nil
+}
+
+// shortTalks is the median send of some conversations, each with an agent of
+// its own that is there for no longer.
+func (s *server) shortTalks(ctx context.Context, talks int) step {
+	return func() (float64, error) {
+		var all []float64
+		for range talks {
+			id := s.newID()
+			if err := s.create(ctx, id); err != nil {
+				return 0, err
+			}
+			taken, err := times(ctx, shortTalk, func() error { return s.send(ctx, id, oneWord) })
+			if err := errors.Join(err, s.destroy(ctx, id)); err != nil {
+				return 0, err
+			}
+			all = append(all, taken...)
+		}
+		return median(all), nil
+	}
+}
+
+// sendRate is sends a second to rateAgents new agents by as many clients.
+func (s *server) sendRate(ctx context.Context) step {
+	return func() (rate float64, err error) {
+		ids := make([]string, rateAgents)
+		for i := range ids {
+			ids[i] = s.newID()
+			if err := s.create(ctx, ids[i]); err != nil {
+				return 0, err
+			}
+			defer func() { err = errors.Join(err, s.destroy(ctx, ids[i])) }()
+		}
+		return perSecond(ctx, rateAgents, rateSends, func(i int) error { return s.send(ctx, ids[i], oneWord) })
+	}
+}
+
+// flatness compares a long conversation with one that has just begun.
+func (b *bench) flatness(ctx context.Context) (_ []row, err error) {
+	const begun = 10 // messages
+	s, err := b.startServer(ctx, unsynced)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	long := s.newID()
+	if err := s.create(ctx, long); err != nil {
+		return nil, err
+	}
+	if err := s.talk(ctx, long, b.size.messages); err != nil {
+		return nil, err
+	}
+	got, err := inTurns(ctx, b.size.rounds,
+		func() (_ float64, err error) {
+			id := s.newID()
+			if err := s.create(ctx, id); err != nil {
+				return 0, err
+			}
+			defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
+			if err := s.talk(ctx, id, begun); err != nil {
+				return 0, err
+			}
+			return p50(ctx, shortTalk, func() error { return s.send(ctx, id, oneWord) })
+		},
+		func() (float64, error) {
+			return p50(ctx, shortTalk, func() error { return s.send(ctx, long, oneWord) })
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return []row{{
+		"send after " + strconv.Itoa(b.size.messages) + " messages: p50", got[1], got[0],
+		"send after " + strconv.Itoa(begun), seconds, ratioAtMost(1.5),
+	}}, nil
+}
+
+// talk makes a conversation longer by that many messages, two for each send.
+func (s *server) talk(ctx context.Context, id string, messages int) error {
+	for range messages / 2 {
+		if err := s.send(ctx, id, oneWord); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// crashMessages is how long the conversation is that a crash interrupts.
+const crashMessages = 1000
+
+// starts are the figures of what it takes to have an agent.
+func (b *bench) starts(ctx context.Context) (_ []row, err error) {
+	s, err := b.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	got, err := inTurns(ctx, b.size.starts,
+		b.forkExec(ctx),
+		func() (float64, error) { return start(b.child(ctx)) },
+		func() (float64, error) {
+			id := s.newID()
+			began := time.Now()
+			if err := s.create(ctx, id); err != nil {
+				return 0, err
+			}
+			taken := time.Since(began).Seconds()
+			return taken, s.destroy(ctx, id)
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{"nexus-child, start to ready: p50", got[1], got[0], "fork-exec", seconds, atMost(10e-3)},
+		{"create_agent: p50", got[2], got[0], "fork-exec", seconds, ratioAtMost(2)},
+	}, nil
+}
+
+// child is nexus-child with a journal to begin, and no configuration but the
+// built-in one.
+func (b *bench) child(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "nexus-child"), "--session-dir="+b.dir)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "NEXUS_HOME="+b.dir)
+	return cmd
+}
+
+// crashes are the figures of an agent that is killed and comes back with its
+// conversation. Each has an agent of its own, since those that crash again and
+// again are made to wait.
+func (b *bench) crashes(ctx context.Context) (_ []row, err error) {
+	s, err := b.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	short, err := s.model(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	long, err := s.model(ctx, crashMessages)
+	if err != nil {
+		return nil, err
+	}
+	got, err := inTurns(ctx, b.size.rounds,
+		b.forkExec(ctx),
+		func() (float64, error) { return s.crash(ctx, short) },
+		func() (float64, error) { return s.crash(ctx, long) },
+	)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{"crash to ready, 2 messages: p50", got[1], got[0], "fork-exec", seconds, atMost(30e-3)},
+		{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", got[2], got[0], "fork-exec", seconds, atMost(30e-3)},
+	}, nil
+}
+
+// model has a conversation of that many messages and returns it as it was
+// saved, for other agents to go on with.
+func (s *server) model(ctx context.Context, messages int) ([]byte, error) {
+	id := s.newID()
+	if err := s.create(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.talk(ctx, id, messages), s.destroy(ctx, id)); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(s.session(id))
+}
+
+func (s *server) session(id string) string {
+	return filepath.Join(s.home, "sessions", id+".jsonl")
+}
+
+// crash kills an agent that has this conversation and is how long it takes
+// from the supervisor's starting it again, which is after the backoff, until
+// it is ready.
+func (s *server) crash(ctx context.Context, conversation []byte) (_ float64, err error) {
+	id := s.newID()
+	if err := os.WriteFile(s.session(id), conversation, 0o600); err != nil {
+		return 0, err
+	}
+	if err := s.create(ctx, id); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
+	pids, err := s.pids(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if pids[id] <= 0 {
+		return 0, fmt.Errorf("agent %s has no process", id)
+	}
+	events, done, err := s.subscribe(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if err := syscall.Kill(pids[id], syscall.SIGKILL); err != nil {
+		return 0, fmt.Errorf("kill agent %s: %w", id, err)
+	}
+	var began time.Time
+	state := []byte(`data: {"type":"agent_state","state":"`)
+	for {
+		line, err := events.ReadSlice('\n')
+		if err != nil {
+			return 0, fmt.Errorf("event stream of a crash: %w", err)
+		}
+		now, ok := bytes.CutPrefix(line, state)
+		switch {
+		case ok && bytes.HasPrefix(now, []byte("starting")):
+			began = time.Now()
+		case ok && bytes.HasPrefix(now, []byte("ready")) && !began.IsZero():
+			return time.Since(began).Seconds(), nil
+		}
+	}
+}
