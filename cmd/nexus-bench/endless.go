@@ -33,6 +33,9 @@ func (b *bench) endlessInto(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	defer child.close()
+	if err := oneTurn(child); err != nil { // what any turn costs is not the line's
+		return 0, err
+	}
 	piece := bytes.Repeat([]byte("x"), 64<<10)
 	return growth(child.cmd.Process.Pid, func() error {
 		for range b.size.endless / len(piece) {
@@ -42,6 +45,22 @@ func (b *bench) endlessInto(ctx context.Context) (float64, error) {
 		}
 		return nil
 	})
+}
+
+// oneTurn has a running child answer one prompt.
+func oneTurn(child *echo) error {
+	if _, err := child.in.Write([]byte(`{"type":"prompt","id":"1","message":"` + oneWord + `"}` + "\n")); err != nil {
+		return err
+	}
+	for {
+		line, err := child.out.ReadSlice('\n')
+		if err != nil {
+			return fmt.Errorf("read the child's answer: %w", err)
+		}
+		if bytes.Contains(line, []byte(`"type":"response"`)) {
+			return nil
+		}
+	}
 }
 
 // endlessOutOf gives a server a child that answers a send with such a line and
