@@ -50,7 +50,7 @@ func (b *bench) sends(ctx context.Context) (_ []row, err error) {
 			return p50(ctx, b.size.requests, func() error { return http.post(ctx, 0) })
 		},
 		plain.shortTalks(ctx, b.size.talks),
-		fdatasyncs(ctx, file, b.size.requests/4),
+		fdatasyncs(ctx, file, b.size.requests/4, func() error { return http.post(ctx, 0) }),
 		synced.shortTalks(ctx, b.size.talks),
 		func() (float64, error) {
 			return perSecond(ctx, rateAgents, b.size.requests, func(i int) error { return http.post(ctx, i) })

@@ -32,17 +32,13 @@ type server struct {
 }
 
 // startServer runs nexus serve with the extra flags and returns once it
-// listens. Its log goes to a file: reading it would take time from the figures.
+// listens. Its log is thrown away: to read it would take time from the figures,
+// and a file of it would be written by the fdatasync of the journals.
 func (b *bench) startServer(ctx context.Context, flags ...string) (*server, error) {
 	home, err := os.MkdirTemp(b.dir, "home-")
 	if err != nil {
 		return nil, err
 	}
-	logFile, err := os.Create(home + ".log")
-	if err != nil {
-		return nil, err
-	}
-	defer logFile.Close()
 	nexus := filepath.Join(b.bin, "nexus")
 	cmd := exec.CommandContext(ctx, nexus, append([]string{"serve", "0", "--home", home}, flags...)...)
 	cmd.Dir = home
@@ -52,7 +48,6 @@ func (b *bench) startServer(ctx context.Context, flags ...string) (*server, erro
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = logFile
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s (is it built? make build): %w", nexus, err)
 	}
@@ -73,9 +68,7 @@ func (b *bench) startServer(ctx context.Context, flags ...string) (*server, erro
 			return s, nil
 		}
 	}
-	err = errors.Join(lines.Err(), s.stop())
-	said, _ := os.ReadFile(logFile.Name()) // what it says is a help, not a need
-	return nil, fmt.Errorf("nexus serve did not start: %w\n%s", err, said)
+	return nil, fmt.Errorf("%s did not start, run it to see why: %w", strings.Join(cmd.Args, " "), errors.Join(lines.Err(), s.stop()))
 }
 
 // stop ends the server and waits for it.

@@ -66,7 +66,8 @@ the same job (its floor). Both are taken in turns, and these are the medians.
   fork-exec   a bare Go process started, until its first line has been read
   lines       lines split off a pipe that a bare Go process writes to, each by
               a write of its own, as a child must write its frames
-  fdatasync   256 bytes appended to a file, and fdatasync
+  fdatasync   256 bytes appended to a file, and fdatasync, after an http echo
+              that is not counted
 
 Agents answer by the offline model. Short means that an agent is made anew for
 every 25 sends, synced that its journal is on the disk before a turn ends.
