@@ -32,7 +32,7 @@ func inline(cwd, message string, attachments []protocol.Attachment) (string, err
 	if err != nil {
 		return "", fmt.Errorf("read attachments: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing was written
 	var b strings.Builder
 	b.WriteString(message)
 	for _, a := range attachments {

@@ -45,17 +45,18 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 
 	done := make(chan struct{}) // closed when the worker and what it left to others have ended
 	go func() { defer close(done); s.work(); s.side.Wait() }()
-	input := make(chan error, 1) // how stdin ended
-	go func() { input <- s.read(stdin) }()
+	input := make(chan error, 1)  // how stdin ended
+	unread := make(chan struct{}) // closed when stdin is read no more
+	go func() { defer close(unread); input <- s.read(stdin) }()
 
 	var err error
 	select {
 	case err = <-lost:
 	case <-ctx.Done():
 	case end := <-input:
-		input = nil
+		<-unread
 		if !errors.Is(end, errShutdown) {
-			if end != nil && end != io.EOF {
+			if end != nil && !errors.Is(end, io.EOF) {
 				s.log.Warn("stdin broke", zap.Error(end))
 			}
 			s.drain()
@@ -71,7 +72,7 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	if err != nil {
 		grace = lostGrace // nobody waits for what is left but the journal
 	}
-	s.join(done, input, stdin, grace)
+	s.join(done, unread, stdin, grace)
 	return err
 }
 
@@ -84,20 +85,23 @@ func lose(lost chan<- error, err error) {
 
 // join waits for the goroutines, no longer than grace. A read or write that
 // nothing can interrupt outlives it; the process ends then.
-func (s *server) join(done <-chan struct{}, input <-chan error, stdin io.Reader, grace time.Duration) {
-	if input == nil || !interrupt(stdin) {
-		ended := make(chan error)
-		close(ended)
-		input = ended
+func (s *server) join(done, unread <-chan struct{}, stdin io.Reader, grace time.Duration) {
+	select {
+	case <-unread:
+		unread = nil
+	default:
+		if !interrupt(stdin) {
+			unread = nil
+		}
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	for done != nil || input != nil {
+	for done != nil || unread != nil {
 		select {
 		case <-done:
 			done = nil
-		case <-input:
-			input = nil
+		case <-unread:
+			unread = nil
 		case <-timer.C:
 			s.log.Warn("gave up waiting for the turn in flight", zap.Duration("grace", grace))
 			return

@@ -425,7 +425,7 @@ func TestLongAnswersAreSplit(t *testing.T) {
 					t.Errorf("got %d bytes of text, want %d", got.Len(), len(want))
 				}
 				p.send(`{"type":"get_messages","id":"m","offset":1}`)
-				p.want(fmt.Sprintf(`{"id":"m","total":2,"offset":1,"ok":true}`))
+				p.want(`{"id":"m","total":2,"offset":1,"ok":true}`)
 				line := func() string { p.send(`{"type":"get_messages","id":"m"}`); return p.want(`{"id":"m"}`) }()
 				if !strings.Contains(line, `"truncated":true,"size":1200000`) || len(line)+1 > frame.MaxWritten {
 					t.Errorf("the long message is not replaced by its head: %d bytes, …%s", len(line), line[len(line)-200:])

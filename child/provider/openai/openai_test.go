@@ -133,7 +133,9 @@ func model(name string) *string { return &name }
 
 var (
 	textDeltas = []provider.Delta{
-		provider.Text{Text: "Grüße"}, provider.Text{Text: ", Alice"}, provider.Text{Text: " 👋\n\"quoted\""},
+		provider.Text{Text: "Grüße"},
+		provider.Text{Text: ", Alice"},
+		provider.Text{Text: " 👋\n\"quoted\""},
 		provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 			InputTokens: 19, OutputTokens: 10, CacheReadInputTokens: 12, Model: model("gpt-4.1-mini-2025-04-14"),
 		}},
@@ -156,8 +158,10 @@ var (
 		}},
 	}
 	reasoningDeltas = []provider.Delta{
-		provider.Thinking{Text: "The user "}, provider.Thinking{Text: "greets."},
-		provider.Text{Text: "Hello"}, provider.Text{Text: "!"},
+		provider.Thinking{Text: "The user "},
+		provider.Thinking{Text: "greets."},
+		provider.Text{Text: "Hello"},
+		provider.Text{Text: "!"},
 		provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{
 			InputTokens: 5, OutputTokens: 7, Model: model("qwen3-8b"),
 		}},
@@ -240,21 +244,42 @@ func TestErrors(t *testing.T) {
 		{"four faults", []http.HandlerFunc{
 			status(500, ""), status(500, ""), status(500, ""), status(529, `{"error":{"message":"Overloaded"}}`),
 		}, 3, "provider acme: 529: Overloaded"},
-		{"a long wait asked for", []http.HandlerFunc{status(429, limited, "Retry-After", "61")},
-			0, "provider acme: 429 Too Many Requests: Rate limit reached for requests"},
-		{"no money", []http.HandlerFunc{status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
-			0, "provider acme: 429 Too Many Requests: You exceeded your current quota"},
-		{"wrong key", []http.HandlerFunc{status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
-			0, "provider acme: 401 Unauthorized: the service refused the API key"},
-		{"key in other words", []http.HandlerFunc{status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
-			0, "provider acme: 403 Forbidden: key [key] is blocked"},
-		{"unknown model", []http.HandlerFunc{status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
-			0, "provider acme: 404 Not Found: The model does not exist"},
+		{
+			"a long wait asked for",
+			[]http.HandlerFunc{status(429, limited, "Retry-After", "61")},
+			0, "provider acme: 429 Too Many Requests: Rate limit reached for requests",
+		},
+		{
+			"no money",
+			[]http.HandlerFunc{status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
+			0, "provider acme: 429 Too Many Requests: You exceeded your current quota",
+		},
+		{
+			"wrong key",
+			[]http.HandlerFunc{status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
+			0, "provider acme: 401 Unauthorized: the service refused the API key",
+		},
+		{
+			"key in other words",
+			[]http.HandlerFunc{status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
+			0, "provider acme: 403 Forbidden: key [key] is blocked",
+		},
+		{
+			"unknown model",
+			[]http.HandlerFunc{status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
+			0, "provider acme: 404 Not Found: The model does not exist",
+		},
 		{"redirect", []http.HandlerFunc{status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
-		{"an error with status 200", []http.HandlerFunc{status(200, `{"error":{"message":"no such deployment"}}`)},
-			0, "provider acme: 200 OK: no such deployment"},
-		{"no stream", []http.HandlerFunc{status(200, `{"choices":[]}`)},
-			0, "provider acme: the service sent a malformed event: want a stream, have application/json"},
+		{
+			"an error with status 200",
+			[]http.HandlerFunc{status(200, `{"error":{"message":"no such deployment"}}`)},
+			0, "provider acme: 200 OK: no such deployment",
+		},
+		{
+			"no stream",
+			[]http.HandlerFunc{status(200, `{"choices":[]}`)},
+			0, "provider acme: the service sent a malformed event: want a stream, have application/json",
+		},
 		{"error event first", []http.HandlerFunc{broken("error-first.sse"), good}, 1, ""},
 		{"error event later", []http.HandlerFunc{broken("error-later.sse")}, 0, "the service reported an error: Overloaded"},
 		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "unexpected end of JSON input"},
@@ -357,8 +382,10 @@ func TestRequest(t *testing.T) {
 		absent, target string
 	}{
 		{"bearer", "/v1", openai.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
-		{"azure", "/openai?api-version=2024-10-21", openai.APIKey, "Api-Key", secret, "Authorization",
-			"/openai/chat/completions?api-version=2024-10-21"},
+		{
+			"azure", "/openai?api-version=2024-10-21", openai.APIKey, "Api-Key", secret, "Authorization",
+			"/openai/chat/completions?api-version=2024-10-21",
+		},
 		{"none", "/v1/", openai.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -498,8 +525,10 @@ func TestModels(t *testing.T) {
 		{"no list", status(404, ""), configured, []provider.Model{
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 		}, ""},
-		{"nothing known", status(401, `{"error":{"message":"bad key"}}`), nil, nil,
-			"list models: provider acme: 401 Unauthorized: the service refused the API key"},
+		{
+			"nothing known", status(401, `{"error":{"message":"bad key"}}`), nil, nil,
+			"list models: provider acme: 401 Unauthorized: the service refused the API key",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, tt.answer).provider(t, func(o *openai.Options) { o.Models = tt.configured })

@@ -40,7 +40,7 @@ func (c *client) attempt(
 			}
 			return response, err
 		}))
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // how the answer ended is known by then
 	a := answer{yield: yield}
 	for stream.Next() {
 		quiet.timer.Stop() // the listener may take its time

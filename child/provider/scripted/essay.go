@@ -16,14 +16,20 @@ const (
 // The essay is put together from these: subject, verb and object turn at
 // different speeds, so that no two sentences near each other are the same.
 var (
-	essaySubjects = []string{"A supervisor", "Each agent", "The parent process", "A quiet program", "One small part",
-		"The conversation", "Every careful design"}
-	essayVerbs = []string{"watches over", "answers for", "survives", "writes down", "waits for", "lets go of",
-		"starts again after", "keeps apart", "counts", "outlives", "makes room for"}
-	essayObjects = []string{"the work that was given to it", "a failure that nobody expected", "what others have begun",
+	essaySubjects = []string{
+		"A supervisor", "Each agent", "The parent process", "A quiet program", "One small part",
+		"The conversation", "Every careful design",
+	}
+	essayVerbs = []string{
+		"watches over", "answers for", "survives", "writes down", "waits for", "lets go of",
+		"starts again after", "keeps apart", "counts", "outlives", "makes room for",
+	}
+	essayObjects = []string{
+		"the work that was given to it", "a failure that nobody expected", "what others have begun",
 		"the message that came last", "a neighbour that has stopped", "its own short history", "the promise it made at the start",
 		"the pipe between two processes", "a turn that never seems to end", "the memory of what was said",
-		"an answer that is still on its way", "the signal to come to rest", "all that it does not own"}
+		"an answer that is still on its way", "the signal to come to rest", "all that it does not own",
+	}
 )
 
 // essay streams long enough to be cancelled: about 50 seconds.
