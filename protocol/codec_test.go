@@ -221,3 +221,12 @@ func TestTurnUsageAdd(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestUsageStaysAtTheLargestNumber(t *testing.T) {
+	most := uint64(math.MaxUint64)
+	u := protocol.TurnUsage{InputTokens: most, CacheCreation5m: &most}
+	u.Add(protocol.TurnUsage{InputTokens: 2, OutputTokens: 3, CacheCreation5m: &most})
+	if u.InputTokens != most || u.OutputTokens != 3 || *u.CacheCreation5m != most {
+		t.Errorf("got %+v", u)
+	}
+}

@@ -1,5 +1,7 @@
 package protocol
 
+import "math"
+
 // TurnUsage is what a turn cost, in tokens.
 type TurnUsage struct {
 	// InputTokens is the number of prompt tokens sent to the model.
@@ -18,12 +20,13 @@ type TurnUsage struct {
 	Model *string `json:"model,omitzero"`
 }
 
-// Add adds the counts of v to u. The model of the later one holds.
+// Add adds the counts of v to u; a sum that does not fit stays at the largest
+// number. The model of the later one holds.
 func (u *TurnUsage) Add(v TurnUsage) {
-	u.InputTokens += v.InputTokens
-	u.OutputTokens += v.OutputTokens
-	u.CacheReadInputTokens += v.CacheReadInputTokens
-	u.CacheCreationInputTokens += v.CacheCreationInputTokens
+	u.InputTokens = sum(u.InputTokens, v.InputTokens)
+	u.OutputTokens = sum(u.OutputTokens, v.OutputTokens)
+	u.CacheReadInputTokens = sum(u.CacheReadInputTokens, v.CacheReadInputTokens)
+	u.CacheCreationInputTokens = sum(u.CacheCreationInputTokens, v.CacheCreationInputTokens)
 	u.CacheCreation5m = addCount(u.CacheCreation5m, v.CacheCreation5m)
 	u.CacheCreation1h = addCount(u.CacheCreation1h, v.CacheCreation1h)
 	if v.Model != nil {
@@ -38,6 +41,13 @@ func addCount(a, b *uint64) *uint64 {
 	if b == nil {
 		return a
 	}
-	sum := *a + *b
-	return &sum
+	both := sum(*a, *b)
+	return &both
+}
+
+func sum(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
 }

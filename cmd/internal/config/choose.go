@@ -187,18 +187,9 @@ func (c *Config) Key(choice Choice) (string, error) {
 	return key, nil
 }
 
-// KeyNames lists the environment variables that hold keys, so that they can
-// be taken out of the environment of everything that is started from here.
-func (c *Config) KeyNames() []string {
-	names := []string{"NEXUS3_API_KEY"}
-	for _, p := range c.file.Providers {
-		if p.APIKeyEnv != "" && !slices.Contains(names, p.APIKeyEnv) {
-			names = append(names, p.APIKeyEnv)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+// KeyNames lists the environment variables that hold keys, sorted, so that they
+// can be taken out of the environment of everything that is started from here.
+func (c *Config) KeyNames() []string { return slices.Sorted(maps.Keys(c.keyNames)) }
 
 func list(names []string) string {
 	if len(names) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,8 +30,9 @@ type Config struct {
 	// Files lists the configuration files that were read, later ones override.
 	Files []string
 
-	file file
-	env  map[string]string
+	file     file
+	keyNames map[string]bool // every api_key_env that any file or builtin names
+	env      map[string]string
 }
 
 // Provider says how to reach a source of models.
@@ -85,7 +87,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // extra files, which must exist. It creates nothing. An error about a file is
 // a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
-	c := &Config{env: map[string]string{}}
+	c := &Config{env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
 	for _, pair := range environ {
 		if name, value, ok := strings.Cut(pair, "="); ok {
 			c.env[name] = value
@@ -97,6 +99,7 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	}
 	c.Home, c.APIKey = home, c.env["NEXUS3_API_KEY"]
 	c.file = builtin()
+	c.noteKeys(c.file)
 
 	personal, project := c.Path("config.json"), filepath.Join(cwd, ".nexus3", "config.json")
 	if err := c.merge(personal, trusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -172,6 +175,7 @@ func (c *Config) merge(path string, by trust) error {
 	if err := f.checkKeys(by); err != nil {
 		return &FileError{Path: path, Err: err}
 	}
+	c.noteKeys(f)
 	maps.Copy(c.file.Providers, f.Providers)
 	maps.Copy(c.file.Profiles, f.Profiles)
 	if f.DefaultModel != "" {
@@ -182,6 +186,16 @@ func (c *Config) merge(path string, by trust) error {
 	}
 	c.Files = append(c.Files, path)
 	return nil
+}
+
+// noteKeys remembers which variables hold keys, also those of a provider that a
+// later file replaces.
+func (c *Config) noteKeys(f file) {
+	for _, p := range f.Providers {
+		if p.APIKeyEnv != "" {
+			c.keyNames[p.APIKeyEnv] = true
+		}
+	}
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -209,6 +223,9 @@ func (f file) check() error {
 			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai" or "offline"`, p.Type)}
 		case p.AuthMethod != "" && p.AuthMethod != "bearer" && p.AuthMethod != "api-key" && p.AuthMethod != "none":
 			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key" or "none"`, p.AuthMethod)}
+		}
+		if u, err := url.Parse(p.BaseURL); p.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}
 		}
 		for i, m := range p.Models {
 			if m.ID == "" {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,6 +175,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a missing type", `{"providers":{"p":{}}}`, `member "providers.p.type" is missing`},
 		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x"`},
 		{"an unknown auth method", `{"providers":{"p":{"type":"openai","auth_method":"x"}}}`, `member "providers.p.auth_method" is "x"`},
+		{"a base_url without a host", `{"providers":{"p":{"type":"openai","base_url":"http://"}}}`, `member "providers.p.base_url" is no http or https URL`},
+		{"a base_url of another scheme", `{"providers":{"p":{"type":"openai","base_url":"ftp://x"}}}`, `member "providers.p.base_url" is no http or https URL`},
 		{"a name with a slash", `{"providers":{"a/b":{"type":"openai"}}}`, "is no name"},
 		{"a model without an id", `{"providers":{"p":{"type":"openai","models":[{"id":""}]}}}`, `member "providers.p.models[0].id" is empty`},
 		{"no JSON", `{`, "config.json: "},
@@ -218,5 +221,18 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// A key whose provider a project replaces is still a key.
+func TestKeyNamesOutliveTheirProvider(t *testing.T) {
+	cwd := t.TempDir()
+	write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"providers":{"openai":{"type":"openai","auth_method":"none"}}}`)
+	c, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, cwd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.KeyNames(); !slices.Contains(got, "OPENAI_API_KEY") {
+		t.Errorf("got %v, want OPENAI_API_KEY among them", got)
 	}
 }
