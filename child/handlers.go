@@ -133,7 +133,7 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 	s.mu.Lock()
 	var err error
 	switch {
-	case s.ending:
+	case s.closed:
 		err = errShutdown
 	case s.lookups >= maxLookups:
 		err = fmt.Errorf("%d lists of models are being fetched already", maxLookups)

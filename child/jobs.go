@@ -38,7 +38,7 @@ type job struct {
 func (s *server) accept(c protocol.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending {
+	if s.closed {
 		return errShutdown
 	}
 	if s.active != nil {
@@ -85,9 +85,9 @@ func (s *server) work() {
 	for range s.wake {
 		for {
 			s.mu.Lock()
-			j, ending := s.active, s.ending
+			j, closed := s.active, s.closed
 			s.mu.Unlock()
-			if j == nil && ending {
+			if j == nil && closed {
 				return
 			}
 			if j == nil {

@@ -72,6 +72,11 @@ type Options struct {
 	// Grace bounds the time from shutdown to the return of Serve; 0 means
 	// DefaultGrace.
 	Grace time.Duration
+	// Ending is called once, as the end begins: with nil when the child was told
+	// to end or its input did, or with why stdout was lost. A program sets itself
+	// a deadline here for what Serve cannot bound, such as a log that nobody
+	// reads. It must not wait. Nil does nothing.
+	Ending func(err error)
 	// Log is where the child logs; nil means nowhere. It must not be stdout.
 	Log *zap.Logger
 }

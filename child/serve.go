@@ -35,13 +35,19 @@ var errShutdown = errors.New("the child is shutting down")
 // end of stdin alone lets it finish what was read first.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
 	s := newServer(o, stdout)
+	lost := make(chan error, 1) // the first loss is kept; later ones say the same
+	lose := func(err error) {
+		s.ending(err)
+		select {
+		case lost <- err:
+		default:
+		}
+	}
+	s.out.onError = func(err error) { lose(fmt.Errorf("write stdout: %w", err)) }
+	unwatch := watchReader(stdout, func() { lose(ErrNoReader) })
+	defer unwatch()
 	s.out.send(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
 	s.sendUpdate()
-
-	lost := make(chan error, 1) // the first loss is kept; later ones say the same
-	s.out.onError = func(err error) { lose(lost, fmt.Errorf("write stdout: %w", err)) }
-	unwatch := watchReader(stdout, func() { lose(lost, ErrNoReader) })
-	defer unwatch()
 
 	done := make(chan struct{}) // closed when the worker and what it left to others have ended
 	go func() { defer close(done); s.work(); s.side.Wait() }()
@@ -76,10 +82,10 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	return err
 }
 
-func lose(lost chan<- error, err error) {
-	select {
-	case lost <- err:
-	default:
+// ending tells the program, once, that the end has begun.
+func (s *server) ending(err error) {
+	if s.Ending != nil {
+		s.once.Do(func() { s.Ending(err) })
 	}
 }
 
@@ -126,8 +132,9 @@ type server struct {
 	log *zap.Logger
 
 	dialog *dialog.Dialog
-	side   sync.WaitGroup // lookups that may take long: lists of models
-	wake   chan struct{}  // tells the worker that active or ending changed; holds one
+	side   sync.WaitGroup // what may take long: lists of models, last words to who does not read
+	wake   chan struct{}  // tells the worker that active or closed changed; holds one
+	once   sync.Once      // for Options.Ending
 
 	ctx    context.Context // of all turns; ends with stop
 	cancel context.CancelCauseFunc
@@ -141,7 +148,7 @@ type server struct {
 	lastAt    time.Time
 	active    *job   // what runs, or is about to
 	queue     []*job // what runs after it; at most maxQueue
-	ending    bool   // nothing more is accepted
+	closed    bool   // nothing more is accepted
 	lookups   int    // of side
 }
 
@@ -172,7 +179,6 @@ func newServer(o Options, stdout io.Writer) *server {
 	s.dialog = dialog.New(o.State.Messages, around)
 	s.State.Messages = nil // they are the dialog's now
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.out.onError = func(error) {}
 	return s
 }
 
@@ -226,23 +232,29 @@ func blame(err error) (id string) {
 // drain lets what was accepted finish and accepts nothing more.
 func (s *server) drain() {
 	s.mu.Lock()
-	s.ending = true
+	s.closed = true
 	s.mu.Unlock()
 	s.nudge()
 }
 
-// stop ends the turn that runs and drops those that wait.
+// stop ends the turn that runs and drops those that wait. It does not wait for
+// whoever reads stdout.
 func (s *server) stop() {
+	s.ending(nil)
 	s.mu.Lock()
-	s.ending = true
+	s.closed = true
 	dropped := s.queue
 	s.queue = nil
+	if len(dropped) > 0 {
+		s.side.Go(func() { // under the lock: a turn runs, so that nobody waits for side yet
+			for _, j := range dropped {
+				s.out.error(j.command.Ident(), errShutdown.Error())
+			}
+		})
+	}
 	s.mu.Unlock()
 	s.cancel(errShutdown)
 	s.nudge()
-	for _, j := range dropped {
-		s.out.error(j.command.Ident(), errShutdown.Error())
-	}
 }
 
 func (s *server) nudge() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"nexus.internal/child"
@@ -482,6 +483,25 @@ func TestServeEnds(t *testing.T) {
 			}
 			p.out.Close() // frees the write that is stuck
 		})
+	})
+	t.Run("though nobody reads and a follow-up waits", func(t *testing.T) {
+		// On the real clock: the goroutines that wait for the writer hold it still.
+		o := options()
+		o.Grace = 20 * time.Millisecond
+		var endings []error
+		o.Ending = func(err error) { endings = append(endings, err) }
+		p := start(t, t.Context(), o)
+		p.want(`{"type":"ready"}`)
+		p.send(`{"type":"prompt","id":"1","message":"say hello"}`)
+		p.send(`{"type":"follow_up","id":"2","message":"say more"}`)
+		p.send(`{"type":"shutdown"}`)
+		if err := <-p.done; err != nil {
+			t.Error(err)
+		}
+		p.out.Close() // frees the writes that are stuck
+		if diff := cmp.Diff([]error{nil}, endings); diff != "" {
+			t.Errorf("endings (-want +got):\n%s", diff)
+		}
 	})
 	t.Run("though a list of models never comes", func(t *testing.T) {
 		o := options()

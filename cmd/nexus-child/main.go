@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -54,11 +55,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 2
 	}
 	defer a.close()
+	a.options.Ending = lastResort
 	if err := child.Serve(ctx, stdin, stdout, a.options); err != nil {
 		log.Warn("stopped serving", zap.Error(err))
 		return 1
 	}
 	return 0
+}
+
+// lastResort ends the process, whatever still waits in it: a log that nobody
+// reads, or a disk that hangs, must not keep a child that was told to end or
+// that lost its parent (SPEC §3.9).
+func lastResort(lost error) {
+	status := 0
+	if lost != nil {
+		status = 1
+	}
+	time.AfterFunc(child.DefaultGrace+400*time.Millisecond, func() { os.Exit(status) })
 }
 
 // newLog writes JSON lines, info and above.

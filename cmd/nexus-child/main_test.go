@@ -52,6 +52,14 @@ func command(t *testing.T, home string, env []string, args ...string) *process {
 func startChild(t *testing.T, home string, args ...string) *process {
 	t.Helper()
 	p := command(t, home, nil, args...)
+	p.start()
+	return p
+}
+
+// start starts it with pipes and waits until it is ready.
+func (p *process) start() {
+	t := p.t
+	t.Helper()
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -64,7 +72,6 @@ func startChild(t *testing.T, home string, args ...string) *process {
 		t.Fatal(err)
 	}
 	p.want("type", "ready")
-	return p
 }
 
 func (p *process) send(line string) {
@@ -239,6 +246,31 @@ func TestStdoutWithoutAReader(t *testing.T) {
 	p.stdout.Close()
 	if status := p.wait(); status != 1 {
 		t.Errorf("exit status %d, stderr %s", status, p.stderr.String())
+	}
+}
+
+// The same, where nobody reads what it logs either.
+func TestStdoutAndStderrWithoutAReader(t *testing.T) {
+	p := command(t, t.TempDir(), nil)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := w.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until it is full
+		_, err = w.Write(make([]byte, 1<<10))
+	}
+	p.cmd.Stderr = w
+	p.start()
+	w.Close()
+	p.send(`{"type":"prompt","id":"1","message":"sleep 3600"}`)
+	p.want("event.type", "toolcall_input")
+	p.stdout.Close()
+	if status := p.wait(); status != 1 {
+		t.Errorf("exit status %d", status)
 	}
 }
 
