@@ -23,8 +23,11 @@ import (
 )
 
 const (
-	maxAnswer   = 32 << 20 // bytes of a response's body
-	maxEvent    = 4 << 20  // bytes of one line of an event stream
+	// maxText is the longest answer of an agent, in bytes (SPEC §7). JSON may
+	// write a byte of it as six.
+	maxText     = 8 << 20
+	maxAnswer   = 6*maxText + 1<<20 // bytes of a response's body
+	maxEvent    = maxAnswer         // bytes of one line of an event stream, which may be a response
 	dialTimeout = 5 * time.Second
 )
 

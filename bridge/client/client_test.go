@@ -219,6 +219,47 @@ func TestSendStreamThatBreaksOff(t *testing.T) {
 	}
 }
 
+// An answer of 8 MiB, each byte of which takes six in JSON, comes through both
+// ways; a longer line than that is refused.
+func TestLongestAnswer(t *testing.T) {
+	const size = 8 << 20
+	want := strings.Repeat("\x01", size)
+	answer := `{"jsonrpc":"2.0","id":1,"result":{"request_id":"r","content":"` + strings.Repeat(`\u0001`, size) + `"}}`
+	c := dial(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			answer := "event: response\ndata: " + answer + "\n\n"
+			_, _ = io.WriteString(w, answer)
+			return
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	streamed, err := c.SendStream(t.Context(), "a", api.SendParams{}, func(string) {})
+	if err != nil || api.Value(streamed.Content) != want {
+		t.Errorf("streamed: %d bytes, %v", len(api.Value(streamed.Content)), err)
+	}
+	whole, err := c.Send(t.Context(), "a", api.SendParams{})
+	if err != nil || api.Value(whole.Content) != want {
+		t.Errorf("whole: %d bytes, %v", len(api.Value(whole.Content)), err)
+	}
+	endless := io.MultiReader(strings.NewReader("data: "), endlessly{})
+	for _, err := range client.ReadEvents(endless) {
+		if err == nil || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("an endless line: %v", err)
+		}
+	}
+}
+
+// endlessly reads as the letter x, without an end.
+type endlessly struct{}
+
+func (endlessly) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
 func TestCallEndsWithItsContext(t *testing.T) {
 	release := make(chan struct{})
 	c := dial(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {

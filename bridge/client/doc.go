@@ -11,6 +11,7 @@
 // loopback addresses only and never with a redirect. Detect asks without it,
 // so that it is not sent to whatever else may listen on the port.
 //
-// A Client is safe for concurrent use. Bounds: an answer of at most 32 MiB, an
-// event of at most 4 MiB. The contract is SPEC.md §6.
+// A Client is safe for concurrent use. Bounds: an answer and an event of at most
+// 49 MiB each, which is room for 8 MiB of text however JSON escapes it; memory
+// is taken as they come in. The contract is SPEC.md §6.
 package client

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -88,8 +88,9 @@ func isStream(r *http.Response) bool {
 }
 
 // SendStream sends a message and hands on the answer as it comes. chunk is
-// called in order, by the goroutine that called; the chunks joined are the
-// result's content, unless the server had to leave some out.
+// called in order, by the goroutine that called. The chunks joined are the
+// result's content, but for what was said before a request that joins a running
+// send; so a caller that shows them compares the two at the end.
 func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams, chunk func(string)) (result api.SendResult, err error) {
 	response, err := c.post(ctx, AgentPath(id), "send", p, "text/event-stream, application/json")
 	if err != nil {
@@ -135,7 +136,7 @@ func readEvents(body io.Reader) iter.Seq2[Event, error] {
 				yield(Event{}, err)
 				return
 			}
-			if line == "" {
+			if len(line) == 0 {
 				if event.Data != nil && !yield(event, nil) {
 					return
 				}
@@ -148,16 +149,16 @@ func readEvents(body io.Reader) iter.Seq2[Event, error] {
 }
 
 // field takes one line of an event: a comment, or NAME: VALUE.
-func (e *Event) field(line string) {
-	name, value, _ := strings.Cut(line, ":")
-	value = strings.TrimPrefix(value, " ")
-	switch name {
+func (e *Event) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
 	case "id":
-		if seq, err := strconv.ParseUint(value, 10, 64); err == nil {
+		if seq, err := strconv.ParseUint(string(value), 10, 64); err == nil {
 			e.Seq = seq
 		}
 	case "event":
-		e.Type = value
+		e.Type = string(value)
 	case "data":
 		if e.Data != nil {
 			e.Data = append(e.Data, '\n')
@@ -166,23 +167,23 @@ func (e *Event) field(line string) {
 	}
 }
 
-// readLine returns a line without its end.
-func readLine(r *bufio.Reader) (string, error) {
+// readLine returns a line without its end. It is good until r is read again.
+func readLine(r *bufio.Reader) ([]byte, error) {
 	var long []byte
 	for {
 		part, err := r.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return "", err
+			return nil, err
 		}
 		if len(long)+len(part) > maxEvent {
-			return "", errLongLine
+			return nil, errLongLine
 		}
 		if err == nil && long == nil {
-			return strings.TrimSuffix(string(part[:len(part)-1]), "\r"), nil
+			return bytes.TrimSuffix(part[:len(part)-1], []byte("\r")), nil
 		}
 		long = append(long, part...)
 		if err == nil {
-			return strings.TrimSuffix(string(long[:len(long)-1]), "\r"), nil
+			return bytes.TrimSuffix(long[:len(long)-1], []byte("\r")), nil
 		}
 	}
 }
