@@ -155,6 +155,8 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	}
 	t, known := r.tools[call.Name]
 	switch {
+	case call.Name == "":
+		return fail("the model called a tool without a name")
 	case ctx.Err() != nil:
 		return fail("%s was not run: the turn was aborted", call.Name)
 	case !known:

@@ -22,8 +22,8 @@ type answer struct {
 	text     strings.Builder
 	thinking strings.Builder
 	calls    []protocol.ToolCall
-	started  []string          // our ids of calls that began
-	ids      map[string]string // the provider's id of a call → ours
+	started  []string            // our ids of calls that began
+	ids      map[string][]string // the provider's id → ours of the calls that bear it and are not whole
 	usage    *protocol.TurnUsage
 }
 
@@ -61,24 +61,29 @@ func (a *answer) start(id, name string) {
 		ours = fmt.Sprintf("call_%d", n)
 	}
 	a.used[ours] = true
-	a.ids[id] = ours
+	a.ids[id] = append(a.ids[id], ours)
 	a.started = append(a.started, ours)
 	a.Emit(protocol.ToolcallStart{ToolID: ours, ToolName: short(name)})
 }
 
+// ours is our id of the call that input belongs to: of those that the provider
+// calls id, the last one that began.
 func (a *answer) ours(id string) string {
-	if ours, ok := a.ids[id]; ok {
-		return ours
+	if len(a.ids[id]) == 0 {
+		a.start(id, "")
 	}
-	a.start(id, "")
-	return a.ids[id]
+	return a.ids[id][len(a.ids[id])-1]
 }
 
+// call takes a whole call. Calls that share an id become whole in the order in
+// which they began.
 func (a *answer) call(c protocol.ToolCall) {
-	if _, ok := a.ids[c.ID]; !ok {
+	if len(a.ids[c.ID]) == 0 {
 		a.start(c.ID, c.Name)
 	}
-	c.ID, c.Name, c.Input = a.ids[c.ID], short(c.Name), input(c.Input)
+	id := c.ID
+	c.ID, c.Name, c.Input = a.ids[id][0], short(c.Name), input(c.Input)
+	a.ids[id] = a.ids[id][1:]
 	a.calls = append(a.calls, c)
 	a.Emit(protocol.ToolcallInput{ToolID: c.ID, Input: c.Input})
 }

@@ -118,7 +118,7 @@ func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
 	if t.Tools != nil {
 		request.Tools = t.Tools.Specs()
 	}
-	a := &answer{run: t, ids: map[string]string{}}
+	a := &answer{run: t, ids: map[string][]string{}}
 	err = t.stream(ctx, request, a)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -101,7 +102,8 @@ type answer struct {
 // call is a tool call whose input is still coming.
 type call struct {
 	index int64
-	id    string
+	sent  string // the id that the service gave it; "" for none
+	id    string // ours: the service's, unless it gave none or gave it twice
 	name  string
 	input strings.Builder
 	begun bool // its CallStart was passed on
@@ -139,9 +141,7 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 			a.emit(provider.Text{Text: text})
 		}
 		for _, piece := range delta.ToolCalls {
-			if err := a.takeCall(piece); err != nil {
-				return err
-			}
+			a.takeCall(piece)
 		}
 		if choice.FinishReason != "" {
 			a.finished = true
@@ -152,44 +152,60 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 }
 
 // takeCall adds a piece to the call it belongs to. The id and the name come
-// with the first one; a service that gives no id gets one made up.
-func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+// with the first one. A call without a name begins at the end of the answer,
+// since its name may still come.
+func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	c := a.call(piece.Index, piece.ID)
 	if c.name == "" {
 		c.name = piece.Function.Name
 	}
-	if !c.begun {
-		if c.name == "" {
-			return &malformedError{problem: "a tool call has no name"}
-		}
-		c.begun = true
-		a.emit(provider.CallStart{ID: c.id, Name: c.name})
-	}
-	if fragment := piece.Function.Arguments; fragment != "" {
-		c.input.WriteString(fragment)
+	fragment := piece.Function.Arguments
+	c.input.WriteString(fragment)
+	switch {
+	case c.begun && fragment != "":
 		a.emit(provider.CallInput{ID: c.id, Fragment: fragment})
+	case !c.begun && c.name != "":
+		a.begin(c)
 	}
-	return nil
+}
+
+// begin passes on the beginning of a call and its input so far.
+func (a *answer) begin(c *call) {
+	c.begun = true
+	a.emit(provider.CallStart{ID: c.id, Name: c.name})
+	if c.input.Len() > 0 {
+		a.emit(provider.CallInput{ID: c.id, Fragment: c.input.String()})
+	}
 }
 
 // call finds the call that a piece belongs to: by index, as the interface has
 // it, unless a service gives every call the index 0 and an id of its own.
 func (a *answer) call(index int64, id string) *call {
 	for i := len(a.calls) - 1; i >= 0; i-- {
-		if c := a.calls[i]; c.index == index && (id == "" || id == c.id) {
+		if c := a.calls[i]; c.index == index && (id == "" || id == c.sent) {
 			return c
 		}
 	}
-	if id == "" {
-		id = fmt.Sprintf("call_%d", index)
+	c := &call{index: index, sent: id, id: id}
+	for n := index; c.id == "" || a.taken(c.id); n++ {
+		c.id = fmt.Sprintf("call_%d", n)
 	}
-	c := &call{index: index, id: id}
 	a.calls = append(a.calls, c)
 	return c
 }
 
+// taken reports whether a call of this answer bears the id.
+func (a *answer) taken(id string) bool {
+	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id })
+}
+
 // end passes on the whole calls and the Stop.
 func (a *answer) end() {
+	for _, c := range a.calls {
+		if !c.begun {
+			a.begin(c)
+		}
+	}
 	for _, c := range a.calls {
 		a.emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: input(c.input.String())}})
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -16,6 +17,10 @@ import (
 // noResult stands for the result of a call that never got one: services refuse
 // a conversation in which a call is left open.
 const noResult = "The call was interrupted; there is no result."
+
+// noName stands for the name of a call that the model gave none: services refuse
+// one that is empty.
+const noName = "unnamed"
 
 // translate puts a request into the service's words.
 func translate(r provider.Request) (sdk.ChatCompletionNewParams, error) {
@@ -68,7 +73,7 @@ func assistant(m protocol.Message) sdk.ChatCompletionMessageParamUnion {
 		said.ToolCalls = append(said.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
 				ID:       c.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: arguments(c.Input)},
+				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: cmp.Or(c.Name, noName), Arguments: arguments(c.Input)},
 			},
 		})
 	}
