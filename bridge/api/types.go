@@ -178,9 +178,22 @@ type (
 	// GetMessagesResult is a page. It may be shorter than what was asked for;
 	// the next one starts at Offset plus its length.
 	GetMessagesResult struct {
-		Messages []protocol.Message `json:"messages"`
-		Total    uint64             `json:"total"`
-		Offset   uint64             `json:"offset"`
+		Messages []Message `json:"messages"`
+		Total    uint64    `json:"total"`
+		Offset   uint64    `json:"offset"`
+	}
+
+	// Message is one of a conversation.
+	Message struct {
+		protocol.Message
+		// Truncated says that the message alone was too long for a page: its texts
+		// are only their heads, and its attachments and some of its calls may be
+		// missing.
+		Truncated bool `json:"truncated,omitzero"`
+		// Size is how long the texts and the inputs of a truncated message are, in
+		// bytes. File is the session that holds it whole; "" if nothing does.
+		Size int64  `json:"size,omitzero"`
+		File string `json:"file,omitempty"`
 	}
 
 	// GetModelResult is the model of the turns to come.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/config"
 )
@@ -64,7 +65,7 @@ func New(o Options) *App {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	a.root.CompletionOptions.HiddenDefaultCmd = true
-	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%v", err) })
+	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	a.root.SetIn(o.Stdin)
 	a.root.SetOut(o.Stdout)
 	a.root.SetErr(o.Stderr)
@@ -110,6 +111,21 @@ func (e *usageError) Error() string { return e.problem }
 
 // Usage is the error of a wrong command line, exit status 2.
 func Usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// flagError says what is wrong with a flag, in words of its user.
+func flagError(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return Usage("%v", err)
+	}
+	wants, ok := map[string]string{
+		"int": "a whole number", "uint64": "a whole number from 0 on", "duration": "a duration as in 90s", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if !ok {
+		return Usage("%v", err)
+	}
+	return Usage("--%s must be %s, not %q", invalid.GetFlag().Name, wants, invalid.GetValue())
+}
 
 // noServerError says that nothing that we can talk to listens there.
 type noServerError struct{ problem string }

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
@@ -47,7 +44,7 @@ func (a *App) sendVerb() *cobra.Command {
 		if whenBusy != "" {
 			p.WhenBusy = &whenBusy
 		}
-		if timeout > 0 {
+		if timeout != 0 {
 			seconds := timeout.Seconds()
 			p.TimeoutS = &seconds
 		}
@@ -57,6 +54,17 @@ func (a *App) sendVerb() *cobra.Command {
 	cmd.Flags().StringVar(&requestID, "request-id", "", "id to cancel it by, and to send it no more than once")
 	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "queue (the default), reject or steer")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "limit on the turn, as in 90s")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch changed := cmd.Flags().Changed; {
+		case changed("request-id") && requestID == "":
+			return Usage("--request-id must not be empty")
+		case changed("when-busy") && whenBusy == "":
+			return Usage("--when-busy must be queue, reject or steer, not empty")
+		case changed("timeout") && timeout <= 0:
+			return Usage("--timeout must be above 0, not %v", timeout)
+		}
+		return nil
+	}
 	return cmd
 }
 
@@ -71,22 +79,12 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 		}
 		return errors.Join(a.printJSON(result), cancelled(result))
 	}
-	// What stdout does not take any more does not stop the turn.
-	var printed strings.Builder
-	var broken error
-	result, err := c.SendStream(ctx, agent, p, func(chunk string) {
-		printed.WriteString(chunk)
-		if broken == nil {
-			broken = a.printf("%s", chunk)
-		}
-	})
-	if err == nil && result.Replayed && printed.Len() == 0 {
-		printed.WriteString(api.Value(result.Content))
-		broken = a.printf("%s", printed.String())
+	text := &answer{out: a.Stdout}
+	result, err := c.SendStream(ctx, agent, p, text.add)
+	if err == nil {
+		err = text.complete(result)
 	}
-	if printed.Len() > 0 && !strings.HasSuffix(printed.String(), "\n") && broken == nil {
-		broken = a.printf("\n")
-	}
+	broken := text.end()
 	if err != nil {
 		return err
 	}
@@ -127,91 +125,4 @@ func (a *App) cancelOnInterrupt(ctx context.Context, c *client.Client, agent, re
 		watching.Wait()
 		release()
 	}
-}
-
-func (a *App) messagesVerb() *cobra.Command {
-	var offset, limit uint64
-	cmd := a.verb("messages AGENT [FLAGS]", "get_messages", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		return a.messages(ctx, c, args[0], offset, limit)
-	})
-	cmd.Flags().Uint64Var(&offset, "offset", 0, "index of the first message")
-	cmd.Flags().Uint64Var(&limit, "limit", 0, "at most this many (0: all)")
-	return cmd
-}
-
-// messages puts the pages together.
-func (a *App) messages(ctx context.Context, c *client.Client, agent string, offset, limit uint64) error {
-	all := api.GetMessagesResult{Offset: offset}
-	for {
-		next := offset + uint64(len(all.Messages))
-		page := api.GetMessagesParams{Offset: &next}
-		if limit > 0 {
-			left := limit - uint64(len(all.Messages))
-			page.Limit = &left
-		}
-		got, err := c.GetMessages(ctx, agent, page)
-		if err != nil {
-			return err
-		}
-		all.Messages, all.Total = append(all.Messages, got.Messages...), got.Total
-		have := uint64(len(all.Messages))
-		if len(got.Messages) == 0 || offset+have >= got.Total || limit > 0 && have >= limit {
-			break
-		}
-	}
-	if a.json {
-		return a.printJSON(all)
-	}
-	for _, m := range all.Messages {
-		note := ""
-		if m.Interrupted {
-			note = " (interrupted)"
-		}
-		for _, call := range m.ToolCalls {
-			note += " → " + call.Name + " " + string(call.Input)
-		}
-		if err := a.printf("%s: %s%s\n", or(m.ToolName, string(m.Role)), strings.TrimRight(m.Content, "\n"), note); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *App) eventsVerb() *cobra.Command {
-	var after string
-	cmd := a.verb("events AGENT [FLAGS]", "", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		from := uint64(client.FromNow)
-		if after != "" {
-			n, err := strconv.ParseUint(after, 10, 64)
-			if err != nil {
-				return Usage("--after must be the number of an event, not %q", after)
-			}
-			from = n
-		}
-		return a.events(ctx, c, args[0], from)
-	})
-	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed"
-	cmd.Flags().StringVar(&after, "after", "", "number of the last event seen; 0 is all that is kept (default: only what comes)")
-	return cmd
-}
-
-func (a *App) events(ctx context.Context, c *client.Client, agent string, after uint64) error {
-	ctx, release := interruptible(ctx)
-	defer release()
-	for event, err := range c.Events(ctx, agent, after) {
-		if ctx.Err() != nil {
-			return nil // that is how it is ended
-		}
-		if err != nil {
-			return err
-		}
-		line := struct {
-			Seq   uint64         `json:"seq,omitzero"`
-			Event jsontext.Value `json:"event"`
-		}{event.Seq, event.Data}
-		if err := a.printJSON(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"nexus.internal/bridge/api"
+)
+
+// maxAnswer is the longest answer that a server keeps, in bytes (SPEC §7).
+const maxAnswer = 8 << 20
+
+// answer prints an answer as it comes in and sees to it that nothing of it is
+// missing at the end.
+type answer struct {
+	out    io.Writer
+	broken error           // of out; what it does not take does not stop the turn
+	text   strings.Builder // what came, up to maxAnswer
+	length int             // bytes of all that came
+	last   byte
+}
+
+// add prints the next piece.
+func (t *answer) add(chunk string) {
+	if chunk == "" {
+		return
+	}
+	t.length += len(chunk)
+	t.last = chunk[len(chunk)-1]
+	t.text.WriteString(chunk[:min(len(chunk), maxAnswer-t.text.Len())])
+	if t.broken == nil {
+		_, t.broken = io.WriteString(t.out, chunk)
+	}
+}
+
+var errPieces = errors.New("what is printed is not the answer: it came incomplete; ask for it again with --json and the same --request-id")
+
+// complete compares what came with what the server kept, and prints what did
+// not come: all of it for a turn that had ended before.
+func (t *answer) complete(result api.SendResult) error {
+	if result.Content == nil { // cancelled
+		return nil
+	}
+	missing, ok := strings.CutPrefix(*result.Content, t.text.String())
+	switch {
+	case ok && (t.length == t.text.Len() || result.Truncated):
+		t.add(missing)
+		return nil
+	case result.Truncated && strings.HasPrefix(t.text.String(), *result.Content):
+		return nil
+	}
+	return errPieces
+}
+
+// end ends the last line and returns what was wrong with printing.
+func (t *answer) end() error {
+	if t.length > 0 && t.last != '\n' && t.broken == nil {
+		_, t.broken = io.WriteString(t.out, "\n")
+	}
+	return t.broken
+}

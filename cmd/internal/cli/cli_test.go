@@ -1,0 +1,145 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/cmd/internal/cli"
+)
+
+// outcome is what a command line did.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// run runs nexus-rpc against a server that answers every POST with handler.
+func run(t *testing.T, handler http.HandlerFunc, stdout io.Writer, args ...string) outcome {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"test"}`)
+			return
+		}
+		handler(w, r)
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errors strings.Builder
+	if stdout == nil {
+		stdout = &out
+	}
+	app := cli.New(cli.Options{
+		Name: "nexus-rpc", Environ: []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"},
+		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &errors,
+	})
+	status := app.Run(context.Background(), append([]string{"--port", u.Port()}, args...))
+	return outcome{status, out.String(), errors.String()}
+}
+
+// streaming answers a send with pieces and a result.
+func streaming(result string, pieces ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, piece := range pieces {
+			fmt.Fprintf(w, "event: stream_data\ndata: {\"params\":{\"chunk\":%q}}\n\n", piece)
+		}
+		fmt.Fprintf(w, "event: response\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"request_id\":\"r\",%s}}\n\n", result)
+	}
+}
+
+// What is printed is the answer, whatever came in pieces: all of it, or the
+// command fails.
+func TestSendPrintsTheWholeAnswer(t *testing.T) {
+	const limit = 8 << 20
+	long := strings.Repeat("x", limit)
+	for _, test := range []struct {
+		name   string
+		result string
+		pieces []string
+		want   outcome
+	}{
+		{"in pieces", `"content":"one two"`, []string{"one ", "two"}, outcome{0, "one two\n", ""}},
+		{"its own newline", `"content":"one\n"`, []string{"one\n"}, outcome{0, "one\n", ""}},
+		{"the end did not come", `"content":"one two"`, []string{"one"}, outcome{0, "one two\n", ""}},
+		{"nothing came", `"content":"one two","replayed":true`, nil, outcome{0, "one two\n", ""}},
+		{"the beginning did not come", `"content":"one two"`, []string{"two"}, outcome{1, "two\n", "what is printed is not the answer"}},
+		{"more came", `"content":"one"`, []string{"one two"}, outcome{1, "one two\n", "what is printed is not the answer"}},
+		{"cancelled", `"cancelled":true`, []string{"one"}, outcome{1, "one\n", "cancelled"}},
+		{"more than is kept", `"content":"` + long[1:] + `","truncated":true`, []string{long, "y"}, outcome{0, long + "y\n", "too long"}},
+		{"not all of what is kept came", `"content":"` + long[1:] + `","truncated":true`, []string{"x"}, outcome{0, long[1:] + "\n", "too long"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := run(t, streaming(test.result, test.pieces...), nil, "send", "a", "hello")
+			if got.status != test.want.status || got.stdout != test.want.stdout || !strings.Contains(got.stderr, test.want.stderr) {
+				t.Errorf("got %d, %d bytes %.40q, %q", got.status, len(got.stdout), got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// A turn goes on without a reader of its text, and its end is waited for.
+func TestSendWithoutReader(t *testing.T) {
+	got := run(t, streaming(`"content":"one two"`, "one ", "two"), brokenPipe{}, "send", "a", "hello")
+	if got.status != 1 || !strings.Contains(got.stderr, "broken pipe") {
+		t.Errorf("got %d %q, want 1 and why", got.status, got.stderr)
+	}
+}
+
+func TestMessagesTellsWhatIsCut(t *testing.T) {
+	page := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":2,"offset":0,"messages":[{"role":"user","content":"hello"},`+
+			`{"role":"assistant","content":"head","truncated":true,"size":1200000,"file":"/s/a.jsonl"}]}}`)
+	}
+	got := run(t, page, nil, "messages", "a")
+	want := "user: hello\nassistant: head … (cut: the whole has 1200000 bytes and is in /s/a.jsonl)\n"
+	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := run(t, page, nil, "--json", "messages", "a"); !strings.Contains(got.stdout, `"truncated":true,"size":1200000,"file":"/s/a.jsonl"`) {
+		t.Errorf("--json leaves out that it is cut: %s", got.stdout)
+	}
+}
+
+// A command line that cannot be meant is refused before anybody is asked, in
+// words for people.
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"send", "a", "m", "--timeout", "-1s"}, "--timeout must be above 0, not -1s"},
+		{[]string{"send", "a", "m", "--timeout", "0s"}, "--timeout must be above 0, not 0s"},
+		{[]string{"send", "a", "m", "--timeout", "soon"}, `--timeout must be a duration as in 90s, not "soon"`},
+		{[]string{"send", "a", "m", "--request-id", ""}, "--request-id must not be empty"},
+		{[]string{"send", "a", "m", "--when-busy="}, "--when-busy must be"},
+		{[]string{"list", "--port", "x"}, `--port must be a whole number, not "x"`},
+		{[]string{"list", "--json=maybe"}, `--json must be true or false, not "maybe"`},
+		{[]string{"messages", "a", "--offset", "-1"}, `--offset must be a whole number from 0 on, not "-1"`},
+		{[]string{"list", "--port", "99999999999999999999"}, `--port must be a whole number, not "99999999999999999999"`},
+		{[]string{"list", "--nonsense"}, "unknown flag: --nonsense"},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") }, nil, test.args...)
+			if got.status != 2 || !strings.Contains(got.stderr, test.say) || strings.Contains(got.stderr, "strconv") {
+				t.Errorf("got %d %q, want 2 and %q", got.status, got.stderr, test.say)
+			}
+		})
+	}
+}

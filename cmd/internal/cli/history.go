@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+)
+
+func (a *App) messagesVerb() *cobra.Command {
+	var offset, limit uint64
+	cmd := a.verb("messages AGENT [FLAGS]", "get_messages", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.messages(ctx, c, args[0], offset, limit)
+	})
+	cmd.Flags().Uint64Var(&offset, "offset", 0, "index of the first message")
+	cmd.Flags().Uint64Var(&limit, "limit", 0, "at most this many (0: all)")
+	return cmd
+}
+
+// messages puts the pages together.
+func (a *App) messages(ctx context.Context, c *client.Client, agent string, offset, limit uint64) error {
+	all := api.GetMessagesResult{Offset: offset}
+	for {
+		next := offset + uint64(len(all.Messages))
+		page := api.GetMessagesParams{Offset: &next}
+		if limit > 0 {
+			left := limit - uint64(len(all.Messages))
+			page.Limit = &left
+		}
+		got, err := c.GetMessages(ctx, agent, page)
+		if err != nil {
+			return err
+		}
+		all.Messages, all.Total = append(all.Messages, got.Messages...), got.Total
+		have := uint64(len(all.Messages))
+		if len(got.Messages) == 0 || offset+have >= got.Total || limit > 0 && have >= limit {
+			break
+		}
+	}
+	if a.json {
+		return a.printJSON(all)
+	}
+	for _, m := range all.Messages {
+		note := ""
+		if m.Truncated {
+			note = fmt.Sprintf(" … (cut: the whole has %d bytes%s)", m.Size, inFile(m.File))
+		}
+		if m.Interrupted {
+			note += " (interrupted)"
+		}
+		for _, call := range m.ToolCalls {
+			note += " → " + call.Name + " " + string(call.Input)
+		}
+		if err := a.printf("%s: %s%s\n", or(m.ToolName, string(m.Role)), strings.TrimRight(m.Content, "\n"), note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inFile(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " and is in " + path
+}
+
+func (a *App) eventsVerb() *cobra.Command {
+	var after string
+	cmd := a.verb("events AGENT [FLAGS]", "", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		from := uint64(client.FromNow)
+		if after != "" {
+			n, err := strconv.ParseUint(after, 10, 64)
+			if err != nil {
+				return Usage("--after must be the number of an event, not %q", after)
+			}
+			from = n
+		}
+		return a.events(ctx, c, args[0], from)
+	})
+	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed"
+	cmd.Flags().StringVar(&after, "after", "", "number of the last event seen; 0 is all that is kept (default: only what comes)")
+	return cmd
+}
+
+func (a *App) events(ctx context.Context, c *client.Client, agent string, after uint64) error {
+	ctx, release := interruptible(ctx)
+	defer release()
+	for event, err := range c.Events(ctx, agent, after) {
+		if ctx.Err() != nil {
+			return nil // that is how it is ended
+		}
+		if err != nil {
+			return err
+		}
+		line := struct {
+			Seq   uint64         `json:"seq,omitzero"`
+			Event jsontext.Value `json:"event"`
+		}{event.Seq, event.Data}
+		if err := a.printJSON(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
