@@ -99,3 +99,40 @@ func TestCallWithoutNameGoesBack(t *testing.T) {
 		t.Errorf("asked %s", body)
 	}
 }
+
+// A surrogate pair that is split over two events is one character, wherever it
+// stands; half of one is U+FFFD.
+func TestSplitSurrogates(t *testing.T) {
+	got, err := collect(t.Context(), serve(t, stream(events(
+		`{"content":"a\ud83d","reasoning":"\ud83d"}`, `{"content":"","reasoning":"\ude00."}`, `{"content":"\ude00b\\\\ud83d"}`,
+		piece(`"index":0,"id":"c","function":{"name":"x","arguments":"\"\uD83D"}`),
+		piece(`"index":0,"function":{"arguments":"\uDE00\""}`),
+		`{"content":"\ud83d"}`, `{"content":"c\ud83d"}`,
+	))).provider(t, nil), hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []provider.Delta{
+		provider.Text{Text: "a"}, provider.Thinking{Text: "😀."}, provider.Text{Text: `😀b\\ud83d`},
+		provider.CallStart{ID: "c", Name: "x"}, provider.CallInput{ID: "c", Fragment: `"`}, provider.CallInput{ID: "c", Fragment: `😀"`},
+		provider.Text{Text: "\uFFFDc"}, provider.Text{Text: "\uFFFD"},
+		provider.Call{ToolCall: protocol.ToolCall{ID: "c", Name: "x", Input: jsontext.Value(`"😀"`)}},
+		provider.Stop{Reason: provider.FinishToolCalls},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A service can call its model anything; the name goes into every agent_end.
+func TestModelNameIsCut(t *testing.T) {
+	long := strings.Repeat("m", 2<<20)
+	body := `data: {"model":"` + long + `","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
+	got, err := collect(t.Context(), serve(t, stream([]byte(body))).provider(t, nil), hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := got[len(got)-1].(provider.Stop).Usage.Model; name == nil || *name != long[:protocol.MaxModelName] {
+		t.Errorf("the model's name is %.300v", name)
+	}
+}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
 )
 
 // AuthMethod says how the key is sent.
@@ -31,7 +33,6 @@ const (
 	defaultIdle     = 120 * time.Second
 	defaultAttempts = 4
 	defaultBackoff  = 500 * time.Millisecond
-	modelsTimeout   = 10 * time.Second
 )
 
 // Options says which service is spoken to and how. The zero value of a field
@@ -170,11 +171,10 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 
 // Models lists what the service offers, with what the configuration adds to it.
 // Where the service has no list, the configured one stands; if there is none,
-// the error says why.
+// the error says why. Models that nobody could choose by their name are left
+// out. Only the end of ctx bounds how long a silent service is waited for.
 func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
-	limited, cancel := context.WithTimeout(ctx, modelsTimeout)
-	defer cancel()
-	page, err := c.models.List(limited)
+	page, err := c.models.List(ctx)
 	if err != nil || len(page.Data) == 0 {
 		switch {
 		case ctx.Err() != nil:
@@ -192,6 +192,9 @@ func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
 	}
 	offered := make([]provider.Model, 0, len(page.Data))
 	for _, m := range page.Data {
+		if protocol.CheckModelName(m.ID) != nil {
+			continue
+		}
 		entry, ok := known[m.ID]
 		if !ok {
 			entry = described(c.options.Name, m)
@@ -219,8 +222,8 @@ func (c *client) configured() []provider.Model {
 func described(service string, m sdk.Model) provider.Model {
 	raw := m.RawJSON()
 	entry := provider.Model{Provider: service, ModelID: m.ID, ModelName: m.ID}
-	if name := gjson.Get(raw, "name"); name.Type == gjson.String && name.Str != "" {
-		entry.ModelName = name.Str
+	if name := gjson.Get(raw, "name"); name.Type == gjson.String {
+		entry.ModelName = cmp.Or(protocol.CutModelName(name.Str), m.ID)
 	}
 	for _, member := range []string{"context_length", "max_model_len", "context_window"} {
 		if size := gjson.Get(raw, member); size.Type == gjson.Number && size.Num > 0 {

@@ -95,6 +95,9 @@ type answer struct {
 	left     bool
 	finished bool // a finish_reason was seen
 	reason   provider.FinishReason
+	said     text
+	refused  text
+	thought  text
 	calls    []*call
 	usage    protocol.TurnUsage
 }
@@ -106,6 +109,7 @@ type call struct {
 	id    string // ours: the service's, unless it gave none or gave it twice
 	name  string
 	input strings.Builder
+	last  text // the end of input
 	begun bool // its CallStart was passed on
 }
 
@@ -123,8 +127,8 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 	if choices := gjson.Get(raw, "choices"); choices.Exists() && choices.Type != gjson.Null && !choices.IsArray() {
 		return &malformedError{problem: `member "choices" is not an array`}
 	}
-	if chunk.Model != "" {
-		a.usage.Model = &chunk.Model
+	if name := protocol.CutModelName(chunk.Model); name != "" {
+		a.usage.Model = &name
 	}
 	if chunk.JSON.Usage.Valid() {
 		a.count(chunk.Usage)
@@ -134,11 +138,12 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 			continue // one was asked for
 		}
 		delta := choice.Delta
-		if thought := reasoning(delta.RawJSON()); thought != "" {
+		object := delta.RawJSON()
+		if thought := a.thought.next(reasoning(object)); thought != "" {
 			a.emit(provider.Thinking{Text: thought})
 		}
-		if text := delta.Content + delta.Refusal; text != "" {
-			a.emit(provider.Text{Text: text})
+		if said := a.said.next(delta.Content, object, "content") + a.refused.next(delta.Refusal, object, "refusal"); said != "" {
+			a.emit(provider.Text{Text: said})
 		}
 		for _, piece := range delta.ToolCalls {
 			a.takeCall(piece)
@@ -159,7 +164,7 @@ func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	if c.name == "" {
 		c.name = piece.Function.Name
 	}
-	fragment := piece.Function.Arguments
+	fragment := c.last.next(piece.Function.Arguments, piece.RawJSON(), "function.arguments")
 	c.input.WriteString(fragment)
 	switch {
 	case c.begun && fragment != "":
@@ -199,11 +204,22 @@ func (a *answer) taken(id string) bool {
 	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id })
 }
 
-// end passes on the whole calls and the Stop.
+// end passes on what was held back, the whole calls and the Stop.
 func (a *answer) end() {
+	if thought := a.thought.rest(); thought != "" {
+		a.emit(provider.Thinking{Text: thought})
+	}
+	if said := a.said.rest() + a.refused.rest(); said != "" {
+		a.emit(provider.Text{Text: said})
+	}
 	for _, c := range a.calls {
-		if !c.begun {
+		rest := c.last.rest()
+		c.input.WriteString(rest)
+		switch {
+		case !c.begun:
 			a.begin(c)
+		case rest != "":
+			a.emit(provider.CallInput{ID: c.id, Fragment: rest})
 		}
 	}
 	for _, c := range a.calls {
@@ -240,14 +256,15 @@ func (a *answer) count(u sdk.CompletionUsage) {
 func unsigned(n int64) uint64 { return uint64(max(0, n)) }
 
 // reasoning reads what compatible services add to a delta: reasoning_content
-// (DeepSeek, vLLM, llama.cpp) or reasoning (OpenRouter, Ollama).
-func reasoning(delta string) string {
+// (DeepSeek, vLLM, llama.cpp) or reasoning (OpenRouter, Ollama). It gives the
+// text, the delta and the member.
+func reasoning(delta string) (thought, object, member string) {
 	for _, member := range []string{"reasoning_content", "reasoning"} {
-		if text := gjson.Get(delta, member); text.Type == gjson.String && text.Str != "" {
-			return text.Str
+		if value := gjson.Get(delta, member); value.Type == gjson.String && value.Str != "" {
+			return value.Str, delta, member
 		}
 	}
-	return ""
+	return "", delta, ""
 }
 
 func finishReason(reason string) provider.FinishReason {

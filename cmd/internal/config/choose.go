@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"nexus.internal/protocol"
 )
 
 // Wish is what somebody asked for; "" leaves it to the configuration.
@@ -75,8 +77,12 @@ func (c *Config) Provider(name string) (Provider, error) {
 // Choose settles on a model. The provider is, in this order: the one wished
 // for, the name before the first slash of the model if it is a provider's, the
 // one whose list has the model, the current one. The error is an
-// *UnknownModelError where a list of models lacks the one asked for.
+// *UnknownModelError where a list of models lacks the one asked for. A name
+// that protocol.CheckModelName refuses is none that can be chosen.
 func (c *Config) Choose(w Wish) (Choice, error) {
+	if err := checkName("provider", w.Provider); err != nil {
+		return Choice{}, err
+	}
 	model := w.Model
 	if w.Current == "" {
 		w.Current = c.defaultProvider()
@@ -90,6 +96,9 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 			name, model = prefix, rest
 		}
 	}
+	if err := checkName("model", model); err != nil {
+		return Choice{}, err
+	}
 	if name == "" {
 		name = c.providerOf(model, w.Current)
 	}
@@ -98,6 +107,17 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 		return Choice{}, err
 	}
 	return p.pick(name, model)
+}
+
+// checkName refuses a name that is no name; "" is no wish.
+func checkName(of, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := protocol.CheckModelName(name); err != nil {
+		return fmt.Errorf("%s: %w", of, err)
+	}
+	return nil
 }
 
 // defaultsTo reports whether the default model belongs to that provider.

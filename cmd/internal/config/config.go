@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -219,6 +220,8 @@ func (f file) check() error {
 		switch {
 		case name == "" || strings.Contains(name, "/"):
 			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
+		case protocol.CheckModelName(name) != nil:
+			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
 		case p.Type != "openai" && p.Type != "offline":
 			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai" or "offline"`, p.Type)}
 		case p.AuthMethod != "" && p.AuthMethod != "bearer" && p.AuthMethod != "api-key" && p.AuthMethod != "none":
@@ -228,8 +231,15 @@ func (f file) check() error {
 			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}
 		}
 		for i, m := range p.Models {
+			member := fmt.Sprintf("%s.models[%d]", path, i)
 			if m.ID == "" {
-				return &strict.Error{Path: fmt.Sprintf("%s.models[%d].id", path, i), Problem: "is empty"}
+				return &strict.Error{Path: member + ".id", Problem: "is empty"}
+			}
+			if err := protocol.CheckModelName(m.ID); err != nil {
+				return &strict.Error{Path: member + ".id", Problem: "cannot be chosen: " + err.Error()}
+			}
+			if err := protocol.CheckModelName(m.Name); m.Name != "" && err != nil {
+				return &strict.Error{Path: member + ".name", Problem: "cannot be shown: " + err.Error()}
 			}
 		}
 	}

@@ -101,6 +101,11 @@ func TestChoose(t *testing.T) {
 		{"another provider than the default model's", vendors + `,"default_model":"local/llama"}`, config.Wish{Provider: "router"}, "router maker/big"},
 		{"an unknown model", vendors + "}", config.Wish{Provider: "router", Model: "x"}, `unknown model "x" of provider "router" (it has: maker/big, small)`},
 		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: offline, openai)`},
+		{"a model's name that is too long", "", config.Wish{Model: strings.Repeat("m", 257)}, "model: the name is 257 bytes long, at most 256 are allowed"},
+		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
+		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, config.Wish{}, "model: the name is 257 bytes long"},
+		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
+		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
 	}
 	for _, tt := range tests {
@@ -179,6 +184,9 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a base_url of another scheme", `{"providers":{"p":{"type":"openai","base_url":"ftp://x"}}}`, `member "providers.p.base_url" is no http or https URL`},
 		{"a name with a slash", `{"providers":{"a/b":{"type":"openai"}}}`, "is no name"},
 		{"a model without an id", `{"providers":{"p":{"type":"openai","models":[{"id":""}]}}}`, `member "providers.p.models[0].id" is empty`},
+		{"a model's id that is too long", `{"providers":{"p":{"type":"openai","models":[{"id":"` + strings.Repeat("m", 257) + `"}]}}}`, `member "providers.p.models[0].id" cannot be chosen: the name is 257 bytes long`},
+		{"a model's name with a line break", `{"providers":{"p":{"type":"openai","models":[{"id":"m","name":"a\nb"}]}}}`, `member "providers.p.models[0].name" cannot be shown: the name has a control character`},
+		{"a provider's name that is too long", `{"providers":{"` + strings.Repeat("p", 257) + `":{"type":"openai"}}}`, "the name of a provider: the name is 257 bytes long"},
 		{"no JSON", `{`, "config.json: "},
 	}
 	for _, tt := range tests {

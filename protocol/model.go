@@ -1,0 +1,47 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxModelName bounds the name of a model and that of a provider, in bytes: a
+// longer one would not fit into the frames that bear it beside others
+// (SPEC §4.3).
+const MaxModelName = 256
+
+// CheckModelName reports why a model or provider cannot have that name: it is
+// empty, longer than MaxModelName bytes, not UTF-8, or has control characters.
+// The error does not repeat the name.
+func CheckModelName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > MaxModelName:
+		return fmt.Errorf("the name is %d bytes long, at most %d are allowed", len(name), MaxModelName)
+	case !utf8.ValidString(name):
+		return errors.New("the name is not UTF-8")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("the name has a control character")
+	default:
+		return nil
+	}
+}
+
+// CutModelName makes a name that CheckModelName accepts of what a service calls
+// its model, or "" of what has nothing to keep.
+func CutModelName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, ""))
+	if len(name) > MaxModelName {
+		name = strings.ToValidUTF8(name[:MaxModelName], "")
+	}
+	return name
+}
