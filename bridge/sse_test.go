@@ -214,9 +214,18 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 }
 
 func TestStreamingSend(t *testing.T) {
+	seen := make(chan string)
 	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
-		c.Say("one ")
-		c.Say("t\"w\u00f6\n")
+		for _, word := range []string{"one ", "t\"w\u00f6\n"} {
+			c.Say(word)
+			select { // each is seen before the next is said
+			case got := <-seen:
+				if got != word {
+					t.Errorf("got chunk %q, want %q", got, word)
+				}
+			case <-c.Gone():
+			}
+		}
 		c.Emit(protocol.MessageUpdate{Event: protocol.ToolcallStart{ToolID: "1", ToolName: "sleep"}})
 		c.Emit(protocol.MessageUpdate{Event: protocol.ThinkingDelta{Delta: "hidden"}})
 		c.Say("three")
@@ -228,7 +237,12 @@ func TestStreamingSend(t *testing.T) {
 	}))
 	r.create("a")
 	var chunks []string
-	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, func(s string) { chunks = append(chunks, s) })
+	take := func(s string) {
+		if chunks = append(chunks, s); len(chunks) <= 2 {
+			seen <- s
+		}
+	}
+	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, take)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +250,7 @@ func TestStreamingSend(t *testing.T) {
 		t.Errorf("got chunks %q and content %q", chunks, *got.Content)
 	}
 	chunks = nil
-	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, func(s string) { chunks = append(chunks, s) })
+	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, take)
 	if e := rpcError(t, err); e.Code != -32603 || len(chunks) != 3 {
 		t.Errorf("got %v after %d chunks, want the failure after 3", e, len(chunks))
 	}

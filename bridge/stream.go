@@ -3,13 +3,15 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
@@ -46,19 +48,17 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		return
 	}
 	t := &textStream{out: s.openStream(x), id: uuid.NewString(), heartbeat: s.o.Heartbeat}
-	if t.notify(api.StreamStart, api.StreamStartParams{StreamID: t.id, TaskID: turn.ID()}) == nil {
-		err = t.follow(ctx, s, c.id, turn)
+	err = t.notify(api.StreamStart, api.StreamStartParams{StreamID: t.id, TaskID: turn.ID()})
+	if err == nil {
+		err = t.follow(ctx, turn)
 	}
 	if errors.Is(err, errSlowClient) {
 		s.logCall(x, c, start, errClientLeft)
 		return
 	}
-	outcome, err := turn.Wait(ctx)
-	c.incarnation = outcome.Incarnation
-	value, err := sendResult(outcome, err)
 	var response *jsonrpc.Response
 	if err == nil {
-		response, err = result(c.request.ID, value)
+		response, err = ended(ctx, c, turn)
 	}
 	if err == nil {
 		s.logCall(x, c, start, nil)
@@ -68,6 +68,17 @@ func (s *Server) serveStream(x *exchange, c *call) {
 	if t.notify(api.StreamEnd, api.StreamEndParams{StreamID: t.id, TotalChunks: t.chunks}) == nil {
 		_ = t.out.send(appendEvent(nil, 0, "response", jsonrpc.AppendResponse(nil, *response)))
 	}
+}
+
+// ended is the response for a turn that has ended.
+func ended(ctx context.Context, c *call, turn *supervisor.Turn) (*jsonrpc.Response, error) {
+	outcome, err := turn.Wait(ctx)
+	c.incarnation = outcome.Incarnation
+	value, err := sendResult(outcome, err)
+	if err != nil {
+		return nil, err
+	}
+	return result(c.request.ID, value)
 }
 
 func (s *Server) acceptStream(ctx context.Context, c *call) (*supervisor.Turn, error) {
@@ -81,14 +92,15 @@ func (s *Server) acceptStream(ctx context.Context, c *call) (*supervisor.Turn, e
 	return s.accept(ctx, c, p)
 }
 
-// textStream writes the text of one turn as notifications.
+// textStream writes the text of one turn as notifications. It reads the turn
+// and not the agent's events: those leave out what a slow client has yet to
+// read, a turn has all of its text.
 type textStream struct {
 	out       *stream
 	id        string
 	heartbeat time.Duration
 	chunks    uint64
-	afterTool bool // a tool was called since the last text
-	buf       []byte
+	line, buf []byte
 }
 
 func (t *textStream) notify(method string, params any) error {
@@ -99,101 +111,44 @@ func (t *textStream) notify(method string, params any) error {
 	return t.out.send(appendEvent(nil, 0, method, line))
 }
 
-// follow passes on the turn's text until the turn ends. It gives up early,
-// without an error, where events are no longer to be had: the response has the
-// whole text in any case. Errors are errSlowClient and that of ctx.
-func (t *textStream) follow(ctx context.Context, s *Server, id string, turn *supervisor.Turn) error {
-	seq, err := t.started(ctx, turn)
-	if err != nil || seq == 0 {
-		return err
-	}
-	a, err := s.o.Supervisor.Agent(id)
-	if err != nil {
-		return nil
-	}
-	sub, err := a.Subscribe(seq)
-	if err != nil {
-		return nil
-	}
-	defer sub.Close()
-	for {
-		events, err := nextEvents(ctx, sub, t.heartbeat, t.out)
-		if errors.Is(err, errSlowClient) || ctx.Err() != nil {
-			return err
+// follow passes on the turn's text, from its start, until the turn has ended
+// and all of it was sent: the chunks joined are the content of the response. A
+// client that reads slowly gets fewer and larger ones. Errors are errSlowClient
+// and that of ctx.
+func (t *textStream) follow(ctx context.Context, turn *supervisor.Turn) error {
+	for from := 0; ; {
+		wait, cancel := context.WithTimeout(ctx, t.heartbeat)
+		text, err := turn.Read(wait, from)
+		cancel()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			from += len(text)
+			err = t.chunk(text)
+		default:
+			err = t.out.beat()
 		}
 		if err != nil {
-			return nil
-		}
-		t.buf = t.buf[:0]
-		ended := t.collect(events, turn.ID())
-		if len(t.buf) > 0 {
-			if err := t.out.send(t.buf); err != nil {
-				return err
-			}
-		}
-		if ended {
-			return nil
+			return err
 		}
 	}
 }
 
-// started waits for the turn to run and returns the number of its first event.
-func (t *textStream) started(ctx context.Context, turn *supervisor.Turn) (seq uint64, err error) {
-	for {
-		wait, cancel := context.WithTimeout(ctx, t.heartbeat)
-		seq, err := turn.Started(wait)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return seq, err
-		}
-		if err := t.out.beat(); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// collect adds the text of events to buf and reports whether the turn is over,
-// or its text cannot be followed any more.
-func (t *textStream) collect(events []supervisor.Event, turnID string) (ended bool) {
-	for _, e := range events {
-		switch e.Type {
-		case "message_update":
-			update := gjson.GetBytes(e.Data, "event")
-			switch update.Get("type").Str {
-			case "text_delta":
-				t.chunk(update.Get("delta").Raw)
-			case "toolcall_start":
-				t.afterTool = t.chunks > 0
-			}
-		case "turn_end":
-			if gjson.GetBytes(e.Data, "turn_id").String() == turnID {
-				return true
-			}
-		case "gap":
-			return true
-		}
-	}
-	return false
-}
-
-// chunk adds a stream_data whose chunk is quoted, a JSON string as the child
-// wrote it. Text before and after a tool call is set apart as in the result.
-func (t *textStream) chunk(quoted string) {
-	if len(quoted) <= len(`""`) {
-		return
-	}
+// chunk sends a stream_data.
+func (t *textStream) chunk(text string) (err error) {
 	t.chunks++
-	line := make([]byte, 0, len(quoted)+160)
-	line = append(line, `{"jsonrpc":"2.0","method":"stream_data","params":{"stream_id":"`...)
-	line = append(line, t.id...)
-	line = append(line, `","chunk":"`...)
-	if t.afterTool {
-		t.afterTool = false
-		line = append(line, `\n\n`...)
+	t.line = append(t.line[:0], `{"jsonrpc":"2.0","method":"stream_data","params":{"stream_id":"`...)
+	t.line = append(t.line, t.id...)
+	t.line = append(t.line, `","chunk":`...)
+	if t.line, err = jsontext.AppendQuote(t.line, text); err != nil {
+		return fmt.Errorf("encode a chunk: %w", err)
 	}
-	line = append(line, quoted[1:]...)
-	line = append(line, `,"sequence":`...)
-	line = strconv.AppendUint(line, t.chunks, 10)
-	line = append(line, "}}"...)
-	t.buf = appendEvent(t.buf, 0, api.StreamData, line)
+	t.line = append(t.line, `,"sequence":`...)
+	t.line = strconv.AppendUint(t.line, t.chunks, 10)
+	t.line = append(t.line, "}}"...)
+	t.buf = appendEvent(t.buf[:0], 0, api.StreamData, t.line)
+	return t.out.send(t.buf)
 }

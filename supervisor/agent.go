@@ -143,7 +143,7 @@ func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	case len(a.queue) >= a.spec.QueueLimit:
 		return nil, ErrQueueFull
 	}
-	t := newTurn(p, sum, o)
+	t := newTurn(&a.mu, p, sum, o)
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
 	if o.WhenBusy == Steer {
@@ -315,9 +315,9 @@ func (a *Agent) setState(next State, reason string) {
 	a.publishState(reason)
 }
 
-func (a *Agent) publish(typ string, data []byte) uint64 {
+func (a *Agent) publish(typ string, data []byte) {
 	a.sup.count.events.Add(1)
-	return a.hub.publish(typ, data)
+	a.hub.publish(typ, data)
 }
 
 var errSteered = fmt.Errorf("%w: steered to another prompt", ErrAborted)

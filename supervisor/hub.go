@@ -45,7 +45,7 @@ type hub struct {
 }
 
 // publish gives data the next number. The hub keeps data.
-func (h *hub) publish(typ string, data []byte) uint64 {
+func (h *hub) publish(typ string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
@@ -55,7 +55,6 @@ func (h *hub) publish(typ string, data []byte) uint64 {
 	for s := range h.subs {
 		s.wake()
 	}
-	return h.last
 }
 
 // trim lets go of the oldest events until the bounds hold.

@@ -26,8 +26,7 @@ func (a *Agent) next() {
 	a.turn = t
 	a.state = a.state.move(Busy)
 	t.incarnation = a.inc.number
-	t.seq = a.publish("turn_start", turnEvent("turn_start", t.id))
-	close(t.started)
+	a.publish("turn_start", turnEvent("turn_start", t.id))
 	a.inc.put(t.prompt)
 	t.prompt = protocol.Prompt{}
 	if t.limit > 0 {
@@ -81,8 +80,6 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 		if a.state == Busy {
 			a.state = a.state.move(Ready)
 		}
-	} else {
-		close(t.started)
 	}
 	a.publish("turn_end", turnEndEvent(t.id, o, err))
 	a.sup.count.outcome(o).Add(1)

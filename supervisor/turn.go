@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -13,9 +15,12 @@ import (
 	"nexus.internal/protocol"
 )
 
-// MaxText is how much of a turn's text a Result holds, in bytes (SPEC §7). The
-// events carry all of it.
+// MaxText is how much of a turn's text Read and a Result give, in bytes (SPEC
+// §7). The events carry all of it.
 const MaxText = 8 << 20
+
+// MaxRead is how much text one Read returns at most, in bytes.
+const MaxRead = 256 << 10
 
 // WhenBusy says what becomes of a prompt to an agent that has one already.
 type WhenBusy int
@@ -81,19 +86,19 @@ type Result struct {
 
 // Turn is one accepted prompt: waiting, running or ended.
 type Turn struct {
-	id      string
-	digest  [sha256.Size]byte // of the prompt's content
-	limit   time.Duration
-	started chan struct{} // closed when it runs or has ended
-	done    chan struct{} // closed when result is final
+	id     string
+	digest [sha256.Size]byte // of the prompt's content
+	limit  time.Duration
+	done   chan struct{} // closed when result is final
 
-	// The rest is guarded by the agent's mutex until done is closed, and does
-	// not change after.
+	// The rest is guarded by mu, the agent's mutex, until done is closed, and
+	// does not change after.
+	mu          *sync.Mutex
 	prompt      protocol.Prompt // until it is sent
-	seq         uint64          // of turn_start
 	incarnation uint64
-	text        []byte
-	afterTool   bool // a tool was called since the last text
+	text        []byte        // only ever appended to, so what was read stays valid
+	more        chan struct{} // closed when text grows; nil if nobody waits for that
+	afterTool   bool          // a tool was called since the last text
 	truncated   bool
 	end         *protocol.AgentEnd
 	fault       string // what the child's last error for this turn said
@@ -104,25 +109,66 @@ type Turn struct {
 	result      Result
 }
 
-func newTurn(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	return &Turn{
-		id: p.ID, digest: digest, limit: o.Timeout, prompt: p,
-		started: make(chan struct{}), done: make(chan struct{}),
-	}
+func newTurn(mu *sync.Mutex, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
+	return &Turn{mu: mu, id: p.ID, digest: digest, limit: o.Timeout, prompt: p, done: make(chan struct{})}
 }
 
 // ID is the prompt's id.
 func (t *Turn) ID() string { return t.id }
 
-// Started waits until the turn runs or has ended. seq is the number of its
-// turn_start event, 0 if it never ran. The error is that of ctx.
-func (t *Turn) Started(ctx context.Context) (seq uint64, err error) {
-	select {
-	case <-t.started:
-		return t.seq, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
+// Read returns what was said beyond the first from bytes, at most MaxRead bytes
+// of whole characters, waiting for some; from is 0 or the end of an earlier
+// Read. Nothing is lost on a slow reader, and one that joins late begins where
+// the turn began: what is read to the end is the Result's Text. Errors: io.EOF
+// when the turn has ended and all was read, and that of ctx; the turn goes on
+// then. Any number of goroutines may read, each from its own place.
+func (t *Turn) Read(ctx context.Context, from int) (string, error) {
+	for {
+		select {
+		case <-t.done:
+			if from >= len(t.result.Text) {
+				return "", io.EOF
+			}
+			return t.result.Text[from : from+whole(t.result.Text[from:], MaxRead)], nil
+		default:
+		}
+		text, more := t.said(from)
+		if len(text) > 0 {
+			return string(text[:whole(text, MaxRead)]), nil
+		}
+		select {
+		case <-more:
+		case <-t.done:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
+}
+
+// said is the text beyond from, or, if there is none, a channel that is closed
+// when there is.
+func (t *Turn) said(from int) (text []byte, more <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from < len(t.text) {
+		return t.text[from:], nil
+	}
+	if t.more == nil {
+		t.more = make(chan struct{})
+	}
+	return nil, t.more
+}
+
+// whole is the length of the longest part of text, from its start, that has at
+// most limit bytes and ends with a whole character.
+func whole[T string | []byte](text T, limit int) int {
+	if len(text) <= limit {
+		return len(text)
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return limit
 }
 
 // Wait waits for the outcome; all events of the turn have been published then.
@@ -184,12 +230,13 @@ func (t *Turn) take(raw []byte) {
 	}
 	if room := MaxText - len(t.text); len(delta) > room {
 		t.truncated = true
-		for room > 0 && !utf8.RuneStart(delta[room]) {
-			room--
-		}
-		delta = delta[:room]
+		delta = delta[:whole(delta, room)]
 	}
 	t.text = append(t.text, delta...)
+	if t.more != nil {
+		close(t.more)
+		t.more = nil
+	}
 }
 
 // digest is what tells two prompts of one id apart.
