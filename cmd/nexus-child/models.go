@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"nexus.internal/child"
 	"nexus.internal/child/provider"
@@ -11,6 +14,11 @@ import (
 	"nexus.internal/child/provider/scripted"
 	"nexus.internal/cmd/internal/config"
 )
+
+// lookupTimeout bounds how long one provider is waited for when the models are
+// listed. It is less than the child's bound for the whole list, so that one
+// silent provider does not spoil it.
+const lookupTimeout = 8 * time.Second
 
 // offlineWindow is what the offline model counts as its context, in tokens.
 const offlineWindow = child.DefaultContextWindow
@@ -20,6 +28,7 @@ const offlineWindow = child.DefaultContextWindow
 type models struct {
 	config   *config.Config
 	scenario []byte // for the offline provider; nil for its own rules
+	log      *zap.Logger
 
 	mu   sync.Mutex // guards open
 	open map[string]provider.Provider
@@ -75,34 +84,45 @@ func (m *models) provider(choice config.Choice) (provider.Provider, error) {
 	return p, nil
 }
 
-// List implements [child.Models]. A provider without its key has no models,
-// and one that does not answer has those that the configuration lists.
+// List implements [child.Models]: it gives what Select would take. A provider
+// whose models the configuration lists has these and no others. All others are
+// asked at once; one that does not answer within lookupTimeout, or not well, has
+// none, and so has one without its key. The error is that of ctx.
 func (m *models) List(ctx context.Context) ([]provider.Model, error) {
-	var all []provider.Model
-	for _, name := range m.config.ProviderNames() {
-		settings, err := m.config.Provider(name)
-		if err != nil {
-			return nil, err
-		}
-		p, err := m.provider(config.Choice{Name: name, Provider: settings})
-		if _, missing := errors.AsType[*config.MissingKeyError](err); missing {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found := listed(name, settings)
-		if len(found) == 0 {
-			if found, err = p.Models(ctx); err != nil {
-				found = nil
-			}
-		}
-		for _, model := range found {
-			model.Provider = name
-			all = append(all, model)
-		}
+	names := m.config.ProviderNames()
+	found := make([][]provider.Model, len(names))
+	var asked sync.WaitGroup
+	for i, name := range names {
+		asked.Go(func() { found[i] = m.offered(ctx, name) })
 	}
-	return all, ctx.Err()
+	asked.Wait()
+	return slices.Concat(found...), ctx.Err()
+}
+
+// offered are the models of one provider under its name.
+func (m *models) offered(ctx context.Context, name string) []provider.Model {
+	settings, err := m.config.Provider(name)
+	if err != nil {
+		return nil
+	}
+	p, err := m.provider(config.Choice{Name: name, Provider: settings})
+	if err != nil {
+		return nil // what cannot be opened, for want of a key perhaps, cannot be chosen
+	}
+	if known := listed(name, settings); len(known) > 0 {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	offered, err := p.Models(ctx)
+	if err != nil {
+		m.log.Warn("models of a provider are not known", zap.String("provider", name), zap.Error(err))
+		return nil
+	}
+	for i := range offered {
+		offered[i].Provider = name
+	}
+	return offered
 }
 
 // listed are the models that the configuration gives a provider.

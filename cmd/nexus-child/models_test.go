@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/cmd/internal/config"
+)
+
+// service lists its models after a while.
+type service struct {
+	after time.Duration
+	ids   []string
+	err   error
+}
+
+func (s service) Stream(context.Context, provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(func(provider.Delta, error) bool) {}
+}
+
+func (s service) Models(ctx context.Context) ([]provider.Model, error) {
+	timer := time.NewTimer(s.after)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+	}
+	var all []provider.Model
+	for _, id := range s.ids {
+		all = append(all, provider.Model{ModelID: id})
+	}
+	return all, s.err
+}
+
+// One silent provider spoiled the whole list: they were asked one after the
+// other, and the time of the last was the time that was left.
+func TestListModels(t *testing.T) {
+	home := t.TempDir()
+	text := `{"providers":{"openai":{"type":"openai","api_key_env":"UNSET_KEY"},"silent":{"type":"openai","auth_method":"none"},
+		"mute":{"type":"openai","auth_method":"none"},"slow":{"type":"openai","auth_method":"none"},
+		"broken":{"type":"openai","auth_method":"none"},"listed":{"type":"openai","auth_method":"none","models":[{"id":"b","name":"Bee"}]}}}`
+	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load([]string{"NEXUS_HOME=" + home}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := &models{config: c, log: zap.NewNop(), open: map[string]provider.Provider{
+			"silent": service{after: time.Hour}, "mute": service{after: time.Hour},
+			"slow": service{after: 7 * time.Second, ids: []string{"s"}}, "broken": service{err: errors.New("down")},
+			"listed": service{ids: []string{"a", "b"}},
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // as a child asks
+		defer cancel()
+		all, err := m.List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, model := range all {
+			got = append(got, model.Provider+"/"+model.ModelID)
+			if _, err := m.config.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
+				t.Errorf("%v is listed and cannot be chosen: %v", model, err)
+			}
+		}
+		if diff := cmp.Diff([]string{"listed/b", "offline/offline", "slow/s"}, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+}
