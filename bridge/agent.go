@@ -71,16 +71,14 @@ func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, 
 	result := api.CancelResult{RequestID: p.RequestID}
 	// An agent that does not run has nothing to cancel and need not be started.
 	a, err := s.o.Supervisor.Agent(c.id)
-	found := false
 	if err == nil && p.RequestID != "" {
-		if found, err = a.Abort(ctx, p.RequestID); err != nil {
+		if result.Cancelled, err = a.Abort(ctx, p.RequestID); err != nil {
 			return nil, err
 		}
 	}
-	if !found {
+	if !result.Cancelled {
 		result.Reason = "not_found_or_completed"
 	}
-	result.Cancelled = found
 	return result, nil
 }
 

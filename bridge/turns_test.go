@@ -132,6 +132,42 @@ func TestCancelFromAnotherClient(t *testing.T) {
 	}
 }
 
+// A cancel that loses the race with the end of its turn says so: the sender
+// has a whole answer.
+func TestCancelThatComesTooLate(t *testing.T) {
+	asked := make(chan struct{})
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{
+				Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+					select {
+					case <-asked:
+						supervisortest.Echo(c, p)
+					case <-c.Gone():
+					}
+				},
+				Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+					if cmd.Name() == "abort" {
+						c.Respond(cmd, map[string]bool{"ok": true})
+						close(asked)
+					}
+					return cmd.Name() == "abort"
+				},
+			}
+		}
+		o.DrainTimeout = time.Millisecond
+	})
+	r.create("a")
+	running := r.begin("a", "r")
+	got, err := r.client.Cancel(r.ctx(), "a", "r")
+	if err != nil || got.Cancelled || got.Reason != "not_found_or_completed" || got.RequestID != "r" {
+		t.Errorf("cancel: got %+v, %v, want that it was too late", got, err)
+	}
+	if s := r.await(running); s.err != nil || s.result.Cancelled || *s.result.Content != "go" {
+		t.Errorf("send: got %+v, want its answer", s)
+	}
+}
+
 func TestBusyAgent(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted))
 	r.create("a")

@@ -214,9 +214,10 @@ func (a *Agent) submit(q *call) error {
 
 // Abort cancels a turn: one that waits at once, one that runs by asking the
 // child, and then it returns when the turn has ended; "" means the one that
-// runs. found is false if no such turn waits or runs. err is the turn's
-// *CrashError if the child had to be killed, or that of ctx.
-func (a *Agent) Abort(ctx context.Context, turnID string) (found bool, err error) {
+// runs. cancelled is false if no such turn waits or runs, and if it ended in
+// another way before the cancel reached it. err is the turn's *CrashError if
+// the child had to be killed, or that of ctx; the cancel goes on then.
+func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err error) {
 	t := a.abortTurn(turnID)
 	if t == nil {
 		return false, nil
@@ -224,11 +225,11 @@ func (a *Agent) Abort(ctx context.Context, turnID string) (found bool, err error
 	select {
 	case <-t.done:
 		if t.result.Outcome == Crashed {
-			return true, t.result.Err
+			return false, t.result.Err
 		}
-		return true, nil
+		return t.result.Outcome == Cancelled, nil
 	case <-ctx.Done():
-		return true, ctx.Err()
+		return false, ctx.Err()
 	}
 }
 

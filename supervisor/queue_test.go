@@ -68,9 +68,9 @@ func TestCancelOfWaiting(t *testing.T) {
 		a := h.start("alice")
 		first, second, third := h.prompt(a, "1", ""), h.prompt(a, "2", ""), h.prompt(a, "3", "")
 		start := time.Now()
-		found, err := a.Abort(h.Context(), "2")
-		if !found || err != nil || since(start) != 0 {
-			h.Errorf("Abort = %v, %v after %v", found, err, since(start))
+		cancelled, err := a.Abort(h.Context(), "2")
+		if !cancelled || err != nil || since(start) != 0 {
+			h.Errorf("Abort = %v, %v after %v", cancelled, err, since(start))
 		}
 		r := h.outcome(second, supervisor.Cancelled)
 		if !errors.Is(r.Err, supervisor.ErrAborted) || r.Incarnation != 0 {
@@ -79,8 +79,8 @@ func TestCancelOfWaiting(t *testing.T) {
 		h.outcome(first, supervisor.Completed)
 		h.outcome(third, supervisor.Completed)
 		for _, id := range []string{"1", "2", "unknown", ""} {
-			if found, err := a.Abort(h.Context(), id); found || err != nil {
-				h.Errorf("Abort(%q) of what has ended = %v, %v", id, found, err)
+			if cancelled, err := a.Abort(h.Context(), id); cancelled || err != nil {
+				h.Errorf("Abort(%q) of what has ended = %v, %v", id, cancelled, err)
 			}
 		}
 	})
@@ -95,9 +95,9 @@ func TestCancelOfRunning(t *testing.T) {
 			ended := make(chan error, 2)
 			for range 2 { // two who cancel are both answered
 				go func() {
-					found, err := a.Abort(h.Context(), id)
-					if !found {
-						err = errors.New("not found")
+					cancelled, err := a.Abort(h.Context(), id)
+					if err == nil && !cancelled {
+						err = errors.New("not cancelled")
 					}
 					ended <- err
 				}()
@@ -126,8 +126,8 @@ func TestCancelThatComesTooLate(t *testing.T) {
 	run(t, always(play), func(h *house) {
 		a := h.start("alice")
 		turn := h.prompt(a, "1", "")
-		if found, err := a.Abort(h.Context(), "1"); !found || err != nil {
-			h.Errorf("Abort = %v, %v", found, err)
+		if cancelled, err := a.Abort(h.Context(), "1"); cancelled || err != nil {
+			h.Errorf("Abort = %v, %v, want that it cancelled nothing", cancelled, err)
 		}
 		h.outcome(turn, supervisor.Completed)
 	})
@@ -141,13 +141,13 @@ func TestCancelNotHonoured(t *testing.T) {
 		turn, next := h.prompt(a, "1", ""), h.prompt(a, "2", "next")
 		synctest.Wait()
 		start := time.Now()
-		found, err := a.Abort(h.Context(), "1")
+		cancelled, err := a.Abort(h.Context(), "1")
 		if d := since(start); d != 5*time.Second {
 			h.Errorf("told after %v, want 5s", d)
 		}
 		r := h.outcome(turn, supervisor.Crashed)
 		crash, ok := errors.AsType[*supervisor.CrashError](err)
-		if !found || !ok || !errors.Is(r.Err, crash) || crash.Cause != "cancel not honoured in 5s" || crash.Exit.Signal != "killed" {
+		if cancelled || !ok || !errors.Is(r.Err, crash) || crash.Cause != "cancel not honoured in 5s" || crash.Exit.Signal != "killed" {
 			h.Errorf("canceller: %v; sender: %v", err, r.Err)
 		}
 		if r := h.outcome(next, supervisor.Completed); r.Incarnation != 2 {
@@ -162,8 +162,8 @@ func TestCancelGivenUpByItsCaller(t *testing.T) {
 		turn := h.prompt(a, "1", "")
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
-		if found, err := a.Abort(ctx, "1"); !found || !errors.Is(err, context.DeadlineExceeded) {
-			h.Errorf("Abort = %v, %v", found, err)
+		if cancelled, err := a.Abort(ctx, "1"); cancelled || !errors.Is(err, context.DeadlineExceeded) {
+			h.Errorf("Abort = %v, %v", cancelled, err)
 		}
 		if _, err := turn.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			h.Errorf("Wait = %v", err)
