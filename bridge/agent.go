@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,7 +42,8 @@ func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendPara
 	if prompt.ID == "" {
 		prompt.ID = uuid.NewString()
 	}
-	options := supervisor.PromptOptions{Timeout: time.Duration(api.Value(p.TimeoutS) * float64(time.Second))}
+	// Rounded up: 0 would mean no limit at all.
+	options := supervisor.PromptOptions{Timeout: time.Duration(math.Ceil(api.Value(p.TimeoutS) * float64(time.Second)))}
 	switch api.Value(p.WhenBusy) {
 	case api.WhenBusyReject:
 		options.WhenBusy = supervisor.Reject

@@ -214,8 +214,10 @@ func TestQueueFull(t *testing.T) {
 func TestTurnTimeout(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted))
 	r.create("a")
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: new(0.01)})
-	wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+	for _, seconds := range []float64{0.01, 1e-12} { // the latter is no whole nanosecond, and still a limit
+		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: &seconds})
+		wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+	}
 }
 
 func TestCrashAndFailure(t *testing.T) {
