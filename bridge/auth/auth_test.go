@@ -111,6 +111,9 @@ func TestCreateAndRead(t *testing.T) {
 	if got, err := auth.Read(path); err != nil || !got.Matches(second.Reveal()) {
 		t.Errorf("Remove took another server's key: %v", err)
 	}
+	if err := os.Chmod(path, 0o644); err != nil { // that is no reason to leave it
+		t.Fatal(err)
+	}
 	if err := auth.Remove(path, second); err != nil {
 		t.Fatal(err)
 	}

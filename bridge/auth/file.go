@@ -79,14 +79,22 @@ func tighten(dir string) error {
 // Read reads the key at path. It refuses a file that anybody but its owner may
 // read or write, one that is no plain file, and one that holds no key.
 func Read(path string) (Key, error) {
-	key, err := read(path)
+	key, err := read(path, ownersAlone)
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
 	}
 	return key, nil
 }
 
-func read(path string) (Key, error) {
+// fileMode is the permissions that a key file may have.
+type fileMode bool
+
+const (
+	ownersAlone fileMode = false
+	anyMode     fileMode = true
+)
+
+func read(path string, mode fileMode) (Key, error) {
 	f, err := os.OpenFile(path, openFlags, 0)
 	if err != nil {
 		return Key{}, err
@@ -98,7 +106,7 @@ func read(path string) (Key, error) {
 		return Key{}, err
 	case !info.Mode().IsRegular():
 		return Key{}, errors.New("it is not a plain file")
-	case info.Mode().Perm()&0o077 != 0:
+	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
 		return Key{}, fmt.Errorf("its mode is %04o, so others may read it: run chmod 600 %s, or restart the server for a new key",
 			info.Mode().Perm(), path)
 	}
@@ -109,14 +117,16 @@ func read(path string) (Key, error) {
 	return Parse(string(text))
 }
 
-// Remove removes the file at path if it still holds key; another server may
-// have put its own there since.
+// Remove removes the file at path if it still holds key, whatever its mode is
+// by now; another server may have put its own there since.
 func Remove(path string, key Key) error {
-	switch found, err := Read(path); {
+	switch found, err := read(path, anyMode); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, ErrMalformed): // not ours any more
+		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("remove key file %s: %w", path, err)
 	case !key.Matches(found.Reveal()):
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestCatalogue(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, 9000)
 	for _, id := range []string{"named", ".1", "empty", "folder"} {
 		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("Exists(%q) = %v, want %v", test.id, got, test.want)
 		}
 	}
-	if got, want := c.Path(".1"), filepath.Join(home, "run", ".1.jsonl"); got != want {
+	if got, want := c.Path(".1"), filepath.Join(home, "run", "9000", ".1.jsonl"); got != want {
 		t.Errorf("got path %s, want %s", got, want)
 	}
 	for _, id := range []string{"named", ".1", ".1", ".2", "../out"} {
@@ -58,5 +58,27 @@ func TestCatalogue(t *testing.T) {
 	}
 	if _, err := os.Stat(c.Path(".1")); err == nil {
 		t.Error("the temporary session is still there")
+	}
+}
+
+// Two servers of one home may have a temporary agent of one name each; named
+// sessions are the home's.
+func TestServersOfOneHome(t *testing.T) {
+	home := t.TempDir()
+	a, b := sessions.New(home, 1), sessions.New(home, 2)
+	if err := os.MkdirAll(a.Dir(".t"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.Path(".t"), []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveTemp(".t"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(a.Path(".t")); err != nil {
+		t.Errorf("one server removed the other's session: %v", err)
+	}
+	if a.Path("named") != b.Path("named") {
+		t.Error("named sessions are not shared")
 	}
 }

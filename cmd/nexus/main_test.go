@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,16 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: scriptCommands,
+		Condition: func(name string) (bool, error) {
+			if name != "ipv6" {
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+			listener, err := net.Listen("tcp", "[::1]:0")
+			if err != nil {
+				return false, nil
+			}
+			return true, listener.Close()
+		},
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -55,6 +54,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 				}
 				o.port = int(port)
 			}
+			if o.durability != "" && o.durability != "turn" && o.durability != "os" {
+				return cli.Usage("--durability must be turn or os, not %q", o.durability)
+			}
 			return serve(cmd.Context(), app, o)
 		},
 	}
@@ -77,10 +79,8 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if o.child, err = findChild(o.child); err != nil {
 		return err
 	}
-	if o.scenario != "" {
-		if o.scenario, err = filepath.Abs(o.scenario); err != nil {
-			return fmt.Errorf("resolve --scenario: %w", err)
-		}
+	if o.scenario, err = findScenario(o.scenario); err != nil {
+		return err
 	}
 	log := newLogger(app.Stderr)
 	defer func() { err = errors.Join(err, flush(log)) }()
@@ -92,19 +92,29 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	// The port is ours from here on, so the key file is too.
+	// The port alone is no claim on what is named after it: another server may
+	// listen on another address.
+	held, err := cli.HoldServer(sessions.RunDir(cfg.Home, port))
+	if errors.Is(err, cli.ErrHeld) {
+		return fmt.Errorf("another nexus server uses %s with port %d: choose another port or --home, or stop it with: nexus-rpc --port %d shutdown",
+			cfg.Home, port, port)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release()) }()
 	keyPath := cfg.KeyPath(port)
 	key, err := auth.Create(keyPath)
 	if err != nil {
 		return err
 	}
-	held, err := cli.HoldServer(keyPath) // so that others can wait for our end
-	if err != nil {
-		return errors.Join(fmt.Errorf("lock the key file: %w", err), auth.Remove(keyPath, key))
-	}
-	defer func() { err = errors.Join(err, auth.Remove(keyPath, key), held.Close()) }()
+	defer func() { err = errors.Join(err, auth.Remove(keyPath, key)) }()
 
-	group, err := assemble(ctx, assembly{
+	asked, ask := context.WithCancel(ctx)
+	defer ask()
+	ended := watchSignals(asked, ask, func() { _ = auth.Remove(keyPath, key) })
+	defer ended()
+	group, err := assemble(asked, ask, assembly{
 		o: o, cfg: cfg, environ: app.Environ, listener: listener, key: key, log: log, version: app.Version,
 	})
 	if err != nil {
@@ -135,19 +145,21 @@ type assembly struct {
 	version  string
 }
 
-// assemble wires the actors. Interrupts only cancel; the façade's actor drains,
-// and the supervisor's waits for that before it stops the agents.
-func assemble(ctx context.Context, a assembly) (*run.Group, error) {
+func (a assembly) port() int { return a.listener.Addr().(*net.TCPAddr).Port }
+
+// assemble wires the actors, which end once asked does; ask ends it. Interrupts
+// only cancel; the façade's actor drains, and the supervisor's waits for that
+// before it stops the agents.
+func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
 	sup := supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{Log: a.log}},
 		Log:       a.log,
 	})
-	catalogue := sessions.New(a.cfg.Home)
+	catalogue := sessions.New(a.cfg.Home, a.port())
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario,
 	}
-	asked, ask := context.WithCancel(ctx)
 	front, err := bridge.New(bridge.Options{
 		Supervisor: sup,
 		Spec:       agents.spec,
@@ -159,22 +171,16 @@ func assemble(ctx context.Context, a assembly) (*run.Group, error) {
 		Version:    a.version,
 	})
 	if err != nil {
-		ask()
 		return nil, err
 	}
 	group := &run.Group{}
-	signalled, stopSignals := signal.NotifyContext(asked, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	group.Add(func() error {
-		<-signalled.Done()
-		stopSignals() // so that a second signal ends the process at once
+		<-asked.Done()
 		return errAsked
-	}, func(error) {
-		ask()
-		stopSignals()
-	})
+	}, func(error) { ask() })
 
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(ctx))
+	serving, stopServing := context.WithCancel(context.WithoutCancel(asked))
+	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopSupervising()
 		return front.Serve(serving, a.listener)
@@ -225,4 +231,28 @@ func findChild(named string) (string, error) {
 		return "", errors.New("nexus-child is neither beside nexus nor on PATH: say --child PATH")
 	}
 	return filepath.Abs(path)
+}
+
+// findScenario returns the absolute path of a scenario file that can be read;
+// "" for "". What it says is the child's to judge.
+func findScenario(named string) (string, error) {
+	if named == "" {
+		return "", nil
+	}
+	path, err := filepath.Abs(named)
+	if err != nil {
+		return "", fmt.Errorf("resolve --scenario: %w", err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read --scenario: %w", err)
+	}
+	defer file.Close()
+	switch info, err := file.Stat(); {
+	case err != nil:
+		return "", fmt.Errorf("read --scenario: %w", err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("read --scenario: %s is no plain file", path)
+	}
+	return path, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
-	s := &specs{child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me")}
+	s := &specs{child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me", 9000)}
 	tests := []struct {
 		name        string
 		params      api.CreateAgentParams
@@ -33,8 +33,8 @@ func TestSpec(t *testing.T) {
 		{
 			name:       "a temporary one lives in run",
 			params:     api.CreateAgentParams{AgentID: new(".temp")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run", "--session-updates"},
-			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run", "--session-updates"},
+			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run/9000", "--session-updates"},
+			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run/9000", "--session-updates"},
 		},
 		{
 			name: "settings are for the first incarnation, the session keeps them",

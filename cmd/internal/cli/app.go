@@ -89,6 +89,11 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if args == nil {
 		args = []string{}
 	}
+	// A stdout or stderr without a reader is an error of writing, not the end of
+	// the process. Unlike Ignore, Notify is not handed down to what we start.
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	err := a.root.ExecuteContext(ctx)
 	if err == nil {

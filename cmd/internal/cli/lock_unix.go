@@ -9,8 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock locks the file for this process alone.
-func takeLock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+// takeLock locks the file for this process alone; ErrHeld if another has it.
+func takeLock(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrHeld
+	}
+	return err
+}
 
 // awaitLock waits until nobody holds the lock.
 func awaitLock(file *os.File) error {

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/sessions"
 )
 
 // verbs are the verbs of nexus-rpc.
@@ -137,13 +138,13 @@ func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error
 	return a.say("cancelled %s\n", args[1])
 }
 
-// shutdown returns once the server is gone, if its key file tells.
+// shutdown returns once the server is gone, if it is one of our home.
 func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	gone := watchServer(cfg.KeyPath(a.Port))
+	gone := watchServer(sessions.RunDir(cfg.Home, a.Port))
 	if err := c.ShutdownServer(ctx); err != nil {
 		gone.forget()
 		return err
