@@ -62,7 +62,7 @@ func NewSessionID() string { return uuid.NewString() }
 // Open opens or begins a session, takes its lock, cuts off a torn tail, closes
 // a turn that was cut off, and returns what was saved. Errors wrap ErrUnknown,
 // ErrInUse, *transcript.LineError or *transcript.VersionError; on every error
-// the file is as it was.
+// the file is as it was, and one that was begun or empty is gone.
 func Open(o Options) (*Journal, *transcript.State, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -98,6 +98,9 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
 	}, o.Now())
 	if err != nil {
+		if j.created { // while it is locked: nobody else has it open
+			os.Remove(path)
+		}
 		f.Close()
 		return nil, nil, fmt.Errorf("open session %s: %w", name, err)
 	}
