@@ -142,18 +142,24 @@ func (f *flags) applyProfile(c *config.Config) error {
 		f.model, f.provider = p.Model, p.Provider
 	}
 	f.preset = cmp.Or(f.preset, p.Preset)
-	if f.system == "" && f.systemFile == "" {
+	if !f.saysSystem() {
 		f.system = p.System
 	}
 	return nil
 }
 
+// choosePrompt settles on the system prompt. An empty one that was asked for is
+// none at all, and is saved as such.
 func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home string) (err error) {
-	if f.system == "" && f.systemFile == "" && saved.SystemPrompt != nil && *saved.SystemPrompt != "" {
+	says := f.saysSystem() || f.system != "" // the profile may say it too
+	switch {
+	case !says && saved.SystemPrompt != nil:
 		a.options.Prompt = prompt.Prompt{Text: *saved.SystemPrompt, Path: value(saved.SystemPromptPath), Explicit: true}
-		return nil
+	case says && f.system == "" && f.systemFile == "":
+		a.options.Prompt = prompt.Prompt{Explicit: true}
+	default:
+		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: a.options.Cwd})
 	}
-	a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: a.options.Cwd})
 	return err
 }
 
@@ -167,10 +173,15 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Co
 		}
 		wish.Provider = cmp.Or(wish.Provider, "offline")
 	}
-	if wish == (config.Wish{}) {
+	asked := wish != (config.Wish{})
+	if !asked {
 		wish = config.Wish{Provider: value(saved.Provider), Model: value(saved.Model)}
 	}
-	if a.options.Start, err = m.choose(wish); err != nil {
+	a.options.Start, err = m.choose(wish)
+	switch {
+	case err != nil && !asked && saved.Model != nil:
+		return fmt.Errorf("the model that the session saved: %w; --model chooses another", err)
+	case err != nil:
 		return err
 	}
 	a.options.Models = m
@@ -218,6 +229,9 @@ func (a *assembly) settings(saved transcript.Settings) []transcript.Record {
 	}
 	if o.Prompt.Explicit {
 		now.SystemPrompt = changed(saved.SystemPrompt, o.Prompt.Text)
+		if saved.SystemPrompt == nil {
+			now.SystemPrompt = &o.Prompt.Text // it may be empty
+		}
 		now.SystemPromptPath = changed(saved.SystemPromptPath, o.Prompt.Path)
 	}
 	if now == (transcript.Settings{}) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,7 +23,8 @@ Usage: nexus-child [rpc] [flags]
 Flags:
 %s`
 
-// flags are what the command line says. "" means that it does not say.
+// flags are what the command line says. "" means that it does not say, but for
+// system, which may be empty: saysSystem tells.
 type flags struct {
 	session, resume, sessionDir string
 	system, systemFile          string
@@ -81,14 +83,15 @@ func (f *flags) check(args []string) error {
 			return fmt.Errorf("argument %q is not UTF-8", arg)
 		}
 	}
+	if name := f.empty(); name != "" {
+		return fmt.Errorf("--%s is empty", name)
+	}
 	switch {
 	case f.set.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))
 	case f.session != "" && f.resume != "":
 		return errors.New("--session and --continue exclude each other")
-	case f.set.Changed("continue") && f.resume == "":
-		return errors.New("--continue needs a session")
-	case f.system != "" && f.systemFile != "":
+	case f.set.Changed("system") && f.systemFile != "":
 		return errors.New("--system and --system-file exclude each other")
 	case f.durability != "turn" && f.durability != "os":
 		return fmt.Errorf(`--durability is %q, want "turn" or "os"`, f.durability)
@@ -101,6 +104,25 @@ func (f *flags) check(args []string) error {
 	}
 	return nil
 }
+
+// empty is the name of a flag that was given without a value; "" for none. The
+// system prompt alone may be empty.
+func (f *flags) empty() (name string) {
+	f.set.Visit(func(given *pflag.Flag) {
+		value := given.Value.String()
+		if given.Value.Type() == "string" && value == "" && given.Name != "system" {
+			name = given.Name
+		}
+	})
+	if slices.Contains(f.configs, "") {
+		return "config"
+	}
+	return name
+}
+
+// saysSystem reports whether the flags say what the system prompt is, that
+// there is none perhaps.
+func (f *flags) saysSystem() bool { return f.set.Changed("system") || f.systemFile != "" }
 
 // timeout is --tool-timeout as a duration.
 func (f *flags) timeout() time.Duration { return time.Duration(f.toolTimeout * float64(time.Second)) }
