@@ -94,12 +94,17 @@ func TestDetect(t *testing.T) {
 		{"no web server", noHTTP, client.OtherService},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			found, health, err := client.Detect(context.Background(), test.port)
-			if err != nil || found != test.want {
+			found, err := client.Detect(context.Background(), test.port)
+			if err != nil || found.Detection != test.want {
 				t.Errorf("got %v, %v, want %v", found, err, test.want)
 			}
-			if found == client.NexusServer && health.Version != "7" {
-				t.Errorf("got health %+v", health)
+			want := client.Finding{Detection: test.want}
+			if test.want == client.NexusServer {
+				want.URL = "http://127.0.0.1:" + strconv.Itoa(test.port)
+				want.Health = api.Health{Status: "ok", Service: "nexus", Version: "7"}
+			}
+			if found != want {
+				t.Errorf("got %+v, want %+v", found, want)
 			}
 		})
 	}
@@ -108,8 +113,29 @@ func TestDetect(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := client.Detect(ctx, nexus); !errors.Is(err, context.Canceled) {
+	if _, err := client.Detect(ctx, nexus); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// A server that listens on [::1] alone is found, also where 127.0.0.1 has
+// something else on that port.
+func TestDetectOnTheOtherAddress(t *testing.T) {
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"7"}`)
+	}
+	port := strconv.Itoa(greet(t))
+	ln, err := net.Listen("tcp", "[::1]:"+port)
+	if err != nil {
+		t.Logf("no IPv6 here, or somebody has the port: %v", err)
+		return
+	}
+	server := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(handler)}}
+	server.Start()
+	t.Cleanup(server.Close)
+	found, err := client.Detect(t.Context(), portOf(t, ln.Addr()))
+	if err != nil || found.Detection != client.NexusServer || found.URL != "http://[::1]:"+port {
+		t.Errorf("got %+v, %v, want the server on [::1]", found, err)
 	}
 }
 

@@ -30,17 +30,44 @@ func (d Detection) String() string {
 	return [...]string{"no server", "nexus server", "other service", "timeout"}[d]
 }
 
-// detectTimeout bounds Detect.
+// detectTimeout bounds each of the two questions of Detect.
 const detectTimeout = 3 * time.Second
 
-// Detect asks what listens on 127.0.0.1:port, without a key, for at most 3 s.
-// health is the server's own word if it is one of ours. The error is set for
-// what is neither of the answers above: that of ctx, or of the network.
-func Detect(ctx context.Context, port int) (found Detection, health api.Health, err error) {
+// Finding is what Detect found.
+type Finding struct {
+	Detection Detection
+	// URL is the server's base if it is one of ours, for Options.
+	URL string
+	// Health is the server's own word if it is one of ours.
+	Health api.Health
+}
+
+// Detect asks what listens on 127.0.0.1:port, and if that is not one of ours, on
+// [::1]:port; without a key, for at most 3 s each. A server of ours on either is
+// the answer, otherwise what is on 127.0.0.1, where a server listens unless told
+// otherwise. The error is that of ctx.
+func Detect(ctx context.Context, port int) (Finding, error) {
+	var first Detection
+	for i, host := range []string{"127.0.0.1", "::1"} {
+		base := "http://" + net.JoinHostPort(host, strconv.Itoa(port))
+		found, health, err := detect(ctx, base)
+		if err != nil {
+			return Finding{}, err
+		}
+		if found == NexusServer {
+			return Finding{found, base, health}, nil
+		}
+		if i == 0 {
+			first = found
+		}
+	}
+	return Finding{Detection: first}, nil
+}
+
+func detect(ctx context.Context, base string) (found Detection, health api.Health, err error) {
 	limited, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	r, err := http.NewRequestWithContext(limited, http.MethodGet, "http://"+address+"/healthz", http.NoBody)
+	r, err := http.NewRequestWithContext(limited, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {
 		return NoServer, health, err
 	}

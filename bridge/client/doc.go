@@ -1,7 +1,8 @@
 // Package client calls a nexus server.
 //
-//	if found, err := client.Detect(ctx, port); found != client.NexusServer { … }
-//	c, err := client.New(client.Options{Port: port, Key: key})
+//	found, err := client.Detect(ctx, port)
+//	if found.Detection != client.NexusServer { … }
+//	c, err := client.New(client.Options{URL: found.URL, Key: key})
 //	created, err := c.CreateAgent(ctx, api.CreateAgentParams{})
 //	result, err := c.SendStream(ctx, id, params, func(chunk string) { fmt.Print(chunk) })
 //	for event, err := range c.Events(ctx, id, client.FromNow) { … }

@@ -11,15 +11,14 @@ import (
 
 // Detect reports whether a nexus server listens on the port.
 func (a *App) Detect(ctx context.Context, port int) bool {
-	found, _, err := client.Detect(ctx, port)
-	return err == nil && found == client.NexusServer
+	found, err := client.Detect(ctx, port)
+	return err == nil && found.Detection == client.NexusServer
 }
 
 // whether a verb starts a server where none runs.
 const (
 	mustRun   = false
 	mayStart  = true
-	loopback  = "http://127.0.0.1"
 	portUsage = "a server must have a port from 1 to 65535, not %d"
 )
 
@@ -33,26 +32,38 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	if a.Port == 0 {
 		return nil, Usage(portUsage, a.Port)
 	}
-	found, _, err := client.Detect(ctx, a.Port)
+	found, err := a.find(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+		return nil, err
 	}
-	if found == client.NoServer && start {
+	if found.Detection == client.NoServer && start {
 		// Somebody else may start one at the same time: one of us gets the port,
 		// and both may use it.
-		if err := startServer(cfg, a.Port); err != nil && !a.Detect(ctx, a.Port) {
+		failed := startServer(cfg, a.Port)
+		if found, err = a.find(ctx); err != nil {
 			return nil, err
 		}
-		found = client.NexusServer
+		if failed != nil && found.Detection != client.NexusServer {
+			return nil, failed
+		}
 	}
-	if found != client.NexusServer {
-		return nil, &noServerError{describe(found, a.Port)}
+	if found.Detection != client.NexusServer {
+		return nil, &noServerError{describe(found.Detection, a.Port)}
 	}
 	key, source, err := auth.Discover(auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port})
 	if err != nil {
 		return nil, fmt.Errorf("find the API key (%s): %w", or(source, "nowhere"), err)
 	}
-	return client.New(client.Options{Port: a.Port, Key: key})
+	return client.New(client.Options{URL: found.URL, Key: key})
+}
+
+// find says what listens on the port.
+func (a *App) find(ctx context.Context) (client.Finding, error) {
+	found, err := client.Detect(ctx, a.Port)
+	if err != nil {
+		return found, fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+	}
+	return found, nil
 }
 
 func describe(found client.Detection, port int) string {
@@ -72,33 +83,33 @@ func (a *App) detect(ctx context.Context) error {
 	if a.Port < 1 || a.Port > 65535 {
 		return Usage(portUsage, a.Port)
 	}
-	found, health, err := client.Detect(ctx, a.Port)
+	found, err := a.find(ctx)
 	if err != nil {
-		return fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+		return err
 	}
 	if a.json {
 		if err := a.printJSON(struct {
 			Port   int         `json:"port"`
 			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
 			Health *api.Health `json:"health"`
-		}{a.Port, snake(found), healthOf(found, health)}); err != nil {
+		}{a.Port, snake(found.Detection), healthOf(found)}); err != nil {
 			return err
 		}
 	}
-	if found != client.NexusServer {
-		return &noServerError{describe(found, a.Port)}
+	if found.Detection != client.NexusServer {
+		return &noServerError{describe(found.Detection, a.Port)}
 	}
 	if a.json {
 		return nil
 	}
-	return a.printf("nexus %s at %s:%d, %s\n", health.Version, loopback, a.Port, health.Status)
+	return a.printf("nexus %s at %s, %s\n", found.Health.Version, found.URL, found.Health.Status)
 }
 
-func healthOf(found client.Detection, health api.Health) *api.Health {
-	if found != client.NexusServer {
+func healthOf(found client.Finding) *api.Health {
+	if found.Detection != client.NexusServer {
 		return nil
 	}
-	return &health
+	return &found.Health
 }
 
 func snake(found client.Detection) string {
