@@ -63,7 +63,8 @@ func explain(err error) refusal {
 			"Send it again later, or with when_busy queue or steer.")
 	case errors.Is(err, supervisor.ErrFailed):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_FAILED", err.Error(),
-			"Look at last_error in list_agents, then destroy the agent and create it again.")
+			"Correct the cause, then call the agent's shutdown: its next request starts it afresh, with its conversation.",
+			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrStopped):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
 			"Send it again: that starts the agent.")
@@ -101,7 +102,7 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*agentError](err); ok {
 		if errors.Is(e.err, supervisor.ErrExists) {
 			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
-				"an agent of that name runs", "Use the agent that is there, or destroy it first."), true
+				"there is an agent of that name", "Use the agent that is there, or destroy it first."), true
 		}
 		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
 			"no agent of that name runs, and none is saved", "See list_agents, or create the agent with create_agent."), true
@@ -112,7 +113,7 @@ func explainTyped(err error) (refusal, bool) {
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
 		details := e.Error()
-		if e.Exit.Stderr != "" {
+		if e.Exit != nil && e.Exit.Stderr != "" {
 			details += "; its last words: " + e.Exit.Stderr
 		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CHILD_CRASHED", details,

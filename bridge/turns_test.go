@@ -255,6 +255,37 @@ func TestCrashAndFailure(t *testing.T) {
 	}
 }
 
+// What a failed agent's error advises does help.
+func TestFailedAgent(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			if p.Message == "crash" {
+				c.Crash(supervisor.Exit{Code: 3})
+				return
+			}
+			supervisortest.Echo(c, p)
+		})(r, o)
+		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+			return supervisor.Spec{Policy: supervisor.Policy{Limit: -1}}, nil
+		}
+	})
+	r.create("a")
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "crash"})
+	wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
+	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	e := wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_FAILED", 200)
+	if advice := strings.Join(e.Data.RecoverySuggestions, " "); !strings.Contains(e.Data.Details, "exit status 3") ||
+		!strings.Contains(advice, "shutdown") || !strings.Contains(advice, "destroy_agent") {
+		t.Errorf("got details %q and advice %q", e.Data.Details, advice)
+	}
+	if err := r.client.ShutdownAgent(r.ctx(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"}); err != nil || *got.Content != "x" {
+		t.Errorf("after shutdown: %+v, %v", got, err)
+	}
+}
+
 func TestStartFailure(t *testing.T) {
 	r := rigged(t, func(r *rig, _ *bridge.Options) {
 		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {

@@ -137,7 +137,7 @@ func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	occupied := a.turn != nil || len(a.queue) > 0
 	switch {
 	case a.state == Failed:
-		return nil, ErrFailed
+		return nil, a.failed()
 	case o.WhenBusy == Reject && occupied:
 		return nil, ErrBusy
 	case len(a.queue) >= a.spec.QueueLimit:
@@ -198,7 +198,7 @@ func (a *Agent) submit(q *call) error {
 	case a.closed != nil:
 		return a.closed
 	case a.state == Failed:
-		return ErrFailed
+		return a.failed()
 	case len(a.pending) >= maxPending:
 		return ErrQueueFull
 	}
@@ -315,6 +315,9 @@ func (a *Agent) setState(next State, reason string) {
 	a.log.Debug("state", zap.Stringer("state", next), zap.String("reason", reason))
 	a.publishState(reason)
 }
+
+// failed is ErrFailed with the reason; the agent's mutex is held.
+func (a *Agent) failed() error { return fmt.Errorf("%w: %s", ErrFailed, a.lastError) }
 
 func (a *Agent) publish(typ string, data []byte) {
 	a.sup.count.events.Add(1)

@@ -54,6 +54,28 @@ func TestCrashInTurn(t *testing.T) {
 	})
 }
 
+// A restart that finds no working directory says so, and tells of no process
+// that never was.
+func TestRestartWithoutAProcess(t *testing.T) {
+	gone := &supervisor.StartError{Err: errors.New("start child: working directory: stat /gone: no such file or directory")}
+	run(t, series(supervisortest.Play{Prompt: crash}, supervisortest.Play{Refuse: gone}), func(h *house) {
+		a := h.start("alice")
+		turn, waiting := h.prompt(a, "1", ""), h.prompt(a, "2", "")
+		h.outcome(turn, supervisor.Crashed)
+		r := h.outcome(waiting, supervisor.Crashed)
+		if e, ok := errors.AsType[*supervisor.CrashError](r.Err); !ok || e.Exit != nil || e.Error() != "child not started: "+gone.Error()+" (incarnation 6)" {
+			h.Errorf("what waited: %v", r.Err)
+		}
+		if info := h.state(a, supervisor.Failed); info.LastError != gone.Error() {
+			h.Errorf("last error %q, want %q", info.LastError, gone)
+		}
+		_, err := a.Prompt(h.Context(), protocol.Prompt{ID: "3"}, supervisor.PromptOptions{})
+		if !errors.Is(err, supervisor.ErrFailed) || !strings.HasSuffix(err.Error(), ": "+gone.Error()) {
+			h.Errorf("Prompt = %v, want ErrFailed with the reason", err)
+		}
+	})
+}
+
 // Events of a crash: what was said, the end of the turn, the states.
 func TestCrashIsPublished(t *testing.T) {
 	run(t, series(supervisortest.Play{Prompt: crash}, supervisortest.Play{}), func(h *house) {

@@ -12,7 +12,7 @@ var (
 	ErrExists       = errors.New("agent already exists")
 	ErrQueueFull    = errors.New("the agent's queue is full")
 	ErrBusy         = errors.New("the agent is busy") // when_busy "reject"
-	ErrFailed       = errors.New("the agent has failed and waits to be asked for")
+	ErrFailed       = errors.New("the agent crashed too often and is not started again")
 	ErrStopped      = errors.New("the agent was stopped")
 	ErrDraining     = errors.New("the server is shutting down")
 	ErrAborted      = errors.New("the turn was cancelled")
@@ -40,16 +40,21 @@ func (e *StartError) Error() string {
 }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// CrashError says that an incarnation ended while it owed an answer.
+// CrashError says that an incarnation ended while it owed an answer, or that a
+// restart came to nothing.
 type CrashError struct {
 	Incarnation uint64
 	// Cause is what the supervisor saw or did: "process ended", "cancel not
 	// honoured in 5s", "stdin not read in 10s".
 	Cause string
-	Exit  Exit
+	// Exit is how the process ended; nil if there never was one.
+	Exit *Exit
 }
 
 func (e *CrashError) Error() string {
+	if e.Exit == nil {
+		return fmt.Sprintf("child not started: %s (incarnation %d)", e.Cause, e.Incarnation)
+	}
 	return fmt.Sprintf("child crashed: %s (incarnation %d, %s)", e.Cause, e.Incarnation, e.Exit)
 }
 

@@ -109,10 +109,6 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 	a.sup.count.launchFailures.Add(1)
 	inc.err = err
 	a.log.Warn("launch", zap.Uint64("incarnation", inc.number), zap.Error(err))
-	var exit Exit
-	if e, ok := errors.AsType[*StartError](err); ok && e.Exit != nil {
-		exit = *e.Exit
-	}
 	switch {
 	case inc.stopped != nil:
 		inc.err = inc.stopped
@@ -125,7 +121,12 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 		a.failQueue(Erred, err)
 		a.failCalls(err, false)
 	default:
-		a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: err.Error(), Exit: exit})
+		crash := &CrashError{Incarnation: inc.number, Cause: err.Error()}
+		if e, ok := errors.AsType[*StartError](err); ok {
+			crash.Cause, crash.Exit = e.Err.Error(), e.Exit
+		}
+		a.crashed(inc, crash)
+		a.lastError = err.Error() // with its stderr: what a restart complains of does not go away
 	}
 	close(inc.gone)
 	close(inc.settled)
@@ -181,7 +182,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	if cause == "" {
 		cause = "process ended"
 	}
-	a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: cause, Exit: exit})
+	a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: cause, Exit: &exit})
 }
 
 // rest puts an agent whose incarnation we stopped to rest, or starts it again
@@ -204,8 +205,11 @@ func (a *Agent) rest(inc *incarnation) {
 func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 	a.sup.count.crashes.Add(1)
 	a.lastError = crash.Error()
-	a.log.Warn("agent crashed", zap.Uint64("incarnation", inc.number), zap.String("cause", crash.Cause),
-		zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
+	about := []zap.Field{zap.Uint64("incarnation", inc.number), zap.String("cause", crash.Cause)}
+	if crash.Exit != nil {
+		about = append(about, zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
+	}
+	a.log.Warn("agent crashed", about...)
 	if a.turn != nil {
 		a.finish(a.turn, Crashed, crash)
 	}

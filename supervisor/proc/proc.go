@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -75,6 +76,9 @@ func Start(s Spec) (_ *Process, err error) {
 	if len(s.Argv) == 0 {
 		return nil, errors.New("start process: no program")
 	}
+	if err := checkDir(s.Dir); err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+	}
 	var pipes [6]*os.File // ours and the child's end of stdin, stdout, stderr
 	defer func() {
 		for i, f := range pipes {
@@ -110,6 +114,22 @@ func Start(s Spec) (_ *Process, err error) {
 	go p.pump()
 	go p.wait()
 	return p, nil
+}
+
+// checkDir says what is wrong with a working directory: the error of a failed
+// start names the program even if only its directory is missing.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = &os.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	return nil
 }
 
 // PID is the process id, which is its group's too.

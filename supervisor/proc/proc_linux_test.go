@@ -203,9 +203,18 @@ func TestEcho(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	for _, s := range []proc.Spec{{}, {Argv: []string{"/no/such/program"}}, {Argv: []string{os.Args[0]}, Dir: "/no/such/dir"}} {
-		if p, err := proc.Start(s); err == nil {
-			t.Errorf("Start(%v) = %v", s, p)
+	here := os.Args[0]
+	for _, c := range []struct {
+		spec proc.Spec
+		want string // what is missing, by its name
+	}{
+		{proc.Spec{}, "no program"},
+		{proc.Spec{Argv: []string{"/no/such/program"}}, "/no/such/program: no such file or directory"},
+		{proc.Spec{Argv: []string{here}, Dir: "/no/such/dir"}, "working directory: stat /no/such/dir: no such file or directory"},
+		{proc.Spec{Argv: []string{here}, Dir: here}, "working directory: chdir " + here + ": not a directory"},
+	} {
+		if p, err := proc.Start(c.spec); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("Start(%v) = %v, %v, want the error to end in %q", c.spec, p, err, c.want)
 		}
 	}
 }
