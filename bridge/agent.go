@@ -52,7 +52,8 @@ func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendPara
 	default:
 		options.WhenBusy = supervisor.Queue
 	}
-	return a.Prompt(ctx, prompt, options)
+	turn, err := a.Prompt(ctx, prompt, options)
+	return turn, named(a.ID(), err)
 }
 
 // sendResult is what send returns for the outcome of a turn.
@@ -115,7 +116,7 @@ func (s *Server) ask(ctx context.Context, a *supervisor.Agent, command protocol.
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
 	defer cancel()
 	response, err := a.Do(ctx, command)
-	return response.Body, err
+	return response.Body, named(a.ID(), err)
 }
 
 func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error) {

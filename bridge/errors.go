@@ -14,7 +14,19 @@ import (
 // agentError is a failure that names an agent.
 type agentError struct {
 	id  string
-	err error // supervisor.ErrNotFound or supervisor.ErrExists
+	err error // supervisor.ErrNotFound, errDestroyed or supervisor.ErrExists
+}
+
+// errDestroyed is ErrNotFound for an agent that was there when the request came.
+var errDestroyed = fmt.Errorf("%w: it was destroyed meanwhile", supervisor.ErrNotFound)
+
+// named gives an error of the agent id its name, if it says that the agent is
+// gone and not which.
+func named(id string, err error) error {
+	if _, ok := errors.AsType[*agentError](err); ok || !errors.Is(err, supervisor.ErrNotFound) {
+		return err
+	}
+	return &agentError{id: id, err: errDestroyed}
 }
 
 func (e *agentError) Error() string { return fmt.Sprintf("%v: %s", e.err, e.id) }
@@ -77,9 +89,6 @@ func explain(err error) refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
-	case errors.Is(err, supervisor.ErrNotFound): // it was removed while we looked
-		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found", "AGENT_NOT_FOUND",
-			"the agent was destroyed", "Create the agent again with create_agent.")
 	case errors.Is(err, supervisor.ErrTurnConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
 			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
@@ -104,8 +113,12 @@ func explainTyped(err error) (refusal, bool) {
 			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
 				"there is an agent of that name", "Use the agent that is there, or destroy it first."), true
 		}
+		details := "no agent of that name runs, and none is saved"
+		if errors.Is(e.err, errDestroyed) {
+			details = "the agent was destroyed while the request was under way"
+		}
 		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
-			"no agent of that name runs, and none is saved", "See list_agents, or create the agent with create_agent."), true
+			details, "See list_agents, or create the agent with create_agent."), true
 	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),

@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 			supervisor.ErrTurnConflict, 200, -32602, "REQUEST_ID_CONFLICT",
 			"Invalid parameter request_id: was used before with other content",
 		},
-		{supervisor.ErrNotFound, 404, -32602, "AGENT_NOT_FOUND", "Agent not found"},
+		{bridge.Named("a", supervisor.ErrNotFound), 404, -32602, "AGENT_NOT_FOUND", "Agent not found: a"},
 		{errors.New("secret"), 200, -32603, "INTERNAL_ERROR", "Internal error"},
 	} {
 		t.Run(test.kind, func(t *testing.T) {

@@ -7,6 +7,9 @@ var JoinBatch = joinBatch
 // AppendEvent lets a test write events that no child of ours would send.
 var AppendEvent = appendEvent
 
+// Named gives a test the error of an agent that was destroyed meanwhile.
+var Named = named
+
 // Explain gives a test the table of errors: status, code, data.type, message.
 func Explain(err error) (status, code int, kind, message string) {
 	r := explain(err)

@@ -54,7 +54,7 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	if errors.Is(err, supervisor.ErrExists) {
 		return nil, &agentError{id: id, err: supervisor.ErrExists}
 	}
-	return a, err
+	return a, named(id, err)
 }
 
 // inherit applies the rule that an agent gets at most the permissions of the

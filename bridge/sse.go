@@ -36,7 +36,7 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	}
 	sub, err := a.Subscribe(after)
 	if err != nil {
-		s.refuse(x, explain(err))
+		s.refuse(x, explain(named(id, err)))
 		return
 	}
 	defer sub.Close()

@@ -345,6 +345,47 @@ func TestDisconnectDoesNotStopTheTurn(t *testing.T) {
 	}
 }
 
+// An agent that is destroyed while a request to it is under way is named in
+// what the request comes to.
+func TestDestroyedMeanwhile(t *testing.T) {
+	stopping, stop := make(chan struct{}), make(chan struct{})
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Say("x")
+			<-c.Aborted() // asked to end, it takes its time
+			close(stopping)
+			<-stop
+		})(r, o)
+	})
+	r.create("a")
+	running := r.begin("a", "r")
+	destroyed := make(chan error, 1)
+	go func() {
+		_, err := r.client.DestroyAgent(r.ctx(), "a")
+		destroyed <- err
+	}()
+	<-stopping
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	if e := wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_NOT_FOUND", 404); e.Message != "Agent not found: a" ||
+		!strings.Contains(e.Data.Details, "destroyed") {
+		t.Errorf("got %q, %q", e.Message, e.Data.Details)
+	}
+	_, err = r.client.GetTokens(r.ctx(), "a")
+	if e := rpcError(t, err); e.Message != "Agent not found: a" {
+		t.Errorf("got %q", e.Message)
+	}
+	for event, err := range r.client.Events(r.ctx(), "a", 0) {
+		if e := rpcError(t, err); e.Message != "Agent not found: a" {
+			t.Errorf("got %v, %q", event, e.Message)
+		}
+	}
+	close(stop)
+	if err := <-destroyed; err != nil {
+		t.Error(err)
+	}
+	r.await(running)
+}
+
 func TestRestore(t *testing.T) {
 	var asked atomic.Int32
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
