@@ -16,6 +16,7 @@ const (
 	maxScenario   = 16 << 20  // bytes of the file
 	maxMillis     = 3_600_000 // of one pause
 	maxFloodBytes = 4 << 20   // of one delta
+	maxExit       = 255       // the highest exit status there is
 )
 
 // scenario is a scenario file.
@@ -48,7 +49,7 @@ type step struct {
 	Stderr   *string             `json:"stderr"`
 	Error    *errorStep          `json:"error"`
 	Hang     *string             `json:"hang"`
-	Exit     *uint8              `json:"exit"`
+	Exit     *uint64             `json:"exit"`
 	Crash    *string             `json:"crash"`
 	// EveryMS is the pause before each delta of text, thinking or flood but
 	// the first.
@@ -129,7 +130,11 @@ func (s step) check(path string) error {
 			given = append(given, member.name)
 		}
 	}
-	if len(given) != 1 {
+	switch len(given) {
+	case 0:
+		return wrong(path, "must have one action, has none")
+	case 1:
+	default:
 		return wrong(path, fmt.Sprintf("must have one action, has %d: %s", len(given), strings.Join(given, ", ")))
 	}
 	return errors.Join(
@@ -137,6 +142,7 @@ func (s step) check(path string) error {
 		oneOf(path+".crash", s.Crash, "panic", "kill"),
 		within(path+".delay_ms", s.DelayMS, 0, maxMillis),
 		within(path+".every_ms", s.EveryMS, 0, maxMillis),
+		within(path+".exit", s.Exit, 0, maxExit),
 		s.checkFlood(path+".flood"),
 		s.checkPace(path+".every_ms"),
 	)
