@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"nexus.internal/protocol/jsonrpc"
 )
@@ -32,6 +35,7 @@ type conn struct {
 	net.Conn
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
+	refused atomic.Bool // the last answer of this connection has been written
 }
 
 type connKey struct{}
@@ -59,21 +63,46 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.partial.Load() && !c.busy.Load() {
 		c.partial.Store(false)
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = c.Conn.Write(plainRefusal(tooSlow))
+		// net/http may take what came for a whole line, and answer that too.
+		if !c.refused.Swap(true) {
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = c.Conn.Write(plainRefusal(tooSlow))
+		}
 	}
 	return n, err
 }
 
-// ownRefusal ends the head of every refusal that net/http writes by itself. No
-// handler of ours writes one like it.
+// ownRefusal ends the head of every refusal that net/http writes by itself, but
+// for that of an Expect header, which has no body. No handler of ours writes one
+// like it.
 var ownRefusal = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Write puts our body in the place of net/http's.
+func isOwnRefusal(p []byte) bool {
+	return len(p) <= 512 && bytes.HasPrefix(p, []byte("HTTP/1.")) &&
+		(bytes.Contains(p, ownRefusal) || statusOf(p) == http.StatusExpectationFailed)
+}
+
+// statusOf is the status of a response that begins with p; 0 if there is none.
+func statusOf(p []byte) int {
+	_, rest, _ := bytes.Cut(p, []byte(" "))
+	code, _, _ := bytes.Cut(rest, []byte(" "))
+	status, err := strconv.Atoi(string(code))
+	if err != nil {
+		return 0
+	}
+	return status
+}
+
+// Write puts our body in the place of net/http's. Nothing is written after a
+// refusal, which is the end of the connection.
 func (c *conn) Write(p []byte) (int, error) {
-	if len(p) > 512 || !bytes.HasPrefix(p, []byte("HTTP/1.1 ")) || !bytes.Contains(p, ownRefusal) {
+	if c.refused.Load() {
+		return len(p), nil
+	}
+	if !isOwnRefusal(p) {
 		return c.Conn.Write(p)
 	}
+	c.refused.Store(true)
 	if _, err := c.Conn.Write(plainRefusal(explainHTTP(p))); err != nil {
 		return 0, err
 	}
@@ -94,18 +123,38 @@ func explainHTTP(written []byte) refusal {
 	if bytes.Contains(written, []byte("Host header")) {
 		return badHost
 	}
-	r := malformedHTTP
-	var status int
-	if _, err := fmt.Sscanf(string(written), "HTTP/1.1 %d", &status); err == nil {
-		r.status = status
+	status := statusOf(written)
+	if status == 0 {
+		return malformedHTTP
 	}
+	for _, r := range []refusal{longHead, unknownCoding, unknownExpect, unknownVersion} {
+		if r.status == status {
+			return r
+		}
+	}
+	r := malformedHTTP
+	r.status = status
 	return r
 }
 
-// plainRefusal is a whole HTTP response that ends the connection.
+// What else net/http refuses by itself.
+var (
+	longHead = refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		fmt.Sprintf("the request line and the headers have more than %d bytes", maxHeader), "Send fewer headers, or shorter ones.")
+	unknownCoding = refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the only Transfer-Encoding that is understood is chunked", "Send a Content-Length, or the body in chunks.")
+	unknownExpect = refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the only Expect that is understood is 100-continue", "Leave out the Expect header.")
+	unknownVersion = refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"HTTP/1.0 and 1.1 alone are understood", "Speak HTTP/1.1.")
+)
+
+// plainRefusal is a whole HTTP response that ends the connection, with the
+// headers that every answer has.
 func plainRefusal(r refusal) []byte {
 	body := jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err})
-	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		r.status, http.StatusText(r.status), len(body))
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\nCache-Control: no-store\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		r.status, http.StatusText(r.status), uuid.NewString(), len(body))
 	return append([]byte(head), body...)
 }
