@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
 )
 
@@ -49,23 +50,23 @@ func inlineOne(b *strings.Builder, root *os.Root, cwd string, a protocol.Attachm
 	}
 	relative, err := filepath.Rel(cwd, filepath.FromSlash(a.Path))
 	if err != nil || !filepath.IsLocal(relative) {
-		return errors.New("is outside the working directory")
+		return file.ErrOutside
 	}
 	info, err := root.Stat(relative)
 	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "statat "+relative+": "))
+		return file.Reason(root, relative, err)
 	}
 	if !info.Mode().IsRegular() {
 		return errors.New("is not a regular file")
 	}
 	f, err := root.Open(relative)
 	if err != nil {
-		return err
+		return file.Reason(root, relative, err)
 	}
 	defer f.Close()
 	head, err := io.ReadAll(io.LimitReader(f, maxAttachmentText+1))
 	if err != nil {
-		return err
+		return file.Reason(root, relative, err)
 	}
 	name, kind := filepath.Base(relative), mime.TypeByExtension(filepath.Ext(relative))
 	if a.Name != nil {

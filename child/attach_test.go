@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-json-experiment/json"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol"
 )
@@ -21,19 +22,24 @@ func TestAttachments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
+	for name, target := range map[string]string{"link": filepath.Join(outside, "secret"), "up": "../x", "absolute": filepath.Join(dir, "a.txt")} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	tests := []struct {
 		name, path string
-		answer     string // "" is a refusal
+		answer     string // a refusal begins with "!" and follows the path
 	}{
 		{"text is inlined", filepath.Join(dir, "a.txt"), "hello\n\n[attached: a.txt]\nalpha\n[end of a.txt]"},
 		{"anything else goes by name", filepath.Join(dir, "b.png"), "hello\n\n[attached: b.png, image/png, 5 bytes, at b.png]"},
-		{"a missing file", filepath.Join(dir, "none"), ""},
-		{"a directory", dir, ""},
-		{"a file outside", filepath.Join(outside, "secret"), ""},
-		{"a link to the outside", filepath.Join(dir, "link"), ""},
+		{"a missing file", filepath.Join(dir, "none"), "!there is no such file or directory"},
+		{"a file in a missing directory", filepath.Join(dir, "none/a"), "!there is no such file or directory"},
+		{"a directory", dir, "!is not a regular file"},
+		{"a file outside", filepath.Join(outside, "secret"), "!is outside the working directory"},
+		{"a link to the outside", filepath.Join(dir, "link"), "!is outside the working directory"},
+		{"a link that goes up", filepath.Join(dir, "up"), "!is outside the working directory"},
+		{"a link with an absolute target", filepath.Join(dir, "absolute"), "!absolute is a symbolic link with an absolute target, which is not followed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,10 +53,10 @@ func TestAttachments(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.send(string(prompt))
-				if tt.answer == "" {
+				if why, refused := strings.CutPrefix(tt.answer, "!"); refused {
 					line := p.want(`{"type":"error","id":"1"}`)
-					if strings.Contains(line, `"secret"`) || !strings.Contains(line, tt.path) {
-						t.Errorf("got %s", line)
+					if want := "attachment " + tt.path + ": " + why; gjson.Get(line, "message").String() != want {
+						t.Errorf("got %s, want %s", line, want)
 					}
 				} else {
 					want, err := json.Marshal(tt.answer)

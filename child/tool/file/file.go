@@ -26,13 +26,7 @@ func Tools(dir string) ([]tool.Tool, io.Closer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open working directory: %w", err)
 	}
-	r := &rooted{root: root, names: []string{absolute}}
-	if real, err := filepath.EvalSymlinks(absolute); err == nil && real != absolute {
-		r.names = append(r.names, real)
-	}
-	if _, err := root.Lstat(".."); err != nil {
-		r.escapes = reason(err)
-	}
+	r := &rooted{root: root, names: names(absolute)}
 	return []tool.Tool{
 		function[readInput]{readSpec, r.read},
 		function[listInput]{listSpec, r.list},
@@ -59,9 +53,8 @@ func (f function[In]) Run(ctx context.Context, in jsontext.Value) (tool.Result, 
 
 // rooted is the directory that the tools work in.
 type rooted struct {
-	root    *os.Root
-	names   []string // absolute paths of the directory
-	escapes error    // what os.Root says of a path that leads out
+	root  *os.Root
+	names []string // absolute paths of the directory
 }
 
 // local turns a path from a model into one relative to the directory.
@@ -72,41 +65,27 @@ func (r *rooted) local(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return path, nil
 	}
-	for _, name := range r.names {
-		if relative, err := filepath.Rel(name, path); err == nil && filepath.IsLocal(relative) {
-			return relative, nil
-		}
+	if relative, ok := within(r.names, path); ok {
+		return relative, nil
 	}
-	return "", r.outside(path)
-}
-
-func (r *rooted) outside(path string) error {
-	return fmt.Errorf("%s is outside the working directory", path)
+	return "", outside(path)
 }
 
 // explain puts an error of the file system into words for a model: the path as
-// the model wrote it, and no other.
+// the model wrote it, and no other but that of a link.
 func (r *rooted) explain(attempt, path string, err error) error {
-	cause := reason(err)
-	switch {
-	case r.escapes != nil && errors.Is(cause, r.escapes):
-		return r.outside(path)
-	case errors.Is(cause, fs.ErrNotExist):
-		return fmt.Errorf("%s %s: there is no such file or directory", attempt, path)
-	default:
-		return fmt.Errorf("%s %s: %w", attempt, path, cause)
+	name, refused := r.local(path)
+	if refused != nil {
+		return refused
 	}
-}
-
-// reason is the error without the paths that the os package wraps it in.
-func reason(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
+	why := Reason(r.root, name, err)
+	if errors.Is(why, ErrOutside) {
+		return outside(path)
 	}
-	if e, ok := errors.AsType[*os.LinkError](err); ok {
-		return e.Err
+	if _, ok := errors.AsType[*LinkError](why); ok {
+		return why
 	}
-	return err
+	return fmt.Errorf("%s %s: %w", attempt, path, why)
 }
 
 // kind names what is neither a regular file nor a directory.

@@ -291,6 +291,40 @@ func TestNoWayOut(t *testing.T) {
 	}
 }
 
+// A link with an absolute target is not followed, though it stays inside; that
+// is said, since "outside" would send a model looking for another fault.
+func TestAbsoluteLinks(t *testing.T) {
+	r := newRoom(t)
+	r.put("sub/a", "text")
+	for name, target := range map[string]string{
+		"file": filepath.Join(r.dir, "sub/a"), "dir": filepath.Join(r.dir, "sub"), "sub/again": "../dir", "round": "round",
+	} {
+		r.must(os.Symlink(target, filepath.Join(r.dir, name)))
+	}
+	const words = " is a symbolic link with an absolute target, which is not followed"
+	r.want("!file"+words, "read_file", "path", "file")
+	r.want("!file"+words, "write_file", "path", filepath.Join(r.dir, "file"), "content", "x")
+	r.want("!dir"+words, "read_file", "path", "dir/a")
+	r.want("!dir"+words, "list_directory", "path", "./dir")
+	r.want("!dir"+words, "read_file", "path", "sub/again/a")
+	r.want("!read round: too many levels of symbolic links", "read_file", "path", "round")
+	if got := r.get(filepath.Join(r.dir, "sub/a")); got != "text" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+// A path that goes up again from what does not exist made the directory before
+// it and then failed.
+func TestWriteUpFromNowhere(t *testing.T) {
+	r := newRoom(t)
+	r.want("!write a/b/../c: there is no such file or directory", "write_file", "path", "a/b/../c", "content", "x")
+	r.want("!write a/../c: there is no such file or directory", "write_file", "path", "a/../c", "content", "x")
+	r.want("[the directory is empty]", "list_directory")
+	r.must(os.MkdirAll(filepath.Join(r.dir, "a/b"), 0o777))
+	r.want("wrote 1 bytes to a/b/../c (a new file)", "write_file", "path", "a/b/../c", "content", "x")
+	r.want("b/\nc (1 bytes)\n", "list_directory", "path", "a")
+}
+
 // A working directory that is itself reached through a link takes absolute
 // paths by either name.
 func TestLinkedDirectory(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -42,7 +45,7 @@ func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
 	}
 	switch {
 	case old == nil:
-		if err := r.root.MkdirAll(path.Dir(name), 0o777); err != nil {
+		if err := r.makeDir(name); err != nil {
 			return "", r.explain("write", in.Path, err)
 		}
 		err = r.replace(ctx, name, in.Content, 0)
@@ -62,6 +65,17 @@ func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
 		return fmt.Sprintf("wrote %d bytes to %s (a new file)", len(in.Content), in.Path), nil
 	}
 	return fmt.Sprintf("wrote %d bytes to %s", len(in.Content), in.Path), nil
+}
+
+// makeDir makes the directories on the way to name. Where name goes up again by
+// "..", they must be there: where that leads is only known of what exists.
+func (r *rooted) makeDir(name string) error {
+	dir, _ := filepath.Split(name)
+	if slices.Contains(strings.Split(filepath.ToSlash(dir), "/"), "..") {
+		_, err := r.root.Stat(dir)
+		return err
+	}
+	return r.root.MkdirAll(filepath.Clean(dir), 0o777)
 }
 
 // replace puts a file with the content in the place of name, in one step: who
