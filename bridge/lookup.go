@@ -84,8 +84,6 @@ func (s *Server) inherit(p *api.CreateAgentParams) error {
 }
 
 // within reports whether an agent whose parent has a preset may have want.
-// Presets that only the configuration knows cannot be compared: such a one can
-// be inherited and not be reached from another.
 func within(want, have string) bool {
 	return want == have || want == api.PresetSandboxed || want == api.PresetTrusted && have == api.PresetYolo
 }

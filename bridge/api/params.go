@@ -102,13 +102,19 @@ func (p CreateAgentParams) Check() error {
 	if p.Cwd != nil && !path.IsAbs(*p.Cwd) {
 		return Invalid("cwd", "want an absolute path")
 	}
-	if p.Preset != nil && *p.Preset == PresetYolo {
-		return Invalid("preset", "yolo cannot be granted over RPC")
+	if p.Preset != nil {
+		switch *p.Preset {
+		case PresetTrusted, PresetSandboxed:
+		case PresetYolo:
+			return Invalid("preset", "yolo cannot be granted over RPC")
+		default:
+			return Invalid("preset", "want trusted or sandboxed")
+		}
 	}
 	for _, one := range []struct {
 		name  string
 		value *string
-	}{{"preset", p.Preset}, {"model", p.Model}, {"provider", p.Provider}, {"initial_message", p.InitialMessage}} {
+	}{{"model", p.Model}, {"provider", p.Provider}, {"initial_message", p.InitialMessage}} {
 		if one.value != nil && *one.value == "" {
 			return Invalid(one.name, "is empty")
 		}
