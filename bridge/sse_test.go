@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -108,13 +109,29 @@ func TestEventsFromNowOn(t *testing.T) {
 	}
 }
 
-func TestEventsGap(t *testing.T) {
+// A number from an earlier agent of that name: nothing of this one was seen.
+func TestEventsOfAnotherLife(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
-	// A number from another life of the server.
-	got := take(t, r, "a", 1<<40, "gap")
-	if got[0].Type != "gap" || !strings.Contains(string(got[0].Data), `"type":"gap"`) {
-		t.Errorf("got %+v, want a gap", got)
+	if got := take(t, r, "a", 1<<40, "agent_state"); got[0].Seq != 1 || got[0].Type != "agent_state" {
+		t.Errorf("got %+v, want the events from the first one on", got)
+	}
+}
+
+func TestEventsGap(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		for range 10 {
+			c.Say(strings.Repeat("x", 64<<10)) // more than is kept
+		}
+		c.Finish(p, "")
+	}))
+	r.create("a")
+	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	got := take(t, r, "a", 1, "turn_end")
+	if want := fmt.Sprintf(`{"type":"gap","from":2,"to":%d}`, got[1].Seq-1); string(got[0].Data) != want || got[0].Seq != got[1].Seq-1 {
+		t.Errorf("got %+v, want %s", got[0], want)
 	}
 }
 

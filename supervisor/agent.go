@@ -274,8 +274,9 @@ func (a *Agent) Shutdown(ctx context.Context) error {
 
 // Subscribe returns a place in the agent's events: after is the number of the
 // last event that was seen, 0 for all that is kept, math.MaxUint64 for only
-// what comes. A gap event stands for what is not kept any more. ErrNotFound if
-// the agent was removed.
+// what comes. A gap event stands for what is not kept any more. A number above
+// the last one is from an earlier agent of that name: then nothing of this one
+// was seen. ErrNotFound if the agent was removed.
 func (a *Agent) Subscribe(after uint64) (*Subscription, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

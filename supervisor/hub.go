@@ -107,10 +107,13 @@ func (h *hub) subscribe(after uint64) *Subscription {
 	if after == math.MaxUint64 {
 		s.read = h.last
 	}
-	if first := h.first(); s.read+1 < first || s.read > h.last {
-		// A number above the last one is from another life of the server.
-		if after != 0 {
-			s.gap = gapEvent(after+1, first-1)
+	begun := s.read > h.last // numbers began anew since: nothing of these was seen
+	if begun {
+		s.read = 0
+	}
+	if first := h.first(); s.read+1 < first {
+		if s.read != 0 || begun {
+			s.gap = gapEvent(s.read+1, first-1)
 		}
 		s.read = first - 1
 	}
