@@ -26,8 +26,8 @@ const (
 // ServiceError is what a service answered instead of an answer.
 type ServiceError struct {
 	Status  int    // of HTTP; 0 for an error within a stream
-	Code    string // as the service says it: "rate_limit_exceeded", "503", ""
-	Message string // the service's words, cut at 500 bytes, without the key
+	Code    string // as the service says it: "rate_limit_exceeded", "503", ""; cut at 500 bytes
+	Message string // the service's words, cut at 500 bytes, without the key or a part of it
 	// RetryAfter is how long the service wants to be left alone; negative if
 	// it does not say.
 	RetryAfter time.Duration
@@ -134,9 +134,9 @@ func serviceError(body []byte) *ServiceError {
 		e.Message = clip(inner.Str)
 	case inner.IsObject():
 		e.Message = clip(inner.Get("message").String())
-		e.Code = inner.Get("code").String()
+		e.Code = clip(inner.Get("code").String())
 		if e.Code == "" {
-			e.Code = inner.Get("type").String()
+			e.Code = clip(inner.Get("type").String())
 		}
 	default:
 		e.Message = clip(object.Get("message").String())
@@ -192,21 +192,15 @@ func (c *client) delay(a attempt, number int) (wait time.Duration, again bool) {
 	return backoff, true // the connection failed, broke off or fell silent
 }
 
-// explain names the provider, and takes the key out of whatever the error says.
+// explain names the provider, and takes the secrets out of whatever the error
+// says.
 func (c *client) explain(err error) error {
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		clean := *e
-		clean.Message = c.redact(e.Message)
+		clean.Message, clean.Code = c.secrets.redact(e.Message), c.secrets.redact(e.Code)
 		err = &clean
-	} else if text := err.Error(); c.redact(text) != text {
-		err = errors.New(c.redact(text)) // what it wraps would show the key
+	} else if text := err.Error(); c.secrets.redact(text) != text {
+		err = errors.New(c.secrets.redact(text)) // what it wraps would show them
 	}
 	return fmt.Errorf("provider %s: %w", c.options.Name, err)
-}
-
-func (c *client) redact(text string) string {
-	if c.options.APIKey == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, c.options.APIKey, "[key]")
 }

@@ -52,6 +52,7 @@ type Options struct {
 // client is a provider for one service.
 type client struct {
 	options     Options
+	secrets     secrets // for errors
 	completions sdk.ChatCompletionService
 	models      sdk.ModelService
 }
@@ -82,28 +83,37 @@ func New(o Options) (provider.Provider, error) {
 			return http.ErrUseLastResponse // a key is for the one service it was given for
 		}}
 	}
-	request, err := requestOptions(o)
+	base, err := baseURL(o.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
+	}
+	request, err := requestOptions(o, base)
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
 	}
 	return &client{
 		options:     o,
+		secrets:     secretsOf(o.APIKey, base),
 		completions: sdk.NewChatCompletionService(request...),
 		models:      sdk.NewModelService(request...),
 	}, nil
 }
 
-// requestOptions are those of every request. Retries are ours, because they are
-// told to whoever listens.
-func requestOptions(o Options) ([]option.RequestOption, error) {
-	base, err := url.Parse(o.BaseURL)
+func baseURL(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return nil, errors.New("base_url is not a URL")
 	case base.Scheme != "http" && base.Scheme != "https", base.Host == "":
 		return nil, errors.New("base_url is not an http or https URL with a host")
 	}
-	query := base.Query()
+	return base, nil
+}
+
+// requestOptions are those of every request. Retries are ours, because they are
+// told to whoever listens.
+func requestOptions(o Options, full *url.URL) ([]option.RequestOption, error) {
+	base, query := *full, full.Query()
 	base.RawQuery, base.Fragment = "", ""
 	request := []option.RequestOption{
 		option.WithBaseURL(base.String()),

@@ -265,6 +265,16 @@ func TestErrors(t *testing.T) {
 			0, "provider acme: 403 Forbidden: key [key] is blocked",
 		},
 		{
+			"part of the key",
+			[]http.HandlerFunc{status(400, `{"error":{"message":"bad key: `+secret[:20]+`, see https://a:b@c.example/d?e=f","code":"`+secret[3:15]+`"}}`)},
+			0, "provider acme: 400 Bad Request: bad key: [key], see https://c.example/d",
+		},
+		{
+			"masked key",
+			[]http.HandlerFunc{status(400, `{"error":{"message":"Incorrect key sk-p************cret. Not ****5678 or \"...cret\""}}`)},
+			0, "provider acme: 400 Bad Request: Incorrect key [key] Not ****5678 or \"[key]\"",
+		},
+		{
 			"unknown model",
 			[]http.HandlerFunc{status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
 			0, "provider acme: 404 Not Found: The model does not exist",
@@ -317,6 +327,49 @@ func TestErrors(t *testing.T) {
 		})
 	}
 }
+
+// The query of base_url may hold a key, and so may its user; a connection that
+// fails prints the URL.
+func TestURLStaysSecret(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	for _, tt := range []struct {
+		name, base string
+		client     *http.Client
+		want       string
+	}{
+		{"refused", "http://user:pa55word@" + address + "/v1?key=" + secret + "&v=1", nil, `Post "http://` + address + `/v1/chat/completions": dial tcp`},
+		{"echoed", "http://user:pa55word@" + address + "/v1?key=" + secret, &http.Client{Transport: failing("bad " + secret[5:] + " of user:pa55word")}, "bad [key] of user:[key]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := openai.New(openai.Options{
+				Name: "acme", BaseURL: tt.base, AuthMethod: openai.None, HTTPClient: tt.client, MaxAttempts: 2, RetryBackoff: time.Nanosecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := collect(t.Context(), p, hello)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want …%s…", err, tt.want)
+			}
+			_, listed := p.Models(t.Context())
+			for _, shown := range []string{secret[5:], "user@", "user:p", "pa55word", "key="} {
+				if all := fmt.Sprintf("%v %#v %v %#v %v", err, err, listed, listed, got); strings.Contains(all, shown) {
+					t.Errorf("%s is in %s", shown, all)
+				}
+			}
+		})
+	}
+}
+
+// failing is a transport that fails with these words.
+type failing string
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New(string(f)) }
 
 func TestContextWindow(t *testing.T) {
 	for _, body := range []string{
