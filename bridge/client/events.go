@@ -89,8 +89,8 @@ func isStream(r *http.Response) bool {
 
 // SendStream sends a message and hands on the answer as it comes. chunk is
 // called in order, by the goroutine that called. The chunks joined are the
-// result's content, but for what was said before a request that joins a running
-// send; so a caller that shows them compares the two at the end.
+// result's content. For a turn that had ended before there may be none, so a
+// caller that shows them compares the two at the end.
 func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams, chunk func(string)) (result api.SendResult, err error) {
 	response, err := c.post(ctx, AgentPath(id), "send", p, "text/event-stream, application/json")
 	if err != nil {
