@@ -78,6 +78,7 @@ func TestOutcomes(t *testing.T) {
 		{"string input", long, call("echo", `"{"`), "echo: the input is not a JSON object", true},
 		{"broken input", long, call("echo", `{"a"`), "echo: the input is not a JSON object", true},
 		{"unknown", long, call("nothing", `{}`), `there is no tool "nothing"`, true},
+		{"no name", long, call("", `{}`), "the model called a tool without a name", true},
 		{"refused", long, call("refuse", `{}`), "refuse: no such file", true},
 		{"panic", long, call("panic", `{}`), "panic: the tool panicked: out of cheese", true},
 		{"cut at a character", registry, call("long", `{}`), "äääääää\n[cut off here: 6 of 20 bytes are missing]", false},
