@@ -29,22 +29,26 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 		dialog string
 	}{
 		{
-			"whole at the end", []any{start("c"), piece("c"), start("c"), piece("c"), whole("c"), whole("c"), stop},
+			"whole at the end",
+			[]any{start("c"), piece("c"), start("c"), piece("c"), whole("c"), whole("c"), stop},
 			[]string{"start c", "piece c", "start call_2", "piece call_2", "input c", "input call_2", "result c", "result call_2"},
 			"user:go assistant:=c=call_2 tool:c tool:call_2 assistant:hello",
 		},
 		{
-			"one after the other", []any{start("c"), whole("c"), start("c"), piece("c"), whole("c"), stop},
+			"one after the other",
+			[]any{start("c"), whole("c"), start("c"), piece("c"), whole("c"), stop},
 			[]string{"start c", "input c", "start call_2", "piece call_2", "input call_2", "result c", "result call_2"},
 			"user:go assistant:=c=call_2 tool:c tool:call_2 assistant:hello",
 		},
 		{
-			"without a start", []any{whole("c"), whole("c"), stop},
+			"without a start",
+			[]any{whole("c"), whole("c"), stop},
 			[]string{"start c", "input c", "start call_2", "input call_2", "result c", "result call_2"},
 			"user:go assistant:=c=call_2 tool:c tool:call_2 assistant:hello",
 		},
 		{
-			"without a name", []any{call("c", "", input), stop},
+			"without a name",
+			[]any{call("c", "", input), stop},
 			[]string{"start c", "input c", "result c"},
 			"user:go assistant:=c tool:c! assistant:hello",
 		},

@@ -113,9 +113,14 @@ func TestSplitSurrogates(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []provider.Delta{
-		provider.Text{Text: "a"}, provider.Thinking{Text: "😀."}, provider.Text{Text: `😀b\\ud83d`},
-		provider.CallStart{ID: "c", Name: "x"}, provider.CallInput{ID: "c", Fragment: `"`}, provider.CallInput{ID: "c", Fragment: `😀"`},
-		provider.Text{Text: "\uFFFDc"}, provider.Text{Text: "\uFFFD"},
+		provider.Text{Text: "a"},
+		provider.Thinking{Text: "😀."},
+		provider.Text{Text: `😀b\\ud83d`},
+		provider.CallStart{ID: "c", Name: "x"},
+		provider.CallInput{ID: "c", Fragment: `"`},
+		provider.CallInput{ID: "c", Fragment: `😀"`},
+		provider.Text{Text: "\uFFFDc"},
+		provider.Text{Text: "\uFFFD"},
 		provider.Call{ToolCall: protocol.ToolCall{ID: "c", Name: "x", Input: jsontext.Value(`"😀"`)}},
 		provider.Stop{Reason: provider.FinishToolCalls},
 	}

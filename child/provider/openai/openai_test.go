@@ -578,7 +578,8 @@ func TestModels(t *testing.T) {
 		{
 			"names that nobody could choose", status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
 			nil,
-			[]provider.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}}, "",
+			[]provider.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}},
+			"",
 		},
 		{"no list", status(404, ""), configured, []provider.Model{
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
