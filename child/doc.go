@@ -13,6 +13,8 @@
 // models. All are joined before it returns, save those that are stuck in a
 // read or write which nothing can interrupt; the process ends then.
 //
+// Commands are acted on, and Serve ends, also while nobody reads stdout.
+//
 // It refuses a second prompt while a turn runs, and it writes nothing but
 // frames. See SPEC.md §3.
 package child

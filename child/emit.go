@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/outlet"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 )
@@ -21,22 +21,37 @@ const (
 	pieceSize = 128 << 10
 	// maxErrorText bounds the message of an error, in bytes.
 	maxErrorText = 8 << 10
+	// maxAnswers and maxAnswerBytes bound the frames that wait because stdout is
+	// not read. Those beyond are lost, and an error without id says how many.
+	maxAnswers     = 1024
+	maxAnswerBytes = 8 << 20
 )
 
 // emitter is the only writer to stdout. It is safe for concurrent use; each
 // frame is one write. After the first failed write it is silent.
+//
+// The worker sends: it waits until the frame is written, so that a turn goes no
+// faster than it is read. All others post: they never wait, so that commands are
+// acted on though nobody reads.
 type emitter struct {
-	out   *frame.Writer
+	out   *outlet.Writer
 	ascii bool
 	// file names where a value that does not fit is kept whole; "" if nowhere.
 	file string
-	// onError is called once, with the first error of the stream.
-	onError func(error)
-	failed  sync.Once
 }
 
+// newEmitter returns an emitter to w. onError is called once, with the first
+// error of the stream.
 func newEmitter(w io.Writer, ascii bool, file string, onError func(error)) *emitter {
-	return &emitter{out: frame.NewWriter(w), ascii: ascii, file: file, onError: onError}
+	e := &emitter{ascii: ascii, file: file}
+	e.out = outlet.New(outlet.Options{
+		Write: frame.NewWriter(w).Write, Room: outlet.Room(w), MaxPieces: maxAnswers, MaxBytes: maxAnswerBytes,
+		Lost: func(n int) []byte {
+			return e.frame(protocol.Error{Message: fmt.Sprintf("stdout was not read: %d answers were lost", n)})
+		},
+		Failed: onError,
+	})
+	return e
 }
 
 // encode makes the frame of e, newline excluded.
@@ -48,40 +63,39 @@ func (w *emitter) encode(e protocol.Event) ([]byte, error) {
 	return payload, err
 }
 
-// send writes one event. What does not fit a frame is replaced by what does.
-func (w *emitter) send(e protocol.Event) {
+// send writes one event and waits until it is written.
+func (w *emitter) send(e protocol.Event) { w.out.Send(w.frame(e)) }
+
+// post writes one event, later if that would take waiting.
+func (w *emitter) post(e protocol.Event) { w.out.Post(w.frame(e)) }
+
+// frame makes the frame of one event. What does not fit is replaced by what
+// does.
+func (w *emitter) frame(e protocol.Event) []byte {
 	if failure, ok := e.(protocol.Error); ok {
 		failure.Message = strings.ToValidUTF8(cut(failure.Message, maxErrorText), "\uFFFD")
 		e = failure
 	}
 	payload, err := w.encode(e)
 	if err == nil && len(payload) < frame.MaxWritten {
-		w.write(payload)
-		return
+		return payload
 	}
 	if err == nil {
 		err = fmt.Errorf("%s of %d bytes does not fit a frame", e.Name(), len(payload))
 	}
 	if r, ok := e.(protocol.Response); ok {
-		w.send(protocol.Response{ID: r.ID, Command: r.Command, Body: failureBody(err)})
-		return
+		return w.frame(protocol.Response{ID: r.ID, Command: r.Command, Body: failureBody(err)})
 	}
-	w.send(protocol.Error{Message: err.Error()})
+	return w.frame(protocol.Error{Message: err.Error()})
 }
 
-func (w *emitter) write(payload []byte) {
-	if err := w.out.Write(payload); err != nil {
-		w.failed.Do(func() { w.onError(err) })
-	}
-}
-
-// error reports a fault of the command with that id; "" for none.
-func (w *emitter) error(id, message string) {
+// refusal is a fault of the command with that id; "" for none.
+func refusal(id, message string) protocol.Error {
 	e := protocol.Error{Message: message}
 	if id != "" {
 		e.ID = &id
 	}
-	w.send(e)
+	return e
 }
 
 // update writes one step of a turn, in pieces where it is long.

@@ -33,7 +33,7 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.Abort:
 		s.abort(c)
 	case protocol.Ping:
-		s.out.send(protocol.NewResponse(c, okBody{OK: true}))
+		s.out.post(protocol.NewResponse(c, okBody{OK: true}))
 	case protocol.NewSession:
 		s.newSession(c)
 	case protocol.SetModel:
@@ -43,11 +43,11 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.GetAvailableModels:
 		s.listModels(c)
 	case protocol.GetSessionStats:
-		s.out.send(protocol.NewResponse(c, s.stats()))
+		s.out.post(protocol.NewResponse(c, s.stats()))
 	case protocol.GetState:
-		s.out.send(protocol.NewResponse(c, s.state()))
+		s.out.post(protocol.NewResponse(c, s.state()))
 	case protocol.ToolsList:
-		s.out.send(protocol.NewResponse(c, struct {
+		s.out.post(protocol.NewResponse(c, struct {
 			OK    bool        `json:"ok"`
 			Tools []tool.Spec `json:"tools"`
 		}{true, s.tools()}))
@@ -60,18 +60,18 @@ func (s *server) handle(c protocol.Command) {
 func (s *server) prompt(c protocol.Command, attachments []protocol.Attachment) {
 	for _, a := range attachments {
 		if err := a.Check(); err != nil {
-			s.out.error(c.Ident(), err.Error())
+			s.out.post(refusal(c.Ident(), err.Error()))
 			return
 		}
 	}
 	if err := s.accept(c); err != nil {
-		s.out.error(c.Ident(), err.Error())
+		s.out.post(refusal(c.Ident(), err.Error()))
 	}
 }
 
 // refuse answers a command that is no prompt with a no.
 func (s *server) refuse(c protocol.Command, err error) {
-	s.out.send(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: failureBody(err)})
+	s.out.post(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: failureBody(err)})
 }
 
 func (s *server) newSession(c protocol.NewSession) {
@@ -91,8 +91,8 @@ func (s *server) newSession(c protocol.NewSession) {
 		s.refuse(c, err)
 		return
 	}
-	s.sendUpdate()
-	s.out.send(protocol.NewResponse(c, struct {
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
 		OK        bool   `json:"ok"`
 		SessionID string `json:"session_id"`
 	}{true, id}))
@@ -120,8 +120,8 @@ func (s *server) setModel(c protocol.SetModel) {
 		s.refuse(c, err)
 		return
 	}
-	s.sendUpdate()
-	s.out.send(protocol.NewResponse(c, struct {
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
 		OK       bool   `json:"ok"`
 		Model    string `json:"model"`
 		Provider string `json:"provider"`
@@ -161,7 +161,7 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 		if models == nil {
 			models = []provider.Model{}
 		}
-		s.out.send(protocol.NewResponse(c, struct {
+		s.out.post(protocol.NewResponse(c, struct {
 			OK     bool             `json:"ok"`
 			Models []provider.Model `json:"models"`
 		}{true, models}))
@@ -271,8 +271,9 @@ func (s *server) state() childState {
 	return state
 }
 
-// sendUpdate tells the parent the state in short, if it asked for that.
-func (s *server) sendUpdate() {
+// sendUpdate tells the parent the state in short, if it asked for that: by send
+// or post of the emitter.
+func (s *server) sendUpdate(send func(protocol.Event)) {
 	if !s.SessionUpdates {
 		return
 	}
@@ -284,7 +285,7 @@ func (s *server) sendUpdate() {
 		HaltedAtIterationLimit: s.halted, LastActionAt: stamp(s.lastAt),
 	}
 	s.mu.Unlock()
-	s.out.send(update)
+	send(update)
 }
 
 func optional(text string) *string {

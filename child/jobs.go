@@ -124,12 +124,12 @@ func (s *server) abort(c protocol.Abort) {
 	j := s.active
 	if j == nil {
 		s.mu.Unlock()
-		s.out.send(protocol.NewResponse(c, okBody{OK: true}))
+		s.out.post(protocol.NewResponse(c, okBody{OK: true}))
 		return
 	}
 	if len(j.aborts) >= maxAborts {
 		s.mu.Unlock()
-		s.out.error(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts))
+		s.out.post(refusal(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts)))
 		return
 	}
 	j.aborts = append(j.aborts, c)
@@ -181,9 +181,9 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 
 	if result.Err != nil {
 		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.Error(result.Err))
-		s.out.error(in.ID, result.Err.Error())
+		s.out.send(refusal(in.ID, result.Err.Error()))
 	}
-	s.sendUpdate()
+	s.sendUpdate(s.out.send)
 	s.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
 	if result.Err != nil {
 		return protocol.Response{ID: in.ID, Command: j.command.Name(), Body: failureBody(result.Err)}
@@ -261,7 +261,7 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	if err := errors.Join(s.Journal.Append(record), s.Journal.Sync()); err != nil {
 		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(err)}
 	}
-	s.sendUpdate()
+	s.sendUpdate(s.out.send)
 	return protocol.NewResponse(c, compacted{
 		OK: true, Compacted: true, Summary: summary.Content, TokensBefore: before, TokensAfter: after,
 	})

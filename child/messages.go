@@ -33,7 +33,7 @@ func (s *server) getMessages(c protocol.GetMessages) {
 		}
 		page = append(page, value)
 	}
-	s.out.send(protocol.NewResponse(c, struct {
+	s.out.post(protocol.NewResponse(c, struct {
 		OK       bool             `json:"ok"`
 		Messages []jsontext.Value `json:"messages"`
 		Total    uint64           `json:"total"`

@@ -34,7 +34,7 @@ var errShutdown = errors.New("the child is shutting down")
 // It returns nil otherwise, at most Options.Grace after it was told to end; the
 // end of stdin alone lets it finish what was read first.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
-	s := newServer(o, stdout)
+	s := newServer(o)
 	lost := make(chan error, 1) // the first loss is kept; later ones say the same
 	lose := func(err error) {
 		s.ending(err)
@@ -43,14 +43,14 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 		default:
 		}
 	}
-	s.out.onError = func(err error) { lose(fmt.Errorf("write stdout: %w", err)) }
+	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), func(err error) { lose(fmt.Errorf("write stdout: %w", err)) })
 	unwatch := watchReader(stdout, func() { lose(ErrNoReader) })
 	defer unwatch()
-	s.out.send(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
-	s.sendUpdate()
+	s.out.post(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
+	s.sendUpdate(s.out.post)
 
-	done := make(chan struct{}) // closed when the worker and what it left to others have ended
-	go func() { defer close(done); s.work(); s.side.Wait() }()
+	done := make(chan struct{}) // closed when the worker and all others who write have ended
+	go func() { defer close(done); s.work(); s.side.Wait(); <-s.out.out.Close() }()
 	input := make(chan error, 1)  // how stdin ended
 	unread := make(chan struct{}) // closed when stdin is read no more
 	go func() { defer close(unread); input <- s.read(stdin) }()
@@ -132,7 +132,7 @@ type server struct {
 	log *zap.Logger
 
 	dialog *dialog.Dialog
-	side   sync.WaitGroup // what may take long: lists of models, last words to who does not read
+	side   sync.WaitGroup // lists of models
 	wake   chan struct{}  // tells the worker that active or closed changed; holds one
 	once   sync.Once      // for Options.Ending
 
@@ -152,7 +152,7 @@ type server struct {
 	lookups   int    // of side
 }
 
-func newServer(o Options, stdout io.Writer) *server {
+func newServer(o Options) *server {
 	if o.MaxIterations <= 0 {
 		o.MaxIterations = DefaultMaxIterations
 	}
@@ -167,7 +167,6 @@ func newServer(o Options, stdout io.Writer) *server {
 	}
 	s := &server{
 		Options: o, log: o.Log, model: o.Start,
-		out:       newEmitter(stdout, o.ASCII, o.Journal.Path(), nil),
 		wake:      make(chan struct{}, 1),
 		sessionID: o.State.SessionID, usage: o.State.Usage, turns: o.State.Turns, lastAt: o.State.LastActionAt,
 		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
@@ -183,13 +182,14 @@ func newServer(o Options, stdout io.Writer) *server {
 }
 
 // read takes commands until stdin ends or one says shutdown. It never waits
-// for a turn, so that abort and ping are acted on at once.
+// for a turn nor for whoever reads stdout, so that abort, ping and shutdown are
+// acted on at once.
 func (s *server) read(stdin io.Reader) error {
 	lines := frame.NewReader(stdin)
 	for {
 		line, err := lines.Next()
 		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
-			s.out.error("", err.Error())
+			s.out.post(refusal("", err.Error()))
 			continue
 		}
 		if err != nil {
@@ -197,11 +197,11 @@ func (s *server) read(stdin io.Reader) error {
 		}
 		command, err := protocol.DecodeCommand(line)
 		if err != nil {
-			s.out.error(blame(err), err.Error())
+			s.out.post(refusal(blame(err), err.Error()))
 			continue
 		}
 		if len(command.Ident()) > maxIDLength {
-			s.out.error("", fmt.Sprintf("%s: id is longer than %d bytes", command.Name(), maxIDLength))
+			s.out.post(refusal("", fmt.Sprintf("%s: id is longer than %d bytes", command.Name(), maxIDLength)))
 			continue
 		}
 		if _, ok := command.(protocol.Shutdown); ok {
@@ -243,15 +243,10 @@ func (s *server) stop() {
 	s.ending(nil)
 	s.mu.Lock()
 	s.closed = true
-	dropped := s.queue
-	s.queue = nil
-	if len(dropped) > 0 {
-		s.side.Go(func() { // under the lock: a turn runs, so that nobody waits for side yet
-			for _, j := range dropped {
-				s.out.error(j.command.Ident(), errShutdown.Error())
-			}
-		})
+	for _, j := range s.queue { // under the lock: the worker has not ended, so that posts are taken
+		s.out.post(refusal(j.command.Ident(), errShutdown.Error()))
 	}
+	s.queue = nil
 	s.mu.Unlock()
 	s.cancel(errShutdown)
 	s.nudge()

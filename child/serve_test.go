@@ -440,6 +440,37 @@ func TestLongAnswersAreSplit(t *testing.T) {
 	}
 }
 
+// Commands are acted on though nobody reads what the child writes; what waits
+// is bounded, and whoever reads again is told what was lost.
+func TestNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, t.Context(), options())
+		p.want(`{"type":"ready"}`)
+		p.send(hang[2:])
+		synctest.Wait() // its first delta is stuck
+		for i := range 1030 {
+			p.send(fmt.Sprintf(`{"type":"ping","id":"p%d"}`, i))
+		}
+		p.send(`{"type":"set_model","id":"m","model":"b"}`)
+		p.send(abort[2:])
+		synctest.Wait()
+		p.want(text[2:])
+		for i := range 1024 {
+			p.want(fmt.Sprintf(`{"type":"response","id":"p%d"}`, i))
+		}
+		p.want(`{"type":"error","id":null,"message":"stdout was not read: 7 answers were lost"}`)
+		p.want(aborted[2:])
+		p.want(cancelled[2:])
+		p.want(abortOK[2:])
+		p.send(`{"type":"get_session_stats","id":"s"}`)
+		p.want(`{"id":"s","model":"b"}`)
+		p.stdin.Close()
+		if err := <-p.done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestServeEnds(t *testing.T) {
 	t.Run("when ctx ends, with the turn in flight saved", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -485,23 +516,23 @@ func TestServeEnds(t *testing.T) {
 		})
 	})
 	t.Run("though nobody reads and a follow-up waits", func(t *testing.T) {
-		// On the real clock: the goroutines that wait for the writer hold it still.
-		o := options()
-		o.Grace = 20 * time.Millisecond
-		var endings []error
-		o.Ending = func(err error) { endings = append(endings, err) }
-		p := start(t, t.Context(), o)
-		p.want(`{"type":"ready"}`)
-		p.send(`{"type":"prompt","id":"1","message":"say hello"}`)
-		p.send(`{"type":"follow_up","id":"2","message":"say more"}`)
-		p.send(`{"type":"shutdown"}`)
-		if err := <-p.done; err != nil {
-			t.Error(err)
-		}
-		p.out.Close() // frees the writes that are stuck
-		if diff := cmp.Diff([]error{nil}, endings); diff != "" {
-			t.Errorf("endings (-want +got):\n%s", diff)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			o := options()
+			var endings []error
+			o.Ending = func(err error) { endings = append(endings, err) }
+			p := start(t, t.Context(), o)
+			p.want(`{"type":"ready"}`)
+			p.send(`{"type":"prompt","id":"1","message":"say hello"}`)
+			p.send(`{"type":"follow_up","id":"2","message":"say more"}`)
+			p.send(`{"type":"shutdown"}`)
+			if err := <-p.done; err != nil {
+				t.Error(err)
+			}
+			p.out.Close() // frees the writes that are stuck
+			if diff := cmp.Diff([]error{nil}, endings); diff != "" {
+				t.Errorf("endings (-want +got):\n%s", diff)
+			}
+		})
 	})
 	t.Run("though a list of models never comes", func(t *testing.T) {
 		o := options()

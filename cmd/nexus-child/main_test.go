@@ -274,6 +274,20 @@ func TestStdoutAndStderrWithoutAReader(t *testing.T) {
 	}
 }
 
+// A parent that does not read is no reason not to do what it says.
+func TestShutdownBehindAFloodThatNobodyReads(t *testing.T) {
+	p := startChild(t, t.TempDir())
+	p.send(`{"type":"prompt","id":"1","message":"flood 10000000"}`)
+	p.want("type", "message_update")
+	for i := range 200 { // more than any pipe holds
+		p.send(fmt.Sprintf(`{"type":"get_state","id":"s%d"}`, i))
+	}
+	p.send(`{"type":"shutdown"}`)
+	if status := p.wait(); status != 0 {
+		t.Errorf("exit status %d, stderr %s", status, p.stderr.String())
+	}
+}
+
 func TestTerminated(t *testing.T) {
 	p := startChild(t, t.TempDir())
 	p.send(`{"type":"prompt","id":"1","message":"sleep 3600"}`)
