@@ -10,10 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recheck is how often the watch looks by itself, in milliseconds: a wake-up
-// that the kernel loses is to cost a second, not leave a child behind.
-const recheck = 1000
-
 // watchReader calls gone, once, when stdout has lost its reader, without
 // waiting for the next write to find out: the parent is dead then. It works on
 // pipes and sockets; of anything else it knows nothing and does nothing. stop
@@ -42,7 +38,7 @@ func watchReader(stdout io.Writer, gone func()) (stop func()) {
 	watch.Go(func() {
 		fds := []unix.PollFd{{Fd: int32(fd)}, {Fd: int32(wakeFD), Events: unix.POLLIN}}
 		for {
-			_, err := unix.Poll(fds, recheck)
+			_, err := unix.Poll(fds, -1)
 			switch {
 			case err == unix.EINTR || err == unix.EAGAIN: // to be tried again
 			case err != nil || fds[1].Revents != 0:
