@@ -54,8 +54,10 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	first := append([]string{s.child, "--session=" + id}, always...)
+	if p.SystemPrompt != nil { // an empty one asks for none
+		first = append(first, "--system="+*p.SystemPrompt)
+	}
 	for _, flag := range []struct{ name, value string }{
-		{"system", api.Value(p.SystemPrompt)},
 		{"preset", api.Value(p.Preset)},
 		{"cwd", api.Value(p.Cwd)},
 		{"model", api.Value(p.Model)},

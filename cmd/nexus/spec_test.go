@@ -49,6 +49,12 @@ func TestSpec(t *testing.T) {
 			wantDir:    cwd,
 		},
 		{
+			name:       "an empty system prompt is one that was asked for",
+			params:     api.CreateAgentParams{AgentID: new("a"), SystemPrompt: new("")},
+			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--system="},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates"},
+		},
+		{
 			name:   "a child of another agent is sandboxed",
 			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss")},
 			wantArgv: []string{
