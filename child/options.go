@@ -74,9 +74,10 @@ type Options struct {
 	Grace time.Duration
 	// Ending is called once, as the end begins: with nil when the child was told
 	// to end or its input did, or with why stdout was lost. A program sets itself
-	// a deadline here for what Serve cannot bound, such as a log that nobody
-	// reads. It must not wait. Nil does nothing.
+	// a deadline here for what Serve cannot bound, such as a disk that hangs. It
+	// must not wait. Nil does nothing.
 	Ending func(err error)
-	// Log is where the child logs; nil means nowhere. It must not be stdout.
+	// Log is where the child logs; nil means nowhere. It must not be stdout, and
+	// writing to it must not wait for whoever reads it.
 	Log *zap.Logger
 }

@@ -71,6 +71,10 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 			case err = <-lost:
 			case <-ctx.Done():
 			}
+			select { // the last frames may have been lost just now
+			case err = <-lost:
+			default:
+			}
 		}
 	}
 	s.stop()

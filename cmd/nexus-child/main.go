@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"nexus.internal/child"
 	"nexus.internal/protocol"
@@ -36,22 +35,24 @@ func main() {
 // run is the whole program but for what only a process can do. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	errs := newLogSink(stderr)
+	defer errs.flush()
 	f, err := parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprintf(stdout, usage, f.set.FlagUsages())
 		return 0
 	case err != nil:
-		fmt.Fprintf(stderr, "nexus-child: %v\nTry nexus-child --help.\n", err)
+		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
 		fmt.Fprintf(stdout, "nexus-child, child protocol version %d\n", protocol.Version)
 		return 0
 	}
-	log := newLog(stderr)
+	log := newLog(errs)
 	a, err := assemble(f, environ, log)
 	if err != nil {
-		fmt.Fprintf(stderr, "nexus-child: %v\n", err)
+		fmt.Fprintf(errs, "nexus-child: %v\n", err)
 		return 2
 	}
 	defer a.close()
@@ -63,23 +64,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 0
 }
 
-// lastResort ends the process, whatever still waits in it: a log that nobody
-// reads, or a disk that hangs, must not keep a child that was told to end or
-// that lost its parent (SPEC §3.9).
+// lastResort ends the process, whatever still waits in it: a disk that hangs
+// must not keep a child that was told to end or that lost its parent (SPEC
+// §3.9).
 func lastResort(lost error) {
 	status := 0
 	if lost != nil {
 		status = 1
 	}
 	time.AfterFunc(child.DefaultGrace+400*time.Millisecond, func() { os.Exit(status) })
-}
-
-// newLog writes JSON lines, info and above.
-func newLog(stderr io.Writer) *zap.Logger {
-	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{
-		TimeKey: "timestamp", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
-		EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
-		EncodeDuration: zapcore.StringDurationEncoder,
-	})
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(stderr)), zapcore.InfoLevel)).Named("child")
 }

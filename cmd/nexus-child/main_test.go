@@ -249,31 +249,6 @@ func TestStdoutWithoutAReader(t *testing.T) {
 	}
 }
 
-// The same, where nobody reads what it logs either.
-func TestStdoutAndStderrWithoutAReader(t *testing.T) {
-	p := command(t, t.TempDir(), nil)
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if err := w.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	for err == nil { // until it is full
-		_, err = w.Write(make([]byte, 1<<10))
-	}
-	p.cmd.Stderr = w
-	p.start()
-	w.Close()
-	p.send(`{"type":"prompt","id":"1","message":"sleep 3600"}`)
-	p.want("event.type", "toolcall_input")
-	p.stdout.Close()
-	if status := p.wait(); status != 1 {
-		t.Errorf("exit status %d", status)
-	}
-}
-
 // A parent that does not read is no reason not to do what it says.
 func TestShutdownBehindAFloodThatNobodyReads(t *testing.T) {
 	p := startChild(t, t.TempDir())
