@@ -77,20 +77,20 @@ func (s *server) refuse(c protocol.Command, err error) {
 func (s *server) newSession(c protocol.NewSession) {
 	id := journal.NewSessionID()
 	s.mu.Lock()
-	busy := s.active != nil
-	if !busy {
-		s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
-		s.dialog.Clear()
-	}
+	busy := s.active != nil // and if not, nothing begins before the reader reads on
 	s.mu.Unlock()
 	if busy {
 		s.refuse(c, errors.New("new_session is refused while a turn runs"))
 		return
 	}
-	if err := errors.Join(s.Journal.Append(transcript.Reset{SessionID: id, At: time.Now().UTC()}), s.Journal.Sync()); err != nil {
+	if err := s.Journal.Commit(transcript.Reset{SessionID: id, At: time.Now().UTC()}); err != nil {
 		s.refuse(c, err)
 		return
 	}
+	s.mu.Lock()
+	s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
+	s.dialog.Clear()
+	s.mu.Unlock()
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.NewResponse(c, struct {
 		OK        bool   `json:"ok"`
@@ -111,15 +111,15 @@ func (s *server) setModel(c protocol.SetModel) {
 	if selected.ContextWindow == 0 {
 		selected.ContextWindow = DefaultContextWindow
 	}
+	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
+	if err := s.Journal.Commit(record); err != nil {
+		s.refuse(c, err)
+		return
+	}
 	s.mu.Lock()
 	s.model = selected
 	s.mu.Unlock()
 	s.dialog.SetWindow(selected.ContextWindow)
-	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
-	if err := errors.Join(s.Journal.Append(record), s.Journal.Sync()); err != nil {
-		s.refuse(c, err)
-		return
-	}
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.NewResponse(c, struct {
 		OK       bool   `json:"ok"`

@@ -254,13 +254,13 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	if after >= before {
 		return protocol.NewResponse(c, compacted{OK: true, Reason: "a summary would be no shorter"})
 	}
-	s.dialog.Compact(len(old), summary)
 	record := transcript.Compaction{
 		Dropped: uint64(len(old)), Summary: summary, TokensBefore: before, TokensAfter: after, Usage: &usage, At: time.Now().UTC(),
 	}
-	if err := errors.Join(s.Journal.Append(record), s.Journal.Sync()); err != nil {
+	if err := s.Journal.Commit(record); err != nil {
 		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(err)}
 	}
+	s.dialog.Compact(len(old), summary)
 	s.sendUpdate(s.out.send)
 	return protocol.NewResponse(c, compacted{
 		OK: true, Compacted: true, Summary: summary.Content, TokensBefore: before, TokensAfter: after,

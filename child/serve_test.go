@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/child"
+	"nexus.internal/child/journal"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
@@ -390,6 +391,30 @@ func TestCompact(t *testing.T) {
 		`> {"type":"get_messages","id":"m","limit":0}`, `< {"id":"m","total":5,"offset":0}`,
 		`> {"type":"compact","id":"d"}`, `< {"id":"d","ok":true,"compacted":false}`,
 	))
+}
+
+// What cannot be saved is refused and changes nothing.
+func TestAnUnsavedChangeIsNone(t *testing.T) {
+	o := options()
+	j, _, err := journal.Open(journal.Options{Dir: t.TempDir(), Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		for _, role := range []protocol.Role{protocol.RoleUser, protocol.RoleAssistant} {
+			o.State.Messages = append(o.State.Messages, protocol.Message{Role: role, Content: strings.Repeat("long words ", 60)})
+		}
+	}
+	o.Journal = j
+	if err := j.Close(); err != nil { // from now on nothing can be saved
+		t.Fatal(err)
+	}
+	play(t, o, []string{
+		`> {"type":"new_session","id":"n"}`, `< {"id":"n","ok":false,"error":"save session: the journal is closed"}`,
+		`> {"type":"set_model","id":"m","model":"b"}`, `< {"id":"m","ok":false}`,
+		`> {"type":"compact","id":"c"}`, `< {"id":"c","ok":false}`,
+		`> {"type":"get_session_stats","id":"s"}`, `< {"id":"s","message_count":8,"model":"a","session_id":"s1"}`,
+	})
 }
 
 // No frame may exceed the limit, whatever the answer grows to when written.

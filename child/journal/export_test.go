@@ -3,7 +3,7 @@ package journal
 import "io"
 
 // Break makes writes to the file fail with err after limit more bytes, as a
-// full disk does; nil mends it.
+// full disk does, and every sync; nil mends it.
 func (j *Journal) Break(limit int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -29,5 +29,7 @@ func (b *brokenFile) Write(p []byte) (int, error) {
 	n, _ := b.file.Write(p[:b.limit])
 	return n, b.err
 }
+
+func (b *brokenFile) Sync() error { return b.err }
 
 var _ io.Writer = (*brokenFile)(nil)

@@ -22,6 +22,7 @@ const (
 type file interface {
 	Write(p []byte) (int, error)
 	Truncate(size int64) error
+	Sync() error
 	Close() error
 }
 
@@ -86,6 +87,41 @@ func (j *Journal) Append(records ...transcript.Record) error {
 		}
 	}
 	return j.write()
+}
+
+// Commit writes the records, after all that could not be written before, and
+// returns once they are on the disk. If it fails the file is as if it had never
+// been called: what is refused now must not come true after a restart.
+func (j *Journal) Commit(records ...transcript.Record) error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.encodePieces()
+	if err := j.write(); err != nil {
+		return err
+	}
+	before := j.size
+	for _, r := range records {
+		if err := j.encode(r); err != nil {
+			j.backlog = j.backlog[:0]
+			return fmt.Errorf("save session: %w", err)
+		}
+	}
+	if err := j.write(); err != nil {
+		j.backlog = j.backlog[:0]
+		return err
+	}
+	err := j.sync()
+	if err != nil {
+		if cut := j.file.Truncate(before); cut != nil {
+			j.broken = fmt.Errorf("%w; and its file cannot be put right: %w", err, cut)
+			return j.broken
+		}
+		j.size = before
+	}
+	return err
 }
 
 // Writable reports why nothing can be saved any more; nil if something can.
@@ -213,16 +249,26 @@ func (j *Journal) write() error {
 // Sync returns once all that was appended is on the disk itself. With NoSync
 // it does nothing.
 func (j *Journal) Sync() error {
-	if j == nil || j.noSync {
+	if j == nil {
 		return nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	f, ok := j.file.(*os.File)
-	if !ok || j.closed {
+	return j.sync()
+}
+
+// sync does what Sync says. j.mu is held.
+func (j *Journal) sync() error {
+	if j.noSync || j.closed {
 		return nil
 	}
-	if err := syncData(f); err != nil {
+	var err error
+	if f, ok := j.file.(*os.File); ok {
+		err = syncData(f)
+	} else {
+		err = j.file.Sync()
+	}
+	if err != nil {
 		return fmt.Errorf("sync session: %w", err)
 	}
 	if j.fresh {

@@ -288,6 +288,68 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
+// What was refused does not come true after a restart, though the disk has room
+// again; what was only late does.
+func TestCommitIsAllOrNothing(t *testing.T) {
+	reset := transcript.Reset{SessionID: "new", At: time.Unix(3, 0).UTC()}
+	tests := []struct {
+		name  string
+		limit int // bytes that can be written
+	}{
+		{"the write fails", 10},
+		{"the sync fails", 1 << 20},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			j, begun := open(t, journal.Options{Dir: dir, Name: "s"})
+			if err := j.Append(message(protocol.RoleUser, "hello")); err != nil {
+				t.Fatal(err)
+			}
+			j.Break(tt.limit, syscall.ENOSPC)
+			if err := j.Commit(reset); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
+			}
+			j.Break(0, nil)
+			if err := j.Append(message(protocol.RoleAssistant, "hi"), turnEnd); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			j, state := open(t, journal.Options{Dir: dir, Name: "s"})
+			if contents(state) != "hello | hi" || state.SessionID != begun.SessionID {
+				t.Errorf("after a refused reset: %q, session %s", contents(state), state.SessionID)
+			}
+			if err := j.Commit(reset); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			if _, state := open(t, journal.Options{Dir: dir, Name: "s"}); contents(state) != "" || state.SessionID != "new" {
+				t.Errorf("after a reset: %q, session %s", contents(state), state.SessionID)
+			}
+		})
+	}
+}
+
+// A commit goes after what could not be written before it, and not without it.
+func TestCommitKeepsItsPlace(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
+	j.Break(0, syscall.ENOSPC)
+	if err := errors.Join(j.Append(message(protocol.RoleUser, "hello")), j.Commit(turnEnd)); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
+	}
+	j.Break(0, nil)
+	model := "m"
+	if err := j.Commit(transcript.Settings{Model: &model}); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	_, state := open(t, journal.Options{Dir: dir, Name: "s"})
+	if contents(state) != "hello" || state.Settings.Model == nil || state.LastOutcome != "interrupted" {
+		t.Errorf("got %q, settings %v, outcome %s", contents(state), state.Settings, state.LastOutcome)
+	}
+}
+
 func TestDiscardRemovesOnlyWhatItBegan(t *testing.T) {
 	dir := t.TempDir()
 	for _, want := range []bool{false, true} { // left behind
@@ -306,7 +368,7 @@ func TestDiscardRemovesOnlyWhatItBegan(t *testing.T) {
 func TestNilJournalSavesNothing(t *testing.T) {
 	var j *journal.Journal
 	j.Partial("1", "x", "")
-	if err := errors.Join(j.Append(turnEnd), j.Sync(), j.Writable(), j.Discard(), j.Close()); err != nil || j.Path() != "" || j.Torn() != 0 {
+	if err := errors.Join(j.Append(turnEnd), j.Commit(turnEnd), j.Sync(), j.Writable(), j.Discard(), j.Close()); err != nil || j.Path() != "" || j.Torn() != 0 {
 		t.Errorf("%v, path %q", err, j.Path())
 	}
 }
