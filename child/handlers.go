@@ -100,16 +100,10 @@ func (s *server) newSession(c protocol.NewSession) {
 
 // setModel holds for the turns to come; one that runs goes on with its own.
 func (s *server) setModel(c protocol.SetModel) {
-	s.mu.Lock()
-	current := s.model.ProviderName
-	s.mu.Unlock()
-	selected, err := s.Models.Select(c.Model, current)
+	selected, err := s.choose(c.Model)
 	if err != nil {
 		s.refuse(c, err)
 		return
-	}
-	if selected.ContextWindow == 0 {
-		selected.ContextWindow = DefaultContextWindow
 	}
 	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
 	if err := s.Journal.Commit(record); err != nil {
@@ -126,6 +120,27 @@ func (s *server) setModel(c protocol.SetModel) {
 		Model    string `json:"model"`
 		Provider string `json:"provider"`
 	}{true, selected.Model, selected.ProviderName}))
+}
+
+// choose finds a model by the name that a command gives it.
+func (s *server) choose(name string) (Selected, error) {
+	if name == "" {
+		return Selected{}, errors.New("set_model: the name is empty")
+	}
+	s.mu.Lock()
+	current := s.model.ProviderName
+	s.mu.Unlock()
+	selected, err := s.Models.Select(name, current)
+	if err != nil {
+		return Selected{}, err
+	}
+	if err := protocol.CheckModelName(selected.Model); err != nil { // frames have to hold it
+		return Selected{}, fmt.Errorf("set_model: %w", err)
+	}
+	if selected.ContextWindow == 0 {
+		selected.ContextWindow = DefaultContextWindow
+	}
+	return selected, nil
 }
 
 // listModels may ask the network, so it does not hold up the reader.

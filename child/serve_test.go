@@ -76,11 +76,12 @@ func (puppet) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider
 
 func (puppet) Models(context.Context) ([]provider.Model, error) { return nil, nil }
 
-// catalogue offers the models a and b of the puppet.
+// catalogue offers the models a and b of the puppet, and all that begin with
+// any.
 type catalogue struct{ wait bool }
 
 func (catalogue) Select(model, _ string) (child.Selected, error) {
-	if model != "a" && model != "b" {
+	if model != "a" && model != "b" && !strings.HasPrefix(model, "any") {
 		return child.Selected{}, fmt.Errorf("unknown model %q", model)
 	}
 	return child.Selected{Provider: puppet{}, ProviderName: "puppet", Model: model, ContextWindow: 1000, Offline: true}, nil
@@ -310,6 +311,13 @@ func TestServe(t *testing.T) {
 		{"set_model: an unknown one changes nothing", []string{
 			`> {"type":"set_model","id":"1","model":"zz"}`, `< {"type":"response","id":"1","command":"set_model","ok":false,"error":"unknown model \"zz\""}`,
 			`> {"type":"get_state","id":"2"}`, `< {"id":"2","model":"a"}`,
+		}},
+		{"set_model: nor does one without a name, or with one that fits no frame", []string{
+			`> {"type":"set_model","id":"1","model":""}`, `< {"id":"1","ok":false,"error":"set_model: the name is empty"}`,
+			`> {"type":"set_model","id":"2","model":"any` + strings.Repeat("x", 254) + `"}`, `< {"id":"2","ok":false,"error":"set_model: the name is 257 bytes long, at most 256 are allowed"}`,
+			`> {"type":"set_model","id":"3","model":"any\n"}`, `< {"id":"3","ok":false,"error":"set_model: the name has a control character"}`,
+			`> {"type":"get_state","id":"4"}`, `< {"id":"4","model":"a"}`,
+			`> {"type":"set_model","id":"5","model":"any` + strings.Repeat("x", 253) + `"}`, `< {"id":"5","ok":true}`,
 		}},
 		{"new_session forgets", []string{
 			`> {"type":"prompt","id":"1","message":"say hello"}`, text, `< {"type":"agent_end"}`, `< {"type":"response"}`,
