@@ -204,16 +204,28 @@ func (s *server) read(stdin io.Reader) error {
 			s.out.post(refusal(blame(err), err.Error()))
 			continue
 		}
-		if len(command.Ident()) > maxIDLength {
-			s.out.post(refusal("", fmt.Sprintf("%s: id is longer than %d bytes", command.Name(), maxIDLength)))
-			continue
-		}
 		if _, ok := command.(protocol.Shutdown); ok {
 			s.stop()
 			return errShutdown
 		}
+		if err := checkID(command); err != nil {
+			s.out.post(refusal("", err.Error()))
+			continue
+		}
 		s.handle(command)
 	}
+}
+
+// checkID reports why an answer to the command could not be told from others.
+func checkID(c protocol.Command) error {
+	id := c.Ident()
+	if _, ok := c.(protocol.ToolsList); id == "" && !ok {
+		return fmt.Errorf("%s: member \"id\" is empty", c.Name())
+	}
+	if len(id) > maxIDLength {
+		return fmt.Errorf("%s: id is longer than %d bytes", c.Name(), maxIDLength)
+	}
+	return nil
 }
 
 // blame is the id of the command that could not be decoded; "" if unknown.

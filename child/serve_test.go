@@ -337,6 +337,8 @@ func TestServe(t *testing.T) {
 			"> {\"type\":\"ping\",\"id\":\"\xff\"}", `< {"type":"error","id":null}`,
 			`> {"type":"prompt","id":"6","message":"m","attachments":[{"path":"../x"}]}`, `< {"type":"error","id":"6"}`,
 			`> {"type":"ping","id":"` + strings.Repeat("i", 4097) + `"}`, `< {"type":"error","id":null,"message":"ping: id is longer than 4096 bytes"}`,
+			`> {"type":"prompt","id":"","message":"say no"}`, `< {"type":"error","id":null,"message":"prompt: member \"id\" is empty"}`,
+			`> {"type":"tools_list","id":""}`, `< {"type":"response","id":"","command":"tools_list","ok":true}`,
 			`> ` + strings.Repeat("x", 1<<20+1), `< {"type":"error","id":null,"message":"frame exceeds the limit of 1048576 bytes"}`,
 			`> {"type":"ping","id":"9","future":true}`, `< {"type":"response","id":"9","ok":true}`,
 		}},
