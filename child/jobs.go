@@ -117,14 +117,20 @@ func (s *server) finish(j *job) []protocol.Abort {
 	return j.aborts
 }
 
-// abort ends the running job; its answer follows that of the job. When idle it
-// is answered at once.
+// abort ends the running job; its answer follows that of the job, or is that of
+// the job if both bear one id: an id gets one response. When idle it is answered
+// at once.
 func (s *server) abort(c protocol.Abort) {
 	s.mu.Lock()
 	j := s.active
 	if j == nil {
 		s.mu.Unlock()
 		s.out.post(protocol.NewResponse(c, okBody{OK: true}))
+		return
+	}
+	if c.ID == j.command.Ident() {
+		s.mu.Unlock()
+		j.cancel(errAborted)
 		return
 	}
 	if len(j.aborts) >= maxAborts {

@@ -255,6 +255,9 @@ func TestServe(t *testing.T) {
 		{"abort twice answers both", []string{
 			hang, text, abort, `> {"type":"abort","id":"y"}`, aborted, cancelled, abortOK, `< {"type":"response","id":"y","ok":true}`,
 		}},
+		{"abort by the id of the turn: one response for one id", []string{
+			hang, text, `> {"type":"abort","id":"1"}`, aborted, cancelled, `> {"type":"ping","id":"p"}`, `< {"id":"p"}`,
+		}},
 		{"abort when idle", []string{abort, abortOK}},
 		{"abort of a stuck tool", []string{
 			`> {"type":"prompt","id":"1","message":"tool stuck"}`,
