@@ -87,9 +87,19 @@ func TestCancelOfWaiting(t *testing.T) {
 }
 
 func TestCancelOfRunning(t *testing.T) {
-	run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
+	hold := make(chan chan struct{}, 1) // what the turn to come waits for once it is aborted
+	play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		both := <-hold
+		c.Say("working")
+		<-c.Aborted()
+		<-both
+		c.Finish(p, "working")
+	}}
+	run(t, always(play), func(h *house) {
 		a := h.start("alice")
 		for _, id := range []string{"turn", ""} { // by its id, and as the one that runs
+			both := make(chan struct{})
+			hold <- both
 			turn := h.prompt(a, cmp.Or(id, "the second"), "")
 			synctest.Wait()
 			ended := make(chan error, 2)
@@ -102,6 +112,8 @@ func TestCancelOfRunning(t *testing.T) {
 					ended <- err
 				}()
 			}
+			synctest.Wait() // until both wait
+			close(both)
 			if err := errors.Join(<-ended, <-ended); err != nil {
 				h.Errorf("Abort: %v", err)
 			}
