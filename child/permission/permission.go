@@ -26,7 +26,9 @@ const (
 const Default = Trusted
 
 // confined are the tools that cannot reach beyond the working directory.
-var confined = map[string]bool{"read_file": true, "list_directory": true, "write_file": true, "sleep": true}
+var confined = map[string]bool{
+	"read_file": true, "list_directory": true, "write_file": true, "edit_file": true, "sleep": true,
+}
 
 // Parse reads the name of a preset. The empty name is [Default].
 func Parse(name string) (Preset, error) {

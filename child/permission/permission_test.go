@@ -18,6 +18,7 @@ func TestAllows(t *testing.T) {
 		{permission.Trusted, "write_file", true},
 		{permission.Sandboxed, "read_file", true},
 		{permission.Sandboxed, "write_file", true},
+		{permission.Sandboxed, "edit_file", true},
 		{permission.Sandboxed, "sleep", true},
 		{permission.Sandboxed, "shell", false},
 		{permission.Sandboxed, "a tool of tomorrow", false},

@@ -15,8 +15,8 @@ import (
 	"nexus.internal/protocol/strict"
 )
 
-// Tools returns read_file, list_directory and write_file on dir, which must
-// exist. Closing the closer releases the directory; the tools fail after that.
+// Tools returns read_file, list_directory, write_file and edit_file on dir,
+// which must exist. Closing the closer releases the directory; the tools fail after that.
 func Tools(dir string) ([]tool.Tool, io.Closer, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -26,11 +26,12 @@ func Tools(dir string) ([]tool.Tool, io.Closer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open working directory: %w", err)
 	}
-	r := &rooted{root: root, names: names(absolute)}
+	r := &rooted{root: root, names: names(absolute), writer: make(chan struct{}, 1)}
 	return []tool.Tool{
 		function[readInput]{readSpec, r.read},
 		function[listInput]{listSpec, r.list},
 		function[writeInput]{writeSpec, r.write},
+		function[editInput]{editSpec, r.edit},
 	}, root, nil
 }
 
@@ -53,8 +54,19 @@ func (f function[In]) Run(ctx context.Context, in jsontext.Value) (tool.Result, 
 
 // rooted is the directory that the tools work in.
 type rooted struct {
-	root  *os.Root
-	names []string // absolute paths of the directory
+	root   *os.Root
+	names  []string      // absolute paths of the directory
+	writer chan struct{} // full while a call writes: of two edits at once none is lost
+}
+
+// lock waits until no other call writes. The caller must call unlock.
+func (r *rooted) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case r.writer <- struct{}{}:
+		return func() { <-r.writer }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // local turns a path from a model into one relative to the directory.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -54,23 +55,11 @@ func (r *rooted) read(ctx context.Context, in readInput) (string, error) {
 	case most == 0:
 		return "", &strict.Error{Path: "limit", Problem: "must be 1 or more"}
 	}
-	name, err := r.local(in.Path)
+	f, info, err := r.openFile("read", in.Path)
 	if err != nil {
 		return "", err
 	}
-	// Opening a named pipe would wait for its other end, but for O_NONBLOCK.
-	f, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", r.explain("read", in.Path, err)
-	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", r.explain("read", in.Path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("read %s: it is %s", in.Path, kind(info.Mode()))
-	}
 	lines := bufio.NewReaderSize(f, sniffed)
 	head, err := lines.Peek(sniffed)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -87,6 +76,31 @@ func (r *rooted) read(ctx context.Context, in readInput) (string, error) {
 		return "", r.explain("read", in.Path, err)
 	}
 	return text, nil
+}
+
+// openFile opens a regular file for reading. Its errors are for the model.
+func (r *rooted) openFile(attempt, path string) (*os.File, fs.FileInfo, error) {
+	name, err := r.local(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Opening a named pipe would wait for its other end, but for O_NONBLOCK.
+	f, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, r.explain(attempt, path, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = r.explain(attempt, path, err)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s %s: it is %s", attempt, path, kind(info.Mode()))
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
 }
 
 // window returns the lines from first, most of them at the utmost, and says so

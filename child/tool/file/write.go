@@ -36,35 +36,41 @@ func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	old, err := r.root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		old = nil
-	case err != nil:
-		return "", r.explain("write", in.Path, err)
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return "", err
 	}
-	switch {
-	case old == nil:
-		if err := r.makeDir(name); err != nil {
-			return "", r.explain("write", in.Path, err)
-		}
-		err = r.replace(ctx, name, in.Content, 0)
-	case old.Mode()&fs.ModeSymlink != 0:
-		err = r.writeThrough(name, in.Content)
-	case !old.Mode().IsRegular():
-		return "", fmt.Errorf("write %s: it is %s", in.Path, kind(old.Mode()))
-	case old.Mode().Perm()&0o200 == 0:
-		return "", fmt.Errorf("write %s: it is read-only", in.Path)
-	default:
-		err = r.replace(ctx, name, in.Content, old.Mode().Perm())
-	}
+	defer unlock()
+	isNew, err := r.put(ctx, name, in.Content)
 	if err != nil {
 		return "", r.explain("write", in.Path, err)
 	}
-	if old == nil {
+	if isNew {
 		return fmt.Sprintf("wrote %d bytes to %s (a new file)", len(in.Content), in.Path), nil
 	}
 	return fmt.Sprintf("wrote %d bytes to %s", len(in.Content), in.Path), nil
+}
+
+// put makes name hold the content, and reports whether it is a new file.
+func (r *rooted) put(ctx context.Context, name, content string) (isNew bool, err error) {
+	old, err := r.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := r.makeDir(name); err != nil {
+			return false, err
+		}
+		return true, r.replace(ctx, name, content, 0)
+	case err != nil:
+		return false, err
+	case old.Mode()&fs.ModeSymlink != 0:
+		return false, r.writeThrough(name, content)
+	case !old.Mode().IsRegular():
+		return false, fmt.Errorf("it is %s", kind(old.Mode()))
+	case old.Mode().Perm()&0o200 == 0:
+		return false, errors.New("it is read-only")
+	default:
+		return false, r.replace(ctx, name, content, old.Mode().Perm())
+	}
 }
 
 // makeDir makes the directories on the way to name. Where name goes up again by

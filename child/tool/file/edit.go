@@ -1,0 +1,244 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol/strict"
+)
+
+const (
+	maxEdit  = 16 << 20 // bytes of a file that is edited, before and after
+	maxNamed = 10       // places that an answer names
+	byteMark = "\uFEFF" // the byte order mark that some files in UTF-8 begin with
+)
+
+var editSpec = tool.Spec{
+	Name: "edit_file",
+	Description: "Replace a piece of a text file in the working directory by another. The piece must be in the file " +
+		"exactly once, unless replace_all is true. Line endings and mode of the file stay as they are.",
+	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
+		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
+		`"old_text":{"type":"string","description":"what is to be replaced, exactly as it stands in the file, with its indentation"},` +
+		`"new_text":{"type":"string","description":"what is to stand there instead"},` +
+		`"replace_all":{"type":"boolean","description":"replace it wherever it stands; false by default"}},` +
+		`"required":["path","old_text","new_text"],"additionalProperties":false}`),
+}
+
+type editInput struct {
+	Path       string `json:"path"`
+	OldText    string `json:"old_text"`
+	NewText    string `json:"new_text"`
+	ReplaceAll *bool  `json:"replace_all"`
+}
+
+func (r *rooted) edit(ctx context.Context, in editInput) (string, error) {
+	switch {
+	case in.OldText == "":
+		return "", &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}
+	case in.OldText == in.NewText:
+		return "", &strict.Error{Path: "new_text", Problem: "is the same as old_text"}
+	}
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	content, before, err := r.whole(ctx, in.Path)
+	if err != nil {
+		return "", err
+	}
+	all := in.ReplaceAll != nil && *in.ReplaceAll
+	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, all)
+	if err != nil {
+		return "", fmt.Errorf("edit %s: %w", in.Path, err)
+	}
+	name, err := r.local(in.Path)
+	if err != nil {
+		return "", err
+	}
+	if now, err := r.root.Stat(name); err != nil || !sameState(before, now) {
+		return "", fmt.Errorf("edit %s: something else has changed it just now; read it again", in.Path)
+	}
+	if _, err := r.put(ctx, name, edited); err != nil {
+		return "", r.explain("edit", in.Path, err)
+	}
+	return fmt.Sprintf("edited %s: %s", in.Path, answer), nil
+}
+
+// whole reads all of a text file, and its state before that.
+func (r *rooted) whole(ctx context.Context, path string) (string, fs.FileInfo, error) {
+	f, info, err := r.openFile("edit", path)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	tooLarge := fmt.Errorf("edit %s: it has more than the %d bytes that can be edited", path, maxEdit)
+	if info.Size() > maxEdit {
+		return "", nil, tooLarge
+	}
+	var content bytes.Buffer
+	_, err = io.Copy(&content, io.LimitReader(cancelled{ctx, f}, maxEdit+1))
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, ctx.Err()
+	case err != nil:
+		return "", nil, r.explain("edit", path, err)
+	case content.Len() > maxEdit:
+		return "", nil, tooLarge
+	case !isText(content.Bytes()[:min(content.Len(), sniffed)]):
+		return "", nil, fmt.Errorf("edit %s: it is not a text file (%d bytes)", path, info.Size())
+	}
+	return content.String(), info, nil
+}
+
+// cancelled is a reader that fails once its context has ended.
+type cancelled struct {
+	ctx context.Context //nolint:containedctx // it lives for one copy
+	r   io.Reader
+}
+
+func (c cancelled) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// sameState reports whether a file is still what it was.
+func sameState(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// replaced is the content with the old text replaced, and a word on where that
+// was. A byte order mark is no part of the text.
+func replaced(ctx context.Context, content, old, text string, all bool) (edited, answer string, err error) {
+	body, marked := strings.CutPrefix(content, byteMark)
+	if marked {
+		old, text = strings.TrimPrefix(old, byteMark), strings.TrimPrefix(text, byteMark)
+		if old == "" {
+			return "", "", errors.New("old_text is nothing but a byte order mark, which stays as it is")
+		}
+	}
+	places, length := find(body, old)
+	switch {
+	case len(places) == 0:
+		return "", "", missing(ctx, body, old)
+	case !all:
+		// "aa" is in "aaa" twice.
+		next := places[0] + 1
+		if again := strings.Index(body[next:min(len(body), places[0]+2*length-1)], body[places[0]:places[0]+length]); again >= 0 && len(places) == 1 {
+			places = append(places, next+again)
+		}
+		if len(places) > 1 {
+			return "", "", fmt.Errorf("old_text is there %d times, %s: put more of the text around it into it, or set replace_all",
+				len(places), inLines(body, places))
+		}
+	}
+	if len(body)+len(places)*(len(text)+strings.Count(text, "\n")-length) > maxEdit {
+		return "", "", fmt.Errorf("it would have more than %d bytes", maxEdit)
+	}
+	var b strings.Builder
+	if marked {
+		b.WriteString(byteMark)
+	}
+	unix := strings.ReplaceAll(text, "\r\n", "\n")
+	dos := strings.ReplaceAll(unix, "\n", "\r\n")
+	at := 0
+	for _, place := range places {
+		b.WriteString(body[at:place])
+		switch ending(body, place) {
+		case "\n":
+			b.WriteString(unix)
+		case "\r\n":
+			b.WriteString(dos)
+		default:
+			b.WriteString(text)
+		}
+		at = place + length
+	}
+	b.WriteString(body[at:])
+	if b.String() == content {
+		return "", "", errors.New("that changes nothing: line endings stay as they are")
+	}
+	return b.String(), fmt.Sprintf("replaced %d %s, %s", len(places), plural(len(places), "place"), inLines(body, places)), nil
+}
+
+// find returns where old stands in body, and its length there: as it is, or
+// with the other kind of line endings.
+func find(body, old string) (places []int, length int) {
+	unix := strings.ReplaceAll(old, "\r\n", "\n")
+	for _, wanted := range []string{old, strings.ReplaceAll(unix, "\n", "\r\n"), unix} {
+		for at := 0; ; {
+			i := strings.Index(body[at:], wanted)
+			if i < 0 {
+				break
+			}
+			places = append(places, at+i)
+			at += i + len(wanted)
+		}
+		if len(places) > 0 {
+			return places, len(wanted)
+		}
+	}
+	return nil, 0
+}
+
+// ending is the line ending nearest to a place: that of its own line, or of the
+// line before; "" in a text of one line.
+func ending(body string, place int) string {
+	i := strings.IndexByte(body[place:], '\n')
+	if i >= 0 {
+		i += place
+	} else {
+		i = strings.LastIndexByte(body[:place], '\n')
+	}
+	switch {
+	case i < 0:
+		return ""
+	case i > 0 && body[i-1] == '\r':
+		return "\r\n"
+	default:
+		return "\n"
+	}
+}
+
+// inLines names the lines of places, which are in order, each once: "in line 3",
+// "in lines 3, 5 and 9".
+func inLines(body string, places []int) string {
+	var named []string
+	line, at := 1, 0
+	for _, place := range places[:min(len(places), maxNamed)] {
+		line += strings.Count(body[at:place], "\n")
+		at = place
+		if number := strconv.Itoa(line); len(named) == 0 || named[len(named)-1] != number {
+			named = append(named, number)
+		}
+	}
+	last := len(named) - 1
+	switch {
+	case len(places) > maxNamed:
+		return fmt.Sprintf("in lines %s and more", strings.Join(named, ", "))
+	case last == 0:
+		return "in line " + named[0]
+	default:
+		return fmt.Sprintf("in lines %s and %s", strings.Join(named[:last], ", "), named[last])
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
