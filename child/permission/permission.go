@@ -27,7 +27,8 @@ const Default = Trusted
 
 // confined are the tools that cannot reach beyond the working directory.
 var confined = map[string]bool{
-	"read_file": true, "list_directory": true, "write_file": true, "edit_file": true, "sleep": true,
+	"read_file": true, "list_directory": true, "write_file": true, "edit_file": true,
+	"glob": true, "search_text": true, "sleep": true,
 }
 
 // Parse reads the name of a preset. The empty name is [Default].

@@ -19,6 +19,8 @@ func TestAllows(t *testing.T) {
 		{permission.Sandboxed, "read_file", true},
 		{permission.Sandboxed, "write_file", true},
 		{permission.Sandboxed, "edit_file", true},
+		{permission.Sandboxed, "glob", true},
+		{permission.Sandboxed, "search_text", true},
 		{permission.Sandboxed, "sleep", true},
 		{permission.Sandboxed, "shell", false},
 		{permission.Sandboxed, "a tool of tomorrow", false},

@@ -15,8 +15,8 @@ import (
 	"nexus.internal/protocol/strict"
 )
 
-// Tools returns read_file, list_directory, write_file and edit_file on dir,
-// which must exist. Closing the closer releases the directory; the tools fail after that.
+// Tools returns read_file, list_directory, write_file, edit_file, glob and
+// search_text on dir, which must exist. Closing the closer releases the directory; the tools fail after that.
 func Tools(dir string) ([]tool.Tool, io.Closer, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -32,6 +32,8 @@ func Tools(dir string) ([]tool.Tool, io.Closer, error) {
 		function[listInput]{listSpec, r.list},
 		function[writeInput]{writeSpec, r.write},
 		function[editInput]{editSpec, r.edit},
+		function[globInput]{globSpec, r.glob},
+		function[searchInput]{searchSpec, r.search},
 	}, root, nil
 }
 

@@ -1,0 +1,105 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file/glob"
+	"nexus.internal/protocol/strict"
+)
+
+// maxFound is how many paths one answer names.
+const maxFound = 1000
+
+var globSpec = tool.Spec{
+	Name: "glob",
+	Description: "Find files by their names, without those that .gitignore files name. * and ? stand for what is within a name, " +
+		"** for any directories, {a,b} for either. A pattern that ends in / finds directories.",
+	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
+		`"pattern":{"type":"string","description":"for example **/*.go or src/**/*.{ts,tsx}; relative to path"},` +
+		`"path":{"type":"string","description":"the directory to look in, relative to the working directory, which is the default"}},` +
+		`"required":["pattern"],"additionalProperties":false}`),
+}
+
+type globInput struct {
+	Pattern string  `json:"pattern"`
+	Path    *string `json:"path"`
+}
+
+func (r *rooted) glob(ctx context.Context, in globInput) (string, error) {
+	base, asked, err := r.tree(in.Path)
+	if err != nil {
+		return "", err
+	}
+	if filepath.IsAbs(in.Pattern) && in.Path == nil {
+		relative, ok := within(r.names, in.Pattern)
+		if !ok {
+			return "", outside(in.Pattern)
+		}
+		if strings.HasSuffix(in.Pattern, "/") {
+			relative += "/"
+		}
+		in.Pattern = relative
+	}
+	text, wantDirs := strings.CutSuffix(in.Pattern, "/")
+	pattern, err := compileGlob("pattern", text)
+	if err != nil {
+		return "", err
+	}
+	var found strings.Builder
+	count, more := 0, false
+	w := walk{root: r.root, below: pattern.Below, visit: func(name string, entry fs.DirEntry) error {
+		if entry.IsDir() != wantDirs || !pattern.Match(name) {
+			return nil
+		}
+		line := shown(path.Join(base, name))
+		if wantDirs {
+			line += "/"
+		}
+		if count == maxFound || found.Len()+len(line) >= maxRead {
+			more = true
+			return errEnough
+		}
+		count++
+		found.WriteString(line + "\n")
+		return nil
+	}}
+	if err := w.run(ctx, base); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", r.explain("glob", asked, err)
+	}
+	switch {
+	case more:
+		fmt.Fprintf(&found, "[there are more than these %d; the rest is left out]\n", count)
+	case count == 0:
+		found.WriteString("[nothing matches, but for what .gitignore files name]\n")
+	}
+	return found.String() + w.notes(), nil
+}
+
+// compileGlob reads the pattern in a member of the input.
+func compileGlob(member, text string) (glob.Pattern, error) {
+	text = strings.TrimPrefix(text, "./")
+	switch {
+	case text == "":
+		return glob.Pattern{}, &strict.Error{Path: member, Problem: "is empty"}
+	case path.IsAbs(text):
+		return glob.Pattern{}, &strict.Error{Path: member, Problem: "must be relative to path"}
+	case strings.HasPrefix(text, "../") || strings.Contains(text, "/../") || strings.HasSuffix(text, "/..") || text == "..":
+		return glob.Pattern{}, &strict.Error{Path: member, Problem: `must not contain ".."`}
+	}
+	p, err := glob.Compile(text)
+	if err != nil {
+		return glob.Pattern{}, &strict.Error{Path: member, Problem: "cannot be used: " + err.Error()}
+	}
+	return p, nil
+}

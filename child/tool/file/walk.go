@@ -1,0 +1,222 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"nexus.internal/child/tool/file/glob"
+)
+
+const (
+	maxVisited  = 1_000_000 // entries that one walk looks at
+	maxInDir    = 50_000    // entries of one directory: more could not be sorted within 50 ms
+	maxDepth    = 200       // directories within each other
+	maxRules    = 128 << 10 // bytes of one .gitignore that are read
+	atOnce      = 1_000     // entries read between two looks at the context
+	ignoreFile  = ".gitignore"
+	gitMetadata = ".git"
+)
+
+// errEnough ends a walk early; it is no failure.
+var errEnough = errors.New("enough")
+
+// walk goes through a directory tree without what .gitignore files name, and
+// without .git. It follows no symbolic link.
+type walk struct {
+	root *os.Root
+	// below says whether to go into a directory; its path is that for visit.
+	below func(dir string) bool
+	// visit is called for each entry, in order, with its path relative to where
+	// the walk began. errEnough ends the walk.
+	visit func(name string, entry fs.DirEntry) error
+
+	base    string // where the walk began, relative to root
+	visited int
+	partial bool // a bound left something out
+	unread  int  // directories that could not be read
+}
+
+// scope are the rules that hold in a directory, with those of the directories
+// above it.
+type scope struct {
+	above *scope
+	dir   string // relative to root, "." for itself
+	rules glob.Rules
+}
+
+// ignores reports what the rules say of a path relative to root. The rules of
+// the innermost directory that has a say count.
+func (s *scope) ignores(name string, isDir bool) bool {
+	for ; s != nil; s = s.above {
+		relative := name
+		if s.dir != "." {
+			relative = strings.TrimPrefix(name, s.dir+"/")
+		}
+		if ignored, decided := s.rules.Match(relative, isDir); decided {
+			return ignored
+		}
+	}
+	return false
+}
+
+// run walks base, a clean path. That base itself is ignored does not count: it
+// was asked for.
+func (w *walk) run(ctx context.Context, base string) error {
+	w.base = base
+	var above *scope
+	if base != "." {
+		dir := "."
+		for part := range strings.SplitSeq(base, "/") {
+			above = w.enter(above, dir)
+			dir = path.Join(dir, part)
+		}
+	}
+	err := w.dir(ctx, above, base, 0)
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// enter adds the rules of a directory, if it has any.
+func (w *walk) enter(above *scope, dir string) *scope {
+	name := path.Join(dir, ignoreFile)
+	if info, err := w.root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		return above
+	}
+	f, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		w.unread++
+		return above
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRules+1))
+	if err != nil {
+		w.unread++
+	}
+	if len(text) > maxRules {
+		w.partial = true
+		text = text[:strings.LastIndexByte(string(text[:maxRules]), '\n')+1]
+	}
+	return &scope{above: above, dir: dir, rules: glob.ParseRules(string(text))}
+}
+
+// dir visits what is in a directory, then goes on into its directories, each
+// where its name stands in the order.
+func (w *walk) dir(ctx context.Context, s *scope, dir string, depth int) error {
+	entries, err := w.entries(ctx, dir)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && depth == 0:
+		return err
+	case err != nil: // it has gone since, or is not for us
+		w.unread++
+		return nil
+	}
+	if _, has := slices.BinarySearchFunc(entries, ignoreFile, byName); has {
+		s = w.enter(s, dir)
+	}
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case entry.Name() == gitMetadata || s.ignores(name, entry.IsDir()):
+			continue
+		}
+		relative := name
+		if w.base != "." {
+			relative = strings.TrimPrefix(name, w.base+"/")
+		}
+		if err := w.visit(relative, entry); err != nil {
+			return err
+		}
+		if !entry.IsDir() || !w.below(relative) {
+			continue
+		}
+		if depth+1 >= maxDepth {
+			w.partial = true
+			continue
+		}
+		if err := w.dir(ctx, s, name, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func byName(entry fs.DirEntry, name string) int { return cmp.Compare(entry.Name(), name) }
+
+// entries are those of a directory, sorted, within the bounds.
+func (w *walk) entries(ctx context.Context, name string) ([]fs.DirEntry, error) {
+	if w.visited >= maxVisited {
+		w.partial = true
+		return nil, nil
+	}
+	dir, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	info, err := dir.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, errors.New("it is not a directory")
+	}
+	var all []fs.DirEntry
+	for {
+		some, err := dir.ReadDir(atOnce)
+		all = append(all, some...)
+		w.visited += len(some)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case len(all) >= maxInDir || w.visited >= maxVisited:
+			w.partial = true
+		case err == nil:
+			continue
+		case !errors.Is(err, io.EOF):
+			return nil, err
+		}
+		slices.SortFunc(all, func(a, b fs.DirEntry) int { return byName(a, b.Name()) })
+		return all, nil
+	}
+}
+
+// notes are the lines that say what the walk had to leave out; "" if nothing.
+func (w *walk) notes() string {
+	var text string
+	if w.partial {
+		text += "[the tree is too large or too deep to be looked at whole; ask for a part of it]\n"
+	}
+	if w.unread > 0 {
+		text += fmt.Sprintf("[%d directories or .gitignore files could not be read]\n", w.unread)
+	}
+	return text
+}
+
+// tree is the clean path of what a walk is asked for: the working directory if
+// asked is nil. Its ".." are taken by name, not by where a link leads.
+func (r *rooted) tree(asked *string) (base, shown string, err error) {
+	if asked == nil {
+		return ".", ".", nil
+	}
+	name, err := r.local(*asked)
+	if err != nil {
+		return "", "", err
+	}
+	return filepath.ToSlash(filepath.Clean(name)), *asked, nil
+}
