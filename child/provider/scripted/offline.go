@@ -26,7 +26,7 @@ const (
 // abilities is what the model says of itself when it is greeted or asked.
 const abilities = "I am nexus's offline model: a small set of fixed rules, not a language model. " +
 	"I remember what you tell me in this conversation (\"My name is Alice\", \"What is my name?\"), " +
-	"I call tools (\"read FILE\", \"list DIR\", \"write FILE: TEXT\", \"run CMD\", \"sleep N\"), " +
+	"I call tools (\"read FILE\", \"list DIR\", \"write FILE: TEXT\", \"find GLOB\", \"search WORD\", \"run CMD\", \"sleep N\"), " +
 	"and I can \"echo TEXT\", \"count to N\", \"think about X\", \"write a long essay\" and \"fail\"."
 
 // rules are tried in this order; the first that takes the prompt answers it.
@@ -202,6 +202,13 @@ func wanted(prompt string) (name string, input map[string]any, problem string) {
 			return "", nil, "I write only files: say \"write FILE: TEXT\"."
 		}
 		return "write_file", map[string]any{"path": fileName(path), "content": strings.TrimPrefix(content, " ")}, ""
+	}
+	// Of several words, "find" and "search" are more likely plain language.
+	if rest, ok := after(prompt, "find"); ok && len(strings.Fields(rest)) == 1 {
+		return "glob", map[string]any{"pattern": rest}, ""
+	}
+	if rest, ok := after(prompt, "search"); ok && len(strings.Fields(rest)) == 1 {
+		return "search_text", map[string]any{"pattern": rest, "literal": true}, ""
 	}
 	if rest, ok := after(prompt, "run"); ok && rest != "" {
 		return "shell", map[string]any{"command": rest}, ""

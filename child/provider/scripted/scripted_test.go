@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 var tools = []tool.Spec{
-	{Name: "read_file"}, {Name: "write_file"}, {Name: "list_directory"}, {Name: "sleep"},
+	{Name: "read_file"}, {Name: "write_file"}, {Name: "list_directory"}, {Name: "glob"}, {Name: "search_text"}, {Name: "sleep"},
 }
 
 func user(text string) protocol.Message {
@@ -204,6 +204,8 @@ func TestToolCalls(t *testing.T) {
 		{"list the files", `list_directory {"path":"."}`},
 		{"list sub/dir", `list_directory {"path":"sub/dir"}`},
 		{"write a/b.txt: x: \"y\"\nz", `write_file {"content":"x: \"y\"\nz","path":"a/b.txt"}`},
+		{"find **/*.go", `glob {"pattern":"**/*.go"}`},
+		{"Search: a.b(", `search_text {"literal":true,"pattern":"a.b("}`},
 		{"sleep 0.5", `sleep {"seconds":0.5}`},
 		{"sleep 2 seconds", `sleep {"seconds":2}`},
 	} {

@@ -1,5 +1,5 @@
-// Package file holds the tools on files: read_file, list_directory and
-// write_file, all of them inside one directory.
+// Package file holds the tools on files: read_file, list_directory, write_file,
+// edit_file, glob and search_text, all of them inside one directory.
 //
 //	tools, closer, err := file.Tools("/home/me/project")
 //	defer closer.Close()
@@ -11,6 +11,7 @@
 // are not noticed. FIFOs, sockets and devices are refused without waiting.
 //
 // The tools are safe for concurrent use and start no goroutine. Two writes to
-// one file at the same time leave one of both, whole. The contract is SPEC.md
-// §4.4.
+// one file at the same time leave one of both, whole, and of two edits none is
+// lost. What walks a tree or matches a pattern ends within 50 ms of its context,
+// as long as the file system answers. The contract is SPEC.md §4.4.
 package file

@@ -104,7 +104,7 @@ func (r *rooted) whole(ctx context.Context, path string) (string, fs.FileInfo, e
 
 // cancelled is a reader that fails once its context has ended.
 type cancelled struct {
-	ctx context.Context //nolint:containedctx // it lives for one copy
+	ctx context.Context // of the one call that it lives for
 	r   io.Reader
 }
 
