@@ -176,6 +176,9 @@ var (
 	draining = explain(supervisor.ErrDraining)
 )
 
-// badEventID refuses a position in an event stream that is no number.
-var badEventID = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter after: want a non-negative integer",
-	"INVALID_PARAMS", "after and Last-Event-ID are sequence numbers", "Send the id of the last event seen, or 0 for all that is kept.")
+// badEventID refuses a position in an event stream that is no number; source
+// says where it stands.
+func badEventID(source string) refusal {
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want a non-negative integer",
+		"INVALID_PARAMS", "after and Last-Event-ID are sequence numbers", "Send the id of the last event seen, or 0 for all that is kept.")
+}

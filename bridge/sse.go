@@ -23,9 +23,9 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		s.refuse(x, draining)
 		return
 	}
-	after, ok := position(x.r.Header, query)
-	if !ok {
-		s.refuse(x, badEventID)
+	after, wrong := position(x.r.Header, query)
+	if wrong != "" {
+		s.refuse(x, badEventID(wrong))
 		return
 	}
 	ctx := x.r.Context()
@@ -51,21 +51,26 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 
 // position is the number of the last event that the client has seen. The
 // header wins over the query: a browser's EventSource repeats the URL and says
-// in the header how far it got.
-func position(h http.Header, query string) (after uint64, ok bool) {
-	text := h.Get("Last-Event-ID")
+// in the header how far it got. wrong names what holds no number, "" if all is
+// well.
+func position(h http.Header, query string) (after uint64, wrong string) {
+	const header, parameter = "header Last-Event-ID", "parameter after"
+	text, source := h.Get("Last-Event-ID"), header
 	if text == "" {
 		values, err := url.ParseQuery(query)
 		if err != nil {
-			return 0, false
+			return 0, parameter
 		}
-		text = values.Get("after")
+		text, source = values.Get("after"), parameter
 	}
 	if text == "" {
-		return math.MaxUint64, true
+		return math.MaxUint64, ""
 	}
 	after, err := strconv.ParseUint(text, 10, 64)
-	return after, err == nil
+	if err != nil {
+		return 0, source
+	}
+	return after, ""
 }
 
 // pump writes what the subscription gives, a batch at a time, until something

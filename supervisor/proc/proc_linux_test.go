@@ -54,6 +54,11 @@ var roles = map[string]func(){
 		fmt.Println("here")
 		forever()
 	},
+	// silent is one of them that says nothing.
+	"silent": func() {
+		signal.Ignore(syscall.SIGTERM)
+		forever()
+	},
 	"deaf": func() { fmt.Println("here"); forever() },
 	// parent starts a process in its own group, which holds its stdout.
 	"parent": func() { offspring(false); forever() },
@@ -91,15 +96,20 @@ var roles = map[string]func(){
 	},
 }
 
+// forever outlives every test, but no test binary for long: one that was killed
+// cleans up nothing.
 func forever() {
 	wait := make(chan os.Signal, 1)
 	signal.Notify(wait, syscall.SIGUSR1)
-	<-wait
+	select {
+	case <-wait:
+	case <-time.After(5 * time.Minute):
+	}
 }
 
 func offspring(escape bool) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = role("untermable")
+	cmd.Env = role("silent")
 	cmd.Stdout = os.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: escape}
 	r, w, err := os.Pipe()
@@ -147,7 +157,8 @@ func killed() context.Context {
 
 var quick = proc.Graces{Shutdown: 50 * time.Millisecond, Close: 50 * time.Millisecond, Term: 50 * time.Millisecond}
 
-// watch opens a process so that its end can be waited for.
+// watch opens a process so that its end can be waited for. One that is still
+// there at the end of the test is killed then.
 func watch(t *testing.T, pid string) (gone func()) {
 	t.Helper()
 	id, err := strconv.Atoi(pid)
@@ -161,7 +172,10 @@ func watch(t *testing.T, pid string) (gone func()) {
 	if err != nil {
 		t.Fatalf("watch %d: %v", id, err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
+	t.Cleanup(func() {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
+	})
 	return func() {
 		t.Helper()
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -171,7 +185,6 @@ func watch(t *testing.T, pid string) (gone func()) {
 				continue
 			}
 			if err != nil || n != 1 {
-				unix.Kill(id, unix.SIGKILL)
 				t.Fatalf("process %d is still there (%v)", id, err)
 			}
 			return
@@ -352,15 +365,10 @@ func TestGroupGoesToo(t *testing.T) {
 
 // A process that left the group and holds the output does not hold us up.
 func TestOutputHeldByOthers(t *testing.T) {
-	p := start(proc.Spec{Env: role("escaped")})
-	out, err := io.ReadAll(p.Stdout())
-	if err != nil {
-		t.Errorf("read: %v", err)
-	}
-	for line := range strings.FieldsSeq(string(out)) {
-		if pid, err := strconv.Atoi(line); err == nil {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+	p, out, pid := begin(t, "escaped", proc.Spec{})
+	watch(t, pid) // nobody else ends it
+	if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
+		t.Errorf("read %q, %v", rest, err)
 	}
 	if exit := p.Exit(); exit.Code != 0 {
 		t.Errorf("exit = %+v", exit)

@@ -77,8 +77,8 @@ func describe(found client.Detection, port int) string {
 	}
 }
 
-// detect says what listens on the port. Anything but a nexus server is exit
-// status 3.
+// detect says what listens on the port, on one line that begins with one word
+// for it. Anything but a nexus server is exit status 3.
 func (a *App) detect(ctx context.Context) error {
 	if a.Port < 1 || a.Port > 65535 {
 		return Usage(portUsage, a.Port)
@@ -87,22 +87,23 @@ func (a *App) detect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		if err := a.printJSON(struct {
+	word := snake(found.Detection)
+	switch {
+	case a.json:
+		err = a.printJSON(struct {
 			Port   int         `json:"port"`
 			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
 			Health *api.Health `json:"health"`
-		}{a.Port, snake(found.Detection), healthOf(found)}); err != nil {
-			return err
-		}
+		}{a.Port, word, healthOf(found)})
+	case found.Detection == client.NexusServer:
+		err = a.printf("%s %s at %s, %s\n", word, found.Health.Version, found.URL, found.Health.Status)
+	default:
+		err = a.printf("%s\n", word)
 	}
-	if found.Detection != client.NexusServer {
-		return &noServerError{describe(found.Detection, a.Port)}
+	if err == nil && found.Detection != client.NexusServer {
+		err = &noServerError{describe(found.Detection, a.Port)}
 	}
-	if a.json {
-		return nil
-	}
-	return a.printf("nexus %s at %s, %s\n", found.Health.Version, found.URL, found.Health.Status)
+	return err
 }
 
 func healthOf(found client.Finding) *api.Health {
