@@ -30,7 +30,9 @@ type file interface {
 type Journal struct {
 	path   string
 	noSync bool
-	torn   int // bytes cut off by Open
+	// syncFile is Options.Sync.
+	syncFile func(*os.File) error
+	torn     int // bytes cut off by Open
 	// created says that the file was empty or missing before Open.
 	created bool
 
@@ -264,7 +266,7 @@ func (j *Journal) sync() error {
 	}
 	var err error
 	if f, ok := j.file.(*os.File); ok {
-		err = syncData(f)
+		err = j.syncFile(f)
 	} else {
 		err = j.file.Sync()
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// NoSync leaves the file to the operating system: it survives the end of
 	// every process, not that of the machine.
 	NoSync bool
+	// Sync puts what was written to the file on the disk; nil means fdatasync.
+	Sync func(f *os.File) error
 	// Now tells the time; nil means time.Now.
 	Now func() time.Time
 }
@@ -67,6 +69,9 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Sync == nil {
+		o.Sync = syncData
+	}
 	id := NewSessionID()
 	name := o.Name
 	if name == "" {
@@ -93,7 +98,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	j := &Journal{path: path, file: f, noSync: o.NoSync}
+	j := &Journal{path: path, file: f, noSync: o.NoSync, syncFile: o.Sync}
 	state, err := j.begin(transcript.Header{
 		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
 	}, o.Now())
