@@ -1,6 +1,6 @@
 // Package provider is the seam between an agent and its model. A Provider
 // streams one answer at a time; packages below this one speak to real services
-// (openai) or stand in for one (scripted).
+// (openai and anthropic, both through wire) or stand in for one (scripted).
 package provider
 
 import (
@@ -36,6 +36,9 @@ type Request struct {
 	// count; 0 means that it does not.
 	TextBytes uint64
 	Tools     []tool.Spec
+	// Image reads an image of a message; nil: none can be read. An image that
+	// cannot be read is told to the model in words.
+	Image func(protocol.Image) ([]byte, error)
 }
 
 // TextBytes is how many bytes of a message a model is charged for: its text,
@@ -64,6 +67,10 @@ type (
 	Text struct{ Text string }
 	// Thinking is a piece of the model's reasoning.
 	Thinking struct{ Text string }
+	// ThinkingSignature is what the provider wants to find in the answer's
+	// message as ThinkingSignature, opaque and whole, at most 256 KiB of ASCII.
+	// It comes at most once, before Stop.
+	ThinkingSignature struct{ Text string }
 	// CallStart opens a tool call; its input follows in pieces.
 	CallStart struct{ ID, Name string }
 	// CallInput is a piece of a call's JSON input.
@@ -74,6 +81,8 @@ type (
 	Retry struct{ Reason string }
 	// Stop is the last element of an answer that came to its end.
 	Stop struct {
+		// Usage counts all tokens of the prompt as InputTokens; those of the
+		// cache are a part of them.
 		Usage protocol.TurnUsage
 		// Reason is "" where the provider does not say.
 		Reason FinishReason
@@ -87,14 +96,15 @@ type FinishReason string
 const (
 	FinishStop      FinishReason = "stop"           // it had said all
 	FinishToolCalls FinishReason = "tool_calls"     // it waits for its tools
-	FinishLength    FinishReason = "length"         // it ran into a limit of tokens
-	FinishFiltered  FinishReason = "content_filter" // its service held the rest back
+	FinishLength    FinishReason = "length"         // it ran into a limit of tokens or of its service
+	FinishFiltered  FinishReason = "content_filter" // it refused, or its service held the rest back
 )
 
-func (Text) delta()      {}
-func (Thinking) delta()  {}
-func (CallStart) delta() {}
-func (CallInput) delta() {}
-func (Call) delta()      {}
-func (Retry) delta()     {}
-func (Stop) delta()      {}
+func (Text) delta()              {}
+func (Thinking) delta()          {}
+func (ThinkingSignature) delta() {}
+func (CallStart) delta()         {}
+func (CallInput) delta()         {}
+func (Call) delta()              {}
+func (Retry) delta()             {}
+func (Stop) delta()              {}
