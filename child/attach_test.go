@@ -45,7 +45,7 @@ func TestAttachments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := options()
-				o.Cwd = dir
+				o.Work = at(dir)
 				p := start(t, t.Context(), o)
 				p.want(`{"type":"ready"}`)
 				prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: []protocol.Attachment{{Path: tt.path}}})

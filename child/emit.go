@@ -113,6 +113,10 @@ func (w *emitter) update(e protocol.AssistantEvent) {
 		for _, piece := range pieces(e.Delta) {
 			w.send(protocol.MessageUpdate{Event: protocol.ToolcallInputDelta{ToolID: e.ToolID, Delta: piece}})
 		}
+	case protocol.ToolcallOutputDelta:
+		for _, piece := range pieces(e.Delta) {
+			w.send(protocol.MessageUpdate{Event: protocol.ToolcallOutputDelta{ToolID: e.ToolID, Delta: piece}})
+		}
 	case protocol.ToolcallInput:
 		if !w.fits(e) {
 			e.Input = w.headOf(string(e.Input))

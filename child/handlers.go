@@ -10,6 +10,7 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
@@ -51,6 +52,14 @@ func (s *server) handle(c protocol.Command) {
 			OK    bool        `json:"ok"`
 			Tools []tool.Spec `json:"tools"`
 		}{true, s.tools()}))
+	case protocol.SetCwd:
+		s.setCwd(c)
+	case protocol.SetPermissions:
+		s.setPermissions(c)
+	case protocol.PermissionResponse, protocol.HostResult:
+		s.answer(c)
+	case protocol.SetSystemPrompt, protocol.UpdateContext:
+		s.refuse(c, errors.New(c.Name()+" is not there yet"))
 	case protocol.Shutdown: // read acts on it
 	}
 }
@@ -184,10 +193,102 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 }
 
 func (s *server) tools() []tool.Spec {
-	if s.Tools == nil {
-		return []tool.Spec{}
+	if r := s.registry(); r != nil {
+		return r.Specs()
 	}
-	return s.Tools.Specs()
+	return []tool.Spec{}
+}
+
+// registry is that of the next turn; nil if there are no tools.
+func (s *server) registry() *tool.Registry {
+	if s.Work == nil {
+		return nil
+	}
+	return s.Work.Tools()
+}
+
+func (s *server) cwd() string {
+	if s.Work == nil {
+		return ""
+	}
+	return s.Work.Cwd()
+}
+
+func (s *server) permissions() protocol.Permissions {
+	if s.Work == nil {
+		return protocol.Permissions{}
+	}
+	return s.Work.Permissions()
+}
+
+// setCwd holds for the turns to come; one that runs goes on where it is.
+func (s *server) setCwd(c protocol.SetCwd) {
+	if s.Work == nil {
+		s.refuse(c, errors.New("set_cwd: there is no working directory"))
+		return
+	}
+	before := s.cwd()
+	if err := s.Work.SetCwd(c.Cwd); err != nil {
+		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
+		return
+	}
+	cwd := s.cwd()
+	if err := s.Journal.Commit(transcript.Settings{Cwd: &cwd, At: time.Now().UTC()}); err != nil {
+		s.refuse(c, errors.Join(err, s.Work.SetCwd(before)))
+		return
+	}
+	s.dialog.SetTools(s.tools())
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK  bool   `json:"ok"`
+		Cwd string `json:"cwd"`
+	}{true, cwd}))
+}
+
+// setPermissions holds at once, also for the calls of a turn that runs.
+func (s *server) setPermissions(c protocol.SetPermissions) {
+	if s.Work == nil {
+		s.refuse(c, errors.New("set_permissions: there are no tools"))
+		return
+	}
+	asked, before := protocol.Permissions{}, s.permissions()
+	switch {
+	case (c.Preset == nil) == (c.Permissions == nil):
+		s.refuse(c, errors.New("set_permissions: want either preset or permissions"))
+		return
+	case c.Preset != nil:
+		asked.Preset = *c.Preset
+	default:
+		asked = *c.Permissions
+	}
+	if err := s.Work.SetPermissions(asked); err != nil {
+		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
+		return
+	}
+	now := s.permissions()
+	if err := s.Journal.Commit(transcript.Settings{Permissions: &now, At: time.Now().UTC()}); err != nil {
+		s.refuse(c, errors.Join(err, s.Work.SetPermissions(before)))
+		return
+	}
+	s.dialog.SetTools(s.tools())
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK          bool                 `json:"ok"`
+		Permissions protocol.Permissions `json:"permissions"`
+	}{true, now}))
+}
+
+// answer passes on what the parent says to a question of a tool.
+func (s *server) answer(c protocol.Command) {
+	err := upcall.ErrUnknown
+	if s.Parent != nil {
+		err = s.Parent.Answer(c)
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.out.post(protocol.NewResponse(c, okBody{OK: true}))
 }
 
 // sessionStats is the response to get_session_stats.
@@ -264,7 +365,7 @@ func (s *server) state() childState {
 		OK: true, Queued: len(s.queue),
 		Model: s.model.Model, Provider: s.model.ProviderName,
 		SessionID: s.sessionID, SessionFile: optional(s.Journal.Path()), MessageCount: count,
-		Cwd: s.Cwd, Preset: s.Preset, Permissions: permissions{Level: s.Preset, Cwd: s.Cwd, Tools: []string{}},
+		Cwd: s.cwd(), Preset: s.permissions().Preset, Permissions: permissions{Level: s.permissions().Preset, Cwd: s.cwd(), Tools: []string{}},
 		SystemPrompt: cut(s.Prompt.Text, pieceSize), SystemPromptPath: optional(s.Prompt.Path),
 		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
 		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent), MCPServers: []string{},
@@ -295,7 +396,7 @@ func (s *server) sendUpdate(send func(protocol.Event)) {
 	tokens, count := s.dialog.Breakdown(), s.dialog.Len()
 	s.mu.Lock()
 	update := protocol.SessionUpdate{
-		SessionID: s.sessionID, Model: s.model.Model, Provider: s.model.ProviderName, Preset: s.Preset, Cwd: s.Cwd,
+		SessionID: s.sessionID, Model: s.model.Model, Provider: s.model.ProviderName, Preset: s.permissions().Preset, Cwd: s.cwd(),
 		MessageCount: uint64(count), TotalTokens: tokens.Total, BudgetTokens: tokens.Budget,
 		HaltedAtIterationLimit: s.halted, LastActionAt: stamp(s.lastAt),
 	}

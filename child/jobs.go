@@ -204,7 +204,7 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err := s.Journal.Writable(); err != nil {
 		return fail(err)
 	}
-	message, err := inline(s.Cwd, in.Message, in.Attachments)
+	message, err := inline(s.cwd(), in.Message, in.Attachments)
 	if err != nil {
 		return fail(err)
 	}
@@ -213,7 +213,7 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	model := s.model
 	s.mu.Unlock()
 	runner := turn.Runner{
-		Provider: model.Provider, Model: model.Model, System: s.Prompt.Text, Tools: s.Tools,
+		Provider: model.Provider, Model: model.Model, System: s.Prompt.Text, Tools: s.registry(), ToolOutput: s.ToolOutput,
 		MaxIterations: s.MaxIterations, Dialog: s.dialog, Journal: s.Journal,
 		Emit: s.out.update, Log: s.log, Now: time.Now,
 	}

@@ -9,7 +9,8 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/tool"
+	"nexus.internal/child/upcall"
+	"nexus.internal/child/workplace"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -48,18 +49,18 @@ type Options struct {
 	Models Models
 	// Start is the model of the first turn.
 	Start Selected
-	// Tools runs the calls; nil means that there are no tools.
-	Tools *tool.Registry
+	// Work is where the agent works; nil means that it has no tools.
+	Work *workplace.Workplace
+	// Parent is asked by the tools. Nil means that nothing is asked.
+	Parent *upcall.Parent
+	// ToolOutput asks for what tools put out while they run.
+	ToolOutput bool
 	// Prompt is the system prompt.
 	Prompt prompt.Prompt
 	// Journal saves the conversation; nil means that it is not saved.
 	Journal *journal.Journal
 	// State is the conversation to go on with. Its SessionID is required.
 	State transcript.State
-	// Cwd is the working directory, absolute; attachments lie inside it.
-	Cwd string
-	// Preset is the name of the permission preset, for get_state.
-	Preset string
 	// ParentAgent is the id of the agent that created this one; "" for none.
 	ParentAgent string
 	// ASCII escapes everything that is not ASCII in what is written.

@@ -49,8 +49,12 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	s.out.post(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
 	s.sendUpdate(s.out.post)
 
-	done := make(chan struct{}) // closed when the worker and all others who write have ended
-	go func() { defer close(done); s.work(); s.side.Wait(); <-s.out.out.Close() }()
+	done := make(chan struct{})   // closed when the worker and all others who write have ended
+	worked := make(chan struct{}) // closed when no turn will run any more
+	if s.Parent != nil {
+		s.side.Go(func() { s.relay(worked) })
+	}
+	go func() { defer close(done); s.work(); close(worked); s.side.Wait(); <-s.out.out.Close() }()
 	input := make(chan error, 1)  // how stdin ended
 	unread := make(chan struct{}) // closed when stdin is read no more
 	go func() { defer close(unread); input <- s.read(stdin) }()
@@ -84,6 +88,25 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	}
 	s.join(done, unread, stdin, grace)
 	return err
+}
+
+// relay passes on what the tools ask the parent until no turn will run any more.
+func (s *server) relay(worked <-chan struct{}) {
+	for {
+		select {
+		case e := <-s.Parent.Events():
+			s.out.post(e)
+		case <-worked:
+			for {
+				select {
+				case e := <-s.Parent.Events():
+					s.out.post(e)
+				default:
+					return
+				}
+			}
+		}
+	}
 }
 
 // ending tells the program, once, that the end has begun.
@@ -136,7 +159,7 @@ type server struct {
 	log *zap.Logger
 
 	dialog *dialog.Dialog
-	side   sync.WaitGroup // lists of models
+	side   sync.WaitGroup // lists of models, and the relay
 	wake   chan struct{}  // tells the worker that active or closed changed; holds one
 	once   sync.Once      // for Options.Ending
 
@@ -176,9 +199,7 @@ func newServer(o Options) *server {
 		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
 	}
 	around := dialog.Frame{System: o.Prompt.Text, Window: o.Start.ContextWindow}
-	if o.Tools != nil {
-		around.Tools = o.Tools.Specs()
-	}
+	around.Tools = s.tools()
 	s.dialog = dialog.New(o.State.Messages, around)
 	s.State.Messages = nil // they are the dialog's now
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())

@@ -18,8 +18,7 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/tool"
-	"nexus.internal/child/tool/sleep"
+	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/transcript"
@@ -96,11 +95,21 @@ func (c catalogue) List(ctx context.Context) ([]provider.Model, error) {
 func options() child.Options {
 	start, _ := catalogue{}.Select("a", "")
 	return child.Options{
-		Models: catalogue{}, Start: start, Cwd: "/", Preset: "trusted",
+		Models: catalogue{}, Start: start, Work: at("/"),
 		Prompt: prompt.Prompt{Text: "be brief"},
-		Tools:  tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),
 		State:  transcript.State{SessionID: "s1"},
 	}
+}
+
+// at is a workplace in that directory with the tool sleep alone.
+func at(dir string) *workplace.Workplace {
+	w, err := workplace.Open(workplace.Options{Cwd: dir, Permissions: protocol.Permissions{DisabledTools: []string{
+		"read_file", "write_file", "edit_file", "list_directory", "glob", "search_text", "shell",
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	return w
 }
 
 // parent is the other end of a child that runs inside a synctest bubble.

@@ -39,6 +39,13 @@ type (
 		Input  jsontext.Value `json:"input"`
 	}
 
+	// ToolcallOutputDelta is a piece of what a running tool has put out so far.
+	// Added by nexus; sent only to parents that said --tool-output.
+	ToolcallOutputDelta struct {
+		ToolID string `json:"tool_id"`
+		Delta  string `json:"delta"`
+	}
+
 	// ToolcallResult is what the tool gave back, as text.
 	ToolcallResult struct {
 		ToolID string `json:"tool_id"`
@@ -57,6 +64,7 @@ func (ThinkingDelta) Name() string           { return "thinking_delta" }
 func (ToolcallStart) Name() string           { return "toolcall_start" }
 func (ToolcallInputDelta) Name() string      { return "toolcall_input_delta" }
 func (ToolcallInput) Name() string           { return "toolcall_input" }
+func (ToolcallOutputDelta) Name() string     { return "toolcall_output_delta" }
 func (ToolcallResult) Name() string          { return "toolcall_result" }
 func (e UnknownAssistantEvent) Name() string { return e.Type }
 
@@ -65,5 +73,6 @@ func (ThinkingDelta) assistantEvent()         {}
 func (ToolcallStart) assistantEvent()         {}
 func (ToolcallInputDelta) assistantEvent()    {}
 func (ToolcallInput) assistantEvent()         {}
+func (ToolcallOutputDelta) assistantEvent()   {}
 func (ToolcallResult) assistantEvent()        {}
 func (UnknownAssistantEvent) assistantEvent() {}

@@ -17,13 +17,15 @@ import (
 var (
 	commands = table[Command](
 		Prompt{}, FollowUp{}, Compact{}, NewSession{}, GetMessages{}, SetModel{}, GetAvailableModels{},
-		Abort{}, GetSessionStats{}, GetState{}, ToolsList{}, Ping{}, Shutdown{},
+		Abort{}, GetSessionStats{}, GetState{}, ToolsList{}, Ping{}, SetCwd{}, SetPermissions{}, SetSystemPrompt{},
+		UpdateContext{}, PermissionResponse{}, HostResult{}, Shutdown{},
 	)
 	events = table[Event](
 		Ready{}, SubagentStart{}, SubagentUpdate{}, SubagentDone{}, AgentEnd{}, Error{}, SessionUpdate{},
+		PermissionRequest{}, PermissionEnd{}, HostCall{}, HostCancel{},
 	)
 	assistantEvents = table[AssistantEvent](
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallResult{},
+		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{},
 	)
 )
 

@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/go-json-experiment/json/jsontext"
+
 // Command is a message from the parent to the child. The set is closed: the
 // types of this file that implement it.
 type Command interface {
@@ -82,6 +84,56 @@ type (
 		ID string `json:"id"`
 	}
 
+	// SetCwd moves the agent to another working directory, for the turns to
+	// come. Added by nexus, like all that follow but Shutdown.
+	SetCwd struct {
+		ID  string `json:"id"`
+		Cwd string `json:"cwd"` // absolute
+	}
+
+	// SetPermissions changes what the agent may do, never beyond its ceiling
+	// (SPEC §4.5). Exactly one of its two members is given.
+	SetPermissions struct {
+		ID string `json:"id"`
+		// Preset is a preset's name.
+		Preset      *string      `json:"preset,omitzero"`
+		Permissions *Permissions `json:"permissions,omitzero"`
+	}
+
+	// SetSystemPrompt replaces the system prompt for the turns to come.
+	SetSystemPrompt struct {
+		ID string `json:"id"`
+		// SystemPrompt may be empty: there is none then. Nil goes back to the
+		// layers of SPEC §4.7.
+		SystemPrompt *string `json:"system_prompt,omitzero"`
+	}
+
+	// UpdateContext adds, changes or removes one thing that the agent is told
+	// beside the conversation (SPEC §4.8).
+	UpdateContext struct {
+		ID          string         `json:"id"`
+		Action      string         `json:"action"`       // add, modify or remove
+		ContextType string         `json:"context_type"` // file, dependency or state
+		Data        jsontext.Value `json:"data"`         // an object
+	}
+
+	// PermissionResponse answers a [PermissionRequest].
+	PermissionResponse struct {
+		ID        string   `json:"id"`
+		RequestID string   `json:"request_id"`
+		Decision  Decision `json:"decision"`
+		// Reason is told to the model where the decision is a no.
+		Reason string `json:"reason,omitempty" wire:"default"`
+	}
+
+	// HostResult answers a [HostCall], by Result or by Error.
+	HostResult struct {
+		ID     string         `json:"id"`
+		CallID string         `json:"call_id"`
+		Result jsontext.Value `json:"result,omitempty" wire:"default"`
+		Error  *HostError     `json:"error,omitzero"`
+	}
+
 	// Shutdown ends the child. It has no id and no response.
 	Shutdown struct{}
 )
@@ -98,6 +150,12 @@ func (GetSessionStats) Name() string    { return "get_session_stats" }
 func (GetState) Name() string           { return "get_state" }
 func (ToolsList) Name() string          { return "tools_list" }
 func (Ping) Name() string               { return "ping" }
+func (SetCwd) Name() string             { return "set_cwd" }
+func (SetPermissions) Name() string     { return "set_permissions" }
+func (SetSystemPrompt) Name() string    { return "set_system_prompt" }
+func (UpdateContext) Name() string      { return "update_context" }
+func (PermissionResponse) Name() string { return "permission_response" }
+func (HostResult) Name() string         { return "host_result" }
 func (Shutdown) Name() string           { return "shutdown" }
 
 func (c Prompt) Ident() string             { return c.ID }
@@ -111,6 +169,12 @@ func (c Abort) Ident() string              { return c.ID }
 func (c GetSessionStats) Ident() string    { return c.ID }
 func (c GetState) Ident() string           { return c.ID }
 func (c Ping) Ident() string               { return c.ID }
+func (c SetCwd) Ident() string             { return c.ID }
+func (c SetPermissions) Ident() string     { return c.ID }
+func (c SetSystemPrompt) Ident() string    { return c.ID }
+func (c UpdateContext) Ident() string      { return c.ID }
+func (c PermissionResponse) Ident() string { return c.ID }
+func (c HostResult) Ident() string         { return c.ID }
 func (Shutdown) Ident() string             { return "" }
 
 func (c ToolsList) Ident() string {
@@ -132,4 +196,10 @@ func (GetSessionStats) command()    {}
 func (GetState) command()           {}
 func (ToolsList) command()          {}
 func (Ping) command()               {}
+func (SetCwd) command()             {}
+func (SetPermissions) command()     {}
+func (SetSystemPrompt) command()    {}
+func (UpdateContext) command()      {}
+func (PermissionResponse) command() {}
+func (HostResult) command()         {}
 func (Shutdown) command()           {}

@@ -100,6 +100,53 @@ type (
 		LastActionAt *string `json:"last_action_at,omitzero"`
 	}
 
+	// PermissionRequest asks the parent whether a tool call may run. The answer
+	// is a [PermissionResponse]; without one by the deadline the call is
+	// refused. Sent only to parents that said --approvals ask.
+	PermissionRequest struct {
+		RequestID string `json:"request_id"`
+		TurnID    string `json:"turn_id"`
+		// ToolID is the id of the tool call.
+		ToolID   string `json:"tool_id"`
+		ToolName string `json:"tool_name"`
+		Action   Action `json:"action"`
+		// Summary says in one line what is asked for; Reason why it is asked.
+		Summary string `json:"summary"`
+		Reason  string `json:"reason"`
+		// Input is the call's input, or its head and size if it is long.
+		Input jsontext.Value `json:"input"`
+		// Paths are absolute: what the call reads or changes, as far as known.
+		Paths []string `json:"paths"`
+		// Command is what a shell would run; "" for no shell.
+		Command string `json:"command,omitempty" wire:"default"`
+		// Deadline is RFC 3339, UTC.
+		Deadline string `json:"deadline"`
+		// Decisions are those that may be given.
+		Decisions []Decision `json:"decisions"`
+	}
+
+	// PermissionEnd says that a PermissionRequest needs no answer any more.
+	PermissionEnd struct {
+		RequestID string `json:"request_id"`
+		// Outcome is allowed, denied, expired or cancelled.
+		Outcome string `json:"outcome"`
+	}
+
+	// HostCall asks the parent to do something with other agents. The answer is
+	// a [HostResult]. Sent only to parents that said --host-calls.
+	HostCall struct {
+		CallID string `json:"call_id"`
+		// TurnID is the turn that asks: its end cancels the call.
+		TurnID string         `json:"turn_id"`
+		Method string         `json:"method"`
+		Params jsontext.Value `json:"params"` // an object
+	}
+
+	// HostCancel says that nobody waits for a HostCall any more.
+	HostCancel struct {
+		CallID string `json:"call_id"`
+	}
+
 	// UnknownEvent is an event of a type this package does not know, kept as
 	// it was read so that it can be passed on.
 	UnknownEvent struct {
@@ -108,24 +155,32 @@ type (
 	}
 )
 
-func (Ready) Name() string          { return "ready" }
-func (MessageUpdate) Name() string  { return "message_update" }
-func (SubagentStart) Name() string  { return "subagent_start" }
-func (SubagentUpdate) Name() string { return "subagent_update" }
-func (SubagentDone) Name() string   { return "subagent_done" }
-func (AgentEnd) Name() string       { return "agent_end" }
-func (Response) Name() string       { return "response" }
-func (Error) Name() string          { return "error" }
-func (SessionUpdate) Name() string  { return "session_update" }
-func (e UnknownEvent) Name() string { return e.Type }
+func (Ready) Name() string             { return "ready" }
+func (MessageUpdate) Name() string     { return "message_update" }
+func (SubagentStart) Name() string     { return "subagent_start" }
+func (SubagentUpdate) Name() string    { return "subagent_update" }
+func (SubagentDone) Name() string      { return "subagent_done" }
+func (AgentEnd) Name() string          { return "agent_end" }
+func (Response) Name() string          { return "response" }
+func (Error) Name() string             { return "error" }
+func (SessionUpdate) Name() string     { return "session_update" }
+func (PermissionRequest) Name() string { return "permission_request" }
+func (PermissionEnd) Name() string     { return "permission_end" }
+func (HostCall) Name() string          { return "host_call" }
+func (HostCancel) Name() string        { return "host_cancel" }
+func (e UnknownEvent) Name() string    { return e.Type }
 
-func (Ready) event()          {}
-func (MessageUpdate) event()  {}
-func (SubagentStart) event()  {}
-func (SubagentUpdate) event() {}
-func (SubagentDone) event()   {}
-func (AgentEnd) event()       {}
-func (Response) event()       {}
-func (Error) event()          {}
-func (SessionUpdate) event()  {}
-func (UnknownEvent) event()   {}
+func (Ready) event()             {}
+func (MessageUpdate) event()     {}
+func (SubagentStart) event()     {}
+func (SubagentUpdate) event()    {}
+func (SubagentDone) event()      {}
+func (AgentEnd) event()          {}
+func (Response) event()          {}
+func (Error) event()             {}
+func (SessionUpdate) event()     {}
+func (PermissionRequest) event() {}
+func (PermissionEnd) event()     {}
+func (HostCall) event()          {}
+func (HostCancel) event()        {}
+func (UnknownEvent) event()      {}

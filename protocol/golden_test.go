@@ -37,7 +37,20 @@ var goldenCommands = map[string]protocol.Command{
 	"tools_list-id":        protocol.ToolsList{ID: new("req-42")},
 	"tools_list-empty_id":  protocol.ToolsList{ID: new("")},
 	"ping":                 protocol.Ping{ID: "11"},
-	"shutdown":             protocol.Shutdown{},
+	"set_cwd":              protocol.SetCwd{ID: "12", Cwd: "/srv/work"},
+	"set_permissions":      protocol.SetPermissions{ID: "13", Preset: new("sandboxed")},
+	"set_permissions-full": protocol.SetPermissions{ID: "13", Permissions: &protocol.Permissions{
+		Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/srv/data"}, WritePaths: []string{},
+		BlockedPaths: []string{"/srv/data/keys"},
+		Tools:        map[string]protocol.ToolRule{"write_file": {Mode: "ask", AllowedPaths: []string{"/srv/work/out"}, BlockedPaths: []string{"/srv/work/out/a"}}},
+	}},
+	"set_system_prompt":         protocol.SetSystemPrompt{ID: "14", SystemPrompt: new("Be brief.")},
+	"set_system_prompt-default": protocol.SetSystemPrompt{ID: "14"},
+	"update_context":            protocol.UpdateContext{ID: "15", Action: "add", ContextType: "file", Data: jsontext.Value(`{"path":"a.txt"}`)},
+	"permission_response":       protocol.PermissionResponse{ID: "16", RequestID: "p1", Decision: protocol.Deny, Reason: "not that file"},
+	"host_result":               protocol.HostResult{ID: "17", CallID: "h1", Result: jsontext.Value(`{"content":"done"}`)},
+	"host_result-error":         protocol.HostResult{ID: "18", CallID: "h2", Error: &protocol.HostError{Code: -32602, Message: "Agent not found: a"}},
+	"shutdown":                  protocol.Shutdown{},
 }
 
 var goldenEvents = map[string]protocol.Event{
@@ -72,7 +85,17 @@ var goldenEvents = map[string]protocol.Event{
 	"message_update-unknown": update(protocol.UnknownAssistantEvent{
 		Type: "citation", Raw: jsontext.Value(`{"type":"citation","url":"\u0061"}`),
 	}),
-	"later": protocol.UnknownEvent{Type: "later", Raw: jsontext.Value(`{"type":"later","n":1.50}`)},
+	"message_update-output": update(protocol.ToolcallOutputDelta{ToolID: "call_1", Delta: "ok 1\n"}),
+	"permission_request": protocol.PermissionRequest{
+		RequestID: "p1", TurnID: "1", ToolID: "call_1", ToolName: "shell", Action: protocol.ActionExecute,
+		Summary: "run make", Reason: "trusted asks before a program is run", Input: jsontext.Value(`{"command":"make"}`),
+		Paths: []string{"/srv/work"}, Command: "make", Deadline: "2026-01-20T09:11:02Z",
+		Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+	},
+	"permission_end": protocol.PermissionEnd{RequestID: "p1", Outcome: "expired"},
+	"host_call":      protocol.HostCall{CallID: "h1", TurnID: "1", Method: "send", Params: jsontext.Value(`{"agent_id":"b","content":"hello"}`)},
+	"host_cancel":    protocol.HostCancel{CallID: "h1"},
+	"later":          protocol.UnknownEvent{Type: "later", Raw: jsontext.Value(`{"type":"later","n":1.50}`)},
 }
 
 var fullUpdate = protocol.SessionUpdate{

@@ -25,6 +25,8 @@ type Message struct {
 	Content string `json:"content" wire:"default"`
 	// Thinking is the model's reasoning where the provider shows it.
 	Thinking string `json:"thinking,omitempty" wire:"default"`
+	// ThinkingSignature is what the provider wants back with Thinking, opaque.
+	ThinkingSignature string `json:"thinking_signature,omitempty" wire:"default"`
 	// ToolCalls are the calls an assistant asks for, in its order.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty" wire:"default"`
 	// ToolCallID and ToolName tie a RoleTool message to its call.
@@ -38,6 +40,8 @@ type Message struct {
 	TurnID string `json:"turn_id,omitempty" wire:"default"`
 	// Attachments are the files that came with a user's message.
 	Attachments []Attachment `json:"attachments,omitempty" wire:"default"`
+	// Images go with the text. Their bytes are kept beside the session.
+	Images []Image `json:"images,omitempty" wire:"default"`
 	// At is when the message was complete, UTC.
 	At time.Time `json:"at,omitzero" wire:"default"`
 }
@@ -48,4 +52,12 @@ type ToolCall struct {
 	Name string `json:"name"`
 	// Input is the call's JSON input as the model gave it.
 	Input jsontext.Value `json:"input"`
+}
+
+// Image is a picture of a message. Its bytes are found by their digest.
+type Image struct {
+	Name   string `json:"name,omitempty" wire:"default"`
+	Mime   string `json:"mime"`   // image/png, image/jpeg, image/gif or image/webp
+	Size   int64  `json:"size"`   // bytes
+	SHA256 string `json:"sha256"` // hexadecimal
 }

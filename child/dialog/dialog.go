@@ -167,6 +167,14 @@ func (d *Dialog) SetWindow(tokens uint64) {
 	d.frame.Window, d.factor = tokens, 1
 }
 
+// SetTools changes what the tools of every request are.
+func (d *Dialog) SetTools(tools []tool.Spec) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.frame.Tools = tools
+	d.around = uint64(len(d.frame.System)) + d.frame.toolBytes()
+}
+
 // Clear discards the messages.
 func (d *Dialog) Clear() {
 	d.mu.Lock()

@@ -35,6 +35,7 @@ type Options struct {
 	Parallel  int           // calls that run at once in one Run; default 5
 	Timeout   time.Duration // for one call; default 300 s
 	MaxOutput int           // bytes of one result; default 64 KiB
+	Guard     Guard         // is asked before each call; default lets all run
 	Log       *zap.Logger   // hears of panics and of tools that are stuck; default none
 }
 
@@ -109,18 +110,33 @@ type Outcome struct {
 	// Text is the result, or why there is none. It is valid UTF-8.
 	Text    string
 	IsError bool
+	Images  []protocol.Image
+	Changed []string // files, absolute
+}
+
+// Watch is told how calls get on, on the goroutine of Run. A nil function is
+// not called.
+type Watch struct {
+	// Output is a piece of what a running call puts out. The call waits for it.
+	Output func(call protocol.ToolCall, text string)
+	// Done is how a call ended.
+	Done func(Outcome)
 }
 
 // Run carries out the calls, at most Parallel at once, and returns their
-// outcomes in the order of calls. onDone, which may be nil, is called on the
-// caller's goroutine as each call finishes. Everything that can go wrong is an
-// outcome: an unknown tool, a bad input, a timeout, a panic. When ctx ends,
-// calls that have not begun are not begun and Run returns within 100 ms.
-func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, onDone func(Outcome)) []Outcome {
+// outcomes in the order of calls. Everything that can go wrong is an outcome: an
+// unknown tool, a bad input, a refusal, a timeout, a panic. When ctx ends, calls
+// that have not begun are not begun and Run returns within 100 ms.
+func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) []Outcome {
 	type finished struct {
 		index   int
 		outcome Outcome
 	}
+	type output struct {
+		call protocol.ToolCall
+		text string
+	}
+	outputs := make(chan output) // a call waits until its output is passed on, or until it ends
 	next := make(chan int, len(calls))
 	for i := range calls {
 		next <- i
@@ -131,16 +147,31 @@ func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, onDone fu
 	for range min(r.options.Parallel, len(calls)) {
 		workers.Go(func() {
 			for i := range next {
+				ctx, end := context.WithCancel(ctx)
+				if w.Output != nil {
+					ctx = WithProgress(ctx, func(text string) {
+						select {
+						case outputs <- output{calls[i], text}:
+						case <-ctx.Done():
+						}
+					})
+				}
 				done <- finished{i, r.call(ctx, calls[i])}
+				end()
 			}
 		})
 	}
 	outcomes := make([]Outcome, len(calls))
-	for range calls {
-		f := <-done
-		outcomes[f.index] = f.outcome
-		if onDone != nil {
-			onDone(f.outcome)
+	for left := len(calls); left > 0; {
+		select {
+		case o := <-outputs:
+			w.Output(o.call, o.text)
+		case f := <-done:
+			left--
+			outcomes[f.index] = f.outcome
+			if w.Done != nil {
+				w.Done(f.outcome)
+			}
 		}
 	}
 	workers.Wait()
@@ -168,11 +199,19 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	if err != nil {
 		return fail("%s: %v", call.Name, err)
 	}
+	if r.options.Guard != nil {
+		if err := r.options.Guard(ctx, t, protocol.ToolCall{ID: call.ID, Name: call.Name, Input: input}); err != nil {
+			return fail("%s: %v", call.Name, err)
+		}
+	}
 	result, err := r.invoke(ctx, t, call.Name, input)
 	if err != nil {
 		return fail("%s: %v", call.Name, err)
 	}
-	return Outcome{Call: call, Text: limit(result.Text, r.options.MaxOutput)}
+	return Outcome{
+		Call: call, Text: limit(result.Text, r.options.MaxOutput), IsError: result.IsError,
+		Images: result.Images, Changed: result.Changed,
+	}
 }
 
 // invoke runs the tool in a goroutine of its own and waits for it until grace

@@ -85,7 +85,7 @@ func TestOutcomes(t *testing.T) {
 		{"not UTF-8", long, call("bytes", `{}`), "a\uFFFDb", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.registry.Run(t.Context(), []protocol.ToolCall{tt.call}, nil)
+			got := tt.registry.Run(t.Context(), []protocol.ToolCall{tt.call}, tool.Watch{})
 			want := []tool.Outcome{{Call: tt.call, Text: tt.text, IsError: tt.isError}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
@@ -110,7 +110,7 @@ func TestParallel(t *testing.T) {
 		}
 		var finished []string
 		began := time.Now()
-		got := registry.Run(t.Context(), calls, func(o tool.Outcome) { finished = append(finished, o.Text) })
+		got := registry.Run(t.Context(), calls, tool.Watch{Done: func(o tool.Outcome) { finished = append(finished, o.Text) }})
 		for i, outcome := range got {
 			if outcome.Call.ID != calls[i].ID || outcome.IsError {
 				t.Errorf("outcome %d is %+v", i, outcome)
@@ -132,7 +132,7 @@ func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := tool.NewRegistry([]tool.Tool{fake{"pause", pause}}, tool.Options{})
 		began := time.Now()
-		got := registry.Run(t.Context(), []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, nil)
+		got := registry.Run(t.Context(), []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, tool.Watch{})
 		if took := time.Since(began); took != 300*time.Second {
 			t.Errorf("took %v, want 300s", took)
 		}
@@ -157,7 +157,7 @@ func TestAbort(t *testing.T) {
 		began := time.Now()
 		got := registry.Run(ctx, []protocol.ToolCall{
 			call("stuck", `{}`), call("pause", `{"d":"1h"}`), call("pause", `{"d":"2h"}`), call("stuck", `{}`),
-		}, nil)
+		}, tool.Watch{})
 		if took := time.Since(began) - time.Minute; took > 100*time.Millisecond {
 			t.Errorf("the abort took %v", took)
 		}
@@ -193,7 +193,7 @@ func TestStuckBound(t *testing.T) {
 			<-free
 			return "", nil
 		}}}, tool.Options{Timeout: time.Second, Parallel: 1})
-		got := registry.Run(t.Context(), slices.Repeat([]protocol.ToolCall{call("stuck", `{}`)}, 20), nil)
+		got := registry.Run(t.Context(), slices.Repeat([]protocol.ToolCall{call("stuck", `{}`)}, 20), tool.Watch{})
 		if registry.Stuck() != 16 {
 			t.Errorf("%d calls are stuck, want 16", registry.Stuck())
 		}
@@ -227,7 +227,7 @@ func FuzzOutput(f *testing.F) {
 		registry := tool.NewRegistry([]tool.Tool{fake{"t", func(context.Context, jsontext.Value) (string, error) {
 			return text, nil
 		}}}, tool.Options{MaxOutput: most})
-		got := registry.Run(t.Context(), []protocol.ToolCall{call("t", `{}`)}, nil)[0].Text
+		got := registry.Run(t.Context(), []protocol.ToolCall{call("t", `{}`)}, tool.Watch{})[0].Text
 		clean := strings.ToValidUTF8(text, "\uFFFD")
 		if !utf8.ValidString(got) {
 			t.Errorf("%q is not UTF-8", got)
@@ -242,10 +242,46 @@ func FuzzOutput(f *testing.F) {
 func ExampleRegistry_Run() {
 	greet := fake{"greet", func(context.Context, jsontext.Value) (string, error) { return "hello", nil }}
 	registry := tool.NewRegistry([]tool.Tool{greet}, tool.Options{Timeout: time.Second})
-	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{call("greet", `{}`), call("wave", `{}`)}, nil) {
+	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{call("greet", `{}`), call("wave", `{}`)}, tool.Watch{}) {
 		fmt.Println(o.Text, o.IsError)
 	}
 	// Output:
 	// hello false
 	// there is no tool "wave" true
+}
+
+// What a tool puts out while it runs arrives in its order, before its end.
+func TestProgress(t *testing.T) {
+	registry := tool.NewRegistry([]tool.Tool{fake{"talk", func(ctx context.Context, _ jsontext.Value) (string, error) {
+		for _, word := range []string{"a", "b", "c"} {
+			tool.Progress(ctx)(word)
+		}
+		return "end", nil
+	}}}, tool.Options{})
+	var heard []string
+	registry.Run(t.Context(), []protocol.ToolCall{call("talk", `{}`)}, tool.Watch{
+		Output: func(c protocol.ToolCall, text string) { heard = append(heard, c.Name+" "+text) },
+		Done:   func(o tool.Outcome) { heard = append(heard, o.Text) },
+	})
+	if diff := cmp.Diff([]string{"talk a", "talk b", "talk c", "end"}, heard); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	// Without a listener it goes nowhere and waits for nobody.
+	if got := registry.Run(t.Context(), []protocol.ToolCall{call("talk", `{}`)}, tool.Watch{})[0]; got.Text != "end" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	ran := false
+	registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, jsontext.Value) (string, error) {
+		ran = true
+		return "", nil
+	}}}, tool.Options{Guard: func(_ context.Context, _ tool.Tool, c protocol.ToolCall) error {
+		return fmt.Errorf("not allowed with %s", c.Input)
+	}})
+	got := registry.Run(t.Context(), []protocol.ToolCall{call("do", ``)}, tool.Watch{})[0]
+	if want := "do: not allowed with {}"; ran || got.Text != want || !got.IsError {
+		t.Errorf("got %+v, ran %t, want the error %q", got, ran, want)
+	}
 }

@@ -41,6 +41,7 @@ type Runner struct {
 	Model         string
 	System        string
 	Tools         *tool.Registry // nil: there are none
+	ToolOutput    bool           // emit what tools put out while they run
 	MaxIterations int            // provider calls, at least 1
 	Dialog        *dialog.Dialog
 	Journal       Recorder
@@ -184,12 +185,18 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 			done(outcomes[len(outcomes)-1])
 		}
 	default:
-		outcomes = t.Tools.Run(ctx, calls, done)
+		watch := tool.Watch{Done: done}
+		if t.ToolOutput {
+			watch.Output = func(c protocol.ToolCall, text string) {
+				t.Emit(protocol.ToolcallOutputDelta{ToolID: c.ID, Delta: text})
+			}
+		}
+		outcomes = t.Tools.Run(tool.WithTurn(ctx, t.id), calls, watch)
 	}
 	var records []transcript.Record
 	for _, o := range outcomes {
 		m := protocol.Message{
-			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError,
+			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError, Images: o.Images,
 			ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
 		}
 		t.Dialog.Add(m)

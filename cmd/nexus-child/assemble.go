@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -15,13 +16,12 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/journal"
-	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/tool"
-	"nexus.internal/child/tool/file"
-	"nexus.internal/child/tool/sleep"
+	"nexus.internal/child/upcall"
+	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -54,7 +54,10 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	}
 	a := &assembly{options: child.Options{
 		Journal: j, State: *state, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
-		MaxIterations: f.maxIterations, Log: log,
+		MaxIterations: f.maxIterations, Log: log, ToolOutput: f.toolOutput,
+		Parent: upcall.New(upcall.Options{
+			Approvals: upcall.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
+		}),
 	}}
 	defer func() {
 		if err != nil {
@@ -66,28 +69,24 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int("bytes", n))
 	}
 	saved := state.Settings
-	if a.options.Cwd, err = workingDir(cmp.Or(f.cwd, value(saved.Cwd))); err != nil {
+	cwd, err := workingDir(cmp.Or(f.cwd, value(saved.Cwd)))
+	if err != nil {
 		return nil, err
 	}
-	c, err := config.Load(environ, a.options.Cwd, f.configs...)
+	c, err := config.Load(environ, cwd, f.configs...)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.applyProfile(c); err != nil {
 		return nil, err
 	}
-	preset, err := permission.Parse(cmp.Or(f.preset, value(saved.Preset)))
-	if err != nil {
-		return nil, err
-	}
-	a.options.Preset = preset.String()
-	if err := a.choosePrompt(f, saved, home); err != nil {
+	if err := a.choosePrompt(f, saved, home, cwd); err != nil {
 		return nil, err
 	}
 	if err := a.chooseModel(f, saved, c); err != nil {
 		return nil, err
 	}
-	if err := a.openTools(f, preset); err != nil {
+	if err := a.openWorkplace(f, saved, cwd); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(saved)...); err != nil {
@@ -150,7 +149,7 @@ func (f *flags) applyProfile(c *config.Config) error {
 
 // choosePrompt settles on the system prompt. An empty one that was asked for is
 // none at all, and is saved as such.
-func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home string) (err error) {
+func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd string) (err error) {
 	says := f.saysSystem() || f.system != "" // the profile may say it too
 	switch {
 	case !says && saved.SystemPrompt != nil:
@@ -158,7 +157,7 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home string
 	case says && f.system == "" && f.systemFile == "":
 		a.options.Prompt = prompt.Prompt{Explicit: true}
 	default:
-		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: a.options.Cwd})
+		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: cwd})
 	}
 	return err
 }
@@ -206,17 +205,26 @@ func protectKeys(c *config.Config) error {
 	return undumpable()
 }
 
-func (a *assembly) openTools(f *flags, preset permission.Preset) error {
-	tools, closer, err := file.Tools(a.options.Cwd)
-	if err != nil {
-		return fmt.Errorf("open working directory: %w", err)
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, cwd string) error {
+	var asked protocol.Permissions
+	switch {
+	case f.preset != "":
+		asked.Preset = f.preset
+	case saved.Permissions != nil:
+		asked = *saved.Permissions
 	}
-	a.closers = append(a.closers, closer)
-	tools = slices.DeleteFunc(append(tools, sleep.New()), func(t tool.Tool) bool {
-		ok, _ := preset.Allows(t.Spec().Name)
-		return !ok
+	w, err := workplace.Open(workplace.Options{
+		Cwd: cwd, Permissions: asked, Ceiling: saved.Ceiling, Allowances: a.options.State.Allowances,
+		OnAllow: func(allowed protocol.Allowance) error {
+			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
+		},
+		Parent: a.options.Parent, Timeout: f.timeout(), Log: a.options.Log,
 	})
-	a.options.Tools = tool.NewRegistry(tools, tool.Options{Timeout: f.timeout(), Log: a.options.Log})
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, w)
+	a.options.Work = w
 	return nil
 }
 
@@ -225,7 +233,10 @@ func (a *assembly) settings(saved transcript.Settings) []transcript.Record {
 	o := a.options
 	now := transcript.Settings{
 		Model: changed(saved.Model, o.Start.Model), Provider: changed(saved.Provider, o.Start.ProviderName),
-		Cwd: changed(saved.Cwd, o.Cwd), Preset: changed(saved.Preset, o.Preset),
+		Cwd: changed(saved.Cwd, o.Work.Cwd()),
+	}
+	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
+		now.Permissions = &permissions
 	}
 	if o.Prompt.Explicit {
 		now.SystemPrompt = changed(saved.SystemPrompt, o.Prompt.Text)

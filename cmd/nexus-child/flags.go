@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus.internal/child"
+	"nexus.internal/child/upcall"
 )
 
 const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
@@ -33,6 +34,9 @@ type flags struct {
 	scenario                    string
 	configs                     []string
 	ascii, updates, version     bool
+	hostCalls, toolOutput       bool
+	approvals                   string
+	approvalTimeout             time.Duration
 	durability                  string
 	maxIterations               int
 	toolTimeout                 float64 // seconds
@@ -61,6 +65,10 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.ascii, "ascii", false, "escape everything that is not ASCII in what is written")
 	set.StringVar(&f.durability, "durability", "turn", "`turn`: each turn is on the disk before it ends; os: the system decides when")
 	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
+	set.BoolVar(&f.toolOutput, "tool-output", false, "emit what tools put out while they run, as toolcall_output_delta")
+	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
+	set.StringVar(&f.approvals, "approvals", "deny", "what needs an approval: `ask` the parent, deny it, or allow it")
+	set.DurationVar(&f.approvalTimeout, "approval-timeout", upcall.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.Float64Var(&f.toolTimeout, "tool-timeout", 300, "`SECONDS` that one tool call may take")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
@@ -95,6 +103,10 @@ func (f *flags) check(args []string) error {
 		return errors.New("--system and --system-file exclude each other")
 	case f.durability != "turn" && f.durability != "os":
 		return fmt.Errorf(`--durability is %q, want "turn" or "os"`, f.durability)
+	case f.approvals != "ask" && f.approvals != "deny" && f.approvals != "allow":
+		return fmt.Errorf(`--approvals is %q, want "ask", "deny" or "allow"`, f.approvals)
+	case f.approvalTimeout <= 0:
+		return errors.New("--approval-timeout is not above 0")
 	case f.maxIterations < 1:
 		return errors.New("--max-iterations is less than 1")
 	case !(f.toolTimeout > 0 && f.toolTimeout <= 86_400):

@@ -42,13 +42,16 @@ type (
 	// Settings are choices that come back with the session. Nil means that the
 	// earlier choice holds.
 	Settings struct {
-		Model            *string   `json:"model,omitzero"`
-		Provider         *string   `json:"provider,omitzero"`
-		Cwd              *string   `json:"cwd,omitzero"`
-		Preset           *string   `json:"preset,omitzero"`
-		SystemPrompt     *string   `json:"system_prompt,omitzero"`
-		SystemPromptPath *string   `json:"system_prompt_path,omitzero"`
-		At               time.Time `json:"at"` // UTC
+		Model            *string `json:"model,omitzero"`
+		Provider         *string `json:"provider,omitzero"`
+		Cwd              *string `json:"cwd,omitzero"`
+		SystemPrompt     *string `json:"system_prompt,omitzero"`
+		SystemPromptPath *string `json:"system_prompt_path,omitzero"`
+		// Permissions are as they were asked for; Ceiling is what they cannot
+		// exceed, whatever is asked for later.
+		Permissions *protocol.Permissions `json:"permissions,omitzero"`
+		Ceiling     *protocol.Permissions `json:"ceiling,omitzero"`
+		At          time.Time             `json:"at"` // UTC
 	}
 
 	// Message is one whole message of the conversation. A user's message opens
@@ -86,6 +89,20 @@ type (
 		At           time.Time           `json:"at"` // UTC
 	}
 
+	// Allowance is what somebody allowed for the rest of the session.
+	Allowance struct {
+		Allowance protocol.Allowance `json:"allowance"`
+		At        time.Time          `json:"at"` // UTC
+	}
+
+	// Note is one thing that the agent is told beside the conversation. The
+	// latest note of a key holds; one without data takes it back.
+	Note struct {
+		Key  string         `json:"key"`
+		Data jsontext.Value `json:"data,omitempty" wire:"default"`
+		At   time.Time      `json:"at"` // UTC
+	}
+
 	// Reset says that the conversation was discarded and another begun.
 	Reset struct {
 		SessionID string    `json:"session_id"`
@@ -105,6 +122,8 @@ func (Message) Kind() string    { return "message" }
 func (Partial) Kind() string    { return "partial" }
 func (TurnEnd) Kind() string    { return "turn_end" }
 func (Compaction) Kind() string { return "compaction" }
+func (Allowance) Kind() string  { return "allowance" }
+func (Note) Kind() string       { return "note" }
 func (Reset) Kind() string      { return "reset" }
 func (r Unknown) Kind() string  { return r.Type }
 
@@ -114,6 +133,8 @@ func (Message) record()    {}
 func (Partial) record()    {}
 func (TurnEnd) record()    {}
 func (Compaction) record() {}
+func (Allowance) record()  {}
+func (Note) record()       {}
 func (Reset) record()      {}
 func (Unknown) record()    {}
 
@@ -175,6 +196,10 @@ func Decode(line []byte) (Record, error) {
 		return fill[TurnEnd](line)
 	case "compaction":
 		return fill[Compaction](line)
+	case "allowance":
+		return fill[Allowance](line)
+	case "note":
+		return fill[Note](line)
 	case "reset":
 		return fill[Reset](line)
 	default:

@@ -17,6 +17,10 @@ type State struct {
 	SessionID string
 	Settings  Settings
 	Messages  []protocol.Message
+	// Allowances and Notes are in the order they were made; a note that was
+	// taken back is not there.
+	Allowances []protocol.Allowance
+	Notes      []Note
 	// Usage is the sum over the conversation so far.
 	Usage protocol.TurnUsage
 	// Turns is how many turns have ended.
@@ -104,6 +108,10 @@ func (s *State) Apply(r Record) error {
 		}
 		s.Messages = slices.Concat([]protocol.Message{r.Summary}, s.Messages[r.Dropped:])
 		s.add(r.Usage)
+	case Allowance:
+		s.Allowances = append(s.Allowances, r.Allowance)
+	case Note:
+		s.note(r)
 	case Reset:
 		*s = State{Header: s.Header, Settings: s.Settings, SessionID: r.SessionID}
 	case Unknown, Header:
@@ -125,6 +133,20 @@ func (s *State) message(r Message) {
 	s.add(r.Usage)
 }
 
+// note keeps the latest note of each key.
+func (s *State) note(n Note) {
+	i := slices.IndexFunc(s.Notes, func(old Note) bool { return old.Key == n.Key })
+	switch {
+	case n.Data == nil && i >= 0:
+		s.Notes = slices.Delete(s.Notes, i, i+1)
+	case n.Data == nil:
+	case i >= 0:
+		s.Notes[i] = n
+	default:
+		s.Notes = append(s.Notes, n)
+	}
+}
+
 func (s *State) add(usage *protocol.TurnUsage) {
 	if usage != nil {
 		s.Usage.Add(*usage)
@@ -140,9 +162,14 @@ func (s Settings) overlay(later Settings) Settings {
 	choose(&s.Model, later.Model)
 	choose(&s.Provider, later.Provider)
 	choose(&s.Cwd, later.Cwd)
-	choose(&s.Preset, later.Preset)
 	choose(&s.SystemPrompt, later.SystemPrompt)
 	choose(&s.SystemPromptPath, later.SystemPromptPath)
+	if later.Permissions != nil {
+		s.Permissions = later.Permissions
+	}
+	if later.Ceiling != nil {
+		s.Ceiling = later.Ceiling
+	}
 	s.At = later.At
 	return s
 }

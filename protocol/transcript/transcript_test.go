@@ -23,7 +23,7 @@ func ptr[T any](v T) *T { return &v }
 // every is one record of each kind, in an order that makes a session.
 var every = []transcript.Record{
 	transcript.Header{Version: 1, SessionID: "11111111-2222-4333-8444-555555555555", Name: "worker-1", CreatedAt: at},
-	transcript.Settings{Model: ptr("offline"), Provider: ptr("offline"), Cwd: ptr("/srv/work"), Preset: ptr("trusted"), SystemPrompt: ptr("Be brief."), SystemPromptPath: ptr("/srv/work/NEXUS.md"), At: at},
+	transcript.Settings{Model: ptr("offline"), Provider: ptr("offline"), Cwd: ptr("/srv/work"), SystemPrompt: ptr("Be brief."), SystemPromptPath: ptr("/srv/work/NEXUS.md"), Permissions: &protocol.Permissions{Preset: "trusted", WritePaths: []string{"/srv/out"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "ask"}}}, Ceiling: &protocol.Permissions{Preset: "trusted"}, At: at},
 	transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: "read a.txt", TurnID: "1", At: at}},
 	transcript.Partial{TurnID: "1", Text: "I will ", Thinking: "Which file?"},
 	transcript.Message{
@@ -36,6 +36,9 @@ var every = []transcript.Record{
 	transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, Content: "no such file", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", At: at}},
 	transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "the service is down", Usage: protocol.TurnUsage{InputTokens: 10, OutputTokens: 5}, At: at},
 	transcript.Compaction{Dropped: 3, Summary: protocol.Message{Role: protocol.RoleUser, Content: "Summary", At: at}, TokensBefore: 50, TokensAfter: 20, Usage: &protocol.TurnUsage{InputTokens: 1, OutputTokens: 2}, At: at},
+	transcript.Allowance{Allowance: protocol.Allowance{Tool: "shell", Action: protocol.ActionExecute, Dir: "/srv/work", Programs: []string{"make"}}, At: at},
+	transcript.Note{Key: "file:a.txt", Data: []byte(`{"path":"a.txt"}`), At: at},
+	transcript.Note{Key: "file:a.txt", At: at},
 	transcript.Reset{SessionID: "66666666-7777-4888-8999-000000000000", At: at},
 }
 

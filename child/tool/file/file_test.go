@@ -362,14 +362,14 @@ func ExampleTools() {
 	registry := tool.NewRegistry(tools, tool.Options{})
 	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
 		{Name: "write_file", Input: []byte(`{"path":"a.txt","content":"one\ntwo\n"}`)},
-	}, nil) {
+	}, tool.Watch{}) {
 		fmt.Println(o.Text)
 	}
 	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
 		{Name: "list_directory"},
 		{Name: "read_file", Input: []byte(`{"path":"a.txt","offset":2}`)},
 		{Name: "read_file", Input: []byte(`{"path":"../a.txt"}`)},
-	}, nil) {
+	}, tool.Watch{}) {
 		fmt.Println(o.Text)
 	}
 	// Output:

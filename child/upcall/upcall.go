@@ -1,0 +1,228 @@
+// Package upcall is how an agent asks its parent: whether a tool call may run,
+// and to do something with other agents.
+//
+//	parent := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true})
+//	answer, err := parent.Permission(ctx, request)   // a tool's goroutine
+//	result, err := parent.Host(ctx, turnID, "send", params)
+//	event := <-parent.Events()                        // whoever writes stdout
+//	err := parent.Answer(command)                     // whoever reads stdin
+//
+// Each question has one answer, is given up with its context, and leaves nothing
+// behind. A Parent is safe for concurrent use and starts no goroutine. At most
+// MaxOpen questions wait; a further one is refused. See SPEC.md §3.10.
+package upcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+)
+
+// Approvals says what becomes of a call that needs to be approved.
+type Approvals string
+
+// The modes of --approvals.
+const (
+	Ask   Approvals = "ask"   // the parent decides
+	Deny  Approvals = "deny"  // none is
+	Allow Approvals = "allow" // all are
+)
+
+const (
+	// MaxOpen is how many questions may wait for their answers.
+	MaxOpen = 64
+	// DefaultDeadline is how long a permission may take.
+	DefaultDeadline = 5 * time.Minute
+)
+
+var (
+	// ErrNoHost says that the parent does not take host calls.
+	ErrNoHost = errors.New("this agent's parent takes no host calls")
+	// ErrBusy says that MaxOpen questions wait already.
+	ErrBusy = fmt.Errorf("%d questions to the parent wait already", MaxOpen)
+	// ErrUnknown says that no question with that id waits: it was answered,
+	// given up, or never asked.
+	ErrUnknown = errors.New("no such question waits for an answer")
+)
+
+// HostError is the parent's no to a host call.
+type HostError struct{ protocol.HostError }
+
+func (e *HostError) Error() string { return e.Message }
+
+// Options configure a Parent.
+type Options struct {
+	Approvals Approvals // default Deny
+	HostCalls bool
+	// Deadline bounds the wait for a permission; 0 means DefaultDeadline.
+	Deadline time.Duration
+}
+
+// Parent is the parent as an agent sees it.
+type Parent struct {
+	options Options
+	events  chan protocol.Event // room for what all open questions can say
+
+	mu   sync.Mutex // guards all below
+	last uint64     // number of the last question
+	open map[string]chan protocol.Command
+}
+
+// New returns a Parent whose questions wait in Events.
+func New(o Options) *Parent {
+	if o.Approvals == "" {
+		o.Approvals = Deny
+	}
+	if o.Deadline <= 0 {
+		o.Deadline = DefaultDeadline
+	}
+	return &Parent{options: o, events: make(chan protocol.Event, 2*MaxOpen), open: map[string]chan protocol.Command{}}
+}
+
+// Approvals is the mode.
+func (p *Parent) Approvals() Approvals { return p.options.Approvals }
+
+// HostCalls reports whether the parent takes host calls.
+func (p *Parent) HostCalls() bool { return p.options.HostCalls }
+
+// Events are what the parent is to be told, in their order. The channel is never
+// closed.
+func (p *Parent) Events() <-chan protocol.Event { return p.events }
+
+// Permission asks whether a call may run and fills in the request's id and
+// deadline. The answer at the deadline is a no; the error is that of ctx, or
+// ErrBusy.
+func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (protocol.PermissionResponse, error) {
+	id, answer, err := p.ask("p")
+	if err != nil {
+		return protocol.PermissionResponse{}, err
+	}
+	defer p.forget(id)
+	r.RequestID = id
+	r.Deadline = time.Now().Add(p.options.Deadline).UTC().Format(time.RFC3339)
+	timer := time.NewTimer(p.options.Deadline)
+	defer timer.Stop()
+	p.tell(ctx, r)
+	end := protocol.PermissionEnd{RequestID: id}
+	select {
+	case c := <-answer:
+		response := c.(protocol.PermissionResponse)
+		end.Outcome = "allowed"
+		if response.Decision == protocol.Deny {
+			end.Outcome = "denied"
+		}
+		p.tell(ctx, end)
+		return response, nil
+	case <-timer.C:
+		end.Outcome = "expired"
+		p.tell(ctx, end)
+		return protocol.PermissionResponse{
+			RequestID: id, Decision: protocol.Deny, Reason: fmt.Sprintf("nobody answered within %v", p.options.Deadline),
+		}, nil
+	case <-ctx.Done():
+		end.Outcome = "cancelled"
+		p.tell(context.WithoutCancel(ctx), end)
+		return protocol.PermissionResponse{}, ctx.Err()
+	}
+}
+
+// Host asks the parent for the method of the façade. params is an object. The
+// error is a *HostError, ErrNoHost, ErrBusy or that of ctx, which tells the
+// parent that nobody waits any more.
+func (p *Parent) Host(ctx context.Context, turnID, method string, params jsontext.Value) (jsontext.Value, error) {
+	if !p.options.HostCalls {
+		return nil, ErrNoHost
+	}
+	id, answer, err := p.ask("h")
+	if err != nil {
+		return nil, err
+	}
+	defer p.forget(id)
+	p.tell(ctx, protocol.HostCall{CallID: id, TurnID: turnID, Method: method, Params: params})
+	select {
+	case c := <-answer:
+		result := c.(protocol.HostResult)
+		if result.Error != nil {
+			return nil, &HostError{*result.Error}
+		}
+		return result.Result, nil
+	case <-ctx.Done():
+		p.tell(context.WithoutCancel(ctx), protocol.HostCancel{CallID: id})
+		return nil, ctx.Err()
+	}
+}
+
+// Tell puts an event of the agent's own, such as subagent_start, among the
+// questions. It waits until there is room or ctx ends.
+func (p *Parent) Tell(ctx context.Context, e protocol.Event) { p.tell(ctx, e) }
+
+// tell waits for whoever writes stdout, which goes on until the end of the
+// child and never waits for a tool.
+func (p *Parent) tell(ctx context.Context, e protocol.Event) {
+	select {
+	case p.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// ask opens a question.
+func (p *Parent) ask(prefix string) (id string, answer <-chan protocol.Command, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open) >= MaxOpen {
+		return "", nil, ErrBusy
+	}
+	p.last++
+	id = prefix + strconv.FormatUint(p.last, 10)
+	c := make(chan protocol.Command, 1) // room for the one answer
+	p.open[id] = c
+	return id, c, nil
+}
+
+func (p *Parent) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, id)
+}
+
+// Answer takes a PermissionResponse or a HostResult. The error says what is
+// wrong with it; ErrUnknown that nobody waits for it.
+func (p *Parent) Answer(c protocol.Command) error {
+	var id string
+	switch c := c.(type) {
+	case protocol.PermissionResponse:
+		switch id = c.RequestID; c.Decision {
+		case protocol.AllowOnce, protocol.AllowSession, protocol.Deny:
+		default:
+			return fmt.Errorf("decision %q is not known, want allow_once, allow_session or deny", c.Decision)
+		}
+		if id == "" || id[0] != 'p' {
+			return fmt.Errorf("permission_response to %q: %w", id, ErrUnknown)
+		}
+	case protocol.HostResult:
+		if id = c.CallID; (c.Result == nil) == (c.Error == nil) {
+			return errors.New("a host_result has either a result or an error")
+		}
+		if id == "" || id[0] != 'h' {
+			return fmt.Errorf("host_result to %q: %w", id, ErrUnknown)
+		}
+	default:
+		panic("upcall: no answer: " + c.Name())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer, ok := p.open[id]
+	if !ok {
+		return fmt.Errorf("%s to %q: %w", c.Name(), id, ErrUnknown)
+	}
+	delete(p.open, id)
+	answer <- c // it has room
+	return nil
+}

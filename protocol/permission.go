@@ -1,0 +1,72 @@
+package protocol
+
+// Permissions is what an agent may do, as it is asked for, saved and shown. The
+// zero value of a member leaves it to the preset. What it means is decided by
+// the child (SPEC §4.5).
+type Permissions struct {
+	// Preset is yolo, trusted, sandboxed, or one that the configuration names.
+	Preset string `json:"preset"`
+	// DisabledTools are not there at all for the model.
+	DisabledTools []string `json:"disabled_tools,omitempty" wire:"default"`
+	// AllowedPaths are directories beside the working directory that tools may
+	// read and change. All paths are absolute.
+	AllowedPaths []string `json:"allowed_paths,omitempty" wire:"default"`
+	// WritePaths, unless nil, are the only places that tools may change; an
+	// empty list is none.
+	WritePaths []string `json:"write_paths,omitzero" wire:"default"`
+	// BlockedPaths are out of bounds wherever they lie.
+	BlockedPaths []string `json:"blocked_paths,omitempty" wire:"default"`
+	// Tools are rules for single tools, by name.
+	Tools map[string]ToolRule `json:"tools,omitempty" wire:"default"`
+}
+
+// ToolRule says more about one tool.
+type ToolRule struct {
+	// Mode is allow, ask or deny; "" leaves it to the preset.
+	Mode string `json:"mode,omitempty" wire:"default"`
+	// AllowedPaths, unless nil, are the only places this tool may touch.
+	AllowedPaths []string `json:"allowed_paths,omitzero" wire:"default"`
+	// BlockedPaths are out of bounds for this tool besides.
+	BlockedPaths []string `json:"blocked_paths,omitempty" wire:"default"`
+}
+
+// Action is what a tool call does to the world.
+type Action string
+
+// The actions, from the least to the most that can go wrong.
+const (
+	ActionNone     Action = "none"     // it touches nothing, as sleep does
+	ActionRead     Action = "read"     // files
+	ActionWrite    Action = "write"    // files
+	ActionDelegate Action = "delegate" // other agents
+	ActionExecute  Action = "execute"  // programs
+	ActionExternal Action = "external" // a tool of somebody else's server
+)
+
+// Decision answers a [PermissionRequest].
+type Decision string
+
+// The decisions.
+const (
+	AllowOnce    Decision = "allow_once"
+	AllowSession Decision = "allow_session" // the like, too, for the rest of the session
+	Deny         Decision = "deny"
+)
+
+// Allowance is what AllowSession granted. It is saved with the session.
+type Allowance struct {
+	Tool   string `json:"tool"`
+	Action Action `json:"action"`
+	// Dir is the directory below which files may be touched, or in which
+	// programs may be run; "" is not bound to one.
+	Dir string `json:"dir,omitempty" wire:"default"`
+	// Programs are the commands that may be run; empty means not bound to any.
+	Programs []string `json:"programs,omitempty" wire:"default"`
+}
+
+// HostError is why a [HostCall] failed.
+type HostError struct {
+	// Code is that of the façade's error (SPEC §6.2).
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
