@@ -256,3 +256,34 @@ func ExampleParse() {
 	// user My name is Alice false
 	// assistant Nice to meet true
 }
+
+// What was allowed and noted comes back with the session, the latest note of
+// each key, and goes with the conversation; the permissions stay.
+func TestAllowancesAndNotes(t *testing.T) {
+	note := func(key, data string) transcript.Note { return transcript.Note{Key: key, Data: []byte(data), At: at} }
+	allowed := protocol.Allowance{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"make"}}
+	ceiling := &protocol.Permissions{Preset: "sandboxed"}
+	records := []transcript.Record{
+		every[0], transcript.Settings{Permissions: ceiling, Ceiling: ceiling, At: at}, transcript.Settings{Model: ptr("m"), At: at},
+		transcript.Allowance{Allowance: allowed, At: at},
+		note("state:a", `1`), note("state:b", `2`), note("state:a", `3`),
+		transcript.Note{Key: "state:b", At: at}, transcript.Note{Key: "state:none", At: at},
+	}
+	s, _, err := transcript.Parse(encode(t, records...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]protocol.Allowance{allowed}, s.Allowances); diff != "" {
+		t.Errorf("allowances (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]transcript.Note{note("state:a", `3`)}, s.Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	s, _, err = transcript.Parse(encode(t, append(records, transcript.Reset{SessionID: "other", At: at})...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Allowances)+len(s.Notes) != 0 || s.Settings.Permissions == nil || s.Settings.Ceiling == nil {
+		t.Errorf("after a reset: %+v", s)
+	}
+}
