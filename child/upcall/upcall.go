@@ -9,7 +9,7 @@
 //
 // Each question has one answer, is given up with its context, and leaves nothing
 // behind. A Parent is safe for concurrent use and starts no goroutine. At most
-// MaxOpen questions wait; a further one is refused. See SPEC.md §3.10.
+// MaxOpen questions wait; a further one is refused. See SPEC.md §3.11.
 package upcall
 
 import (
