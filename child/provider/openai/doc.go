@@ -5,12 +5,10 @@
 //	p, err := openai.New(openai.Options{Name: "openrouter", BaseURL: url, APIKey: key})
 //	for delta, err := range p.Stream(ctx, request) { … }
 //
-// Answers are streamed. A try that fails before its first delta, in a way that
-// may pass, is made again after a wait that heeds Retry-After; after the first
-// delta nothing is tried again, since what was said cannot be taken back. The
-// end of ctx ends a wait, a silent connection and a stream at once.
+// Tries, waits, silence, errors and secrets are those of package wire. Images go
+// out as data URLs; those of a tool's result follow it as a message of the user.
+// Reasoning is read where a service sends it, and not sent back.
 //
-// The environment is not read, redirects are not followed, and the key appears
-// in no error. A provider is safe for concurrent use; it starts no goroutine of
-// its own but those of its HTTP client. The contract is SPEC.md §4.3.
+// A provider is safe for concurrent use; it starts no goroutine of its own but
+// those of its HTTP client. The contract is SPEC.md §4.3.
 package openai

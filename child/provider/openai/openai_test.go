@@ -611,7 +611,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no key", openai.Options{Name: "acme"}, "provider acme: there is no API key"},
 		{"no host", openai.Options{BaseURL: "api.example.com", APIKey: secret}, "provider openai: base_url is not an http or https URL with a host"},
 		{"bad url", openai.Options{BaseURL: "http://[", APIKey: secret}, "provider openai: base_url is not a URL"},
-		{"bad method", openai.Options{APIKey: secret, AuthMethod: "basic"}, `provider openai: auth_method "basic" is not known, want bearer, api-key or none`},
+		{"bad method", openai.Options{APIKey: secret, AuthMethod: "basic"}, `provider openai: auth_method "basic" is not known, want bearer, api-key, x-api-key or none`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := openai.New(tt.options); err == nil || err.Error() != tt.want {

@@ -4,100 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/wire"
 	"nexus.internal/protocol"
 )
 
-// attempt is what became of one try for an answer.
-type attempt struct {
-	err   error // nil if the answer is whole
-	spoke bool  // deltas were passed on
-	left  bool  // the listener has gone
-}
-
-// attempt makes one request and passes on its stream.
-func (c *client) attempt(
-	parent context.Context, params sdk.ChatCompletionNewParams, yield func(provider.Delta, error) bool,
-) attempt {
-	ctx, quiet, stop := watch(parent, c.options.IdleTimeout)
-	defer stop()
-	var body *listened // nil until the service has answered
-	stream := c.completions.NewStreaming(ctx, params, option.WithMiddleware(
-		func(request *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-			response, err := next(request)
-			if err == nil {
-				body = &listened{ReadCloser: response.Body, silence: quiet}
-				response.Body = body
-			}
-			return response, err
-		}))
+// ask makes one request and passes on its stream.
+func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.ChatCompletionNewParams) error {
+	stream := c.completions.NewStreaming(ctx, params, option.WithHTTPClient(t))
 	defer func() { _ = stream.Close() }() // how the answer ended is known by then
-	a := answer{yield: yield}
+	a := answer{Try: t}
 	for stream.Next() {
-		quiet.timer.Stop() // the listener may take its time
 		if err := a.take(stream.Current()); err != nil {
-			return attempt{err: err, spoke: a.spoke, left: a.left}
+			return err
 		}
-		if a.left {
-			return attempt{left: true}
+		if t.Left() {
+			return nil
 		}
-		quiet.heard()
 	}
-	quiet.timer.Stop()
 	err := stream.Err()
-	switch {
-	case err == nil && !a.finished:
-		err = errCutOff
-	case err == nil || a.finished && parent.Err() == nil:
-		err = nil // all was said; what broke, if anything, is only the good-bye
-		a.end()
-	default:
-		err = cause(ctx, err, body)
-	}
-	return attempt{err: err, spoke: a.spoke, left: a.left}
-}
-
-// cause finds out what an error of the SDK stands for. What comes after the
-// service's answer and is not a fault of reading is one of understanding.
-func cause(ctx context.Context, err error, body *listened) error {
-	if reason := context.Cause(ctx); reason != nil {
-		return reason
-	}
 	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return serviceError(e.Event.Data)
+		err = wire.ReadError(e.Event.Data)
 	}
-	if _, ok := errors.AsType[*ServiceError](err); ok || body == nil {
+	if err := t.Outcome(ctx, err, a.finished); err != nil {
 		return err
 	}
-	if _, ok := errors.AsType[*malformedError](err); ok {
-		return err
-	}
-	if body.err != nil {
-		return fmt.Errorf("%w: %w", errCutOff, body.err)
-	}
-	return &malformedError{problem: err.Error()}
+	a.end()
+	return nil
 }
 
 // answer puts the deltas of one answer together.
 type answer struct {
-	yield    func(provider.Delta, error) bool
-	spoke    bool
-	left     bool
+	*wire.Try
 	finished bool // a finish_reason was seen
 	reason   provider.FinishReason
-	said     text
-	refused  text
-	thought  text
+	said     wire.Text
+	refused  wire.Text
+	thought  wire.Text
 	calls    []*call
 	usage    protocol.TurnUsage
 }
@@ -109,23 +60,18 @@ type call struct {
 	id    string // ours: the service's, unless it gave none or gave it twice
 	name  string
 	input strings.Builder
-	last  text // the end of input
-	begun bool // its CallStart was passed on
-}
-
-// emit passes on a delta.
-func (a *answer) emit(d provider.Delta) {
-	if !a.left {
-		a.spoke = true
-		a.left = !a.yield(d, nil)
-	}
+	last  wire.Text // the end of input
+	begun bool      // its CallStart was passed on
 }
 
 // take passes on what one event says.
 func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 	raw := chunk.RawJSON()
+	if gjson.Get(raw, "object").Str == "error" {
+		return wire.ReadError([]byte(raw)) // vLLM
+	}
 	if choices := gjson.Get(raw, "choices"); choices.Exists() && choices.Type != gjson.Null && !choices.IsArray() {
-		return &malformedError{problem: `member "choices" is not an array`}
+		return &wire.MalformedError{Problem: `member "choices" is not an array`}
 	}
 	if name := protocol.CutModelName(chunk.Model); name != "" {
 		a.usage.Model = &name
@@ -139,11 +85,11 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 		}
 		delta := choice.Delta
 		object := delta.RawJSON()
-		if thought := a.thought.next(reasoning(object)); thought != "" {
-			a.emit(provider.Thinking{Text: thought})
+		if thought := a.thought.Next(reasoning(object)); thought != "" {
+			a.Emit(provider.Thinking{Text: thought})
 		}
-		if said := a.said.next(delta.Content, object, "content") + a.refused.next(delta.Refusal, object, "refusal"); said != "" {
-			a.emit(provider.Text{Text: said})
+		if said := a.said.Next(delta.Content, object, "content") + a.refused.Next(delta.Refusal, object, "refusal"); said != "" {
+			a.Emit(provider.Text{Text: said})
 		}
 		for _, piece := range delta.ToolCalls {
 			a.takeCall(piece)
@@ -164,11 +110,11 @@ func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	if c.name == "" {
 		c.name = piece.Function.Name
 	}
-	fragment := c.last.next(piece.Function.Arguments, piece.RawJSON(), "function.arguments")
+	fragment := c.last.Next(piece.Function.Arguments, piece.RawJSON(), "function.arguments")
 	c.input.WriteString(fragment)
 	switch {
 	case c.begun && fragment != "":
-		a.emit(provider.CallInput{ID: c.id, Fragment: fragment})
+		a.Emit(provider.CallInput{ID: c.id, Fragment: fragment})
 	case !c.begun && c.name != "":
 		a.begin(c)
 	}
@@ -177,9 +123,9 @@ func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 // begin passes on the beginning of a call and its input so far.
 func (a *answer) begin(c *call) {
 	c.begun = true
-	a.emit(provider.CallStart{ID: c.id, Name: c.name})
+	a.Emit(provider.CallStart{ID: c.id, Name: c.name})
 	if c.input.Len() > 0 {
-		a.emit(provider.CallInput{ID: c.id, Fragment: c.input.String()})
+		a.Emit(provider.CallInput{ID: c.id, Fragment: c.input.String()})
 	}
 }
 
@@ -206,54 +152,41 @@ func (a *answer) taken(id string) bool {
 
 // end passes on what was held back, the whole calls and the Stop.
 func (a *answer) end() {
-	if thought := a.thought.rest(); thought != "" {
-		a.emit(provider.Thinking{Text: thought})
+	if thought := a.thought.Rest(); thought != "" {
+		a.Emit(provider.Thinking{Text: thought})
 	}
-	if said := a.said.rest() + a.refused.rest(); said != "" {
-		a.emit(provider.Text{Text: said})
+	if said := a.said.Rest() + a.refused.Rest(); said != "" {
+		a.Emit(provider.Text{Text: said})
 	}
 	for _, c := range a.calls {
-		rest := c.last.rest()
+		rest := c.last.Rest()
 		c.input.WriteString(rest)
 		switch {
 		case !c.begun:
 			a.begin(c)
 		case rest != "":
-			a.emit(provider.CallInput{ID: c.id, Fragment: rest})
+			a.Emit(provider.CallInput{ID: c.id, Fragment: rest})
 		}
 	}
 	for _, c := range a.calls {
-		a.emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: input(c.input.String())}})
+		a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: wire.Input(c.input.String())}})
 	}
-	a.emit(provider.Stop{Usage: a.usage, Reason: a.reason})
-}
-
-// input makes JSON of what a model gave as a call's input. Text that is not
-// JSON becomes a JSON string, which the registry refuses in words that the
-// model sees.
-func input(text string) jsontext.Value {
-	if strings.TrimSpace(text) == "" {
-		return jsontext.Value("{}")
-	}
-	if value := jsontext.Value(text); value.IsValid() {
-		return value
-	}
-	quoted, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD"))
-	if err != nil {
-		return jsontext.Value(`""`)
-	}
-	return quoted
+	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})
 }
 
 // count takes over the usage, which a service may state more than once. The
-// tokens read from the cache are part of the input tokens.
+// tokens of the cache are part of the input tokens; OpenRouter counts those
+// that were written, and DeepSeek has a member of its own for those read.
 func (a *answer) count(u sdk.CompletionUsage) {
-	a.usage.InputTokens = unsigned(u.PromptTokens)
-	a.usage.OutputTokens = unsigned(u.CompletionTokens)
-	a.usage.CacheReadInputTokens = unsigned(u.PromptTokensDetails.CachedTokens)
+	a.usage.InputTokens = wire.Count(u.PromptTokens)
+	a.usage.OutputTokens = wire.Count(u.CompletionTokens)
+	a.usage.CacheReadInputTokens = wire.Count(u.PromptTokensDetails.CachedTokens)
+	if hit := gjson.Get(u.RawJSON(), "prompt_cache_hit_tokens"); a.usage.CacheReadInputTokens == 0 {
+		a.usage.CacheReadInputTokens = wire.Count(hit.Int())
+	}
+	written := gjson.Get(u.RawJSON(), "prompt_tokens_details.cache_write_tokens")
+	a.usage.CacheCreationInputTokens = wire.Count(written.Int())
 }
-
-func unsigned(n int64) uint64 { return uint64(max(0, n)) }
 
 // reasoning reads what compatible services add to a delta: reasoning_content
 // (DeepSeek, vLLM, llama.cpp) or reasoning (OpenRouter, Ollama). It gives the

@@ -1,8 +1,8 @@
 package openai
 
 import (
-	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,38 +11,32 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
 
-// noResult stands for the result of a call that never got one: services refuse
-// a conversation in which a call is left open.
-const noResult = "The call was interrupted; there is no result."
+// maxImage is how many bytes of base64 are sent for one image (OpenAI takes 50
+// MB for a whole request).
+const maxImage = 20 << 20
 
-// noName stands for the name of a call that the model gave none: services refuse
-// one that is empty.
-const noName = "unnamed"
-
-// translate puts a request into the service's words.
-func translate(r provider.Request) (sdk.ChatCompletionNewParams, error) {
-	params := sdk.ChatCompletionNewParams{
-		Model:         r.Model,
-		Messages:      messages(r),
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-	}
-	for _, t := range r.Tools {
+// tools puts what a model may call into the service's words.
+func tools(specs []tool.Spec) ([]sdk.ChatCompletionToolUnionParam, error) {
+	var out []sdk.ChatCompletionToolUnionParam
+	for _, t := range specs {
 		function := shared.FunctionDefinitionParam{Name: t.Name, Description: param.NewOpt(t.Description)}
 		if err := json.Unmarshal(t.InputSchema, &function.Parameters); err != nil {
-			return params, fmt.Errorf("input schema of tool %s: %w", t.Name, err)
+			return nil, fmt.Errorf("input schema of tool %s: %w", t.Name, err)
 		}
-		params.Tools = append(params.Tools, sdk.ChatCompletionFunctionTool(function))
+		out = append(out, sdk.ChatCompletionFunctionTool(function))
 	}
-	return params, nil
+	return out, nil
 }
 
-// messages translates the conversation. Every call is followed by its result:
-// one that is missing is made up, and a result without a call is left out, as
-// are answers that say nothing.
-func messages(r provider.Request) []sdk.ChatCompletionMessageParamUnion {
+// translate puts a request into the service's words, but for its tools. Every
+// call is followed by its result: one that is missing is made up, and a result
+// without a call is left out, as are answers that say nothing.
+func translate(r provider.Request) sdk.ChatCompletionNewParams {
 	var out []sdk.ChatCompletionMessageParamUnion
 	if r.System != "" {
 		out = append(out, sdk.SystemMessage(r.System))
@@ -52,16 +46,38 @@ func messages(r provider.Request) []sdk.ChatCompletionMessageParamUnion {
 		case protocol.RoleSystem:
 			out = append(out, sdk.SystemMessage(m.Content))
 		case protocol.RoleUser:
-			out = append(out, sdk.UserMessage(m.Content))
+			out = append(out, user(wire.Pictures(r, m, maxImage)))
 		case protocol.RoleAssistant:
 			if m.Content != "" || len(m.ToolCalls) > 0 {
 				out = append(out, assistant(m))
-				out = append(out, results(m.ToolCalls, r.Messages[i+1:])...)
+				out = append(out, results(r, m.ToolCalls, r.Messages[i+1:])...)
 			}
 		case protocol.RoleTool: // went out with its call
 		}
 	}
-	return out
+	return sdk.ChatCompletionNewParams{
+		Model:         r.Model,
+		Messages:      out,
+		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
+	}
+}
+
+// user is a message of the user: plain text where there are no images, since not
+// every service takes parts.
+func user(text string, pictures []wire.Picture) sdk.ChatCompletionMessageParamUnion {
+	if len(pictures) == 0 {
+		return sdk.UserMessage(text)
+	}
+	var parts []sdk.ChatCompletionContentPartUnionParam
+	if text != "" {
+		parts = append(parts, sdk.TextContentPart(text))
+	}
+	for _, p := range pictures {
+		parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{
+			URL: "data:" + p.Mime + ";base64," + p.Base64,
+		}))
+	}
+	return sdk.UserMessage(parts)
 }
 
 func assistant(m protocol.Message) sdk.ChatCompletionMessageParamUnion {
@@ -72,8 +88,10 @@ func assistant(m protocol.Message) sdk.ChatCompletionMessageParamUnion {
 	for _, c := range m.ToolCalls {
 		said.ToolCalls = append(said.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID:       c.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: cmp.Or(c.Name, noName), Arguments: arguments(c.Input)},
+				ID: c.ID,
+				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
+					Name: wire.FunctionName(c.Name), Arguments: arguments(c.Input),
+				},
 			},
 		})
 	}
@@ -93,23 +111,22 @@ func arguments(input jsontext.Value) string {
 	return string(text)
 }
 
-// results finds the results of the calls among the messages that follow, up to
-// the next message that is no result.
-func results(calls []protocol.ToolCall, following []protocol.Message) []sdk.ChatCompletionMessageParamUnion {
-	given := map[string]string{}
-	for _, m := range following {
-		if m.Role != protocol.RoleTool {
-			break
-		}
-		given[m.ToolCallID] = m.Content
-	}
+// results are the results of the calls. Images cannot stand in a result, so a
+// message of the user follows that shows them.
+func results(r provider.Request, calls []protocol.ToolCall, following []protocol.Message) []sdk.ChatCompletionMessageParamUnion {
 	out := make([]sdk.ChatCompletionMessageParamUnion, 0, len(calls))
-	for _, c := range calls {
-		text, ok := given[c.ID]
-		if !ok {
-			text = noResult
+	var shown []wire.Picture
+	var names []string
+	for i, m := range wire.Results(calls, following) {
+		text, pictures := wire.Pictures(r, m, maxImage)
+		out = append(out, sdk.ToolMessage(text, calls[i].ID))
+		if len(pictures) > 0 {
+			shown = append(shown, pictures...)
+			names = append(names, wire.FunctionName(calls[i].Name))
 		}
-		out = append(out, sdk.ToolMessage(text, c.ID))
+	}
+	if len(shown) > 0 {
+		out = append(out, user("Images from the results of "+strings.Join(names, ", ")+":", shown))
 	}
 	return out
 }

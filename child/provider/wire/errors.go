@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"errors"
@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3/option"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
@@ -31,6 +31,7 @@ type ServiceError struct {
 	// RetryAfter is how long the service wants to be left alone; negative if
 	// it does not say.
 	RetryAfter time.Duration
+	final      bool // the service says that another try is of no use
 }
 
 func (e *ServiceError) Error() string {
@@ -51,14 +52,36 @@ func (e *ServiceError) Error() string {
 	}
 }
 
+// windowCodes and windowWords are how services say that a request holds more
+// than the model can take.
+var (
+	windowCodes = []string{
+		"context_length_exceeded",   // OpenAI, Groq
+		"exceed_context_size_error", // llama.cpp
+		"request_too_large",         // Anthropic: more than 32 MB
+	}
+	windowWords = []string{
+		"prompt is too long", "exceed context limit", // Anthropic
+		"context window",                       // OpenAI
+		"maximum context length",               // vLLM, OpenRouter
+		"longer than the maximum model length", // vLLM
+		"available context size",               // llama.cpp
+		"context length",                       // Ollama, LM Studio
+		"maximum prompt length",                // xAI
+		"maximum number of tokens",             // Gemini
+	}
+)
+
 // Unwrap makes an error of the context window an ErrContextWindow.
 func (e *ServiceError) Unwrap() error {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusPaymentRequired, http.StatusTooManyRequests:
+		return nil
+	}
 	text := strings.ToLower(e.Message)
-	switch {
-	case e.Code == "context_length_exceeded", // OpenAI
-		strings.Contains(text, "maximum context length"),        // vLLM, OpenRouter
-		strings.Contains(text, "exceeds the available context"), // llama.cpp
-		strings.Contains(text, "context window"):
+	if slices.Contains(windowCodes, e.Code) || slices.ContainsFunc(windowWords, func(words string) bool {
+		return strings.Contains(text, words)
+	}) {
 		return provider.ErrContextWindow
 	}
 	return nil
@@ -66,10 +89,14 @@ func (e *ServiceError) Unwrap() error {
 
 // passes reports whether another try may go better.
 func (e *ServiceError) passes() bool {
-	switch e.Code {
-	case "insufficient_quota", "context_length_exceeded":
+	if e.final || e.Unwrap() != nil {
 		return false
-	case "rate_limit_exceeded", "server_error", "overloaded", "overloaded_error":
+	}
+	switch e.Code {
+	case "insufficient_quota", "budget_exceeded":
+		return false
+	case "rate_limit_exceeded", "server_error", "overloaded", // OpenAI and its like
+		"overloaded_error", "rate_limit_error", "api_error", "timeout_error": // Anthropic
 		return true
 	}
 	status := e.Status
@@ -79,25 +106,37 @@ func (e *ServiceError) passes() bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
 }
 
+// refusesImages reports whether an error is that of a model or a service that
+// cannot do with the images of the request.
+func refusesImages(err error) bool {
+	e, ok := errors.AsType[*ServiceError](err)
+	if !ok {
+		return false
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+		http.StatusInternalServerError, http.StatusNotImplemented:
+		text := strings.ToLower(e.Message)
+		return strings.Contains(text, "image") || strings.Contains(text, "vision") || strings.Contains(text, "multimodal")
+	}
+	return false
+}
+
 // The faults of a stream that are not the service's words.
 var (
 	errIdle   = errors.New("the service fell silent")
 	errCutOff = errors.New("the answer broke off before its end")
 )
 
-// malformedError says that an event of a stream makes no sense. It does not
-// pass: the service speaks another language.
-type malformedError struct{ problem string }
+// MalformedError says that an event of a stream makes no sense. No try follows:
+// the service speaks another language.
+type MalformedError struct{ Problem string }
 
-func (e *malformedError) Error() string { return "the service sent a malformed event: " + e.problem }
+func (e *MalformedError) Error() string { return "the service sent a malformed event: " + e.Problem }
 
-// refuse is the middleware that turns every response that is no answer into a
-// ServiceError. It reads a bounded part of the body.
-func refuse(request *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	response, err := next(request)
-	if err != nil {
-		return response, err
-	}
+// refuse turns every response that is no answer into an error and closes it. It
+// reads a bounded part of the body.
+func refuse(request *http.Request, response *http.Response) (*http.Response, error) {
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	streamed := request.Method != http.MethodPost || media != "application/json" && media != "text/html"
 	if response.StatusCode/100 == 2 && streamed {
@@ -109,17 +148,18 @@ func refuse(request *http.Request, next option.MiddlewareNext) (*http.Response, 
 		return nil, fmt.Errorf("%d %s: read its body: %w", response.StatusCode, http.StatusText(response.StatusCode), err)
 	}
 	if response.StatusCode/100 == 2 && !gjson.GetBytes(body, "error").Exists() {
-		return nil, &malformedError{problem: "want a stream, have " + media}
+		return nil, &MalformedError{Problem: "want a stream, have " + media}
 	}
-	refused := serviceError(body)
+	refused := ReadError(body)
 	refused.Status = response.StatusCode
 	refused.RetryAfter = retryAfter(response.Header)
+	refused.final = response.Header.Get("X-Should-Retry") == "false" // OpenAI, Anthropic
 	return nil, refused
 }
 
-// serviceError reads the error out of a body or an event: OpenAI's
+// ReadError reads the error out of a body or an event: OpenAI's and Anthropic's
 // {"error":{message, type, code}}, a bare {"error":"…"}, {"message"} or text.
-func serviceError(body []byte) *ServiceError {
+func ReadError(body []byte) *ServiceError {
 	e := &ServiceError{RetryAfter: -1}
 	if !gjson.ValidBytes(body) {
 		if media := strings.TrimSpace(string(body)); !strings.HasPrefix(media, "<") {
@@ -171,13 +211,13 @@ func retryAfter(header http.Header) time.Duration {
 
 // delay says whether to try again after the failed try with that number, and
 // when. A service that wants to be left alone for longer than a minute is.
-func (c *client) delay(a attempt, number int) (wait time.Duration, again bool) {
-	if a.spoke || number >= c.options.MaxAttempts {
+func (s *Service) delay(err error, spoke bool, number int) (wait time.Duration, again bool) {
+	if spoke || number >= s.options.MaxAttempts {
 		return 0, false
 	}
-	backoff := min(c.options.RetryBackoff<<(number-1), maxWait)
+	backoff := min(s.options.RetryBackoff<<(number-1), maxWait)
 	backoff -= rand.N(backoff/4 + 1) // so that many children do not come back at once
-	if e, ok := errors.AsType[*ServiceError](a.err); ok {
+	if e, ok := errors.AsType[*ServiceError](err); ok {
 		switch {
 		case !e.passes() || e.RetryAfter > maxWait:
 			return 0, false
@@ -186,21 +226,21 @@ func (c *client) delay(a attempt, number int) (wait time.Duration, again bool) {
 		}
 		return backoff, true
 	}
-	if _, malformed := errors.AsType[*malformedError](a.err); malformed {
+	if _, malformed := errors.AsType[*MalformedError](err); malformed {
 		return 0, false
 	}
 	return backoff, true // the connection failed, broke off or fell silent
 }
 
-// explain names the provider, and takes the secrets out of whatever the error
+// Explain names the provider, and takes the secrets out of whatever the error
 // says.
-func (c *client) explain(err error) error {
+func (s *Service) Explain(err error) error {
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		clean := *e
-		clean.Message, clean.Code = c.secrets.redact(e.Message), c.secrets.redact(e.Code)
+		clean.Message, clean.Code = s.secrets.redact(e.Message), s.secrets.redact(e.Code)
 		err = &clean
-	} else if text := err.Error(); c.secrets.redact(text) != text {
-		err = errors.New(c.secrets.redact(text)) // what it wraps would show them
+	} else if text := err.Error(); s.secrets.redact(text) != text {
+		err = errors.New(s.secrets.redact(text)) // what it wraps would show them
 	}
-	return fmt.Errorf("provider %s: %w", c.options.Name, err)
+	return fmt.Errorf("provider %s: %w", s.options.Name, err)
 }

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"strconv"
@@ -11,34 +11,35 @@ import (
 // escape is the length of an escape of the form \ud83d.
 const escape = 6
 
-// text puts the pieces of one text together. Some services cut it between the
+// Text puts the pieces of one text together. Some services cut it between the
 // two escapes of a surrogate pair, \ud83d and \ude00, each of which alone would
-// become U+FFFD.
-type text struct {
+// become U+FFFD. The zero value is an empty text.
+type Text struct {
 	held string // the first half of a pair, as an escape; "" for none
 }
 
-// next gives what is to be passed on of a further piece: the string at path in
-// object, which the SDK decoded. Half of a pair at its end is held back.
-func (t *text) next(decoded, object, path string) string {
+// Next gives what is to be passed on of a further piece, in valid UTF-8: the
+// string at path in object, which the SDK decoded. Half of a pair at its end is
+// held back.
+func (t *Text) Next(decoded, object, path string) string {
 	if decoded == "" {
 		return ""
 	}
 	value := gjson.Get(object, path)
 	if value.Type != gjson.String {
-		return t.rest() + decoded
+		return t.Rest() + strings.ToValidUTF8(decoded, "\uFFFD")
 	}
 	literal := value.Raw[1 : len(value.Raw)-1]
 	half := highSurrogate(literal)
 	if t.held == "" && half == "" {
-		return decoded
+		return strings.ToValidUTF8(decoded, "\uFFFD")
 	}
 	literal, t.held = t.held+literal, half
 	return unquote(strings.TrimSuffix(literal, half))
 }
 
-// rest is what stands for half of a pair whose other half never came.
-func (t *text) rest() string {
+// Rest is what stands for half of a pair whose other half never came.
+func (t *Text) Rest() string {
 	if t.held == "" {
 		return ""
 	}

@@ -1,0 +1,22 @@
+// Package wire is what every provider that speaks to a real service shares:
+// where the service is and how it is asked, the tries for an answer, the watch
+// over its silence, its errors in clear words without a key in them, and the
+// parts of a conversation that all vendors want alike.
+//
+//	s, err := wire.New(options, wire.Defaults{Name: "acme", BaseURL: url, Auth: wire.Bearer})
+//	return s.Answer(ctx, request, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+//		stream := vendor.Stream(ctx, translate(r), vendor.WithHTTPClient(t))
+//		… t.Emit(delta) …
+//		return t.Outcome(ctx, stream.Err(), whole)
+//	})
+//
+// A try that fails before its first delta, in a way that may pass, is made again
+// after a wait that heeds Retry-After; after the first delta nothing is tried
+// again, since what was said cannot be taken back. The end of ctx ends a wait, a
+// silent connection and a stream at once.
+//
+// The environment is not read, redirects are not followed, and the key appears
+// in no error. A Service is safe for concurrent use and starts no goroutine of
+// its own but those of its HTTP client; a Try belongs to one goroutine. The
+// contract is SPEC.md §4.3.
+package wire

@@ -1,0 +1,199 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// AuthMethod says how the key is sent.
+type AuthMethod string
+
+// The methods of config.json.
+const (
+	Bearer  AuthMethod = "bearer"    // Authorization: Bearer KEY
+	APIKey  AuthMethod = "api-key"   // api-key: KEY, as Azure wants it
+	XAPIKey AuthMethod = "x-api-key" // x-api-key: KEY, as Anthropic wants it
+	None    AuthMethod = "none"      // no key at all
+)
+
+const (
+	defaultIdle     = 120 * time.Second
+	defaultAttempts = 4
+	defaultBackoff  = 500 * time.Millisecond
+)
+
+// Options says which service is spoken to and how. The zero value of a field
+// means its default.
+type Options struct {
+	Name         string           // of the provider in config.json, for messages and Model.Provider; default: the vendor's
+	BaseURL      string           // http or https, a query is kept; default: the vendor's
+	APIKey       string           // the key itself; needed unless AuthMethod is None
+	AuthMethod   AuthMethod       // default: the vendor's
+	Models       []provider.Model // what is known of models: names, context windows, and the list where the service has none
+	HTTPClient   *http.Client     // default: one of its own that heeds the proxy variables; no redirect is followed in any case
+	IdleTimeout  time.Duration    // longest silence of the service; default 120 s
+	MaxAttempts  int              // tries for one answer, the first included; default 4
+	RetryBackoff time.Duration    // wait before the second try, doubled for each one after it; default 500 ms
+}
+
+// Defaults are the vendor's own.
+type Defaults struct {
+	Name    string
+	BaseURL string
+	Auth    AuthMethod
+}
+
+// Service is one remote service.
+type Service struct {
+	options Options
+	base    url.URL    // without query and fragment
+	query   url.Values // of base_url, part of every request
+	client  http.Client
+	secrets secrets // for errors
+}
+
+// New returns a service. It opens no connection. The error says what is wrong
+// with the options.
+func New(o Options, d Defaults) (*Service, error) {
+	o.Name = cmp.Or(o.Name, d.Name)
+	o.AuthMethod = cmp.Or(o.AuthMethod, d.Auth)
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = defaultIdle
+	}
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = defaultAttempts
+	}
+	if o.RetryBackoff <= 0 {
+		o.RetryBackoff = defaultBackoff
+	}
+	full, err := parseBase(cmp.Or(o.BaseURL, d.BaseURL))
+	if err == nil {
+		err = checkAuth(o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
+	}
+	s := &Service{options: o, base: *full, query: full.Query(), secrets: secretsOf(o.APIKey, full)}
+	s.base.RawQuery, s.base.Fragment = "", ""
+	if o.HTTPClient != nil {
+		s.client = *o.HTTPClient
+	}
+	s.client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a key is for the one service it was given for
+	}
+	return s, nil
+}
+
+func parseBase(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("base_url is not a URL")
+	case base.Scheme != "http" && base.Scheme != "https", base.Host == "":
+		return nil, errors.New("base_url is not an http or https URL with a host")
+	}
+	return base, nil
+}
+
+func checkAuth(o Options) error {
+	switch o.AuthMethod {
+	case None:
+		return nil
+	case Bearer, APIKey, XAPIKey:
+	default:
+		return fmt.Errorf("auth_method %q is not known, want bearer, api-key, x-api-key or none", string(o.AuthMethod))
+	}
+	if o.APIKey == "" {
+		return errors.New("there is no API key")
+	}
+	return nil
+}
+
+// BaseURL is where paths are added to; its query is added by Do.
+func (s *Service) BaseURL() string { return s.base.String() }
+
+// Do sends a request with the key and the query of base_url. A response that is
+// no answer is an error: a *ServiceError where the service says why.
+func (s *Service) Do(request *http.Request) (*http.Response, error) {
+	if len(s.query) > 0 {
+		query := request.URL.Query()
+		for name, values := range s.query {
+			query[name] = append(query[name], values...)
+		}
+		request.URL.RawQuery = query.Encode()
+	}
+	switch s.options.AuthMethod {
+	case Bearer:
+		request.Header.Set("Authorization", "Bearer "+s.options.APIKey)
+	case APIKey:
+		request.Header.Set("Api-Key", s.options.APIKey)
+	case XAPIKey:
+		request.Header.Set("X-Api-Key", s.options.APIKey)
+	case None:
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	return refuse(request, response)
+}
+
+// Models lists what list finds at the service, with what the configuration adds
+// to it. Where the service has no list, the configured one stands; if there is
+// none, the error says why. Models that nobody could choose by their name are
+// left out. Only the end of ctx bounds how long a silent service is waited for.
+func (s *Service) Models(
+	ctx context.Context, list func(context.Context) ([]provider.Model, error),
+) ([]provider.Model, error) {
+	found, err := list(ctx)
+	if err != nil || len(found) == 0 {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case len(s.options.Models) > 0:
+			return s.configured(), nil
+		case err != nil:
+			return nil, fmt.Errorf("list models: %w", s.Explain(err))
+		}
+		return []provider.Model{}, nil
+	}
+	known := map[string]provider.Model{}
+	for _, m := range s.configured() {
+		known[m.ModelID] = m
+	}
+	offered := make([]provider.Model, 0, len(found))
+	for _, m := range found {
+		if protocol.CheckModelName(m.ModelID) != nil {
+			continue
+		}
+		entry, ok := known[m.ModelID]
+		if !ok {
+			entry = s.named(m)
+		}
+		offered = append(offered, entry)
+	}
+	return offered, nil
+}
+
+// configured is the configured list under the provider's own name.
+func (s *Service) configured() []provider.Model {
+	models := make([]provider.Model, 0, len(s.options.Models))
+	for _, m := range s.options.Models {
+		models = append(models, s.named(m))
+	}
+	return models
+}
+
+func (s *Service) named(m provider.Model) provider.Model {
+	m.Provider = s.options.Name
+	m.ModelName = cmp.Or(protocol.CutModelName(m.ModelName), m.ModelID)
+	return m
+}
