@@ -1,0 +1,312 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/supervisor"
+)
+
+// Options are what a Broker is made of.
+type Options struct {
+	// Providers are the services, by their names in config.json.
+	Providers map[string]Provider
+	// Limits hold for agents that have none of their own.
+	Limits Limits
+	// File names the file that keeps what an agent used and its limits; ""
+	// keeps them in memory. Nil means "" for all. Its directory exists.
+	File func(agent string) string
+	// Dir is where the directory of the sockets is made. "" means that for
+	// temporary files, which stands in for one that cannot be used, too.
+	Dir string
+	// Log may be nil: nothing is logged then.
+	Log *zap.Logger
+}
+
+// Broker forwards the requests of agents to their models.
+type Broker struct {
+	o         Options
+	log       *zap.Logger
+	services  map[string]*service
+	transport *http.Transport
+	uid       int
+	dir       *socketDir
+	closeOnce sync.Once
+	closeErr  error
+
+	mu       sync.Mutex          // guards all below and what accounts hold
+	accounts map[string]*account // by agent
+	doors    map[*door]struct{}  // open ones
+	closed   bool
+	total    Usage // of all agents since New
+}
+
+// New makes a broker and the directory of its sockets, and removes those of
+// servers that are dead. Call Run, or Close, when it is not needed any more.
+func New(o Options) (*Broker, error) {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.File == nil {
+		o.File = func(string) string { return "" }
+	}
+	b := &Broker{
+		o: o, log: o.Log.Named("broker"), services: map[string]*service{}, transport: newTransport(), uid: os.Getuid(),
+		accounts: map[string]*account{}, doors: map[*door]struct{}{},
+	}
+	for name, p := range o.Providers {
+		s, err := newService(name, p)
+		if err != nil {
+			return nil, fmt.Errorf("new broker: %w", err)
+		}
+		b.services[name] = s
+	}
+	dir, err := newSocketDir(cmp.Or(o.Dir, os.TempDir()))
+	if err != nil && o.Dir != "" {
+		b.log.Warn("the sockets lie elsewhere", zap.Error(err))
+		dir, err = newSocketDir(os.TempDir())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new broker: %w", err)
+	}
+	b.dir = dir
+	return b, nil
+}
+
+// newTransport is the one pool of connections. Proxies are those of the
+// server's environment.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		DisableCompression:     true, // what is read here must be what was said
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    64,
+		MaxConnsPerHost:        1024,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		DialContext:            dialer.DialContext,
+	}
+}
+
+// Run waits until ctx ends and closes the broker. It is an actor that ends
+// after the supervisor, whose children still ask.
+func (b *Broker) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return b.Close()
+}
+
+// Close ends all requests, removes the sockets and returns when nothing runs
+// any more. It may be called again.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() {
+		b.mu.Lock()
+		b.closed = true
+		open := make([]*door, 0, len(b.doors))
+		for d := range b.doors {
+			open = append(open, d)
+		}
+		b.mu.Unlock()
+		for _, d := range open {
+			d.close()
+		}
+		b.transport.CloseIdleConnections()
+		b.closeErr = b.dir.remove()
+	})
+	return b.closeErr
+}
+
+// Agent is what the broker must know of an agent.
+type Agent struct {
+	ID string
+	// Parent is the agent that made it, "" if none did. What an agent uses
+	// counts against the limits of all that it comes from, too.
+	Parent string
+	// Limits are its own; nil means those that are saved with it, or else
+	// Options.Limits.
+	Limits *Limits
+	// New says that an earlier agent of that name was another one: what it
+	// used and its limits are forgotten, in the file as well.
+	New bool
+}
+
+// Register makes an agent known and returns the path of the socket that its
+// children will find. It is called again when an agent is made again; an agent
+// that nobody registered has Options.Limits and no parent.
+func (b *Broker) Register(a Agent) (socket string, err error) {
+	b.mu.Lock()
+	b.tidy()
+	if a.New {
+		delete(b.accounts, a.ID)
+		if file := b.o.File(a.ID); file != "" {
+			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+				b.mu.Unlock()
+				return "", fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
+			}
+		}
+	}
+	acc := b.account(a.ID)
+	if a.Limits != nil {
+		acc.limits, acc.given = *a.Limits, true
+	}
+	if a.Parent != "" && a.Parent != a.ID {
+		acc.parent = b.account(a.Parent)
+	}
+	b.mu.Unlock()
+	if a.Limits != nil || a.Parent != "" {
+		if err := b.save(acc); err != nil {
+			return "", err
+		}
+	}
+	return b.socket(a.ID), nil
+}
+
+// socket is the path of an agent's socket, the same as long as the broker
+// lives. Ids are longer than a path may be.
+func (b *Broker) socket(agent string) string {
+	sum := sha256.Sum256([]byte(agent))
+	return filepath.Join(b.dir.path, hex.EncodeToString(sum[:6]))
+}
+
+// Usage is what an agent used in its life, in this server's and in earlier
+// ones. ok is false if nothing is known of it.
+func (b *Broker) Usage(agent string) (u Usage, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	acc, ok := b.accounts[agent]
+	if !ok {
+		return Usage{}, false
+	}
+	return acc.usage, true
+}
+
+// Stats is a snapshot of a Broker.
+type Stats struct {
+	// Agents are those that run, or ran not long ago.
+	Agents map[string]Usage
+	// Total is what all agents used since the broker was made.
+	Total Usage
+	// Running is how many requests are under way.
+	Running int
+}
+
+// Stats returns the counts.
+func (b *Broker) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Total: b.total}
+	for id, acc := range b.accounts {
+		s.Agents[id] = acc.usage
+		s.Running += acc.own
+	}
+	return s
+}
+
+// Launcher gives each incarnation that inner launches its agent's socket. It
+// is there before the process starts and goes once that has ended.
+func (b *Broker) Launcher(inner supervisor.Launcher) supervisor.Launcher {
+	return &launcher{broker: b, inner: inner}
+}
+
+type launcher struct {
+	broker *Broker
+	inner  supervisor.Launcher
+}
+
+// Launch implements [supervisor.Launcher].
+func (l *launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
+	d, err := l.broker.open(s.ID)
+	if err != nil {
+		return nil, &supervisor.StartError{Err: err}
+	}
+	conn, err := l.inner.Launch(ctx, s, again)
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	d.admit(conn.PID())
+	return &brokered{Conn: conn, door: d}, nil
+}
+
+// brokered is an incarnation with a socket.
+type brokered struct {
+	supervisor.Conn
+	door *door
+}
+
+// Stop implements [supervisor.Conn]: it is the last thing that is asked of an
+// incarnation, whatever ended it.
+func (c *brokered) Stop(ctx context.Context) supervisor.Exit {
+	exit := c.Conn.Stop(ctx)
+	c.door.close()
+	return exit
+}
+
+// Provider says how to reach one service.
+type Provider struct {
+	// BaseURL is http or https; its query goes with every request.
+	BaseURL string
+	// Auth says how the key is sent.
+	Auth Auth
+	// Key is the key itself; "" with another Auth than None makes every
+	// request fail with a message that names KeyName.
+	Key string
+	// KeyName is the environment variable that should hold the key.
+	KeyName string
+}
+
+// Auth says how a key is sent.
+type Auth string
+
+// The ways to send a key.
+const (
+	Bearer  Auth = "bearer"    // Authorization: Bearer KEY
+	APIKey  Auth = "api-key"   // api-key: KEY, as Azure wants it
+	XAPIKey Auth = "x-api-key" // x-api-key: KEY, as Anthropic wants it
+	None    Auth = "none"      // no key
+)
+
+// service is a provider that is ready to be asked.
+type service struct {
+	name    string
+	base    *url.URL
+	auth    Auth
+	key     string
+	keyName string
+	secrets secrets
+}
+
+func newService(name string, p Provider) (*service, error) {
+	base, err := url.Parse(p.BaseURL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("provider %s: base_url is no http or https URL", name) // err would show it
+	}
+	switch p.Auth {
+	case Bearer, APIKey, XAPIKey, None:
+	default:
+		return nil, fmt.Errorf("provider %s: no such auth method: %q", name, string(p.Auth))
+	}
+	for _, c := range []byte(p.Key) {
+		if c <= ' ' || c > '~' {
+			return nil, fmt.Errorf("provider %s: the key in %s has a character that no header can hold", name, p.KeyName)
+		}
+	}
+	s := &service{name: name, base: base, auth: p.Auth, key: p.Key, keyName: p.KeyName}
+	s.secrets = secretsOf(s.key, base)
+	return s, nil
+}

@@ -1,0 +1,352 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// maxBody bounds a request, in bytes.
+	maxBody = 32 << 20
+	// maxErrorBody is how much of a service's error is passed on, in bytes.
+	maxErrorBody = 64 << 10
+	// dialTimeout bounds one try to reach a service.
+	dialTimeout = 10 * time.Second
+)
+
+var dialer = &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+
+// endpoint is something that a service may be asked for, below its base_url
+// and perhaps v1/.
+type endpoint struct {
+	method string
+	path   *regexp.Regexp
+	paid   bool // it costs tokens
+}
+
+// endpoints are all that the broker forwards: an agent's key is for its model,
+// not for files, batches or the account.
+var endpoints = []endpoint{
+	{http.MethodPost, regexp.MustCompile(`^(?:v1/)?(?:chat/completions|completions|responses|messages)$`), true},
+	{http.MethodPost, regexp.MustCompile(`^(?:v1/)?messages/count_tokens$`), false},
+	{http.MethodGet, regexp.MustCompile(`^(?:v1/)?models(?:/[A-Za-z0-9._~:@+,=-]+)*$`), false},
+}
+
+// find says what is asked for: /PROVIDER/REST, in which REST is plain.
+func (b *Broker) find(r *http.Request) (s *service, rest string, paid bool, _ *refusal) {
+	if !strings.HasPrefix(r.RequestURI, "/") || r.URL.Host != "" {
+		return nil, "", false, refuse(400, "invalid_request_error", "the request's target must be a path: /PROVIDER/REST")
+	}
+	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	name, err := url.PathUnescape(first)
+	if err != nil {
+		return nil, "", false, refuse(400, "invalid_request_error", "the provider's name in the path is not well escaped")
+	}
+	if s = b.services[name]; s == nil {
+		return nil, "", false, refuse(404, "unknown_provider", "the server has no provider %.256q: only those of the home's config.json, with a key or without, can be asked", name)
+	}
+	for _, e := range endpoints {
+		if e.method == r.Method && e.path.MatchString(rest) && clean(rest) {
+			return s, rest, e.paid, nil
+		}
+	}
+	return nil, "", false, refuse(404, "unknown_endpoint", "only POST chat/completions, completions, responses, messages and messages/count_tokens, and GET models, are forwarded to provider %s", name)
+}
+
+// clean reports whether a path stays where it is.
+func clean(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// target is the URL that rest stands for. The query of base_url goes before the
+// child's own, which cannot change it.
+func (s *service) target(rest, query string) *url.URL {
+	u := *s.base
+	u.Fragment, u.RawFragment = "", ""
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + rest
+	if u.RawPath != "" {
+		u.RawPath = strings.TrimSuffix(u.RawPath, "/") + "/" + rest
+	}
+	fixed := s.base.Query()
+	for pair := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil || name == "" || fixed.Has(name) {
+			continue
+		}
+		if u.RawQuery != "" {
+			u.RawQuery += "&"
+		}
+		u.RawQuery += pair
+	}
+	return &u
+}
+
+// notForwarded are headers of a request that are the broker's business: who
+// asks, how it got here, and what the connection is.
+var notForwarded = []string{
+	"Authorization", "Proxy-Authorization", "Api-Key", "X-Api-Key", "X-Goog-Api-Key", "Cookie", "Host", "Accept-Encoding",
+	"Expect", "Content-Length", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
+}
+
+// header is what goes to the service.
+func (s *service) header(in http.Header) http.Header {
+	out := in.Clone()
+	for _, line := range in["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			out.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range notForwarded {
+		out.Del(name)
+	}
+	out.Set("Accept-Encoding", "identity")
+	if _, ok := out["User-Agent"]; !ok {
+		out.Set("User-Agent", "nexus")
+	}
+	switch s.auth {
+	case Bearer:
+		out.Set("Authorization", "Bearer "+s.key)
+	case APIKey:
+		out.Set("api-key", s.key)
+	case XAPIKey:
+		out.Set("x-api-key", s.key)
+	case None:
+	}
+	return out
+}
+
+// returned reports whether a header of the service's goes to the child.
+func returned(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Date", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id":
+		return true
+	}
+	return strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-")
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p, _ := r.Context().Value(peerKey{}).(peer)
+	if !d.permit(r.Context(), p) {
+		d.warned.Do(func() {
+			d.broker.log.Warn("a process that is not the agent asked for its model", zap.String("agent", d.account.id), zap.Int("pid", p.pid))
+		})
+		refuse(403, "permission_error", "this socket is for the process of agent %s alone", d.account.id).write(w)
+		return
+	}
+	s, rest, paid, refused := d.broker.find(r)
+	switch {
+	case refused != nil:
+	case s.key == "" && s.auth != None && s.keyName == "":
+		refused = refuse(424, "missing_key", `provider %q needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`, s.name)
+	case s.key == "" && s.auth != None:
+		refused = refuse(424, "missing_key", "provider %q needs a key: set the environment variable %s of the server and start it again", s.name, s.keyName)
+	case r.ContentLength > maxBody:
+		refused = tooLarge
+	default:
+		refused = d.broker.enter(d.account, paid)
+	}
+	if refused != nil {
+		refused.write(w)
+		return
+	}
+	x := &exchange{broker: d.broker, account: d.account, service: s, paid: paid, began: time.Now()}
+	x.run(w, r, rest)
+}
+
+var tooLarge = refuse(413, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
+
+// exchange is one request that was let in.
+type exchange struct {
+	broker  *Broker
+	account *account
+	service *service
+	paid    bool
+	began   time.Time
+
+	asked question
+	meter meter
+	used  Usage
+}
+
+// run forwards the request and its answer, and accounts for both whatever ends
+// them.
+func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
+	defer func() { x.broker.leave(x.account, x.used) }()
+	x.asked.body = http.MaxBytesReader(nil, r.Body, maxBody)
+	out := &http.Request{
+		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
+		ContentLength: r.ContentLength, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if r.ContentLength != 0 {
+		out.Body = &x.asked
+		defer x.asked.Close() // who reads it must have stopped when we return
+	}
+	res, err := x.broker.transport.RoundTrip(out.WithContext(r.Context()))
+	if err != nil {
+		x.unreachable(w, r, err)
+		return
+	}
+	defer res.Body.Close()
+	log := x.broker.log.With(zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.Int("status", res.StatusCode))
+	switch {
+	case res.StatusCode/100 == 3:
+		log.Warn("a service redirects, which is not followed")
+		refuse(502, "upstream_error", "provider %s answered with a redirect (%d), which is not followed: correct its base_url", x.service.name, res.StatusCode).write(w)
+	case res.StatusCode == http.StatusUnauthorized:
+		// What a service says here holds a part of the key.
+		log.Warn("a service refused its key", zap.String("variable", x.service.keyName))
+		refuse(401, "authentication_error", "provider %s refused the key that the server has for it", x.service.name).write(w)
+	case res.StatusCode/100 != 2:
+		x.fail(w, res)
+	case res.Header.Get("Content-Encoding") != "" && res.Header.Get("Content-Encoding") != "identity":
+		refuse(502, "upstream_error", "provider %s answered in an encoding that nobody asked for", x.service.name).write(w)
+	default:
+		x.stream(w, res)
+	}
+	log.Debug("request", zap.Duration("took", time.Since(x.began)), zap.Uint64("tokens", x.used.Tokens()))
+}
+
+// unreachable answers where no answer came.
+func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil { // the child has left; what it asked was perhaps answered
+		if asked, whole := x.asked.tokens(); x.paid && whole {
+			x.used = x.meter.sum(asked)
+		}
+		return
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		tooLarge.write(w)
+		return
+	}
+	reason := x.service.secrets.scrub(why(err))
+	x.broker.log.Warn("a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.String("reason", reason))
+	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, reason).write(w)
+}
+
+// why is an error without the URL that it is about.
+func why(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it took too long"
+	}
+	return err.Error()
+}
+
+// fail passes on a service's error.
+func (x *exchange) fail(w http.ResponseWriter, res *http.Response) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+	if err != nil && len(body) == 0 {
+		body = []byte("the service broke off its answer")
+	}
+	text := x.service.secrets.scrub(string(body))
+	x.answer(w, res.Header)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(res.StatusCode)
+	_, _ = io.WriteString(w, text) // who has left needs no answer
+}
+
+// answer sets the headers of the answer.
+func (x *exchange) answer(w http.ResponseWriter, from http.Header) {
+	for name, values := range from {
+		if returned(name) {
+			for _, value := range values {
+				w.Header().Add(name, x.service.secrets.scrub(value))
+			}
+		}
+	}
+}
+
+// buffers are for answers that pass.
+var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// stream passes an answer on as it comes. One that breaks off breaks off for
+// the child, too.
+func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
+	if x.paid {
+		media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+		x.meter.events = media == "text/event-stream"
+		defer func() {
+			asked, _ := x.asked.tokens()
+			x.used = x.meter.sum(asked)
+		}()
+	}
+	x.answer(w, res.Header)
+	w.WriteHeader(res.StatusCode)
+	flush := http.NewResponseController(w).Flush
+	if flush() != nil {
+		return
+	}
+	red := redactor{secrets: x.service.secrets}
+	buf := buffers.Get().(*[16 << 10]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := res.Body.Read(buf[:])
+		_, _ = x.meter.Write(buf[:n])
+		if out := red.next(buf[:n]); len(out) > 0 {
+			if _, err := w.Write(out); err != nil || flush() != nil {
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			_, _ = w.Write(red.rest())
+			return
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// question is a request's body as the transport reads it, which may go on until
+// Close returns.
+type question struct {
+	body io.ReadCloser
+
+	mu      sync.Mutex // guards all below
+	scanner scanner
+	ended   bool
+}
+
+// Read implements [io.Reader].
+func (q *question) Read(p []byte) (int, error) {
+	n, err := q.body.Read(p)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.scanner.write(p[:n])
+	if errors.Is(err, io.EOF) {
+		q.ended = true
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (q *question) Close() error { return q.body.Close() }
+
+// tokens estimates those that were read; whole says that this was all.
+func (q *question) tokens() (n uint64, whole bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.scanner.tokens(), q.ended
+}

@@ -1,0 +1,58 @@
+package broker
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// refusal is an answer of the broker's own, in the form that both vendors use:
+// {"error":{"type","message"}}.
+type refusal struct {
+	status int
+	kind   string
+	text   string
+	retry  time.Duration // 0 if it does not pass by itself
+}
+
+func refuse(status int, kind, format string, args ...any) *refusal {
+	return &refusal{status: status, kind: kind, text: fmt.Sprintf(format, args...)}
+}
+
+// after says when to come back.
+func (r *refusal) after(wait time.Duration) *refusal {
+	r.retry = wait
+	r.text += "; try again in " + strconv.Itoa(seconds(wait)) + " s"
+	return r
+}
+
+// seconds rounds up, as Retry-After knows no parts of them.
+func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+// write answers with the refusal. The connection ends, as the request may not
+// have been read.
+func (r *refusal) write(w http.ResponseWriter) {
+	type inner struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	}
+	body, err := json.Marshal(struct {
+		Error inner `json:"error"`
+	}{inner{r.kind, r.text}})
+	if err != nil { // text is not UTF-8
+		body = []byte(`{"error":{"type":"` + r.kind + `","message":"the request was refused"}}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Connection", "close")
+	if r.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds(r.retry)))
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(body) // who has left needs no answer
+}
