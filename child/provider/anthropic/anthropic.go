@@ -1,0 +1,186 @@
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/wire"
+)
+
+const (
+	// DefaultMaxTokens is what every model since Claude 4 can say at once.
+	DefaultMaxTokens = 32_000
+	// DefaultThinkingTokens is how much of that ThinkingEnabled spends.
+	DefaultThinkingTokens = 8_000
+	minThinkingTokens     = 1024 // the service takes no less
+	modelPage             = 1000 // the most models that one request lists
+)
+
+// Thinking says whether a model reasons before it answers.
+type Thinking string
+
+// The ways to think.
+const (
+	ThinkingDefault  Thinking = ""         // as the model does when it is not told
+	ThinkingAdaptive Thinking = "adaptive" // the model decides; since Claude 4.6
+	ThinkingEnabled  Thinking = "enabled"  // for up to ThinkingTokens; models before that
+	ThinkingDisabled Thinking = "disabled" // not at all
+)
+
+// Options says which service is spoken to and how. The defaults of the embedded
+// ones are the name "anthropic", https://api.anthropic.com (a /v1 at the end
+// makes no difference) and XAPIKey.
+type Options struct {
+	wire.Options
+	// MaxTokens bounds one answer, its reasoning included; default
+	// DefaultMaxTokens. A model that takes less gets less.
+	MaxTokens int
+	Thinking  Thinking
+	// ThinkingTokens is the budget of ThinkingEnabled, at least 1024 and less
+	// than MaxTokens; default DefaultThinkingTokens.
+	ThinkingTokens int
+}
+
+// client is a provider for one service.
+type client struct {
+	service  *wire.Service
+	messages sdk.MessageService
+	models   sdk.ModelService
+	options  Options
+
+	mu     sync.Mutex     // guards limits
+	limits map[string]int // what a model said is the most it takes for max_tokens
+}
+
+// New returns a provider for a service that speaks Anthropic's messages. It
+// opens no connection. The error says what is wrong with the options.
+func New(o Options) (provider.Provider, error) {
+	service, err := wire.New(o.Options, wire.Defaults{
+		Name: "anthropic", BaseURL: "https://api.anthropic.com", Auth: wire.XAPIKey,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.MaxTokens = cmp.Or(o.MaxTokens, DefaultMaxTokens)
+	if o.MaxTokens < 0 {
+		return nil, service.Explain(errors.New("an answer cannot have less than no tokens"))
+	}
+	switch o.Thinking {
+	case ThinkingDefault, ThinkingAdaptive, ThinkingDisabled:
+	case ThinkingEnabled:
+		o.ThinkingTokens = cmp.Or(o.ThinkingTokens, DefaultThinkingTokens)
+		if o.ThinkingTokens < minThinkingTokens || o.ThinkingTokens >= o.MaxTokens {
+			return nil, service.Explain(fmt.Errorf("%d tokens of thinking are not between %d and the %d of an answer",
+				o.ThinkingTokens, minThinkingTokens, o.MaxTokens))
+		}
+	default:
+		return nil, service.Explain(fmt.Errorf("thinking %q is not known, want adaptive, enabled or disabled", string(o.Thinking)))
+	}
+	base := strings.TrimSuffix(strings.TrimRight(service.BaseURL(), "/"), "/v1")
+	request := []option.RequestOption{
+		option.WithBaseURL(base),
+		option.WithHTTPClient(service),
+		option.WithMaxRetries(0), // retries are ours, because they are told to whoever listens
+		option.WithoutOpenTelemetry(),
+	}
+	return &client{
+		service:  service,
+		messages: sdk.NewMessageService(request...),
+		models:   sdk.NewModelService(request...),
+		options:  o,
+		limits:   map[string]int{},
+	}, nil
+}
+
+// Stream asks for one answer, as [wire.Service.Answer] does. Where the service
+// refuses the bound of the answer or the reasoning of earlier ones, it is asked
+// again at once, with what it takes.
+func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
+	offered, err := tools(r.Tools)
+	if err != nil {
+		return func(yield func(provider.Delta, error) bool) { yield(nil, c.service.Explain(err)) }
+	}
+	return c.service.Answer(ctx, r, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+		forget := false // the reasoning of earlier answers
+		for {
+			d := draft{Request: r, maxTokens: c.limit(r.Model), forget: forget, used: map[string]bool{}}
+			params := d.params(c.options)
+			params.Tools = offered
+			err := c.ask(ctx, t, params)
+			refused, ok := errors.AsType[*wire.ServiceError](err)
+			switch {
+			case !ok || t.Spoke():
+				return err
+			case c.lower(r.Model, refused):
+			case !forget && d.signed && refusesThinking(refused):
+				forget = true
+			default:
+				return err
+			}
+		}
+	})
+}
+
+// limit is how many tokens an answer of the model may have.
+func (c *client) limit(model string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.limits[model], c.options.MaxTokens)
+}
+
+// tooMany is how the service refuses max_tokens, and says what it would take:
+// "max_tokens: 32000 > 8192, which is the maximum allowed number of …".
+var tooMany = regexp.MustCompile(`max_tokens: \d+ > (\d+), which is the maximum`)
+
+// lower keeps what a model takes for max_tokens, where the error says so. It
+// reports whether that is less than before.
+func (c *client) lower(model string, refused *wire.ServiceError) bool {
+	said := tooMany.FindStringSubmatch(refused.Message)
+	if refused.Status != 400 || said == nil {
+		return false
+	}
+	limit, err := strconv.Atoi(said[1])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || limit <= 0 || limit >= cmp.Or(c.limits[model], c.options.MaxTokens) {
+		return false
+	}
+	c.limits[model] = limit
+	return true
+}
+
+// refusesThinking reports whether the service does not take reasoning back, as
+// where it was signed for somebody else.
+func refusesThinking(refused *wire.ServiceError) bool {
+	text := strings.ToLower(refused.Message)
+	return refused.Status == 400 && (strings.Contains(text, "thinking") || strings.Contains(text, "signature"))
+}
+
+// Models lists what the service offers, as [wire.Service.Models] does.
+func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
+	return c.service.Models(ctx, func(ctx context.Context) ([]provider.Model, error) {
+		page, err := c.models.List(ctx, sdk.ModelListParams{Limit: param.NewOpt[int64](modelPage)})
+		if err != nil {
+			return nil, err
+		}
+		found := make([]provider.Model, 0, len(page.Data))
+		for _, m := range page.Data {
+			found = append(found, provider.Model{
+				ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: wire.Count(m.MaxInputTokens),
+			})
+		}
+		return found, nil
+	})
+}

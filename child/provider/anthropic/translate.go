@@ -1,0 +1,202 @@
+package anthropic
+
+import (
+	"fmt"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+)
+
+// maxImage is how many bytes of base64 the service takes for one image.
+const maxImage = 5 << 20
+
+// What stands where the service would refuse to find nothing.
+const (
+	nothing   = "(nothing)"
+	beginning = "(The beginning of this conversation is not shown.)"
+)
+
+// tools puts what a model may call into the service's words. They come first in
+// the prompt; a mark on the last one keeps them in the cache whatever follows.
+func tools(specs []tool.Spec) ([]sdk.ToolUnionParam, error) {
+	var out []sdk.ToolUnionParam
+	for _, t := range specs {
+		schema := map[string]any{}
+		if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
+			return nil, fmt.Errorf("input schema of tool %s: %w", t.Name, err)
+		}
+		schema["type"] = "object"
+		out = append(out, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
+			Name: t.Name, Description: param.NewOpt(t.Description), InputSchema: param.Override[sdk.ToolInputSchemaParam](schema),
+		}})
+	}
+	if n := len(out); n > 0 {
+		out[n-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
+	}
+	return out, nil
+}
+
+// draft is a request on its way into the service's words.
+type draft struct {
+	provider.Request
+	maxTokens int
+	forget    bool            // leave the reasoning of earlier answers out
+	signed    bool            // such reasoning goes out
+	used      map[string]bool // ids of calls: the service wants each once
+	out       []sdk.MessageParam
+}
+
+// params is the request but for its tools. The service takes four marks for the
+// cache: on the last tool, the end of the system prompt, the end of this request
+// and the end of the one before it, which should be in the cache by now.
+func (d *draft) params(o Options) sdk.MessageNewParams {
+	system, rest := []string{d.System}, d.Messages
+	for len(rest) > 0 && rest[0].Role == protocol.RoleSystem {
+		system, rest = append(system, rest[0].Content), rest[1:]
+	}
+	d.translate(rest)
+	p := sdk.MessageNewParams{
+		Model: d.Model, MaxTokens: int64(d.maxTokens), Messages: d.out, Thinking: d.thinking(o, rest),
+	}
+	for _, text := range system {
+		if !blank(text) {
+			p.System = append(p.System, sdk.TextBlockParam{Text: text})
+		}
+	}
+	if n := len(p.System); n > 0 {
+		p.System[n-1].CacheControl = sdk.NewCacheControlEphemeralParam()
+	}
+	for i := len(p.Messages) - 1; i >= max(0, len(p.Messages)-3); i -= 2 {
+		content := p.Messages[i].Content
+		if mark := content[len(content)-1].GetCacheControl(); mark != nil {
+			*mark = sdk.NewCacheControlEphemeralParam()
+		}
+	}
+	return p
+}
+
+// translate puts the conversation into the service's words. Every call is
+// followed by its result: one that is missing is made up, and a result without a
+// call is left out, as are answers that say nothing.
+func (d *draft) translate(messages []protocol.Message) {
+	for i, m := range messages {
+		switch m.Role {
+		case protocol.RoleSystem, protocol.RoleUser:
+			d.add(sdk.MessageParamRoleUser, d.user(m)...)
+		case protocol.RoleAssistant:
+			calls := d.calls(m.ToolCalls)
+			d.add(sdk.MessageParamRoleAssistant, d.assistant(m, calls)...)
+			d.add(sdk.MessageParamRoleUser, d.results(m.ToolCalls, calls, messages[i+1:])...)
+		case protocol.RoleTool: // went out with its call
+		}
+	}
+}
+
+// add adds content to the conversation, in which the user has the first word and
+// each side says all it has to say in one message.
+func (d *draft) add(role sdk.MessageParamRole, content ...sdk.ContentBlockParamUnion) {
+	if len(content) == 0 {
+		return
+	}
+	if len(d.out) == 0 && role == sdk.MessageParamRoleAssistant {
+		d.out = append(d.out, sdk.NewUserMessage(sdk.NewTextBlock(beginning)))
+	}
+	if n := len(d.out); n > 0 && d.out[n-1].Role == role {
+		d.out[n-1].Content = append(d.out[n-1].Content, content...)
+		return
+	}
+	d.out = append(d.out, sdk.MessageParam{Role: role, Content: content})
+}
+
+func (d *draft) user(m protocol.Message) []sdk.ContentBlockParamUnion {
+	text, pictures := wire.Pictures(d.Request, m, maxImage)
+	var content []sdk.ContentBlockParamUnion
+	for _, p := range pictures {
+		content = append(content, sdk.NewImageBlockBase64(p.Mime, p.Base64))
+	}
+	switch {
+	case !blank(text):
+		content = append(content, sdk.NewTextBlock(text))
+	case len(content) == 0:
+		content = append(content, sdk.NewTextBlock(nothing))
+	}
+	return content
+}
+
+// assistant is an answer; its calls are translated already.
+func (d *draft) assistant(m protocol.Message, calls []sdk.ContentBlockParamUnion) []sdk.ContentBlockParamUnion {
+	if blank(m.Content) && len(calls) == 0 {
+		return nil
+	}
+	if blocks, ok := d.reasoned(m); ok {
+		d.signed = true
+		return assemble(m, blocks, calls)
+	}
+	var content []sdk.ContentBlockParamUnion
+	if !blank(m.Content) {
+		content = append(content, sdk.NewTextBlock(m.Content))
+	}
+	return append(content, calls...)
+}
+
+// calls translates the calls of an answer. The service wants ids of A-Z, a-z,
+// 0-9, _ and -, each once in a conversation, and objects as input.
+func (d *draft) calls(calls []protocol.ToolCall) []sdk.ContentBlockParamUnion {
+	out := make([]sdk.ContentBlockParamUnion, 0, len(calls))
+	for _, c := range calls {
+		id := wire.Word(c.ID)
+		for n := 2; id == "" || d.used[id]; n++ {
+			id = fmt.Sprintf("%s_%d", wire.Word(c.ID), n)
+		}
+		d.used[id] = true
+		input := c.Input
+		if input.Kind() != '{' || !input.IsValid() {
+			input = wrapped(input)
+		}
+		out = append(out, sdk.NewToolUseBlock(id, input, wire.FunctionName(c.Name)))
+	}
+	return out
+}
+
+// wrapped is an object around input that is none.
+func wrapped(input jsontext.Value) jsontext.Value {
+	if !input.IsValid() {
+		return jsontext.Value("{}")
+	}
+	return jsontext.Value(`{"input":` + string(input) + `}`)
+}
+
+// results are the results of the calls, all in one message.
+func (d *draft) results(
+	calls []protocol.ToolCall, translated []sdk.ContentBlockParamUnion, following []protocol.Message,
+) []sdk.ContentBlockParamUnion {
+	var out []sdk.ContentBlockParamUnion
+	for i, m := range wire.Results(calls, following) {
+		result := sdk.ToolResultBlockParam{ToolUseID: translated[i].OfToolUse.ID}
+		if m.IsError {
+			result.IsError = param.NewOpt(true)
+		}
+		text, pictures := wire.Pictures(d.Request, m, maxImage)
+		if !blank(text) {
+			result.Content = append(result.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
+		}
+		for _, p := range pictures {
+			result.Content = append(result.Content, sdk.ToolResultBlockParamContentUnion{
+				OfImage: sdk.NewImageBlockBase64(p.Mime, p.Base64).OfImage,
+			})
+		}
+		out = append(out, sdk.ContentBlockParamUnion{OfToolResult: &result})
+	}
+	return out
+}
+
+// blank reports whether a text has nothing to see, which the service refuses.
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
