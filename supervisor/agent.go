@@ -116,8 +116,14 @@ func (a *Agent) Info() Info {
 // to a stopped agent starts it. Errors: ErrQueueFull, ErrBusy, ErrFailed,
 // ErrDraining, ErrNotFound (removed), ErrTurnConflict.
 func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) (*Turn, error) {
+	t, _, err := a.prompt(ctx, p, o)
+	return t, err
+}
+
+// prompt is Prompt. fresh says that there was no such turn before.
+func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) (t *Turn, fresh bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if p.ID == "" {
 		p.ID = a.sup.nextID()
@@ -126,24 +132,24 @@ func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	a.mu.Lock()
 	defer a.release()
 	if a.closed != nil {
-		return nil, a.closed
+		return nil, false, a.closed
 	}
 	if t := a.turns.find(p.ID); t != nil {
 		if t.digest != sum {
-			return nil, ErrTurnConflict
+			return nil, false, ErrTurnConflict
 		}
-		return t, nil
+		return t, false, nil
 	}
 	occupied := a.turn != nil || len(a.queue) > 0
 	switch {
 	case a.state == Failed:
-		return nil, a.failed()
+		return nil, false, a.failed()
 	case o.WhenBusy == Reject && occupied:
-		return nil, ErrBusy
+		return nil, false, ErrBusy
 	case len(a.queue) >= a.spec.QueueLimit:
-		return nil, ErrQueueFull
+		return nil, false, ErrQueueFull
 	}
-	t := newTurn(&a.mu, p, sum, o)
+	t = newTurn(&a.mu, p, sum, o)
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
 	if o.WhenBusy == Steer {
@@ -156,7 +162,7 @@ func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	}
 	a.wakeUp()
 	a.next()
-	return t, nil
+	return t, true, nil
 }
 
 // Do gives the child one command and returns its response, which bears the
@@ -218,7 +224,7 @@ func (a *Agent) submit(q *call) error {
 // another way before the cancel reached it. err is the turn's *CrashError if
 // the child had to be killed, or that of ctx; the cancel goes on then.
 func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err error) {
-	t := a.abortTurn(turnID)
+	t := a.abortTurn(turnID, ErrAborted)
 	if t == nil {
 		return false, nil
 	}
@@ -233,7 +239,9 @@ func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err e
 	}
 }
 
-func (a *Agent) abortTurn(turnID string) *Turn {
+// abortTurn begins the cancel of a turn that waits or runs; nil if there is none.
+// reason wraps ErrAborted.
+func (a *Agent) abortTurn(turnID string, reason error) *Turn {
 	a.mu.Lock()
 	defer a.release()
 	t := a.turn
@@ -244,10 +252,10 @@ func (a *Agent) abortTurn(turnID string) *Turn {
 		return nil
 	}
 	if t == a.turn {
-		a.abort(t, nil)
+		a.abort(t, reason)
 	} else {
 		a.unqueue(t)
-		a.finish(t, Cancelled, ErrAborted)
+		a.finish(t, Cancelled, reason)
 	}
 	return t
 }

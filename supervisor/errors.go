@@ -18,6 +18,7 @@ var (
 	ErrAborted      = errors.New("the turn was cancelled")
 	ErrTurnTimeout  = errors.New("the turn exceeded its time limit")
 	ErrTurnConflict = errors.New("request_id was used before with other content")
+	ErrNoRequest    = errors.New("no such permission request waits for an answer")
 	ErrSlow         = errors.New("subscriber fell too far behind")
 )
 

@@ -29,6 +29,9 @@ type incarnation struct {
 	writing bool               // somebody is writing out
 	stopped error              // why we were asked to stop it, nil if nobody asked
 	lost    string             // why we gave it up, "" if we did not
+
+	host  map[string]*hostCall         // by call_id; at most MaxHostCalls
+	asked []protocol.PermissionRequest // that wait for an answer, oldest first; at most maxAsked
 }
 
 // killNow is a context for Conn.Stop that leaves out the polite rungs.
@@ -172,7 +175,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	a.mu.Lock()
 	defer a.releaseElsewhere()
 	defer close(inc.gone)
-	inc.out = nil
+	inc.quiet()
 	if inc.stopped != nil {
 		a.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", exit))
 		a.rest(inc)
@@ -262,7 +265,7 @@ func (a *Agent) stop(reason error) <-chan struct{} {
 		return inc.gone
 	}
 	inc.stopped = reason
-	inc.out = nil
+	inc.quiet()
 	if a.state != Stopping {
 		a.setState(Stopping, "")
 	}
@@ -280,11 +283,17 @@ func (a *Agent) lose(inc *incarnation, cause string) {
 		return
 	}
 	inc.lost = cause
-	inc.out = nil
+	inc.quiet()
 	if a.state != Stopping {
 		a.setState(Stopping, cause)
 	}
 	a.work.Go(func() { inc.conn.Stop(killNow) })
+}
+
+// quiet drops what the child would have been told, and what it asked for.
+func (inc *incarnation) quiet() {
+	inc.out, inc.asked = nil, nil
+	inc.endHost(nil)
 }
 
 // put hands a command to whoever releases the agent's mutex next.
@@ -351,5 +360,7 @@ func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
 		a.next()
 	} else if q := a.pending[c.Ident()]; q != nil {
 		a.settle(q, answer{err: err})
+	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {
+		a.inc.put(a.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + err.Error()}))
 	}
 }

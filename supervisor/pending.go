@@ -87,7 +87,22 @@ func withID(c protocol.Command, id string) (protocol.Command, error) {
 	case protocol.Ping:
 		c.ID = id
 		return c, nil
-	case protocol.Prompt, protocol.FollowUp, protocol.Shutdown:
+	case protocol.SetCwd:
+		c.ID = id
+		return c, nil
+	case protocol.SetPermissions:
+		c.ID = id
+		return c, nil
+	case protocol.SetSystemPrompt:
+		c.ID = id
+		return c, nil
+	case protocol.UpdateContext:
+		c.ID = id
+		return c, nil
+	case protocol.PermissionResponse:
+		c.ID = id
+		return c, nil
+	case protocol.Prompt, protocol.FollowUp, protocol.HostResult, protocol.Shutdown:
 		return nil, fmt.Errorf("do: %s is not a command of one response", c.Name())
 	default:
 		return nil, fmt.Errorf("do: command %s is not known", c.Name())

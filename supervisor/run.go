@@ -41,14 +41,15 @@ func (a *Agent) next() {
 }
 
 // abort asks the child to end the running turn. A child that does not within
-// the grace is given up. The first reason holds; nil means that somebody
-// cancelled.
+// the grace is given up. The first reason holds. What the turn asked of other
+// agents is cancelled with it.
 func (a *Agent) abort(t *Turn, reason error) {
 	if t.reason != nil {
 		return
 	}
-	t.reason = or(reason, ErrAborted)
+	t.reason = reason
 	inc := a.inc
+	inc.endHost(t)
 	inc.put(protocol.Abort{ID: a.sup.nextID()})
 	grace := a.spec.AbortGrace
 	t.abort = time.AfterFunc(grace, func() {
@@ -76,6 +77,7 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	}
 	t.text, t.prompt = nil, protocol.Prompt{}
 	if a.turn == t {
+		a.inc.endHost(t)
 		a.turn = nil
 		if a.state == Busy {
 			a.state = a.state.move(Ready)
@@ -113,7 +115,8 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 			a.turn.take(raw)
 		}
 		return
-	case "response", "agent_end", "error", "session_update":
+	case "response", "agent_end", "error", "session_update",
+		"host_call", "host_cancel", "permission_request", "permission_end":
 		event, err := f.Decode()
 		raw := bytes.Clone(f.Raw)
 		a.mu.Lock()
@@ -122,7 +125,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 			a.lose(inc, fmt.Sprintf("unreadable %s: %v", f.Type, err))
 			return
 		}
-		a.control(raw, event)
+		a.control(inc, raw, event)
 	default:
 		raw := bytes.Clone(f.Raw)
 		a.mu.Lock()
@@ -132,7 +135,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 }
 
 // control takes a frame that the supervisor acts on.
-func (a *Agent) control(raw []byte, event protocol.Event) {
+func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 	switch e := event.(type) {
 	case protocol.AgentEnd:
 		a.publish(e.Name(), raw)
@@ -146,6 +149,18 @@ func (a *Agent) control(raw []byte, event protocol.Event) {
 		a.fault(raw, e)
 	case protocol.Response:
 		a.response(e)
+	case protocol.HostCall:
+		a.publish(e.Name(), raw)
+		a.hostCall(inc, e)
+	case protocol.HostCancel:
+		a.publish(e.Name(), raw)
+		inc.hostCancel(e.CallID)
+	case protocol.PermissionRequest:
+		a.publish(e.Name(), raw)
+		a.permissionAsked(inc, e)
+	case protocol.PermissionEnd:
+		a.publish(e.Name(), raw)
+		inc.permissionEnded(e.RequestID)
 	default:
 		a.log.Error("frame without a rule", zap.String("type", event.Name()))
 	}

@@ -18,6 +18,9 @@ type Spec struct {
 	Env []string
 	// Dir is the child's working directory; "" means the supervisor's.
 	Dir string
+	// HostCalls says that the child may ask for other agents by host_call; one
+	// that may not is answered with an error.
+	HostCalls bool
 	// Labels travel with the agent into Info, unread by this package.
 	Labels map[string]string
 	// StartTimeout bounds the time to ready; 0 means DefaultStartTimeout.

@@ -24,6 +24,8 @@ type Options struct {
 	Launchers map[string]Launcher
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
+	// Host answers what agents ask by host_call (Spec.HostCalls). Nil refuses all.
+	Host HostHandler
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
 	StopTimeout time.Duration
 	// Spread returns numbers in [0,1) that spread restarts in time; nil means
@@ -38,6 +40,8 @@ type Supervisor struct {
 	stopTimeout time.Duration
 	spread      func() float64
 	count       counters
+	host        HostHandler
+	waits       waits  // between agents, by host calls
 	idPrefix    string // of the ids that we make, hard to guess
 	ids         atomic.Uint64
 
@@ -54,6 +58,7 @@ func New(o Options) *Supervisor {
 		log:         o.Log,
 		stopTimeout: or(o.StopTimeout, DefaultStopTimeout),
 		spread:      o.Spread,
+		host:        o.Host,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
 	}
