@@ -42,6 +42,9 @@ type Message struct {
 	Attachments []Attachment `json:"attachments,omitempty" wire:"default"`
 	// Images go with the text. Their bytes are kept beside the session.
 	Images []Image `json:"images,omitempty" wire:"default"`
+	// Changed are the files that the call of a RoleTool message made or changed,
+	// absolute, as its tool recorded them.
+	Changed []string `json:"changed,omitempty" wire:"default"`
 	// At is when the message was complete, UTC.
 	At time.Time `json:"at,omitzero" wire:"default"`
 }

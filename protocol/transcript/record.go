@@ -47,6 +47,8 @@ type (
 		Cwd              *string `json:"cwd,omitzero"`
 		SystemPrompt     *string `json:"system_prompt,omitzero"`
 		SystemPromptPath *string `json:"system_prompt_path,omitzero"`
+		// PromptLayers takes both back: the prompt is that of the files again.
+		PromptLayers bool `json:"prompt_layers,omitzero" wire:"default"`
 		// Permissions are as they were asked for; Ceiling is what they cannot
 		// exceed, whatever is asked for later.
 		Permissions *protocol.Permissions `json:"permissions,omitzero"`

@@ -33,6 +33,7 @@ type State struct {
 
 	open     bool // a turn has begun and not ended
 	turnID   string
+	turn     protocol.TurnUsage // of the open turn, a part of Usage
 	text     []byte // of the pieces since the last whole message
 	thinking []byte
 }
@@ -99,7 +100,8 @@ func (s *State) Apply(r Record) error {
 		s.text = append(s.text, r.Text...)
 		s.thinking = append(s.thinking, r.Thinking...)
 	case TurnEnd:
-		s.open, s.text, s.thinking = false, nil, nil
+		s.Usage.Add(beyond(r.Usage, s.turn))
+		s.open, s.turn, s.text, s.thinking = false, protocol.TurnUsage{}, nil, nil
 		s.Turns++
 		s.LastOutcome, s.LastActionAt = r.Outcome, r.At
 	case Compaction:
@@ -148,8 +150,23 @@ func (s *State) note(n Note) {
 }
 
 func (s *State) add(usage *protocol.TurnUsage) {
-	if usage != nil {
-		s.Usage.Add(*usage)
+	if usage == nil {
+		return
+	}
+	s.Usage.Add(*usage)
+	if s.open {
+		s.turn.Add(*usage)
+	}
+}
+
+// beyond is what a turn cost in all and no record of it has counted yet: an
+// answer of which nothing was kept.
+func beyond(all, counted protocol.TurnUsage) protocol.TurnUsage {
+	return protocol.TurnUsage{
+		InputTokens:              all.InputTokens - min(all.InputTokens, counted.InputTokens),
+		OutputTokens:             all.OutputTokens - min(all.OutputTokens, counted.OutputTokens),
+		CacheReadInputTokens:     all.CacheReadInputTokens - min(all.CacheReadInputTokens, counted.CacheReadInputTokens),
+		CacheCreationInputTokens: all.CacheCreationInputTokens - min(all.CacheCreationInputTokens, counted.CacheCreationInputTokens),
 	}
 }
 
@@ -162,6 +179,9 @@ func (s Settings) overlay(later Settings) Settings {
 	choose(&s.Model, later.Model)
 	choose(&s.Provider, later.Provider)
 	choose(&s.Cwd, later.Cwd)
+	if later.PromptLayers {
+		s.SystemPrompt, s.SystemPromptPath = nil, nil
+	}
 	choose(&s.SystemPrompt, later.SystemPrompt)
 	choose(&s.SystemPromptPath, later.SystemPromptPath)
 	if later.Permissions != nil {

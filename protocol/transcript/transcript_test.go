@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +34,13 @@ var every = []transcript.Record{
 		},
 		Usage: &protocol.TurnUsage{InputTokens: 10, OutputTokens: 5, Model: ptr("offline")},
 	},
-	transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, Content: "no such file", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", At: at}},
+	transcript.Message{Message: protocol.Message{Role: protocol.RoleTool, Content: "no such file", ToolCallID: "c1", ToolName: "read_file", IsError: true, TurnID: "1", Changed: []string{"/srv/work/a.txt"}, At: at}},
 	transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "the service is down", Usage: protocol.TurnUsage{InputTokens: 10, OutputTokens: 5}, At: at},
 	transcript.Compaction{Dropped: 3, Summary: protocol.Message{Role: protocol.RoleUser, Content: "Summary", At: at}, TokensBefore: 50, TokensAfter: 20, Usage: &protocol.TurnUsage{InputTokens: 1, OutputTokens: 2}, At: at},
 	transcript.Allowance{Allowance: protocol.Allowance{Tool: "shell", Action: protocol.ActionExecute, Dir: "/srv/work", Programs: []string{"make"}}, At: at},
 	transcript.Note{Key: "file:a.txt", Data: []byte(`{"path":"a.txt"}`), At: at},
 	transcript.Note{Key: "file:a.txt", At: at},
+	transcript.Settings{PromptLayers: true, At: at},
 	transcript.Reset{SessionID: "66666666-7777-4888-8999-000000000000", At: at},
 }
 
@@ -83,7 +85,7 @@ func TestParse(t *testing.T) {
 		{"a whole turn", every[:7], 3, "11111111-2222-4333-8444-555555555555", "error", 10},
 		{"a compaction", every[:8], 1, "11111111-2222-4333-8444-555555555555", "error", 11},
 		{"a reset", every, 0, "66666666-7777-4888-8999-000000000000", "", 0},
-		{"a record of the future", []transcript.Record{header, transcript.Unknown{Type: "later", Raw: []byte(`{"type":"later","x":1}`)}, user, end}, 1, "11111111-2222-4333-8444-555555555555", "error", 0},
+		{"a record of the future", []transcript.Record{header, transcript.Unknown{Type: "later", Raw: []byte(`{"type":"later","x":1}`)}, user, end}, 1, "11111111-2222-4333-8444-555555555555", "error", 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,6 +101,24 @@ func TestParse(t *testing.T) {
 				t.Errorf("a session without an open turn is repaired by %v", fix)
 			}
 		})
+	}
+}
+
+// What a turn cost in all is counted once, also where an answer was cut off of
+// which nothing was kept; and the layers of the prompt take back what was said.
+func TestUsageAndPrompt(t *testing.T) {
+	end := every[6].(transcript.TurnEnd)
+	end.Usage.OutputTokens += 7
+	s, _, err := transcript.Parse(encode(t, append(slices.Clone(every[:6]), end, every[7], every[11])...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := protocol.TurnUsage{InputTokens: 11, OutputTokens: 14, Model: ptr("offline")}
+	if diff := cmp.Diff(want, s.Usage); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s.Settings.SystemPrompt != nil || s.Settings.SystemPromptPath != nil || s.Settings.Cwd == nil {
+		t.Errorf("got %+v", s.Settings)
 	}
 }
 
