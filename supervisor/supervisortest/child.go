@@ -39,6 +39,9 @@ type Child struct {
 	abort   chan struct{} // of the running turn, nil if none runs
 	aborted bool
 	playing chan struct{} // closed when the play of the running turn has returned
+
+	questions int                              // asked so far
+	open      map[string]chan protocol.Command // those without an answer, by id
 }
 
 func newChild(l *Launcher, r *record, s supervisor.Spec, play Play, n int) *Child {

@@ -74,6 +74,16 @@ func (c *Child) answer(cmd protocol.Command) {
 		})
 	case protocol.ToolsList:
 		c.Respond(cmd, ok{"ok": true, "tools": []ok{}})
+	case protocol.HostResult:
+		c.Respond(cmd, c.known(cmd.CallID, cmd))
+	case protocol.PermissionResponse:
+		c.Respond(cmd, c.known(cmd.RequestID, cmd))
+	case protocol.SetCwd:
+		c.Respond(cmd, ok{"ok": true, "cwd": cmd.Cwd})
+	case protocol.SetSystemPrompt:
+		c.Respond(cmd, ok{"ok": true, "system_prompt_path": nil})
+	case protocol.SetPermissions:
+		c.Respond(cmd, ok{"ok": true, "permissions": ok{"preset": cmd.Preset}})
 	case protocol.Compact:
 		c.Respond(cmd, ok{"ok": true, "compacted": false, "reason": "the conversation is short"})
 	case protocol.NewSession:
