@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
+	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/child/tool"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
@@ -27,50 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// secret is the key of the tests. No error may hold it.
-const secret = "sk-proj-5ecret5ecret5ecret"
+const secret = wiretest.Secret
 
-// service is a loopback server that gives one prepared answer after another and
-// keeps what it was asked.
-type service struct {
-	*httptest.Server
-	mu       sync.Mutex // guards what follows
-	requests []*http.Request
-	bodies   [][]byte
-	answers  []http.HandlerFunc
-}
-
-func serve(t *testing.T, answers ...http.HandlerFunc) *service {
-	t.Helper()
-	s := &service{answers: answers}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Errorf("read request: %v", err)
-		}
-		s.mu.Lock()
-		n := len(s.requests)
-		s.requests = append(s.requests, r)
-		s.bodies = append(s.bodies, body)
-		s.mu.Unlock()
-		if n >= len(s.answers) {
-			t.Errorf("request %d was not expected", n+1)
-			n = len(s.answers) - 1
-		}
-		s.answers[n](w, r)
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *service) asked() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.requests)
-}
-
-// provider makes one that talks to the service.
-func (s *service) provider(t *testing.T, change func(*openai.Options)) provider.Provider {
+// acme makes a provider that talks to the service.
+func acme(t *testing.T, s *wiretest.Service, change func(*openai.Options)) provider.Provider {
 	t.Helper()
 	o := openai.Options{
 		Name: "acme", BaseURL: s.URL + "/v1", APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
@@ -87,41 +45,7 @@ func (s *service) provider(t *testing.T, change func(*openai.Options)) provider.
 
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
-	return fixtures.Read(t, "providers/"+name)
-}
-
-// stream answers with pieces of a recorded stream, each sent on its own.
-func stream(pieces ...[]byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		for _, piece := range pieces {
-			_, _ = w.Write(piece)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}
-}
-
-// status answers with an error.
-func status(code int, body string, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for i := 0; i < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, body)
-	}
-}
-
-// collect reads an answer to its end.
-func collect(ctx context.Context, p provider.Provider, r provider.Request) (deltas []provider.Delta, err error) {
-	for delta, err := range p.Stream(ctx, r) {
-		if err != nil {
-			return deltas, err
-		}
-		deltas = append(deltas, delta)
-	}
-	return deltas, nil
+	return fixtures.Read(t, "providers/openai/"+name)
 }
 
 var hello = provider.Request{
@@ -179,18 +103,14 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := recorded(t, tt.name)
-			got, err := collect(t.Context(), serve(t, stream(whole)).provider(t, nil), hello)
+			got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(whole)), nil), hello)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("whole: -want +got\n%s", diff)
 			}
-			pieces := make([][]byte, len(whole))
-			for i := range whole {
-				pieces[i] = whole[i : i+1]
-			}
-			got, err = collect(t.Context(), serve(t, stream(pieces...)).provider(t, nil), hello)
+			got, err = wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(wiretest.ByteByByte(whole)...)), nil), hello)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,8 +128,8 @@ func TestCutOff(t *testing.T) {
 	finish := bytes.Index(whole, []byte(`"finish_reason":"stop"`))
 	finish += bytes.Index(whole[finish:], []byte("\n\n")) + 2
 	for cut := 0; cut < len(whole); cut += 7 {
-		s := serve(t, stream(whole[:cut]))
-		got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
+		s := wiretest.Serve(t, wiretest.Stream(whole[:cut]))
+		got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
 		switch {
 		case cut < finish && err == nil:
 			t.Errorf("cut at %d: no error, deltas %v", cut, got)
@@ -226,80 +146,80 @@ func TestCutOff(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	const limited = `{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`
-	good := stream(recorded(t, "text.sse"))
-	broken := func(name string) http.HandlerFunc { return stream(recorded(t, name)) }
+	good := wiretest.Stream(recorded(t, "text.sse"))
+	broken := func(name string) http.HandlerFunc { return wiretest.Stream(recorded(t, name)) }
 	for _, tt := range []struct {
 		name    string
 		answers []http.HandlerFunc
 		retries int    // told before the answer
 		err     string // the end of the error; "" for the whole answer
 	}{
-		{"limited, then well", []http.HandlerFunc{status(429, limited, "Retry-After", "0"), good}, 1, ""},
+		{"limited, then well", []http.HandlerFunc{wiretest.Status(429, limited, "Retry-After", "0"), good}, 1, ""},
 		{"limited by a date that has passed", []http.HandlerFunc{
-			status(429, limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), good,
+			wiretest.Status(429, limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), good,
 		}, 1, ""},
 		{"faults, then well", []http.HandlerFunc{
-			status(500, "{}"), status(502, "<html>Bad Gateway</html>"), status(503, `{"error":"warming up"}`), good,
+			wiretest.Status(500, "{}"), wiretest.Status(502, "<html>Bad Gateway</html>"), wiretest.Status(503, `{"error":"warming up"}`), good,
 		}, 3, ""},
 		{"four faults", []http.HandlerFunc{
-			status(500, ""), status(500, ""), status(500, ""), status(529, `{"error":{"message":"Overloaded"}}`),
+			wiretest.Status(500, ""), wiretest.Status(500, ""), wiretest.Status(500, ""), wiretest.Status(529, `{"error":{"message":"Overloaded"}}`),
 		}, 3, "provider acme: 529: Overloaded"},
 		{
 			"a long wait asked for",
-			[]http.HandlerFunc{status(429, limited, "Retry-After", "61")},
+			[]http.HandlerFunc{wiretest.Status(429, limited, "Retry-After", "61")},
 			0, "provider acme: 429 Too Many Requests: Rate limit reached for requests",
 		},
 		{
 			"no money",
-			[]http.HandlerFunc{status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
+			[]http.HandlerFunc{wiretest.Status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
 			0, "provider acme: 429 Too Many Requests: You exceeded your current quota",
 		},
 		{
 			"wrong key",
-			[]http.HandlerFunc{status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
+			[]http.HandlerFunc{wiretest.Status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
 			0, "provider acme: 401 Unauthorized: the service refused the API key",
 		},
 		{
 			"key in other words",
-			[]http.HandlerFunc{status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
+			[]http.HandlerFunc{wiretest.Status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
 			0, "provider acme: 403 Forbidden: key [key] is blocked",
 		},
 		{
 			"part of the key",
-			[]http.HandlerFunc{status(400, `{"error":{"message":"bad key: `+secret[:20]+`, see https://a:b@c.example/d?e=f","code":"`+secret[3:15]+`"}}`)},
+			[]http.HandlerFunc{wiretest.Status(400, `{"error":{"message":"bad key: `+secret[:20]+`, see https://a:b@c.example/d?e=f","code":"`+secret[3:15]+`"}}`)},
 			0, "provider acme: 400 Bad Request: bad key: [key], see https://c.example/d",
 		},
 		{
 			"masked key",
-			[]http.HandlerFunc{status(400, `{"error":{"message":"Incorrect key sk-p************cret. Not ****5678 or \"...cret\""}}`)},
+			[]http.HandlerFunc{wiretest.Status(400, `{"error":{"message":"Incorrect key sk-p************cret. Not ****5678 or \"...cret\""}}`)},
 			0, "provider acme: 400 Bad Request: Incorrect key [key] Not ****5678 or \"[key]\"",
 		},
 		{
 			"unknown model",
-			[]http.HandlerFunc{status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
+			[]http.HandlerFunc{wiretest.Status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
 			0, "provider acme: 404 Not Found: The model does not exist",
 		},
-		{"redirect", []http.HandlerFunc{status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
+		{"redirect", []http.HandlerFunc{wiretest.Status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
 		{
 			"an error with status 200",
-			[]http.HandlerFunc{status(200, `{"error":{"message":"no such deployment"}}`)},
+			[]http.HandlerFunc{wiretest.Status(200, `{"error":{"message":"no such deployment"}}`)},
 			0, "provider acme: 200 OK: no such deployment",
 		},
 		{
 			"no stream",
-			[]http.HandlerFunc{status(200, `{"choices":[]}`)},
+			[]http.HandlerFunc{wiretest.Status(200, `{"choices":[]}`)},
 			0, "provider acme: the service sent a malformed event: want a stream, have application/json",
 		},
 		{"error event first", []http.HandlerFunc{broken("error-first.sse"), good}, 1, ""},
 		{"error event later", []http.HandlerFunc{broken("error-later.sse")}, 0, "the service reported an error: Overloaded"},
 		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "unexpected end of JSON input"},
-		{"event of another shape", []http.HandlerFunc{stream([]byte("data: [1]\n\n"))}, 0, "cannot unmarshal array into Go value of type openai.ChatCompletionChunk"},
-		{"choices of another shape", []http.HandlerFunc{stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
+		{"event of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: [1]\n\n"))}, 0, "cannot unmarshal array into Go value of type openai.ChatCompletionChunk"},
+		{"choices of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, tt.answers...)
+			s := wiretest.Serve(t, tt.answers...)
 			// The client of its own is the one that follows no redirect.
-			got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.HTTPClient = nil }), hello)
+			got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.HTTPClient = nil }), hello)
 			retries := 0
 			for _, delta := range got {
 				if r, ok := delta.(provider.Retry); ok {
@@ -309,8 +229,8 @@ func TestErrors(t *testing.T) {
 					}
 				}
 			}
-			if retries != tt.retries || s.asked() != len(tt.answers) {
-				t.Errorf("told of %d retries in %d requests, want %d in %d", retries, s.asked(), tt.retries, len(tt.answers))
+			if retries != tt.retries || s.Asked() != len(tt.answers) {
+				t.Errorf("told of %d retries in %d requests, want %d in %d", retries, s.Asked(), tt.retries, len(tt.answers))
 			}
 			if tt.err == "" {
 				if diff := cmp.Diff(textDeltas, got[retries:]); err != nil || diff != "" {
@@ -352,7 +272,7 @@ func TestURLStaysSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := collect(t.Context(), p, hello)
+			got, err := wiretest.Collect(t.Context(), p, hello)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want …%s…", err, tt.want)
 			}
@@ -377,7 +297,7 @@ func TestContextWindow(t *testing.T) {
 		`{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}`,
 		`{"error":{"code":400,"message":"the request exceeds the available context size. try increasing it ` + secret + `","type":"invalid_request_error"}}`,
 	} {
-		_, err := collect(t.Context(), serve(t, status(400, body)).provider(t, nil), hello)
+		_, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Status(400, body)), nil), hello)
 		if !errors.Is(err, provider.ErrContextWindow) {
 			t.Errorf("%s\ngave %v, want ErrContextWindow", body, err)
 		}
@@ -387,9 +307,9 @@ func TestContextWindow(t *testing.T) {
 // A model's call whose input is not JSON reaches the registry as a JSON string,
 // and goes back to the service as the model wrote it.
 func TestBadInput(t *testing.T) {
-	s := serve(t, stream(recorded(t, "bad-input.sse")), stream(recorded(t, "text.sse")))
-	p := s.provider(t, nil)
-	got, err := collect(t.Context(), p, hello)
+	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "bad-input.sse")), wiretest.Stream(recorded(t, "text.sse")))
+	p := acme(t, s, nil)
+	got, err := wiretest.Collect(t.Context(), p, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,11 +319,12 @@ func TestBadInput(t *testing.T) {
 	}
 	again := hello
 	again.Messages = append(again.Messages, protocol.Message{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{call}})
-	if _, err := collect(t.Context(), p, again); err != nil {
+	if _, err := wiretest.Collect(t.Context(), p, again); err != nil {
 		t.Fatal(err)
 	}
-	if want := `"arguments":"{\"path\":"`; !bytes.Contains(s.bodies[1], []byte(want)) {
-		t.Errorf("request %s does not hold %s", s.bodies[1], want)
+	_, body := s.Request(1)
+	if want := `"arguments":"{\"path\":"`; !bytes.Contains(body, []byte(want)) {
+		t.Errorf("request %s does not hold %s", body, want)
 	}
 }
 
@@ -443,26 +364,19 @@ func TestRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OPENAI_API_KEY", "sk-of-somebody-else")
-			s := serve(t, stream(recorded(t, "text.sse")))
-			p := s.provider(t, func(o *openai.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
-			if _, err := collect(t.Context(), p, r); err != nil {
+			s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
+			p := acme(t, s, func(o *openai.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
+			if _, err := wiretest.Collect(t.Context(), p, r); err != nil {
 				t.Fatal(err)
 			}
-			got := s.requests[0]
+			got, body := s.Request(0)
 			if got.Header.Get(tt.header) != tt.value || got.Header.Get(tt.absent) != "" {
 				t.Errorf("headers %v, want %s: %s and no %s", got.Header, tt.header, tt.value, tt.absent)
 			}
 			if got.Method != http.MethodPost || got.RequestURI != tt.target {
 				t.Errorf("asked %s %s, want POST %s", got.Method, got.RequestURI, tt.target)
 			}
-			body := jsontext.Value(s.bodies[0])
-			if err := body.Canonicalize(); err != nil {
-				t.Fatal(err)
-			}
-			if err := body.Indent(jsontext.WithIndent("  ")); err != nil {
-				t.Fatal(err)
-			}
-			fixtures.Golden(t, "providers/request.json", append(body, '\n'))
+			fixtures.Golden(t, "providers/openai/request.json", wiretest.Pretty(t, body))
 		})
 	}
 }
@@ -480,10 +394,10 @@ func TestAbort(t *testing.T) {
 	}{
 		{"silent", stall, nil},
 		{"stalled", func(w http.ResponseWriter, r *http.Request) {
-			stream(whole[:half])(w, r)
+			wiretest.Stream(whole[:half])(w, r)
 			stall(w, r)
 		}, func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
-		{"waiting", status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
+		{"waiting", wiretest.Status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
 			_, ok := d.(provider.Retry)
 			return ok
 		}},
@@ -491,14 +405,14 @@ func TestAbort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, abort := context.WithCancel(t.Context())
 			defer abort()
-			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if tt.after == nil {
 					abort()
 				}
 				tt.answer(w, r)
 			})
 			var last error
-			for delta, err := range s.provider(t, nil).Stream(ctx, hello) {
+			for delta, err := range acme(t, s, nil).Stream(ctx, hello) {
 				last = err
 				if err == nil && tt.after != nil && tt.after(delta) {
 					abort()
@@ -514,11 +428,11 @@ func TestAbort(t *testing.T) {
 // A service that says nothing for the idle time is given up; a comment that
 // keeps the connection alive counts as something said.
 func TestIdle(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		stream([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"))(w, r)
+	s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		wiretest.Stream([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"))(w, r)
 		<-r.Context().Done()
 	})
-	got, err := collect(t.Context(), s.provider(t, func(o *openai.Options) { o.IdleTimeout = 20 * time.Millisecond }), hello)
+	got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.IdleTimeout = 20 * time.Millisecond }), hello)
 	if err == nil || !strings.Contains(err.Error(), "fell silent") || len(got) != 1 {
 		t.Errorf("deltas %v, error %v", got, err)
 	}
@@ -530,13 +444,13 @@ func TestNobodyThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{Server: &httptest.Server{URL: "http://" + l.Addr().String()}}
+	address := l.Addr().String()
 	l.Close()
-	p, err := openai.New(openai.Options{BaseURL: s.URL, APIKey: secret, RetryBackoff: 1})
+	p, err := openai.New(openai.Options{BaseURL: "http://" + address, APIKey: secret, RetryBackoff: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := collect(t.Context(), p, hello)
+	got, err := wiretest.Collect(t.Context(), p, hello)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || len(got) != 3 {
 		t.Errorf("%d retries, error %v", len(got), err)
 	}
@@ -546,12 +460,12 @@ func TestNobodyThere(t *testing.T) {
 func TestLeave(t *testing.T) {
 	released := make(chan struct{})
 	whole := recorded(t, "text.sse")
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		stream(whole[:bytes.Index(whole, []byte("Alice"))])(w, r)
+	s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		wiretest.Stream(whole[:bytes.Index(whole, []byte("Alice"))])(w, r)
 		<-r.Context().Done()
 		close(released)
 	})
-	for delta := range s.provider(t, nil).Stream(t.Context(), hello) {
+	for delta := range acme(t, s, nil).Stream(t.Context(), hello) {
 		if delta == (provider.Text{Text: "Grüße"}) {
 			break
 		}
@@ -570,27 +484,27 @@ func TestModels(t *testing.T) {
 		want       []provider.Model
 		err        string
 	}{
-		{"listed", status(200, list), configured, []provider.Model{
+		{"listed", wiretest.Status(200, list), configured, []provider.Model{
 			{Provider: "acme", ModelID: "a", ModelName: "Ay", ContextWindow: 4096},
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 			{Provider: "acme", ModelID: "c", ModelName: "c", ContextWindow: 32768},
 		}, ""},
 		{
-			"names that nobody could choose", status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
+			"names that nobody could choose", wiretest.Status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
 			nil,
 			[]provider.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}},
 			"",
 		},
-		{"no list", status(404, ""), configured, []provider.Model{
+		{"no list", wiretest.Status(404, ""), configured, []provider.Model{
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 		}, ""},
 		{
-			"nothing known", status(401, `{"error":{"message":"bad key"}}`), nil, nil,
+			"nothing known", wiretest.Status(401, `{"error":{"message":"bad key"}}`), nil, nil,
 			"list models: provider acme: 401 Unauthorized: the service refused the API key",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, tt.answer).provider(t, func(o *openai.Options) { o.Models = tt.configured })
+			p := acme(t, wiretest.Serve(t, tt.answer), func(o *openai.Options) { o.Models = tt.configured })
 			got, err := p.Models(t.Context())
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
@@ -629,12 +543,12 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := openai.New(openai.Options{
-			APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: canned(body)},
+			APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := collect(t.Context(), p, hello)
+		got, err := wiretest.Collect(t.Context(), p, hello)
 		stopped := false
 		for i, delta := range got {
 			switch delta := delta.(type) {
@@ -650,14 +564,4 @@ func FuzzStream(f *testing.F) {
 			t.Errorf("stopped %v with error %v", stopped, err)
 		}
 	})
-}
-
-// canned is a transport that answers every request with a stream.
-type canned []byte
-
-func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{
-		Status: "200 OK", StatusCode: http.StatusOK, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)),
-	}, nil
 }

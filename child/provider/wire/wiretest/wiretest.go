@@ -1,0 +1,154 @@
+// Package wiretest stands in for a model's service in the tests of providers: a
+// loopback server that gives one prepared answer after another and keeps what it
+// was asked.
+//
+//	s := wiretest.Serve(t, wiretest.Status(429, "{}", "Retry-After", "0"), wiretest.Stream(recorded))
+//	p, err := openai.New(openai.Options{BaseURL: s.URL + "/v1", APIKey: wiretest.Secret})
+//	deltas, err := wiretest.Collect(ctx, p, request)
+//	request, body := s.Request(1)
+//
+// A Service is safe for concurrent use; the test's clean-up closes it and waits
+// for its goroutines. It fails the test when it is asked more often than it has
+// answers. It is for tests alone. See SPEC.md §4.3.
+package wiretest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/provider"
+)
+
+// Secret is the key of the tests. No error may hold it.
+const Secret = "sk-proj-5ecret5ecret5ecret"
+
+// Service is a loopback server.
+type Service struct {
+	*httptest.Server
+	mu       sync.Mutex // guards what follows
+	requests []*http.Request
+	bodies   [][]byte
+}
+
+// Serve starts a server that gives the answers in their order.
+func Serve(t testing.TB, answers ...http.HandlerFunc) *Service {
+	t.Helper()
+	s := &Service{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("read request: %v", err)
+		}
+		s.mu.Lock()
+		n := len(s.requests)
+		s.requests = append(s.requests, r)
+		s.bodies = append(s.bodies, body)
+		s.mu.Unlock()
+		if n >= len(answers) {
+			t.Errorf("request %d was not expected", n+1)
+			n = len(answers) - 1
+		}
+		answers[n](w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Asked is how many requests there were.
+func (s *Service) Asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
+// Request is one of those that were made, from 0, and its body.
+func (s *Service) Request(n int) (*http.Request, []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests[n], s.bodies[n]
+}
+
+// Stream answers with pieces of an event stream, each sent on its own.
+func Stream(pieces ...[]byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		for _, piece := range pieces {
+			_, _ = w.Write(piece)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// ByteByByte splits a stream at every byte.
+func ByteByByte(whole []byte) [][]byte {
+	pieces := make([][]byte, len(whole))
+	for i := range whole {
+		pieces[i] = whole[i : i+1]
+	}
+	return pieces
+}
+
+// Stalled answers with pieces of an event stream and then says no more until
+// the client has gone.
+func Stalled(pieces ...[]byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		Stream(pieces...)(w, r)
+		<-r.Context().Done()
+	}
+}
+
+// Status answers with a status, a JSON body and headers, which are names and
+// values in turn.
+func Status(code int, body string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// Canned is a transport that answers every request with a stream, without a
+// network.
+type Canned []byte
+
+// RoundTrip gives the answer.
+func (c Canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)),
+	}, nil
+}
+
+// Collect reads an answer to its end.
+func Collect(ctx context.Context, p provider.Provider, r provider.Request) (deltas []provider.Delta, err error) {
+	for delta, err := range p.Stream(ctx, r) {
+		if err != nil {
+			return deltas, err
+		}
+		deltas = append(deltas, delta)
+	}
+	return deltas, nil
+}
+
+// Pretty is a body in a form that a person can compare.
+func Pretty(t testing.TB, body []byte) []byte {
+	t.Helper()
+	value := jsontext.Value(body)
+	if err := value.Canonicalize(); err != nil {
+		t.Fatalf("the body is not JSON: %v", err)
+	}
+	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
+		t.Fatalf("indent the body: %v", err)
+	}
+	return append(value, '\n')
+}
