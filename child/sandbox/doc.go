@@ -1,0 +1,25 @@
+// Package sandbox starts the programs that an agent runs, confines them, and
+// sees to it that nothing of them stays.
+//
+//	func main() { sandbox.Intercept(); sandbox.Adopt(); … } // before anything else
+//	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: argv, Dir: dir, Rules: rules})
+//	defer p.Close()
+//	output, err := io.ReadAll(p.Stdout()) // what it wrote, also on stderr
+//	exit := p.Wait()                      // nothing of it runs any more
+//
+// Between us and the program stands a warden: our own executable, started anew.
+// It confines the program (Linux: Landlock for files, seccomp for the network,
+// no new privileges), is the parent of whatever the program leaves behind, and
+// kills all of it when the program ends, when it is told to, and when we are
+// gone, by whatever means. A program cannot get away by a session or a process
+// group of its own.
+//
+// A [Process] has one goroutine, two with [Spec.Stderr]; Wait joins them. All
+// functions and methods are safe for concurrent use.
+//
+// What it refuses: to start a program that must be confined where the kernel
+// cannot do it; a directory of the rules that has become a symbolic link; to
+// pass on a variable that may hold a key. Elsewhere than on Linux there is no
+// confinement, and a program is killed with its process group alone; on Windows
+// nothing is started. The contract is SPEC.md §4.5.
+package sandbox

@@ -1,0 +1,73 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// defaultPath is the PATH of programs where we have none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environment is all that a program finds in its environment: what the system
+// needs, what the rules name, and extra, which wins.
+func environment(r Rules, temp string, extra []string) []string {
+	env := map[string]string{}
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		if inherited(name, r.Inherit) {
+			env[name] = value
+		}
+	}
+	env["PATH"] = searchPath(env["PATH"], r)
+	env["TERM"] = "dumb"
+	env["TMPDIR"] = temp
+	if !r.readsAll() {
+		env["HOME"] = temp
+	}
+	for _, kv := range extra {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// inherited reports whether a variable of ours is passed on.
+func inherited(name string, named []string) bool {
+	switch name {
+	case "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ":
+		return true
+	}
+	if strings.HasPrefix(name, "LC_") {
+		return true
+	}
+	return slices.Contains(named, name) && !secret(name)
+}
+
+// secret reports whether a variable is never passed on.
+func secret(name string) bool {
+	name = strings.ToUpper(name)
+	return strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") ||
+		strings.HasPrefix(name, "NEXUS3_") || strings.HasSuffix(name, "_API_KEY")
+}
+
+// searchPath leaves out what the program cannot read: a shell would stop at a
+// program that it finds there and may not run.
+func searchPath(path string, r Rules) string {
+	if path == "" {
+		path = defaultPath
+	}
+	var dirs []string
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) && r.reads(filepath.Clean(dir)) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
+}

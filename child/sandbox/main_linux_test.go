@@ -1,0 +1,238 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/child/sandbox"
+	"nexus.internal/child/sandbox/sandboxtest"
+)
+
+// The test binary plays the wardens, and the programs that they run.
+func TestMain(m *testing.M) {
+	sandbox.Intercept()
+	if len(os.Args) > 2 && os.Args[1] == "role" {
+		roles[os.Args[2]](os.Args[3:])
+		syscall.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// role is the command line of a role.
+func role(name string, args ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{self, "role", name}, args...)
+}
+
+var roles = map[string]func(args []string){
+	// stubborn ignores what can be ignored, says that it is there, and stays.
+	"stubborn": func([]string) { stubborn() },
+	// escape starts a stubborn one in a session of its own, waits until it is
+	// there, and stays, or goes.
+	"escape": func(args []string) {
+		offspring(&syscall.SysProcAttr{Setsid: true}, role("stubborn"))
+		if args[0] == "stay" {
+			stubborn()
+		}
+	},
+	// daemon forks twice, the last one in a session of its own, and goes.
+	"daemon": func([]string) { offspring(&syscall.SysProcAttr{Setsid: true}, role("escape", "go")) },
+	// dial tries a network, and says what came of it.
+	"dial": func(args []string) {
+		conn, err := net.DialTimeout(args[0], args[1], 5*time.Second)
+		if err == nil {
+			_, err = conn.Write([]byte("x"))
+		}
+		fmt.Println("dial:", err)
+	},
+	// calls tries a list of system calls by number with arguments of zero.
+	"calls": func(args []string) {
+		for _, arg := range args {
+			number, _ := strconv.Atoi(arg)
+			_, _, errno := syscall.Syscall6(uintptr(number), 0, 0, 0, 0, 0, 0)
+			fmt.Println(errno == 0, errno)
+		}
+	},
+	"pairs": func([]string) {
+		for _, kind := range []int{unix.SOCK_STREAM | unix.SOCK_CLOEXEC, unix.SOCK_SEQPACKET, unix.SOCK_DGRAM} {
+			_, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
+			fmt.Println(err)
+		}
+	},
+	// supervised is a child with a program, of whose warden it tells the id.
+	"supervised": func(args []string) {
+		if err := sandbox.Adopt(); err != nil {
+			panic(err)
+		}
+		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: args[1:], Env: []string{"TAG=" + args[0]}})
+		if err != nil {
+			panic(err)
+		}
+		hear(p.Stdout(), strings.Count(strings.Join(args, " "), "escape")+1)
+		fmt.Println("here")
+		exit := p.Wait()
+		fmt.Println("ended", exit.Code, exit.Signal)
+		io.ReadAll(os.Stdin)
+	},
+	// bare runs a program on a kernel without Landlock.
+	"bare": func(args []string) {
+		if err := sandboxtest.WithoutLandlock(); err != nil {
+			panic(err)
+		}
+		confinement := map[string]sandbox.Confinement{"always": sandbox.Always, "possible": sandbox.WherePossible}[args[0]]
+		p, err := sandbox.Start(context.Background(), sandbox.Spec{
+			Argv: args[1:], Rules: sandbox.Rules{Confinement: confinement, ReadOnly: []string{"/"}, Network: true},
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("runs:", p.Unconfined())
+		io.Copy(os.Stdout, p.Stdout())
+		p.Close()
+	},
+	// comet forks and dies, over and over, each in a session of its own.
+	"comet": func([]string) { offspring(&syscall.SysProcAttr{Setsid: true}, role("comet")) },
+}
+
+func stubborn() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	fmt.Println("here")
+	select {}
+}
+
+// offspring starts a process and does not wait for it.
+func offspring(attr *syscall.SysProcAttr, argv []string) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = attr, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+}
+
+// hear reads n lines that say that somebody is there.
+func hear(r io.Reader, n int) {
+	var heard []byte
+	for b := make([]byte, 1); n > 0; {
+		if _, err := r.Read(b); err != nil {
+			panic(fmt.Sprintf("%v after %q", err, heard))
+		}
+		heard = append(heard, b[0])
+		if b[0] == '\n' {
+			n--
+		}
+	}
+}
+
+// start starts a program that carries the test's tag in its environment, and
+// sees to it that it ends with the test.
+func start(t *testing.T, s sandbox.Spec) *sandbox.Process {
+	t.Helper()
+	s.Env = append(s.Env, "TAG="+tag(t))
+	p, err := sandbox.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// output runs a program and returns all that it wrote.
+func output(t *testing.T, rules sandbox.Rules, dir string, argv ...string) (string, sandbox.Exit) {
+	t.Helper()
+	p := start(t, sandbox.Spec{Argv: argv, Dir: dir, Rules: rules})
+	text, err := io.ReadAll(p.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), p.Wait()
+}
+
+func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// tag marks the processes of one test.
+func tag(t *testing.T) string { return "nexus-" + t.Name() + "-" + strconv.Itoa(os.Getpid()) }
+
+// tagged finds the processes that carry a tag.
+func tagged(t *testing.T, tag string) []int {
+	t.Helper()
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, path := range environs {
+		data, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(append(data, 0), []byte("TAG="+tag+"\x00")) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// none fails if a process of the test is alive, and kills it.
+func none(t *testing.T, tag string) {
+	t.Helper()
+	for _, pid := range tagged(t, tag) {
+		cmdline, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		t.Errorf("process %d is left: %q", pid, cmdline)
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// parent returns the parent of a process.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	ppid, _ := strconv.Atoi(fields[1])
+	return ppid
+}
+
+// watchAll opens the processes, so that their ends can be waited for.
+func watchAll(t *testing.T, pids []int) (fds []int) {
+	t.Helper()
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		fds = append(fds, fd)
+	}
+	return fds
+}
+
+// awaitEnds fails unless all processes end within 10 s.
+func awaitEnds(t *testing.T, fds []int) {
+	t.Helper()
+	for _, fd := range fds {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		if n != 1 {
+			t.Fatalf("a process is alive after 10 s (%v)", err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Confinement says whether the kernel is to hold a program to its [Rules].
+type Confinement int
+
+// The confinements.
+const (
+	// Unconfined is for programs that may do what their user may.
+	Unconfined Confinement = iota
+	// WherePossible confines where the kernel can, and runs the program even so
+	// where it cannot: [Process.Unconfined] says why.
+	WherePossible
+	// Always refuses to start a program that the kernel cannot confine.
+	Always
+)
+
+// ErrUnsupported is why nothing that must be confined is started here.
+var ErrUnsupported = errors.New("the kernel cannot confine programs")
+
+// Rules is what a program may do. The zero value is an unconfined program
+// within the usual limits. Paths are absolute and without symbolic links, as
+// filepath.EvalSymlinks gives them, resolved when they were granted and not
+// anew for each start: in a directory that the agent can change, it could make
+// a link of one. What does not exist is passed over.
+type Rules struct {
+	Confinement Confinement
+	// ReadWrite is what may be read, run and changed, with all below it. The
+	// working directory is not among it by itself. The program's own directory
+	// for temporary files and devices such as /dev/null always are.
+	ReadWrite []string
+	// ReadOnly is what may be read and run, with all below it; "/" is all. The
+	// system's programs, libraries and public settings always are.
+	ReadOnly []string
+	// Blocked is what may be neither read nor changed, within the above too. The
+	// kernel can only grant, so what lies beside it is granted piece by piece:
+	// directly in a directory that holds something blocked, at any depth, nothing
+	// can be made, moved or removed, and the names below it can be listed.
+	Blocked []string
+	// Network lets the program use the network and sockets of all kinds. Without
+	// it a confined program has but pipes and pairs of connected sockets.
+	Network bool
+	// Inherit names variables of our environment that the program gets too.
+	// Those that hold keys or change how programs are loaded never are: LD_*,
+	// DYLD_*, NEXUS3_*, *_API_KEY.
+	Inherit []string
+	Limits  Limits
+}
+
+// Limits bounds each process of a program by the kernel's resource limits. Zero
+// means the default, a negative number no limit beyond our own. Core dumps are
+// never made.
+type Limits struct {
+	// Files is the number of open files; default 4,096.
+	Files int64
+	// FileSize is the size of a file that is written, in bytes; default 8 GiB.
+	FileSize int64
+	// Processes is how many processes and threads there may be beyond those that
+	// the machine has at the start; default 1,024. The kernel counts those of the
+	// user as a whole, and holds root to nothing.
+	Processes int64
+	// CPU is the time on the processor, in seconds; default 3,600.
+	CPU int64
+	// Data is the private memory that can be written, in bytes; default none.
+	Data int64
+}
+
+func (l Limits) orDefault() Limits {
+	for _, f := range []struct {
+		limit *int64
+		value int64
+	}{{&l.Files, 4096}, {&l.FileSize, 8 << 30}, {&l.Processes, 1024}, {&l.CPU, 3600}, {&l.Data, -1}} {
+		if *f.limit == 0 {
+			*f.limit = f.value
+		}
+	}
+	return l
+}
+
+// check says which path of the rules cannot be meant.
+func (r Rules) check() error {
+	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked} {
+		for _, p := range paths {
+			if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+				return fmt.Errorf("rules: %q is not an absolute, clean path", p)
+			}
+		}
+	}
+	return nil
+}
+
+// readsAll reports whether the program may read what its user may.
+func (r Rules) readsAll() bool {
+	return r.Confinement == Unconfined || slices.Contains(r.ReadOnly, "/") || slices.Contains(r.ReadWrite, "/")
+}
+
+// reads reports whether the program may read what lies at an absolute path,
+// symbolic links and Blocked aside.
+func (r Rules) reads(path string) bool {
+	if r.readsAll() {
+		return true
+	}
+	in := func(dir string) bool { return within(path, dir) }
+	return slices.ContainsFunc(r.ReadWrite, in) || slices.ContainsFunc(r.ReadOnly, in) || slices.ContainsFunc(systemPaths, in)
+}
+
+// within reports whether a clean path is dir or lies below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
+}
+
+// systemPaths are the system's programs and libraries and what these need to
+// know. Of /etc only what is no secret is among them: as root, a program could
+// read it all.
+var systemPaths = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/snap",
+	"/proc", "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
+	"/dev/random", "/dev/urandom", "/var/lib/dpkg", "/var/cache/fontconfig",
+	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/debian_version", "/etc/fonts", "/etc/gitconfig",
+	"/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache",
+	"/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/locale.alias", "/etc/locale.conf", "/etc/localtime", "/etc/login.defs",
+	"/etc/lsb-release", "/etc/machine-id", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd",
+	"/etc/pki", "/etc/profile", "/etc/profile.d", "/etc/protocols", "/etc/python3", "/etc/resolv.conf", "/etc/services",
+	"/etc/shells", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/terminfo", "/etc/timezone", "/etc/vimrc",
+}
+
+// devices are the files outside of ReadWrite that may be written to.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty"}

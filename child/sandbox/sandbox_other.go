@@ -1,0 +1,103 @@
+//go:build unix && !linux
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported says why the kernel cannot confine programs; nil if it can. The
+// error wraps [ErrUnsupported].
+func Supported() error {
+	return fmt.Errorf("%w: that takes Linux", ErrUnsupported)
+}
+
+// Adopt makes this process the parent of what a killed warden leaves behind.
+// This system knows no such thing.
+func Adopt() error { return nil }
+
+func reapOrphans() {}
+
+func killOrphans(map[int]bool) {}
+
+func hide() {}
+
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+func confine(Rules, string) ([]string, error) { return nil, ErrUnsupported }
+
+// apply sets the limits of this process, for what it starts. That of processes
+// is left alone, as their number is not known.
+func (l Limits) apply() error {
+	for _, limit := range []struct {
+		resource int
+		value    int64
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_CPU, l.CPU}} {
+		if limit.value < 0 {
+			continue
+		}
+		value := uint64(limit.value)
+		if err := unix.Setrlimit(limit.resource, &unix.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("set a resource limit: %w", err)
+		}
+	}
+	return nil
+}
+
+func programAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// keepDescriptors keeps our own from the program. There is no saying what else
+// we were given.
+func keepDescriptors() {
+	unix.CloseOnExec(orderFD)
+	unix.CloseOnExec(reportFD)
+}
+
+// replace makes to a copy of from.
+func replace(from, to int) error { return unix.Dup2(from, to) }
+
+// family is the program of a warden with its process group.
+type family struct {
+	program int
+
+	mu     sync.Mutex // guards reaped
+	reaped bool       // the id may be another's
+}
+
+// end kills the program and its group; wait sees it through.
+func (f *family) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.reaped {
+		_ = unix.Kill(-f.program, unix.SIGKILL) // it is a zombie at worst
+	}
+}
+
+// wait tells when the program has exited, and returns with the rest of its
+// group killed.
+func (f *family) wait(exited func(syscall.WaitStatus)) {
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(f.program, &status, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	_ = unix.Kill(-f.program, unix.SIGKILL) // a group keeps its id while it has members
+	f.mu.Lock()
+	f.reaped = true
+	f.mu.Unlock()
+	exited(status)
+}

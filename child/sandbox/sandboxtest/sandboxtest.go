@@ -1,0 +1,37 @@
+//go:build linux
+
+// Package sandboxtest lets tests see a kernel that cannot confine programs.
+//
+//	sandboxtest.WithoutLandlock() // in a process of its own
+//
+// It is for tests alone, and asks the kernel itself to do without: from then on
+// the process and whatever it starts are told that there is no Landlock.
+package sandboxtest
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// WithoutLandlock takes Landlock from this process, all of its threads and all
+// that they start. It cannot be undone. Safe for concurrent use.
+func WithoutLandlock() error {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up new privileges: %w", err)
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return fmt.Errorf("filter system calls: %w", errno)
+	}
+	return nil
+}

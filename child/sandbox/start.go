@@ -1,0 +1,339 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// startPatience is how long a warden has to start its program.
+	startPatience = 10 * time.Second
+	// endPatience is how long a warden has to end once it was told to, or once
+	// its program has exited. Then it is killed, and we do its work.
+	endPatience = time.Second
+	// drainGrace is how long output is waited for after the end, for the case
+	// that a process beyond our reach holds it open.
+	drainGrace = 100 * time.Millisecond
+)
+
+// Spec is what to start.
+type Spec struct {
+	// Argv is the program, looked up on its PATH unless it has a slash, and its
+	// arguments.
+	Argv []string
+	// Dir is the working directory; "" means ours.
+	Dir string
+	// Env is what the program finds in its environment beside PATH, HOME, USER,
+	// LOGNAME, LANG, LC_*, TZ, TERM and TMPDIR, as KEY=VALUE.
+	Env []string
+	// Rules are what it may do.
+	Rules Rules
+	// Stdin asks for a pipe; without it the program reads the end of file.
+	Stdin bool
+	// Stderr gets what the program writes there, from a goroutine of its own
+	// that a slow Write holds up; nil means that it goes where stdout goes.
+	Stderr io.Writer
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	Code int // exit status; -1 if a signal ended it
+	// Signal is that signal, 0 if none did. A program whose end is not known
+	// counts as killed.
+	Signal syscall.Signal
+}
+
+// Process is a running or ended program with all that it started.
+type Process struct {
+	cmd        *exec.Cmd // the warden
+	control    *os.File  // the warden ends when it is closed
+	stdin      *os.File  // nil unless it was asked for
+	stdout     *output
+	temp       string
+	unconfined string
+	notes      []string
+
+	forget   func() bool // the context
+	killOnce sync.Once
+	overdue  *time.Timer   // kills the warden
+	began    chan report   // the first report; closed when there is none
+	done     chan struct{} // closed at last; exit is valid then
+	exit     Exit
+}
+
+// Start starts a program and returns when it runs. When ctx ends, it is killed
+// as by Kill. An error wraps [ErrUnsupported] if the program must be confined
+// and cannot be; on any error nothing of it is left.
+func Start(ctx context.Context, s Spec) (*Process, error) {
+	p, err := start(ctx, s)
+	if err != nil {
+		name := "program"
+		if len(s.Argv) > 0 {
+			name = s.Argv[0]
+		}
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+func start(ctx context.Context, s Spec) (*Process, error) {
+	if err := check(ctx, s); err != nil {
+		return nil, err
+	}
+	temp, err := makeTemp()
+	if err != nil {
+		return nil, err
+	}
+	p, reports, stderr, err := launch(s, temp)
+	if err != nil {
+		removeAll(temp)
+		return nil, err
+	}
+	p.forget = context.AfterFunc(ctx, p.Kill)
+	go p.watch(reports, stderr, s.Stderr)
+	o := order{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules}
+	o.Rules.Limits = o.Rules.Limits.orDefault()
+	first, err := p.begin(o)
+	switch {
+	case err == nil && first.Error == "":
+		p.unconfined, p.notes = first.Unconfined, first.Notes
+		return p, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == nil && first.Refused:
+		err = fmt.Errorf("%w: %s", ErrUnsupported, first.Error)
+	case err == nil:
+		err = errors.New(first.Error)
+	}
+	p.Close()
+	return nil, err
+}
+
+// begin gives the warden its order and waits for its answer.
+func (p *Process) begin(o order) (report, error) {
+	timer := time.AfterFunc(startPatience, p.Kill)
+	defer timer.Stop()
+	_ = p.control.SetWriteDeadline(time.Now().Add(startPatience)) // a pipe of ours has deadlines
+	if err := send(p.control, o); err != nil {
+		return report{}, fmt.Errorf("tell the warden: %w", err)
+	}
+	first, ok := <-p.began
+	if !ok {
+		return report{}, errors.New("the warden ended without a word")
+	}
+	return first, nil
+}
+
+// check says what is wrong with a spec before anything is made for it.
+func check(ctx context.Context, s Spec) error {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return errors.New("no program")
+	}
+	if err := s.Rules.check(); err != nil {
+		return err
+	}
+	if s.Rules.Confinement == Always {
+		if err := Supported(); err != nil {
+			return err
+		}
+	}
+	if s.Dir != "" {
+		info, err := os.Stat(s.Dir)
+		if err == nil && !info.IsDir() {
+			err = &os.PathError{Op: "chdir", Path: s.Dir, Err: syscall.ENOTDIR}
+		}
+		if err != nil {
+			return fmt.Errorf("working directory: %w", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// makeTemp makes the program's own directory for temporary files.
+func makeTemp() (string, error) {
+	base, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return "", fmt.Errorf("find the directory for temporary files: %w", err)
+	}
+	return os.MkdirTemp(base, "nexus-tool-")
+}
+
+// launch starts the warden. stderr is nil if it goes the way of stdout.
+func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err error) {
+	var ours, theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range ours {
+				f.Close()
+			}
+		}
+	}()
+	pipe := func(toUs bool) (our, their *os.File) {
+		r, w, failed := os.Pipe()
+		if failed != nil {
+			err = failed
+			return nil, nil
+		}
+		if !toUs {
+			r, w = w, r
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+		return r, w
+	}
+	control, theirControl := pipe(false)
+	reports, theirReports := pipe(true)
+	stdout, theirStdout := pipe(true)
+	cmd := exec.Command(executable(), wardenArg)
+	cmd.Dir, cmd.Env = s.Dir, []string{}
+	cmd.SysProcAttr = wardenAttr()
+	cmd.ExtraFiles = []*os.File{theirControl, theirReports} // orderFD, reportFD
+	cmd.Stdout, cmd.Stderr = theirStdout, theirStdout
+	p = &Process{
+		cmd: cmd, control: control, temp: temp,
+		began: make(chan report, 1), done: make(chan struct{}),
+	}
+	if s.Stdin {
+		var theirStdin *os.File
+		p.stdin, theirStdin = pipe(false)
+		cmd.Stdin = theirStdin
+	}
+	if s.Stderr != nil {
+		var theirStderr *os.File
+		stderr, theirStderr = pipe(true)
+		cmd.Stderr = theirStderr
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p.stdout = &output{file: stdout, done: p.done}
+	if err = wardens.start(cmd); err != nil {
+		return nil, nil, nil, err
+	}
+	p.overdue = time.AfterFunc(endPatience, func() { _ = cmd.Process.Kill() }) // or it is gone already
+	p.overdue.Stop()                                                          // until Kill or the program's exit
+	return p, reports, stderr, nil
+}
+
+// watch sees the program to its end.
+func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
+	defer close(p.done)
+	var pump sync.WaitGroup
+	gone := make(chan struct{})
+	if stderr != nil {
+		pump.Go(func() {
+			defer stderr.Close()
+			io.Copy(to, &output{file: stderr, done: gone}) //nolint:errcheck // what cannot be written is lost
+		})
+	}
+	p.exit = p.follow(reports)
+	reports.Close()
+	p.overdue.Reset(endPatience)
+	err := p.cmd.Wait()
+	p.overdue.Stop()
+	wardens.ended(p.cmd, err != nil)
+	p.forget()
+	p.Kill() // closes our end
+	p.overdue.Stop()
+	removeAll(p.temp)
+	close(gone)
+	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
+	if stderr != nil {
+		_ = stderr.SetReadDeadline(time.Now().Add(drainGrace))
+	}
+	pump.Wait()
+}
+
+// follow reads the warden's reports up to the program's exit.
+func (p *Process) follow(reports io.Reader) Exit {
+	defer close(p.began)
+	r := bufio.NewReader(reports)
+	var first, last report
+	if receive(r, &first) == nil {
+		p.began <- first
+		if first.Error == "" && receive(r, &last) == nil && last.Exited {
+			return Exit{Code: last.Code, Signal: syscall.Signal(last.Signal)}
+		}
+	}
+	return Exit{Code: -1, Signal: syscall.SIGKILL}
+}
+
+// Kill ends the program and all that it started, and does not wait for that:
+// nothing of it gets a chance to object. It may be called more than once.
+func (p *Process) Kill() {
+	p.killOnce.Do(func() {
+		p.overdue.Reset(endPatience)
+		p.control.Close()
+	})
+}
+
+// Wait returns when the program has ended and nothing that it started is left.
+// Its output may still be read.
+func (p *Process) Wait() Exit {
+	<-p.done
+	return p.exit
+}
+
+// Done is closed when Wait would return at once.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Close kills what still runs, waits for its end and gives up the output. It
+// may be called more than once.
+func (p *Process) Close() {
+	p.Kill()
+	<-p.done
+	p.stdout.file.Close()
+	if p.stdin != nil {
+		p.stdin.Close()
+	}
+}
+
+// Unconfined says why a program runs that the kernel does not hold to its
+// rules; "" if it does, or if nobody asked for it.
+func (p *Process) Unconfined() string { return p.unconfined }
+
+// Notes are sentences about what the program cannot do that it might expect to.
+func (p *Process) Notes() []string { return p.notes }
+
+// Stdin is the program's input, or nil if it was not asked for. Its write
+// deadline works.
+func (p *Process) Stdin() *os.File { return p.stdin }
+
+// Stdout is the program's output, for one goroutine. io.EOF means that all was
+// read. It holds the program up if it is not read.
+func (p *Process) Stdout() io.ReadCloser { return p.stdout }
+
+// output is the reading side of a pipe. Once the process is gone, nobody is
+// expected to write to it any more.
+type output struct {
+	file *os.File
+	done <-chan struct{}
+}
+
+func (o *output) Close() error { return o.file.Close() }
+
+func (o *output) Read(b []byte) (int, error) {
+	for range 2 { // the first may have begun long before the end
+		select {
+		case <-o.done:
+			_ = o.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
+		default:
+		}
+		n, err := o.file.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+	return 0, io.EOF
+}

@@ -1,0 +1,148 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// Intercept is to be called first in main. In a process that was started as a
+// warden it does what a warden does and ends the process; in any other it
+// returns at once.
+func Intercept() {
+	if len(os.Args) == 2 && os.Args[1] == wardenArg {
+		// Not os.Exit: what a program wants done at its end is not the warden's.
+		syscall.Exit(warden())
+	}
+}
+
+func wardenAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// warden runs the order that it is given and returns its exit status: 0 if all
+// of the program is gone.
+func warden() int {
+	keepDescriptors()
+	control, reports := os.NewFile(orderFD, "orders"), os.NewFile(reportFD, "reports")
+	orders := bufio.NewReader(control)
+	var o order
+	if err := receive(orders, &o); err != nil {
+		return 2 // whoever should have given it is gone, or a person tries the argument out
+	}
+	hide()
+	reapOrphans()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+
+	f, first := o.start()
+	if err := send(reports, first); err != nil || f == nil {
+		if f != nil {
+			f.end()
+			f.wait(func(syscall.WaitStatus) {})
+		}
+		removeAll(o.Temp)
+		return 0
+	}
+	go func() { // these end with the process
+		_, _ = io.Copy(io.Discard, orders) // any end of it is the end
+		f.end()
+	}()
+	go func() {
+		<-signals
+		f.end()
+	}()
+	f.wait(func(status syscall.WaitStatus) {
+		last := report{Exited: true, Code: status.ExitStatus()}
+		if status.Signaled() {
+			last.Signal = int(status.Signal())
+		}
+		_ = send(reports, last) // if nobody reads it, we are about to be told to end
+	})
+	removeAll(o.Temp)
+	return 0
+}
+
+// start starts the program. What confines it holds for the thread that it is
+// started from, so that the warden itself can still kill it. That thread lives
+// as long as the process does: the kernel kills the program with it.
+func (o order) start() (*family, report) {
+	type started struct {
+		family *family
+		report report
+	}
+	done := make(chan started)
+	go func() {
+		runtime.LockOSThread()
+		f, r := o.startHere()
+		done <- started{f, r}
+		select {}
+	}()
+	s := <-done
+	return s.family, s.report
+}
+
+// startHere is start on the thread of the caller.
+func (o order) startHere() (*family, report) {
+	var r report
+	path, err := o.program()
+	if err != nil {
+		r.Error = err.Error()
+		return nil, r
+	}
+	if o.Rules.Confinement != Unconfined {
+		err := Supported()
+		switch {
+		case err != nil && o.Rules.Confinement == Always:
+			return nil, report{Error: err.Error(), Refused: true}
+		case err != nil:
+			r.Unconfined = err.Error()
+		default:
+			if r.Notes, err = confine(o.Rules, o.Temp); err != nil {
+				return nil, report{Error: "confine it: " + err.Error()}
+			}
+		}
+	}
+	if err := o.Rules.Limits.apply(); err != nil {
+		return nil, report{Error: err.Error()}
+	}
+	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: programAttr()})
+	if err != nil {
+		return nil, report{Error: (&os.PathError{Op: "exec", Path: path, Err: err}).Error()}
+	}
+	letGo()
+	return &family{program: pid}, r
+}
+
+// program finds the program on the PATH that it will have.
+func (o order) program() (string, error) {
+	for _, kv := range o.Env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			os.Setenv("PATH", value) //nolint:errcheck // a value from an environment
+		}
+	}
+	path, err := exec.LookPath(o.Argv[0])
+	if errors.Is(err, exec.ErrDot) {
+		err = nil // it is what was asked for
+	}
+	return path, err
+}
+
+// letGo closes our copies of the program's input and output, so that their ends
+// are seen as it closes them.
+func letGo() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return // then its pipes end with us
+	}
+	defer null.Close()
+	for fd := range 3 {
+		_ = replace(int(null.Fd()), fd)
+	}
+}

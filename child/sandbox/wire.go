@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json"
+)
+
+// The warden is our own executable with this one argument. It reads an order
+// from descriptor 3, whose end tells it to end, and writes reports to
+// descriptor 4: one when the program has started, or why not, and one when it
+// has exited. Each is one line of JSON.
+const (
+	wardenArg = "__run"
+	orderFD   = 3
+	reportFD  = 4
+)
+
+// order is what the warden is to run.
+type order struct {
+	Argv  []string
+	Env   []string
+	Temp  string // to be removed at the end
+	Rules Rules
+}
+
+// report is what the warden has to say.
+type report struct {
+	Error      string // why the program was not started
+	Refused    bool   // because the kernel cannot confine it
+	Unconfined string // why a program that was started is not confined
+	Notes      []string
+	Exited     bool
+	Code       int // -1 if a signal ended it
+	Signal     int
+}
+
+func send(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// receive reads the next line into v. io.EOF is the end.
+func receive(r *bufio.Reader, v any) error {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return io.EOF
+		}
+		return err
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("read what the warden says: %w", err)
+	}
+	return nil
+}
