@@ -109,6 +109,33 @@ var roles = map[string]func(args []string){
 		io.Copy(os.Stdout, p.Stdout())
 		p.Close()
 	},
+	// user runs programs as whoever it is.
+	"user": func(args []string) {
+		rules := sandbox.Rules{Confinement: sandbox.Always, ReadWrite: args[:1]}
+		run := func(name string, argv []string) {
+			p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: argv, Dir: args[0], Rules: rules, Env: []string{"TAG=user"}})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			if name == "escaped" {
+				hear(p.Stdout(), 2)
+				p.Kill()
+			}
+			fmt.Printf("%s: %d\n", name, p.Wait().Code)
+			p.Close()
+		}
+		run("own", sh("echo x > own && touch $TMPDIR/x && chmod 0 $TMPDIR"))
+		run("beside", sh("cat "+args[1]+"/secret"))
+		run("escaped", role("escape", "stay"))
+		if left, _ := filepath.Glob(os.TempDir() + "/nexus-tool-*"); len(left) > 0 {
+			for _, dir := range left {
+				if info, err := os.Stat(dir); err == nil && info.Sys().(*syscall.Stat_t).Uid == uint32(os.Getuid()) {
+					fmt.Println(dir, "is left")
+				}
+			}
+		}
+	},
 	// comet forks and dies, over and over, each in a session of its own.
 	"comet": func([]string) { offspring(&syscall.SysProcAttr{Setsid: true}, role("comet")) },
 }

@@ -222,7 +222,7 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 		return nil, nil, nil, err
 	}
 	p.overdue = time.AfterFunc(endPatience, func() { _ = cmd.Process.Kill() }) // or it is gone already
-	p.overdue.Stop()                                                          // until Kill or the program's exit
+	p.overdue.Stop()                                                           // until Kill or the program's exit
 	return p, reports, stderr, nil
 }
 
