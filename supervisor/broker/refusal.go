@@ -33,8 +33,8 @@ func (r *refusal) after(wait time.Duration) *refusal {
 // seconds rounds up, as Retry-After knows no parts of them.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// write answers with the refusal. The connection ends, as the request may not
-// have been read.
+// write answers with the refusal. The server ends the connection if there is
+// more of the request than it cares to read.
 func (r *refusal) write(w http.ResponseWriter) {
 	type inner struct {
 		Type    string `json:"type"`
@@ -49,7 +49,6 @@ func (r *refusal) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Connection", "close")
 	if r.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(seconds(r.retry)))
 	}

@@ -1,0 +1,394 @@
+package broker_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/broker"
+)
+
+// endless streams until whoever asked is gone, which it tells.
+func endless(began, ended chan<- struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		began <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}
+}
+
+// other starts this test's program as a process of its own, which asks once its
+// stdin ends.
+func other(t *testing.T, socket string) (cmd *exec.Cmd, ask io.Closer, out *bufio.Reader) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(self)
+	cmd.Env = append(os.Environ(), "BROKER_TEST_SOCKET="+socket)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, stdin, bufio.NewReader(stdout)
+}
+
+// Only the agent's own process is answered: what it starts is not.
+func TestOtherProcessIsRefused(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	cmd, ask, out := other(t, socket)
+	ask.Close()
+	said, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.HasPrefix(string(said), "403\n") ||
+		!strings.Contains(string(said), "this socket is for the process of agent a alone") {
+		t.Errorf("got %s, %v", said, err)
+	}
+	if u := h.usage("a"); u != (broker.Usage{}) {
+		t.Errorf("it cost %+v", u)
+	}
+	if err := h.Close(); err != nil || !strings.Contains(h.log.String(), "a process that is not the agent") {
+		t.Errorf("it is not in the log: %v, %s", err, h.log)
+	}
+}
+
+// A child that is killed in the middle of an answer ends the request at the
+// service, and what it heard is paid for.
+func TestKilledChildEndsItsRequest(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, broker.Options{}, endless(began, ended))
+	socket, err := h.Register(broker.Agent{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cmd *exec.Cmd
+	var ask io.Closer
+	var out *bufio.Reader
+	conn, err := h.Launcher(launch(func() (int, error) {
+		cmd, ask, out = other(t, socket)
+		return cmd.Process.Pid, nil
+	})).Launch(t.Context(), supervisor.Spec{ID: "a"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Close()
+	<-began
+	for _, want := range []string{"200\n", "data: {}\n"} {
+		if line, err := out.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("got %q, %v", line, err)
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	conn.Stop(t.Context())
+	if u := h.usage("a"); u.Requests != 1 || u.Estimated != 1 || u.Input == 0 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
+// The end of an incarnation ends its requests and its socket; the next one has
+// the same path.
+func TestStopEndsRequests(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, broker.Options{}, endless(began, ended))
+	var socket string
+	for range 2 {
+		again, end := h.start(broker.Agent{ID: "a"})
+		if socket != "" && socket != again {
+			t.Errorf("socket %s, then %s", socket, again)
+		}
+		socket = again
+		info, err := os.Stat(socket)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		if dir, err := os.Stat(filepath.Dir(socket)); err != nil || dir.Mode().Perm() != 0o700 {
+			t.Fatalf("%v, %v", dir, err)
+		}
+		broken := make(chan error)
+		go func() {
+			res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"))
+			if err == nil {
+				_, err = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+			}
+			broken <- err
+		}()
+		<-began
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			end()
+		}()
+		<-ended
+		<-stopped
+		if err := <-broken; err == nil {
+			t.Error("the answer seems whole")
+		}
+		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is still there: %v", err)
+		}
+	}
+}
+
+// A request that comes before the child is ready waits until it is known whose
+// it is.
+func TestRequestBeforeReady(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	for _, pid := range []int{os.Getpid(), os.Getppid()} {
+		socket, err := h.Register(broker.Agent{ID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		early, err := net.Dial("unix", socket)
+		if err == nil {
+			early.Close()
+			t.Fatal("the socket is there before the launch")
+		}
+		status := make(chan int)
+		conn, err := h.Launcher(launch(func() (int, error) {
+			c, err := net.Dial("unix", socket)
+			if err != nil {
+				return 0, err
+			}
+			if _, err := io.WriteString(c, "GET /p/models HTTP/1.1\r\nHost: broker\r\n\r\n"); err != nil {
+				return 0, err
+			}
+			go func() {
+				defer c.Close()
+				res, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					status <- 0
+					return
+				}
+				res.Body.Close()
+				status <- res.StatusCode
+			}()
+			return pid, nil
+		})).Launch(t.Context(), supervisor.Spec{ID: "a"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 200
+		if pid != os.Getpid() {
+			want = 403
+		}
+		if got := <-status; got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+		conn.Stop(t.Context())
+	}
+}
+
+// A launch that fails leaves no socket.
+func TestFailedLaunch(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	socket, err := h.Register(broker.Agent{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("no such program")
+	if _, err := h.Launcher(launch(func() (int, error) { return 0, why })).Launch(t.Context(), supervisor.Spec{ID: "a"}, false); !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket: %v", err)
+	}
+}
+
+// Whoever opens many connections cannot keep the child from its own.
+func TestManyStrangers(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	socket, err := h.Register(broker.Agent{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, ask, out := other(t, socket)
+	conn, err := h.Launcher(launch(func() (int, error) { return cmd.Process.Pid, nil })).Launch(t.Context(), supervisor.Spec{ID: "a"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // more than there is room for, if they counted with the child's
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	ask.Close()
+	if line, err := out.ReadString('\n'); err != nil || line != "200\n" {
+		t.Errorf("the child: %q, %v", line, err)
+	}
+	conn.Stop(t.Context())
+}
+
+// 1,000 streamed answers leave nothing behind.
+func TestManyStreams(t *testing.T) {
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, openaiStream)
+	})
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	round := func(n int) {
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for range n / 10 {
+					res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if got, err := io.ReadAll(res.Body); err != nil || string(got) != openaiStream {
+						t.Errorf("got %q, %v", got, err)
+					}
+					res.Body.Close()
+				}
+			})
+		}
+		all.Wait()
+	}
+	round(100)
+	before := descriptors(t)
+	round(1000)
+	if after := descriptors(t); after > before+20 { // the pool may have grown
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	if u := h.usage("a"); u.Requests < 1000 || u.Tokens() != u.Requests*127 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("this system does not list descriptors")
+	}
+	return len(entries)
+}
+
+// What dead servers left is removed, and nothing of those that live, of other
+// programs, or that only looks alike.
+func TestSweep(t *testing.T) {
+	dir, err := os.MkdirTemp("", "broker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	alive := newHouse(t, broker.Options{Dir: dir}, costs)
+	living, _ := alive.start(broker.Agent{ID: "a"})
+	dead := filepath.Join(dir, "nexus-model-1")
+	for _, sub := range []string{dead, filepath.Join(dir, "another"), filepath.Join(dir, "precious")} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dead, "socket"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("precious", filepath.Join(dir, "nexus-model-2")); err != nil {
+		t.Fatal(err)
+	}
+	newHouse(t, broker.Options{Dir: dir}, costs)
+	for path, want := range map[string]bool{dead: false, living: true, filepath.Join(dir, "another"): true, filepath.Join(dir, "precious"): true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %t", path, err, want)
+		}
+	}
+}
+
+// A directory for sockets that cannot be had, or whose path is too long, has a
+// stand-in.
+func TestDirectoryElsewhere(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 90))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{long, "/nonexistent"} {
+		h := newHouse(t, broker.Options{Dir: dir}, costs)
+		socket, _ := h.start(broker.Agent{ID: strings.Repeat("n", 64)})
+		if res, _ := h.ask(socket, "{}"); res.StatusCode != 200 || len(socket) > 103 {
+			t.Errorf("%s: %s", socket, res.Status)
+		}
+	}
+}
+
+// Run is an actor: it closes the broker when its context ends, and then no more
+// sockets are made.
+func TestRun(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, broker.Options{}, endless(began, ended))
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error)
+	go func() { ran <- h.Broker.Run(ctx) }()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+	}()
+	<-began
+	cancel()
+	<-ended
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	<-asked
+	if _, err := h.Launcher(launch(func() (int, error) { return 1, nil })).Launch(t.Context(), supervisor.Spec{ID: "b"}, false); err == nil {
+		t.Error("a socket after the end")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, p := range map[string]broker.Provider{
+		"no URL":      {BaseURL: "://secret-in-the-url", Auth: broker.Bearer},
+		"another one": {BaseURL: "ftp://x", Auth: broker.Bearer},
+		"no method":   {BaseURL: "http://x", Auth: "magic"},
+		"line break":  {BaseURL: "http://x", Auth: broker.Bearer, Key: canary + "\n", KeyName: "K"},
+	} {
+		b, err := broker.New(broker.Options{Providers: map[string]broker.Provider{"p": p}})
+		if err == nil {
+			b.Close()
+			t.Errorf("%s: taken", name)
+		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

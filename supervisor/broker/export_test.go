@@ -1,0 +1,57 @@
+package broker
+
+import "time"
+
+// Meter reads the usage off an answer in pieces of the given sizes, over and
+// over; it returns what a request of asked tokens used and how many bytes were
+// held at most.
+func Meter(answer []byte, events bool, asked uint64, sizes ...int) (used Usage, held int) {
+	m := meter{events: events}
+	for i := 0; len(answer) > 0; i++ {
+		n := min(max(sizes[i%len(sizes)], 1), len(answer))
+		_, _ = m.Write(answer[:n])
+		answer = answer[n:]
+		held = max(held, cap(m.scanner.kept))
+	}
+	return m.sum(asked), held
+}
+
+// MaxUsage bounds what a meter holds, in bytes.
+const MaxUsage = maxUsage
+
+// RequestTokens estimates those of a request's body.
+func RequestTokens(body []byte) uint64 {
+	var s scanner
+	s.write(body)
+	return s.tokens()
+}
+
+// Redact passes text through a redactor in pieces of n bytes.
+func Redact(text []byte, n int, keys ...string) []byte {
+	r := redactor{secrets: keys}
+	var out []byte
+	for len(text) > 0 {
+		piece := append([]byte(nil), text[:min(n, len(text))]...)
+		text = text[len(piece):]
+		out = append(out, r.next(piece)...)
+	}
+	return append(out, r.rest()...)
+}
+
+// Scrub takes a key out of an error.
+func Scrub(text, key string) string { return secrets{key}.scrub(text) }
+
+// Bucket is a bucket with its rate, by the clock.
+type Bucket struct {
+	bucket    bucket
+	perMinute int
+}
+
+// NewBucket returns a full one.
+func NewBucket(perMinute int) *Bucket { return &Bucket{perMinute: perMinute} }
+
+// Take takes n now.
+func (b *Bucket) Take(n uint64) { b.bucket.take(time.Now(), b.perMinute, n) }
+
+// Wait is how long it takes until there is one.
+func (b *Bucket) Wait() time.Duration { return b.bucket.wait(time.Now(), b.perMinute) }

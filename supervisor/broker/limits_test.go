@@ -1,0 +1,264 @@
+package broker_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/supervisor/broker"
+)
+
+// costs answers every request with a usage of 600 tokens.
+func costs(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, `{"usage":{"prompt_tokens":500,"completion_tokens":100,"prompt_tokens_details":{"cached_tokens":50}}}`)
+}
+
+func TestBudget(t *testing.T) {
+	h := newHouse(t, broker.Options{Limits: broker.Limits{Tokens: 1000}}, costs)
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	for range 2 { // the second one is let finish
+		if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
+			t.Fatalf("got %s %s", res.Status, answer)
+		}
+	}
+	res, answer := h.ask(socket, strings.Repeat(" ", 4<<20)) // not read, and answered all the same
+	if want := `{"error":{"type":"budget_exceeded","message":"agent a has used 1,200 of its 1,000 tokens"}}`; res.StatusCode != 402 || answer != want {
+		t.Errorf("got %s %s, want 402 %s", res.Status, answer, want)
+	}
+	if res, answer := h.do(socket, "GET", "/p/models", "", nil); res.StatusCode != 200 {
+		t.Errorf("the list of models costs nothing: got %s %s", res.Status, answer)
+	}
+	want := broker.Usage{Requests: 3, Input: 900, CacheRead: 100, Output: 200}
+	if diff := cmp.Diff(want, h.usage("a")); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+	if s := h.Stats(); s.Total != want || s.Agents["a"] != want || s.Running != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	// Others have budgets of their own.
+	other, _ := h.start(broker.Agent{ID: "b"})
+	if res, answer := h.ask(other, "{}"); res.StatusCode != 200 {
+		t.Errorf("another agent: got %s %s", res.Status, answer)
+	}
+}
+
+// What an agent's own agents use is its too: nobody gets round a budget by
+// having others made.
+func TestBudgetOfTheLine(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	h.start(broker.Agent{ID: "boss", Limits: &broker.Limits{Tokens: 1000}})
+	h.start(broker.Agent{ID: "middle", Parent: "boss"})
+	for i, want := range []int{200, 200, 402} {
+		socket, _ := h.start(broker.Agent{ID: fmt.Sprint("worker", i), Parent: "middle"})
+		res, answer := h.ask(socket, "{}")
+		if res.StatusCode != want {
+			t.Errorf("worker %d: got %s %s, want %d", i, res.Status, answer, want)
+		}
+		if want == 402 && !strings.Contains(answer, "agent boss has used 1,200 of its 1,000 tokens") {
+			t.Errorf("got %s", answer)
+		}
+	}
+	if u := h.usage("boss"); u.Tokens() != 0 {
+		t.Errorf("it used nothing itself: %+v", u)
+	}
+	// A circle of names that were used again ends somewhere.
+	if _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
+		t.Fatal(err)
+	}
+	socket, _ := h.start(broker.Agent{ID: "last", Parent: "worker0"})
+	if res, _ := h.ask(socket, "{}"); res.StatusCode != 402 {
+		t.Errorf("in a circle: got %s", res.Status)
+	}
+}
+
+func TestRates(t *testing.T) {
+	tests := []struct {
+		name   string
+		limits broker.Limits
+		passes int // requests before one is refused
+		text   string
+		retry  int // seconds, about
+	}{
+		{"requests", broker.Limits{RequestsPerMinute: 3}, 3, "agent a may make 3 requests a minute; try again in ", 20},
+		{"tokens", broker.Limits{TokensPerMinute: 1200}, 2, "agent a may use 1,200 tokens a minute; try again in ", 1},
+		{"tokens beyond what is left", broker.Limits{TokensPerMinute: 900}, 2, "agent a may use 900 tokens a minute; try again in ", 21},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHouse(t, broker.Options{}, costs)
+			socket, _ := h.start(broker.Agent{ID: "a", Limits: &tt.limits})
+			for i := range tt.passes {
+				if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
+					t.Fatalf("request %d: got %s %s", i, res.Status, answer)
+				}
+			}
+			res, answer := h.ask(socket, "{}")
+			if gjson.Get(answer, "error.type").Str != "rate_limit_exceeded" || !strings.Contains(answer, tt.text) || res.StatusCode != 429 {
+				t.Fatalf("got %s %s", res.Status, answer)
+			}
+			retry, err := strconv.Atoi(res.Header.Get("Retry-After"))
+			if err != nil || retry < 1 || retry > tt.retry {
+				t.Errorf("Retry-After %q, want at most %d", res.Header.Get("Retry-After"), tt.retry)
+			}
+		})
+	}
+}
+
+// The buckets by the clock alone.
+func TestBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := broker.NewBucket(60)
+		for i := range 60 {
+			if wait := b.Wait(); wait != 0 {
+				t.Fatalf("at %d: wait %s", i, wait)
+			}
+			b.Take(1)
+		}
+		if wait := b.Wait(); wait != time.Second {
+			t.Errorf("empty: wait %s, want 1s", wait)
+		}
+		b.Take(30) // more than there is
+		if wait := b.Wait(); wait != 31*time.Second {
+			t.Errorf("overdrawn: wait %s, want 31s", wait)
+		}
+		time.Sleep(31 * time.Second) // in the bubble's time
+		if wait := b.Wait(); wait != 0 {
+			t.Errorf("31 s later: wait %s", wait)
+		}
+		time.Sleep(time.Hour) // in the bubble's time
+		b.Take(60)
+		if wait := b.Wait(); wait != time.Second {
+			t.Errorf("an hour fills it once: wait %s, want 1s", wait)
+		}
+	})
+}
+
+func TestConcurrent(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-leave
+	})
+	socket, _ := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Concurrent: 1}})
+	done := make(chan int)
+	go func() {
+		res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"))
+		if err != nil {
+			done <- 0
+			return
+		}
+		res.Body.Close()
+		done <- res.StatusCode
+	}()
+	<-arrived
+	if res, answer := h.ask(socket, "{}"); res.StatusCode != 429 || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("got %s %s", res.Status, answer)
+	}
+	close(leave)
+	if got := <-done; got != 200 {
+		t.Errorf("the first one: %d", got)
+	}
+}
+
+// What was used, and an agent's own limits, outlive the process, the account in
+// memory and the server, and end with the agent's life.
+func TestTotalsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	o := broker.Options{
+		Limits: broker.Limits{Tokens: 5000},
+		File:   func(agent string) string { return filepath.Join(dir, agent+".usage") },
+	}
+	h := newHouse(t, o, costs)
+	socket, end := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Tokens: 1000}})
+	h.start(broker.Agent{ID: "b", Parent: "a"})
+	h.ask(socket, "{}")
+	end()
+	want := broker.Usage{Requests: 1, Input: 450, CacheRead: 50, Output: 100}
+	if info, err := os.Stat(o.File("a")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file: %v, %v", info, err)
+	}
+	h.start(broker.Agent{ID: "c"}) // forgets what nobody needs
+
+	socket, _ = h.start(broker.Agent{ID: "a"}) // the next incarnation
+	if got := h.usage("a"); got != want {
+		t.Errorf("after a restart of the child: %+v", got)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	o.Providers = nil
+	later := newHouse(t, o, costs)
+	socket, _ = later.start(broker.Agent{ID: "b"}) // its parent's limits still hold
+	if res, answer := later.ask(socket, "{}"); res.StatusCode != 200 {
+		t.Fatalf("got %s %s", res.Status, answer)
+	}
+	socket, end = later.start(broker.Agent{ID: "a"})
+	if got := later.usage("a"); got != want {
+		t.Errorf("after a restart of the server: %+v", got)
+	}
+	if res, answer := later.ask(socket, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "1,200 of its 1,000") {
+		t.Errorf("got %s %s", res.Status, answer)
+	}
+	end()
+	socket, _ = later.start(broker.Agent{ID: "a", New: true})
+	if res, answer := later.ask(socket, "{}"); res.StatusCode != 200 {
+		t.Errorf("another agent of that name: got %s %s", res.Status, answer)
+	}
+}
+
+// A damaged file is no reason not to work; it is told in the log.
+func TestDamagedFile(t *testing.T) {
+	for _, content := range []string{"", "{", `{"spent_tokens":-1}`, "\x00\x00"} {
+		file := filepath.Join(t.TempDir(), "usage")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, broker.Options{File: func(string) string { return file }}, costs)
+		socket, _ := h.start(broker.Agent{ID: "a"})
+		if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
+			t.Errorf("%q: got %s %s", content, res.Status, answer)
+		}
+		if err := h.Close(); err != nil || !strings.Contains(h.log.String(), "cannot be read") {
+			t.Errorf("%q: %v, log %s", content, err, h.log)
+		}
+	}
+}
+
+// An answer that broke off is counted by its bytes, and breaks off for the
+// child as well.
+func TestCutOffAnswerCosts(t *testing.T) {
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 100 {
+			fmt.Fprint(w, `data: {"choices":[{"delta":{"content":"four"}}]}`+"\n\n")
+		}
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader(strings.Repeat("x", 400)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Error("the answer seems whole")
+	}
+	if err := h.Close(); err != nil { // which waits for the request to be accounted for
+		t.Fatal(err)
+	}
+	if got, want := h.usage("a"), (broker.Usage{Requests: 1, Estimated: 1, Input: 100, Output: 100}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
