@@ -75,7 +75,7 @@ func New(o Options) (provider.Provider, error) {
 	}
 	o.MaxTokens = cmp.Or(o.MaxTokens, DefaultMaxTokens)
 	if o.MaxTokens < 0 {
-		return nil, service.Explain(errors.New("an answer cannot have less than no tokens"))
+		return nil, service.Explain(fmt.Errorf("an answer cannot have %d tokens", o.MaxTokens))
 	}
 	switch o.Thinking {
 	case ThinkingDefault, ThinkingAdaptive, ThinkingDisabled:

@@ -83,6 +83,8 @@ func (a *answer) take(e sdk.MessageStreamEventUnion) error {
 			a.finished = true
 			a.reason = finishReason(e.Delta.StopReason)
 		}
+	case "":
+		return &wire.MalformedError{Problem: "it has no type"}
 	case "error": // without a line that names the event
 		return wire.ReadError([]byte(e.RawJSON()))
 	}
