@@ -1,5 +1,5 @@
 # Everything needs only Go and make; race needs a C compiler as well, lint the
-# network once, for its tools.
+# network once, for its tools. Where there is node, test runs a program of it.
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -10,7 +10,7 @@ PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts fuzz race lint bench demo clean install
+.PHONY: help build test unit scripts foreign fuzz race lint bench demo clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ help: ## this list
 build: ## the programs, in bin/
 	$(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
-test: unit scripts fuzz ## everything that must hold
+test: unit scripts foreign fuzz ## everything that must hold
 
 unit:
 	$(GO) vet ./...
@@ -27,6 +27,10 @@ unit:
 # These look at programs and packages that the test cache does not see.
 scripts:
 	$(GO) test -count=1 ./cmd ./cmd/nexus
+
+foreign: build ## a parent in another language drives nexus-child (needs node)
+	@if command -v node >/dev/null; then node fixtures/parent/parent.mjs bin/nexus-child; \
+	else echo 'not run: fixtures/parent/parent.mjs, as there is no node here'; fi
 
 fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME)
