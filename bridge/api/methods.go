@@ -44,6 +44,13 @@ var Methods = []Method{
 	{"get_messages", Agent, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
 	{"get_model", Agent, None{}, GetModelResult{}, "Tell which model answers"},
 	{"set_model", Agent, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},
+	{"set_cwd", Agent, SetCwdParams{}, SetCwdResult{}, "Move to another working directory for the turns to come"},
+	{"get_permissions", Agent, None{}, GetPermissionsResult{}, "Tell what the agent may do, and what waits for an approval"},
+	{"set_permissions", Agent, SetPermissionsParams{}, SetPermissionsResult{}, "Change what the agent may do, at once"},
+	{"respond_permission", Agent, RespondPermissionParams{}, RespondPermissionResult{}, "Approve or deny a call that waits for it"},
+	{"get_system_prompt", Agent, None{}, GetSystemPromptResult{}, "Read the system prompt"},
+	{"set_system_prompt", Agent, SetSystemPromptParams{}, UpdatedResult{}, "Replace the system prompt for the turns to come"},
+	{"list_tools", Agent, None{}, ListToolsResult{}, "List the tools that the model may call"},
 }
 
 // Find looks a method up by its exact name.

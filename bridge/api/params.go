@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -90,6 +91,14 @@ const (
 	PresetYolo      = "yolo"
 )
 
+// What becomes of calls that need an approval. The third, allow, is not to be
+// had over RPC.
+const (
+	ApprovalsAsk   = "ask"
+	ApprovalsDeny  = "deny"
+	ApprovalsAllow = "allow"
+)
+
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.
 func (p CreateAgentParams) Check() error {
@@ -103,12 +112,8 @@ func (p CreateAgentParams) Check() error {
 		return Invalid("cwd", "want an absolute path")
 	}
 	if p.Preset != nil {
-		switch *p.Preset {
-		case PresetTrusted, PresetSandboxed:
-		case PresetYolo:
-			return Invalid("preset", "yolo cannot be granted over RPC")
-		default:
-			return Invalid("preset", "want trusted or sandboxed")
+		if err := checkPreset(*p.Preset); err != nil {
+			return err
 		}
 	}
 	for _, one := range []struct {
@@ -130,7 +135,75 @@ func (p CreateAgentParams) Check() error {
 	if p.WaitForInitialResponse != nil && *p.WaitForInitialResponse && p.InitialMessage == nil {
 		return &ParamError{Param: "initial_message", Problem: "Missing required parameter: initial_message"}
 	}
+	return p.checkPermissions()
+}
+
+// MaxRules bounds allowed_write_paths and disable_tools, in items.
+const MaxRules = 256
+
+func (p CreateAgentParams) checkPermissions() error {
+	for i, dir := range Value(p.AllowedWritePaths) {
+		if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
+			return Invalid(fmt.Sprintf("allowed_write_paths[%d]", i), "want an absolute path")
+		}
+	}
+	for i, name := range Value(p.DisableTools) {
+		if name == "" || strings.ContainsFunc(name, control) {
+			return Invalid(fmt.Sprintf("disable_tools[%d]", i), "want the name of a tool")
+		}
+	}
+	for name, list := range map[string]*[]string{"allowed_write_paths": p.AllowedWritePaths, "disable_tools": p.DisableTools} {
+		if n := len(Value(list)); n > MaxRules {
+			return Invalid(name, "want at most %d, have %d", MaxRules, n)
+		}
+	}
+	switch Value(p.Approvals) {
+	case "", ApprovalsAsk, ApprovalsDeny:
+	case ApprovalsAllow:
+		return Invalid("approvals", "allow cannot be granted over RPC")
+	default:
+		return Invalid("approvals", "want ask or deny")
+	}
+	if p.Approvals != nil && *p.Approvals == "" {
+		return Invalid("approvals", "is empty")
+	}
 	return nil
+}
+
+// checkPreset finds presets that cannot be asked for.
+func checkPreset(name string) error {
+	switch name {
+	case PresetTrusted, PresetSandboxed:
+		return nil
+	case PresetYolo:
+		return Invalid("preset", "yolo cannot be granted over RPC")
+	default:
+		return Invalid("preset", "want trusted or sandboxed")
+	}
+}
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p SetPermissionsParams) Check() error { return checkPreset(p.Preset) }
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p SetCwdParams) Check() error {
+	if !path.IsAbs(p.Cwd) || strings.Contains(p.Cwd, "\x00") {
+		return Invalid("cwd", "want an absolute path")
+	}
+	return nil
+}
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p RespondPermissionParams) Check() error {
+	switch p.Decision {
+	case protocol.AllowOnce, protocol.AllowSession, protocol.Deny:
+		return nil
+	default:
+		return Invalid("decision", "want allow_once, allow_session or deny")
+	}
 }
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }

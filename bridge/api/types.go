@@ -1,6 +1,8 @@
 package api
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/protocol"
 )
 
@@ -29,12 +31,34 @@ type (
 		Cwd      *string `json:"cwd,omitzero"`
 		Model    *string `json:"model,omitzero"`
 		Provider *string `json:"provider,omitzero"`
+		// AllowedWritePaths are the only directories that the agent's tools may
+		// change, absolute; none if empty. Those outside Cwd become reachable.
+		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`
+		// DisableTools are tools that the agent does not have.
+		DisableTools *[]string `json:"disable_tools,omitzero"`
+		// Approvals says what becomes of a call that needs one: ask (see
+		// respond_permission) or deny, the default.
+		Approvals *string `json:"approvals,omitzero"`
+		// Limits bound what the agent, with those that it creates, may use.
+		Limits *Limits `json:"limits,omitzero"`
 		// ParentAgentID names the agent on whose behalf this one is made.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
 		// InitialMessage is sent to the new agent at once.
 		InitialMessage *string `json:"initial_message,omitzero"`
 		// WaitForInitialResponse holds the answer back until that turn ended.
 		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero"`
+
+		// Ceiling is what the agent's permissions cannot exceed: those of its
+		// parent. The server fills it in; nil is no bound.
+		Ceiling *protocol.Permissions `json:"-"`
+	}
+
+	// Limits are of the tokens and requests of models. What is missing is the
+	// configuration's; 0 is no limit.
+	Limits struct {
+		Tokens            *uint64 `json:"tokens,omitzero"` // in all
+		RequestsPerMinute *uint64 `json:"requests_per_minute,omitzero"`
+		TokensPerMinute   *uint64 `json:"tokens_per_minute,omitzero"`
 	}
 
 	// CreateAgentResult says where the agent answers.
@@ -94,6 +118,8 @@ type (
 		PermissionLevel *string `json:"permission_level"`
 		Cwd             *string `json:"cwd"`
 		LastActionAt    *string `json:"last_action_at"` // null before the first turn
+		// PendingPermissions is how many of its calls wait for respond_permission.
+		PendingPermissions int `json:"pending_permissions"`
 		// Queued is how many sends wait; RequestID is the one that runs.
 		Queued    int     `json:"queued"`
 		RequestID *string `json:"request_id"`
@@ -201,6 +227,102 @@ type (
 		Model     string `json:"model"`
 		Provider  string `json:"provider"`
 		Reasoning bool   `json:"reasoning"` // whether the model shows its reasoning
+	}
+
+	// SetCwdParams name a directory, absolute.
+	SetCwdParams struct {
+		Cwd string `json:"cwd"`
+	}
+
+	// SetCwdResult is the working directory of the turns to come.
+	SetCwdResult struct {
+		Cwd string `json:"cwd"`
+	}
+
+	// GetPermissionsResult is what the agent may do.
+	GetPermissionsResult struct {
+		// PermissionLevel is yolo, trusted or sandboxed; Preset the name by which
+		// it was chosen.
+		PermissionLevel   string            `json:"permission_level"`
+		Preset            string            `json:"preset"`
+		DisabledTools     []string          `json:"disabled_tools"`
+		Policy            PermissionPolicy  `json:"policy"`
+		SessionAllowances SessionAllowances `json:"session_allowances"`
+		// Pending are the calls that wait for respond_permission, oldest first.
+		Pending []protocol.PermissionRequest `json:"pending"`
+	}
+
+	// PermissionPolicy is where tools may go. Paths are absolute.
+	PermissionPolicy struct {
+		Cwd string `json:"cwd"`
+		// AllowedPaths are reachable beside Cwd; null for no bound.
+		AllowedPaths *[]string `json:"allowed_paths"`
+		// WritePaths, unless null, are the only ones that may be changed.
+		WritePaths   *[]string `json:"write_paths"`
+		BlockedPaths []string  `json:"blocked_paths"`
+	}
+
+	// SessionAllowances are what was allowed for the rest of the session.
+	SessionAllowances struct {
+		WritePaths []string            `json:"write_paths"`
+		ExecDirs   map[string][]string `json:"exec_dirs"` // by tool
+	}
+
+	// SetPermissionsParams name a preset.
+	SetPermissionsParams struct {
+		Preset string `json:"preset"`
+	}
+
+	// SetPermissionsResult is what holds now.
+	SetPermissionsResult struct {
+		Updated         bool   `json:"updated"`
+		PermissionLevel string `json:"permission_level"`
+		Preset          string `json:"preset"`
+	}
+
+	// RespondPermissionParams answer a permission_request.
+	RespondPermissionParams struct {
+		RequestID string            `json:"request_id"`
+		Decision  protocol.Decision `json:"decision"`
+		// Reason is told to the model where the decision is a no.
+		Reason *string `json:"reason,omitzero"`
+	}
+
+	// RespondPermissionResult says that the answer was the first.
+	RespondPermissionResult struct {
+		Responded bool              `json:"responded"`
+		RequestID string            `json:"request_id"`
+		Decision  protocol.Decision `json:"decision"`
+	}
+
+	// GetSystemPromptResult is the system prompt of the turns to come.
+	GetSystemPromptResult struct {
+		SystemPrompt     string  `json:"system_prompt"`
+		SystemPromptPath *string `json:"system_prompt_path"`
+		// Truncated says that SystemPrompt is only the head of it.
+		Truncated bool `json:"truncated,omitzero"`
+	}
+
+	// SetSystemPromptParams have the whole prompt; "" is none.
+	SetSystemPromptParams struct {
+		SystemPrompt string `json:"system_prompt"`
+	}
+
+	// UpdatedResult has nothing to say but that it was done.
+	UpdatedResult struct {
+		Updated bool `json:"updated"`
+	}
+
+	// ListToolsResult is what the model may call.
+	ListToolsResult struct {
+		Tools []Tool `json:"tools"`
+	}
+
+	// Tool is one tool.
+	Tool struct {
+		Name        string         `json:"name"`
+		Description string         `json:"description"`
+		InputSchema jsontext.Value `json:"input_schema"` // a JSON Schema
 	}
 
 	// SetModelParams name a model.

@@ -181,7 +181,9 @@ type sendInput struct {
 	TimeoutS *float64 `json:"timeout_s,omitzero"`
 }
 
-func (in sendInput) summary() string { return "send to agent " + in.AgentID + ": " + preview(in.Content) }
+func (in sendInput) summary() string {
+	return "send to agent " + in.AgentID + ": " + preview(in.Content)
+}
 
 func (h *host) send(ctx context.Context, in sendInput) (tool.Result, error) {
 	text, err := h.through(ctx, in.AgentID, in.Content, func() (string, error) {
@@ -262,7 +264,9 @@ type cancelInput struct {
 	RequestID string `json:"request_id"`
 }
 
-func (in cancelInput) summary() string { return "cancel request " + in.RequestID + " of agent " + in.AgentID }
+func (in cancelInput) summary() string {
+	return "cancel request " + in.RequestID + " of agent " + in.AgentID
+}
 
 func (h *host) cancel(ctx context.Context, in cancelInput) (tool.Result, error) {
 	var done struct {
