@@ -32,6 +32,7 @@ type Config struct {
 	Files []string
 
 	file     file
+	own      map[string]bool // of providers: a trusted file was the last to say
 	keyNames map[string]bool // every api_key_env that any file or builtin names
 	env      map[string]string
 }
@@ -66,12 +67,24 @@ type Profile struct {
 	System   string `json:"system" wire:"default"`
 }
 
+// Limits bound what each agent of the server may use of the providers, if it
+// has no limits of its own. 0 is no limit.
+type Limits struct {
+	// Tokens is for the agent's life, all kinds together.
+	Tokens            uint64 `json:"tokens" wire:"default"`
+	RequestsPerMinute uint64 `json:"requests_per_minute" wire:"default"`
+	TokensPerMinute   uint64 `json:"tokens_per_minute" wire:"default"`
+	// Concurrent is how many requests may be under way.
+	Concurrent uint64 `json:"concurrent" wire:"default"`
+}
+
 // file is the layout of config.json.
 type file struct {
 	Providers       map[string]Provider `json:"providers" wire:"default"`
 	DefaultModel    string              `json:"default_model" wire:"default"`
 	DefaultProvider string              `json:"default_provider" wire:"default"`
 	Profiles        map[string]Profile  `json:"profiles" wire:"default"`
+	Limits          *Limits             `json:"limits,omitzero"`
 }
 
 // FileError says which configuration file is wrong, and how.
@@ -88,7 +101,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // extra files, which must exist. It creates nothing. An error about a file is
 // a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
-	c := &Config{env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
+	c := &Config{own: map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
 	for _, pair := range environ {
 		if name, value, ok := strings.Cut(pair, "="); ok {
 			c.env[name] = value
@@ -100,6 +113,9 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	}
 	c.Home, c.APIKey = home, c.env["NEXUS3_API_KEY"]
 	c.file = builtin()
+	for name := range c.file.Providers {
+		c.own[name] = true
+	}
 	c.noteKeys(c.file)
 
 	personal, project := c.Path("config.json"), filepath.Join(cwd, ".nexus3", "config.json")
@@ -185,6 +201,12 @@ func (c *Config) merge(path string, by trust) error {
 	if f.DefaultProvider != "" {
 		c.file.DefaultProvider = f.DefaultProvider
 	}
+	if f.Limits != nil {
+		c.file.Limits = f.Limits
+	}
+	for name := range f.Providers {
+		c.own[name] = by == trusted
+	}
 	c.Files = append(c.Files, path)
 	return nil
 }
@@ -246,11 +268,14 @@ func (f file) check() error {
 	return nil
 }
 
-// checkKeys refuses providers of a project's file that would be sent a key
-// (SPEC §9, D12).
+// checkKeys refuses what a project's file may not say: providers that would be
+// sent a key (SPEC §9, D12), and what agents may spend.
 func (f file) checkKeys(by trust) error {
 	if by == trusted {
 		return nil
+	}
+	if f.Limits != nil {
+		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
 	}
 	for name, p := range f.Providers {
 		if p.Type != "offline" && p.AuthMethod != "none" {
@@ -293,6 +318,21 @@ func (c *Config) MakeDirs() error {
 		}
 	}
 	return nil
+}
+
+// Limits are the default ones of the server's agents.
+func (c *Config) Limits() Limits {
+	if c.file.Limits == nil {
+		return Limits{}
+	}
+	return *c.file.Limits
+}
+
+// FromProject reports whether a project's file was the last to say what the
+// provider is. A server knows nothing of such a one.
+func (c *Config) FromProject(provider string) bool {
+	own, known := c.own[provider]
+	return known && !own
 }
 
 // Env is one variable of the environment that Load was given; "" if unset.

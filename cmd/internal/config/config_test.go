@@ -105,6 +105,8 @@ func TestChoose(t *testing.T) {
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, config.Wish{}, "model: the name is 257 bytes long"},
 		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
+		{"a negative limit", `{"limits":{"tokens":-1}}`, `member "limits.tokens" must be`},
+		{"an unknown limit", `{"limits":{"dollars":1}}`, `member "limits.dollars" is not known`},
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
 	}
@@ -216,6 +218,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"a provider without a key", `{"providers":{"p":{"type":"openai","base_url":"http://127.0.0.1:11434/v1","auth_method":"none"}}}`, false},
 		{"the offline one", `{"providers":{"p":{"type":"offline"}}}`, false},
 		{"a choice of model", `{"default_model":"openai/some"}`, false},
+		{"limits", `{"limits":{"tokens":0}}`, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -225,10 +228,45 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 			if refused := err != nil; refused != tt.refused {
 				t.Fatalf("got %v, want refused=%t", err, tt.refused)
 			}
-			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") {
+			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") && !strings.Contains(err.Error(), "is the server's to say") {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	if got := load(t, "").Limits(); got != (config.Limits{}) {
+		t.Errorf("none: got %+v", got)
+	}
+	got := load(t, `{"limits":{"tokens":1000,"tokens_per_minute":20}}`).Limits()
+	if want := (config.Limits{Tokens: 1000, TokensPerMinute: 20}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// A server's broker knows the providers of the home alone.
+func TestFromProject(t *testing.T) {
+	home, cwd := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(home, "config.json"), vendors+"}")
+	write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"providers":{"local":{"type":"openai","auth_method":"none"},"new":{"type":"openai","auth_method":"none"}}}`)
+	extra := write(t, filepath.Join(cwd, "extra.json"), `{"providers":{"new":{"type":"openai","auth_method":"none"}}}`)
+	for _, tt := range []struct {
+		extra []string
+		want  map[string]bool
+	}{
+		{nil, map[string]bool{"router": false, "local": true, "new": true, "openai": false, "none": false}},
+		{[]string{extra}, map[string]bool{"local": true, "new": false}},
+	} {
+		c, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd, tt.extra...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range tt.want {
+			if got := c.FromProject(name); got != want {
+				t.Errorf("%s with %v: got %t", name, tt.extra, got)
+			}
+		}
 	}
 }
 
