@@ -105,8 +105,6 @@ func TestChoose(t *testing.T) {
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, config.Wish{}, "model: the name is 257 bytes long"},
 		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
-		{"a negative limit", `{"limits":{"tokens":-1}}`, `member "limits.tokens" must be`},
-		{"an unknown limit", `{"limits":{"dollars":1}}`, `member "limits.dollars" is not known`},
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
 	}
@@ -188,6 +186,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a model without an id", `{"providers":{"p":{"type":"openai","models":[{"id":""}]}}}`, `member "providers.p.models[0].id" is empty`},
 		{"a model's id that is too long", `{"providers":{"p":{"type":"openai","models":[{"id":"` + strings.Repeat("m", 257) + `"}]}}}`, `member "providers.p.models[0].id" cannot be chosen: the name is 257 bytes long`},
 		{"a model's name with a line break", `{"providers":{"p":{"type":"openai","models":[{"id":"m","name":"a\nb"}]}}}`, `member "providers.p.models[0].name" cannot be shown: the name has a control character`},
+		{"a negative limit", `{"limits":{"tokens":-1}}`, `member "limits.tokens" must be`},
+		{"an unknown limit", `{"limits":{"dollars":1}}`, `member "limits.dollars" is not known`},
 		{"a provider's name that is too long", `{"providers":{"` + strings.Repeat("p", 257) + `":{"type":"openai"}}}`, "the name of a provider: the name is 257 bytes long"},
 		{"no JSON", `{`, "config.json: "},
 	}
@@ -281,4 +281,38 @@ func TestKeyNamesOutliveTheirProvider(t *testing.T) {
 	if got := c.KeyNames(); !slices.Contains(got, "OPENAI_API_KEY") {
 		t.Errorf("got %v, want OPENAI_API_KEY among them", got)
 	}
+}
+
+// Whatever a file says, it is refused as a whole with the file's name, or all
+// that it names can be used.
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(vendors+`,"default_model":"local/llama","limits":{"tokens":5},"profiles":{"p":{"model":"small"}}}`), true)
+	f.Add([]byte(`{"providers":{"openai":{"type":"openai"}}}`), false)
+	f.Fuzz(func(t *testing.T, text []byte, personal bool) {
+		home, cwd := t.TempDir(), t.TempDir()
+		path := filepath.Join(home, "config.json")
+		if !personal {
+			path = filepath.Join(cwd, ".nexus3", "config.json")
+		}
+		write(t, path, string(text))
+		c, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd)
+		if err != nil {
+			if e, ok := errors.AsType[*config.FileError](err); !ok || e.Path != path {
+				t.Fatalf("got %v", err)
+			}
+			return
+		}
+		for _, name := range c.ProviderNames() {
+			p, err := c.Provider(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.FromProject(name) && p.Type != "offline" && p.AuthMethod != "none" {
+				t.Fatalf("a project's provider %q would be sent a key", name)
+			}
+			if choice, err := c.Choose(config.Wish{Provider: name, Model: "m"}); err == nil && choice.Name != name {
+				t.Fatalf("asked for %q, got %q", name, choice.Name)
+			}
+		}
+	})
 }
