@@ -12,6 +12,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -159,9 +160,11 @@ func TestEventsEndWithTheAgent(t *testing.T) {
 	if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if last := <-ended; last.Type != "end" || string(last.Data) != `{"type":"end","reason":"removed"}` {
+	last := <-ended
+	if last.Type != "end" || last.Seq != 0 {
 		t.Errorf("the last event is %+v", last)
 	}
+	fixtures.Golden(t, "frames/supervisor/end.json", append(last.Data, '\n'))
 }
 
 func TestEventsEndWithTheServer(t *testing.T) {
