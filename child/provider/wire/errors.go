@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -158,7 +159,8 @@ func refuse(request *http.Request, response *http.Response) (*http.Response, err
 }
 
 // ReadError reads the error out of a body or an event: OpenAI's and Anthropic's
-// {"error":{message, type, code}}, a bare {"error":"…"}, {"message"} or text.
+// {"error":{message, type, code}}, a bare {"error":"…"}, these members alone, or
+// text.
 func ReadError(body []byte) *ServiceError {
 	e := &ServiceError{RetryAfter: -1}
 	if !gjson.ValidBytes(body) {
@@ -168,19 +170,14 @@ func ReadError(body []byte) *ServiceError {
 		return e
 	}
 	object := gjson.ParseBytes(body)
-	inner := object.Get("error")
-	switch {
-	case inner.Type == gjson.String:
+	if inner := object.Get("error"); inner.Type == gjson.String {
 		e.Message = clip(inner.Str)
-	case inner.IsObject():
-		e.Message = clip(inner.Get("message").String())
-		e.Code = clip(inner.Get("code").String())
-		if e.Code == "" {
-			e.Code = clip(inner.Get("type").String())
-		}
-	default:
-		e.Message = clip(object.Get("message").String())
+		return e
+	} else if inner.IsObject() {
+		object = inner
 	}
+	e.Message = clip(object.Get("message").String())
+	e.Code = clip(cmp.Or(object.Get("code").String(), object.Get("type").String()))
 	return e
 }
 

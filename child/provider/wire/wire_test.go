@@ -1,0 +1,285 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// plain asks the way a provider does, and takes the whole body for the answer.
+func plain(s *wire.Service) wire.Ask {
+	return func(ctx context.Context, t *wire.Try, _ provider.Request) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL()+"/ask", strings.NewReader("{}"))
+		if err != nil {
+			return err
+		}
+		response, err := t.Do(request)
+		if err != nil {
+			return t.Outcome(ctx, err, false)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err := t.Outcome(ctx, err, err == nil); err != nil {
+			return err
+		}
+		t.Emit(provider.Text{Text: string(body)})
+		return nil
+	}
+}
+
+func service(t *testing.T, o wire.Options) *wire.Service {
+	t.Helper()
+	s, err := wire.New(o, wire.Defaults{Name: "acme", BaseURL: "http://127.0.0.1:1", Auth: wire.Bearer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// answer reads an answer: its texts, the reasons of its retries, and its end.
+func answer(ctx context.Context, s *wire.Service) (said, retries []string, err error) {
+	for delta, err := range s.Answer(ctx, provider.Request{}, plain(s)) {
+		switch delta := delta.(type) {
+		case provider.Text:
+			said = append(said, delta.Text)
+		case provider.Retry:
+			retries = append(retries, delta.Reason)
+		}
+		if err != nil {
+			return said, retries, err
+		}
+	}
+	return said, retries, nil
+}
+
+// A broker behind a unix socket needs no key; its client dials whatever it likes.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" || r.URL.Path != "/v1/ask" {
+			t.Errorf("asked %s with %v", r.URL, r.Header)
+		}
+		wiretest.Stream([]byte("hello"))(w, r)
+	})}}
+	broker.Start()
+	defer broker.Close()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+	defer transport.CloseIdleConnections()
+	s := service(t, wire.Options{BaseURL: "http://broker/v1", AuthMethod: wire.None, HTTPClient: &http.Client{Transport: transport}})
+	said, retries, err := answer(t.Context(), s)
+	if diff := cmp.Diff([]string{"hello"}, said); err != nil || retries != nil || diff != "" {
+		t.Errorf("error %v, retries %v, -want +got\n%s", err, retries, diff)
+	}
+}
+
+// What the broker refuses is said in its words: at once where the budget is
+// spent, and after the tries where the rate is too high.
+func TestBroker(t *testing.T) {
+	const spent = `{"error":{"type":"budget_exceeded","message":"agent a1 has spent its 1000 tokens"}}`
+	const fast = `{"error":{"type":"rate_limit_exceeded","message":"agent a1 may ask 10 times a minute"}}`
+	limited := wiretest.Status(429, fast, "Retry-After", "0")
+	for _, tt := range []struct {
+		name    string
+		answers []http.HandlerFunc
+		retries int
+		want    string
+	}{
+		{"budget", []http.HandlerFunc{wiretest.Status(402, spent)}, 0, "provider acme: 402 Payment Required: agent a1 has spent its 1000 tokens"},
+		{"budget with a time to wait", []http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")}, 0, "provider acme: 429 Too Many Requests: agent a1 has spent its 1000 tokens"},
+		{"rate", []http.HandlerFunc{limited, limited, limited, limited}, 3, "provider acme: 429 Too Many Requests: agent a1 may ask 10 times a minute"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := wiretest.Serve(t, tt.answers...)
+			said, retries, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, AuthMethod: wire.None}))
+			if err == nil || err.Error() != tt.want || len(retries) != tt.retries || said != nil {
+				t.Errorf("said %v, retries %q, error %v, want %s", said, retries, err, tt.want)
+			}
+			if errors.Is(err, provider.ErrContextWindow) {
+				t.Errorf("a budget of tokens was taken for the context window: %v", err)
+			}
+		})
+	}
+}
+
+// A client of somebody's own follows no redirect either: the key would go along.
+func TestRedirect(t *testing.T) {
+	server := wiretest.Serve(t, wiretest.Status(307, "", "Location", "/elsewhere"))
+	_, _, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, APIKey: wiretest.Secret, HTTPClient: &http.Client{}}))
+	if err == nil || err.Error() != "provider acme: 307 Temporary Redirect" || server.Asked() != 1 {
+		t.Errorf("asked %d times, error %v", server.Asked(), err)
+	}
+}
+
+// The waits between tries, in the time of the bubble: as long as the service
+// wants, else doubling from the backoff, less up to a quarter; and an abort ends
+// one at once.
+func TestWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := failing{
+			{429, http.Header{"Retry-After": {"7"}}},
+			{503, http.Header{"Retry-After-Ms": {"250"}}},
+			{500, nil},
+		}
+		s := service(t, wire.Options{APIKey: wiretest.Secret, RetryBackoff: time.Second, HTTPClient: &http.Client{Transport: &answers}})
+		var waits []time.Duration
+		last := time.Now()
+		ctx, abort := context.WithCancel(t.Context())
+		defer abort()
+		for delta, err := range s.Answer(ctx, provider.Request{}, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+			waits = append(waits, time.Since(last))
+			last = time.Now()
+			if len(waits) == 4 {
+				abort()
+			}
+			return plain(s)(ctx, t, r)
+		}) {
+			if err != nil && !errors.Is(err, context.Canceled) || err == nil && !strings.Contains(delta.(provider.Retry).Reason, "of 4 in ") {
+				t.Errorf("delta %v, error %v", delta, err)
+			}
+		}
+		if len(waits) != 4 || waits[1] != 7*time.Second || waits[2] != 250*time.Millisecond || waits[3] > 4*time.Second || waits[3] < 3*time.Second {
+			t.Errorf("waits %v", waits)
+		}
+	})
+}
+
+// failing is a transport that refuses each request in its own way.
+type failing []struct {
+	status int
+	header http.Header
+}
+
+func (f *failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil || len(*f) == 0 {
+		return nil, errors.Join(err, errors.New("no more answers"))
+	}
+	next := (*f)[0]
+	*f = (*f)[1:]
+	return &http.Response{StatusCode: next.status, Header: next.header, Body: http.NoBody, Request: r}, nil
+}
+
+func TestReadError(t *testing.T) {
+	for _, tt := range []struct{ name, body, code, message string }{
+		{"openai", `{"error":{"message":"m","type":"t","param":null,"code":"c"}}`, "c", "m"},
+		{"no code", `{"error":{"message":"m","type":"t","code":null}}`, "t", "m"},
+		{"anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"m"}}`, "overloaded_error", "m"},
+		{"number", `{"error":{"message":"m","code":503}}`, "503", "m"},
+		{"bare", `{"error":"m"}`, "", "m"},
+		{"vllm", `{"object":"error","message":"m","type":"t","code":400}`, "400", "m"},
+		{"text", "  warming\n up ", "", "warming up"},
+		{"page", "<html>Bad Gateway</html>", "", ""},
+		{"long", strings.Repeat("é", 400), "", strings.Repeat("é", 250) + "…"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if e := wire.ReadError([]byte(tt.body)); e.Code != tt.code || e.Message != tt.message || e.Status != 0 || e.RetryAfter >= 0 {
+				t.Errorf("got %+v", e)
+			}
+		})
+	}
+}
+
+// The words by which services refuse too many tokens, and some like them.
+func TestContextWindow(t *testing.T) {
+	for _, tt := range []struct {
+		status  int
+		code    string
+		message string
+		want    bool
+	}{
+		{400, "context_length_exceeded", "", true},
+		{400, "", "This model's maximum context length is 4096 tokens.", true},
+		{400, "invalid_request_error", "prompt is too long: 210402 tokens > 200000 maximum", true},
+		{500, "", "the request exceeds the available context size, try increasing it", true},
+		{400, "exceed_context_size_error", "", true},
+		{400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", true},
+		{400, "", "This model's maximum prompt length is 131072 but the request contains 537812 tokens.", true},
+		{400, "", "The decoder prompt (length 9000) is longer than the maximum model length of 8192.", true},
+		{0, "", "the input length exceeds the context length", true},
+		{429, "", "This request would exceed the rate limit for the context window of 1M tokens", false},
+		{402, "budget_exceeded", "the prompt is too long for the budget", false},
+		{400, "invalid_request_error", "max_tokens: 32000 > 8192", false},
+	} {
+		e := &wire.ServiceError{Status: tt.status, Code: tt.code, Message: tt.message}
+		if got := errors.Is(e, provider.ErrContextWindow); got != tt.want {
+			t.Errorf("%d %s %q: %v, want %v", tt.status, tt.code, tt.message, got, tt.want)
+		}
+	}
+}
+
+func TestPictures(t *testing.T) {
+	m := protocol.Message{Content: "look", Images: []protocol.Image{{Name: "a", Mime: "image/png"}, {Mime: "image/gif"}, {Name: "c", Mime: "text/html"}, {Name: "d"}}}
+	read := func(i protocol.Image) ([]byte, error) { return make([]byte, len(i.Mime)), nil }
+	text, pictures := wire.Pictures(provider.Request{Image: read}, m, 12)
+	want := "look\n[image c is not shown: it is text/html, and only image/png, image/jpeg, image/gif, image/webp are taken]" +
+		"\n[image d is not shown: it is of no known kind, and only image/png, image/jpeg, image/gif, image/webp are taken]"
+	if text != want || len(pictures) != 2 || pictures[0] != (wire.Picture{Mime: "image/png", Base64: "AAAAAAAAAAAA"}) {
+		t.Errorf("got %q and %v", text, pictures)
+	}
+	if text, pictures = wire.Pictures(provider.Request{Image: read}, protocol.Message{Images: m.Images[:1]}, 11); pictures != nil ||
+		text != "[image a is not shown: it has 9 bytes, and at most 6 are taken]" {
+		t.Errorf("got %q and %v", text, pictures)
+	}
+	if text, pictures = wire.Pictures(provider.Request{}, protocol.Message{Images: m.Images[:1]}, 100); pictures != nil ||
+		text != "[image a is not shown: images cannot be read here]" {
+		t.Errorf("got %q and %v", text, pictures)
+	}
+}
+
+func TestFunctionName(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "unnamed", "read_file": "read_file", "mcp.tool/größe": "mcp_tool_gr__e", strings.Repeat("n", 70): strings.Repeat("n", 64),
+	} {
+		if got := wire.FunctionName(name); got != want {
+			t.Errorf("%q became %q, want %q", name, got, want)
+		}
+	}
+}
+
+// FuzzReadError: whatever a service sends as an error, its words are short and
+// readable, and the key is not in what is shown of them.
+func FuzzReadError(f *testing.F) {
+	f.Add([]byte(`{"error":{"message":"key ` + wiretest.Secret + ` is bad","code":"` + wiretest.Secret[4:] + `"}}`))
+	f.Add([]byte(`{"error":"` + wiretest.Secret + `"}`))
+	f.Add([]byte("x " + wiretest.Secret + "\xff"))
+	s, err := wire.New(wire.Options{APIKey: wiretest.Secret}, wire.Defaults{Name: "acme", BaseURL: "http://h", Auth: wire.Bearer})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e := wire.ReadError(body)
+		shown := s.Explain(e).Error()
+		if len(e.Message) > 503 || len(e.Code) > 503 || !utf8.ValidString(shown) {
+			t.Errorf("shown %q", shown)
+		}
+		for i := 0; i+8 <= len(wiretest.Secret); i++ {
+			if strings.Contains(shown, wiretest.Secret[i:i+8]) {
+				t.Fatalf("a part of the key is in %q", shown)
+			}
+		}
+	})
+}
