@@ -88,18 +88,15 @@ func TestFiles(t *testing.T) {
 		{"mkdir $BESIDE/new", false, false},
 		{"ln -s own $BESIDE/new", false, false},
 		{"mkfifo $BESIDE/new", false, false},
-		{"touch /tmp/nexus-sandbox-test", false, false},
-		{"touch /dev/shm/nexus-sandbox-test", false, false},
+		{"touch $SHARED && rm $SHARED", false, false},
 		{"touch ../new", false, false},
 		{"mknod disk b 8 0", false, false},
 		{"mknod zero c 1 5", false, false},
-		{"cat /proc/1/environ", false, false},
 		{"cat /proc/$PPID/environ", false, false},
 		{"kill -0 $PPID", false, false},
 		{"kill -0 1", false, false},
 		{"unshare -r true", false, false},
 		{"mount -t tmpfs none .", false, false},
-		{"echo 1 > /proc/sys/kernel/printk", false, false},
 	} {
 		for kind, want := range map[string]bool{"trusted": tt.trusted, "sandboxed": tt.sandboxed} {
 			t.Run(kind+"/"+tt.script, func(t *testing.T) {
@@ -110,7 +107,8 @@ func TestFiles(t *testing.T) {
 				}
 				t.Setenv("SECRET", p.secret)
 				t.Setenv("BESIDE", p.beside)
-				rules.Inherit = []string{"SECRET", "BESIDE"}
+				t.Setenv("SHARED", "/dev/shm/"+tag(t)[:8])
+				rules.Inherit = []string{"SECRET", "BESIDE", "SHARED"}
 				text, exit := output(t, rules, p.work, sh(tt.script)...)
 				if got := exit.Code == 0; got != want {
 					t.Errorf("exit %+v, want success %v: %s", exit, want, text)

@@ -77,6 +77,16 @@ var roles = map[string]func(args []string){
 			fmt.Println(err)
 		}
 	},
+	// descriptors tells what it was given; its own are closed on exec.
+	"descriptors": func([]string) {
+		for fd := range 1000 {
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+				fmt.Print(fd, " ")
+			}
+		}
+		stdin, _ := os.Readlink("/proc/self/fd/0")
+		fmt.Println(stdin)
+	},
 	// supervised is a child with a program, of whose warden it tells the id.
 	"supervised": func(args []string) {
 		if err := sandbox.Adopt(); err != nil {
