@@ -78,10 +78,10 @@ func detect(ctx context.Context, base string) (found Detection, health api.Healt
 		defer response.Body.Close()
 		var body []byte
 		if body, err = io.ReadAll(io.LimitReader(response.Body, 4<<10)); err == nil {
-			if json.Unmarshal(body, &health) == nil && health.Service == api.Service {
+			if health, ours := readHealth(body); ours {
 				return NexusServer, health, nil
 			}
-			return OtherService, api.Health{}, nil
+			return OtherService, health, nil
 		}
 	}
 	switch {
@@ -95,4 +95,12 @@ func detect(ctx context.Context, base string) (found Detection, health api.Healt
 		// It took the connection and did not answer in HTTP.
 		return OtherService, health, nil
 	}
+}
+
+// readHealth reads what a server says of itself, if it is one of ours.
+func readHealth(body []byte) (health api.Health, ours bool) {
+	if json.Unmarshal(body, &health) != nil || health.Service != api.Service {
+		return api.Health{}, false
+	}
+	return health, true
 }

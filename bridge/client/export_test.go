@@ -1,4 +1,8 @@
 package client
 
-// ReadEvents lets a fuzz target reach the parser without a server.
-var ReadEvents = readEvents
+// What fuzz targets reach without a server.
+var (
+	ReadEvents = readEvents
+	ReadHealth = readHealth
+	Decode     = decode
+)
