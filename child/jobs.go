@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
@@ -185,6 +184,7 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 	s.lastAt = end.At
 	s.mu.Unlock()
 
+	s.settle()
 	if result.Err != nil {
 		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.Error(result.Err))
 		s.out.send(refusal(in.ID, result.Err.Error()))
@@ -204,18 +204,22 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err := s.Journal.Writable(); err != nil {
 		return fail(err)
 	}
-	message, err := inline(s.cwd(), in.Message, in.Attachments)
+	message, images, err := s.attach(in.Message, in.Attachments)
 	if err != nil {
 		return fail(err)
 	}
-	in.Message = message
+	in.Message, in.Images = message, images
 	s.mu.Lock()
 	model := s.model
 	s.mu.Unlock()
+	system, tools := s.system(), s.registry()
+	s.dialog.SetModel(model.name(), model.ContextWindow)
+	s.dialog.SetSystem(system)
+	s.dialog.SetTools(s.tools())
 	runner := turn.Runner{
-		Provider: model.Provider, Model: model.Model, System: s.Prompt.Text, Tools: s.registry(), ToolOutput: s.ToolOutput,
-		MaxIterations: s.MaxIterations, Dialog: s.dialog, Journal: s.Journal,
-		Emit: s.out.update, Log: s.log, Now: time.Now,
+		Compactor: s.compactor(model), System: system, Tools: tools, ToolOutput: s.ToolOutput,
+		MaxIterations: s.MaxIterations, CompactAt: max(s.CompactAt, 0), Compacted: func() { s.sendUpdate(s.out.send) },
+		Image: s.Images.Get, Emit: s.emit,
 	}
 	result := runner.Run(ctx, in)
 	name := model.Model
@@ -225,57 +229,11 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	return result
 }
 
-// compacted is the response to compact.
-type compacted struct {
-	OK           bool   `json:"ok"`
-	Cancelled    bool   `json:"cancelled,omitzero"`
-	Compacted    bool   `json:"compacted"`
-	Reason       string `json:"reason,omitempty"`
-	Summary      string `json:"summary,omitempty"`
-	TokensBefore uint64 `json:"tokens_before,omitzero"`
-	TokensAfter  uint64 `json:"tokens_after,omitzero"`
-}
-
-// compact replaces all but the last turns by a summary.
-func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
-	old, ok, why := s.dialog.Cut()
-	if !ok {
-		return protocol.NewResponse(c, compacted{OK: true, Reason: why})
+// emit passes on one step of a turn. A call's result comes after all that was
+// asked and told for its sake.
+func (s *server) emit(e protocol.AssistantEvent) {
+	if _, ok := e.(protocol.ToolcallResult); ok {
+		s.settle()
 	}
-	s.mu.Lock()
-	model := s.model
-	s.mu.Unlock()
-	text, usage, err := s.summarise(ctx, model, old)
-	s.mu.Lock()
-	s.usage.Add(usage)
-	s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return protocol.NewResponse(c, compacted{OK: true, Cancelled: true, Reason: "cancelled"})
-	case err != nil:
-		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(fmt.Errorf("compact: %w", err))}
-	}
-	summary := dialog.NewSummary(text, time.Now())
-	before, after := s.dialog.Would(len(old), summary)
-	if after >= before {
-		return protocol.NewResponse(c, compacted{OK: true, Reason: "a summary would be no shorter"})
-	}
-	record := transcript.Compaction{
-		Dropped: uint64(len(old)), Summary: summary, TokensBefore: before, TokensAfter: after, Usage: &usage, At: time.Now().UTC(),
-	}
-	if err := s.Journal.Commit(record); err != nil {
-		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(err)}
-	}
-	s.dialog.Compact(len(old), summary)
-	s.sendUpdate(s.out.send)
-	return protocol.NewResponse(c, compacted{
-		OK: true, Compacted: true, Summary: summary.Content, TokensBefore: before, TokensAfter: after,
-	})
-}
-
-func (s *server) summarise(ctx context.Context, m Selected, old []protocol.Message) (string, protocol.TurnUsage, error) {
-	if m.Offline {
-		return dialog.ByRule(old), protocol.TurnUsage{}, nil
-	}
-	return dialog.ByModel(ctx, m.Provider, m.Model, old)
+	s.out.update(e)
 }

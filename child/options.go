@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/blob"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
@@ -36,12 +37,29 @@ type Selected struct {
 	Offline bool
 }
 
+// name tells models of several providers apart.
+func (s Selected) name() string { return s.ProviderName + "/" + s.Model }
+
 // Defaults of Options (SPEC §7).
 const (
 	DefaultMaxIterations = 50
 	DefaultContextWindow = 128_000 // tokens
+	DefaultCompactAt     = 80      // percent
+	DefaultMaxMessages   = 1000
 	DefaultGrace         = 1500 * time.Millisecond
 )
+
+// Never is an Options.CompactAt.
+const Never = -1
+
+// Server is what get_state tells of one MCP server.
+type Server struct {
+	Name      string `json:"name"`
+	Transport string `json:"transport"` // stdio or http
+	State     string `json:"state"`     // idle, connecting, ready, failed or disabled
+	Tools     int    `json:"tools"`     // how many it has; 0 before it was asked
+	Error     string `json:"error,omitempty"`
+}
 
 // Options is what a child is made of.
 type Options struct {
@@ -57,6 +75,13 @@ type Options struct {
 	ToolOutput bool
 	// Prompt is the system prompt.
 	Prompt prompt.Prompt
+	// Home is the directory of the personal layer of the system prompt, for when
+	// the files are read again; "" for none.
+	Home string
+	// Images keeps the images of the conversation; nil keeps them in memory.
+	Images *blob.Store
+	// Servers tells of the MCP servers; nil means that there are none.
+	Servers func() []Server
 	// Journal saves the conversation; nil means that it is not saved.
 	Journal *journal.Journal
 	// State is the conversation to go on with. Its SessionID is required.
@@ -70,6 +95,13 @@ type Options struct {
 	// MaxIterations bounds the provider calls of one turn; 0 means
 	// DefaultMaxIterations.
 	MaxIterations int
+	// CompactAt is how full the context may be, in percent, before old messages
+	// give way to a summary; 0 means DefaultCompactAt, Never that they only do
+	// where the provider finds a request too large.
+	CompactAt int
+	// MaxMessages is how many messages a request may carry; 0 means
+	// DefaultMaxMessages.
+	MaxMessages int
 	// Grace bounds the time from shutdown to the return of Serve; 0 means
 	// DefaultGrace.
 	Grace time.Duration

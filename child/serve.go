@@ -10,9 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/blob"
 	"nexus.internal/child/dialog"
+	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/transcript"
 )
 
 // ErrNoReader says that nobody reads stdout any more.
@@ -92,21 +95,39 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 
 // relay passes on what the tools ask the parent until no turn will run any more.
 func (s *server) relay(worked <-chan struct{}) {
+	rest := func() {
+		for {
+			select {
+			case e := <-s.Parent.Events():
+				s.out.post(e)
+			default:
+				return
+			}
+		}
+	}
 	for {
 		select {
 		case e := <-s.Parent.Events():
 			s.out.post(e)
+		case done := <-s.flush:
+			rest()
+			close(done)
 		case <-worked:
-			for {
-				select {
-				case e := <-s.Parent.Events():
-					s.out.post(e)
-				default:
-					return
-				}
-			}
+			rest()
+			return
 		}
 	}
+}
+
+// settle returns once what the tools have asked and told the parent so far is
+// on its way before any frame that is sent after it. The worker alone calls it.
+func (s *server) settle() {
+	if s.Parent == nil {
+		return
+	}
+	done := make(chan struct{})
+	s.flush <- done
+	<-done
 }
 
 // ending tells the program, once, that the end has begun.
@@ -159,15 +180,18 @@ type server struct {
 	log *zap.Logger
 
 	dialog *dialog.Dialog
-	side   sync.WaitGroup // lists of models, and the relay
-	wake   chan struct{}  // tells the worker that active or closed changed; holds one
-	once   sync.Once      // for Options.Ending
+	side   sync.WaitGroup       // lists of models, and the relay
+	wake   chan struct{}        // tells the worker that active or closed changed; holds one
+	flush  chan chan<- struct{} // asks the relay to say when it has passed all on
+	once   sync.Once            // for Options.Ending
 
 	ctx    context.Context // of all turns; ends with stop
 	cancel context.CancelCauseFunc
 
 	mu        sync.Mutex // guards all below
 	model     Selected
+	prompt    prompt.Prompt
+	notes     []transcript.Note // replaced, never changed in place
 	sessionID string
 	usage     protocol.TurnUsage // of the session
 	turns     uint64
@@ -192,13 +216,26 @@ func newServer(o Options) *server {
 	if o.Start.ContextWindow == 0 {
 		o.Start.ContextWindow = DefaultContextWindow
 	}
+	if o.CompactAt == 0 {
+		o.CompactAt = DefaultCompactAt
+	}
+	if o.MaxMessages <= 0 {
+		o.MaxMessages = DefaultMaxMessages
+	}
+	if o.Images == nil {
+		o.Images = blob.New(blob.Options{})
+	}
 	s := &server{
 		Options: o, log: o.Log, model: o.Start,
-		wake:      make(chan struct{}, 1),
+		wake:   make(chan struct{}, 1),
+		flush:  make(chan chan<- struct{}),
+		prompt: o.Prompt, notes: o.State.Notes,
 		sessionID: o.State.SessionID, usage: o.State.Usage, turns: o.State.Turns, lastAt: o.State.LastActionAt,
 		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
 	}
-	around := dialog.Frame{System: o.Prompt.Text, Window: o.Start.ContextWindow}
+	around := dialog.Frame{
+		System: o.Prompt.Text, Model: o.Start.name(), Window: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
+	}
 	around.Tools = s.tools()
 	s.dialog = dialog.New(o.State.Messages, around)
 	s.State.Messages = nil // they are the dialog's now

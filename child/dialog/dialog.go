@@ -1,23 +1,23 @@
 // Package dialog holds the messages of a conversation and knows how large they
 // are.
 //
-//	d := dialog.New(restored, dialog.Frame{System: text, Tools: specs, Window: 128_000})
+//	d := dialog.New(restored, dialog.Frame{System: text, Tools: specs, Model: "m", Window: 128_000})
 //	d.Add(m)
+//	old := d.Due(80)         // what compaction is to replace now; nil for nothing
 //	part, err := d.Fit()     // what the next request may carry
-//	d.Calibrate(part, usage) // what the provider counted for it
-//	cut, ok, why := d.Cut()      // where compaction may divide it
+//	d.Calibrate(part, usage) // what the provider counted for it, or
+//	d.Exceeded(part)         // that it was too much
 //
 // Sizes in tokens are estimates: a quarter of the bytes, corrected by what the
 // provider counted last. They are kept as messages come, so that no call but
-// Compact takes longer for a longer conversation. A Dialog is safe for concurrent use and starts no
-// goroutine. It refuses to part a tool call from its result. See SPEC.md §4.
+// Compact takes longer for a longer conversation, nor Fit for more than one turn.
+// A Dialog is safe for concurrent use and starts no goroutine. It refuses to
+// part a tool call from its result. See SPEC.md §4.8.
 package dialog
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"sort"
 	"sync"
 
 	"nexus.internal/child/provider"
@@ -32,7 +32,11 @@ const (
 	messageOverhead = 16
 	// maxReserve bounds what is kept free for the answer, in tokens.
 	maxReserve = 16_384
-	// KeepTurns is how many of the last turns compaction leaves alone.
+	// imageCost is what an image costs, in bytes of text: 1,600 tokens, which is
+	// about the most that providers charge for one.
+	imageCost = 1600 * BytesPerToken
+	// KeepTurns is how many of the last turns compaction leaves alone where
+	// they are not too large themselves.
 	KeepTurns = 2
 )
 
@@ -43,7 +47,12 @@ var ErrTooLarge = errors.New("the conversation does not fit the model's context 
 type Frame struct {
 	System string
 	Tools  []tool.Spec
+	Model  string
 	Window uint64 // of the model, in tokens
+	// MaxMessages is how many messages a request may carry; 0 means any number.
+	// The oldest whole turns leave it, a quarter of that at a time, so that the
+	// beginning of requests, which providers cache, seldom changes.
+	MaxMessages int
 }
 
 // Breakdown says where the tokens are. All are estimates but Budget.
@@ -68,6 +77,8 @@ type Dialog struct {
 	frame    Frame
 	around   uint64  // bytes of the frame
 	factor   float64 // tokens counted for each one estimated
+	bound    uint64  // tokens of a request, as learned from one that was too large; 0 if none was
+	left     int     // of the running turn, the results of messages before this one are left out of requests
 }
 
 // sum is how large a row of messages is, in bytes.
@@ -95,7 +106,7 @@ func New(messages []protocol.Message, f Frame) *Dialog {
 }
 
 func (d *Dialog) replace(messages []protocol.Message) {
-	d.messages, d.sums = messages, make([]sum, 0, len(messages))
+	d.messages, d.sums, d.left = messages, make([]sum, 0, len(messages)), 0
 	d.count(messages)
 }
 
@@ -126,7 +137,7 @@ func (d *Dialog) from(n int) Part {
 
 func size(m protocol.Message) sum {
 	text := provider.TextBytes(m)
-	return sum{text: text, size: text + messageOverhead*uint64(1+len(m.ToolCalls))}
+	return sum{text: text, size: text + messageOverhead*uint64(1+len(m.ToolCalls)) + imageCost*uint64(len(m.Images))}
 }
 
 func (f Frame) toolBytes() uint64 {
@@ -159,12 +170,23 @@ func (d *Dialog) Messages() []protocol.Message {
 	return slices.Clip(d.messages)
 }
 
-// SetWindow changes the size of the context window, in tokens, and forgets
-// what another model counted.
-func (d *Dialog) SetWindow(tokens uint64) {
+// SetModel says which model is asked from now on, and how large its context
+// window is, in tokens. What another model counted is forgotten.
+func (d *Dialog) SetModel(model string, window uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.frame.Window, d.factor = tokens, 1
+	if d.frame.Model == model && d.frame.Window == window {
+		return
+	}
+	d.frame.Model, d.frame.Window, d.factor, d.bound = model, window, 1, 0
+}
+
+// SetSystem changes the system prompt of every request.
+func (d *Dialog) SetSystem(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.around = d.around - uint64(len(d.frame.System)) + uint64(len(text))
+	d.frame.System = text
 }
 
 // SetTools changes what the tools of every request are.
@@ -198,33 +220,14 @@ func (d *Dialog) breakdown() Breakdown {
 	}
 	b.Total = b.System + b.Tools + b.Messages
 	b.Available = b.Budget - min(b.Budget/4, maxReserve)
+	if d.bound > 0 {
+		b.Available = min(b.Available, d.bound)
+	}
 	return b
 }
 
 func (d *Dialog) tokens(bytes uint64) uint64 {
 	return uint64(float64((bytes+BytesPerToken-1)/BytesPerToken) * d.factor)
-}
-
-// Fit returns the messages of the next request: all, or where they exceed what
-// is available, the latest whole turns that do not. ErrTooLarge says that not
-// even the last turn fits.
-func (d *Dialog) Fit() (Part, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	b := d.breakdown()
-	if b.Total <= b.Available {
-		return d.from(0), nil
-	}
-	total := d.before(len(d.messages))
-	first := sort.Search(len(d.messages), func(i int) bool {
-		return b.System+b.Tools+d.tokens(total.minus(d.before(i)).size) <= b.Available
-	})
-	for i := max(first, 1); i < len(d.messages); i++ {
-		if d.messages[i].Role == protocol.RoleUser {
-			return d.from(i), nil
-		}
-	}
-	return Part{}, fmt.Errorf("%w: about %d tokens, %d available", ErrTooLarge, b.Total, b.Available)
 }
 
 // Calibrate learns from what the provider counted for a request that carried
@@ -240,40 +243,25 @@ func (d *Dialog) Calibrate(sent Part, u protocol.TurnUsage) {
 	d.factor = min(max(float64(counted)*BytesPerToken/float64(bytes), 0.25), 4)
 }
 
-// Cut says how many of the first messages compaction may replace: those before
-// the last KeepTurns turns. If there are too few, ok is false and why says so.
-// The messages are shared and must not be changed.
-func (d *Dialog) Cut() (old []protocol.Message, ok bool, why string) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	kept := 0
-	for i := len(d.messages) - 1; i > 0; i-- {
-		if d.messages[i].Role != protocol.RoleUser {
-			continue
-		}
-		if kept++; kept == KeepTurns {
-			if i == 1 && IsSummary(d.messages[0]) {
-				return nil, false, "nothing has been said since the last summary that is old enough to summarise"
-			}
-			return slices.Clip(d.messages[:i]), true, ""
-		}
-	}
-	return nil, false, fmt.Sprintf("too little to summarise: %d messages, and the last %d turns are always kept", len(d.messages), KeepTurns)
-}
-
-// Would says how large the dialog would be with its first dropped messages
-// replaced by summary.
-func (d *Dialog) Would(dropped int, summary protocol.Message) (before, after uint64) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	b := d.breakdown()
-	left := d.from(dropped).size + size(summary).size
-	return b.Total, b.System + b.Tools + d.tokens(left)
-}
-
-// Compact replaces the first dropped messages by summary.
-func (d *Dialog) Compact(dropped int, summary protocol.Message) {
+// Exceeded learns that the provider found a request with the part too large:
+// those that follow, to the same model, are smaller by a quarter at least.
+func (d *Dialog) Exceeded(sent Part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.replace(slices.Concat([]protocol.Message{summary}, d.messages[dropped:]))
+	d.bound = max(d.tokens(d.around+sent.size)*3/4, 1)
+}
+
+// Estimate is what a request with the part costs, and what a text of that many
+// bytes does, in tokens, where nobody has counted them.
+func (d *Dialog) Estimate(sent Part, bytes int) (request, text uint64) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.tokens(d.around + sent.size), d.tokens(uint64(bytes))
+}
+
+// Room is how many bytes of text a request may carry, about.
+func (d *Dialog) Room() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return int(float64(d.breakdown().Available) * BytesPerToken / d.factor)
 }

@@ -52,7 +52,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)
 	}
-	d.SetWindow(2000)
+	d.SetModel("other", 2000)
 	if got := d.Breakdown(); got.Total != 200 || got.Budget != 2000 {
 		t.Errorf("after another model: %+v", got)
 	}
@@ -132,7 +132,7 @@ func TestPairsStayWhole(t *testing.T) {
 			}
 			last = user("more")
 		}
-		if old, ok, _ := d.Cut(); ok {
+		if old, ok, _ := d.Cut(dialog.KeepTurns); ok {
 			summary := dialog.NewSummary(dialog.ByRule(old), time.Unix(0, 0))
 			_, after := d.Would(len(old), summary)
 			d.Compact(len(old), summary)
@@ -146,11 +146,11 @@ func TestPairsStayWhole(t *testing.T) {
 
 func TestCutSaysWhyNot(t *testing.T) {
 	d := dialog.New([]protocol.Message{user("a"), says("b"), user("c")}, dialog.Frame{Window: 1000})
-	if _, ok, why := d.Cut(); ok || !strings.Contains(why, "too little") {
+	if _, ok, why := d.Cut(dialog.KeepTurns); ok || !strings.Contains(why, "too little") {
 		t.Errorf("got %v, %q", ok, why)
 	}
 	d = dialog.New([]protocol.Message{dialog.NewSummary("s", time.Time{}), user("a"), says("b"), user("c")}, dialog.Frame{Window: 1000})
-	if _, ok, why := d.Cut(); ok || !strings.Contains(why, "since the last summary") {
+	if _, ok, why := d.Cut(dialog.KeepTurns); ok || !strings.Contains(why, "since the last summary") {
 		t.Errorf("got %v, %q", ok, why)
 	}
 }
@@ -194,12 +194,12 @@ func (answers) Models(context.Context) ([]provider.Model, error) { return nil, n
 
 func TestByModel(t *testing.T) {
 	stop := provider.Stop{Usage: protocol.TurnUsage{InputTokens: 7}}
-	text, usage, err := dialog.ByModel(t.Context(), answers{provider.Text{Text: " a "}, provider.Text{Text: "b\n"}, stop}, "m", []protocol.Message{user("x")})
+	text, usage, err := dialog.ByModel(t.Context(), answers{provider.Text{Text: " a "}, provider.Text{Text: "b\n"}, stop}, "m", []protocol.Message{user("x")}, 1000)
 	if text != "a b" || usage.InputTokens != 7 || err != nil {
 		t.Errorf("got %q, %+v, %v", text, usage, err)
 	}
 	for name, p := range map[string]answers{"silence": {stop}, "a panic": nil} {
-		if text, _, err := dialog.ByModel(t.Context(), p, "m", nil); err == nil {
+		if text, _, err := dialog.ByModel(t.Context(), p, "m", nil, 1000); err == nil {
 			t.Errorf("%s: got %q", name, text)
 		}
 	}

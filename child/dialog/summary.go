@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,12 @@ const summaryHead = "Summary of the earlier conversation:\n"
 const (
 	lineLimit    = 200     // bytes of one message in a summary made by rule
 	summaryLimit = 8 << 10 // bytes of a summary made by rule
-	answerLimit  = 64 << 10
+	answerLimit  = 32 << 10
+	textLimit    = 16 << 10 // bytes of one message that the model which summarises is shown
+	resultLimit  = 2 << 10  // bytes of one result or input that it is shown
 )
+
+const leftOutNote = "[what was said before is left out]\n"
 
 const instruction = `Summarise the conversation so far for an assistant that will go on with it and see nothing else of it. Keep names, facts, decisions, open tasks, file paths and results of tools. Write plain text, as short as that allows.`
 
@@ -66,18 +71,66 @@ func head(text string) string {
 	return strings.ToValidUTF8(text[:lineLimit], "") + "…"
 }
 
-// ByModel asks the provider for a summary. The usage is what that cost.
-func ByModel(ctx context.Context, p provider.Provider, model string, messages []protocol.Message) (text string, usage protocol.TurnUsage, err error) {
+// Render writes messages down as one text for a model to read, in at most limit
+// bytes: a summary that stands first is kept, then the latest messages, each
+// with the head of what is long.
+func Render(messages []protocol.Message, limit int) string {
+	var first string
+	if len(messages) > 0 && IsSummary(messages[0]) {
+		first, messages = messages[0].Content+"\n\n", messages[1:]
+	}
+	var parts []string
+	room := limit - len(first)
+	for _, m := range slices.Backward(messages) {
+		part := renderOne(m)
+		if room -= len(part); room < len(leftOutNote) {
+			parts = append(parts, leftOutNote)
+			break
+		}
+		parts = append(parts, part)
+	}
+	slices.Reverse(parts)
+	return first + strings.Join(parts, "")
+}
+
+func renderOne(m protocol.Message) string {
+	var b strings.Builder
+	switch m.Role {
+	case protocol.RoleTool:
+		fmt.Fprintf(&b, "[%s gave] %s\n", m.ToolName, clip(m.Content, resultLimit))
+	case protocol.RoleUser, protocol.RoleAssistant, protocol.RoleSystem:
+		fmt.Fprintf(&b, "[%s] %s\n", m.Role, clip(m.Content, textLimit))
+	}
+	for _, image := range m.Images {
+		fmt.Fprintf(&b, "[image %s]\n", image.Name)
+	}
+	for _, call := range m.ToolCalls {
+		fmt.Fprintf(&b, "[called %s] %s\n", call.Name, clip(string(call.Input), resultLimit))
+	}
+	return b.String()
+}
+
+// clip is the text, or its head and how much is missing.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return fmt.Sprintf("%s… [%d bytes more]", strings.ToValidUTF8(text[:limit], ""), len(text)-limit)
+}
+
+// ByModel asks the provider for a summary of messages, of which it is shown at
+// most limit bytes. The usage is what that cost, as far as the provider said.
+func ByModel(ctx context.Context, p provider.Provider, model string, messages []protocol.Message, limit int) (text string, usage protocol.TurnUsage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("provider panicked: %v", v)
+			err = fmt.Errorf("the provider panicked: %v", v)
 		}
 	}()
-	request := provider.Request{
-		Model:    model,
-		System:   instruction,
-		Messages: append(messages, protocol.Message{Role: protocol.RoleUser, Content: instruction}),
-	}
+	// One text and no messages: no provider then asks for the tools, signatures
+	// and images that belong to them.
+	request := provider.Request{Model: model, System: instruction, Messages: []protocol.Message{{
+		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + instruction,
+	}}}
 	var b strings.Builder
 	for delta, err := range p.Stream(ctx, request) {
 		if err != nil {
@@ -90,7 +143,7 @@ func ByModel(ctx context.Context, p provider.Provider, model string, messages []
 			}
 		case provider.Stop:
 			usage.Add(delta.Usage)
-		case provider.Thinking, provider.CallStart, provider.CallInput, provider.Call, provider.Retry:
+		case provider.Thinking, provider.ThinkingSignature, provider.CallStart, provider.CallInput, provider.Call, provider.Retry:
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -99,5 +152,5 @@ func ByModel(ctx context.Context, p provider.Provider, model string, messages []
 	if text = strings.TrimSpace(b.String()); text == "" {
 		return "", usage, errors.New("the model gave no summary")
 	}
-	return text, usage, nil
+	return clip(text, answerLimit), usage, nil
 }

@@ -1,12 +1,15 @@
 // Package prompt puts the system prompt together.
 //
 //	p, err := prompt.Load(prompt.Options{System: flag, File: path, Home: home, Cwd: cwd})
+//	text := p.With(prompt.Surroundings{Cwd: cwd, Now: time.Now(), Notes: notes})
 //
-// What is said on the command line stands alone. Otherwise NEXUS.md in the
-// home (personal) comes first and NEXUS.md in the working directory (project)
-// after it, so that the project has the last word; with neither, a built-in
-// prompt stands in. Functions keep no state. A file that is not UTF-8 text or
-// larger than MaxSize is refused. See SPEC.md §4.7.
+// What somebody said is the prompt stands alone. Otherwise NEXUS.md in the home
+// (personal) comes first, and after it each NEXUS.md from the project's root
+// (the nearest directory with a .git) down to the working directory, so that
+// the nearest has the last word; with none, a built-in prompt stands in.
+// Functions keep no state. Files that are not UTF-8 text, more than MaxSize of
+// them, and a file of a project that is a link out of it are refused. See
+// SPEC.md §4.7.
 package prompt
 
 import (
@@ -16,10 +19,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
 	"unicode/utf8"
 )
 
-// MaxSize bounds the text of one source, in bytes.
+// MaxSize bounds the text of a prompt, all its files together, in bytes.
 const MaxSize = 256 << 10
 
 // FileName is what a layer of the prompt is called in its directory.
@@ -32,7 +38,7 @@ const Default = `You are an agent that nexus runs. You answer the person or prog
 type Prompt struct {
 	Text string
 	// Path is the file it came from, the one with the last word if there were
-	// two; "" if none.
+	// several; "" if none.
 	Path string
 	// Explicit says that somebody asked for this very prompt, so that it is
 	// saved with the session.
@@ -45,7 +51,8 @@ type Options struct {
 	System string
 	// File holds the prompt and must exist; "" for none.
 	File string
-	// Home and Cwd are the directories of the personal and the project layer.
+	// Home and Cwd are the directories of the personal layer and of the last
+	// one of the project; "" for none.
 	Home string
 	Cwd  string
 }
@@ -61,35 +68,32 @@ func Load(o Options) (Prompt, error) {
 		}
 		return Prompt{Text: o.System, Explicit: true}, nil
 	case o.File != "":
-		text, err := read(o.File)
+		f, err := os.Open(o.File) // whatever it is: somebody named it
 		if err != nil {
 			return Prompt{}, fmt.Errorf("read system prompt: %w", err)
+		}
+		defer f.Close()
+		text, err := readAll(f, MaxSize)
+		if err != nil {
+			return Prompt{}, fmt.Errorf("read system prompt %s: %w", o.File, err)
 		}
 		return Prompt{Text: text, Path: absolute(o.File), Explicit: true}, nil
 	}
 	return layers(o)
 }
 
-func layers(o Options) (Prompt, error) {
-	var p Prompt
-	personal, project := filepath.Join(o.Home, FileName), filepath.Join(o.Cwd, FileName)
-	paths := []string{personal}
-	if filepath.Clean(personal) != filepath.Clean(project) {
-		paths = append(paths, project)
+// layers reads what there is.
+func layers(o Options) (p Prompt, err error) {
+	if o.Home != "" {
+		// The home is the user's own: a link in it may lead anywhere.
+		if err := p.add(os.DirFS(o.Home), FileName, absolute(o.Home), ""); err != nil {
+			return Prompt{}, err
+		}
 	}
-	for _, path := range paths {
-		text, err := read(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	if o.Cwd != "" {
+		if err := p.addProject(absolute(o.Cwd), absolute(o.Home)); err != nil {
+			return Prompt{}, err
 		}
-		if err != nil {
-			return Prompt{}, fmt.Errorf("read system prompt: %w", err)
-		}
-		if p.Text != "" {
-			p.Text += "\n\n# Instructions of this project (they prevail over those above)\n\n"
-		}
-		p.Text += text
-		p.Path = absolute(path)
 	}
 	if p.Text == "" {
 		return Prompt{Text: Default}, nil
@@ -97,27 +101,143 @@ func layers(o Options) (Prompt, error) {
 	return p, nil
 }
 
-func read(path string) (string, error) {
-	f, err := os.Open(path)
+// addProject adds the layers of the project that cwd lies in. No link leads
+// out of it.
+func (p *Prompt) addProject(cwd, home string) error {
+	top := projectRoot(cwd)
+	root, err := os.OpenRoot(top)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read system prompt: %w", err)
+	}
+	defer root.Close()
+	below, err := filepath.Rel(top, cwd)
+	if err != nil {
+		return fmt.Errorf("read system prompt: %w", err)
+	}
+	dirs := []string{"."}
+	if below != "." {
+		parts := strings.Split(filepath.ToSlash(below), "/")
+		for i := range parts {
+			dirs = append(dirs, strings.Join(parts[:i+1], "/"))
+		}
+	}
+	for _, dir := range dirs {
+		if filepath.Join(top, dir) == home {
+			continue // it came first
+		}
+		head := "# Instructions of this project (they prevail over those above)"
+		if dir != "." {
+			head = "# Instructions for " + dir + " (they prevail over those above)"
+		}
+		if err := p.add(root.FS(), strings.TrimPrefix(dir+"/"+FileName, "./"), top, head); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// projectRoot is the nearest directory from cwd upwards that has a .git, or cwd
+// itself if none has.
+func projectRoot(cwd string) string {
+	for dir := cwd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd
+		}
+	}
+}
+
+// add adds one layer, if there is one.
+func (p *Prompt) add(dir fs.FS, name, top, head string) error {
+	text, err := read(dir, name, MaxSize-len(p.Text))
+	path := filepath.Join(top, filepath.FromSlash(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read system prompt %s: %w", path, err)
+	case strings.TrimSpace(text) == "":
+		return nil
+	}
+	if p.Text != "" {
+		text = p.Text + "\n\n" + head + "\n\n" + text
+	}
+	p.Text, p.Path = text, path
+	return nil
+}
+
+// read reads a regular file of at most limit bytes of text.
+func read(dir fs.FS, name string, limit int) (string, error) {
+	// A pipe would be waited for.
+	info, err := fs.Stat(dir, name)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("is not a regular file")
+	}
+	f, err := dir.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	return readAll(f, limit)
+}
+
+func readAll(r io.Reader, limit int) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	switch {
 	case err != nil:
 		return "", err
-	case len(data) > MaxSize:
-		return "", fmt.Errorf("%s is larger than %d bytes", path, MaxSize)
+	case len(data) > limit:
+		return "", fmt.Errorf("the prompt is larger than %d bytes", MaxSize)
 	case !utf8.Valid(data):
-		return "", fmt.Errorf("%s is not UTF-8 text", path)
+		return "", errors.New("is not UTF-8 text")
 	}
 	return string(data), nil
 }
 
 func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
+	if abs, err := filepath.Abs(path); err == nil && path != "" {
 		return abs
 	}
 	return path
+}
+
+// Surroundings are what a model is told beside the prompt.
+type Surroundings struct {
+	Cwd string
+	Now time.Time // of which the day is told
+	// Notes are what the parent wants the agent to know.
+	Notes []Note
+}
+
+// Note is one thing that the parent wants the agent to know.
+type Note struct {
+	Title string // one line
+	Text  string
+}
+
+// With is the prompt of one turn: its text, the environment unless the prompt is
+// Explicit, and the notes. It is the same from one day to the next change, since
+// providers cache what requests begin with.
+func (p Prompt) With(s Surroundings) string {
+	var b strings.Builder
+	b.WriteString(p.Text)
+	if !p.Explicit {
+		fmt.Fprintf(&b, "\n\n# Environment\n\nWorking directory: %s\nPlatform: %s/%s\nToday: %s",
+			s.Cwd, runtime.GOOS, runtime.GOARCH, s.Now.Format(time.DateOnly))
+	}
+	for i, note := range s.Notes {
+		if i == 0 {
+			b.WriteString("\n\n# Context\n\nThe program that runs you wants you to know, as of now:")
+		}
+		fmt.Fprintf(&b, "\n\n## %s\n\n%s", note.Title, note.Text)
+	}
+	return strings.TrimLeft(b.String(), "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"nexus.internal/child/dialog"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
@@ -19,16 +20,24 @@ const maxCallID = 256
 // answer collects one answer of the provider and passes its steps on.
 type answer struct {
 	*run
-	text     strings.Builder
-	thinking strings.Builder
-	calls    []protocol.ToolCall
-	started  []string            // our ids of calls that began
-	ids      map[string][]string // the provider's id → ours of the calls that bear it and are not whole
-	usage    *protocol.TurnUsage
+	part      dialog.Part // what was asked
+	text      strings.Builder
+	thinking  strings.Builder
+	signature string
+	calls     []protocol.ToolCall
+	started   []string            // our ids of calls that began
+	ids       map[string][]string // the provider's id → ours of the calls that bear it and are not whole
+	input     int                 // bytes of the inputs of calls
+	begun     bool                // something of it has come
+	usage     *protocol.TurnUsage
+	reason    provider.FinishReason
 }
 
 // take handles one delta.
 func (a *answer) take(d provider.Delta) {
+	if _, again := d.(provider.Retry); !again {
+		a.begun = true
+	}
 	switch d := d.(type) {
 	case provider.Text:
 		text := clean(d.Text)
@@ -40,16 +49,19 @@ func (a *answer) take(d provider.Delta) {
 		a.thinking.WriteString(text)
 		a.Journal.Partial(a.id, "", text)
 		a.Emit(protocol.ThinkingDelta{Delta: text})
+	case provider.ThinkingSignature:
+		a.signature = clean(d.Text)
 	case provider.CallStart:
 		a.start(d.ID, d.Name)
 	case provider.CallInput:
+		a.input += len(d.Fragment)
 		a.Emit(protocol.ToolcallInputDelta{ToolID: a.ours(d.ID), Delta: clean(d.Fragment)})
 	case provider.Call:
 		a.call(d.ToolCall)
 	case provider.Retry:
 		a.Log.Info("provider will be asked again", zap.String("reason", d.Reason))
 	case provider.Stop:
-		a.usage = &d.Usage
+		a.usage, a.reason = &d.Usage, d.Reason
 	}
 }
 
@@ -88,6 +100,30 @@ func (a *answer) call(c protocol.ToolCall) {
 	a.Emit(protocol.ToolcallInput{ToolID: c.ID, Input: c.Input})
 }
 
+// fault is what is wrong with an answer that came to its end; nil if nothing is.
+func (a *answer) fault() error {
+	switch {
+	case a.usage == nil:
+		return ErrIncomplete
+	case a.reason == provider.FinishLength && len(a.started) > len(a.calls):
+		return ErrCutCall
+	case a.reason == provider.FinishFiltered && a.text.Len() == 0 && len(a.calls) == 0:
+		return ErrHeldBack
+	default:
+		return nil
+	}
+}
+
+// cost is what the answer cost: what the provider counted, or for an answer
+// that began and was cut off an estimate. Nil is nothing that is known of.
+func (a *answer) cost() *protocol.TurnUsage {
+	if a.usage != nil || !a.begun {
+		return a.usage
+	}
+	request, said := a.Dialog.Estimate(a.part, a.text.Len()+a.thinking.Len()+a.input)
+	return &protocol.TurnUsage{InputTokens: request, OutputTokens: said}
+}
+
 // closeUnfinished gives a result to the calls that began and did not become
 // whole, so that whoever watches is not left waiting.
 func (a *answer) closeUnfinished() {
@@ -104,7 +140,8 @@ func (a *answer) closeUnfinished() {
 
 func (a *answer) message() protocol.Message {
 	return protocol.Message{
-		Role: protocol.RoleAssistant, Content: a.text.String(), Thinking: a.thinking.String(), ToolCalls: a.calls,
+		Role: protocol.RoleAssistant, Content: a.text.String(), ToolCalls: a.calls,
+		Thinking: a.thinking.String(), ThinkingSignature: a.signature,
 	}
 }
 

@@ -58,10 +58,13 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 			d := dialog.New(nil, dialog.Frame{Window: 100_000})
 			var events []string
 			r := turn.Runner{
-				Provider: &script{answers: [][]any{tt.answer, {hello, stop}}}, Model: "m", MaxIterations: 2,
+				Compactor: turn.Compactor{
+					Provider: &script{answers: [][]any{tt.answer, {hello, stop}}}, Model: "m",
+					Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now,
+				},
+				MaxIterations: 2,
 				// One at a time, so that the results come in the order of the calls.
-				Tools:  tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{Parallel: 1}),
-				Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now,
+				Tools: tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{Parallel: 1}),
 				Emit: func(e protocol.AssistantEvent) {
 					switch e := e.(type) {
 					case protocol.ToolcallStart:

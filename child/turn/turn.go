@@ -1,14 +1,16 @@
 // Package turn runs one turn of a conversation: it asks the provider, runs the
 // tools it calls for, and asks again, until there is an answer.
 //
-//	r := turn.Runner{Provider: p, Model: "m", Tools: registry, Dialog: d, Journal: j, Emit: emit}
+//	c := turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: j, Log: log, Now: time.Now}
+//	r := turn.Runner{Compactor: c, Tools: registry, CompactAt: 80, MaxIterations: 50, Emit: emit}
 //	result := r.Run(ctx, turn.Input{ID: "1", Message: "hello"})
+//	done, err := c.Compact(ctx, old) // between turns
 //
 // Run uses the caller's goroutine and those of the tool registry, which joins
 // them. Whatever ends a turn (an error, a panic of the provider, the end of
 // ctx, the iteration limit), the dialog is left whole: partial text is kept and
 // marked interrupted, and every call has a result. The caller writes the events
-// that close the turn and its record. See SPEC.md §3.4 and §4.
+// that close the turn and its record. See SPEC.md §3.4, §4 and §4.8.
 package turn
 
 import (
@@ -16,11 +18,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -31,24 +31,29 @@ import (
 type Recorder interface {
 	// Append saves whole records.
 	Append(records ...transcript.Record) error
+	// Commit saves them on the disk, or not at all.
+	Commit(records ...transcript.Record) error
 	// Partial saves a piece of an answer, soon.
 	Partial(turnID, text, thinking string)
 }
 
-// Runner is what a turn needs. All fields are required but Tools and Log.
+// Runner is what a turn needs. All fields are required but those that say what
+// their zero value means.
 type Runner struct {
-	Provider      provider.Provider
-	Model         string
+	Compactor
 	System        string
 	Tools         *tool.Registry // nil: there are none
 	ToolOutput    bool           // emit what tools put out while they run
 	MaxIterations int            // provider calls, at least 1
-	Dialog        *dialog.Dialog
-	Journal       Recorder
+	// CompactAt is the percentage of what the context window has available at
+	// which old messages give way to a summary before a call; 0 means never.
+	CompactAt int
+	// Compacted is called after that happened; nil does nothing.
+	Compacted func()
+	// Image reads an image of a message; nil: none can be read.
+	Image func(protocol.Image) ([]byte, error)
 	// Emit passes on one step. It is called by one goroutine at a time.
 	Emit func(protocol.AssistantEvent)
-	Log  *zap.Logger
-	Now  func() time.Time
 }
 
 // Input is what a turn begins with.
@@ -56,6 +61,7 @@ type Input struct {
 	ID          string // of the prompt
 	Message     string
 	Attachments []protocol.Attachment
+	Images      []protocol.Image
 }
 
 // Result is how a turn ended.
@@ -66,13 +72,19 @@ type Result struct {
 	Err error
 }
 
-// ErrIncomplete says that the provider's answer ended without its end.
-var ErrIncomplete = errors.New("the provider's answer broke off")
+var (
+	// ErrIncomplete says that the provider's answer ended without its end.
+	ErrIncomplete = errors.New("the provider's answer broke off")
+	// ErrCutCall says that the answer ended within a call.
+	ErrCutCall = errors.New("the model's answer ran into its limit of tokens in the middle of a tool call")
+	// ErrHeldBack says that there is no answer, and that this is on purpose.
+	ErrHeldBack = errors.New("the model's service held the answer back")
+)
 
 // Run runs one turn to its end. It returns soon after ctx ends.
 func (r Runner) Run(ctx context.Context, in Input) Result {
 	t := &run{Runner: r, id: in.ID, used: map[string]bool{}}
-	err := t.add(protocol.Message{Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments}, nil)
+	err := t.add(protocol.Message{Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments, Images: in.Images}, nil)
 	for iteration := 0; err == nil; iteration++ {
 		if iteration == r.MaxIterations {
 			return Result{Stop: protocol.StopMaxIterations, Usage: t.usage}
@@ -98,6 +110,9 @@ type run struct {
 	id    string
 	usage protocol.TurnUsage
 	used  map[string]bool // ids of calls in this turn
+	// compacted says that old messages gave way to a summary, or that this was
+	// tried: once in a turn is enough.
+	compacted bool
 }
 
 // add puts a message into the dialog and the journal. The dialog has it even
@@ -111,34 +126,26 @@ func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
 // ask gets one answer and returns the calls it asks for, those of a failed
 // answer included.
 func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
-	part, err := t.Dialog.Fit()
-	if err != nil {
+	a, err := t.answer(ctx)
+	if a == nil {
 		return nil, err
 	}
-	request := provider.Request{Model: t.Model, System: t.System, Messages: part.Messages, TextBytes: part.TextBytes}
-	if t.Tools != nil {
-		request.Tools = t.Tools.Specs()
-	}
-	a := &answer{run: t, ids: map[string][]string{}}
-	err = t.stream(ctx, request, a)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
-	} else if err == nil && a.usage == nil {
-		err = ErrIncomplete
+	} else if err == nil {
+		err = a.fault()
 	}
-	if a.usage != nil {
-		t.usage.Add(*a.usage)
-		t.Dialog.Calibrate(part, *a.usage)
+	usage := a.cost()
+	if usage != nil {
+		t.usage.Add(*usage)
 	}
 	if m := a.message(); m.Content != "" || m.Thinking != "" || len(m.ToolCalls) > 0 || err == nil {
 		m.Interrupted = err != nil
-		if saved := t.add(m, a.usage); err == nil {
+		if saved := t.add(m, usage); err == nil {
 			err = saved
 		}
 	}
-	if err != nil {
-		a.closeUnfinished()
-	}
+	a.closeUnfinished()
 	return a.calls, err
 }
 
@@ -197,7 +204,7 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 	for _, o := range outcomes {
 		m := protocol.Message{
 			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError, Images: o.Images,
-			ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
+			Changed: o.Changed, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
 		}
 		t.Dialog.Add(m)
 		records = append(records, transcript.Message{Message: m})

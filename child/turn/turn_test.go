@@ -74,6 +74,8 @@ func (d *disk) Append(records ...transcript.Record) error {
 	return nil
 }
 
+func (d *disk) Commit(records ...transcript.Record) error { return d.Append(records...) }
+
 func (d *disk) Partial(string, string, string) {}
 
 var (
@@ -171,10 +173,13 @@ func TestRun(t *testing.T) {
 				journal := &disk{full: tt.full}
 				var events []string
 				r := turn.Runner{
-					Provider: &script{answers: tt.answers}, Model: "m", MaxIterations: max(tt.limit, 50-49*tt.limit),
-					Tools:  tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),
-					Dialog: d, Journal: journal, Log: zap.NewNop(), Now: time.Now,
-					Emit: func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
+					Compactor: turn.Compactor{
+						Provider: &script{answers: tt.answers}, Model: "m",
+						Dialog: d, Journal: journal, Log: zap.NewNop(), Now: time.Now,
+					},
+					MaxIterations: max(tt.limit, 50-49*tt.limit),
+					Tools:         tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),
+					Emit:          func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
 				}
 				begin := time.Now()
 				got := r.Run(ctx, turn.Input{ID: "1", Message: "go"})

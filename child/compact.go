@@ -1,0 +1,63 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/turn"
+	"nexus.internal/protocol"
+)
+
+// compacted is the response to compact.
+type compacted struct {
+	OK           bool   `json:"ok"`
+	Cancelled    bool   `json:"cancelled,omitzero"`
+	Compacted    bool   `json:"compacted"`
+	Reason       string `json:"reason,omitempty"`
+	Summary      string `json:"summary,omitempty"`
+	By           string `json:"by,omitempty"` // model or rule
+	TokensBefore uint64 `json:"tokens_before,omitzero"`
+	TokensAfter  uint64 `json:"tokens_after,omitzero"`
+}
+
+// compact replaces all but the last turns by a summary, because it was asked
+// for.
+func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
+	old, ok, why := s.dialog.Cut(dialog.KeepTurns)
+	if !ok {
+		return protocol.NewResponse(c, compacted{OK: true, Reason: why})
+	}
+	s.mu.Lock()
+	model := s.model
+	s.mu.Unlock()
+	done, err := s.compactor(model).Compact(ctx, old)
+	s.mu.Lock()
+	s.usage.Add(done.Usage)
+	s.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return protocol.NewResponse(c, compacted{OK: true, Cancelled: true, Reason: "cancelled"})
+	case err != nil:
+		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(fmt.Errorf("compact: %w", err))}
+	case done.Reason != "":
+		return protocol.NewResponse(c, compacted{OK: true, Reason: done.Reason})
+	}
+	by := "model"
+	if done.ByRule {
+		by = "rule"
+	}
+	s.sendUpdate(s.out.send)
+	return protocol.NewResponse(c, compacted{
+		OK: true, Compacted: true, Summary: done.Summary.Content, By: by,
+		TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
+	})
+}
+
+func (s *server) compactor(model Selected) turn.Compactor {
+	return turn.Compactor{
+		Provider: model.Provider, Model: model.Model, Offline: model.Offline,
+		Dialog: s.dialog, Journal: s.Journal, Log: s.log, Now: time.Now,
+	}
+}

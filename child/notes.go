@@ -1,0 +1,202 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/prompt"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+// Bounds of what update_context tells the agent (SPEC §4.8).
+const (
+	maxNotes     = 64
+	maxNote      = 64 << 10  // bytes of the data of one note, and of one file
+	maxNoteBytes = 256 << 10 // bytes of the data of all, and of all files in one turn
+	maxNoteKey   = 1 << 10   // bytes
+)
+
+// noteNames are the members that name what a note is about: the first that there
+// is.
+var noteNames = map[string][]string{
+	"file":       {"path", "name", "key"},
+	"dependency": {"name", "path", "key"},
+	"state":      {"key", "name", "path"},
+}
+
+// updateContext holds for the turns to come.
+func (s *server) updateContext(c protocol.UpdateContext) {
+	note, err := newNote(c)
+	s.mu.Lock()
+	notes := slices.Clone(s.notes)
+	s.mu.Unlock()
+	if err == nil {
+		notes, err = applyNote(notes, note, c.Action)
+	}
+	if err == nil {
+		err = s.Journal.Commit(note)
+	}
+	if err != nil {
+		s.refuse(c, fmt.Errorf("update_context: %w", err))
+		return
+	}
+	s.mu.Lock()
+	s.notes = notes
+	s.mu.Unlock()
+	s.out.post(protocol.NewResponse(c, struct {
+		OK    bool `json:"ok"`
+		Notes int  `json:"notes"`
+	}{true, len(notes)}))
+}
+
+// newNote checks a command and makes what is saved of it.
+func newNote(c protocol.UpdateContext) (transcript.Note, error) {
+	names, ok := noteNames[c.ContextType]
+	if !ok {
+		return transcript.Note{}, fmt.Errorf("context_type %.64q is not known, want file, dependency or state", c.ContextType)
+	}
+	members, err := noteMembers(c.Data)
+	if err != nil {
+		return transcript.Note{}, fmt.Errorf("data: %w", err)
+	}
+	name := ""
+	for _, member := range names {
+		if name = text(members[member]); name != "" {
+			break
+		}
+	}
+	switch {
+	case name == "":
+		return transcript.Note{}, fmt.Errorf("data has no string %q that says what it is about", names[0])
+	case len(name) > maxNoteKey:
+		return transcript.Note{}, fmt.Errorf("the name of what it is about is longer than %d bytes", maxNoteKey)
+	case len(c.Data) > maxNote:
+		return transcript.Note{}, fmt.Errorf("data has %d bytes, at most %d are taken", len(c.Data), maxNote)
+	}
+	note := transcript.Note{Key: c.ContextType + ":" + name, At: time.Now().UTC()}
+	if c.Action != "remove" {
+		note.Data = c.Data.Clone()
+		if err := note.Data.Compact(); err != nil {
+			return transcript.Note{}, fmt.Errorf("data: %w", err)
+		}
+	}
+	return note, nil
+}
+
+// applyNote puts a note among the others, or takes it from them. A note that is
+// there keeps its place.
+func applyNote(notes []transcript.Note, note transcript.Note, action string) ([]transcript.Note, error) {
+	i := slices.IndexFunc(notes, func(n transcript.Note) bool { return n.Key == note.Key })
+	switch action {
+	case "add", "modify", "remove":
+	default:
+		return nil, fmt.Errorf("action %.64q is not known, want add, modify or remove", action)
+	}
+	switch {
+	case i < 0 && action != "add":
+		return nil, fmt.Errorf("there is no %q to %s", note.Key, action)
+	case action == "remove":
+		return slices.Delete(notes, i, i+1), nil
+	case i < 0 && len(notes) >= maxNotes:
+		return nil, fmt.Errorf("there are %d notes already; remove some", maxNotes)
+	case i < 0:
+		notes = append(notes, note)
+	default:
+		notes[i] = note
+	}
+	size := 0
+	for _, n := range notes {
+		size += len(n.Data)
+	}
+	if size > maxNoteBytes {
+		return nil, fmt.Errorf("all notes together would have %d bytes, at most %d are taken; remove some", size, maxNoteBytes)
+	}
+	return notes, nil
+}
+
+func noteMembers(data jsontext.Value) (map[string]jsontext.Value, error) {
+	if data.Kind() != '{' {
+		return nil, errors.New("is not an object")
+	}
+	var members map[string]jsontext.Value
+	return members, json.Unmarshal(data, &members)
+}
+
+// text is a JSON string; "" if it is none.
+func text(value jsontext.Value) (s string) {
+	if value.Kind() != '"' || json.Unmarshal(value, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// system is the system prompt of a turn that begins now. Files that notes name
+// are read as they are.
+func (s *server) system() string {
+	s.mu.Lock()
+	p, notes := s.prompt, slices.Clone(s.notes)
+	s.mu.Unlock()
+	around := prompt.Surroundings{Cwd: s.cwd(), Now: time.Now()}
+	room := maxNoteBytes
+	for _, n := range notes {
+		around.Notes = append(around.Notes, s.noteText(n, &room))
+	}
+	return p.With(around)
+}
+
+// noteText is a note as the model reads it. It takes what a file needs from room.
+func (s *server) noteText(n transcript.Note, room *int) prompt.Note {
+	kind, name, _ := strings.Cut(n.Key, ":")
+	note := prompt.Note{Title: kind + " " + strings.Join(strings.Fields(name), " "), Text: string(n.Data)}
+	if kind != "file" {
+		return note
+	}
+	members, err := noteMembers(n.Data)
+	if err != nil {
+		return note
+	}
+	body, given := text(members["content"]), members["content"].Kind() == '"'
+	if !given {
+		body = s.noteFile(name, room)
+	}
+	for _, shown := range []string{"content", "path", "name", "key"} {
+		if shown == "content" && given || text(members[shown]) == name {
+			delete(members, shown)
+		}
+	}
+	if len(members) > 0 {
+		if rest, err := json.Marshal(members, json.Deterministic(true)); err == nil {
+			body = string(rest) + "\n\n" + body
+		}
+	}
+	note.Text = body
+	return note
+}
+
+// noteFile is what a file holds, or why that is not shown.
+func (s *server) noteFile(name string, room *int) string {
+	f, err := openInside(s.cwd(), name)
+	if err != nil {
+		return fmt.Sprintf("[it cannot be shown: %v]", err)
+	}
+	defer f.Close()
+	head, err := f.text(min(maxNote, *room))
+	switch {
+	case err != nil:
+		return fmt.Sprintf("[it cannot be shown: %v]", err)
+	case head == "" && f.size > 0:
+		return fmt.Sprintf("[it cannot be shown: it has %d bytes, and the files before it take all the room]", f.size)
+	}
+	*room -= len(head)
+	if int64(len(head)) < f.size {
+		head += fmt.Sprintf("\n[%d of %d bytes left out]", f.size-int64(len(head)), f.size)
+	}
+	return head
+}

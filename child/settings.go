@@ -1,0 +1,168 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus.internal/child/prompt"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+// setModel holds for the turns to come; one that runs goes on with its own.
+func (s *server) setModel(c protocol.SetModel) {
+	selected, err := s.choose(c.Model)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
+	if err := s.Journal.Commit(record); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.mu.Lock()
+	s.model = selected
+	if s.active == nil { // a turn that runs goes on with the window of its own model
+		s.dialog.SetModel(selected.name(), selected.ContextWindow)
+	}
+	s.mu.Unlock()
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK       bool   `json:"ok"`
+		Model    string `json:"model"`
+		Provider string `json:"provider"`
+	}{true, selected.Model, selected.ProviderName}))
+}
+
+// choose finds a model by the name that a command gives it.
+func (s *server) choose(name string) (Selected, error) {
+	if name == "" {
+		return Selected{}, errors.New("set_model: the name is empty")
+	}
+	s.mu.Lock()
+	current := s.model.ProviderName
+	s.mu.Unlock()
+	selected, err := s.Models.Select(name, current)
+	if err != nil {
+		return Selected{}, err
+	}
+	if err := protocol.CheckModelName(selected.Model); err != nil { // frames have to hold it
+		return Selected{}, fmt.Errorf("set_model: %w", err)
+	}
+	if selected.ContextWindow == 0 {
+		selected.ContextWindow = DefaultContextWindow
+	}
+	return selected, nil
+}
+
+// setCwd holds for the turns to come; one that runs goes on where it is. The
+// prompt of the files is then that of the new directory.
+func (s *server) setCwd(c protocol.SetCwd) {
+	if s.Work == nil {
+		s.refuse(c, errors.New("set_cwd: there is no working directory"))
+		return
+	}
+	before := s.cwd()
+	if err := s.Work.SetCwd(c.Cwd); err != nil {
+		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
+		return
+	}
+	cwd, now := s.cwd(), s.systemPrompt()
+	var err error
+	if !now.Explicit {
+		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: cwd})
+	}
+	if err == nil {
+		err = s.Journal.Commit(transcript.Settings{Cwd: &cwd, At: time.Now().UTC()})
+	}
+	if err != nil {
+		s.refuse(c, errors.Join(fmt.Errorf("set_cwd: %w", err), s.Work.SetCwd(before)))
+		return
+	}
+	s.setPrompt(now)
+	s.dialog.SetTools(s.tools())
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK  bool   `json:"ok"`
+		Cwd string `json:"cwd"`
+	}{true, cwd}))
+}
+
+// setPermissions holds at once, also for the calls of a turn that runs.
+func (s *server) setPermissions(c protocol.SetPermissions) {
+	if s.Work == nil {
+		s.refuse(c, errors.New("set_permissions: there are no tools"))
+		return
+	}
+	asked, before := protocol.Permissions{}, s.permissions()
+	switch {
+	case (c.Preset == nil) == (c.Permissions == nil):
+		s.refuse(c, errors.New("set_permissions: want either preset or permissions"))
+		return
+	case c.Preset != nil:
+		asked.Preset = *c.Preset
+	default:
+		asked = *c.Permissions
+	}
+	if err := s.Work.SetPermissions(asked); err != nil {
+		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
+		return
+	}
+	now := s.permissions()
+	if err := s.Journal.Commit(transcript.Settings{Permissions: &now, At: time.Now().UTC()}); err != nil {
+		s.refuse(c, errors.Join(err, s.Work.SetPermissions(before)))
+		return
+	}
+	s.dialog.SetTools(s.tools())
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK          bool                 `json:"ok"`
+		Permissions protocol.Permissions `json:"permissions"`
+	}{true, now}))
+}
+
+// setSystemPrompt holds for the turns to come; one that runs keeps its own.
+func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) {
+	var now prompt.Prompt
+	var err error
+	record := transcript.Settings{PromptLayers: c.SystemPrompt == nil, At: time.Now().UTC()}
+	switch {
+	case c.SystemPrompt == nil:
+		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: s.cwd()})
+	case *c.SystemPrompt == "":
+		now = prompt.Prompt{Explicit: true}
+	default:
+		now, err = prompt.Load(prompt.Options{System: *c.SystemPrompt})
+	}
+	if now.Explicit {
+		record.SystemPrompt, record.SystemPromptPath = &now.Text, &now.Path
+	}
+	if err == nil {
+		err = s.Journal.Commit(record)
+	}
+	if err != nil {
+		s.refuse(c, fmt.Errorf("set_system_prompt: %w", err))
+		return
+	}
+	s.setPrompt(now)
+	s.sendUpdate(s.out.post)
+	s.out.post(protocol.NewResponse(c, struct {
+		OK   bool    `json:"ok"`
+		Path *string `json:"system_prompt_path"`
+	}{true, optional(now.Path)}))
+}
+
+func (s *server) setPrompt(p prompt.Prompt) {
+	s.mu.Lock()
+	s.prompt = p
+	s.mu.Unlock()
+	s.dialog.SetSystem(p.Text)
+}
+
+func (s *server) systemPrompt() prompt.Prompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prompt
+}

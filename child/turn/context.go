@@ -1,0 +1,172 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+const (
+	// maxTries is how often a request is made, each time smaller, that the
+	// provider finds too large for the context window.
+	maxTries = 3
+	// maxImages bounds the images of one request, in bytes. The latest are
+	// sent, the others are told of in words.
+	maxImages = 20 << 20
+)
+
+// Compactor replaces the first messages of a conversation by a summary. All
+// fields but Offline are required.
+type Compactor struct {
+	Provider provider.Provider
+	Model    string
+	// Offline says that no language model stands behind the provider: summaries
+	// are made by rule and cost nothing.
+	Offline bool
+	Dialog  *dialog.Dialog
+	Journal Recorder
+	Log     *zap.Logger
+	Now     func() time.Time
+}
+
+// Compaction is what became of one.
+type Compaction struct {
+	// Reason says why the conversation is as it was; "" if it is not.
+	Reason  string
+	Summary protocol.Message
+	// TokensBefore and TokensAfter are estimates.
+	TokensBefore, TokensAfter uint64
+	// Usage is what it cost, also if nothing came of it.
+	Usage protocol.TurnUsage
+	// ByRule says that no model wrote the summary.
+	ByRule bool
+}
+
+// Compact replaces old, which are the first messages of the Dialog. The model
+// writes the summary; where it fails to, the summary is made by rule. It is in
+// the journal before it holds. The error is that of ctx or of the journal, and
+// then nothing has changed.
+func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compaction, error) {
+	done := Compaction{ByRule: true}
+	text := ""
+	if !c.Offline {
+		var err error
+		text, done.Usage, err = dialog.ByModel(ctx, c.Provider, c.Model, old, c.Dialog.Room())
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		if done.ByRule = err != nil; done.ByRule {
+			c.Log.Warn("the model could not summarise, so it is done by rule", zap.Error(err))
+		}
+	}
+	if done.ByRule {
+		text = dialog.ByRule(old)
+	}
+	done.Summary = dialog.NewSummary(text, c.Now())
+	done.TokensBefore, done.TokensAfter = c.Dialog.Would(len(old), done.Summary)
+	if done.TokensAfter >= done.TokensBefore {
+		done.Reason = "a summary would be no shorter"
+		return done, nil
+	}
+	record := transcript.Compaction{
+		Dropped: uint64(len(old)), Summary: done.Summary, TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
+		Usage: &done.Usage, At: c.Now().UTC(),
+	}
+	if err := c.Journal.Commit(record); err != nil {
+		return done, err
+	}
+	c.Dialog.Compact(len(old), done.Summary)
+	return done, nil
+}
+
+// answer asks once, or again with less where the provider finds the request too
+// large. It is nil if nothing could be asked.
+func (t *run) answer(ctx context.Context) (*answer, error) {
+	percent := t.CompactAt
+	for try := 1; ; try++ {
+		if err := t.makeRoom(ctx, percent); err != nil {
+			return nil, err
+		}
+		part, err := t.Dialog.Fit()
+		if err != nil {
+			return nil, err
+		}
+		a := &answer{run: t, part: part, ids: map[string][]string{}}
+		err = t.stream(ctx, t.request(part), a)
+		if a.usage != nil {
+			t.Dialog.Calibrate(part, *a.usage)
+		}
+		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil {
+			return a, err
+		}
+		t.Log.Info("the context window was exceeded, so the request is made smaller", zap.Int("try", try), zap.Error(err))
+		t.Dialog.Exceeded(part)
+		percent = 1 // whatever may be summarised is
+	}
+}
+
+// makeRoom compacts, once in a turn, if the conversation takes percent of what
+// is available. Only the end of ctx is an error: without a summary the oldest
+// turns are left out.
+func (t *run) makeRoom(ctx context.Context, percent int) error {
+	if t.compacted || percent <= 0 {
+		return nil
+	}
+	old := t.Dialog.Due(percent)
+	if old == nil {
+		return nil
+	}
+	t.compacted = true
+	done, err := t.Compact(ctx, old)
+	t.usage.Add(done.Usage)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		t.Log.Warn("the conversation could not be compacted", zap.Error(err))
+	case done.Reason == "" && t.Compacted != nil:
+		t.Compacted()
+	}
+	return nil
+}
+
+func (t *run) request(part dialog.Part) provider.Request {
+	r := provider.Request{
+		Model: t.Model, System: t.System, Messages: part.Messages, TextBytes: part.TextBytes,
+		Image: t.images(part.Messages),
+	}
+	if t.Tools != nil {
+		r.Tools = t.Tools.Specs()
+	}
+	return r
+}
+
+// images reads those images of the messages that are sent.
+func (t *run) images(messages []protocol.Message) func(protocol.Image) ([]byte, error) {
+	room, sent := int64(maxImages), map[string]bool{}
+	for i := len(messages) - 1; i >= 0; i-- {
+		for _, image := range messages[i].Images {
+			if !sent[image.SHA256] && image.Size <= room {
+				sent[image.SHA256] = true
+				room -= image.Size
+			}
+		}
+	}
+	return func(image protocol.Image) ([]byte, error) {
+		switch {
+		case t.Image == nil:
+			return nil, errors.New("images cannot be read here")
+		case !sent[image.SHA256]:
+			return nil, fmt.Errorf("it is one of the older images: of all in the conversation the latest %d MiB are shown", maxImages>>20)
+		}
+		return t.Image(image)
+	}
+}
