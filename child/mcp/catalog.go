@@ -1,0 +1,194 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"nexus.internal/child/tool"
+)
+
+// What is taken from a server (SPEC §4.8); the rest is left out.
+const (
+	maxTools       = 256
+	maxPages       = 64
+	maxDescription = 2 << 10   // bytes, of a tool
+	maxSchema      = 16 << 10  // bytes, of a tool
+	maxCatalog     = 256 << 10 // bytes, of all descriptions and schemas
+	maxPrompts     = 32
+)
+
+// catalog is what a server has.
+type catalog struct {
+	tools     []offer
+	prompts   []string // a line for each
+	resources bool
+	note      string // what was left out; "" if nothing was
+}
+
+// offer is one tool of a server.
+type offer struct {
+	name string // on the server
+	spec tool.Spec
+}
+
+// list asks the server what it has.
+func (s *session) list(ctx context.Context) (catalog, error) {
+	var c catalog
+	can := s.client.InitializeResult().Capabilities
+	if can == nil {
+		can = &sdk.ServerCapabilities{}
+	}
+	if can.Tools != nil {
+		if err := s.listTools(ctx, &c); err != nil {
+			return catalog{}, err
+		}
+	}
+	if can.Prompts != nil {
+		if err := s.listPrompts(ctx, &c); err != nil {
+			return catalog{}, err
+		}
+	}
+	c.resources = can.Resources != nil
+	return c, nil
+}
+
+func (s *session) listTools(ctx context.Context, c *catalog) error {
+	var left leftOut
+	size := 0
+	taken := map[string]bool{}
+	cursor := ""
+	for range maxPages {
+		page, err := s.client.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return fmt.Errorf("list its tools: %w", err)
+		}
+		for _, t := range page.Tools {
+			if s.server.AllowedTools != nil && !slices.Contains(s.server.AllowedTools, t.Name) {
+				continue
+			}
+			if len(c.tools) == maxTools {
+				left.many = true
+				break
+			}
+			spec, err := describe(s.server, t)
+			if err != nil {
+				left.add(t.Name, err.Error())
+				continue
+			}
+			if taken[spec.Name] {
+				left.add(t.Name, "is there twice")
+				continue
+			}
+			if size += len(spec.Description) + len(spec.InputSchema); size > maxCatalog {
+				left.many = true
+				break
+			}
+			taken[spec.Name] = true
+			c.tools = append(c.tools, offer{t.Name, spec})
+		}
+		if cursor = page.NextCursor; cursor == "" || left.many {
+			c.note = left.String()
+			return nil
+		}
+	}
+	left.many = true
+	c.note = left.String()
+	return nil
+}
+
+// leftOut says which tools were not taken.
+type leftOut struct {
+	many    bool
+	reasons []string // of at most 8
+}
+
+func (l *leftOut) add(name, reason string) {
+	if len(l.reasons) < 8 {
+		l.reasons = append(l.reasons, fmt.Sprintf("%.64q %s", name, reason))
+	}
+}
+
+func (l *leftOut) String() string {
+	var parts []string
+	if l.many {
+		parts = append(parts, "it has more tools than are taken: allowed_tools in mcp.json chooses")
+	}
+	if len(l.reasons) > 0 {
+		parts = append(parts, "left out: "+strings.Join(l.reasons, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// describe makes a server's tool into one of ours.
+func describe(server Server, t *sdk.Tool) (tool.Spec, error) {
+	schema, err := json.Marshal(t.InputSchema, json.Deterministic(true))
+	if err != nil {
+		return tool.Spec{}, fmt.Errorf("has a schema that cannot be written: %w", err)
+	}
+	object, ok := t.InputSchema.(map[string]any)
+	switch {
+	case !ok:
+		return tool.Spec{}, fmt.Errorf("has no schema that is an object")
+	case len(schema) > maxSchema:
+		return tool.Spec{}, fmt.Errorf("has a schema of more than %d bytes", maxSchema)
+	case object["type"] != "object":
+		return tool.Spec{}, fmt.Errorf(`has a schema whose type is not "object"`)
+	}
+	text := strings.TrimSpace(t.Description)
+	if text == "" {
+		text = t.Title
+	}
+	return tool.Spec{
+		Name:        toolName(key(server.Name), t.Name),
+		Description: cut(fmt.Sprintf("%s (of the MCP server %s)", cut(text, maxDescription), server.Name), maxDescription+100),
+		InputSchema: jsontext.Value(schema),
+	}, nil
+}
+
+func (s *session) listPrompts(ctx context.Context, c *catalog) error {
+	page, err := s.client.ListPrompts(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("list its prompts: %w", err)
+	}
+	for _, p := range page.Prompts {
+		if p == nil || len(c.prompts) == maxPrompts {
+			continue
+		}
+		var arguments []string
+		for _, a := range p.Arguments {
+			switch {
+			case a == nil:
+			case a.Required:
+				arguments = append(arguments, a.Name)
+			default:
+				arguments = append(arguments, a.Name+"?")
+			}
+		}
+		line := fmt.Sprintf("%s(%s)", p.Name, strings.Join(arguments, ", "))
+		if p.Description != "" {
+			line += ": " + strings.Join(strings.Fields(p.Description), " ")
+		}
+		c.prompts = append(c.prompts, cut(line, 200))
+	}
+	return nil
+}
+
+// cut shortens text to at most so many bytes, in UTF-8, and marks that.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	end := most - len("…")
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

@@ -1,0 +1,375 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"nexus.internal/child/tool"
+)
+
+// maxPause is the longest pause before a server that fails is started again.
+const maxPause = time.Minute
+
+var (
+	errClosing = errors.New("the agent is ending")
+	errHeld    = errors.New("it was disconnected")
+	errMoved   = errors.New("the agent's directory or permissions changed")
+)
+
+// State is how a server gets on.
+type State string
+
+// The states.
+const (
+	StateIdle       State = "idle"       // not started; the next turn or call does that
+	StateConnecting State = "connecting" // being started
+	StateReady      State = "ready"      // connected
+	StateFailed     State = "failed"     // it could not be started or broke; the next call tries again
+	StateDisabled   State = "disabled"   // nothing starts it but Connect
+)
+
+// Status is what get_state tells of a server.
+type Status struct {
+	Name      string `json:"name"`
+	Transport string `json:"transport"` // stdio or http
+	State     State  `json:"state"`
+	Tools     int    `json:"tools"`            // its own, as far as they are known
+	Error     string `json:"error,omitempty"`  // why it failed or is disabled
+	Note      string `json:"note,omitempty"`   // what was left out of it, or what it waits for
+	Project   bool   `json:"project,omitzero"` // the project's file names it
+}
+
+// host holds one server: its session if there is one, and what is known of it.
+type host struct {
+	m      *Manager
+	server Server
+	log    *zap.Logger
+
+	mu       sync.Mutex // guards all below; not held while anything waits
+	session  *session   // nil unless it is ready
+	attempt  *attempt   // nil unless it is being started
+	catalog  catalog    // of the last session
+	tools    []tool.Tool
+	known    bool // there was a session, so catalog says something
+	allowed  bool // a project's server may be started
+	held     bool // nothing but Connect starts it
+	refused  string
+	reason   string // of the last failure; "" after a success
+	failures int    // since the last call that went well
+	retryAt  time.Time
+}
+
+// attempt is one start of a server.
+type attempt struct {
+	done    chan struct{} // closed when what follows holds
+	session *session
+	err     error
+	waitFor time.Time // by then, a turn begins without it
+}
+
+// pause is how long a server is left alone after so many failures.
+func pause(failures int) time.Duration {
+	if failures < 2 {
+		return 0
+	}
+	return min(time.Second<<min(failures-2, 10), maxPause)
+}
+
+// ready says why the server is not to be started now. The caller holds mu.
+func (h *host) ready() error {
+	switch wait := time.Until(h.retryAt); {
+	case h.server.Problem != "":
+		return errors.New(h.server.Problem)
+	case h.held && h.server.Disabled:
+		return errors.New("it is disabled in mcp.json")
+	case h.held:
+		return errHeld
+	case h.server.Project && !h.allowed:
+		return fmt.Errorf("the project names it: call %s first", ownName(key(h.server.Name), toolConnect))
+	case h.refused != "":
+		return errors.New(h.refused)
+	case wait > 0:
+		return fmt.Errorf("%s; it is tried again in %v at the earliest", h.reason, wait.Round(time.Second))
+	default:
+		return nil
+	}
+}
+
+// permit asks whether the server may be started. It holds no lock meanwhile.
+func (h *host) permit() {
+	refused := ""
+	if err := h.m.options.Permit(h.server); err != nil {
+		refused = err.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused = refused
+}
+
+// begin starts the server unless that is being done; the caller holds mu and
+// has asked ready.
+func (h *host) begin() (*attempt, error) {
+	if h.attempt != nil {
+		return h.attempt, nil
+	}
+	a := &attempt{done: make(chan struct{}), waitFor: time.Now().Add(h.m.options.Wait)}
+	if !h.m.spawn(func() { h.run(a) }) {
+		return nil, errClosing
+	}
+	h.attempt = a
+	return a, nil
+}
+
+// run is one session from its start to its end.
+func (h *host) run(a *attempt) {
+	s, list, err := dial(h.m.ctx, h.server, h.link(), h.m.options.Cwd())
+	h.mu.Lock()
+	a.session, a.err = s, err
+	h.attempt = nil
+	changed := false
+	if err != nil {
+		h.failed(err.Error())
+	} else {
+		h.session, h.reason = s, ""
+		changed = h.learn(list)
+	}
+	h.mu.Unlock()
+	close(a.done)
+	if err != nil {
+		h.log.Warn("mcp server is not ready", zap.String("reason", err.Error()))
+		return
+	}
+	h.log.Info("mcp server is ready", zap.Int("tools", len(list.tools)), zap.String("note", list.note))
+	if changed {
+		h.m.options.OnChange()
+	}
+	s.keep(func() { h.refresh(s) })
+	h.mu.Lock()
+	h.session = nil
+	asked := isOurs(context.Cause(s.ctx))
+	if !asked {
+		h.failed(s.reason)
+	}
+	h.mu.Unlock()
+	close(s.over)
+	h.log.Info("mcp server has ended", zap.String("reason", s.reason), zap.Bool("asked", asked))
+}
+
+// isOurs reports whether a session ended because we wanted it to.
+func isOurs(cause error) bool {
+	return errors.Is(cause, errClosing) || errors.Is(cause, errHeld) || errors.Is(cause, errMoved)
+}
+
+// failed notes a failure. The caller holds mu.
+func (h *host) failed(reason string) {
+	h.failures++
+	h.reason = reason
+	h.retryAt = time.Now().Add(pause(h.failures))
+}
+
+// learn takes over what the server has, and reports whether that is new. The
+// caller holds mu.
+func (h *host) learn(list catalog) bool {
+	if h.known && reflect.DeepEqual(h.catalog, list) {
+		return false
+	}
+	h.known, h.catalog, h.tools = true, list, h.makeTools(list)
+	return true
+}
+
+// refresh looks at the server's lists again.
+func (h *host) refresh(s *session) {
+	ctx, cancel := context.WithTimeout(s.ctx, connectPatience)
+	defer cancel()
+	list, err := s.list(ctx)
+	if err != nil {
+		h.log.Warn("mcp server does not list what it has", zap.String("reason", s.explain(err)))
+		return
+	}
+	h.mu.Lock()
+	changed := h.learn(list)
+	h.mu.Unlock()
+	if changed {
+		h.m.options.OnChange()
+	}
+}
+
+// acquire returns a session that was there or is made now.
+func (h *host) acquire(ctx context.Context) (*session, error) {
+	h.mu.Lock()
+	s := h.session
+	h.mu.Unlock()
+	switch {
+	case s == nil:
+	case s.ctx.Err() == nil:
+		return s, nil
+	default: // of two programs of one server, the first is to be gone
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	h.permit()
+	h.mu.Lock()
+	if s := h.session; s != nil { // somebody else was faster
+		h.mu.Unlock()
+		return s, nil
+	}
+	err := h.ready()
+	var a *attempt
+	if err == nil {
+		a, err = h.begin()
+	}
+	h.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.session, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// call asks the server for something. A call that cannot have been carried out
+// is made once more.
+func (h *host) call(ctx context.Context, do func(context.Context, *sdk.ClientSession) error) error {
+	for again := false; ; again = true {
+		s, err := h.acquire(ctx)
+		if err == nil {
+			err = s.call(ctx, do)
+		}
+		lost, isLost := errors.AsType[*lostError](err)
+		switch {
+		case err == nil:
+			h.mu.Lock()
+			h.failures = 0
+			h.mu.Unlock()
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isLost && lost.unheard() && !again:
+			continue
+		case isLost:
+			return fmt.Errorf("the MCP server %s was lost during the call, which may have taken effect: %w", h.server.Name, err)
+		default:
+			return fmt.Errorf("the MCP server %s: %w", h.server.Name, err)
+		}
+	}
+}
+
+// release ends the session, if there is one, and waits for that.
+func (h *host) release(ctx context.Context, cause error) error {
+	h.mu.Lock()
+	a, s := h.attempt, h.session
+	h.mu.Unlock()
+	if a != nil {
+		select {
+		case <-a.done:
+			s = a.session
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	s.end(cause)
+	select {
+	case <-s.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// status tells how the server gets on.
+func (h *host) status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{
+		Name: h.server.Name, Transport: h.server.transport(), Project: h.server.Project,
+		Tools: len(h.catalog.tools), Note: h.catalog.note,
+	}
+	switch {
+	case h.session != nil:
+		st.State = StateReady
+	case h.attempt != nil:
+		st.State = StateConnecting
+	case h.held, h.refused != "":
+		st.State, st.Error = StateDisabled, h.ready().Error()
+	case h.server.Problem != "":
+		st.State, st.Error = StateFailed, h.server.Problem
+	case h.reason != "":
+		st.State, st.Error = StateFailed, h.reason
+	case h.server.Project && !h.allowed:
+		st.State, st.Note = StateIdle, h.ready().Error()
+	default:
+		st.State = StateIdle
+	}
+	return st
+}
+
+// link makes what a session of this server lies on.
+func (h *host) link() link {
+	if h.server.Command == "" {
+		return &address{base: h.m.options.HTTP}
+	}
+	return &program{
+		start: h.m.options.Start, cwd: h.m.options.Cwd(), log: h.log, stderr: &stderr{server: h.server, log: h.log},
+	}
+}
+
+// prepare starts the server if a turn should do that; nil if there is nothing to
+// wait for.
+func (h *host) prepare() *attempt {
+	h.permit()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session != nil || h.known && h.attempt == nil || h.ready() != nil {
+		return nil
+	}
+	a, err := h.begin()
+	if err != nil {
+		return nil
+	}
+	return a
+}
+
+// connect starts the server because somebody wants it.
+func (h *host) connect(ctx context.Context) error {
+	h.mu.Lock()
+	was := h.held
+	h.held, h.allowed, h.failures, h.retryAt = false, true, 0, time.Time{}
+	h.mu.Unlock()
+	if _, err := h.acquire(ctx); err != nil {
+		return err
+	}
+	if was {
+		h.m.options.OnChange()
+	}
+	return nil
+}
+
+// offered are the tools that a model may call now.
+func (h *host) offered() []tool.Tool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.held, h.server.Problem != "":
+		return nil
+	case h.server.Project && !h.allowed:
+		return []tool.Tool{connector{h}}
+	default:
+		return h.tools
+	}
+}

@@ -1,0 +1,230 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+)
+
+// defaultWait is how long a turn waits for servers that it starts.
+const defaultWait = 2 * time.Second
+
+// ErrUnknown says that there is no server of a name.
+var ErrUnknown = errors.New("there is no such MCP server")
+
+// Options says what a [Manager] is made of. Functions are called from any
+// goroutine.
+type Options struct {
+	Servers []Server
+	// Start starts programs; nil starts none.
+	Start Start
+	// Permit says why a server may not be started; nil permits all. A server
+	// that runs is not asked about: see [Manager.Restart].
+	Permit func(Server) error
+	// Cwd is the agent's working directory, absolute: where programs start, and
+	// what servers are told of. nil means "/".
+	Cwd func() string
+	// OnChange is told that Tools has changed; nil is not told.
+	OnChange func()
+	// PutImage keeps a picture of a result; nil leaves pictures out.
+	PutImage func(data []byte, mime, name string) (protocol.Image, error)
+	// Wait is how long Prepare waits at most; default 2 s.
+	Wait time.Duration
+	// HTTP reaches servers with a URL; default one of the Manager's own.
+	HTTP http.RoundTripper
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+// Manager holds the servers of one agent. It is safe for concurrent use.
+type Manager struct {
+	options Options
+	hosts   []*host
+	own     *http.Transport // nil unless we made it
+
+	ctx    context.Context //nolint:containedctx // of all sessions; ends with Close
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // one for each host that is connected or being so
+
+	mu     sync.Mutex // guards all below
+	closed bool
+}
+
+// New makes a manager. It starts nothing.
+func New(o Options) *Manager {
+	if o.Permit == nil {
+		o.Permit = func(Server) error { return nil }
+	}
+	if o.Cwd == nil {
+		o.Cwd = func() string { return "/" }
+	}
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	if o.Wait <= 0 {
+		o.Wait = defaultWait
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	m := &Manager{options: o}
+	if o.HTTP == nil && slices.ContainsFunc(o.Servers, func(s Server) bool { return s.URL != "" }) {
+		m.own = newTransport()
+		m.options.HTTP = m.own
+	}
+	m.ctx, m.cancel = context.WithCancelCause(context.Background())
+	for _, s := range o.Servers {
+		if s.Timeout <= 0 {
+			s.Timeout = DefaultTimeout
+		}
+		m.hosts = append(m.hosts, &host{
+			m: m, server: s, held: s.Disabled, log: o.Log.With(zap.String("server", s.Name)),
+		})
+	}
+	return m
+}
+
+// spawn runs f in a goroutine that Close joins. It refuses once that was called.
+func (m *Manager) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.tasks.Go(f)
+	return true
+}
+
+// Tools are those of all servers as far as they are known: it starts nothing and
+// does not wait. It implements workplace.Source.
+func (m *Manager) Tools() []tool.Tool {
+	var all []tool.Tool
+	for _, h := range m.hosts {
+		all = append(all, h.offered()...)
+	}
+	return all
+}
+
+// Prepare starts the servers that were not started yet or have failed, and waits
+// until they are ready, for 2 s or until ctx ends; once for each start. It is
+// called at the beginning of a turn. Servers that a project names are left out,
+// and those that were lost are left to the next call.
+func (m *Manager) Prepare(ctx context.Context) {
+	var attempts []*attempt
+	for _, h := range m.hosts {
+		if a := h.prepare(); a != nil {
+			attempts = append(attempts, a)
+		}
+	}
+	for _, a := range attempts {
+		timer := time.NewTimer(time.Until(a.waitFor))
+		select {
+		case <-a.done:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// Connect starts a server, also one that is disabled, was disconnected, or that
+// a project names: whoever calls it has decided that. It returns when the server
+// is ready, or why it is not. The error may wrap [ErrUnknown].
+func (m *Manager) Connect(ctx context.Context, name string) error {
+	h, err := m.host(name)
+	if err != nil {
+		return err
+	}
+	if err := h.connect(ctx); err != nil {
+		return fmt.Errorf("connect the MCP server %s: %w", name, err)
+	}
+	return nil
+}
+
+// Disconnect ends a server, and its tools are gone until Connect. It returns
+// when nothing of it is left, or with the error of ctx. The error may wrap
+// [ErrUnknown].
+func (m *Manager) Disconnect(ctx context.Context, name string) error {
+	h, err := m.host(name)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.held = true
+	h.mu.Unlock()
+	m.options.OnChange()
+	if err := h.release(ctx, errHeld); err != nil {
+		return fmt.Errorf("disconnect the MCP server %s: %w", name, err)
+	}
+	return nil
+}
+
+// Restart ends all servers, for the working directory or the permissions have
+// changed. They are started again as they are needed; what a project names has
+// to be allowed anew. It returns when nothing of them is left, or with the error
+// of ctx.
+func (m *Manager) Restart(ctx context.Context) error {
+	errs := make([]error, len(m.hosts))
+	var ends sync.WaitGroup
+	for i, h := range m.hosts {
+		ends.Go(func() {
+			h.mu.Lock()
+			h.allowed, h.failures, h.retryAt = false, 0, time.Time{}
+			h.mu.Unlock()
+			errs[i] = h.release(ctx, errMoved)
+		})
+	}
+	ends.Wait()
+	m.options.OnChange()
+	return errors.Join(errs...)
+}
+
+// Status tells of all servers, in the order of Options.
+func (m *Manager) Status() []Status {
+	all := make([]Status, 0, len(m.hosts))
+	for _, h := range m.hosts {
+		all = append(all, h.status())
+	}
+	return all
+}
+
+func (m *Manager) host(name string) (*host, error) {
+	for _, h := range m.hosts {
+		if h.server.Name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %.64q", ErrUnknown, name)
+}
+
+// Close ends all servers. It returns when nothing of them is left, in less than
+// a second unless a program cannot be killed, or with the error of ctx.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel(errClosing)
+	gone := make(chan struct{})
+	go func() { // ends with the last server, which is what the caller asks about
+		m.tasks.Wait()
+		if m.own != nil {
+			m.own.CloseIdleConnections()
+		}
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("end the MCP servers: %w", ctx.Err())
+	}
+}

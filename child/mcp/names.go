@@ -1,0 +1,67 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxToolName is the longest name of a tool that all providers take, in bytes.
+const maxToolName = 64
+
+// The tools that we add for a server. Its own tools of these names get others.
+const (
+	toolConnect   = "connect"
+	toolResources = "list_resources"
+	toolResource  = "read_resource"
+	toolPrompt    = "get_prompt"
+)
+
+// checkName says what is wrong with a server's name.
+func checkName(name string) error {
+	switch {
+	case len(name) > maxNameLength:
+		return fmt.Errorf("has a name of more than %d bytes", maxNameLength)
+	case strings.Trim(key(name), "-") == "":
+		return errors.New("has a name without a letter or a digit")
+	}
+	return nil
+}
+
+// key is the name of a server within the names of tools: letters, digits and
+// hyphens. It has no underscore, so that no two servers can have a tool of one
+// name.
+func key(name string) string { return only(name, '-', "-") }
+
+// only replaces each character but letters, digits and the others.
+func only(text string, by rune, others string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(others, r):
+			return r
+		default:
+			return by
+		}
+	}, text)
+}
+
+// ownName is the name of a tool that we add for the server of that key.
+func ownName(server, tool string) string { return "mcp_" + server + "_" + tool }
+
+// toolName is the name of a server's tool: mcp_SERVER_TOOL. One that cannot be
+// written so is marked by a digest, and thus is the same every time.
+func toolName(server, tool string) string {
+	name := ownName(server, only(tool, '_', "_-"))
+	switch tool {
+	case toolConnect, toolResources, toolResource, toolPrompt:
+	default:
+		if len(name) <= maxToolName && name == ownName(server, tool) && tool != "" {
+			return name
+		}
+	}
+	sum := sha256.Sum256([]byte(tool))
+	mark := "_" + hex.EncodeToString(sum[:4])
+	return name[:min(len(name), maxToolName-len(mark))] + mark
+}

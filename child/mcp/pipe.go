@@ -1,0 +1,224 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/protocol/strict"
+)
+
+const (
+	// grace is how long a program has to end once its stdin is closed.
+	grace = 500 * time.Millisecond
+	// writePatience is how long a program may leave its stdin unread.
+	writePatience = 30 * time.Second
+)
+
+var errClosed = errors.New("the connection is closed")
+
+// pipe is the connection to a server that is a program: messages are lines. It
+// is the SDK's view of a [Process] and starts no goroutine.
+type pipe struct {
+	process Process
+	gate    *gate
+	fail    func(error) // ends the connection, for that reason
+	log     *zap.Logger
+
+	reader *bufio.Reader // the rest is of the goroutine that reads
+	junk   int
+
+	writing chan struct{} // has room for the one that writes
+	closing sync.Once
+	closed  chan struct{}
+	killer  *time.Timer // set before closed is
+	kills   atomic.Bool
+	mu      sync.Mutex   // guards all below
+	pending map[any]bool // ids of our calls
+}
+
+func newPipe(p Process, g *gate, fail func(error), log *zap.Logger) *pipe {
+	return &pipe{
+		process: p, gate: g, fail: fail, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
+		writing: make(chan struct{}, 1), closed: make(chan struct{}), pending: map[any]bool{},
+	}
+}
+
+// Connect implements [sdk.Transport].
+func (p *pipe) Connect(context.Context) (sdk.Connection, error) { return p, nil }
+
+// SessionID implements [sdk.Connection].
+func (p *pipe) SessionID() string { return "" }
+
+// Read implements [sdk.Connection]. It ends when the program has ended, which
+// Close sees to.
+func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		line, err := p.line()
+		if err != nil {
+			p.fail(err)
+			return nil, err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		msg, err := p.message(line)
+		if err != nil {
+			p.fail(err)
+			return nil, err
+		}
+		if msg != nil {
+			return msg, nil
+		}
+	}
+}
+
+// line reads up to the next newline, which it leaves out. An unfinished last one
+// is lost.
+func (p *pipe) line() ([]byte, error) {
+	var whole []byte
+	for {
+		part, err := p.reader.ReadSlice('\n')
+		if len(whole)+len(part) > maxMessage {
+			return nil, errMessageSize
+		}
+		whole = append(whole, part...)
+		switch {
+		case err == nil:
+			for len(whole) > 0 && (whole[len(whole)-1] == '\n' || whole[len(whole)-1] == '\r') {
+				whole = whole[:len(whole)-1]
+			}
+			return whole, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+// message reads a line; nil if it is not passed on. Many programs say things on
+// stdout that are no messages, so a few of these are let pass.
+func (p *pipe) message(line []byte) (jsonrpc.Message, error) {
+	err := strict.Valid(line)
+	var msg jsonrpc.Message
+	if err == nil {
+		msg, err = jsonrpc.DecodeMessage(line)
+	}
+	if err != nil {
+		p.junk++
+		p.log.Debug("no message on stdout", zap.Int("bytes", len(line)), zap.Error(err))
+		if p.junk > maxJunk {
+			return nil, errJunk
+		}
+		return nil, nil //nolint:nilnil // no message, and nothing went wrong
+	}
+	response, isResponse := msg.(*jsonrpc.Response)
+	pass, err := p.gate.admit(line, isResponse && p.answers(response))
+	if !pass {
+		return nil, err
+	}
+	return msg, nil
+}
+
+// answers reports whether a call waits for the response.
+func (p *pipe) answers(r *jsonrpc.Response) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waits := p.pending[r.ID.Raw()]
+	delete(p.pending, r.ID.Raw())
+	return waits
+}
+
+// note remembers that a call waits for an answer, or no longer does.
+func (p *pipe) note(msg jsonrpc.Message, data []byte) {
+	request, ok := msg.(*jsonrpc.Request)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case request.IsCall():
+		p.pending[request.ID.Raw()] = true
+	case request.Method == "notifications/cancelled":
+		delete(p.pending, gjson.GetBytes(data, "params.requestId").Int())
+	}
+}
+
+// Write implements [sdk.Connection]. It waits for the program to read, until ctx
+// ends or writePatience is over. A message of which only a part was written is
+// the end of the connection.
+func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	select {
+	case p.writing <- struct{}{}:
+		defer func() { <-p.writing }()
+	case <-p.closed:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	p.note(msg, data)
+	stdin := p.process.Stdin()
+	if err := stdin.SetWriteDeadline(time.Time{}); err != nil {
+		return err
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = stdin.SetWriteDeadline(time.Unix(1, 0)) // fails only if it was closed
+	})
+	n, err := stdin.Write(append(data, '\n'))
+	if !stop() {
+		<-interrupted
+	}
+	switch {
+	case err == nil:
+		return nil
+	case n > 0 || ctx.Err() == nil:
+		p.fail(err)
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errors.New("it does not read its stdin")
+	default:
+		return ctx.Err()
+	}
+}
+
+// Close implements [sdk.Connection]: the program is told to end by the end of
+// its stdin, and killed after grace. It does not wait.
+func (p *pipe) Close() error {
+	p.closing.Do(func() {
+		p.killer = time.AfterFunc(grace, func() {
+			p.kills.Store(true)
+			p.process.Kill()
+		})
+		close(p.closed)
+		p.process.Stdin().Close()
+	})
+	return nil
+}
+
+// wait returns when nothing of the program is left, and says how it ended if not
+// by our hand. Close must have been called.
+func (p *pipe) wait() error {
+	err := p.process.Wait()
+	p.killer.Stop()
+	p.process.Close()
+	if p.kills.Load() {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// protocolVersion is what we ask for. Servers that are asked for a newer one,
+	// which begins in another way, may fall over.
+	protocolVersion = "2025-11-25"
+	// connectPatience is how long a server may take to start and to say what it
+	// has.
+	connectPatience = 30 * time.Second
+	// pingPatience is how long a server may take to answer a ping, once it has
+	// left a call without an answer.
+	pingPatience = 5 * time.Second
+	// refreshPause lies between two looks at a server's lists, at least.
+	refreshPause = time.Second
+	// maxError is the longest text of an error, in bytes.
+	maxError = 2 << 10
+)
+
+var errHung = errors.New("it does not answer any more")
+
+// session is one connection to a server.
+type session struct {
+	server  Server
+	link    link
+	client  *sdk.ClientSession
+	ctx     context.Context         //nolint:containedctx // ends with the session, and its calls with it
+	end     context.CancelCauseFunc // asks for the end, and says why
+	stale   chan struct{}           // has room for one: the lists have changed
+	suspect atomic.Bool             // a call got no answer
+	reason  string                  // of its end, once finish has returned
+	over    chan struct{}           // closed by its host when all that is known
+}
+
+// link is what lies below a session.
+type link interface {
+	// open gives the SDK its transport. The link ends with the session.
+	open(s *session) (sdk.Transport, error)
+	// release waits until nothing is left. It says how the server's program
+	// ended, "" if there is none or nothing to say.
+	release() string
+}
+
+// dial connects to a server and learns what it has. The session ends with ctx;
+// dial is bounded by connectPatience. On an error nothing of it is left.
+func dial(ctx context.Context, server Server, l link, cwd string) (*session, catalog, error) {
+	s := &session{server: server, link: l, stale: make(chan struct{}, 1), over: make(chan struct{})}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	patience := time.AfterFunc(connectPatience, func() { s.end(fmt.Errorf("it was not ready after %v", connectPatience)) })
+	defer patience.Stop()
+	list, err := s.begin(cwd)
+	if err != nil {
+		s.finish(err)
+		return nil, catalog{}, errors.New(s.reason)
+	}
+	return s, list, nil
+}
+
+func (s *session) begin(cwd string) (catalog, error) {
+	transport, err := s.link.open(s)
+	if err != nil {
+		return catalog{}, err
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "nexus-child", Version: "1"}, &sdk.ClientOptions{
+		Capabilities:             &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}},
+		MultiRoundTrip:           &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { s.changed() },
+		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { s.changed() },
+	})
+	root := url.URL{Scheme: "file", Path: filepath.ToSlash(cwd)}
+	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(cwd)})
+	s.client, err = client.Connect(s.ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
+	if err != nil {
+		return catalog{}, err
+	}
+	return s.list(s.ctx)
+}
+
+// changed is told that the lists are no longer as they were.
+func (s *session) changed() {
+	select {
+	case s.stale <- struct{}{}:
+	default: // it waits already
+	}
+}
+
+// keep looks after the session until it has ended: refresh is called when its
+// lists have changed.
+func (s *session) keep(refresh func()) {
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		s.end(cmp.Or(s.client.Wait(), io.EOF))
+	}()
+	for s.ctx.Err() == nil {
+		select {
+		case <-s.stale:
+			refresh()
+		case <-s.ctx.Done():
+			continue
+		}
+		pause := time.NewTimer(refreshPause)
+		select {
+		case <-pause.C:
+		case <-s.ctx.Done():
+		}
+		pause.Stop()
+	}
+	s.finish(nil)
+	<-lost
+}
+
+// finish ends the session, and returns when nothing of it is left. err is why,
+// unless something has ended it already. The host closes over.
+func (s *session) finish(err error) {
+	s.end(err)
+	if s.client != nil {
+		s.client.Close() //nolint:errcheck // what matters is that it is closed
+	}
+	ended := s.link.release()
+	s.reason = s.explain(context.Cause(s.ctx))
+	if ended != "" {
+		s.reason += ": " + ended
+	}
+}
+
+// call asks the server for something, within its time.
+func (s *session) call(parent context.Context, do func(context.Context, *sdk.ClientSession) error) error {
+	ctx, cancel := context.WithTimeout(parent, s.server.Timeout)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	if s.suspect.Load() {
+		if err := s.ping(ctx); err != nil {
+			return err
+		}
+	}
+	err := do(ctx, s.client)
+	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) {
+		s.end(err)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case parent.Err() != nil:
+		return parent.Err()
+	case s.ctx.Err() != nil:
+		select {
+		case <-s.over:
+			return &lostError{session: s, cause: err}
+		case <-parent.Done():
+			return parent.Err()
+		}
+	case ctx.Err() != nil:
+		s.suspect.Store(true)
+		return fmt.Errorf("no answer after %v", s.server.Timeout)
+	default:
+		return errors.New(s.explain(err))
+	}
+}
+
+// ping makes sure that the server still answers.
+func (s *session) ping(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, pingPatience)
+	defer cancel()
+	err := s.client.Ping(ctx, nil)
+	if _, answered := errors.AsType[*jsonrpc.Error](err); err == nil || answered {
+		s.suspect.Store(false)
+		return nil
+	}
+	if parent.Err() != nil && s.ctx.Err() == nil {
+		return parent.Err()
+	}
+	s.end(errHung)
+	<-s.over
+	return &lostError{session: s, cause: errHung}
+}
+
+// lostError is a call whose session ended.
+type lostError struct {
+	session *session
+	cause   error
+}
+
+func (e *lostError) Error() string { return e.session.reason }
+
+// unheard reports whether the server cannot have carried out the call, so that
+// it may be made again.
+func (e *lostError) unheard() bool {
+	return errors.Is(e.cause, errHung) || errors.Is(e.cause, sdk.ErrSessionMissing)
+}
+
+// explain puts an error of the SDK into words: without addresses and secrets,
+// and bounded.
+func (s *session) explain(err error) string {
+	if errors.Is(err, io.EOF) || err == nil {
+		return "it ended"
+	}
+	text := err.Error()
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		text = u.Err.Error()
+	}
+	if w, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		text = fmt.Sprintf("%s (code %d)", w.Message, w.Code)
+	}
+	return cut(s.server.clean(text), maxError)
+}

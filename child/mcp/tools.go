@@ -1,0 +1,243 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// maxListed is how many resources one call lists.
+const maxListed = 200
+
+// makeTools makes the tools of a server out of what it has. The caller holds mu.
+func (h *host) makeTools(list catalog) []tool.Tool {
+	var tools []tool.Tool
+	for _, o := range list.tools {
+		tools = append(tools, remote{
+			host: h, spec: o.spec, summary: fmt.Sprintf("call %.64q of the MCP server %s", o.name, h.server.Name),
+			run: func(ctx context.Context, in jsontext.Value) (tool.Result, error) { return h.callTool(ctx, o.name, in) },
+		})
+	}
+	add := func(name, description, schema, does string, run func(context.Context, jsontext.Value) (tool.Result, error)) {
+		tools = append(tools, remote{
+			host: h, summary: fmt.Sprintf("%s of the MCP server %s", does, h.server.Name), run: run,
+			spec: tool.Spec{Name: ownName(key(h.server.Name), name), Description: description, InputSchema: jsontext.Value(schema)},
+		})
+	}
+	if list.resources {
+		add(toolResources, fmt.Sprintf("List the resources of the MCP server %s.", h.server.Name),
+			`{"type":"object","properties":{"cursor":{"type":"string","description":"where an earlier list stopped"}},"additionalProperties":false}`,
+			"list the resources", h.listResources)
+		add(toolResource, fmt.Sprintf("Read a resource of the MCP server %s.", h.server.Name),
+			`{"type":"object","properties":{"uri":{"type":"string"}},"required":["uri"],"additionalProperties":false}`,
+			"read a resource", h.readResource)
+	}
+	if len(list.prompts) > 0 {
+		add(toolPrompt, fmt.Sprintf("Get a prompt of the MCP server %s: a text that says how to do something. It has:\n%s",
+			h.server.Name, strings.Join(list.prompts, "\n")),
+			`{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object","additionalProperties":{"type":"string"}}},"required":["name"],"additionalProperties":false}`,
+			"get a prompt", h.getPrompt)
+	}
+	return tools
+}
+
+// remote is a tool that a server carries out.
+type remote struct {
+	host    *host
+	spec    tool.Spec
+	summary string
+	run     func(context.Context, jsontext.Value) (tool.Result, error)
+}
+
+func (r remote) Spec() tool.Spec { return r.spec }
+
+// Scope implements [tool.Scoped]. What a server says of its tools, such as that
+// one only reads, is not relied on.
+func (r remote) Scope(jsontext.Value) (tool.Scope, error) {
+	return tool.Scope{Action: protocol.ActionExternal, Summary: r.summary}, nil
+}
+
+func (r remote) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	return r.run(ctx, in)
+}
+
+func (h *host) callTool(ctx context.Context, name string, in jsontext.Value) (tool.Result, error) {
+	var answer *sdk.CallToolResult
+	err := h.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		answer, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: in})
+		return err
+	})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	b := h.newBuilder()
+	for _, c := range answer.Content {
+		b.content(c)
+	}
+	if b.text.Len() == 0 && answer.StructuredContent != nil {
+		b.structured(answer.StructuredContent)
+	}
+	return b.result(answer.IsError), nil
+}
+
+func (h *host) listResources(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	var input struct {
+		Cursor string `json:"cursor" wire:"default"`
+	}
+	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
+		return tool.Result{}, err
+	}
+	var page *sdk.ListResourcesResult
+	var templates *sdk.ListResourceTemplatesResult
+	err := h.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		if page, err = c.ListResources(ctx, &sdk.ListResourcesParams{Cursor: input.Cursor}); err != nil || input.Cursor != "" {
+			return err
+		}
+		if templates, err = c.ListResourceTemplates(ctx, nil); ctx.Err() == nil {
+			return nil // many servers have none and say so by an error
+		}
+		return err
+	})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	b := h.newBuilder()
+	for i, r := range page.Resources {
+		if i == maxListed {
+			b.line("[%d more are left out]", len(page.Resources)-i)
+			break
+		}
+		if r != nil {
+			b.line("%s", entryLine(r.URI, r.Name, r.MIMEType, r.Description))
+		}
+	}
+	if page.NextCursor != "" {
+		b.line("[there are more: call this again with cursor %q]", page.NextCursor)
+	}
+	if templates != nil {
+		for i, t := range templates.ResourceTemplates {
+			if t != nil && i < maxListed {
+				b.line("%s", entryLine(t.URITemplate, t.Name, t.MIMEType, t.Description))
+			}
+		}
+	}
+	if b.text.Len() == 0 {
+		b.line("there are none")
+	}
+	return b.result(false), nil
+}
+
+// entryLine describes a resource.
+func entryLine(uri, name, mime, description string) string {
+	line := uri
+	for _, part := range []string{name, mime, strings.Join(strings.Fields(description), " ")} {
+		if part != "" {
+			line += " · " + part
+		}
+	}
+	return cut(line, 500)
+}
+
+func (h *host) readResource(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	var input struct {
+		URI string `json:"uri"`
+	}
+	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
+		return tool.Result{}, err
+	}
+	var answer *sdk.ReadResourceResult
+	err := h.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		answer, err = c.ReadResource(ctx, &sdk.ReadResourceParams{URI: input.URI})
+		return err
+	})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	b := h.newBuilder()
+	for _, c := range answer.Contents {
+		b.resource(c)
+	}
+	return b.result(false), nil
+}
+
+func (h *host) getPrompt(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	var input struct {
+		Name      string            `json:"name"`
+		Arguments map[string]string `json:"arguments" wire:"default"`
+	}
+	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
+		return tool.Result{}, err
+	}
+	var answer *sdk.GetPromptResult
+	err := h.call(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		answer, err = c.GetPrompt(ctx, &sdk.GetPromptParams{Name: input.Name, Arguments: input.Arguments})
+		return err
+	})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	b := h.newBuilder()
+	for _, m := range answer.Messages {
+		if m != nil {
+			b.line("%s:", m.Role)
+			b.content(m.Content)
+		}
+	}
+	return b.result(false), nil
+}
+
+// connector is the tool that starts a server which a project names. It is the
+// call that somebody allows or not, as any other.
+type connector struct{ host *host }
+
+func (c connector) Spec() tool.Spec {
+	s := c.host.server
+	return tool.Spec{
+		Name: ownName(key(s.Name), toolConnect),
+		Description: fmt.Sprintf("Start the MCP server %s, which this project names (%s). Its tools are there from the next message on.",
+			s.Name, cut(c.target(), 300)),
+		InputSchema: jsontext.Value(`{"type":"object","properties":{},"additionalProperties":false}`),
+	}
+}
+
+// target is what would be started or reached.
+func (c connector) target() string {
+	if s := c.host.server; s.Command == "" {
+		return s.URL
+	}
+	return c.host.server.commandLine()
+}
+
+// Scope implements [tool.Scoped]. The whole command line counts as the program,
+// so that an allowance is for that alone.
+func (c connector) Scope(jsontext.Value) (tool.Scope, error) {
+	scope := tool.Scope{
+		Action:  protocol.ActionExternal,
+		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", c.host.server.Name, cut(c.target(), 300)),
+	}
+	if c.host.server.Command != "" {
+		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, c.target(), []string{c.target()}
+	}
+	return scope, nil
+}
+
+func (c connector) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	if err := strict.Unmarshal(in, &struct{}{}, strict.RejectUnknown); err != nil {
+		return tool.Result{}, err
+	}
+	if err := c.host.connect(ctx); err != nil {
+		return tool.Result{}, fmt.Errorf("the MCP server %s: %w", c.host.server.Name, err)
+	}
+	var names []string
+	for _, t := range c.host.offered() {
+		names = append(names, t.Spec().Name)
+	}
+	return tool.Result{Text: fmt.Sprintf("connected; from the next message on there are: %s", strings.Join(names, ", "))}, nil
+}

@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"time"
+
+	"nexus.internal/protocol/strict"
+)
+
+const (
+	// streamPatience is how long a server may take to open a stream for what it
+	// says of itself. One that does not has none.
+	streamPatience = 3 * time.Second
+	maxLine        = maxMessage + 1<<10 // bytes, of an event
+)
+
+// newTransport is what servers are reached through.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        90 * time.Second,
+	}
+}
+
+// web sends the requests of one connection to a server: with the headers of its
+// entry, within bounds, and none once life has ended.
+type web struct {
+	base     http.RoundTripper
+	headers  map[string]string
+	life     context.Context //nolint:containedctx // of the connection, not of a call
+	patience time.Duration   // for the header of an answer
+	gate     *gate
+	fail     func(error) // ends the connection, for that reason
+}
+
+// client follows no redirect, which would take the headers along.
+func (w *web) client() *http.Client {
+	return &http.Client{
+		Transport:     w,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(w.life, cancel)
+	release := func() { stop(); cancel() }
+	req = req.Clone(ctx)
+	for name, value := range w.headers {
+		req.Header.Set(name, value)
+	}
+	patience := w.patience
+	if req.Method == http.MethodGet {
+		patience = streamPatience
+	}
+	timer := time.AfterFunc(patience, cancel)
+	resp, err := w.base.RoundTrip(req)
+	late := !timer.Stop()
+	if err != nil {
+		release()
+		if late && req.Method == http.MethodGet && w.life.Err() == nil {
+			return noStream(req), nil
+		}
+		if late {
+			err = errors.New("it did not answer")
+		}
+		return nil, err
+	}
+	body := &body{ReadCloser: resp.Body, left: maxMessage, fail: w.fail, release: release}
+	resp.Body = body
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
+		body.left = -1
+		resp.Body = &events{
+			body: body, src: bufio.NewReaderSize(body, 16<<10), gate: w.gate, fail: w.fail,
+			answers: req.Method == http.MethodPost,
+		}
+	}
+	return resp, nil
+}
+
+// noStream is the answer of a server that has no stream of its own.
+func noStream(req *http.Request) *http.Response {
+	return &http.Response{
+		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Request: req,
+	}
+}
+
+// body is an answer of at most left bytes; -1 is without bound.
+type body struct {
+	io.ReadCloser
+	left    int
+	fail    func(error)
+	release func()
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left < 0 {
+		return n, err
+	}
+	if b.left -= n; b.left < 0 {
+		b.left = 0
+		b.fail(errMessageSize)
+		return 0, errMessageSize
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+// events passes on a stream of server-sent events, without those that the gate
+// holds back.
+type events struct {
+	body    io.ReadCloser
+	src     *bufio.Reader
+	gate    *gate
+	fail    func(error)
+	answers bool // it is the answer to a call
+
+	out []byte // not handed out yet
+	err error  // after out
+}
+
+func (e *events) Close() error { return e.body.Close() }
+
+func (e *events) Read(p []byte) (int, error) {
+	for len(e.out) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.out, e.err = e.next()
+		if e.err != nil && !errors.Is(e.err, io.EOF) {
+			e.fail(e.err)
+		}
+	}
+	n := copy(p, e.out)
+	e.out = e.out[n:]
+	return n, nil
+}
+
+// next reads one event as it was written; empty if it is held back. One that the
+// stream's end cuts off is lost.
+func (e *events) next() ([]byte, error) {
+	var raw, data []byte
+	for {
+		line, err := e.line(maxLine - len(raw))
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, line...)
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(append(data, value...), '\n')
+		}
+	}
+	answers := e.answers
+	switch err := strict.Valid(data); {
+	case len(bytes.TrimSpace(data)) == 0: // a comment, or the place in the stream
+		data, answers = nil, false
+	case err != nil:
+		return nil, fmt.Errorf("it sent an event that is no message: %w", err)
+	}
+	pass, err := e.gate.admit(data, answers)
+	if !pass {
+		return nil, err
+	}
+	return raw, nil
+}
+
+func (e *events) line(most int) ([]byte, error) {
+	var whole []byte
+	for {
+		part, err := e.src.ReadSlice('\n')
+		if len(whole)+len(part) > most {
+			return nil, errMessageSize
+		}
+		whole = append(whole, part...)
+		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
+			return whole, err
+		}
+	}
+}
