@@ -16,9 +16,21 @@ import (
 )
 
 func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, error) {
-	turn, err := s.accept(ctx, c, p)
+	if c.from != nil {
+		return s.sendFor(ctx, c, p)
+	}
+	a, err := s.agent(ctx, c.id)
 	if err != nil {
 		return nil, err
+	}
+	return s.sendTo(ctx, c, a, p)
+}
+
+// sendTo sends and waits for the answer, unless c is a notification.
+func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api.SendParams) (api.SendResult, error) {
+	turn, err := s.prompt(ctx, a, p)
+	if err != nil {
+		return api.SendResult{}, err
 	}
 	if c.request.IsNotification() {
 		return api.SendResult{RequestID: turn.ID()}, nil // nobody waits for more
@@ -38,6 +50,13 @@ func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*superv
 }
 
 func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
+	prompt, options := promptOf(p)
+	turn, err := a.Prompt(ctx, prompt, options)
+	return turn, named(a.ID(), err)
+}
+
+// promptOf is a send as the supervisor takes it.
+func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
 	prompt := protocol.Prompt{ID: api.Value(p.RequestID), Message: p.Content, Attachments: api.Value(p.Attachments)}
 	if prompt.ID == "" {
 		prompt.ID = uuid.NewString()
@@ -52,8 +71,7 @@ func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendPara
 	default:
 		options.WhenBusy = supervisor.Queue
 	}
-	turn, err := a.Prompt(ctx, prompt, options)
-	return turn, named(a.ID(), err)
+	return prompt, options
 }
 
 // sendResult is what send returns for the outcome of a turn.

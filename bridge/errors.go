@@ -89,6 +89,9 @@ func explain(err error) refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
+	case errors.Is(err, supervisor.ErrNoRequest):
+		return refuse(200, jsonrpc.CodeInvalidParams, "Permission request not found", "PERMISSION_REQUEST_NOT_FOUND",
+			"it was answered, has ended, or never was", "See pending of get_permissions.")
 	case errors.Is(err, supervisor.ErrTurnConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
 			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
@@ -119,6 +122,13 @@ func explainTyped(err error) (refusal, bool) {
 		}
 		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
 			details, "See list_agents, or create the agent with create_agent."), true
+	}
+	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "WOULD_DEADLOCK", e.Error(),
+			"Answer first, and let the other agent ask again."), true
+	}
+	if e, ok := errors.AsType[*deniedError](err); ok {
+		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", "NOT_PERMITTED", e.Error()), true
 	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),

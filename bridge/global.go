@@ -7,24 +7,33 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/tidwall/gjson"
-	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-func (s *Server) createAgent(ctx context.Context, _ *call, p api.CreateAgentParams) (any, error) {
+func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentParams) (any, error) {
 	if p.AgentID == nil {
 		id := s.freeID()
 		p.AgentID = &id
 	}
 	id := *p.AgentID
-	if err := s.inherit(&p); err != nil {
+	if c.from != nil {
+		if p.ParentAgentID != nil && *p.ParentAgentID != c.from.AgentID {
+			return nil, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.from.AgentID)
+		}
+		p.ParentAgentID = &c.from.AgentID
+	}
+	parent, err := s.inherit(ctx, &p)
+	if err != nil {
 		return nil, err
 	}
 	a, saved, err := s.create(ctx, p)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.keep(ctx, c, a, parent); err != nil {
 		return nil, err
 	}
 	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id}
@@ -37,11 +46,29 @@ func (s *Server) createAgent(ctx context.Context, _ *call, p api.CreateAgentPara
 		result.Restored, result.MessageCount = true, &count
 	}
 	if p.InitialMessage != nil {
-		if err := s.sendFirst(ctx, a, p, &result); err != nil {
+		if err := s.sendFirst(ctx, c, a, p, &result); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
+}
+
+// keep takes a new agent back if the one that it was made for has gone
+// meanwhile, or does not want it any more.
+func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent) error {
+	var gone error
+	if parent != nil {
+		if now, err := s.o.Supervisor.Agent(parent.ID()); err != nil || now != parent {
+			gone = api.Invalid("parent_agent_id", "agent %s was destroyed meanwhile", parent.ID())
+		}
+	}
+	if c.from != nil && ctx.Err() != nil {
+		gone = context.Cause(ctx)
+	}
+	if gone == nil {
+		return nil
+	}
+	return errors.Join(gone, s.destroy(ctx, a.ID()))
 }
 
 // create starts a new agent and reports whether it continues a saved session.
@@ -62,24 +89,28 @@ func (s *Server) create(ctx context.Context, p api.CreateAgentParams) (a *superv
 
 // sendFirst sends the initial message. That it comes to nothing is part of the
 // result: the agent exists all the same. The error is that of ctx.
-func (s *Server) sendFirst(ctx context.Context, a *supervisor.Agent, p api.CreateAgentParams, result *api.CreateAgentResult) error {
+func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p api.CreateAgentParams, result *api.CreateAgentResult) error {
 	requestID := uuid.NewString()
 	result.InitialRequestID = requestID
-	turn, err := s.prompt(ctx, a, api.SendParams{Content: *p.InitialMessage, RequestID: &requestID})
-	if err == nil {
-		if !api.Value(p.WaitForInitialResponse) {
-			return nil
-		}
-		var outcome supervisor.Result
-		outcome, err = turn.Wait(ctx)
-		if ctx.Err() != nil && err != nil {
-			return err
-		}
-		var answer api.SendResult
-		if answer, err = sendResult(outcome, err); err == nil {
-			result.InitialResponse = &answer
-			return nil
-		}
+	first := api.SendParams{Content: *p.InitialMessage, RequestID: &requestID}
+	var answer api.SendResult
+	var err error
+	switch {
+	case !api.Value(p.WaitForInitialResponse):
+		_, err = s.prompt(ctx, a, first)
+	case c.from != nil:
+		answer, err = s.delegate(ctx, a, *c.from, first)
+	default:
+		answer, err = s.sendTo(ctx, c, a, first)
+	}
+	switch {
+	case err == nil && answer.RequestID == "": // nobody waits for more
+		return nil
+	case err == nil:
+		result.InitialResponse = &answer
+		return nil
+	case ctx.Err() != nil:
+		return err
 	}
 	refused := explain(err)
 	result.InitialError = &api.InitialError{Code: int(refused.err.Code), Message: refused.err.Message}
@@ -91,19 +122,12 @@ func (s *Server) destroyAgent(ctx context.Context, _ *call, p api.AgentIDParams)
 	if !api.ValidAgentID(p.AgentID) {
 		return result, nil
 	}
-	defer s.locks.lock(p.AgentID)()
-	err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), p.AgentID)
+	err := s.destroy(ctx, p.AgentID)
+	result.Success = err == nil
 	if errors.Is(err, supervisor.ErrNotFound) {
-		return result, nil
+		err = nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := s.o.Sessions.RemoveTemp(p.AgentID); err != nil {
-		s.log.Warn("agent destroyed, its file is still there", zap.String("agent", p.AgentID), zap.Error(err))
-	}
-	result.Success = true
-	return result, nil
+	return result, err
 }
 
 func (s *Server) listAgents(context.Context, *call, api.None) (any, error) {
@@ -133,8 +157,10 @@ func describe(info supervisor.Info, children int) api.AgentInfo {
 		ParentAgentID:  known(info.Labels[labelParent]),
 		ChildCount:     children,
 		Queued:         info.Queued,
-		RequestID:      known(info.Running),
-		LastError:      known(info.LastError),
+
+		PendingPermissions: info.Asked,
+		RequestID:          known(info.Running),
+		LastError:          known(info.LastError),
 	}
 	if info.PID > 0 {
 		out.PID = &info.PID

@@ -24,6 +24,8 @@ type call struct {
 	request jsonrpc.Request
 	// id is the agent of the path; "" for a global method.
 	id string
+	// from is the agent that asks, by a host call; nil for a client.
+	from *supervisor.Caller
 	// incarnation is what the log says; a handler sets it where it knows.
 	incarnation uint64
 }
@@ -72,6 +74,14 @@ func (s *Server) methodTable() map[string]handler {
 		"get_messages": bind(s.getMessages),
 		"get_model":    bind(s.getModel),
 		"set_model":    bind(s.setModel),
+
+		"set_cwd":            bind(s.setCwd),
+		"get_permissions":    bind(s.getPermissions),
+		"set_permissions":    bind(s.setPermissions),
+		"respond_permission": bind(s.respondPermission),
+		"get_system_prompt":  bind(s.getSystemPrompt),
+		"set_system_prompt":  bind(s.setSystemPrompt),
+		"list_tools":         bind(s.listTools),
 	}
 	for _, m := range api.Methods {
 		if table[m.Name] == nil {

@@ -62,6 +62,7 @@ type Info struct {
 	// the agent since.
 	ShouldShutdown bool
 	Queued         int    // prompts that wait
+	Asked          int    // permission requests that wait for an answer
 	Running        string // id of the running turn, "" if none runs
 	// Update is the child's last session_update, nil before the first. It must
 	// not be changed.
@@ -101,6 +102,9 @@ func (a *Agent) Info() Info {
 	}
 	if a.inc != nil && a.inc.conn != nil {
 		info.PID = a.inc.conn.PID()
+	}
+	if a.inc != nil {
+		info.Asked = len(a.inc.asked)
 	}
 	if a.turn != nil {
 		info.Running = a.turn.id

@@ -48,6 +48,7 @@ func TestCrashInTurn(t *testing.T) {
 			h.Error("a crashed turn was run again for a repeated id")
 		}
 		h.outcome(bobs, supervisor.Crashed) // bob plays the same: his own crash, not alice's
+		synctest.Wait()                     // bob comes back at the same moment as alice
 		if stats := h.sup.Stats(); stats.Crashes != 2 || stats.Restarts != 2 {
 			h.Errorf("stats %+v", stats)
 		}

@@ -26,12 +26,23 @@ type house struct {
 // run plays f in a bubble and stops the supervisor afterwards.
 func run(t *testing.T, plan func(s supervisor.Spec, n int) supervisortest.Play, f func(h *house)) {
 	t.Helper()
+	hosted(t, nil, plan, f)
+}
+
+// hosted is run with what answers host calls.
+func hosted(t *testing.T, host func(h *house) supervisor.HostHandler, plan func(s supervisor.Spec, n int) supervisortest.Play, f func(h *house)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		launcher := &supervisortest.Launcher{Plan: plan}
-		h := &house{T: t, launcher: launcher, sup: supervisor.New(supervisor.Options{
+		h := &house{T: t, launcher: launcher}
+		o := supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": launcher},
 			Spread:    func() float64 { return 0.5 }, // delays are their means
-		})}
+		}
+		if host != nil {
+			o.Host = host(h)
+		}
+		h.sup = supervisor.New(o)
 		defer h.drain()
 		f(h)
 	})
@@ -61,7 +72,7 @@ func series(plays ...supervisortest.Play) func(supervisor.Spec, int) supervisort
 
 func (h *house) start(id string) *supervisor.Agent {
 	h.Helper()
-	a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: id})
+	a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: id, HostCalls: true})
 	if err != nil {
 		h.Fatalf("Start(%s): %v", id, err)
 	}

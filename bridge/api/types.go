@@ -118,13 +118,13 @@ type (
 		PermissionLevel *string `json:"permission_level"`
 		Cwd             *string `json:"cwd"`
 		LastActionAt    *string `json:"last_action_at"` // null before the first turn
-		// PendingPermissions is how many of its calls wait for respond_permission.
-		PendingPermissions int `json:"pending_permissions"`
 		// Queued is how many sends wait; RequestID is the one that runs.
 		Queued    int     `json:"queued"`
 		RequestID *string `json:"request_id"`
 		// LastError is why the agent failed or crashed last.
 		LastError *string `json:"last_error"`
+		// PendingPermissions is how many calls wait for respond_permission.
+		PendingPermissions int `json:"pending_permissions"`
 	}
 
 	// SuccessResult has nothing to say but that it was done.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
 	"nexus.internal/supervisor"
 )
 
@@ -273,7 +274,11 @@ func (c *conn) Ready() protocol.Ready {
 func (c *conn) PID() int { return 1000 + c.number }
 
 func (c *conn) Send(cmd protocol.Command) error {
-	if _, err := protocol.AppendCommand(nil, cmd); err != nil {
+	line, err := protocol.AppendCommand(nil, cmd)
+	if err == nil && len(line) >= frame.MaxWritten {
+		err = &frame.TooLargeError{Limit: frame.MaxWritten}
+	}
+	if err != nil {
 		return &supervisor.CommandError{Command: cmd.Name(), Err: err}
 	}
 	in := c.in

@@ -1,0 +1,139 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
+)
+
+// What is kept with an agent.
+const (
+	labelParent    = "parent_agent_id"
+	labelApprovals = "approvals"
+)
+
+// maxDepth is how many ancestors an agent may have.
+const maxDepth = 5
+
+// inherit applies the rule that an agent gets at most the permissions of the
+// one that it is made for: sandboxed unless asked for more, never more than its
+// parent has now, and in its directory unless told otherwise. It returns the
+// parent; nil if there is none.
+func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*supervisor.Agent, error) {
+	if p.ParentAgentID == nil {
+		return nil, nil
+	}
+	parent, err := s.o.Supervisor.Agent(*p.ParentAgentID)
+	if err != nil {
+		return nil, api.Invalid("parent_agent_id", "no agent %s runs", *p.ParentAgentID)
+	}
+	info := parent.Info()
+	if err := s.checkDepth(info); err != nil {
+		return nil, err
+	}
+	body, err := s.ask(ctx, parent, protocol.GetState{})
+	if err != nil {
+		return nil, err
+	}
+	state := gjson.ParseBytes(body)
+	ceiling := ceilingOf(state)
+	if p.Preset == nil {
+		p.Preset = new(api.PresetSandboxed)
+	}
+	if want, have := *p.Preset, state.Get("preset").String(); !atMost(want, have) {
+		return nil, api.Invalid("preset", "%s is more than the parent's %s", want, have)
+	}
+	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" {
+		p.Cwd = &cwd
+	}
+	if asks := info.Labels[labelApprovals]; p.Approvals == nil && asks != "" {
+		p.Approvals = &asks
+	}
+	p.Ceiling = &ceiling
+	return parent, nil
+}
+
+// ceilingOf is what an agent can hand on, by its state. One that does not say
+// can hand on the least.
+func ceilingOf(state gjson.Result) protocol.Permissions {
+	var ceiling protocol.Permissions
+	said := state.Get("permissions.ceiling")
+	if said.Exists() && strict.Fill([]byte(said.Raw), &ceiling, strict.IgnoreUnknown) == nil {
+		return ceiling
+	}
+	return protocol.Permissions{Preset: api.PresetSandboxed, AllowedPaths: []string{state.Get("cwd").String()}}
+}
+
+// ranks puts the built-in presets in order.
+var ranks = map[string]int{api.PresetSandboxed: 1, api.PresetTrusted: 2, api.PresetYolo: 3}
+
+// atMost reports whether the preset want allows no more than have. Of a preset
+// that is not built in nothing is known but that it is as much as itself.
+func atMost(want, have string) bool {
+	return want == have || ranks[want] > 0 && ranks[want] <= ranks[have] || want == api.PresetSandboxed
+}
+
+func (s *Server) checkDepth(parent supervisor.Info) error {
+	depth := 1
+	for parent.Labels[labelParent] != "" {
+		if depth++; depth > maxDepth {
+			return api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
+		}
+		grandparent, err := s.o.Supervisor.Agent(parent.Labels[labelParent])
+		if err != nil {
+			return nil // it is being destroyed, and this line with it
+		}
+		parent = grandparent.Info()
+	}
+	return nil
+}
+
+// descends reports whether an agent was created by the other one, or by one that
+// was, and so on.
+func (s *Server) descends(id, ancestor string) bool {
+	for range maxDepth + 1 {
+		a, err := s.o.Supervisor.Agent(id)
+		if err != nil {
+			return false
+		}
+		if id = a.Info().Labels[labelParent]; id == ancestor {
+			return true
+		}
+	}
+	return false
+}
+
+// destroy removes an agent and then all that were created for it. An agent that
+// is being created for it meanwhile either is seen here or sees that it is gone.
+// supervisor.ErrNotFound if there was none.
+func (s *Server) destroy(ctx context.Context, id string) error {
+	defer s.locks.lock(id)()
+	err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), id)
+	if err != nil {
+		return err
+	}
+	if err := s.o.Sessions.RemoveTemp(id); err != nil {
+		s.log.Warn("agent destroyed, its file is still there", zap.String("agent", id), zap.Error(err))
+	}
+	var removals sync.WaitGroup
+	for _, info := range s.o.Supervisor.Agents() {
+		if info.Labels[labelParent] != id {
+			continue
+		}
+		removals.Go(func() {
+			if err := s.destroy(ctx, info.ID); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
+				s.log.Error("destroy an agent with its creator", zap.String("agent", info.ID), zap.Error(err))
+			}
+		})
+	}
+	removals.Wait()
+	return nil
+}

@@ -1,0 +1,252 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// maxHostText bounds the content of an answer to a host call, in bytes: written
+// as JSON it fits a frame, whatever it is.
+const maxHostText = 128 << 10
+
+// reach says of which agents another agent may ask for something.
+type reach int
+
+const (
+	toAll     reach = iota + 1
+	toPeers         // that may do no more than it may itself
+	toCreated       // that it created, or that those created
+	toNone          // only where it is without restrictions: of the server
+)
+
+// hostMethods are the methods that an agent may ask for, of those of the table.
+var hostMethods = map[string]reach{
+	"create_agent":    toAll, // it is their parent then
+	"list_agents":     toAll,
+	"get_tokens":      toAll,
+	"get_context":     toAll,
+	"get_model":       toAll,
+	"send":            toPeers,
+	"cancel":          toCreated,
+	"destroy_agent":   toCreated,
+	"get_messages":    toCreated,
+	"shutdown_server": toNone,
+}
+
+// HostCall answers what an agent asks by a host_call, as a client of the façade
+// would be answered, with the agent for its identity: see SPEC §5.7. params has
+// agent_id beside the method's own for a method of an agent. It is the
+// supervisor.HostHandler of the server's agents.
+func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
+	start := time.Now()
+	c := &call{from: &from, request: jsonrpc.Request{Method: method, Params: params, ID: jsonrpc.NullID}}
+	var response *jsonrpc.Response
+	value, err := s.hostDispatch(ctx, c)
+	if err == nil {
+		response, err = result(c.request.ID, value)
+	}
+	if err == nil {
+		s.logHostCall(c, start, nil)
+		return response.Result, nil
+	}
+	r := explain(err)
+	if r.internal {
+		s.log.Error("host call failed", zap.String("agent", from.AgentID), zap.Error(err))
+	}
+	s.logHostCall(c, start, r.err)
+	message := r.err.Message
+	if details := r.err.Data.Details; !r.internal && details != "" && details != message {
+		message += ": " + details
+	}
+	return nil, &protocol.HostError{Code: int(r.err.Code), Message: message}
+}
+
+func (s *Server) hostDispatch(ctx context.Context, c *call) (any, error) {
+	if s.requests.isClosed() {
+		return nil, supervisor.ErrDraining
+	}
+	m, ok := api.Find(c.request.Method)
+	may := hostMethods[m.Name]
+	if !ok || may == 0 {
+		return nil, &deniedError{fmt.Sprintf("an agent cannot ask for %s", clipName(c.request.Method))}
+	}
+	target, rest, err := splitTarget(m, c.request.Params)
+	if err != nil {
+		return nil, err
+	}
+	if m.Scope == api.Agent {
+		c.id, c.request.Params = target, rest
+	}
+	if err := s.permit(ctx, *c.from, m.Name, target, may); err != nil {
+		return nil, err
+	}
+	return s.dispatch(ctx, c)
+}
+
+// splitTarget takes the agent that a call is about from the parameters; "" for
+// none. rest is the parameters of the method itself.
+func splitTarget(m api.Method, params jsontext.Value) (target string, rest jsontext.Value, err error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(params, &members); err != nil || members == nil {
+		return "", nil, &api.ParamError{Problem: "Invalid params: want an object"}
+	}
+	raw, there := members["agent_id"]
+	if there && raw.Kind() != '"' {
+		if raw.Kind() == 'n' && m.Scope == api.Global {
+			return "", params, nil
+		}
+		return "", nil, api.Invalid("agent_id", "must be a string")
+	}
+	if there {
+		if err := json.Unmarshal(raw, &target); err != nil {
+			return "", nil, api.Invalid("agent_id", "must be a string")
+		}
+	}
+	if m.Scope == api.Global {
+		return target, params, nil
+	}
+	switch {
+	case !there:
+		return "", nil, &api.ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
+	case !api.ValidAgentID(target):
+		return "", nil, api.Invalid("agent_id", "is not the name of an agent")
+	}
+	delete(members, "agent_id")
+	var out bytes.Buffer
+	if err := json.MarshalWrite(&out, members); err != nil {
+		return "", nil, fmt.Errorf("encode parameters: %w", err)
+	}
+	return target, out.Bytes(), nil
+}
+
+// deniedError says that an agent may not have what it asks for.
+type deniedError struct{ reason string }
+
+func (e *deniedError) Error() string { return e.reason }
+
+// permit reports why an agent may not call the method for the target.
+func (s *Server) permit(ctx context.Context, from supervisor.Caller, method, target string, may reach) error {
+	switch may {
+	case toAll:
+		return nil
+	case toCreated:
+		if _, err := s.o.Supervisor.Agent(target); err != nil {
+			return &agentError{id: target, err: supervisor.ErrNotFound}
+		}
+		if !s.descends(target, from.AgentID) {
+			return &deniedError{fmt.Sprintf("%s did not create %s: %s is for agents that one has created", from.AgentID, target, method)}
+		}
+		return nil
+	case toPeers:
+		other, err := s.agent(ctx, target)
+		if err != nil {
+			return err
+		}
+		mine, theirs, err := s.levels(ctx, from.AgentID, other)
+		if err == nil && !atMost(theirs, mine) {
+			err = &deniedError{fmt.Sprintf("%s is %s and %s is %s: an agent cannot send to one that may do more than itself", target, theirs, from.AgentID, mine)}
+		}
+		return err
+	case toNone:
+		self, err := s.o.Supervisor.Agent(from.AgentID)
+		if err != nil {
+			return named(from.AgentID, err)
+		}
+		level, err := s.level(ctx, self)
+		if err == nil && level != api.PresetYolo {
+			err = &deniedError{fmt.Sprintf("%s is %s: only an agent without restrictions can end the server", from.AgentID, level)}
+		}
+		return err
+	default:
+		panic(fmt.Sprintf("bridge: no rule for reach %d", may))
+	}
+}
+
+func (s *Server) levels(ctx context.Context, from string, other *supervisor.Agent) (mine, theirs string, err error) {
+	self, err := s.o.Supervisor.Agent(from)
+	if err != nil {
+		return "", "", named(from, err)
+	}
+	if mine, err = s.level(ctx, self); err != nil {
+		return "", "", err
+	}
+	theirs, err = s.level(ctx, other)
+	return mine, theirs, err
+}
+
+// level is the preset of an agent, as it last said.
+func (s *Server) level(ctx context.Context, a *supervisor.Agent) (string, error) {
+	if u := a.Info().Update; u != nil {
+		return u.Preset, nil
+	}
+	body, err := s.ask(ctx, a, protocol.GetState{})
+	return gjson.GetBytes(body, "preset").String(), err
+}
+
+// sendFor is send for another agent, whose turn waits for the answer.
+func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, error) {
+	if api.Value(p.WhenBusy) == api.WhenBusySteer && !s.descends(c.id, c.from.AgentID) {
+		return nil, &deniedError{fmt.Sprintf("%s did not create %s: it cannot steer it", c.from.AgentID, c.id)}
+	}
+	a, err := s.agent(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := s.delegate(ctx, a, *c.from, p)
+	if err != nil {
+		return nil, err
+	}
+	return sent, nil
+}
+
+// delegate sends on behalf of another agent and waits for the answer. A turn
+// that nobody waits for any more is cancelled.
+func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams) (api.SendResult, error) {
+	prompt, options := promptOf(p)
+	outcome, err := a.Delegate(ctx, from, prompt, options)
+	sent, err := sendResult(outcome, named(a.ID(), err))
+	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
+		end := maxHostText
+		for !utf8.RuneStart((*sent.Content)[end]) {
+			end--
+		}
+		sent.Content, sent.Truncated = new((*sent.Content)[:end]), true
+	}
+	return sent, err
+}
+
+// logHostCall writes the line of one host call, as that of a request, with the
+// agent that asked.
+func (s *Server) logHostCall(c *call, start time.Time, failure *jsonrpc.Error) {
+	data := []zap.Field{
+		zap.String("method", clipName(c.request.Method)),
+		zap.String("id", c.from.TurnID[:min(len(c.from.TurnID), maxLoggedID)]),
+		zap.Float64("duration_ms", milliseconds(time.Since(start))),
+	}
+	if failure == nil {
+		data = append(data, zap.String("status", "success"))
+	} else {
+		data = append(data, zap.String("status", "error"), zap.Int("code", int(failure.Code)))
+	}
+	fields := []zap.Field{
+		zap.Dict("data", data...), zap.String("agent", c.from.AgentID), zap.Uint64("incarnation", c.from.Incarnation),
+	}
+	if c.id != "" {
+		fields = append(fields, zap.String("target", strings.ToValidUTF8(c.id, "")))
+	}
+	s.log.Info("host call", fields...)
+}

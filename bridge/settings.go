@@ -1,0 +1,142 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
+)
+
+// set gives an agent's process a command whose refusal is the fault of the
+// parameter.
+func (s *Server) set(ctx context.Context, c *call, param string, command protocol.Command) (gjson.Result, error) {
+	body, err := s.askID(ctx, c, command)
+	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		return gjson.Result{}, api.Invalid(param, "%s", refused.Message)
+	}
+	return gjson.ParseBytes(body), err
+}
+
+func (s *Server) setCwd(ctx context.Context, c *call, p api.SetCwdParams) (any, error) {
+	body, err := s.set(ctx, c, "cwd", protocol.SetCwd{Cwd: p.Cwd})
+	if err != nil {
+		return nil, err
+	}
+	return api.SetCwdResult{Cwd: body.Get("cwd").String()}, nil
+}
+
+func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	held := state.Get("permissions")
+	result := api.GetPermissionsResult{
+		PermissionLevel: held.Get("permission_level").String(),
+		Preset:          state.Get("preset").String(),
+		DisabledTools:   texts(held.Get("disabled_tools")),
+		Policy: api.PermissionPolicy{
+			Cwd:          state.Get("cwd").String(),
+			AllowedPaths: textsOrNull(held.Get("policy.allowed_paths")),
+			WritePaths:   textsOrNull(held.Get("policy.write_paths")),
+			BlockedPaths: texts(held.Get("policy.blocked_paths")),
+		},
+		SessionAllowances: api.SessionAllowances{
+			WritePaths: texts(held.Get("session_allowances.write_paths")),
+			ExecDirs:   map[string][]string{},
+		},
+	}
+	for tool, dirs := range held.Get("session_allowances.exec_dirs").Map() {
+		result.SessionAllowances.ExecDirs[tool] = texts(dirs)
+	}
+	if a, err := s.o.Supervisor.Agent(c.id); err == nil {
+		result.Pending = a.PermissionRequests()
+	}
+	return result, nil
+}
+
+// texts are the strings of a list; none if it is something else.
+func texts(list gjson.Result) []string {
+	out := []string{}
+	for _, item := range list.Array() {
+		if item.Type == gjson.String {
+			out = append(out, item.Str)
+		}
+	}
+	return out
+}
+
+func textsOrNull(list gjson.Result) *[]string {
+	if !list.IsArray() {
+		return nil
+	}
+	return new(texts(list))
+}
+
+func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissionsParams) (any, error) {
+	if _, err := s.set(ctx, c, "preset", protocol.SetPermissions{Preset: &p.Preset}); err != nil {
+		return nil, err
+	}
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return api.SetPermissionsResult{
+		Updated: true, PermissionLevel: state.Get("permissions.permission_level").String(), Preset: state.Get("preset").String(),
+	}, nil
+}
+
+func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPermissionParams) (any, error) {
+	// What does not run has asked for nothing, and need not be started.
+	a, err := s.o.Supervisor.Agent(c.id)
+	if err != nil {
+		return nil, supervisor.ErrNoRequest
+	}
+	c.incarnation = a.Info().Incarnation
+	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
+	defer cancel()
+	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: api.Value(p.Reason)})
+	if err != nil {
+		return nil, named(c.id, err)
+	}
+	return api.RespondPermissionResult{Responded: true, RequestID: p.RequestID, Decision: p.Decision}, nil
+}
+
+func (s *Server) getSystemPrompt(ctx context.Context, c *call, _ api.None) (any, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetSystemPromptResult{
+		SystemPrompt:     state.Get("system_prompt").String(),
+		SystemPromptPath: known(state.Get("system_prompt_path").String()),
+		Truncated:        state.Get("system_prompt_truncated.truncated").Bool(),
+	}, nil
+}
+
+func (s *Server) setSystemPrompt(ctx context.Context, c *call, p api.SetSystemPromptParams) (any, error) {
+	if _, err := s.set(ctx, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: &p.SystemPrompt}); err != nil {
+		return nil, err
+	}
+	return api.UpdatedResult{Updated: true}, nil
+}
+
+func (s *Server) listTools(ctx context.Context, c *call, _ api.None) (any, error) {
+	body, err := s.askID(ctx, c, protocol.ToolsList{})
+	if err != nil {
+		return nil, err
+	}
+	var result struct {
+		Tools []jsontext.Value `json:"tools"`
+	}
+	if err := strict.Fill(body, &result, strict.IgnoreUnknown); err != nil {
+		return nil, &supervisor.ChildError{Command: "tools_list", Message: "the child's answer cannot be read: " + err.Error()}
+	}
+	return result, nil
+}
