@@ -221,17 +221,32 @@ func TestCannotStart(t *testing.T) {
 		want string
 	}{
 		{"no program", t.Context(), sandbox.Spec{}, "start program: no program"},
-		{"unknown", t.Context(), sandbox.Spec{Argv: []string{"no-such-program"}},
-			`start no-such-program: exec: "no-such-program": executable file not found in $PATH`},
-		{"no file", t.Context(), sandbox.Spec{Argv: []string{"/no/such"}},
-			`start /no/such: exec: "/no/such": stat /no/such: no such file or directory`},
-		{"no directory", t.Context(), sandbox.Spec{Argv: []string{"true"}, Dir: "/no/such"},
-			"start true: working directory: stat /no/such: no such file or directory"},
-		{"a file", t.Context(), sandbox.Spec{Argv: []string{"true"}, Dir: "/dev/null"},
-			"start true: working directory: chdir /dev/null: not a directory"},
+		{
+			"unknown", t.Context(),
+			sandbox.Spec{Argv: []string{"no-such-program"}},
+			`start no-such-program: exec: "no-such-program": executable file not found in $PATH`,
+		},
+		{
+			"no file", t.Context(),
+			sandbox.Spec{Argv: []string{"/no/such"}},
+			`start /no/such: exec: "/no/such": stat /no/such: no such file or directory`,
+		},
+		{
+			"no directory", t.Context(),
+			sandbox.Spec{Argv: []string{"true"}, Dir: "/no/such"},
+			"start true: working directory: stat /no/such: no such file or directory",
+		},
+		{
+			"a file", t.Context(),
+			sandbox.Spec{Argv: []string{"true"}, Dir: "/dev/null"},
+			"start true: working directory: chdir /dev/null: not a directory",
+		},
 		{"aborted", gone, sandbox.Spec{Argv: []string{"true"}}, "start true: context canceled"},
-		{"relative rule", t.Context(), sandbox.Spec{Argv: []string{"true"}, Rules: sandbox.Rules{ReadWrite: []string{"a"}}},
-			`start true: rules: "a" is not an absolute, clean path`},
+		{
+			"relative rule", t.Context(),
+			sandbox.Spec{Argv: []string{"true"}, Rules: sandbox.Rules{ReadWrite: []string{"a"}}},
+			`start true: rules: "a" is not an absolute, clean path`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := sandbox.Start(tt.ctx, tt.spec)

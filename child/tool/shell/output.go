@@ -1,0 +1,246 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// maxFile is how much output a file keeps, in bytes.
+	maxFile = 64 << 20
+	// maxDir is how much the files of a directory keep together. The oldest go.
+	maxDir = 256 << 20
+	// maxStream is how much output of a call is told while it runs, in bytes.
+	maxStream = 1 << 20
+	// sample is how much of the output tells whether it is text.
+	sample = 8 << 10
+)
+
+// collector keeps the beginning and the end of what is written to it, and all of
+// it in a file if that is more. It is for one goroutine.
+type collector struct {
+	half   int    // bytes kept of either end
+	head   []byte // at most 2*half, until there is more
+	tail   []byte // a ring of half bytes, once there is more
+	total  int64
+	dir    string
+	file   *os.File // nil until there is more
+	lost   error    // why the file does not have it all
+	tell   func(string)
+	told   int64
+	binary bool
+	rest   []byte // of a character whose end has not come
+}
+
+func newCollector(most int, dir string, tell func(string)) *collector {
+	return &collector{half: most / 2, dir: dir, tell: tell}
+}
+
+// Write takes all of b; there is no error.
+func (c *collector) Write(b []byte) (int, error) {
+	if c.total < sample {
+		c.binary = c.binary || binary(b[:min(int64(len(b)), sample-c.total)])
+	}
+	c.stream(b)
+	fits := len(c.head)+len(b) <= 2*c.half && c.tail == nil
+	if fits {
+		c.head = append(c.head, b...)
+	} else {
+		c.spill(b)
+	}
+	c.total += int64(len(b))
+	return len(b), nil
+}
+
+// spill takes what goes beyond the head.
+func (c *collector) spill(b []byte) {
+	if c.tail == nil {
+		c.tail = make([]byte, 0, c.half)
+		c.open()
+		c.save(c.head, 0)
+		over := c.head[min(len(c.head), c.half):]
+		c.head = c.head[:len(c.head)-len(over)]
+		c.keep(over)
+	}
+	c.save(b, c.total)
+	if missing := c.half - len(c.head); missing > 0 {
+		n := min(missing, len(b))
+		c.head, b = append(c.head, b[:n]...), b[n:]
+	}
+	c.keep(b)
+}
+
+// keep takes the end of b into the tail.
+func (c *collector) keep(b []byte) {
+	if len(b) >= c.half {
+		c.tail = append(c.tail[:0], b[len(b)-c.half:]...)
+		return
+	}
+	if over := len(c.tail) + len(b) - c.half; over > 0 {
+		c.tail = append(c.tail[:0], c.tail[over:]...)
+	}
+	c.tail = append(c.tail, b...)
+}
+
+// open opens the file.
+func (c *collector) open() {
+	if c.dir == "" {
+		c.lost = fmt.Errorf("none is kept")
+		return
+	}
+	if c.lost = os.MkdirAll(c.dir, 0o700); c.lost != nil {
+		return
+	}
+	makeRoom(c.dir, maxDir-maxFile)
+	c.file, c.lost = os.CreateTemp(c.dir, "shell-"+time.Now().UTC().Format("20060102-150405")+"-*.txt")
+}
+
+// save writes b, which stands at offset at in the output, to the file.
+func (c *collector) save(b []byte, at int64) {
+	if c.lost != nil {
+		return
+	}
+	if at+int64(len(b)) > maxFile {
+		b = b[:max(0, maxFile-at)]
+	}
+	_, c.lost = c.file.Write(b)
+}
+
+// makeRoom removes the oldest files until the others take at most most bytes.
+func makeRoom(dir string, most int64) {
+	type file struct {
+		name string
+		size int64
+		at   time.Time
+	}
+	var files []file
+	entries, _ := os.ReadDir(dir) // nothing to remove is found
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), "shell-") {
+			files = append(files, file{e.Name(), info.Size(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return b.at.Compare(a.at) })
+	for _, f := range files {
+		if most -= f.size; most < 0 {
+			os.Remove(filepath.Join(dir, f.name))
+		}
+	}
+}
+
+// stream tells b to whoever listens, in whole characters.
+func (c *collector) stream(b []byte) {
+	if c.binary || c.told > maxStream {
+		return
+	}
+	if c.told += int64(len(b)); c.told > maxStream {
+		c.tell("\n[there is more output than is shown as it comes]\n")
+		return
+	}
+	b = append(c.rest, b...)
+	cut := len(b)
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if start := len(b) - n; utf8.RuneStart(b[start]) {
+			if !utf8.FullRune(b[start:]) {
+				cut = start
+			}
+			break
+		}
+	}
+	c.rest = slices.Clone(b[cut:])
+	if cut > 0 {
+		c.tell(printable(b[:cut]))
+	}
+}
+
+// close closes the file.
+func (c *collector) close() {
+	if c.file != nil {
+		c.file.Close()
+	}
+}
+
+// text is what a result shows, ended by a newline unless it is empty.
+func (c *collector) text() string {
+	switch {
+	case c.binary && c.file == nil:
+		return fmt.Sprintf("[%d bytes of binary output, not shown: redirect it to a file]\n", c.total)
+	case c.binary:
+		return fmt.Sprintf("[%d bytes of binary output, not shown: %s]\n", c.total, c.where())
+	case c.tail == nil:
+		return line(printable(c.head))
+	}
+	head, tail := wholeEnd(c.head), wholeStart(c.tail)
+	missing := c.total - int64(len(head)) - int64(len(tail))
+	return line(printable(head)) + fmt.Sprintf("[%d of %d bytes are left out here: %s]\n", missing, c.total, c.where()) +
+		line(printable(tail))
+}
+
+// where tells where the whole output is.
+func (c *collector) where() string {
+	switch {
+	case c.file == nil:
+		return "not kept, so run it again with its output in a file"
+	case c.lost != nil:
+		return fmt.Sprintf("%s has the beginning of all of it, then writing it failed", c.file.Name())
+	case c.total > maxFile:
+		return fmt.Sprintf("%s has the first %d MiB of all of it", c.file.Name(), maxFile>>20)
+	}
+	return c.file.Name() + " has all of it"
+}
+
+func line(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
+
+// printable is b as text: what is not UTF-8 becomes U+FFFD, NUL its symbol.
+func printable(b []byte) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\u2400")
+}
+
+// wholeEnd and wholeStart leave out a character that was cut at that end.
+func wholeEnd(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if start := len(b) - n; utf8.RuneStart(b[start]) {
+			if !utf8.FullRune(b[start:]) {
+				return b[:start]
+			}
+			break
+		}
+	}
+	return b
+}
+
+func wholeStart(b []byte) []byte {
+	for n := range min(utf8.UTFMax-1, len(b)) {
+		if utf8.RuneStart(b[n]) {
+			return b[n:]
+		}
+	}
+	return b
+}
+
+// binary reports whether b is no text: more than a tenth of it is neither UTF-8
+// nor what a terminal shows. A little may be anything.
+func binary(b []byte) bool {
+	const few = 16
+	odd := 0
+	for rest := b; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		switch {
+		case r == utf8.RuneError && n == 1 && (utf8.FullRune(rest) || len(rest) == len(b)),
+			r < ' ' && !strings.ContainsRune("\t\n\v\f\r\b\a\x1b", r):
+			odd++
+		}
+		rest = rest[n:]
+	}
+	return odd > few && odd > len(b)/10
+}

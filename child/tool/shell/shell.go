@@ -1,0 +1,253 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/sandbox"
+	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+const (
+	// DefaultTimeout is how long a command may take that names no time.
+	DefaultTimeout = 120 * time.Second
+	// maxTimeout is the longest that one may name, in seconds.
+	maxTimeout = 3600
+	// DefaultMaxOutput is how much output a result shows, in bytes.
+	DefaultMaxOutput = 32 << 10
+	// longTime is from when on a result tells how long the command took.
+	longTime = 5 * time.Second
+)
+
+// Options says how commands are run. The zero value of a field means its
+// default.
+type Options struct {
+	// Dir is the working directory, absolute. It has no default.
+	Dir string
+	// Rules are what commands may do. Dir is not writable by itself.
+	Rules sandbox.Rules
+	// Env is passed to commands as KEY=VALUE beside the clean environment.
+	Env []string
+	// OutputDir is where output goes that is too long to show; it is made when
+	// it is needed. "" keeps none.
+	OutputDir string
+	// MaxOutput is how much output a result shows, in bytes, its beginning and
+	// its end; default DefaultMaxOutput.
+	MaxOutput int
+	// Timeout is for commands that name none; default DefaultTimeout.
+	Timeout time.Duration
+}
+
+// New returns the tool shell {command, timeout_s?, cwd?, description?}.
+func New(o Options) tool.Scoped {
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	s := &shell{options: o, program: "/bin/sh"}
+	for _, bash := range []string{"/bin/bash", "/usr/bin/bash"} {
+		if info, err := os.Stat(bash); err == nil && info.Mode().IsRegular() {
+			s.program = bash
+			break
+		}
+	}
+	return s
+}
+
+type shell struct {
+	options Options
+	program string // bash where it is, as what models write is mostly for it
+}
+
+// input is what a call asks for. What is null is left to its default.
+type input struct {
+	Command     string   `json:"command"`
+	TimeoutS    *float64 `json:"timeout_s,omitzero"`
+	Cwd         *string  `json:"cwd,omitzero"`
+	Description *string  `json:"description,omitzero"` // for whoever reads along
+}
+
+func (s *shell) Spec() tool.Spec {
+	return tool.Spec{
+		Name: "shell",
+		Description: fmt.Sprintf("Run a command with %s -c in the working directory. "+
+			"Returns its output (stdout and stderr together) and its exit status. "+
+			"Each call is a new shell: cd, variables and background processes do not last beyond it. "+
+			"Input is empty, so use flags that ask no questions. Only the beginning and the end of long output is shown; "+
+			"the result names the file that has all of it. Temporary files belong in $TMPDIR, which is removed after the call.",
+			filepath.Base(s.program)),
+		InputSchema: jsontext.Value(fmt.Sprintf(`{"type":"object","properties":{`+
+			`"command":{"type":"string","description":"what the shell runs"},`+
+			`"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"seconds until it is killed, default %v"},`+
+			`"cwd":{"type":"string","description":"a directory within the working directory to run it in"},`+
+			`"description":{"type":"string","description":"in a few words, what it is for"}},`+
+			`"required":["command"],"additionalProperties":false}`, maxTimeout, s.options.Timeout.Seconds())),
+	}
+}
+
+// call is an input with its defaults.
+type call struct {
+	command, cwd string
+	timeout      time.Duration
+}
+
+// parse reads the input of a call.
+func (s *shell) parse(in jsontext.Value) (call, error) {
+	var i input
+	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
+		return call{}, err
+	}
+	c := call{command: i.Command, timeout: s.options.Timeout}
+	if i.Cwd != nil {
+		c.cwd = *i.Cwd
+	}
+	if i.TimeoutS != nil {
+		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
+			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
+			return call{}, &strict.Error{Path: "timeout_s", Problem: problem}
+		}
+		c.timeout = time.Duration(*i.TimeoutS * float64(time.Second))
+	}
+	switch {
+	case strings.TrimSpace(c.command) == "":
+		return call{}, &strict.Error{Path: "command", Problem: "is empty"}
+	case strings.ContainsRune(c.command, 0):
+		return call{}, &strict.Error{Path: "command", Problem: "has a NUL character, which no shell takes"}
+	}
+	return c, nil
+}
+
+// Scope tells what a call would run.
+func (s *shell) Scope(in jsontext.Value) (tool.Scope, error) {
+	c, err := s.parse(in)
+	if err != nil {
+		return tool.Scope{}, err
+	}
+	scope := tool.Scope{Action: protocol.ActionExecute, Command: c.command, Programs: Describe(c.command)}
+	if c.cwd != "" {
+		scope.Paths = []string{c.cwd}
+	}
+	line, _, more := strings.Cut(strings.TrimSpace(c.command), "\n")
+	if more {
+		line += " …"
+	}
+	scope.Summary = "run: " + line
+	return scope, nil
+}
+
+func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+	c, err := s.parse(in)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	dir, err := s.dir(c.cwd)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	began := time.Now()
+	p, err := sandbox.Start(timed, sandbox.Spec{
+		Argv: []string{s.program, "-c", c.command}, Dir: dir, Env: s.options.Env, Rules: s.options.Rules,
+	})
+	if err != nil {
+		if errors.Is(err, sandbox.ErrUnsupported) {
+			err = fmt.Errorf("nothing can be run under these permissions: %w", err)
+		}
+		return tool.Result{}, err
+	}
+	defer p.Close()
+	out := newCollector(s.options.MaxOutput, s.options.OutputDir, tool.Progress(ctx))
+	defer out.close()
+	_, failed := io.Copy(out, p.Stdout())
+	exit := p.Wait()
+	took := time.Since(began)
+	killed := timed.Err() != nil && exit.Signal == syscall.SIGKILL
+	if killed && !errors.Is(timed.Err(), context.DeadlineExceeded) {
+		return tool.Result{}, timed.Err() // nobody wants the result
+	}
+	text := out.text()
+	if failed != nil {
+		text += fmt.Sprintf("[the rest of the output was lost: %v]\n", failed)
+	}
+	text += remarks(p, exit)
+	if killed {
+		return tool.Result{Text: text + fmt.Sprintf("[killed after %v: it took too long]", took.Round(100*time.Millisecond)), IsError: true}, nil
+	}
+	return tool.Result{Text: text + status(exit, took), IsError: exit.Code != 0}, nil
+}
+
+// dir is where a call runs.
+func (s *shell) dir(cwd string) (string, error) {
+	if cwd == "" || cwd == "." {
+		return s.options.Dir, nil
+	}
+	local := cwd
+	if filepath.IsAbs(cwd) {
+		relative, err := filepath.Rel(s.options.Dir, cwd)
+		if err != nil {
+			return "", fmt.Errorf("cwd %s: %w", cwd, err)
+		}
+		local = relative
+	}
+	root, err := os.OpenRoot(s.options.Dir)
+	if err != nil {
+		return "", fmt.Errorf("open working directory: %w", err)
+	}
+	info, err := root.Stat(local)
+	_ = root.Close() // nothing was written
+	if err != nil {
+		return "", fmt.Errorf("cwd %s is not a directory within the working directory: %w", cwd, reason(err))
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("cwd %s is not a directory", cwd)
+	}
+	return filepath.Join(s.options.Dir, local), nil
+}
+
+// reason is what an error of a file says, without the path.
+func reason(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// remarks is what a command's surroundings may have to do with how it ended.
+func remarks(p *sandbox.Process, exit sandbox.Exit) string {
+	var b strings.Builder
+	if reason := p.Unconfined(); reason != "" {
+		fmt.Fprintf(&b, "[this was not confined to the working directory: %s]\n", reason)
+	}
+	if exit.Code != 0 {
+		for _, note := range p.Notes() {
+			fmt.Fprintf(&b, "[%s]\n", note)
+		}
+	}
+	return b.String()
+}
+
+// status is the last line of a result.
+func status(exit sandbox.Exit, took time.Duration) string {
+	how := fmt.Sprintf("exit status %d", exit.Code)
+	if exit.Signal != 0 {
+		how = fmt.Sprintf("ended by signal %d (%s)", int(exit.Signal), exit.Signal)
+	}
+	if took >= longTime {
+		how += fmt.Sprintf(", after %v", took.Round(100*time.Millisecond))
+	}
+	return "[" + how + "]"
+}
