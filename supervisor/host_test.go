@@ -342,3 +342,30 @@ func TestNoDeadlock(t *testing.T) {
 		})
 	})
 }
+
+// A call that the child gives up, as a tool does that ran out of time, ends
+// what was asked for, and the turn goes on.
+func TestHostCancel(t *testing.T) {
+	plan := func(s supervisor.Spec, _ int) supervisortest.Play {
+		if s.ID == "b" {
+			return supervisortest.Play{Prompt: supervisortest.UntilAborted}
+		}
+		return supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Emit(protocol.HostCall{CallID: "h1", TurnID: p.ID, Method: "send", Params: jsontext.Value(params("b", "work"))})
+			c.Sleep(time.Second)
+			c.Emit(protocol.HostCancel{CallID: "h1"})
+			c.Sleep(time.Second)
+			c.Finish(p, "")
+		}}
+	}
+	hosted(t, sends, plan, func(h *house) {
+		a, b := h.start("a"), h.start("b")
+		turn := h.prompt(a, "1", "x")
+		time.Sleep(time.Second / 2) // in the bubble's time
+		h.state(b, supervisor.Busy)
+		time.Sleep(time.Second) // in the bubble's time
+		h.state(b, supervisor.Ready)
+		h.state(a, supervisor.Busy)
+		h.outcome(turn, supervisor.Completed)
+	})
+}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +79,9 @@ func clean(path string) bool {
 func (s *service) target(rest, query string) *url.URL {
 	u := *s.base
 	u.Fragment, u.RawFragment = "", ""
+	if strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v1") {
+		rest = strings.TrimPrefix(rest, "v1/") // of Anthropic's SDK, which adds it itself
+	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + rest
 	if u.RawPath != "" {
 		u.RawPath = strings.TrimSuffix(u.RawPath, "/") + "/" + rest
@@ -134,10 +136,12 @@ func (s *service) header(in http.Header) http.Header {
 	return out
 }
 
-// returned reports whether a header of the service's goes to the child.
+// returned reports whether a header of the service's goes to the child. The
+// length does not, so that an answer ends for the child when it is accounted
+// for, and not before.
 func returned(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Date", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id":
+	case "Content-Type", "Date", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id":
 		return true
 	}
 	return strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-")
@@ -262,7 +266,6 @@ func (x *exchange) fail(w http.ResponseWriter, res *http.Response) {
 	}
 	text := x.service.secrets.scrub(string(body))
 	x.answer(w, res.Header)
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(res.StatusCode)
 	_, _ = io.WriteString(w, text) // who has left needs no answer
 }

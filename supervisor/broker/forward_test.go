@@ -36,6 +36,7 @@ func TestForward(t *testing.T) {
 		{"bearer", "/v1", "/x/chat/completions", broker.Bearer, "/v1/chat/completions", "Authorization: Bearer " + canary},
 		{"Azure", "/openai/deployments/d?api-version=2024-10-21", "/x/chat/completions?api-version=1&a=b", broker.APIKey, "/openai/deployments/d/chat/completions?api-version=2024-10-21&a=b", "Api-Key: " + canary},
 		{"Anthropic", "", "/x/v1/messages?beta=true", broker.XAPIKey, "/v1/messages?beta=true", "X-Api-Key: " + canary},
+		{"Anthropic, by the whole base_url", "/api/v1/", "/x/v1/messages", broker.XAPIKey, "/api/v1/messages", "X-Api-Key: " + canary},
 		{"no key", "/", "/x/chat/completions", broker.None, "/chat/completions", ""},
 	}
 	for _, tt := range tests {

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package broker
+
+// Protect does nothing here.
+func Protect() error { return nil }
