@@ -203,7 +203,9 @@ func TestErrors(t *testing.T) {
 			wiretest.Stream([]byte("event: message\ndata: " + fault("overloaded_error", "Overloaded") + "\n\n")), good,
 		}, 1, ""},
 		{
-			"overloaded after it spoke", []http.HandlerFunc{broken("overloaded-later.sse")}, 0,
+			"overloaded after it spoke",
+			[]http.HandlerFunc{broken("overloaded-later.sse")},
+			0,
 			"provider claude: the service reported an error: Overloaded",
 		},
 		{"overloaded for good", []http.HandlerFunc{
@@ -371,11 +373,13 @@ func TestNewRefuses(t *testing.T) {
 		{"no key", anthropic.Options{}, "provider anthropic: there is no API key"},
 		{"bad way to think", anthropic.Options{Options: key, Thinking: "hard"}, `provider anthropic: thinking "hard" is not known, want adaptive, enabled or disabled`},
 		{
-			"too little to think", anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, ThinkingTokens: 1000},
+			"too little to think",
+			anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, ThinkingTokens: 1000},
 			"provider anthropic: 1000 tokens of thinking are not between 1024 and the 32000 of an answer",
 		},
 		{
-			"too much to think", anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, MaxTokens: 4000},
+			"too much to think",
+			anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, MaxTokens: 4000},
 			"provider anthropic: 8000 tokens of thinking are not between 1024 and the 4000 of an answer",
 		},
 		{"no answer", anthropic.Options{Options: key, MaxTokens: -1}, "provider anthropic: an answer cannot have -1 tokens"},

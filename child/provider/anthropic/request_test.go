@@ -131,7 +131,8 @@ func asked(change func(*protocol.Message)) provider.Request {
 		change(&answer)
 	}
 	return provider.Request{Model: model, Messages: []protocol.Message{
-		{Role: protocol.RoleUser, Content: "hello"}, answer,
+		{Role: protocol.RoleUser, Content: "hello"},
+		answer,
 		{Role: protocol.RoleTool, ToolCallID: "toolu_01Lp", Content: "text of a"},
 	}}
 }

@@ -24,14 +24,17 @@ func TestDialects(t *testing.T) {
 		want               []provider.Delta
 	}{
 		{"openrouter", "/api/v1", "/api/v1/chat/completions", openai.Bearer, []provider.Delta{
-			provider.Thinking{Text: "Hm."}, provider.Text{Text: "Hello"}, provider.Text{Text: "!"},
+			provider.Thinking{Text: "Hm."},
+			provider.Text{Text: "Hello"},
+			provider.Text{Text: "!"},
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 120, OutputTokens: 9, CacheReadInputTokens: 100, CacheCreationInputTokens: 15, Model: model("anthropic/claude-sonnet-4"),
 			}},
 		}},
 		{
 			"azure", "/openai/deployments/mini?api-version=2024-10-21", "/openai/deployments/mini/chat/completions?api-version=2024-10-21",
-			openai.APIKey, []provider.Delta{
+			openai.APIKey,
+			[]provider.Delta{
 				provider.Text{Text: "Hello"},
 				provider.Stop{Reason: provider.FinishFiltered, Usage: protocol.TurnUsage{
 					InputTokens: 9, OutputTokens: 2, Model: model("gpt-4.1-mini-2025-04-14"),
@@ -49,7 +52,8 @@ func TestDialects(t *testing.T) {
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 171, OutputTokens: 36, Model: model("qwen3:8b")}},
 		}},
 		{"vllm", "/v1", "/v1/chat/completions", openai.Bearer, []provider.Delta{
-			provider.Thinking{Text: "Hm."}, provider.Text{Text: "\n\nHello"},
+			provider.Thinking{Text: "Hm."},
+			provider.Text{Text: "\n\nHello"},
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 14, OutputTokens: 17, CacheReadInputTokens: 8, Model: model("Qwen/Qwen3-8B"),
 			}},
@@ -62,11 +66,13 @@ func TestDialects(t *testing.T) {
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 60, OutputTokens: 11, Model: model("qwen2.5-7b-instruct")}},
 		}},
 		{"llamacpp", "/v1", "/v1/chat/completions", openai.None, []provider.Delta{
-			provider.Thinking{Text: "Hm."}, provider.Text{Text: "Hello"},
+			provider.Thinking{Text: "Hm."},
+			provider.Text{Text: "Hello"},
 			provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{InputTokens: 12, OutputTokens: 2, Model: model("gpt-3.5-turbo")}},
 		}},
 		{"deepseek", "", "/chat/completions", openai.Bearer, []provider.Delta{
-			provider.Thinking{Text: "Hm."}, provider.Text{Text: "Hello"},
+			provider.Thinking{Text: "Hm."},
+			provider.Text{Text: "Hello"},
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 16, OutputTokens: 10, CacheReadInputTokens: 11, Model: model("deepseek-chat"),
 			}},
