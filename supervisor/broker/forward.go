@@ -170,6 +170,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused = d.broker.enter(d.account, paid)
 	}
 	if refused != nil {
+		if refused != tooLarge { // who still writes might not read the answer
+			_, _ = io.CopyN(io.Discard, r.Body, maxBody)
+		}
 		refused.write(w)
 		return
 	}

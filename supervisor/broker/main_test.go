@@ -142,8 +142,8 @@ func (h *house) start(a broker.Agent) (socket string, end func()) {
 func client(socket string) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives:  true,
-			DisableCompression: true,
+			MaxIdleConnsPerHost: -1, // and does not say so, as a child would not
+			DisableCompression:  true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", socket)
 			},
