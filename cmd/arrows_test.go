@@ -51,6 +51,10 @@ var arrows = []rule{
 		of:   []string{"supervisor"}, deny: []string{"os/exec", "net/http", "net"},
 	},
 	{
+		name: "the supervisor's HTTP is the broker's",
+		of:   []string{"supervisor/..."}, except: []string{"supervisor/broker/..."}, deny: []string{"net/http"},
+	},
+	{
 		name: "the supervisor knows neither who asks nor what a child is made of",
 		of:   []string{"supervisor/..."}, deny: []string{"bridge/...", "child/...", "cmd/..."}, deps: true,
 	},
@@ -70,7 +74,7 @@ var arrows = []rule{
 	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
-		except: []string{"supervisor/proc/...", "child/tool/shell/...", "child/mcp/...", "bridge/task/...", "cmd/..."},
+		except: []string{"supervisor/proc/...", "child/sandbox/...", "bridge/task/...", "cmd/..."},
 	},
 	{
 		name: "fixtures are for tests",
@@ -102,6 +106,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 	got := check([]pkg{
 		{ImportPath: module + "protocol/frame", Imports: []string{"io", module + "supervisor"}, Deps: []string{module + "supervisor"}},
 		{ImportPath: module + "supervisor", Imports: []string{"os/exec", module + "protocol"}, Deps: []string{module + "protocol"}},
+		{ImportPath: module + "supervisor/stdio", Imports: []string{"net/http"}},
+		{ImportPath: module + "supervisor/broker", Imports: []string{"net/http"}},
 		{ImportPath: module + "bridge", Imports: []string{module + "supervisor"}, Deps: []string{module + "supervisor", module + "supervisor/proc"}},
 		{ImportPath: module + "child/turn", Imports: []string{module + "bridge/api"}, Deps: []string{module + "bridge/api"}},
 		{ImportPath: module + "bridge/api", TestImports: []string{"encoding/json"}},
@@ -112,6 +118,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"protocol/frame imports supervisor: protocol knows nobody",
 		"supervisor imports os/exec: the supervisor's root is pure state and time",
 		"supervisor imports os/exec: processes are started in few places",
+		"supervisor/stdio imports net/http: the supervisor's HTTP is the broker's",
 		"bridge imports supervisor/proc: the bridge reaches agents by the supervisor alone",
 		"child/turn imports bridge/api: a child knows its pipes and nothing else",
 		"cmd/nexus imports fixtures: fixtures are for tests",
