@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,16 +40,23 @@ type Config struct {
 
 // Provider says how to reach a source of models.
 type Provider struct {
-	// Type is "openai" or "offline".
+	// Type is "openai", "anthropic" or "offline".
 	Type string `json:"type"`
 	// BaseURL ends before /chat/completions; "" is the vendor's own.
 	BaseURL string `json:"base_url" wire:"default"`
 	// APIKeyEnv names the environment variable that holds the key.
 	APIKeyEnv string `json:"api_key_env" wire:"default"`
-	// AuthMethod is "bearer" (the default), "api-key" or "none".
+	// AuthMethod is "bearer", "api-key", "x-api-key" or "none"; "" is what the
+	// type's own service wants.
 	AuthMethod string `json:"auth_method" wire:"default"`
 	// Models are the models that may be chosen; empty means any.
 	Models []Model `json:"models" wire:"default"`
+	// MaxTokens bounds one answer; 0 leaves it to the service, where it may be
+	// left.
+	MaxTokens int `json:"max_tokens" wire:"default"`
+	// Thinking is "adaptive", "enabled" or "disabled", of type "anthropic"; ""
+	// leaves it to the model.
+	Thinking string `json:"thinking" wire:"default"`
 }
 
 // Model is one model of a Provider.
@@ -148,8 +156,9 @@ const (
 func builtin() file {
 	return file{
 		Providers: map[string]Provider{
-			"offline": {Type: "offline", AuthMethod: "none"},
-			"openai":  {Type: "openai", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer"},
+			"offline":   {Type: "offline", AuthMethod: "none"},
+			"openai":    {Type: "openai", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer"},
+			"anthropic": {Type: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY", AuthMethod: "x-api-key"},
 		},
 		Profiles: map[string]Profile{},
 	}
@@ -235,6 +244,13 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// What members may say. "" is the default.
+var (
+	types       = []string{"openai", "anthropic", "offline"}
+	authMethods = []string{"", "bearer", "api-key", "x-api-key", "none"}
+	thinkings   = []string{"", "adaptive", "enabled", "disabled"}
+)
+
 // check finds values that the types allow and the meaning does not.
 func (f file) check() error {
 	for name, p := range f.Providers {
@@ -244,10 +260,16 @@ func (f file) check() error {
 			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
 		case protocol.CheckModelName(name) != nil:
 			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
-		case p.Type != "openai" && p.Type != "offline":
-			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai" or "offline"`, p.Type)}
-		case p.AuthMethod != "" && p.AuthMethod != "bearer" && p.AuthMethod != "api-key" && p.AuthMethod != "none":
-			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key" or "none"`, p.AuthMethod)}
+		case !slices.Contains(types, p.Type):
+			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai", "anthropic" or "offline"`, p.Type)}
+		case !slices.Contains(authMethods, p.AuthMethod):
+			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key", "x-api-key" or "none"`, p.AuthMethod)}
+		case p.MaxTokens < 0:
+			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
+		case !slices.Contains(thinkings, p.Thinking):
+			return &strict.Error{Path: path + ".thinking", Problem: fmt.Sprintf(`is %q, want "adaptive", "enabled" or "disabled"`, p.Thinking)}
+		case p.Thinking != "" && p.Type != "anthropic":
+			return &strict.Error{Path: path + ".thinking", Problem: `is for type "anthropic" alone`}
 		}
 		if u, err := url.Parse(p.BaseURL); p.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}

@@ -100,7 +100,7 @@ func TestChoose(t *testing.T) {
 		{"an id alone, else of the current provider", vendors + "}", config.Wish{Model: "m", Current: "local"}, "local m"},
 		{"another provider than the default model's", vendors + `,"default_model":"local/llama"}`, config.Wish{Provider: "router"}, "router maker/big"},
 		{"an unknown model", vendors + "}", config.Wish{Provider: "router", Model: "x"}, `unknown model "x" of provider "router" (it has: maker/big, small)`},
-		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: offline, openai)`},
+		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: anthropic, offline, openai)`},
 		{"a model's name that is too long", "", config.Wish{Model: strings.Repeat("m", 257)}, "model: the name is 257 bytes long, at most 256 are allowed"},
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, config.Wish{}, "model: the name is 257 bytes long"},
@@ -141,7 +141,7 @@ func TestKey(t *testing.T) {
 	if missing, ok := errors.AsType[*config.MissingKeyError](err); !ok || missing.Env != "OPENAI_API_KEY" {
 		t.Errorf("got %v", err)
 	}
-	if got := strings.Join(c.KeyNames(), " "); got != "NEXUS3_API_KEY OPENAI_API_KEY ROUTER_KEY" {
+	if got := strings.Join(c.KeyNames(), " "); got != "ANTHROPIC_API_KEY NEXUS3_API_KEY OPENAI_API_KEY ROUTER_KEY" {
 		t.Errorf("got %s", got)
 	}
 }
