@@ -23,6 +23,8 @@ func TestExplain(t *testing.T) {
 		{supervisor.ErrBusy, 200, -32001, "AGENT_BUSY", "Resource unavailable"},
 		{supervisor.ErrFailed, 200, -32001, "AGENT_FAILED", "Resource unavailable"},
 		{supervisor.ErrStopped, 200, -32001, "AGENT_STOPPED", "Resource unavailable"},
+		{&supervisor.CycleError{Path: []string{"a", "a"}}, 200, -32001, "WOULD_DEADLOCK", "Resource unavailable"},
+		{supervisor.ErrNoRequest, 200, -32602, "PERMISSION_REQUEST_NOT_FOUND", "Permission request not found"},
 		{supervisor.ErrDraining, 503, -32001, "SERVER_DRAINING", "Resource unavailable"},
 		{supervisor.ErrTurnTimeout, 200, -32000, "TIMEOUT", "Execution timeout"},
 		{context.DeadlineExceeded, 200, -32000, "TIMEOUT", "Execution timeout"},

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -59,7 +60,12 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
 	r.sessions = sessions.New(r.home, 1)
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
-	r.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log})
+	r.sup = supervisor.New(supervisor.Options{
+		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
+		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
+			return r.server.HostCall(ctx, from, method, params)
+		},
+	})
 
 	ln, err := bridge.Listen("127.0.0.1", 0)
 	if err != nil {
@@ -72,7 +78,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 			if api.Value(p.Model) == "none" {
 				return supervisor.Spec{}, api.Invalid("model", "there is no model none")
 			}
-			return supervisor.Spec{}, nil
+			return supervisor.Spec{HostCalls: true}, nil
 		},
 	}
 	if change != nil {
@@ -139,17 +145,51 @@ func plays(turn func(*supervisortest.Child, protocol.Prompt)) func(*rig, *bridge
 
 // stateful answers get_state with everything that a nexus-child tells.
 func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
+	preset := "sandboxed"
+	switch {
+	case strings.HasPrefix(c.Spec().ID, "trusted"):
+		preset = "trusted"
+	case strings.HasPrefix(c.Spec().ID, "yolo"):
+		preset = "yolo"
+	}
 	switch cmd := cmd.(type) {
 	case protocol.GetState:
 		c.Respond(cmd, map[string]any{
 			"ok": true, "streaming": false, "model": "echo", "provider": "test", "reasoning": false,
-			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/work", "preset": "sandboxed",
-			"system_prompt": "You are a test.", "halted_at_iteration_limit": false,
+			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/work", "preset": preset,
+			"system_prompt": "You are a test.", "system_prompt_path": "/work/NEXUS.md", "halted_at_iteration_limit": false,
+			"permissions": map[string]any{
+				"permission_level": preset, "disabled_tools": []string{"shell"},
+				"policy": map[string]any{
+					"cwd": "/work", "allowed_paths": []string{"/data"}, "write_paths": nil, "blocked_paths": []string{"/work/keys"},
+				},
+				"session_allowances": map[string]any{
+					"write_paths": []string{"/tmp/out"}, "exec_dirs": map[string]any{"shell": []string{"/work"}},
+				},
+				"ceiling": protocol.Permissions{
+					Preset: preset, DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/work"}, BlockedPaths: []string{"/work/keys"},
+				},
+			},
 			"tokens": map[string]int{
 				"system": 150, "tools": 0, "messages": 42, "total": 192, "budget": 8000, "available": 6000,
 			},
 		})
 		return true
+	case protocol.ToolsList:
+		c.Respond(cmd, map[string]any{"ok": true, "tools": []map[string]any{
+			{"name": "sleep", "description": "Wait for a number of seconds.", "input_schema": map[string]any{"type": "object"}},
+		}})
+		return true
+	case protocol.SetCwd:
+		if cmd.Cwd == "/none" {
+			c.Respond(cmd, map[string]any{"ok": false, "error": "set_cwd: /none is not a directory"})
+			return true
+		}
+	case protocol.SetPermissions:
+		if *cmd.Preset == "trusted" && preset == "sandboxed" {
+			c.Respond(cmd, map[string]any{"ok": false, "error": "set_permissions: the preset trusted (at most sandboxed)"})
+			return true
+		}
 	case protocol.SetModel:
 		if cmd.Model == "none" {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "unknown model none"})

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
@@ -18,7 +19,7 @@ import (
 func (s *Server) set(ctx context.Context, c *call, param string, command protocol.Command) (gjson.Result, error) {
 	body, err := s.askID(ctx, c, command)
 	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return gjson.Result{}, api.Invalid(param, "%s", refused.Message)
+		return gjson.Result{}, api.Invalid(param, "%s", strings.TrimPrefix(refused.Message, command.Name()+": "))
 	}
 	return gjson.ParseBytes(body), err
 }
