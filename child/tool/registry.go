@@ -36,7 +36,10 @@ type Options struct {
 	Timeout   time.Duration // for one call; default 300 s
 	MaxOutput int           // bytes of one result; default 64 KiB
 	Guard     Guard         // is asked before each call; default lets all run
-	Log       *zap.Logger   // hears of panics and of tools that are stuck; default none
+	// Spill keeps a text that is too long for a result and says where; default
+	// keeps none.
+	Spill func(tool, text string) (path string, err error)
+	Log   *zap.Logger // hears of panics and of tools that are stuck; default none
 }
 
 // Registry is a fixed set of tools. It is safe for concurrent use.
@@ -50,7 +53,12 @@ type Registry struct {
 	options Options
 	tools   map[string]Tool
 	specs   []Spec
-	running sync.WaitGroup // the goroutines of all calls
+	*calls
+}
+
+// calls are those of a registry and of all that took its place.
+type calls struct {
+	running sync.WaitGroup // the goroutines
 	stuck   atomic.Int64
 }
 
@@ -69,7 +77,22 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	r := &Registry{options: o, tools: make(map[string]Tool, len(tools)), specs: make([]Spec, 0, len(tools))}
+	r := &Registry{options: o, calls: &calls{}}
+	r.fill(tools)
+	return r
+}
+
+// Replaced is a registry of other tools and with another guard, to take the
+// place of r. What runs in either counts for both.
+func (r *Registry) Replaced(tools []Tool, g Guard) *Registry {
+	next := &Registry{options: r.options, calls: r.calls}
+	next.options.Guard = g
+	next.fill(tools)
+	return next
+}
+
+func (r *Registry) fill(tools []Tool) {
+	r.tools, r.specs = make(map[string]Tool, len(tools)), make([]Spec, 0, len(tools))
 	for _, t := range tools {
 		spec := t.Spec()
 		if _, twice := r.tools[spec.Name]; twice {
@@ -78,7 +101,6 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 		r.tools[spec.Name] = t
 		r.specs = append(r.specs, spec)
 	}
-	return r
 }
 
 // Specs describes the tools, in the order of NewRegistry. The slice must not
@@ -181,8 +203,7 @@ func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) 
 // call carries out one call within its limits.
 func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	fail := func(format string, a ...any) Outcome {
-		text := limit(fmt.Sprintf(format, a...), r.options.MaxOutput)
-		return Outcome{Call: call, Text: text, IsError: true}
+		return Outcome{Call: call, Text: r.limit(call.Name, fmt.Sprintf(format, a...)), IsError: true}
 	}
 	t, known := r.tools[call.Name]
 	switch {
@@ -200,16 +221,21 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 		return fail("%s: %v", call.Name, err)
 	}
 	if r.options.Guard != nil {
-		if err := r.options.Guard(ctx, t, protocol.ToolCall{ID: call.ID, Name: call.Name, Input: input}); err != nil {
+		granted, err := r.options.Guard(ctx, t, protocol.ToolCall{ID: call.ID, Name: call.Name, Input: input})
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fail("%s was not run: the turn was aborted", call.Name)
+		case err != nil:
 			return fail("%s: %v", call.Name, err)
 		}
+		ctx = granted
 	}
 	result, err := r.invoke(ctx, t, call.Name, input)
 	if err != nil {
 		return fail("%s: %v", call.Name, err)
 	}
 	return Outcome{
-		Call: call, Text: limit(result.Text, r.options.MaxOutput), IsError: result.IsError,
+		Call: call, Text: r.limit(call.Name, result.Text), IsError: result.IsError,
 		Images: result.Images, Changed: result.Changed,
 	}
 }
@@ -292,10 +318,11 @@ func object(input jsontext.Value) (jsontext.Value, error) {
 	return input, nil
 }
 
-// limit cuts text at a character boundary and says how much is missing. What
-// is not UTF-8 in it becomes U+FFFD.
-func limit(text string, most int) string {
+// limit cuts a text that is too long at a character boundary, and says how much
+// is missing and where it is. What is not UTF-8 in it becomes U+FFFD.
+func (r *Registry) limit(tool, text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
+	most := r.options.MaxOutput
 	if len(text) <= most {
 		return text
 	}
@@ -303,5 +330,14 @@ func limit(text string, most int) string {
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return fmt.Sprintf("%s\n[cut off here: %d of %d bytes are missing]", text[:cut], len(text)-cut, len(text))
+	note := ""
+	if r.options.Spill != nil {
+		path, err := r.options.Spill(tool, text)
+		if err != nil {
+			r.options.Log.Warn("cannot keep a result that is too long", zap.String("tool", tool), zap.Error(err))
+		} else {
+			note = "; the whole is in " + path
+		}
+	}
+	return fmt.Sprintf("%s\n[cut off here: %d of %d bytes are missing%s]", text[:cut], len(text)-cut, len(text), note)
 }

@@ -277,8 +277,8 @@ func TestGuard(t *testing.T) {
 	registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, jsontext.Value) (string, error) {
 		ran = true
 		return "", nil
-	}}}, tool.Options{Guard: func(_ context.Context, _ tool.Tool, c protocol.ToolCall) error {
-		return fmt.Errorf("not allowed with %s", c.Input)
+	}}}, tool.Options{Guard: func(_ context.Context, _ tool.Tool, c protocol.ToolCall) (context.Context, error) {
+		return nil, fmt.Errorf("not allowed with %s", c.Input)
 	}})
 	got := registry.Run(t.Context(), []protocol.ToolCall{call("do", ``)}, tool.Watch{})[0]
 	if want := "do: not allowed with {}"; ran || got.Text != want || !got.IsError {

@@ -61,8 +61,10 @@ type Scope struct {
 }
 
 // Guard decides whether a call may run. It may wait for somebody to answer: that
-// time is not the tool's. An error refuses the call and is told to the model.
-type Guard func(ctx context.Context, t Tool, call protocol.ToolCall) error
+// time is not the tool's. The tool runs with the context that is returned, in
+// which the guard can say what was granted. An error refuses the call and is
+// told to the model.
+type Guard func(ctx context.Context, t Tool, call protocol.ToolCall) (context.Context, error)
 
 // progressKey finds the listener of a call in its context.
 type progressKey struct{}

@@ -1,22 +1,13 @@
-// Package workplace is where an agent works: its directory, what it may do
-// there, and the tools that follow from both.
-//
-//	w, err := workplace.Open(workplace.Options{Cwd: dir, Permissions: asked, Parent: parent})
-//	registry := w.Tools()          // for the next turn
-//	err = w.SetCwd(dir)            // holds from the turn after
-//	err = w.SetPermissions(asked)
-//
-// A Workplace is safe for concurrent use and starts no goroutine; Close ends
-// what its tools hold. A turn that runs keeps the tools it began with, but each
-// of its calls is judged by the permissions of the moment. See SPEC.md §4.5.
 package workplace
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,9 +30,14 @@ type Options struct {
 	// Cwd is the working directory, absolute.
 	Cwd string
 	// Permissions are what is asked for; Ceiling is what they cannot exceed,
-	// nil for no bound.
+	// nil for no bound. At the start, what exceeds it is left out.
 	Permissions protocol.Permissions
 	Ceiling     *protocol.Permissions
+	// Restored says that Permissions are those that a workplace held before: a
+	// path in them that has become a symbolic link since is not followed.
+	Restored bool
+	// Presets are those of the configuration.
+	Presets map[string]protocol.Permissions
 	// Allowances were granted earlier in this session.
 	Allowances []protocol.Allowance
 	// OnAllow saves a new allowance; nil saves none.
@@ -50,6 +46,11 @@ type Options struct {
 	Parent *upcall.Parent
 	// Sources give tools beside the built-in ones.
 	Sources []Source
+	// PutImage keeps an image for the model to look at; nil: it sees none.
+	PutImage func(data []byte, mime, name string) (protocol.Image, error)
+	// Scratch is a directory of the agent's own for what is too long for a
+	// result. It is made when it is needed; "" keeps nothing.
+	Scratch string
 	// Timeout bounds one call; 0 means the registry's default.
 	Timeout time.Duration
 	// Log may be nil.
@@ -58,113 +59,246 @@ type Options struct {
 
 // Workplace is where one agent works.
 type Workplace struct {
-	options Options
+	options  Options
+	ceiling  *protocol.Permissions // resolved; nil for no bound
+	builtin  []tool.Tool
+	registry *tool.Registry // without tools; those of the turns follow from it
+	scratch  scratch
 
-	mu       sync.Mutex // guards all below
-	cwd      string
-	asked    protocol.Permissions
-	preset   permission.Preset
-	files    []tool.Tool
-	closers  []io.Closer // of files, and of those that a running turn may still use
-	registry *tool.Registry
+	mu         sync.Mutex // guards all below
+	cwd        string     // without symbolic links, like all paths here
+	origin     string     // cwd when the preset became what it is
+	held       protocol.Permissions
+	allowances []protocol.Allowance
+	waiting    map[*question]struct{}
 }
 
-// Open opens the directory. The error says what is wrong with it or with the
-// permissions.
+// Open looks at the directory and the permissions. The error says what is wrong
+// with them.
 func Open(o Options) (*Workplace, error) {
-	w := &Workplace{options: o}
-	if err := w.SetPermissions(o.Permissions); err != nil {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}, scratch: scratch{dir: o.Scratch}}
+	if o.Ceiling != nil {
+		ceiling, err := permission.Resolve(*o.Ceiling, o.Presets)
+		if err != nil {
+			return nil, fmt.Errorf("ceiling: %w", err)
+		}
+		w.ceiling = &ceiling
+	}
+	asked := o.Permissions
+	if asked.Preset == "" && w.ceiling != nil {
+		asked.Preset = permission.Lower(permission.Default, w.ceiling.Preset)
+	}
+	held, err := w.resolve(asked, !o.Restored)
+	if err != nil {
 		return nil, err
 	}
+	w.held = w.bounded(held)
 	if err := w.SetCwd(o.Cwd); err != nil {
 		return nil, err
 	}
+	w.origin = w.cwd
+	w.builtin = append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), sleep.New())
+	w.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: w.scratch.spill})
 	return w, nil
+}
+
+// resolve makes what is asked for what can be held: presets by what they stand
+// for, paths without symbolic links unless they were so before.
+func (w *Workplace) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
+	resolved, err := permission.Resolve(asked, w.options.Presets)
+	if err != nil || !follow {
+		return resolved, err
+	}
+	return permission.Policy{Permissions: resolved}.Real(real).Permissions, nil
+}
+
+// real is a path without symbolic links, or the path if that cannot be told.
+func real(path string) string {
+	if real, err := file.Real(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// bounded is what the ceiling leaves of it.
+func (w *Workplace) bounded(p protocol.Permissions) protocol.Permissions {
+	if w.ceiling == nil {
+		return p
+	}
+	return permission.Meet(p, *w.ceiling)
 }
 
 // Tools are those of the next turn.
 func (w *Workplace) Tools() *tool.Registry {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.registry == nil {
-		w.registry = tool.NewRegistry(w.allowed(), tool.Options{Timeout: w.options.Timeout, Log: w.options.Log, Guard: w.guard})
-	}
-	return w.registry
-}
-
-func (w *Workplace) allowed() []tool.Tool {
-	all := append(slices.Clone(w.files), sleep.New())
+	d := &desk{Workplace: w, cwd: w.cwd}
+	policy := w.policy(d.cwd)
+	w.mu.Unlock()
+	all := slices.Clone(w.builtin)
 	for _, s := range w.options.Sources {
 		all = append(all, s.Tools()...)
 	}
-	return slices.DeleteFunc(all, func(t tool.Tool) bool {
+	seen := map[string]bool{}
+	all = slices.DeleteFunc(all, func(t tool.Tool) bool {
 		name := t.Spec().Name
-		ok, _ := w.preset.Allows(name)
-		return !ok || slices.Contains(w.asked.DisabledTools, name)
+		if seen[name] {
+			w.options.Log.Warn("a second tool of a name is left out", zap.String("tool", name))
+			return true
+		}
+		seen[name] = true
+		return policy.Tool(name, action(t)).Verdict == permission.Deny
 	})
+	return w.registry.Replaced(all, d.guard)
 }
 
-// guard implements [tool.Guard].
-func (w *Workplace) guard(_ context.Context, t tool.Tool, _ protocol.ToolCall) error {
-	w.mu.Lock()
-	preset := w.preset
-	w.mu.Unlock()
-	if ok, reason := preset.Allows(t.Spec().Name); !ok {
-		return errors.New(reason)
+// action is what a tool does, whatever it is called with.
+func action(t tool.Tool) protocol.Action {
+	if scoped, ok := t.(tool.Scoped); ok {
+		// The input may be wrong, the action is the tool's.
+		if scope, _ := scoped.Scope([]byte("{}")); scope.Action != "" {
+			return scope.Action
+		}
+		return protocol.ActionNone // told by each call
 	}
-	return nil
+	return protocol.ActionExternal
 }
 
-// Cwd is the working directory, absolute.
+// policy is what holds for a turn that works in cwd. The caller holds mu.
+func (w *Workplace) policy(cwd string) permission.Policy {
+	return permission.Policy{Permissions: w.held, Cwd: cwd, Allowances: w.allowances}
+}
+
+// now is the policy of the moment.
+func (w *Workplace) now() permission.Policy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.policy(w.cwd)
+}
+
+// Cwd is the working directory, absolute and without symbolic links.
 func (w *Workplace) Cwd() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cwd
 }
 
-// Permissions are those that hold.
+// Permissions are those that hold: with a built-in preset, and within the
+// ceiling.
 func (w *Workplace) Permissions() protocol.Permissions {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked
+	return w.held
 }
+
+// Ceiling is what the permissions cannot exceed, resolved; nil for no bound.
+func (w *Workplace) Ceiling() *protocol.Permissions { return w.ceiling }
 
 // SetCwd moves to another directory, for the turns to come. On an error nothing
 // has changed.
 func (w *Workplace) SetCwd(dir string) error {
-	files, closer, err := file.Tools(dir)
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("working directory: %q is not absolute", dir)
+	}
+	path, err := file.Real(dir)
 	if err != nil {
-		return fmt.Errorf("open working directory: %w", err)
+		return fmt.Errorf("working directory: %w", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("working directory: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("working directory: %s is not a directory", dir)
+	}
+	if w.ceiling != nil {
+		if err := permission.CheckCwd(*w.ceiling, path); err != nil {
+			return err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cwd, w.files, w.registry = dir, files, nil
-	w.closers = append(w.closers, closer)
+	if w.origin != "" { // it is not the first
+		if err := w.policy(w.origin).Move(path); err != nil {
+			return err
+		}
+	}
+	w.cwd = path
+	w.settle()
 	return nil
 }
 
-// SetPermissions asks for other permissions, which hold at once. On an error
+// SetPermissions asks for other permissions, which hold at once, also for calls
+// that wait for an approval. On an error, which says what exceeds the ceiling,
 // nothing has changed.
 func (w *Workplace) SetPermissions(asked protocol.Permissions) error {
-	preset, err := permission.Parse(asked.Preset)
+	resolved, err := w.resolve(asked, true)
 	if err != nil {
 		return err
 	}
-	asked.Preset = preset.String()
+	held := w.bounded(resolved)
+	if over := permission.Excess(resolved, held); len(over) > 0 {
+		return fmt.Errorf("this agent's ceiling does not allow %s", strings.Join(over, ", nor "))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked, w.preset, w.registry = asked, preset, nil
+	if held.Preset != w.held.Preset {
+		w.origin = w.cwd
+	}
+	w.held = held
+	w.settle()
 	return nil
 }
 
-// Close gives back what the tools hold.
-func (w *Workplace) Close() error {
+// Forget takes back all that was allowed for the session, which has ended.
+func (w *Workplace) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var errs []error
-	for _, c := range w.closers {
-		errs = append(errs, c.Close())
+	w.allowances = nil
+}
+
+// Open opens a regular file for reading, as read_file could without asking. Its
+// errors are words for a person. The caller closes the file.
+func (w *Workplace) Open(ctx context.Context, path string) (*os.File, os.FileInfo, error) {
+	return file.Open(w.space(ctx, "read_file"), path)
+}
+
+// Close removes what was kept of results. No call may run any more.
+func (w *Workplace) Close() error { return w.scratch.remove() }
+
+// space is what one call of a file tool may touch.
+func (w *Workplace) space(ctx context.Context, tool string) file.Space {
+	policy, ok := granted(ctx)
+	if !ok {
+		policy = w.now()
 	}
-	w.closers = nil
-	return errors.Join(errs...)
+	reach := policy.Reach(tool)
+	if w.scratch.dir != "" {
+		reach = append(reach, w.scratch.dir)
+	}
+	return file.Space{Cwd: policy.Cwd, Reach: reach, Check: func(path, asked string, write bool) error {
+		action := protocol.ActionRead
+		if write {
+			action = protocol.ActionWrite
+		}
+		d := policy.Path(tool, action, path)
+		switch {
+		case d.Verdict == permission.Allow, !write && w.scratch.holds(path):
+			return nil
+		case absolute(policy.Cwd, asked) == path:
+			return errors.New(d.Reason)
+		default:
+			return fmt.Errorf("%s leads out of what this agent may touch", asked)
+		}
+	}}
+}
+
+// absolute is a path as a model wrote it, from cwd on.
+func absolute(cwd, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(cwd, path)
+	}
+	return filepath.Clean(path)
 }

@@ -25,10 +25,10 @@ const (
 
 var editSpec = tool.Spec{
 	Name: "edit_file",
-	Description: "Replace a piece of a text file in the working directory by another. The piece must be in the file " +
-		"exactly once, unless replace_all is true. Line endings and mode of the file stay as they are.",
+	Description: "Replace a piece of a text file by another. The piece must be in the file " +
+		"exactly once, unless replace_all is true. Line endings, encoding and mode of the file stay as they are.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
-		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
+		`"path":{"type":"string","description":"the file, absolute or relative to the working directory"},` +
 		`"old_text":{"type":"string","description":"what is to be replaced, exactly as it stands in the file, with its indentation"},` +
 		`"new_text":{"type":"string","description":"what is to stand there instead"},` +
 		`"replace_all":{"type":"boolean","description":"replace it wherever it stands; false by default"}},` +
@@ -42,64 +42,81 @@ type editInput struct {
 	ReplaceAll *bool  `json:"replace_all"`
 }
 
-func (r *rooted) edit(ctx context.Context, in editInput) (string, error) {
+func (in editInput) about() (path, summary string) { return in.Path, "edit " + in.Path }
+
+func (f *files) edit(ctx context.Context, s Space, in editInput) (tool.Result, error) {
 	switch {
 	case in.OldText == "":
-		return "", &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}
+		return tool.Result{}, &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}
 	case in.OldText == in.NewText:
-		return "", &strict.Error{Path: "new_text", Problem: "is the same as old_text"}
+		return tool.Result{}, &strict.Error{Path: "new_text", Problem: "is the same as old_text"}
 	}
-	unlock, err := r.lock(ctx)
+	p, err := s.find("edit", in.Path, true)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
+	}
+	defer p.Close()
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
 	}
 	defer unlock()
-	content, before, err := r.whole(ctx, in.Path)
+	content, e, before, err := p.whole(ctx)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
-	all := in.ReplaceAll != nil && *in.ReplaceAll
-	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, all)
+	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, isTrue(in.ReplaceAll))
+	if err == nil {
+		edited, err = e.encode(edited)
+	}
 	if err != nil {
-		return "", fmt.Errorf("edit %s: %w", in.Path, err)
+		return tool.Result{}, fmt.Errorf("edit %s: %w", in.Path, err)
 	}
-	name, err := r.local(in.Path)
-	if err != nil {
-		return "", err
+	if now, err := p.root.Stat(p.name); err != nil || !sameState(before, now) {
+		return tool.Result{}, fmt.Errorf("edit %s: something else has changed it just now; read it again", in.Path)
 	}
-	if now, err := r.root.Stat(name); err != nil || !sameState(before, now) {
-		return "", fmt.Errorf("edit %s: something else has changed it just now; read it again", in.Path)
+	if _, err := p.put(ctx, edited); err != nil {
+		return tool.Result{}, explain("edit", in.Path, err)
 	}
-	if _, err := r.put(ctx, name, edited); err != nil {
-		return "", r.explain("edit", in.Path, err)
-	}
-	return fmt.Sprintf("edited %s: %s", in.Path, answer), nil
+	return tool.Result{Text: fmt.Sprintf("edited %s: %s", in.Path, answer), Changed: []string{p.path}}, nil
 }
 
 // whole reads all of a text file, and its state before that.
-func (r *rooted) whole(ctx context.Context, path string) (string, fs.FileInfo, error) {
-	f, info, err := r.openFile("edit", path)
+func (p *place) whole(ctx context.Context) (string, encoding, fs.FileInfo, error) {
+	fail := func(err error) (string, encoding, fs.FileInfo, error) { return "", notText, nil, err }
+	f, info, err := p.regular("edit")
 	if err != nil {
-		return "", nil, err
+		return fail(err)
 	}
 	defer f.Close()
-	tooLarge := fmt.Errorf("edit %s: it has more than the %d bytes that can be edited", path, maxEdit)
+	tooLarge := fmt.Errorf("edit %s: it has more than the %d bytes that can be edited", p.asked, maxEdit)
 	if info.Size() > maxEdit {
-		return "", nil, tooLarge
+		return fail(tooLarge)
 	}
-	var content bytes.Buffer
-	_, err = io.Copy(&content, io.LimitReader(cancelled{ctx, f}, maxEdit+1))
+	raw, err := io.ReadAll(io.LimitReader(cancelled{ctx, f}, maxEdit+1))
 	switch {
 	case ctx.Err() != nil:
-		return "", nil, ctx.Err()
+		return fail(ctx.Err())
 	case err != nil:
-		return "", nil, r.explain("edit", path, err)
-	case content.Len() > maxEdit:
-		return "", nil, tooLarge
-	case !isText(content.Bytes()[:min(content.Len(), sniffed)]):
-		return "", nil, fmt.Errorf("edit %s: it is not a text file (%d bytes)", path, info.Size())
+		return fail(explain("edit", p.asked, err))
+	case len(raw) > maxEdit:
+		return fail(tooLarge)
 	}
-	return content.String(), info, nil
+	e := sniff(raw[:min(len(raw), sniffed)])
+	if e == notText {
+		return fail(fmt.Errorf("edit %s: it is not a text file (%d bytes)", p.asked, info.Size()))
+	}
+	if e == inUTF8 {
+		return string(raw), e, info, nil
+	}
+	text, err := io.ReadAll(e.reader(cancelled{ctx, bytes.NewReader(raw)}))
+	if err != nil {
+		return fail(err)
+	}
+	if again, err := e.encode(string(text)); err != nil || again != string(raw) {
+		return fail(fmt.Errorf("edit %s: it is %v, and damaged: not all of it could be put back", p.asked, e))
+	}
+	return string(text), e, info, nil
 }
 
 // cancelled is a reader that fails once its context has ended.

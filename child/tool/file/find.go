@@ -24,7 +24,7 @@ var globSpec = tool.Spec{
 		"** for any directories, {a,b} for either. A pattern that ends in / finds directories.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
 		`"pattern":{"type":"string","description":"for example **/*.go or src/**/*.{ts,tsx}; relative to path"},` +
-		`"path":{"type":"string","description":"the directory to look in, relative to the working directory, which is the default"}},` +
+		`"path":{"type":"string","description":"the directory to look in, absolute or relative to the working directory, which is the default"}},` +
 		`"required":["pattern"],"additionalProperties":false}`),
 }
 
@@ -33,15 +33,22 @@ type globInput struct {
 	Path    *string `json:"path"`
 }
 
-func (r *rooted) glob(ctx context.Context, in globInput) (string, error) {
-	base, asked, err := r.tree(in.Path)
+func (in globInput) about() (path, summary string) {
+	path = orCwd(in.Path)
+	return path, fmt.Sprintf("find %s in %s", in.Pattern, path)
+}
+
+func (f *files) glob(ctx context.Context, s Space, in globInput) (tool.Result, error) {
+	asked := orCwd(in.Path)
+	p, err := s.find("glob", asked, false)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
-	if filepath.IsAbs(in.Pattern) && in.Path == nil {
-		relative, ok := within(r.names, in.Pattern)
+	defer p.Close()
+	if filepath.IsAbs(in.Pattern) {
+		relative, ok := below(p.path, in.Pattern)
 		if !ok {
-			return "", outside(in.Pattern)
+			return tool.Result{}, &strict.Error{Path: "pattern", Problem: "must be relative to path, or lie in it"}
 		}
 		if strings.HasSuffix(in.Pattern, "/") {
 			relative += "/"
@@ -51,11 +58,12 @@ func (r *rooted) glob(ctx context.Context, in globInput) (string, error) {
 	text, wantDirs := strings.CutSuffix(in.Pattern, "/")
 	pattern, err := compileGlob("pattern", text)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
+	base := s.shown(p.path)
 	var found strings.Builder
 	count, more := 0, false
-	w := walk{root: r.root, below: pattern.Below, visit: func(name string, entry fs.DirEntry) error {
+	w := walk{at: p, below: pattern.Below, visit: func(name string, entry fs.DirEntry) error {
 		if entry.IsDir() != wantDirs || !pattern.Match(name) {
 			return nil
 		}
@@ -71,11 +79,11 @@ func (r *rooted) glob(ctx context.Context, in globInput) (string, error) {
 		found.WriteString(line + "\n")
 		return nil
 	}}
-	if err := w.run(ctx, base); err != nil {
+	if err := w.run(ctx); err != nil {
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return tool.Result{}, ctx.Err()
 		}
-		return "", r.explain("glob", asked, err)
+		return tool.Result{}, explain("glob", asked, err)
 	}
 	switch {
 	case more:
@@ -83,7 +91,7 @@ func (r *rooted) glob(ctx context.Context, in globInput) (string, error) {
 	case count == 0:
 		found.WriteString("[nothing matches, but for what .gitignore files name]\n")
 	}
-	return found.String() + w.notes(), nil
+	return tool.Result{Text: found.String() + w.notes()}, nil
 }
 
 // compileGlob reads the pattern in a member of the input.

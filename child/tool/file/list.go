@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,9 +24,9 @@ const maxEntries = 2000
 
 var listSpec = tool.Spec{
 	Name:        "list_directory",
-	Description: "List a directory in the working directory, or the working directory itself.",
+	Description: "List a directory, or the working directory.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
-		`"path":{"type":"string","description":"the directory, relative to the working directory, which is the default"}},` +
+		`"path":{"type":"string","description":"the directory, absolute or relative to the working directory, which is the default"}},` +
 		`"additionalProperties":false}`),
 }
 
@@ -36,33 +34,36 @@ type listInput struct {
 	Path *string `json:"path"`
 }
 
-func (r *rooted) list(ctx context.Context, in listInput) (string, error) {
-	asked := "."
-	if in.Path != nil {
-		asked = *in.Path
-	}
-	name, err := r.local(asked)
+func (in listInput) about() (path, summary string) {
+	path = orCwd(in.Path)
+	return path, "list " + path
+}
+
+func (f *files) list(ctx context.Context, s Space, in listInput) (tool.Result, error) {
+	asked := orCwd(in.Path)
+	p, err := s.find("list", asked, false)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
-	dir, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	defer p.Close()
+	dir, path, err := p.open(p.name)
 	if err != nil {
-		return "", r.explain("list", asked, err)
+		return tool.Result{}, explain("list", asked, err)
 	}
 	defer dir.Close()
 	info, err := dir.Stat()
 	if err != nil {
-		return "", r.explain("list", asked, err)
+		return tool.Result{}, explain("list", asked, err)
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("list %s: it is not a directory", asked)
+		return tool.Result{}, fmt.Errorf("list %s: it is not a directory", asked)
 	}
 	entries, err := dir.ReadDir(maxEntries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", r.explain("list", asked, err)
+		return tool.Result{}, explain("list", asked, err)
 	}
 	if len(entries) == 0 {
-		return "[the directory is empty]", nil
+		return tool.Result{Text: "[the directory is empty]"}, nil
 	}
 	more := len(entries) > maxEntries
 	if more {
@@ -72,26 +73,37 @@ func (r *rooted) list(ctx context.Context, in listInput) (string, error) {
 	var text strings.Builder
 	for _, entry := range entries {
 		if err := ctx.Err(); err != nil {
-			return "", err
+			return tool.Result{}, err
 		}
-		text.WriteString(r.describe(name, entry))
+		text.WriteString(p.describe(entry))
+		if s.check(filepath.Join(path, entry.Name()), asked, false) != nil {
+			text.WriteString(" [out of bounds]")
+		}
 		text.WriteByte('\n')
 	}
 	if more {
 		fmt.Fprintf(&text, "[there are more than %d entries; the rest is left out]\n", maxEntries)
 	}
-	return text.String(), nil
+	return tool.Result{Text: text.String()}, nil
+}
+
+// orCwd is a path, or the working directory where none was given.
+func orCwd(path *string) string {
+	if path == nil {
+		return "."
+	}
+	return *path
 }
 
 // describe is one line of a listing: "sub/", "notes.txt (12 bytes)",
 // "link -> target", "pipe (a named pipe)".
-func (r *rooted) describe(dir string, entry fs.DirEntry) string {
+func (p *place) describe(entry fs.DirEntry) string {
 	name := shown(entry.Name())
 	switch mode := entry.Type(); {
 	case mode.IsDir():
 		return name + "/"
 	case mode&fs.ModeSymlink != 0:
-		target, err := r.root.Readlink(path.Join(dir, entry.Name()))
+		target, err := p.root.Readlink(filepath.Join(p.name, entry.Name()))
 		if err != nil {
 			return name + " (" + kind(mode) + ")"
 		}

@@ -9,13 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -23,13 +24,14 @@ const (
 	maxRead  = 60 << 10 // bytes of text in one answer; with the note it stays under the registry's limit
 	sniffed  = 8 << 10  // bytes that are looked at to tell text from other data
 	ctxEvery = 1 << 10  // reads between two looks at the context
+	maxImage = 5 << 20  // bytes
 )
 
 var readSpec = tool.Spec{
 	Name:        "read_file",
-	Description: "Read a text file in the working directory, all of it or a range of lines.",
+	Description: "Read a text file, all of it or a range of lines, or look at an image.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
-		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
+		`"path":{"type":"string","description":"the file, absolute or relative to the working directory"},` +
 		`"offset":{"type":"integer","minimum":1,"description":"first line wanted; the first of the file is 1"},` +
 		`"limit":{"type":"integer","minimum":1,"description":"how many lines are wanted at most"}},` +
 		`"required":["path"],"additionalProperties":false}`),
@@ -41,7 +43,9 @@ type readInput struct {
 	Limit  *uint64 `json:"limit"`  // lines
 }
 
-func (r *rooted) read(ctx context.Context, in readInput) (string, error) {
+func (in readInput) about() (path, summary string) { return in.Path, "read " + in.Path }
+
+func (f *files) read(ctx context.Context, s Space, in readInput) (tool.Result, error) {
 	first, most := uint64(1), ^uint64(0)
 	if in.Offset != nil {
 		first = *in.Offset
@@ -51,56 +55,74 @@ func (r *rooted) read(ctx context.Context, in readInput) (string, error) {
 	}
 	switch {
 	case first == 0:
-		return "", &strict.Error{Path: "offset", Problem: "must be 1 or more"}
+		return tool.Result{}, &strict.Error{Path: "offset", Problem: "must be 1 or more"}
 	case most == 0:
-		return "", &strict.Error{Path: "limit", Problem: "must be 1 or more"}
+		return tool.Result{}, &strict.Error{Path: "limit", Problem: "must be 1 or more"}
 	}
-	f, info, err := r.openFile("read", in.Path)
+	file, info, err := Open(s, in.Path)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
-	defer f.Close()
-	lines := bufio.NewReaderSize(f, sniffed)
-	head, err := lines.Peek(sniffed)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", r.explain("read", in.Path, err)
+	defer file.Close()
+	head, err := peek(file)
+	switch {
+	case err != nil:
+		return tool.Result{}, explain("read", in.Path, err)
+	case len(head) == 0:
+		return tool.Result{Text: "[the file is empty]"}, nil
+	case isImage(head) && f.options.PutImage != nil:
+		return f.image(ctx, in.Path, file, info)
 	}
-	if len(head) == 0 {
-		return "[the file is empty]", nil
+	e := sniff(head)
+	if e == notText {
+		return tool.Result{}, fmt.Errorf("read %s: it is not a text file (%d bytes)", in.Path, info.Size())
 	}
-	if !isText(head) {
-		return "", fmt.Errorf("read %s: it is not a text file (%d bytes)", in.Path, info.Size())
+	lines := bufio.NewReaderSize(e.reader(cancelled{ctx, file}), sniffed)
+	if mark, err := lines.Peek(len(byteMark)); err == nil && string(mark) == byteMark {
+		_, _ = lines.Discard(len(byteMark)) // it was peeked at
 	}
 	text, err := window(ctx, lines, first, most)
 	if err != nil {
-		return "", r.explain("read", in.Path, err)
+		return tool.Result{}, explain("read", in.Path, err)
 	}
-	return text, nil
+	return tool.Result{Text: text}, nil
 }
 
-// openFile opens a regular file for reading. Its errors are for the model.
-func (r *rooted) openFile(attempt, path string) (*os.File, fs.FileInfo, error) {
-	name, err := r.local(path)
+// peek reads the beginning of a file, which is then read from the start again.
+func peek(f *os.File) ([]byte, error) {
+	head := make([]byte, sniffed)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return head[:n], err
+}
+
+// isImage reports whether head begins as an image that models read.
+func isImage(head []byte) bool {
+	for _, magic := range []string{"\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "GIF87a", "GIF89a"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return true
+		}
+	}
+	return len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP"
+}
+
+// image gives the model an image to look at.
+func (f *files) image(ctx context.Context, asked string, file *os.File, info fs.FileInfo) (tool.Result, error) {
+	if info.Size() > maxImage {
+		return tool.Result{}, fmt.Errorf("read %s: it is an image of %d bytes, at most %d are taken", asked, info.Size(), maxImage)
+	}
+	data, err := io.ReadAll(io.LimitReader(cancelled{ctx, file}, maxImage))
 	if err != nil {
-		return nil, nil, err
+		return tool.Result{}, explain("read", asked, err)
 	}
-	// Opening a named pipe would wait for its other end, but for O_NONBLOCK.
-	f, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	image, err := f.options.PutImage(data, "", filepath.Base(asked))
 	if err != nil {
-		return nil, nil, r.explain(attempt, path, err)
+		return tool.Result{}, fmt.Errorf("read %s: %w", asked, err)
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		err = r.explain(attempt, path, err)
-	case !info.Mode().IsRegular():
-		err = fmt.Errorf("%s %s: it is %s", attempt, path, kind(info.Mode()))
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return tool.Result{Text: fmt.Sprintf("[the image %s, %s, %d bytes]", asked, image.Mime, image.Size), Images: []protocol.Image{image}}, nil
 }
 
 // window returns the lines from first, most of them at the utmost, and says so
@@ -156,20 +178,4 @@ func overfull(text string, piece []byte, line uint64) string {
 	}
 	return fmt.Sprintf("%s\n[line %d is longer than %d bytes; the rest of it is left out; go on with offset %d]",
 		whole[:cut], line, maxRead, line+1)
-}
-
-// isText reports whether head looks like the beginning of a text in UTF-8. Its
-// end may be in the middle of a character.
-func isText(head []byte) bool {
-	if bytes.IndexByte(head, 0) >= 0 {
-		return false
-	}
-	for len(head) > 0 {
-		r, size := utf8.DecodeRune(head)
-		if r == utf8.RuneError && size == 1 {
-			return !utf8.FullRune(head)
-		}
-		head = head[size:]
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // ErrOutside says that a path leads out of the directory.
@@ -20,18 +21,14 @@ func (e *LinkError) Error() string {
 	return e.Path + " is a symbolic link with an absolute target, which is not followed"
 }
 
-// maxLinks bounds how many links in a row are looked at for an error's words.
-const maxLinks = 8
-
 // Reason is the err of an access to name, relative to root, in words for a
 // model or a person: ErrOutside, a *LinkError, or one that repeats no path. It
 // looks at the links that name leads through.
 func Reason(root *os.Root, name string, err error) error {
 	cause := bare(err)
-	_, out := root.Lstat("..")
 	switch {
-	case out != nil && errors.Is(cause, bare(out)):
-		if link := absoluteLink(root, name, maxLinks); link != "" {
+	case escapes(cause):
+		if link := absoluteLink(root, name, 8); link != "" {
 			return &LinkError{Path: link}
 		}
 		return ErrOutside
@@ -41,6 +38,20 @@ func Reason(root *os.Root, name string, err error) error {
 		return cause
 	}
 }
+
+// errEscapes is what an os.Root says of a path that leads out of it.
+var errEscapes = sync.OnceValue(func() error {
+	root, err := os.OpenRoot(string(filepath.Separator))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = root.Lstat("..")
+	return bare(err)
+})
+
+// escapes reports whether a path led out of its root.
+func escapes(cause error) bool { return errors.Is(cause, errEscapes()) }
 
 // bare is the error without the paths that the os package wraps it in.
 func bare(err error) error {

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
+	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,7 +34,7 @@ var searchSpec = tool.Spec{
 		"The answer has lines of the form file:line:text.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
 		`"pattern":{"type":"string","description":"the regular expression, matched with each line"},` +
-		`"path":{"type":"string","description":"the file or directory to search, relative to the working directory, which is the default"},` +
+		`"path":{"type":"string","description":"the file or directory to search, absolute or relative to the working directory, which is the default"},` +
 		`"glob":{"type":"string","description":"search only such files: *.go by name, src/**/*.go by path; relative to path"},` +
 		`"ignore_case":{"type":"boolean","description":"false by default"},` +
 		`"literal":{"type":"boolean","description":"the pattern is no regular expression but a plain text; false by default"},` +
@@ -52,38 +51,46 @@ type searchInput struct {
 	MaxResults *uint64 `json:"max_results"` // lines
 }
 
-func (r *rooted) search(ctx context.Context, in searchInput) (string, error) {
-	s := search{root: r.root, lines: bufio.NewReaderSize(nil, maxLine), most: defaultResults}
+func (in searchInput) about() (path, summary string) {
+	path = orCwd(in.Path)
+	return path, fmt.Sprintf("search %s for %s", path, in.Pattern)
+}
+
+func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.Result, error) {
+	s := search{lines: bufio.NewReaderSize(nil, maxLine), most: defaultResults}
 	if in.MaxResults != nil {
 		if *in.MaxResults < 1 || *in.MaxResults > maxResults {
-			return "", &strict.Error{Path: "max_results", Problem: fmt.Sprintf("must be between 1 and %d", maxResults)}
+			return tool.Result{}, &strict.Error{Path: "max_results", Problem: fmt.Sprintf("must be between 1 and %d", maxResults)}
 		}
 		s.most = int(*in.MaxResults)
 	}
 	var err error
 	if s.matcher, err = newMatcher(in.Pattern, isTrue(in.Literal), isTrue(in.IgnoreCase)); err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
 	wanted := func(string) bool { return true }
 	below := wanted
 	if in.Glob != nil {
 		if wanted, below, err = filter(*in.Glob); err != nil {
-			return "", err
+			return tool.Result{}, err
 		}
 	}
-	base, asked, err := r.tree(in.Path)
+	asked := orCwd(in.Path)
+	p, err := space.find("search", asked, false)
 	if err != nil {
-		return "", err
+		return tool.Result{}, err
 	}
-	info, err := r.root.Stat(base)
+	defer p.Close()
+	s.at, s.base = p, space.shown(p.path)
+	info, err := p.root.Stat(p.name)
 	if err != nil {
-		return "", r.explain("search", asked, err)
+		return tool.Result{}, explain("search", asked, err)
 	}
-	w := walk{root: r.root, below: below, visit: func(name string, entry fs.DirEntry) error {
+	w := walk{at: p, below: below, visit: func(name string, entry fs.DirEntry) error {
 		if !entry.Type().IsRegular() || !wanted(name) {
 			return nil
 		}
-		err := s.file(ctx, path.Join(base, name))
+		err := s.file(ctx, name)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
 			s.unread++ // it has gone since, or is not for us
 			return nil
@@ -91,17 +98,17 @@ func (r *rooted) search(ctx context.Context, in searchInput) (string, error) {
 		return err
 	}}
 	if info.IsDir() {
-		err = w.run(ctx, base)
-	} else if err = s.file(ctx, base); errors.Is(err, errEnough) {
+		err = w.run(ctx)
+	} else if err = s.file(ctx, "."); errors.Is(err, errEnough) {
 		err = nil
 	}
 	switch {
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return tool.Result{}, ctx.Err()
 	case err != nil:
-		return "", r.explain("search", asked, err)
+		return tool.Result{}, explain("search", asked, err)
 	}
-	return s.answer() + w.notes(), nil
+	return tool.Result{Text: s.answer() + w.notes()}, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -122,7 +129,8 @@ func filter(text string) (wanted, below func(string) bool, err error) {
 
 // search is one search under way.
 type search struct {
-	root    *os.Root
+	at      *place
+	base    string // how answers name it
 	matcher *matcher
 	lines   *bufio.Reader // of the file that is being read
 	most    int           // lines wanted
@@ -135,9 +143,10 @@ type search struct {
 	more     bool
 }
 
-// file searches one file. It returns errEnough when no more is wanted.
+// file searches one file, relative to the place. It returns errEnough when no
+// more is wanted.
 func (s *search) file(ctx context.Context, name string) error {
-	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, _, err := s.at.open(filepath.Join(s.at.name, name))
 	if err != nil {
 		return err
 	}
@@ -149,17 +158,18 @@ func (s *search) file(ctx context.Context, name string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("it is %s", kind(info.Mode()))
 	}
-	s.lines.Reset(cancelled{ctx, f})
-	head, err := s.lines.Peek(sniffed)
-	if err != nil && !errors.Is(err, io.EOF) {
+	head, err := peek(f)
+	if err != nil {
 		return err
 	}
-	if !isText(head) {
+	e := sniff(head)
+	if e == notText {
 		s.binary++
 		return nil
 	}
+	s.lines.Reset(e.reader(cancelled{ctx, f}))
 	s.searched++
-	shownName := shown(name)
+	shownName := shown(path.Join(s.base, name))
 	matched := 0 // the last line with a match
 	for number, reads := 1, 0; ; reads++ {
 		if reads%ctxEvery == 0 && ctx.Err() != nil {

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path"
+	slash "path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"nexus.internal/child/tool/file/glob"
 )
@@ -33,14 +31,14 @@ var errEnough = errors.New("enough")
 // walk goes through a directory tree without what .gitignore files name, and
 // without .git. It follows no symbolic link.
 type walk struct {
-	root *os.Root
+	at *place
 	// below says whether to go into a directory; its path is that for visit.
 	below func(dir string) bool
 	// visit is called for each entry, in order, with its path relative to where
 	// the walk began. errEnough ends the walk.
 	visit func(name string, entry fs.DirEntry) error
 
-	base    string // where the walk began, relative to root
+	base    string // where the walk began, relative to the root, with slashes
 	visited int
 	partial bool // a bound left something out
 	unread  int  // directories that could not be read
@@ -50,7 +48,7 @@ type walk struct {
 // above it.
 type scope struct {
 	above *scope
-	dir   string // relative to root, "." for itself
+	dir   string // relative to the root, "." for itself
 	rules glob.Rules
 }
 
@@ -69,16 +67,17 @@ func (s *scope) ignores(name string, isDir bool) bool {
 	return false
 }
 
-// run walks base, a clean path. That base itself is ignored does not count: it
-// was asked for.
-func (w *walk) run(ctx context.Context, base string) error {
+// run walks the place. That it is itself ignored does not count: it was asked
+// for.
+func (w *walk) run(ctx context.Context) error {
+	base := filepath.ToSlash(w.at.name)
 	w.base = base
 	var above *scope
 	if base != "." {
 		dir := "."
 		for part := range strings.SplitSeq(base, "/") {
 			above = w.enter(above, dir)
-			dir = path.Join(dir, part)
+			dir = slash.Join(dir, part)
 		}
 	}
 	err := w.dir(ctx, above, base, 0)
@@ -90,11 +89,11 @@ func (w *walk) run(ctx context.Context, base string) error {
 
 // enter adds the rules of a directory, if it has any.
 func (w *walk) enter(above *scope, dir string) *scope {
-	name := path.Join(dir, ignoreFile)
-	if info, err := w.root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+	name := slash.Join(dir, ignoreFile)
+	if info, err := w.at.root.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return above
 	}
-	f, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, _, err := w.at.open(name)
 	if err != nil {
 		w.unread++
 		return above
@@ -114,7 +113,7 @@ func (w *walk) enter(above *scope, dir string) *scope {
 // dir visits what is in a directory, then goes on into its directories, each
 // where its name stands in the order.
 func (w *walk) dir(ctx context.Context, s *scope, dir string, depth int) error {
-	entries, err := w.entries(ctx, dir)
+	entries, path, err := w.entries(ctx, dir)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -128,11 +127,13 @@ func (w *walk) dir(ctx context.Context, s *scope, dir string, depth int) error {
 		s = w.enter(s, dir)
 	}
 	for _, entry := range entries {
-		name := path.Join(dir, entry.Name())
+		name := slash.Join(dir, entry.Name())
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case entry.Name() == gitMetadata || s.ignores(name, entry.IsDir()):
+			continue
+		case w.at.space.check(filepath.Join(path, entry.Name()), w.at.asked, false) != nil:
 			continue
 		}
 		relative := name
@@ -158,23 +159,23 @@ func (w *walk) dir(ctx context.Context, s *scope, dir string, depth int) error {
 
 func byName(entry fs.DirEntry, name string) int { return cmp.Compare(entry.Name(), name) }
 
-// entries are those of a directory, sorted, within the bounds.
-func (w *walk) entries(ctx context.Context, name string) ([]fs.DirEntry, error) {
+// entries are those of a directory, sorted, within the bounds, and where it is.
+func (w *walk) entries(ctx context.Context, name string) (_ []fs.DirEntry, path string, _ error) {
 	if w.visited >= maxVisited {
 		w.partial = true
-		return nil, nil
+		return nil, "", nil
 	}
-	dir, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	dir, path, err := w.at.open(name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer dir.Close()
 	info, err := dir.Stat()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if !info.IsDir() {
-		return nil, errors.New("it is not a directory")
+		return nil, "", errors.New("it is not a directory")
 	}
 	var all []fs.DirEntry
 	for {
@@ -183,16 +184,16 @@ func (w *walk) entries(ctx context.Context, name string) ([]fs.DirEntry, error) 
 		w.visited += len(some)
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, "", ctx.Err()
 		case len(all) >= maxInDir || w.visited >= maxVisited:
 			w.partial = true
 		case err == nil:
 			continue
 		case !errors.Is(err, io.EOF):
-			return nil, err
+			return nil, "", err
 		}
 		slices.SortFunc(all, func(a, b fs.DirEntry) int { return byName(a, b.Name()) })
-		return all, nil
+		return all, path, nil
 	}
 }
 
@@ -206,17 +207,4 @@ func (w *walk) notes() string {
 		text += fmt.Sprintf("[%d directories or .gitignore files could not be read]\n", w.unread)
 	}
 	return text
-}
-
-// tree is the clean path of what a walk is asked for: the working directory if
-// asked is nil. Its ".." are taken by name, not by where a link leads.
-func (r *rooted) tree(asked *string) (base, shown string, err error) {
-	if asked == nil {
-		return ".", ".", nil
-	}
-	name, err := r.local(*asked)
-	if err != nil {
-		return "", "", err
-	}
-	return filepath.ToSlash(filepath.Clean(name)), *asked, nil
 }

@@ -1,15 +1,15 @@
 package file
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,9 +19,9 @@ import (
 
 var writeSpec = tool.Spec{
 	Name:        "write_file",
-	Description: "Write a text file in the working directory. It replaces what is there and makes missing directories.",
+	Description: "Write a text file. It replaces what is there, keeps its line endings and encoding, and makes missing directories.",
 	InputSchema: jsontext.Value(`{"type":"object","properties":{` +
-		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
+		`"path":{"type":"string","description":"the file, absolute or relative to the working directory"},` +
 		`"content":{"type":"string","description":"all that the file is to hold"}},` +
 		`"required":["path","content"],"additionalProperties":false}`),
 }
@@ -31,71 +31,135 @@ type writeInput struct {
 	Content string `json:"content"`
 }
 
-func (r *rooted) write(ctx context.Context, in writeInput) (string, error) {
-	name, err := r.local(in.Path)
-	if err != nil {
-		return "", err
-	}
-	unlock, err := r.lock(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	isNew, err := r.put(ctx, name, in.Content)
-	if err != nil {
-		return "", r.explain("write", in.Path, err)
-	}
-	if isNew {
-		return fmt.Sprintf("wrote %d bytes to %s (a new file)", len(in.Content), in.Path), nil
-	}
-	return fmt.Sprintf("wrote %d bytes to %s", len(in.Content), in.Path), nil
+func (in writeInput) about() (path, summary string) {
+	return in.Path, fmt.Sprintf("write %s (%d bytes)", in.Path, len(in.Content))
 }
 
-// put makes name hold the content, and reports whether it is a new file.
-func (r *rooted) put(ctx context.Context, name, content string) (isNew bool, err error) {
-	old, err := r.root.Lstat(name)
+func (f *files) write(ctx context.Context, s Space, in writeInput) (tool.Result, error) {
+	p, err := s.find("write", in.Path, true)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer p.Close()
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	content, kept := p.likeOld(ctx, in.Content)
+	isNew, err := p.put(ctx, content)
+	if err != nil {
+		return tool.Result{}, explain("write", in.Path, err)
+	}
+	if isNew {
+		kept = " (a new file)"
+	}
+	return tool.Result{
+		Text: fmt.Sprintf("wrote %d bytes to %s%s", len(content), in.Path, kept), Changed: []string{p.path},
+	}, nil
+}
+
+// likeOld gives the content the line endings, the byte order mark and the
+// encoding of the text that it replaces, and says so.
+func (p *place) likeOld(ctx context.Context, content string) (alike, kept string) {
+	file, _, err := p.regular("write")
+	if err != nil {
+		return content, "" // put finds out what is wrong with it
+	}
+	defer file.Close()
+	head, err := peek(file)
+	e := sniff(head)
+	if err != nil || len(head) == 0 || e == notText {
+		return content, ""
+	}
+	var said []string
+	alike = content
+	if onlyCRLF(ctx, e.reader(file)) && !strings.Contains(alike, "\r\n") && strings.Contains(alike, "\n") {
+		alike = strings.ReplaceAll(alike, "\n", "\r\n")
+		said = append(said, "CRLF line endings kept")
+	}
+	if marked := e != inUTF8 && e != inWindows1252 || strings.HasPrefix(string(head), byteMark); marked && !strings.HasPrefix(alike, byteMark) {
+		alike = byteMark + alike
+	}
+	stored, err := e.encode(alike)
+	switch {
+	case err != nil:
+		said = append(said, fmt.Sprintf("it was in %v and is in UTF-8 now", e))
+	case e != inUTF8:
+		alike = stored
+		said = append(said, fmt.Sprintf("kept in %v", e))
+	}
+	if len(said) > 0 {
+		kept = " (" + strings.Join(said, ", ") + ")"
+	}
+	return alike, kept
+}
+
+// onlyCRLF reports whether all line endings within the first MiB are CRLF, and
+// there are some.
+func onlyCRLF(ctx context.Context, text io.Reader) bool {
+	lines := bufio.NewReader(io.LimitReader(cancelled{ctx, text}, 1<<20))
+	some, before := false, byte(0)
+	for {
+		piece, err := lines.ReadSlice('\n')
+		if n := len(piece); n > 0 && piece[n-1] == '\n' {
+			if n > 1 {
+				before = piece[n-2]
+			}
+			if before != '\r' {
+				return false
+			}
+			some = true
+		}
+		if len(piece) > 0 {
+			before = piece[len(piece)-1]
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return some
+		}
+	}
+}
+
+// put makes the place hold the content, and reports whether it is a new file.
+func (p *place) put(ctx context.Context, content string) (isNew bool, err error) {
+	dir, err := p.parent(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	base := filepath.Base(p.name)
+	if err := p.permitIn(dir, base); err != nil {
+		return false, err
+	}
+	old, err := dir.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := r.makeDir(name); err != nil {
-			return false, err
-		}
-		return true, r.replace(ctx, name, content, 0)
+		return true, replace(ctx, dir, base, content, 0)
 	case err != nil:
 		return false, err
 	case old.Mode()&fs.ModeSymlink != 0:
-		return false, r.writeThrough(name, content)
+		return false, errors.New("it has become a symbolic link just now")
 	case !old.Mode().IsRegular():
 		return false, fmt.Errorf("it is %s", kind(old.Mode()))
 	case old.Mode().Perm()&0o200 == 0:
 		return false, errors.New("it is read-only")
 	default:
-		return false, r.replace(ctx, name, content, old.Mode().Perm())
+		return false, replace(ctx, dir, base, content, old.Mode().Perm())
 	}
-}
-
-// makeDir makes the directories on the way to name. Where name goes up again by
-// "..", they must be there: where that leads is only known of what exists.
-func (r *rooted) makeDir(name string) error {
-	dir, _ := filepath.Split(name)
-	if slices.Contains(strings.Split(filepath.ToSlash(dir), "/"), "..") {
-		_, err := r.root.Stat(dir)
-		return err
-	}
-	return r.root.MkdirAll(filepath.Clean(dir), 0o777)
 }
 
 // replace puts a file with the content in the place of name, in one step: who
 // reads name meanwhile finds the old content or the new. The file keeps perm,
 // unless that is 0.
-func (r *rooted) replace(ctx context.Context, name, content string, perm fs.FileMode) (err error) {
-	temporary := path.Join(path.Dir(name), ".nexus-"+rand.Text()+".tmp")
-	f, err := r.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+func replace(ctx context.Context, dir *os.Root, name, content string, perm fs.FileMode) (err error) {
+	temporary := ".nexus-" + rand.Text() + ".tmp"
+	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = r.root.Remove(temporary)
+			_ = dir.Remove(temporary)
 		}
 	}()
 	_, err = f.WriteString(content)
@@ -111,27 +175,5 @@ func (r *rooted) replace(ctx context.Context, name, content string, perm fs.File
 	if err != nil {
 		return err
 	}
-	return r.root.Rename(temporary, name)
-}
-
-// writeThrough writes to what a symbolic link points to, as long as that is a
-// regular file inside the directory. It is not done in one step.
-func (r *rooted) writeThrough(name, content string) error {
-	if target, err := r.root.Stat(name); err == nil {
-		switch {
-		case !target.Mode().IsRegular():
-			return fmt.Errorf("it points to %s", kind(target.Mode()))
-		case target.Mode().Perm()&0o200 == 0:
-			return errors.New("it points to a read-only file")
-		}
-	}
-	f, err := r.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(content)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return dir.Rename(temporary, name)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -29,6 +30,11 @@ func New() tool.Tool { return sleeper{} }
 type sleeper struct{}
 
 func (sleeper) Spec() tool.Spec { return spec }
+
+// Scope implements [tool.Scoped].
+func (sleeper) Scope(jsontext.Value) (tool.Scope, error) {
+	return tool.Scope{Action: protocol.ActionNone, Summary: "wait"}, nil
+}
 
 func (sleeper) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
 	var input struct {

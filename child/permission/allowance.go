@@ -1,0 +1,87 @@
+package permission
+
+import (
+	"path/filepath"
+	"slices"
+
+	"nexus.internal/protocol"
+)
+
+// wrappers run what their arguments say, so to allow one of them for a session
+// would be to allow everything.
+var wrappers = []string{
+	"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "env", "xargs", "sudo", "doas", "su", "nohup", "nice", "timeout", "time",
+	"setsid", "stdbuf", "watch", "parallel", "eval", "exec", "command", "builtin", "source", ".", "ssh", "busybox", "chroot", "unshare",
+}
+
+// Grant is what a yes for the session allows, as narrow as can be: the
+// tool and the directory of each file, or in the directory of a command the
+// programs it runs. isDir tells directories from files. It returns nil where no
+// narrow allowance can be made, so that each call is to be asked for.
+func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance {
+	switch c.Action {
+	case protocol.ActionRead, protocol.ActionWrite:
+		var all []protocol.Allowance
+		for _, path := range c.Paths {
+			if !isDir(path) {
+				path = p.beside(path)
+			}
+			all = append(all, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path})
+		}
+		return all
+	case protocol.ActionExecute:
+		known := len(c.Programs) > 0 && !slices.ContainsFunc(c.Programs, func(name string) bool {
+			return slices.Contains(wrappers, filepath.Base(name))
+		})
+		if !known {
+			return nil
+		}
+		dir := p.Cwd
+		if len(c.Paths) > 0 {
+			dir = c.Paths[0]
+		}
+		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Dir: dir, Programs: sorted(slices.Clone(c.Programs))}}
+	default:
+		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action}}
+	}
+}
+
+// beside is the directory of a file; the file itself if that directory holds
+// the working directory, as a home does: it would be too much.
+func (p Policy) beside(path string) string {
+	dir := filepath.Dir(path)
+	if dir != p.Cwd && within(dir, p.Cwd) {
+		return path
+	}
+	return dir
+}
+
+// covered reports whether a call as a whole was allowed before.
+func (p Policy) covered(c Call) bool {
+	switch c.Action {
+	case protocol.ActionRead, protocol.ActionWrite:
+		paths := c.Paths
+		if len(paths) == 0 {
+			paths = []string{p.Cwd}
+		}
+		return !slices.ContainsFunc(paths, func(path string) bool { return !p.coveredPath(c.Tool, c.Action, path) })
+	case protocol.ActionExecute:
+		dir := p.Cwd
+		if len(c.Paths) > 0 {
+			dir = c.Paths[0]
+		}
+		return len(c.Programs) > 0 && slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
+			missing := func(name string) bool { return !slices.Contains(a.Programs, name) }
+			return a.Tool == c.Tool && a.Action == c.Action && a.Dir != "" && within(a.Dir, dir) && !slices.ContainsFunc(c.Programs, missing)
+		})
+	default:
+		return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool { return a.Tool == c.Tool && a.Action == c.Action })
+	}
+}
+
+// coveredPath reports whether a path was allowed before.
+func (p Policy) coveredPath(tool string, action protocol.Action, path string) bool {
+	return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
+		return a.Tool == tool && a.Action == action && a.Dir != "" && within(a.Dir, path)
+	})
+}

@@ -1,0 +1,211 @@
+package permission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus.internal/protocol"
+)
+
+// Verdict is what becomes of a call.
+type Verdict int
+
+// The verdicts, from the mildest to the strictest.
+const (
+	Allow Verdict = iota
+	Ask
+	Deny
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Allow:
+		return "allow"
+	case Ask:
+		return "ask"
+	case Deny:
+		return "deny"
+	default:
+		return fmt.Sprintf("verdict %d", int(v))
+	}
+}
+
+// The modes of a [protocol.ToolRule].
+const (
+	modeAllow = "allow"
+	modeAsk   = "ask"
+	modeDeny  = "deny"
+)
+
+// Decision is a verdict and its reason, in words for a model; "" for Allow.
+type Decision struct {
+	Verdict Verdict
+	Reason  string
+}
+
+// Call is what is decided on.
+type Call struct {
+	Tool   string
+	Action protocol.Action
+	// Paths are absolute and clean: what the call reads or changes, or where
+	// its programs run.
+	Paths []string
+	// Programs are those that would run; empty if they are not known.
+	Programs []string
+	// Looking says that the programs only look at things and that the call is
+	// confined as under sandboxed, so nothing can come of it.
+	Looking bool
+}
+
+// Policy is what holds for an agent. Its lists must not be changed.
+type Policy struct {
+	// Permissions are resolved.
+	Permissions protocol.Permissions
+	// Cwd is the working directory, absolute and clean.
+	Cwd string
+	// Allowances answer what would be asked. They never lift a denial.
+	Allowances []protocol.Allowance
+}
+
+// Level is the built-in preset that the policy is of.
+func (p Policy) Level() Preset { return Preset(p.Permissions.Preset) }
+
+// Decide says what becomes of a call.
+func (p Policy) Decide(c Call) Decision {
+	d := p.Tool(c.Tool, c.Action)
+	if d.Verdict == Deny {
+		return d
+	}
+	if d.Verdict == Ask && (p.covered(c) || c.Looking && p.Permissions.Tools[c.Tool].Mode != modeAsk) {
+		d = Decision{}
+	}
+	for _, path := range c.Paths {
+		if at := p.Path(c.Tool, c.Action, path); at.Verdict > d.Verdict {
+			d = at
+		}
+	}
+	return d
+}
+
+// Tool is the decision on a tool as far as it does not depend on the call.
+func (p Policy) Tool(tool string, action protocol.Action) Decision {
+	mode := p.Permissions.Tools[tool].Mode
+	d := p.byPreset(tool, action)
+	switch {
+	case slices.Contains(p.Permissions.DisabledTools, tool):
+		return Decision{Deny, tool + " is disabled for this agent"}
+	case mode == modeDeny:
+		return Decision{Deny, "the rules of this agent deny " + tool}
+	case mode == modeAllow:
+		return Decision{}
+	case mode == modeAsk && d.Verdict < Ask:
+		return Decision{Ask, "the rules of this agent ask before " + tool + " is used"}
+	default:
+		return d
+	}
+}
+
+// byPreset is the decision where no rule says anything.
+func (p Policy) byPreset(tool string, action protocol.Action) Decision {
+	level := p.Level()
+	if level == Yolo || action == protocol.ActionNone || action == protocol.ActionRead || action == protocol.ActionWrite {
+		return Decision{}
+	}
+	if level == Trusted {
+		switch action {
+		case protocol.ActionExecute:
+			return Decision{Ask, "the preset trusted asks before programs are run"}
+		case protocol.ActionDelegate: // whom it creates can do no more than itself
+			return Decision{}
+		default:
+			return Decision{Ask, "the preset trusted asks before a tool of somebody else's is used"}
+		}
+	}
+	if action == protocol.ActionExecute { // the kernel keeps it in
+		return Decision{}
+	}
+	return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it could reach beyond the working directory"}
+}
+
+// Path is the decision on one path of a call, whatever the tool: what is
+// outside of all that is allowed is asked for under trusted and denied under
+// sandboxed.
+func (p Policy) Path(tool string, action protocol.Action, path string) Decision {
+	rule, write := p.Permissions.Tools[tool], action == protocol.ActionWrite
+	switch {
+	case holds(p.Permissions.BlockedPaths, path):
+		return Decision{Deny, path + " is out of bounds for this agent"}
+	case holds(rule.BlockedPaths, path):
+		return Decision{Deny, path + " is out of bounds for " + tool}
+	case rule.AllowedPaths != nil && !holds(rule.AllowedPaths, path):
+		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + list(rule.AllowedPaths)}
+	case write && p.Permissions.WritePaths != nil && !holds(p.Permissions.WritePaths, path):
+		return Decision{Deny, path + " may not be changed, only what is in " + list(p.Permissions.WritePaths)}
+	case p.Level() == Yolo || within(p.Cwd, path) || holds(p.Permissions.AllowedPaths, path):
+		return Decision{}
+	}
+	reason := fmt.Sprintf("%s is outside the working directory %s", path, p.Cwd)
+	if allowed := p.Permissions.AllowedPaths; len(allowed) > 0 {
+		reason += " and the allowed paths " + list(allowed)
+	}
+	if p.Level() != Trusted {
+		return Decision{Deny, reason}
+	}
+	if p.coveredPath(tool, action, path) {
+		return Decision{}
+	}
+	return Decision{Ask, reason}
+}
+
+// Reach are the directories and files that a tool may touch in some way, the
+// working directory first. Within them Path may still refuse.
+func (p Policy) Reach(tool string) []string {
+	reach := append([]string{p.Cwd}, p.Permissions.AllowedPaths...)
+	for _, a := range p.Allowances {
+		if a.Tool == tool && a.Dir != "" {
+			reach = append(reach, a.Dir)
+		}
+	}
+	if p.Level() == Yolo {
+		reach = append(reach, "/")
+	}
+	return reach
+}
+
+// Real is the policy with each path replaced by what real says of it.
+func (p Policy) Real(real func(path string) string) Policy {
+	each := func(paths []string) []string {
+		if paths == nil {
+			return nil
+		}
+		mapped := make([]string, len(paths))
+		for i, path := range paths {
+			mapped[i] = real(path)
+		}
+		return mapped
+	}
+	h := p.Permissions
+	h.AllowedPaths, h.WritePaths = each(h.AllowedPaths), each(h.WritePaths)
+	// What is blocked is so by both of its names.
+	h.BlockedPaths = union(h.BlockedPaths, each(h.BlockedPaths))
+	h.Tools = make(map[string]protocol.ToolRule, len(p.Permissions.Tools))
+	for name, r := range p.Permissions.Tools {
+		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), union(r.BlockedPaths, each(r.BlockedPaths))
+		h.Tools[name] = r
+	}
+	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances}
+}
+
+// list names some paths.
+func list(paths []string) string {
+	const most = 8
+	switch {
+	case len(paths) == 0:
+		return "nothing"
+	case len(paths) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(paths[:most], ", "), len(paths)-most)
+	default:
+		return strings.Join(paths, ", ")
+	}
+}

@@ -1,0 +1,178 @@
+package permission
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// Preset is a permission level that is built in.
+type Preset string
+
+// The presets, from the most to the least that is allowed.
+const (
+	Yolo      Preset = "yolo"
+	Trusted   Preset = "trusted"
+	Sandboxed Preset = "sandboxed"
+)
+
+// Default is the preset of an agent for which none was named.
+const Default = Trusted
+
+const (
+	maxEntries = 256  // of one list of paths or names
+	maxPath    = 4096 // bytes
+)
+
+// builtin reports whether a preset of that name is built in.
+func builtin(name string) bool {
+	return Preset(name) == Yolo || Preset(name) == Trusted || Preset(name) == Sandboxed
+}
+
+// String is the preset's name.
+func (p Preset) String() string { return string(p) }
+
+// rank is higher for what allows more.
+func (p Preset) rank() int {
+	switch p {
+	case Yolo:
+		return 2
+	case Trusted:
+		return 1
+	case Sandboxed:
+		return 0
+	default:
+		return 0
+	}
+}
+
+// Resolve checks what is asked for and replaces the name of a preset by what it
+// stands for: the result has a built-in preset, and lists that are clean. custom
+// are the presets of the configuration; in each of them Preset names the
+// built-in one that it is made of. What is asked for beside a custom preset adds
+// to its paths, tightens its bounds and replaces its rules for the same tool.
+// "" is [Default]. An error names the member.
+func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions) (protocol.Permissions, error) {
+	asked, err := clean(asked)
+	if err != nil {
+		return protocol.Permissions{}, err
+	}
+	switch {
+	case asked.Preset == "":
+		asked.Preset = Default.String()
+		return asked, nil
+	case builtin(asked.Preset):
+		return asked, nil
+	}
+	made, ok := custom[asked.Preset]
+	if !ok {
+		names := append([]string{Yolo.String(), Trusted.String(), Sandboxed.String()}, slices.Sorted(maps.Keys(custom))...)
+		return protocol.Permissions{}, fmt.Errorf("unknown preset %q, want one of %s", asked.Preset, strings.Join(names, ", "))
+	}
+	if made, err = CheckCustom(made); err != nil {
+		return protocol.Permissions{}, fmt.Errorf("preset %q of the configuration: %w", asked.Preset, err)
+	}
+	made.DisabledTools = union(made.DisabledTools, asked.DisabledTools)
+	made.AllowedPaths = union(made.AllowedPaths, asked.AllowedPaths)
+	made.WritePaths = bothBounds(made.WritePaths, asked.WritePaths)
+	made.BlockedPaths = union(made.BlockedPaths, asked.BlockedPaths)
+	if len(asked.Tools) > 0 {
+		rules := maps.Clone(made.Tools)
+		if rules == nil {
+			rules = map[string]protocol.ToolRule{}
+		}
+		maps.Copy(rules, asked.Tools)
+		made.Tools = rules
+	}
+	return made, nil
+}
+
+// CheckCustom cleans a preset of the configuration. An error names the member.
+func CheckCustom(made protocol.Permissions) (protocol.Permissions, error) {
+	if !builtin(made.Preset) {
+		return protocol.Permissions{}, &strict.Error{Path: "preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", made.Preset)}
+	}
+	return clean(made)
+}
+
+// clean checks the lists and puts them in order.
+func clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
+	if p.DisabledTools, err = names("disabled_tools", p.DisabledTools); err != nil {
+		return p, err
+	}
+	if p.AllowedPaths, err = paths("allowed_paths", p.AllowedPaths); err != nil {
+		return p, err
+	}
+	if p.WritePaths, err = paths("write_paths", p.WritePaths); err != nil {
+		return p, err
+	}
+	if p.BlockedPaths, err = paths("blocked_paths", p.BlockedPaths); err != nil {
+		return p, err
+	}
+	if len(p.Tools) > maxEntries {
+		return p, &strict.Error{Path: "tools", Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
+	}
+	rules := make(map[string]protocol.ToolRule, len(p.Tools))
+	for name, r := range p.Tools {
+		member := "tools." + name
+		switch r.Mode {
+		case "", modeAllow, modeAsk, modeDeny:
+		default:
+			return p, &strict.Error{Path: member + ".mode", Problem: fmt.Sprintf("is %q, want allow, ask or deny", r.Mode)}
+		}
+		if r.AllowedPaths, err = paths(member+".allowed_paths", r.AllowedPaths); err != nil {
+			return p, err
+		}
+		if r.BlockedPaths, err = paths(member+".blocked_paths", r.BlockedPaths); err != nil {
+			return p, err
+		}
+		rules[name] = r
+	}
+	p.Tools = nil
+	if len(rules) > 0 {
+		p.Tools = rules
+	}
+	return p, nil
+}
+
+// paths cleans a list of paths. It stays nil if it was, and empty if it was.
+func paths(member string, list []string) ([]string, error) {
+	for i, path := range list {
+		problem := ""
+		switch {
+		case !filepath.IsAbs(path):
+			problem = fmt.Sprintf("is %q, want an absolute path", path)
+		case strings.ContainsRune(path, 0):
+			problem = "holds a NUL"
+		case len(path) > maxPath:
+			problem = fmt.Sprintf("is longer than %d bytes", maxPath)
+		}
+		if problem != "" {
+			return nil, &strict.Error{Path: fmt.Sprintf("%s[%d]", member, i), Problem: problem}
+		}
+	}
+	cleaned, err := names(member, list)
+	for i, path := range cleaned {
+		cleaned[i] = filepath.Clean(path)
+	}
+	return sorted(cleaned), err
+}
+
+// names cleans a list of names.
+func names(member string, list []string) ([]string, error) {
+	if len(list) > maxEntries {
+		return nil, &strict.Error{Path: member, Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
+	}
+	return sorted(slices.Clone(list)), nil
+}
+
+// sorted puts a list in order, each entry once.
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}

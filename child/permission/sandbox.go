@@ -1,0 +1,41 @@
+package permission
+
+import "nexus.internal/protocol"
+
+// Sandbox is what the kernel lets the programs of a tool do.
+type Sandbox struct {
+	ReadWrite, ReadOnly, Blocked []string
+	Network                      bool
+	// Bounded says that paths are blocked or bounded by a rule, so that the
+	// kernel must hold the programs to this or they must not run.
+	Bounded bool
+}
+
+// Sandbox are the bounds for programs: they change files where the tool may,
+// read everything (under sandboxed: where the tool may), and have no network
+// under sandboxed.
+func (p Policy) Sandbox(tool string) Sandbox {
+	rule, level := p.Permissions.Tools[tool], p.Level()
+	reach := []string{p.Cwd}
+	reach = append(reach, p.Permissions.AllowedPaths...)
+	for _, a := range p.Allowances {
+		if a.Tool == tool && a.Action == protocol.ActionExecute && a.Dir != "" && level == Trusted {
+			reach = append(reach, a.Dir)
+		}
+	}
+	if level == Yolo {
+		reach = []string{"/"}
+	}
+	all := reach
+	if level == Trusted {
+		all = []string{"/"}
+	}
+	s := Sandbox{
+		ReadWrite: bothBounds(bothBounds(reach, p.Permissions.WritePaths), rule.AllowedPaths),
+		ReadOnly:  bothBounds(all, rule.AllowedPaths),
+		Blocked:   union(p.Permissions.BlockedPaths, rule.BlockedPaths),
+		Network:   level != Sandboxed,
+	}
+	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
+	return s
+}

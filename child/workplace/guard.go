@@ -1,0 +1,249 @@
+package workplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/child/tool"
+	"nexus.internal/child/upcall"
+	"nexus.internal/protocol"
+)
+
+// maxInput bounds the input that a question shows, in bytes.
+const maxInput = 16 << 10
+
+// desk is a workplace as one turn finds it.
+type desk struct {
+	*Workplace
+	cwd string
+}
+
+// grantKey finds in the context of a call the policy that it was let run by.
+type grantKey struct{}
+
+func granted(ctx context.Context) (permission.Policy, bool) {
+	policy, ok := ctx.Value(grantKey{}).(permission.Policy)
+	return policy, ok
+}
+
+// request is one call as it is decided on.
+type request struct {
+	call  permission.Call // its paths are real
+	named []string        // the same paths, as the model wrote them
+	scope tool.Scope
+}
+
+// guard implements [tool.Guard]: it decides, asks if need be, and decides anew
+// whenever something has changed meanwhile.
+func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (context.Context, error) {
+	r, err := d.request(t, call)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		policy, decision := d.decide(r)
+		switch decision.Verdict {
+		case permission.Allow:
+			return context.WithValue(ctx, grantKey{}, policy), nil
+		case permission.Deny:
+			return nil, errors.New(decision.Reason)
+		case permission.Ask:
+		}
+		answer, err := d.ask(ctx, r, policy, decision, call)
+		switch {
+		case errors.Is(err, errSettled):
+			continue
+		case err != nil:
+			return nil, err
+		case answer.Decision == protocol.Deny && answer.Reason != "":
+			return nil, fmt.Errorf("it was not allowed: %s", answer.Reason)
+		case answer.Decision == protocol.Deny:
+			return nil, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
+		case answer.Decision == protocol.AllowSession:
+			d.allow(policy.Grant(r.call, isDir))
+		}
+		// Meanwhile it may have been forbidden.
+		if policy, decision = d.decide(r); decision.Verdict == permission.Deny {
+			return nil, errors.New(decision.Reason)
+		}
+		return context.WithValue(ctx, grantKey{}, once(policy, r.call)), nil
+	}
+}
+
+// once is the policy with what was allowed for this call alone.
+func once(p permission.Policy, c permission.Call) permission.Policy {
+	p.Allowances = slices.Clone(p.Allowances)
+	for _, path := range c.Paths {
+		p.Allowances = append(p.Allowances, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path, Programs: c.Programs})
+	}
+	return p
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// request finds out what a call would touch.
+func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
+	r := request{scope: tool.Scope{Action: protocol.ActionExternal}}
+	if scoped, ok := t.(tool.Scoped); ok {
+		var err error
+		if r.scope, err = scoped.Scope(call.Input); err != nil {
+			return request{}, err
+		}
+	}
+	if r.scope.Summary == "" {
+		r.scope.Summary = "use the tool " + call.Name
+	}
+	r.call = permission.Call{Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs}
+	paths := r.scope.Paths
+	switch r.scope.Action {
+	case protocol.ActionRead, protocol.ActionWrite, protocol.ActionExecute:
+		if len(paths) == 0 {
+			paths = []string{d.cwd}
+		}
+	case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
+	}
+	for _, path := range paths {
+		named := absolute(d.cwd, path)
+		// A path that cannot be followed is decided on as it is; the tool says
+		// what is wrong with it.
+		if path = real(named); r.scope.Action == protocol.ActionRead && d.scratch.holds(path) {
+			continue
+		}
+		r.named = append(r.named, named)
+		r.call.Paths = append(r.call.Paths, path)
+	}
+	return r, nil
+}
+
+// decide judges a call by the policy of the moment.
+func (d *desk) decide(r request) (permission.Policy, permission.Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.judge(r)
+}
+
+// judge is decide for a caller that holds mu. What is said of a path is said of
+// it as the model wrote it, if that is true of it too: where links lead that
+// lie out of bounds is none of its business.
+func (d *desk) judge(r request) (permission.Policy, permission.Decision) {
+	policy := d.policy(d.cwd)
+	decision := policy.Decide(r.call)
+	if decision.Verdict != permission.Deny || slices.Equal(r.named, r.call.Paths) {
+		return policy, decision
+	}
+	written := r.call
+	written.Paths = r.named
+	if said := policy.Decide(written); said.Verdict == permission.Deny {
+		return policy, said
+	}
+	decision.Reason = fmt.Sprintf("%s leads out of what this agent may touch", r.scope.Paths[0])
+	return policy, decision
+}
+
+// errSettled says that a question needs no answer any more.
+var errSettled = errors.New("settled meanwhile")
+
+// question is one call that waits for the parent.
+type question struct {
+	desk    *desk
+	request request
+	settled context.CancelCauseFunc
+}
+
+// settle ends the questions that need no answer any more. The caller holds mu.
+func (w *Workplace) settle() {
+	for q := range w.waiting {
+		if _, decision := q.desk.judge(q.request); decision.Verdict != permission.Ask {
+			q.settled(errSettled)
+		}
+	}
+}
+
+// ask asks the parent. The error is errSettled if the decision is not to ask any
+// more.
+func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why permission.Decision, call protocol.ToolCall) (protocol.PermissionResponse, error) {
+	parent := d.options.Parent
+	switch {
+	case parent == nil || parent.Approvals() == upcall.Deny:
+		return protocol.PermissionResponse{}, fmt.Errorf("%s; that needs an approval, and there is nobody to give one", why.Reason)
+	case parent.Approvals() == upcall.Allow:
+		return protocol.PermissionResponse{Decision: protocol.AllowOnce}, nil
+	}
+	asking, settled := context.WithCancelCause(ctx)
+	defer settled(nil)
+	q := &question{desk: d, request: r, settled: settled}
+	d.mu.Lock()
+	if _, now := d.judge(r); now.Verdict != permission.Ask {
+		d.mu.Unlock()
+		return protocol.PermissionResponse{}, errSettled
+	}
+	d.waiting[q] = struct{}{}
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.waiting, q)
+	}()
+	decisions := []protocol.Decision{protocol.AllowOnce, protocol.Deny}
+	if p.Grant(r.call, isDir) != nil {
+		decisions = slices.Insert(decisions, 1, protocol.AllowSession)
+	}
+	answer, err := parent.Permission(asking, protocol.PermissionRequest{
+		TurnID: tool.TurnID(ctx), ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
+		Summary: r.scope.Summary, Reason: why.Reason, Input: shown(call.Input), Paths: append([]string{}, r.call.Paths...),
+		Command: r.scope.Command, Decisions: decisions,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return answer, ctx.Err()
+	case err != nil && errors.Is(context.Cause(asking), errSettled):
+		return answer, errSettled
+	case err != nil:
+		return answer, fmt.Errorf("it needs an approval: %w", err)
+	case answer.Decision == protocol.AllowSession && !slices.Contains(decisions, protocol.AllowSession):
+		answer.Decision = protocol.AllowOnce
+	}
+	return answer, nil
+}
+
+// allow grants something for the rest of the session.
+func (w *Workplace) allow(grants []protocol.Allowance) {
+	for _, a := range grants {
+		if w.options.OnAllow != nil {
+			if err := w.options.OnAllow(a); err != nil {
+				w.options.Log.Warn("an allowance is not saved and ends with this process", zap.Error(err))
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.allowances = slices.Concat(w.allowances, grants)
+	w.settle()
+}
+
+// shown is an input as a question shows it.
+func shown(input jsontext.Value) jsontext.Value {
+	if len(input) <= maxInput {
+		return input
+	}
+	cut, err := json.Marshal(struct {
+		Truncated bool   `json:"truncated"`
+		Size      int    `json:"size"`
+		Head      string `json:"head"`
+	}{true, len(input), string([]rune(string(input[:maxInput/2])))})
+	if err != nil {
+		return jsontext.Value("{}") // cannot be: the runes are text
+	}
+	return cut
+}

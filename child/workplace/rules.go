@@ -1,0 +1,32 @@
+package workplace
+
+import (
+	"context"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/child/sandbox"
+)
+
+// Rules are those for a program that a tool starts: of the call that ctx belongs
+// to, or of the moment. The kernel holds it to what the policy says of files;
+// under yolo it is held to nothing unless paths are blocked or bounded.
+func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
+	policy, ok := granted(ctx)
+	if !ok {
+		policy = w.now()
+	}
+	s := policy.Sandbox(tool)
+	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Network: s.Network}
+	if w.scratch.dir != "" {
+		r.ReadOnly = append(r.ReadOnly, w.scratch.dir)
+	}
+	switch {
+	case policy.Level() == permission.Sandboxed || s.Bounded:
+		r.Confinement = sandbox.Always
+	case policy.Level() == permission.Trusted:
+		r.Confinement = sandbox.WherePossible
+	default:
+		r.Confinement = sandbox.Unconfined
+	}
+	return r
+}
