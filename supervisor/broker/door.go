@@ -67,7 +67,7 @@ func (b *Broker) open(agent string) (*door, error) {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		ln.Close()
+		_ = ln.Close()
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
 	d := &door{
@@ -180,13 +180,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		p, err := peerOf(c)
 		if err != nil {
 			l.door.broker.log.Warn("who asks for a model is not known", zap.Error(err))
-			c.Close()
+			_ = c.Close()
 			continue
 		}
 		if wrapped := l.door.take(c, p); wrapped != nil {
 			return wrapped, nil
 		}
-		c.Close()
+		_ = c.Close()
 	}
 }
 

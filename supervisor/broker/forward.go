@@ -206,7 +206,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 	if r.ContentLength != 0 {
 		out.Body = &x.asked
-		defer x.asked.Close() // who reads it must have stopped when we return
+		defer func() { _ = x.asked.Close() }() // who reads it must have stopped when we return
 	}
 	res, err := x.broker.transport.RoundTrip(out.WithContext(r.Context()))
 	if err != nil {

@@ -189,7 +189,7 @@ func TestTotalsAreKept(t *testing.T) {
 	}
 	h.start(broker.Agent{ID: "c"}) // forgets what nobody needs
 
-	socket, _ = h.start(broker.Agent{ID: "a"}) // the next incarnation
+	h.start(broker.Agent{ID: "a"}) // the next incarnation
 	if got := h.usage("a"); got != want {
 		t.Errorf("after a restart of the child: %+v", got)
 	}

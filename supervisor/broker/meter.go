@@ -178,42 +178,64 @@ func ceilDiv(n, d int) int { return (n + d - 1) / d }
 
 func (s *scanner) write(p []byte) {
 	s.total += len(p)
-	for i := 0; i < len(p); i++ {
-		if s.inString && !s.escaped && (s.value || s.nameLen < 0) { // the inside of a value, at once
-			n := bytes.IndexAny(p[i:], `"\`)
-			if n < 0 {
-				n = len(p) - i
-			}
-			if n > 0 {
-				s.length += n
-				s.keep(p[i : i+n])
-				if i += n; i == len(p) {
-					return
-				}
+	for len(p) > 0 {
+		n := 1
+		switch {
+		case !s.inString:
+			n = s.between(p)
+		case s.escaped:
+			s.escaped = false
+			s.length++
+			s.keep(p[:1])
+		default:
+			n = s.inside(p)
+		}
+		p = p[n:]
+	}
+}
+
+// inside takes the bytes of a string up to its end or an escape, that included.
+func (s *scanner) inside(p []byte) (n int) {
+	for n < len(p) && p[n] != '"' && p[n] != '\\' {
+		n++
+	}
+	s.length += n
+	if !s.value && s.nameLen >= 0 {
+		if s.nameLen+n <= len(s.name) {
+			s.nameLen += copy(s.name[s.nameLen:], p[:n])
+		} else {
+			s.nameLen = -1
+		}
+	}
+	if n < len(p) {
+		if p[n] == '"' {
+			s.inString = false
+			s.said()
+		} else {
+			s.escaped = true
+			s.length++
+			if !s.value {
+				s.nameLen = -1 // no name that we look for has one
 			}
 		}
-		s.keep(p[i : i+1])
-		s.byte(p[i])
+		n++
 	}
+	s.keep(p[:n])
+	return n
 }
 
-func (s *scanner) keep(p []byte) {
-	if s.from == 0 {
-		return
+// between takes the bytes up to one that says something, that included.
+func (s *scanner) between(p []byte) (n int) {
+	for n < len(p) && !structural[p[n]] {
+		n++
 	}
-	if len(s.kept)+len(p) > maxUsage {
-		s.from = 0
-		return
+	if n == len(p) {
+		s.keep(p)
+		return n
 	}
-	s.kept = append(s.kept, p...)
-}
-
-func (s *scanner) byte(c byte) {
-	if s.inString {
-		s.stringByte(c)
-		return
-	}
-	switch c {
+	n++
+	s.keep(p[:n])
+	switch c := p[n-1]; c {
 	case '"':
 		s.inString, s.length = true, 0
 		if !s.value {
@@ -225,32 +247,24 @@ func (s *scanner) byte(c byte) {
 		s.value = false
 	case '{', '[':
 		s.open(c)
-	case '}', ']':
+	default:
 		s.close()
 	}
+	return n
 }
 
-func (s *scanner) stringByte(c byte) {
-	switch {
-	case s.escaped:
-		s.escaped = false
-	case c == '\\':
-		s.escaped = true
-	case c == '"':
-		s.inString = false
-		s.said()
+// structural are the bytes that say something outside of strings.
+var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '[': true, '}': true, ']': true}
+
+func (s *scanner) keep(p []byte) {
+	if s.from == 0 {
 		return
 	}
-	s.length++
-	if s.value || s.nameLen < 0 {
+	if len(s.kept)+len(p) > maxUsage {
+		s.from = 0
 		return
 	}
-	if s.nameLen == len(s.name) {
-		s.nameLen = -1
-		return
-	}
-	s.name[s.nameLen] = c
-	s.nameLen++
+	s.kept = append(s.kept, p...)
 }
 
 // is reports whether the value that is being read is the member of that name.
