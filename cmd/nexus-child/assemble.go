@@ -164,7 +164,7 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 
 // chooseModel settles on a model and takes the keys out of the environment.
 func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Config) (err error) {
-	m := &models{config: c, log: a.options.Log, open: map[string]provider.Provider{}}
+	m := &models{config: c, broker: brokerClient(f.modelSocket), log: a.options.Log, opened: map[string]provider.Provider{}}
 	wish := config.Wish{Provider: f.provider, Model: f.model}
 	if f.scenario != "" {
 		if m.scenario, err = os.ReadFile(f.scenario); err != nil {

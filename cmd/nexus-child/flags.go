@@ -31,7 +31,7 @@ type flags struct {
 	system, systemFile          string
 	model, provider, profile    string
 	cwd, preset, parent         string
-	scenario                    string
+	scenario, modelSocket       string
 	configs                     []string
 	ascii, updates, version     bool
 	hostCalls, toolOutput       bool
@@ -72,6 +72,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.Float64Var(&f.toolTimeout, "tool-timeout", 300, "`SECONDS` that one tool call may take")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
+	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -10,8 +12,6 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/scripted"
 	"nexus.internal/cmd/internal/config"
 )
 
@@ -27,11 +27,12 @@ const offlineWindow = child.DefaultContextWindow
 // are first needed.
 type models struct {
 	config   *config.Config
-	scenario []byte // for the offline provider; nil for its own rules
+	scenario []byte       // for the offline provider; nil for its own rules
+	broker   *http.Client // that has the keys; nil for none
 	log      *zap.Logger
 
-	mu   sync.Mutex // guards open
-	open map[string]provider.Provider
+	mu     sync.Mutex // guards opened
+	opened map[string]provider.Provider
 }
 
 // Select implements [child.Models].
@@ -61,33 +62,22 @@ func (m *models) choose(w config.Wish) (child.Selected, error) {
 func (m *models) provider(choice config.Choice) (provider.Provider, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p, ok := m.open[choice.Name]; ok {
+	if p, ok := m.opened[choice.Name]; ok {
 		return p, nil
 	}
-	key, err := m.config.Key(choice)
+	p, err := m.open(choice)
 	if err != nil {
 		return nil, err
 	}
-	var p provider.Provider
-	if choice.Provider.Type == "offline" {
-		p, err = scripted.New(scripted.Options{Scenario: m.scenario})
-	} else {
-		p, err = openai.New(openai.Options{
-			Name: choice.Name, BaseURL: choice.Provider.BaseURL, APIKey: key,
-			AuthMethod: openai.AuthMethod(choice.Provider.AuthMethod), Models: listed(choice.Name, choice.Provider),
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	m.open[choice.Name] = p
+	m.opened[choice.Name] = p
 	return p, nil
 }
 
-// List implements [child.Models]: it gives what Select would take. A provider
-// whose models the configuration lists has these and no others. All others are
-// asked at once; one that does not answer within lookupTimeout, or not well, has
-// none, and so has one without its key. The error is that of ctx.
+// List implements [child.Models]: it gives what Select would take. All providers
+// are asked at once. Where the configuration lists a provider's models it has
+// these and no others, and the provider only tells more about them. One that
+// does not answer within lookupTimeout, or not well, has what the configuration
+// says; one without its key has none. The error is that of ctx.
 func (m *models) List(ctx context.Context) ([]provider.Model, error) {
 	names := m.config.ProviderNames()
 	found := make([][]provider.Model, len(names))
@@ -109,15 +99,25 @@ func (m *models) offered(ctx context.Context, name string) []provider.Model {
 	if err != nil {
 		return nil // what cannot be opened, for want of a key perhaps, cannot be chosen
 	}
-	if known := listed(name, settings); len(known) > 0 {
-		return known
-	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	offered, err := p.Models(ctx)
 	if err != nil {
 		m.log.Warn("models of a provider are not known", zap.String("provider", name), zap.Error(err))
-		return nil
+	}
+	known := listed(name, settings)
+	for i := range known {
+		at := slices.IndexFunc(offered, func(o provider.Model) bool { return o.ModelID == known[i].ModelID })
+		if at < 0 {
+			continue
+		}
+		if known[i].ModelName == known[i].ModelID {
+			known[i].ModelName = cmp.Or(offered[at].ModelName, known[i].ModelName)
+		}
+		known[i].ContextWindow = cmp.Or(known[i].ContextWindow, offered[at].ContextWindow)
+	}
+	if len(known) > 0 {
+		return known
 	}
 	for i := range offered {
 		offered[i].Provider = name

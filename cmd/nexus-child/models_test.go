@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +40,7 @@ func (s service) Models(ctx context.Context) ([]provider.Model, error) {
 	}
 	var all []provider.Model
 	for _, id := range s.ids {
-		all = append(all, provider.Model{ModelID: id})
+		all = append(all, provider.Model{ModelID: id, ModelName: strings.ToUpper(id), ContextWindow: 9})
 	}
 	return all, s.err
 }
@@ -49,7 +51,8 @@ func TestListModels(t *testing.T) {
 	home := t.TempDir()
 	text := `{"providers":{"openai":{"type":"openai","api_key_env":"UNSET_KEY"},"silent":{"type":"openai","auth_method":"none"},
 		"mute":{"type":"openai","auth_method":"none"},"slow":{"type":"openai","auth_method":"none"},
-		"broken":{"type":"openai","auth_method":"none"},"listed":{"type":"openai","auth_method":"none","models":[{"id":"b","name":"Bee"}]}}}`
+		"broken":{"type":"openai","auth_method":"none"},"listed":{"type":"openai","auth_method":"none","models":[{"id":"b"},{"id":"c","name":"Sea","context_window":7}]},
+		"down":{"type":"openai","auth_method":"none","models":[{"id":"d","name":"Dee"}]}}}`
 	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +61,10 @@ func TestListModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		m := &models{config: c, log: zap.NewNop(), open: map[string]provider.Provider{
+		m := &models{config: c, log: zap.NewNop(), opened: map[string]provider.Provider{
 			"silent": service{after: time.Hour}, "mute": service{after: time.Hour},
 			"slow": service{after: 7 * time.Second, ids: []string{"s"}}, "broken": service{err: errors.New("down")},
-			"listed": service{ids: []string{"a", "b"}},
+			"listed": service{ids: []string{"a", "b", "c"}}, "down": service{after: time.Hour},
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // as a child asks
 		defer cancel()
@@ -71,12 +74,14 @@ func TestListModels(t *testing.T) {
 		}
 		var got []string
 		for _, model := range all {
-			got = append(got, model.Provider+"/"+model.ModelID)
+			got = append(got, fmt.Sprintf("%s/%s %s %d", model.Provider, model.ModelID, model.ModelName, model.ContextWindow))
 			if _, err := m.config.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
 				t.Errorf("%v is listed and cannot be chosen: %v", model, err)
 			}
 		}
-		if diff := cmp.Diff([]string{"listed/b", "offline/offline", "slow/s"}, got); diff != "" {
+		if diff := cmp.Diff([]string{
+			"down/d Dee 0", "listed/b B 9", "listed/c Sea 7", "offline/offline nexus offline model 128000", "slow/s S 9",
+		}, got); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	})

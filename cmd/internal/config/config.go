@@ -51,8 +51,7 @@ type Provider struct {
 	AuthMethod string `json:"auth_method" wire:"default"`
 	// Models are the models that may be chosen; empty means any.
 	Models []Model `json:"models" wire:"default"`
-	// MaxTokens bounds one answer; 0 leaves it to the service, where it may be
-	// left.
+	// MaxTokens bounds one answer, of type "anthropic"; 0 is the default.
 	MaxTokens int `json:"max_tokens" wire:"default"`
 	// Thinking is "adaptive", "enabled" or "disabled", of type "anthropic"; ""
 	// leaves it to the model.
@@ -268,8 +267,8 @@ func (f file) check() error {
 			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
 		case !slices.Contains(thinkings, p.Thinking):
 			return &strict.Error{Path: path + ".thinking", Problem: fmt.Sprintf(`is %q, want "adaptive", "enabled" or "disabled"`, p.Thinking)}
-		case p.Thinking != "" && p.Type != "anthropic":
-			return &strict.Error{Path: path + ".thinking", Problem: `is for type "anthropic" alone`}
+		case (p.Thinking != "" || p.MaxTokens != 0) && p.Type != "anthropic":
+			return &strict.Error{Path: path, Problem: `has thinking or max_tokens, which are for type "anthropic" alone`}
 		}
 		if u, err := url.Parse(p.BaseURL); p.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}

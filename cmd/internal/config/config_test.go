@@ -189,6 +189,9 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a negative limit", `{"limits":{"tokens":-1}}`, `member "limits.tokens" must be`},
 		{"an unknown limit", `{"limits":{"dollars":1}}`, `member "limits.dollars" is not known`},
 		{"a provider's name that is too long", `{"providers":{"` + strings.Repeat("p", 257) + `":{"type":"openai"}}}`, "the name of a provider: the name is 257 bytes long"},
+		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want "adaptive", "enabled" or "disabled"`},
+		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
+		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"no JSON", `{`, "config.json: "},
 	}
 	for _, tt := range tests {
