@@ -1,13 +1,15 @@
 // Package sandbox starts the programs that an agent runs, confines them, and
 // sees to it that nothing of them stays.
 //
-//	func main() { sandbox.Intercept(); sandbox.Adopt(); … } // before anything else
+//	err := sandbox.Adopt() // once, in main
 //	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: argv, Dir: dir, Rules: rules})
 //	defer p.Close()
 //	output, err := io.ReadAll(p.Stdout()) // what it wrote, also on stderr
 //	exit := p.Wait()                      // nothing of it runs any more
 //
 // Between us and the program stands a warden: our own executable, started anew.
+// Every program that imports the package can be one, and is one before its main
+// begins if it is started for that.
 // It confines the program (Linux: Landlock for files, seccomp for the network,
 // no new privileges), is the parent of whatever the program leaves behind, and
 // kills all of it when the program ends, when it is told to, and when we are

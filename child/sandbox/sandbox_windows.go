@@ -12,10 +12,6 @@ func Supported() error {
 	return fmt.Errorf("%w: that takes Linux", ErrUnsupported)
 }
 
-// Intercept is to be called first in main. Here it does nothing: nothing is
-// started.
-func Intercept() {}
-
 // Adopt makes this process the parent of what a killed warden leaves behind.
 // This system knows no such thing.
 func Adopt() error { return nil }

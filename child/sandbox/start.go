@@ -19,7 +19,7 @@ const (
 	startPatience = 10 * time.Second
 	// endPatience is how long a warden has to end once it was told to, or once
 	// its program has exited. Then it is killed, and we do its work.
-	endPatience = time.Second
+	endPatience = 2 * time.Second
 	// drainGrace is how long output is waited for after the end, for the case
 	// that a process beyond our reach holds it open.
 	drainGrace = 100 * time.Millisecond
@@ -127,10 +127,13 @@ func (p *Process) begin(o order) (report, error) {
 		return report{}, fmt.Errorf("tell the warden: %w", err)
 	}
 	first, ok := <-p.began
-	if !ok {
-		return report{}, errors.New("the warden ended without a word")
+	switch {
+	case ok:
+		return first, nil
+	case !timer.Stop():
+		return report{}, fmt.Errorf("it has not started within %v", startPatience)
 	}
-	return first, nil
+	return report{}, errors.New("the warden ended without a word")
 }
 
 // check says what is wrong with a spec before anything is made for it.

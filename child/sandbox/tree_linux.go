@@ -59,7 +59,8 @@ func (f *family) end() {
 // wait returns when there is no process left, and tells when the program has
 // exited. Then the others are killed.
 func (f *family) wait(exited func(syscall.WaitStatus)) {
-	for {
+	for left := true; left; {
+		// Nobody is reaped but under the lock.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if errors.Is(err, unix.ECHILD) {
 			return
@@ -67,7 +68,8 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 		f.mu.Lock()
 		for {
 			var status syscall.WaitStatus
-			pid, _ := syscall.Wait4(-1, &status, syscall.WNOHANG, nil) // 0 or -1: none is left that has ended
+			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+			left = !errors.Is(err, syscall.ECHILD)
 			if pid <= 0 {
 				break
 			}
@@ -76,7 +78,7 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 				f.over = true
 			}
 		}
-		if f.over {
+		if f.over && left {
 			killChildren(nil)
 		}
 		f.mu.Unlock()
@@ -105,18 +107,21 @@ func killChildren(spare map[int]bool) []int {
 
 // children lists the processes whose parent is this one, zombies included.
 func children() []int {
-	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is well-formed
-	if len(lists) == 0 {
-		return searchChildren()
-	}
+	const tasks = "/proc/self/task"
+	threads, _ := os.ReadDir(tasks) // none is found
 	var pids []int
-	for _, list := range lists {
-		data, _ := os.ReadFile(list) // the thread is gone
+	listed := false
+	for _, thread := range threads {
+		data, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+		listed = listed || err == nil // else the thread is gone, or the kernel keeps no lists
 		for _, field := range bytes.Fields(data) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, pid)
 			}
 		}
+	}
+	if !listed {
+		return searchChildren()
 	}
 	return pids
 }

@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// Intercept is to be called first in main. In a process that was started as a
-// warden it does what a warden does and ends the process; in any other it
-// returns at once.
-func Intercept() {
+// init is where a process that was started as a warden goes another way, before
+// main and before the packages that cost time: those that use net/http, in Go's
+// order of initialization.
+func init() {
 	if len(os.Args) == 2 && os.Args[1] == wardenArg {
 		// Not os.Exit: what a program wants done at its end is not the warden's.
 		syscall.Exit(warden())

@@ -17,9 +17,10 @@ const (
 
 // Describe names what a command runs, as it stands there and each once, in order;
 // with a path where it has one, so that ./ls is not ls. It does not look into
-// programs that run others, such as env, xargs or eval: whoever allows these
-// allows all. It fails towards more: [Unknown] and [Writes] are among the names
-// where they apply.
+// programs that run others, such as env, xargs or eval, nor at what the shell's
+// own commands do with their arguments, such as test, printf or read: whoever
+// allows these allows all. It fails towards more: [Unknown] and [Writes] are among
+// the names where they apply.
 func Describe(command string) (programs []string) {
 	seen := map[string]bool{}
 	add := func(name string) {
@@ -56,6 +57,14 @@ func Describe(command string) (programs []string) {
 			}
 		case *syntax.FuncDecl, *syntax.CoprocClause:
 			add(Unknown) // a function may bear the name of a program
+		case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
+			add(Unknown) // a variable in it may hold a[$(rm x)], and that is run
+		case *syntax.ParamExp:
+			if n.Index != nil || n.Slice != nil || n.Exp != nil && n.Exp.Op == syntax.OtherParamOps {
+				add(Unknown) // the same
+			}
+		case *syntax.TestClause:
+			add(Unknown) // the same, for -eq and -v
 		case *syntax.ProcSubst:
 			if n.Op == syntax.CmdOut {
 				add(Writes)
