@@ -5,8 +5,8 @@
 //	nexus VERB …                        every verb of nexus-rpc
 //
 // Serve wires the parts together and runs them as actors of one group: the
-// signals, the façade, the supervisor. They end in that order, so that what
-// runs may finish before the agents are stopped. This is the only program that
+// signals, the façade, the supervisor, the broker of the models. They end in
+// that order, so that what runs may finish before the agents are stopped. This is the only program that
 // knows both halves, and spec.go the only place that knows the flags of
 // nexus-child. The contract is SPEC.md §2.
 package main

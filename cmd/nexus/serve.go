@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/stdio"
 )
@@ -148,19 +150,29 @@ type assembly struct {
 func (a assembly) port() int { return a.listener.Addr().(*net.TCPAddr).Port }
 
 // assemble wires the actors, which end once asked does; ask ends it. Interrupts
-// only cancel; the façade's actor drains, and the supervisor's waits for that
-// before it stops the agents.
+// only cancel; the façade's actor drains, the supervisor's waits for that before
+// it stops the agents, and the broker's until they have.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
+	catalogue := sessions.New(a.cfg.Home, a.port())
+	models, err := newBroker(a.cfg, catalogue, a.log)
+	if err != nil {
+		return nil, err
+	}
+	var front *bridge.Server // made before there are agents to ask it
 	sup := supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{Log: a.log}},
+		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
+			return front.HostCall(ctx, from, method, params)
+		},
+		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log})},
 		Log:       a.log,
 	})
-	catalogue := sessions.New(a.cfg.Home, a.port())
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario,
+		register: models.Register, standard: limitsOf(a.cfg),
 	}
-	front, err := bridge.New(bridge.Options{
+	var err error
+	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
 		Spec:       agents.spec,
 		Sessions:   catalogue,
@@ -171,7 +183,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Version:    a.version,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, models.Close())
 	}
 	group := &run.Group{}
 	group.Add(func() error {
@@ -185,9 +197,14 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		defer stopSupervising()
 		return front.Serve(serving, a.listener)
 	}, func(error) { stopServing() })
+	brokering, stopBrokering := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
+		defer stopBrokering()
 		return sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
+	group.Add(func() error {
+		return models.Run(brokering)
+	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
 	return group, nil
 }
 

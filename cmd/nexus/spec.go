@@ -1,13 +1,18 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/broker"
 )
 
 // maxSystemPrompt bounds a system prompt that travels as an argument, in bytes:
@@ -24,20 +29,31 @@ type specs struct {
 	// "" passes none.
 	durability string
 	scenario   string
+	// register makes an agent known to the broker and tells where the socket of
+	// its model will be.
+	register func(broker.Agent) (socket string, err error)
+	standard broker.Limits // of agents that have none of their own
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
 // that name, or continues it; what was asked for now overrides what it saved.
 // Later ones insist on the session and take everything from it, so that what
-// was changed meanwhile (set_model) holds. The error is an *api.ParamError.
+// was changed meanwhile (set_model) holds. The error is an *api.ParamError where
+// the parameters are at fault.
 func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	id := api.Value(p.AgentID)
-	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates"}
+	ceiling, err := ceilingOf(p)
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}
 	labels := map[string]string{}
 	for _, flag := range []struct{ name, value string }{
 		{"durability", s.durability},
 		{"scenario", s.scenario},
 		{"parent-agent", api.Value(p.ParentAgentID)},
+		{"approvals", api.Value(p.Approvals)},
+		{"ceiling", ceiling},
 	} {
 		if flag.value != "" {
 			always = append(always, "--"+flag.name+"="+flag.value)
@@ -53,12 +69,27 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if err := check(p); err != nil {
 		return supervisor.Spec{}, err
 	}
+	socket, err := s.register(broker.Agent{
+		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !s.sessions.Exists(id),
+	})
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	always = append(always, "--model-socket="+socket)
+	rules, err := rulesOf(p)
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	if rules != "" {
+		p.Preset = nil // it is one of the rules
+	}
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
 		first = append(first, "--system="+*p.SystemPrompt)
 	}
 	for _, flag := range []struct{ name, value string }{
 		{"preset", api.Value(p.Preset)},
+		{"permissions", rules},
 		{"cwd", api.Value(p.Cwd)},
 		{"model", api.Value(p.Model)},
 		{"provider", api.Value(p.Provider)},
@@ -74,7 +105,39 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Env:    s.env,
 		Dir:    api.Value(p.Cwd),
 		Labels: labels,
+
+		HostCalls: true,
 	}, nil
+}
+
+// ceilingOf is what the agent's permissions cannot exceed, as JSON; "" for no
+// bound.
+func ceilingOf(p api.CreateAgentParams) (string, error) {
+	if p.Ceiling == nil {
+		return "", nil
+	}
+	return encode("ceiling", *p.Ceiling)
+}
+
+// rulesOf is what is asked for beyond a preset, as JSON; "" for nothing.
+func rulesOf(p api.CreateAgentParams) (string, error) {
+	if p.AllowedWritePaths == nil && p.DisableTools == nil {
+		return "", nil
+	}
+	return encode("permissions", protocol.Permissions{
+		Preset:        api.Value(p.Preset),
+		DisabledTools: api.Value(p.DisableTools),
+		AllowedPaths:  api.Value(p.AllowedWritePaths),
+		WritePaths:    api.Value(p.AllowedWritePaths),
+	})
+}
+
+func encode(what string, p protocol.Permissions) (string, error) {
+	text, err := json.Marshal(p, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode the %s: %w", what, err)
+	}
+	return string(text), nil
 }
 
 // check finds what only the machine can tell.
@@ -91,23 +154,21 @@ func check(p api.CreateAgentParams) error {
 }
 
 // childEnv is what a child may see of the server's environment: where things
-// are, which language to speak, how to reach the network, and the keys of the
-// providers that the personal configuration names. The façade's own key is
-// none of its business.
+// are, which language to speak, and how to reach the network. Keys are the broker's
+// business.
 func childEnv(environ []string, cfg *config.Config) []string {
 	keep := map[string]bool{
 		"PATH": true, "HOME": true, "USER": true, "LOGNAME": true, "TMPDIR": true, "TZ": true, "LANG": true, "LANGUAGE": true,
 		"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
 		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
 	}
-	for _, name := range cfg.KeyNames() {
-		keep[name] = true
+	for _, name := range cfg.KeyNames() { // whatever somebody called it
+		keep[name] = false
 	}
-	keep["NEXUS3_API_KEY"] = false
 	env := []string{"NEXUS_HOME=" + cfg.Home}
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
-		if keep[name] || strings.HasPrefix(name, "LC_") {
+		if kept, known := keep[name]; kept || !known && strings.HasPrefix(name, "LC_") {
 			env = append(env, pair)
 		}
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,30 +13,38 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor/broker"
 )
 
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
-	s := &specs{child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me", 9000)}
+	var known broker.Agent
+	s := &specs{
+		child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me", 9000),
+		register: func(a broker.Agent) (string, error) { known = a; return "/s/1", nil },
+		standard: broker.Limits{Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6},
+	}
 	tests := []struct {
 		name        string
 		params      api.CreateAgentParams
 		wantArgv    []string
 		wantResume  []string
 		wantDir     string
+		wantKnown   broker.Agent
 		wantInvalid string // parameter
 	}{
 		{
 			name:       "a saved name alone",
 			params:     api.CreateAgentParams{AgentID: new("worker")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=worker", "--session-dir=/home/me/sessions", "--session-updates"},
-			wantResume: []string{"/opt/nexus-child", "--continue=worker", "--session-dir=/home/me/sessions", "--session-updates"},
+			wantArgv:   []string{"/opt/nexus-child", "--session=worker", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantResume: []string{"/opt/nexus-child", "--continue=worker", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
 			name:       "a temporary one lives in run",
 			params:     api.CreateAgentParams{AgentID: new(".temp")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run/9000", "--session-updates"},
-			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run/9000", "--session-updates"},
+			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run/9000", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run/9000", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
 			name: "settings are for the first incarnation, the session keeps them",
@@ -42,25 +52,53 @@ func TestSpec(t *testing.T) {
 				AgentID: new("a"), SystemPrompt: new("--be brief"), Preset: new("trusted"), Cwd: &cwd, Model: new("m"), Provider: new("p"),
 			},
 			wantArgv: []string{
-				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates",
+				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1",
 				"--system=--be brief", "--preset=trusted", "--cwd=" + cwd, "--model=m", "--provider=p",
 			},
-			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates"},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantDir:    cwd,
 		},
 		{
 			name:       "an empty system prompt is one that was asked for",
 			params:     api.CreateAgentParams{AgentID: new("a"), SystemPrompt: new("")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--system="},
-			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates"},
+			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1", "--system="},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
 			name:   "a child of another agent is sandboxed",
 			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss")},
 			wantArgv: []string{
-				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--parent-agent=boss", "--preset=sandboxed",
+				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--model-socket=/s/1",
+				"--preset=sandboxed",
 			},
-			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--parent-agent=boss"},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--model-socket=/s/1"},
+		},
+		{
+			name: "limits of its own, over the default ones",
+			params: api.CreateAgentParams{
+				AgentID: new("a"), Limits: &api.Limits{Tokens: new(uint64(5)), TokensPerMinute: new(uint64(1 << 40))},
+			},
+			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantKnown: broker.Agent{
+				ID: "a", New: true, Limits: &broker.Limits{Tokens: 5, RequestsPerMinute: 8, TokensPerMinute: 1<<31 - 1, Concurrent: 6},
+			},
+		},
+		{
+			name: "what a parent hands on holds for all incarnations",
+			params: api.CreateAgentParams{
+				AgentID: new("a"), Preset: new("trusted"), Approvals: new("ask"), DisableTools: &[]string{"shell"}, AllowedWritePaths: &[]string{},
+				Ceiling: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv"}},
+			},
+			wantArgv: []string{
+				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
+				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`,
+				`--permissions={"preset":"trusted","disabled_tools":["shell"],"write_paths":[]}`,
+			},
+			wantResume: []string{
+				"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
+				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`,
+			},
 		},
 		{
 			name:        "a cwd that is not there",
@@ -92,7 +130,13 @@ func TestSpec(t *testing.T) {
 			if diff := cmp.Diff(tt.wantResume, got.Resume); diff != "" {
 				t.Errorf("resume (-want +got):\n%s", diff)
 			}
-			if got.Dir != tt.wantDir || !slices.Equal(got.Env, s.env) {
+			if tt.wantKnown.ID == "" {
+				tt.wantKnown = broker.Agent{ID: *tt.params.AgentID, Parent: api.Value(tt.params.ParentAgentID), New: true}
+			}
+			if diff := cmp.Diff(tt.wantKnown, known); diff != "" {
+				t.Errorf("registered (-want +got):\n%s", diff)
+			}
+			if !got.HostCalls || got.Dir != tt.wantDir || !slices.Equal(got.Env, s.env) {
 				t.Errorf("dir %q, env %q; want %q, %q", got.Dir, got.Env, tt.wantDir, s.env)
 			}
 		})
@@ -104,7 +148,11 @@ func TestChildEnv(t *testing.T) {
 	home := t.TempDir()
 	environ := []string{
 		"HOME=/home/me", "NEXUS_HOME=" + home, "PATH=/bin", "LC_ALL=C", "OPENAI_API_KEY=sk-1", "NEXUS3_API_KEY=nxk_1",
-		"AWS_SECRET_ACCESS_KEY=no", "LD_PRELOAD=no", "EMPTY", "HTTPS_PROXY=http://proxy",
+		"AWS_SECRET_ACCESS_KEY=no", "LD_PRELOAD=no", "EMPTY", "HTTPS_PROXY=http://proxy", "LC_KEY=sk-2",
+	}
+	personal := `{"providers":{"p":{"type":"openai","api_key_env":"LC_KEY"}}}`
+	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(personal), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	cfg, err := config.Load(environ, home)
 	if err != nil {
@@ -112,7 +160,7 @@ func TestChildEnv(t *testing.T) {
 	}
 	got := childEnv(environ, cfg)
 	want := []string{
-		"NEXUS_HOME=" + home, "HOME=/home/me", "PATH=/bin", "LC_ALL=C", "OPENAI_API_KEY=sk-1", "HTTPS_PROXY=http://proxy",
+		"NEXUS_HOME=" + home, "HOME=/home/me", "PATH=/bin", "LC_ALL=C", "HTTPS_PROXY=http://proxy",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)

@@ -1,0 +1,440 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// canary is the key of a provider. Outside the server it must be nowhere.
+const canary = "sk-canary-3f9a77b1c2d4e5f60718293a4b5c6d7e"
+
+// TestNoCredentials looks for a key wherever an agent, its tools or a client
+// could see one, while the service that it is for says it back at every
+// occasion.
+func TestNoCredentials(t *testing.T) {
+	vendor := newVendor(t)
+	s := startServer(t, vendor)
+	events := s.follow("spy")
+	socket := s.socket("spy")
+	child := s.pid("spy")
+
+	var answers strings.Builder
+	for _, prompt := range []string{"echo", "fail", "refuse", "list the models", "look around", "spend it"} {
+		fmt.Fprintln(&answers, s.send("spy", prompt))
+	}
+	for _, method := range []string{"get_messages", "get_context", "get_model", "get_tokens"} {
+		fmt.Fprintln(&answers, s.call("/agent/spy", method, `{}`))
+	}
+	fmt.Fprintln(&answers, s.call("/", "list_agents", `{}`))
+
+	// While it runs: everything that /proc tells of it.
+	for _, file := range []string{"environ", "cmdline", "maps"} {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", child, file))
+		if err != nil {
+			t.Logf("the child's %s cannot be read here: %v", file, err)
+		}
+		clear := bytes.Contains(data, []byte(canary))
+		if clear {
+			t.Errorf("the key is in the child's %s", file)
+		}
+	}
+	if found, err := inMemory(child, canary); err != nil {
+		t.Logf("the child's memory cannot be read here: %v", err)
+	} else if found {
+		t.Error("the key is in the child's memory")
+	}
+	// The same look finds it where it is, or it would prove nothing.
+	if found, err := inMemory(s.cmd.Process.Pid, canary); err == nil && !found {
+		t.Error("the look for a key does not find it in the server's own memory")
+	}
+	if !vendor.sawKey() {
+		t.Error("the service never got the key")
+	}
+	if !strings.Contains(answers.String(), "***") {
+		t.Errorf("the service's echo is not in the answers, so nothing was tried:\n%s", answers.String())
+	}
+	if strings.Contains(socket, " ") || socket == "" {
+		t.Errorf("socket %q", socket)
+	}
+
+	s.end()
+	look := map[string]string{"an answer": answers.String(), "the events": events(), "the server's log": s.log.String()}
+	// A tool that asks at its agent's socket is told that it is not for it.
+	if seen := look["the events"]; !strings.Contains(seen, "asked the model and got 403") && !strings.Contains(seen, `there is no tool \"shell\"`) {
+		t.Errorf("what a tool heard at the socket is not known:\n%s", seen)
+	} else if strings.Contains(seen, "asked the model and got 200") {
+		t.Error("a tool spent the agent's budget")
+	}
+	err := filepath.WalkDir(s.home, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		look[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(look[filepath.Join(s.home, "sessions", "spy.jsonl")], "echo") {
+		t.Errorf("the session was not looked at: %v", slices.Sorted(maps.Keys(look)))
+	}
+	for where, text := range look {
+		if strings.Contains(text, canary) || strings.Contains(text, canary[8:20]) {
+			t.Errorf("the key is in %s:\n%s", where, text)
+		}
+	}
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestKilledAgentLeavesItsModel kills a child in the middle of an answer.
+func TestKilledAgentLeavesItsModel(t *testing.T) {
+	vendor := newVendor(t)
+	s := startServer(t, vendor)
+	sent := make(chan string)
+	go func() { sent <- s.send("spy", "forever") }()
+	<-vendor.began
+	if err := syscall.Kill(s.pid("spy"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-vendor.left:
+	case <-time.After(patience):
+		t.Error("the request at the service goes on")
+	}
+	if answer := <-sent; gjson.Get(answer, "error.data.type").Str != "CHILD_CRASHED" {
+		t.Errorf("got %s", answer)
+	}
+	s.end()
+}
+
+// TestBudgetEnds spends what create_agent gave, also over a restart.
+func TestBudgetEnds(t *testing.T) {
+	vendor := newVendor(t)
+	s := startServer(t, vendor)
+	s.call("/", "create_agent", `{"agent_id":"poor","limits":{"tokens":100}}`)
+	if answer := s.send("poor", "echo"); gjson.Get(answer, "result.stop_reason").Str != "completed" {
+		t.Fatalf("got %s", answer)
+	}
+	spent := "agent poor has used 130 of its 100 tokens"
+	if answer := s.send("poor", "echo"); !strings.Contains(answer, spent) {
+		t.Errorf("got %s, want …%s…", answer, spent)
+	}
+	if err := syscall.Kill(s.pid("poor"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if answer := s.send("poor", "echo"); !strings.Contains(answer, spent) && !strings.Contains(answer, "CHILD_CRASHED") {
+		t.Errorf("after a crash: %s", answer)
+	}
+	if answer := s.send("poor", "echo"); !strings.Contains(answer, spent) {
+		t.Errorf("after a crash: %s", answer)
+	}
+	s.end()
+	s.again()
+	if answer := s.send("poor", "echo"); !strings.Contains(answer, spent) {
+		t.Errorf("after a restart of the server: %s", answer)
+	}
+	s.end()
+}
+
+// vendor is a service that speaks chat completions and tells everybody the key
+// that it got.
+type vendor struct {
+	*httptest.Server
+	began, left chan struct{}
+	ask         string // a program that asks at a socket
+
+	mu  sync.Mutex // guards key
+	key string
+}
+
+func newVendor(t *testing.T) *vendor {
+	v := &vendor{began: make(chan struct{}, 1), left: make(chan struct{}, 1)}
+	v.Server = httptest.NewServer(v)
+	t.Cleanup(v.Close)
+	v.ask = filepath.Join(t.TempDir(), "ask-socket")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, v.ask); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (v *vendor) sawKey() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.key == canary
+}
+
+func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	v.mu.Lock()
+	v.key = key
+	v.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("X-Request-Id", key)
+	w.Header().Set("X-Key", key)
+	messages := gjson.GetBytes(body, "messages").Array()
+	prompt, results := "", 0
+	for _, m := range messages {
+		switch m.Get("role").Str {
+		case "user":
+			prompt, results = m.Get("content").String(), 0
+		case "tool":
+			results++
+		}
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		fmt.Fprintf(w, `{"data":[{"id":"%s"},{"id":"m"}]}`, key)
+	case strings.Contains(prompt, "fail"):
+		w.WriteHeader(400)
+		fmt.Fprintf(w, `{"error":{"message":"I do not like %s, nor %s","type":"invalid_request_error"}}`, key, key[8:20])
+	case strings.Contains(prompt, "refuse"):
+		w.WriteHeader(401)
+		fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s***%s"}}`, key[:20], key[30:])
+	case strings.Contains(prompt, "look around") && results == 0:
+		v.call(w, "cat /proc/*/environ /proc/*/cmdline; env; echo looked")
+	case strings.Contains(prompt, "spend it") && results == 0:
+		v.call(w, fmt.Sprintf("for s in $(tr '\\0' '\\n' < /proc/net/unix | grep -o '/[^ ]*nexus-model-[^ ]*'); do %s $s; done; echo spent", v.ask))
+	case strings.Contains(prompt, "forever"):
+		v.stream(w, `{"choices":[{"delta":{"content":"on and on"}}]}`)
+		v.began <- struct{}{}
+		<-r.Context().Done()
+		v.left <- struct{}{}
+	default:
+		v.stream(
+			w, `{"choices":[{"delta":{"content":"Your key is `+key+`"}}]}`, `{"choices":[{"delta":{"content":"."},"finish_reason":"stop"}]}`,
+			`{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}}`, "[DONE]",
+		)
+	}
+}
+
+func (v *vendor) call(w http.ResponseWriter, command string) {
+	v.stream(
+		w, `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"shell","arguments":`+
+			strconv.Quote(`{"command":`+strconv.Quote(command)+`}`)+`}}]},"finish_reason":"tool_calls"}]}`,
+		`{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}}`, "[DONE]",
+	)
+}
+
+func (v *vendor) stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		fmt.Fprintf(w, "data: %s\n\n", e)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+// askSocket is what a tool would try: it asks for the agent's model at its
+// socket.
+func askSocket(path string, stdout io.Writer) int {
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	res, err := client.Post("http://broker/vendor/chat/completions", "application/json", strings.NewReader(`{"messages":[]}`))
+	if err != nil {
+		fmt.Fprintln(stdout, "no:", err)
+		return 1
+	}
+	defer res.Body.Close()
+	fmt.Fprintln(stdout, "asked the model and got", res.StatusCode)
+	_, _ = io.Copy(stdout, res.Body)
+	return 0
+}
+
+// live is a server with an agent "spy" whose provider is the vendor.
+type live struct {
+	*testing.T
+	home, cwd string
+	cmd       *exec.Cmd
+	log       *bytes.Buffer
+	url, key  string
+}
+
+func startServer(t *testing.T, v *vendor) *live {
+	t.Helper()
+	s := &live{T: t, home: filepath.Join(t.TempDir(), "home"), cwd: t.TempDir(), log: &bytes.Buffer{}}
+	if err := os.Mkdir(s.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`{"providers":{"vendor":{"type":"openai","base_url":"%s/v1","api_key_env":"VENDOR_KEY"}},"default_model":"vendor/m"}`, v.URL)
+	if err := os.WriteFile(filepath.Join(s.home, "config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.again()
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"spy","cwd":%q}`, s.cwd))
+	return s
+}
+
+// again starts a server in the same home.
+func (s *live) again() {
+	s.Helper()
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "serve", "0")
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "NEXUS_HOME=" + s.home, "VENDOR_KEY=" + canary, "GORACE=atexit_sleep_ms=0",
+	}
+	cmd.Stderr = s.log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.cmd = cmd
+	s.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			s.Logf("server log:\n%s", s.log)
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
+			s.url = url
+		}
+		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
+			key, err := os.ReadFile(path)
+			if err != nil {
+				s.Fatal(err)
+			}
+			s.key = strings.TrimSpace(string(key))
+			return
+		}
+	}
+	s.Fatal("nexus serve did not start")
+}
+
+func (s *live) end() {
+	s.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.Fatal(err)
+	}
+	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGABRT) })
+	defer stuck.Stop()
+	if err := s.cmd.Wait(); err != nil {
+		s.Errorf("the server ended with %v\n%s", err, s.log)
+	}
+}
+
+func (s *live) call(path, method, params string) string {
+	_, answer, err := request(http.MethodPost, s.url+path, http.Header{"Authorization": {"Bearer " + s.key}},
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	if err != nil {
+		s.Errorf("%s: %v", method, err)
+	}
+	return answer
+}
+
+func (s *live) send(agent, content string) string {
+	return s.call("/agent/"+agent, "send", fmt.Sprintf(`{"content":%q}`, content))
+}
+
+func (s *live) pid(agent string) int {
+	s.Helper()
+	for _, a := range gjson.Get(s.call("/", "list_agents", `{}`), "result.agents").Array() {
+		if a.Get("agent_id").Str == agent {
+			return int(a.Get("pid").Int())
+		}
+	}
+	s.Fatalf("no agent %s", agent)
+	return 0
+}
+
+// socket is where an agent's model is, as its command line says.
+func (s *live) socket(agent string) string {
+	s.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.pid(agent)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for arg := range strings.SplitSeq(string(line), "\x00") {
+		if path, ok := strings.CutPrefix(arg, "--model-socket="); ok {
+			return path
+		}
+	}
+	s.Fatalf("no socket in %q", line)
+	return ""
+}
+
+// follow reads an agent's events until the server ends; the result waits for
+// that.
+func (s *live) follow(agent string) (all func() string) {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/agent/"+agent+"/events?after=0", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	text := make(chan string, 1)
+	go func() {
+		defer res.Body.Close()
+		data, _ := io.ReadAll(res.Body) // the server ends it
+		text <- string(data)
+	}()
+	return func() string { return <-text }
+}
+
+// inMemory looks for a text in all that a process can write to.
+func inMemory(pid int, text string) (bool, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return false, err
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return false, err
+	}
+	defer mem.Close()
+	looked := 0
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		var mode string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || mode[0] != 'r' || mode[1] != 'w' {
+			continue
+		}
+		data, err := io.ReadAll(io.NewSectionReader(mem, from, min(to-from, 256<<20)))
+		looked += len(data)
+		if bytes.Contains(data, []byte(text)) {
+			return true, nil
+		}
+		if err != nil && len(data) == 0 {
+			continue // a page that is not there
+		}
+	}
+	if looked == 0 {
+		return false, fmt.Errorf("nothing of process %d could be read", pid)
+	}
+	return false, nil
+}
