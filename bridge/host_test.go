@@ -419,4 +419,3 @@ func TestRespondPermission(t *testing.T) {
 		t.Errorf("the turn said %q", api.Value(got.result.Content))
 	}
 }
-

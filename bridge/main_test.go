@@ -162,6 +162,7 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 				"permission_level": preset, "disabled_tools": []string{"shell"},
 				"policy": map[string]any{
 					"cwd": "/work", "allowed_paths": []string{"/data"}, "write_paths": nil, "blocked_paths": []string{"/work/keys"},
+					"tools": map[string]any{"write_file": map[string]any{"mode": "ask"}},
 				},
 				"session_allowances": map[string]any{
 					"write_paths": []string{"/tmp/out"}, "exec_dirs": map[string]any{"shell": []string{"/work"}},
@@ -176,8 +177,8 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 		})
 		return true
 	case protocol.ToolsList:
-		c.Respond(cmd, map[string]any{"ok": true, "tools": []map[string]any{
-			{"name": "sleep", "description": "Wait for a number of seconds.", "input_schema": map[string]any{"type": "object"}},
+		c.Respond(cmd, map[string]any{"ok": true, "tools": []api.Tool{
+			{Name: "sleep", Description: "Wait for a number of seconds.", InputSchema: jsontext.Value(`{"type":"object"}`)},
 		}})
 		return true
 	case protocol.SetCwd:

@@ -47,11 +47,21 @@ func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, 
 			AllowedPaths: textsOrNull(held.Get("policy.allowed_paths")),
 			WritePaths:   textsOrNull(held.Get("policy.write_paths")),
 			BlockedPaths: texts(held.Get("policy.blocked_paths")),
+			Tools:        map[string]protocol.ToolRule{},
 		},
 		SessionAllowances: api.SessionAllowances{
+			ReadPaths:  texts(held.Get("session_allowances.read_paths")),
 			WritePaths: texts(held.Get("session_allowances.write_paths")),
 			ExecDirs:   map[string][]string{},
+			Tools:      texts(held.Get("session_allowances.tools")),
 		},
+	}
+	for tool, raw := range held.Get("policy.tools").Map() {
+		var rule protocol.ToolRule
+		if err := strict.Fill([]byte(raw.Raw), &rule, strict.IgnoreUnknown); err != nil {
+			return nil, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
+		}
+		result.Policy.Tools[tool] = rule
 	}
 	for tool, dirs := range held.Get("session_allowances.exec_dirs").Map() {
 		result.SessionAllowances.ExecDirs[tool] = texts(dirs)

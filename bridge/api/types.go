@@ -260,12 +260,16 @@ type (
 		// WritePaths, unless null, are the only ones that may be changed.
 		WritePaths   *[]string `json:"write_paths"`
 		BlockedPaths []string  `json:"blocked_paths"`
+		// Tools are rules for single tools, by name.
+		Tools map[string]protocol.ToolRule `json:"tools"`
 	}
 
 	// SessionAllowances are what was allowed for the rest of the session.
 	SessionAllowances struct {
+		ReadPaths  []string            `json:"read_paths"`
 		WritePaths []string            `json:"write_paths"`
 		ExecDirs   map[string][]string `json:"exec_dirs"` // by tool
+		Tools      []string            `json:"tools"`     // whatever they are called with
 	}
 
 	// SetPermissionsParams name a preset.
