@@ -1,8 +1,10 @@
 package child_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,13 +12,15 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/child/blob"
 	"nexus.internal/protocol"
 )
 
 func TestAttachments(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
-		filepath.Join(dir, "a.txt"): "alpha", filepath.Join(dir, "b.png"): "\x89PNG\x00", filepath.Join(outside, "secret"): "secret",
+		filepath.Join(dir, "a.txt"): "alpha", filepath.Join(dir, "b.png"): "\x89PNG\x00",
+		filepath.Join(dir, "c.png"): "GIF89a....", filepath.Join(dir, "d.gif"): "GIF89a" + strings.Repeat("x", 5<<20), filepath.Join(outside, "secret"): "secret",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -33,6 +37,8 @@ func TestAttachments(t *testing.T) {
 	}{
 		{"text is inlined", filepath.Join(dir, "a.txt"), "hello\n\n[attached: a.txt]\nalpha\n[end of a.txt]"},
 		{"anything else goes by name", filepath.Join(dir, "b.png"), "hello\n\n[attached: b.png, image/png, 5 bytes, at b.png]"},
+		{"an image goes as one", filepath.Join(dir, "c.png"), "hello\n\n[attached image: c.png, image/gif, 10 bytes, at c.png]"},
+		{"one that is too large goes by name", filepath.Join(dir, "d.gif"), "hello\n\n[attached: d.gif, image/gif, 5242886 bytes, at d.gif; it is too large to be shown]"},
 		{"a missing file", filepath.Join(dir, "none"), "!there is no such file or directory"},
 		{"a file in a missing directory", filepath.Join(dir, "none/a"), "!there is no such file or directory"},
 		{"a directory", dir, "!is not a regular file"},
@@ -45,7 +51,7 @@ func TestAttachments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := options()
-				o.Work = at(dir)
+				o.Work, o.Start.ContextWindow = at(dir), 10_000
 				p := start(t, t.Context(), o)
 				p.want(`{"type":"ready"}`)
 				prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: []protocol.Attachment{{Path: tt.path}}})
@@ -73,5 +79,34 @@ func TestAttachments(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The images of a prompt are in the conversation, their bytes beside it, and at
+// most 20 MiB of them.
+func TestImagesAreKept(t *testing.T) {
+	dir := t.TempDir()
+	var attachments []protocol.Attachment
+	for i := range 5 {
+		path := filepath.Join(dir, strconv.Itoa(i)+".gif")
+		if err := os.WriteFile(path, append([]byte("GIF89a"), bytes.Repeat([]byte{byte(i)}, 4500<<10)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		attachments = append(attachments, protocol.Attachment{Path: path})
+	}
+	o := options()
+	o.Start.ContextWindow = 10_000
+	o.Work, o.Images = at(dir), blob.New(blob.Options{Dir: filepath.Join(dir, "s.files")})
+	prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: attachments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	play(t, o, []string{
+		"> " + string(prompt), text, `< {"type":"agent_end","stop_reason":"completed"}`, `< {"type":"response","id":"1","ok":true}`,
+		`> {"type":"get_messages","id":"m","limit":1}`, `< {"id":"m","messages":"*"}`,
+	})
+	entries, err := os.ReadDir(filepath.Join(dir, "s.files"))
+	if err != nil || len(entries) != 4 {
+		t.Errorf("%d files are kept, %v", len(entries), err)
 	}
 }

@@ -186,33 +186,39 @@ func within(want, got any, path string) (string, bool) {
 }
 
 // play follows a script: "> line" is sent, "< members" must come next, "eof"
-// closes stdin, and "end" waits for the end of Serve without an error.
+// closes stdin, and "end" waits for the end of Serve without an error and closes
+// the journal.
 func play(t *testing.T, o child.Options, script []string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		p := start(t, t.Context(), o)
-		p.want(`{"type":"ready","session_id":"s1","model":"a","protocol_version":1}`)
-		for i, step := range append(script, "eof", "end") {
-			t.Logf("step %d: %.200s", i+1, step)
-			switch verb, rest, _ := strings.Cut(step, " "); verb {
-			case ">":
-				p.send(rest)
-			case "<":
-				p.want(rest)
-			case "eof":
-				p.stdin.Close()
-			case "end":
-				if line, err := p.next(); err != io.EOF {
-					t.Fatalf("after the script: %.300s, %v", line, err)
-				}
-				if err := <-p.done; err != nil {
-					t.Fatalf("serve: %v", err)
-				}
-			default:
-				t.Fatalf("no such step: %s", step)
+	synctest.Test(t, func(t *testing.T) { playHere(t, o, script) })
+}
+
+// playHere is play in a bubble that there is.
+func playHere(t *testing.T, o child.Options, script []string) {
+	t.Helper()
+	p := start(t, t.Context(), o)
+	p.want(`{"type":"ready","session_id":"s1","model":"a","protocol_version":1}`)
+	for i, step := range append(script, "eof", "end") {
+		t.Logf("step %d: %.200s", i+1, step)
+		switch verb, rest, _ := strings.Cut(step, " "); verb {
+		case ">":
+			p.send(rest)
+		case "<":
+			p.want(rest)
+		case "eof":
+			p.stdin.Close()
+		case "end":
+			if line, err := p.next(); err != io.EOF {
+				t.Fatalf("after the script: %.300s, %v", line, err)
 			}
+			if err := <-p.done; err != nil {
+				t.Fatalf("serve: %v", err)
+			}
+			_ = o.Journal.Close() // inside the bubble; a test may have done so before
+		default:
+			t.Fatalf("no such step: %s", step)
 		}
-	})
+	}
 }
 
 const (
