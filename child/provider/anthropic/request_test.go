@@ -167,7 +167,7 @@ func TestThinkingStaysHere(t *testing.T) {
 		{"other calls", func(m *protocol.Message) { m.ToolCalls = append(m.ToolCalls, m.ToolCalls[0]) }},
 		{"interrupted", func(m *protocol.Message) { m.Interrupted = true }},
 		{"bytes below none", func(m *protocol.Message) {
-			m.ThinkingSignature = strings.NewReplacer(`"bytes":21`, `"bytes":54`, `"bytes":13`, `"bytes":-20`).Replace(m.ThinkingSignature)
+			m.ThinkingSignature = strings.Replace(m.ThinkingSignature, `"bytes":8}`, `"bytes":28},{"kind":"text","bytes":-20}`, 1)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -99,7 +99,8 @@ func TestDialects(t *testing.T) {
 func TestDialectErrors(t *testing.T) {
 	good := wiretest.Stream(recorded(t, "text.sse"))
 	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "vllm-error.sse")), good)
-	if got, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err != nil || len(got) != 1+len(textDeltas) {
+	if got, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err != nil || len(got) != 1+len(textDeltas) ||
+		!strings.Contains(got[0].(provider.Retry).Reason, ": EngineCore encountered an issue.; try 2 of 4") {
 		t.Errorf("vllm, before anything was said: deltas %v, error %v", got, err)
 	}
 	s = wiretest.Serve(t, wiretest.Stream(recorded(t, "openrouter-error.sse")))

@@ -168,6 +168,28 @@ func TestWaits(t *testing.T) {
 	})
 }
 
+// Only the service's silence counts: a listener may take as long as it likes.
+func TestSlowListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := service(t, wire.Options{APIKey: wiretest.Secret, IdleTimeout: time.Second, HTTPClient: &http.Client{Transport: wiretest.Canned("x")}})
+		heard := 0
+		for _, err := range s.Answer(t.Context(), provider.Request{}, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+			t.Emit(provider.Text{Text: "a"})
+			t.Emit(provider.Text{Text: "b"})
+			return context.Cause(ctx)
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			heard++
+			<-time.After(time.Hour)
+		}
+		if heard != 2 {
+			t.Errorf("heard %d pieces", heard)
+		}
+	})
+}
+
 // failing is a transport that refuses each request in its own way.
 type failing []struct {
 	status int
