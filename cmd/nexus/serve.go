@@ -171,7 +171,6 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		durability: a.o.durability, scenario: a.o.scenario,
 		register: models.Register, standard: limitsOf(a.cfg),
 	}
-	var err error
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
 		Spec:       agents.spec,
