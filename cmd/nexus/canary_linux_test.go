@@ -3,11 +3,9 @@ package main_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -248,25 +246,6 @@ func (v *vendor) stream(w http.ResponseWriter, events ...string) {
 		fmt.Fprintf(w, "data: %s\n\n", e)
 		_ = http.NewResponseController(w).Flush()
 	}
-}
-
-// askSocket is what a tool would try: it asks for the agent's model at its
-// socket.
-func askSocket(path string, stdout io.Writer) int {
-	client := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}}
-	res, err := client.Post("http://broker/vendor/chat/completions", "application/json", strings.NewReader(`{"messages":[]}`))
-	if err != nil {
-		fmt.Fprintln(stdout, "no:", err)
-		return 1
-	}
-	defer res.Body.Close()
-	fmt.Fprintln(stdout, "asked the model and got", res.StatusCode)
-	_, _ = io.Copy(stdout, res.Body)
-	return 0
 }
 
 // live is a server with an agent "spy" whose provider is the vendor.
