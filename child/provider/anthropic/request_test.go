@@ -167,7 +167,10 @@ func TestThinkingStaysHere(t *testing.T) {
 		{"other calls", func(m *protocol.Message) { m.ToolCalls = append(m.ToolCalls, m.ToolCalls[0]) }},
 		{"interrupted", func(m *protocol.Message) { m.Interrupted = true }},
 		{"bytes below none", func(m *protocol.Message) {
-			m.ThinkingSignature = strings.Replace(m.ThinkingSignature, `"bytes":8}`, `"bytes":28},{"kind":"text","bytes":-20}`, 1)
+			m.ThinkingSignature = strings.Replace(m.ThinkingSignature, `{"kind":"text","bytes":8}`, `{"kind":"text","bytes":-1},{"kind":"text","bytes":9}`, 1)
+		}},
+		{"bytes beyond the end", func(m *protocol.Message) {
+			m.ThinkingSignature = strings.Replace(m.ThinkingSignature, `{"kind":"text","bytes":8}`, `{"kind":"text","bytes":9},{"kind":"text","bytes":-1}`, 1)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

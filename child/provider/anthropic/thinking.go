@@ -63,9 +63,6 @@ func (d *draft) reasoned(m protocol.Message) ([]piece, bool) {
 	}
 	thinking, said, calls := len(m.Thinking), len(m.Content), len(m.ToolCalls)
 	for _, p := range l.Blocks {
-		if p.Bytes < 0 || p.Bytes > max(thinking, said) {
-			return nil, false
-		}
 		switch p.Kind {
 		case thought:
 			thinking -= p.Bytes
@@ -75,6 +72,9 @@ func (d *draft) reasoned(m protocol.Message) ([]piece, bool) {
 			calls--
 		case hidden:
 		default:
+			return nil, false
+		}
+		if p.Bytes < 0 || thinking < 0 || said < 0 || calls < 0 {
 			return nil, false
 		}
 	}
