@@ -74,6 +74,7 @@ func (d *draft) reasoned(m protocol.Message) ([]piece, bool) {
 		default:
 			return nil, false
 		}
+		// Each time, so that nothing overflows.
 		if p.Bytes < 0 || thinking < 0 || said < 0 || calls < 0 {
 			return nil, false
 		}
