@@ -77,7 +77,7 @@ func (p Policy) Decide(c Call) Decision {
 	if d.Verdict == Deny {
 		return d
 	}
-	if d.Verdict == Ask && (p.covered(c) || c.Looking && p.Permissions.Tools[c.Tool].Mode != modeAsk) {
+	if d.Verdict == Ask && (p.covered(c) || p.Looks(c)) {
 		d = Decision{}
 	}
 	for _, path := range c.Paths {
@@ -86,6 +86,13 @@ func (p Policy) Decide(c Call) Decision {
 		}
 	}
 	return d
+}
+
+// Looks reports whether a call runs without asking for no other reason than that
+// it only looks. The caller must confine it.
+func (p Policy) Looks(c Call) bool {
+	rule := p.Permissions.Tools[c.Tool].Mode
+	return c.Looking && p.Level() == Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
 }
 
 // Tool is the decision on a tool as far as it does not depend on the call.

@@ -26,12 +26,22 @@ type desk struct {
 	cwd string
 }
 
-// grantKey finds in the context of a call the policy that it was let run by.
+// grant is what a call was let run by.
+type grant struct {
+	policy  permission.Policy
+	looking bool // see lookers
+}
+
+// grantKey finds it in the context of the call.
 type grantKey struct{}
 
-func granted(ctx context.Context) (permission.Policy, bool) {
-	policy, ok := ctx.Value(grantKey{}).(permission.Policy)
-	return policy, ok
+// grant is that of the call that ctx belongs to; the policy of the moment for
+// whoever is not a call.
+func (w *Workplace) grant(ctx context.Context) grant {
+	if g, ok := ctx.Value(grantKey{}).(grant); ok {
+		return g
+	}
+	return grant{policy: w.now()}
 }
 
 // request is one call as it is decided on.
@@ -52,7 +62,7 @@ func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (
 		policy, decision := d.decide(r)
 		switch decision.Verdict {
 		case permission.Allow:
-			return context.WithValue(ctx, grantKey{}, policy), nil
+			return context.WithValue(ctx, grantKey{}, grant{policy, policy.Looks(r.call)}), nil
 		case permission.Deny:
 			return nil, errors.New(decision.Reason)
 		case permission.Ask:
@@ -74,7 +84,7 @@ func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (
 		if policy, decision = d.decide(r); decision.Verdict == permission.Deny {
 			return nil, errors.New(decision.Reason)
 		}
-		return context.WithValue(ctx, grantKey{}, once(policy, r.call)), nil
+		return context.WithValue(ctx, grantKey{}, grant{policy: once(policy, r.call)}), nil
 	}
 }
 
@@ -104,7 +114,7 @@ func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
-	r.call = permission.Call{Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs}
+	r.call = permission.Call{Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Looking: looking(r.scope)}
 	paths := r.scope.Paths
 	switch r.scope.Action {
 	case protocol.ActionRead, protocol.ActionWrite, protocol.ActionExecute:

@@ -11,9 +11,11 @@ import (
 // to, or of the moment. The kernel holds it to what the policy says of files;
 // under yolo it is held to nothing unless paths are blocked or bounded.
 func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
-	policy, ok := granted(ctx)
-	if !ok {
-		policy = w.now()
+	g := w.grant(ctx)
+	policy := g.policy
+	if g.looking {
+		policy.Permissions.Preset = permission.Sandboxed.String()
+		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
 	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Network: s.Network}

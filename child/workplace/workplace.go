@@ -100,7 +100,7 @@ func Open(o Options) (*Workplace, error) {
 		return nil, err
 	}
 	w.origin = w.cwd
-	w.builtin = append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), sleep.New())
+	w.builtin = append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), newCommand(w), sleep.New())
 	w.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: w.scratch.spill})
 	return w, nil
 }
@@ -270,10 +270,7 @@ func (w *Workplace) Close() error { return w.scratch.remove() }
 
 // space is what one call of a file tool may touch.
 func (w *Workplace) space(ctx context.Context, tool string) file.Space {
-	policy, ok := granted(ctx)
-	if !ok {
-		policy = w.now()
-	}
+	policy := w.grant(ctx).policy
 	reach := policy.Reach(tool)
 	if w.scratch.dir != "" {
 		reach = append(reach, w.scratch.dir)

@@ -1,0 +1,217 @@
+package permission_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/protocol"
+)
+
+// presets are those of a configuration.
+var presets = map[string]protocol.Permissions{
+	"reviewer": {
+		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/work/notes", "/lib/notes"}, BlockedPaths: []string{"/work/secret"},
+		DisabledTools: []string{"sleep"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "deny"}, "mcp_docs": {Mode: "allow"}},
+	},
+	"caged": {Preset: "sandboxed", Tools: map[string]protocol.ToolRule{
+		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/work/src"}},
+		"edit_file": {Mode: "ask", BlockedPaths: []string{"/work/src/gen"}},
+	}},
+	"free": {Preset: "yolo", BlockedPaths: []string{"/work/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
+}
+
+// allowed are what somebody allowed for the session.
+var allowed = []protocol.Allowance{
+	{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
+	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/work", Programs: []string{"git", "make"}},
+	{Tool: "mcp_mail", Action: protocol.ActionExternal},
+}
+
+// actions are what the tools of the table do.
+var actions = map[string]protocol.Action{
+	"sleep": protocol.ActionNone, "read_file": protocol.ActionRead, "search_text": protocol.ActionRead, "write_file": protocol.ActionWrite,
+	"edit_file": protocol.ActionWrite, "shell": protocol.ActionExecute, "nexus_send": protocol.ActionDelegate,
+	"mcp_docs": protocol.ActionExternal, "mcp_mail": protocol.ActionExternal,
+}
+
+// TestDecide is a document of what the presets decide. A call is a tool and a
+// path, or programs; the working directory is /work. "+" before a preset stands
+// for what was allowed for the session.
+func TestDecide(t *testing.T) {
+	for _, tt := range []struct{ preset, call, want string }{
+		{"yolo", "read_file /etc/passwd", "allow"},
+		{"yolo", "write_file /etc/passwd", "allow"},
+		{"yolo", "shell rm", "allow"},
+		{"yolo", "nexus_send", "allow"},
+		{"yolo", "mcp_docs", "allow"},
+
+		{"trusted", "sleep", "allow"},
+		{"trusted", "read_file /work/a", "allow"},
+		{"trusted", "write_file /work/a", "allow"},
+		{"trusted", "read_file /workshop", "ask: /workshop is outside the working directory /work"},
+		{"trusted", "write_file /", "ask: / is outside the working directory /work"},
+		{"trusted", "shell ls", "ask: the preset trusted asks before programs are run"},
+		{"trusted", "nexus_send", "allow"},
+		{"trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
+		{"+trusted", "write_file /out/a/b", "allow"},
+		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /work"},
+		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /work"},
+		{"+trusted", "edit_file /out/a", "ask: /out/a is outside the working directory /work"},
+		{"+trusted", "shell make", "allow"},
+		{"+trusted", "shell make git", "allow"},
+		{"+trusted", "shell make rm", "ask: the preset trusted asks before programs are run"},
+		{"+trusted", "shell", "ask: the preset trusted asks before programs are run"},
+		{"+trusted", "mcp_mail", "allow"},
+		{"+trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
+
+		{"sandboxed", "sleep", "allow"},
+		{"sandboxed", "read_file /work", "allow"},
+		{"sandboxed", "write_file /work/a", "allow"},
+		{"sandboxed", "read_file /etc/passwd", "deny: /etc/passwd is outside the working directory /work"},
+		{"sandboxed", "shell rm", "allow"},
+		{"sandboxed", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
+		{"sandboxed", "mcp_docs", "deny: the preset sandboxed does not allow mcp_docs: it could reach beyond the working directory"},
+		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /work"},
+		{"+sandboxed", "mcp_mail", "deny: the preset sandboxed does not allow mcp_mail: it could reach beyond the working directory"},
+
+		{"reviewer", "read_file /lib/a", "allow"},
+		{"reviewer", "write_file /lib/a", "deny: /lib/a may not be changed, only what is in /lib/notes, /work/notes"},
+		{"reviewer", "write_file /lib/notes/a", "allow"},
+		{"reviewer", "write_file /work/a", "deny: /work/a may not be changed, only what is in /lib/notes, /work/notes"},
+		{"reviewer", "read_file /work/secret/a", "deny: /work/secret/a is out of bounds for this agent"},
+		{"reviewer", "read_file /work/secrets", "allow"},
+		{"reviewer", "read_file /etc/passwd", "ask: /etc/passwd is outside the working directory /work and the allowed paths /lib"},
+		{"reviewer", "sleep", "deny: sleep is disabled for this agent"},
+		{"reviewer", "shell ls", "deny: the rules of this agent deny shell"},
+		{"+reviewer", "shell make", "deny: the rules of this agent deny shell"},
+		{"reviewer", "mcp_docs", "allow"},
+
+		{"caged", "mcp_docs", "allow"},
+		{"caged", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
+		{"caged", "read_file /work/src/a", "allow"},
+		{"caged", "read_file /work/a", "deny: /work/a is outside of what read_file may touch: /work/src"},
+		{"caged", "search_text /work/a", "allow"},
+		{"caged", "edit_file /work/src/a", "ask: the rules of this agent ask before edit_file is used"},
+		{"caged", "edit_file /work/src/gen/a", "deny: /work/src/gen/a is out of bounds for edit_file"},
+
+		{"free", "read_file /etc/passwd", "allow"},
+		{"free", "read_file /work/secret", "deny: /work/secret is out of bounds for this agent"},
+		{"free", "write_file /out/a", "ask: the rules of this agent ask before write_file is used"},
+		{"+free", "write_file /out/a", "allow"},
+	} {
+		t.Run(tt.preset+" "+tt.call, func(t *testing.T) {
+			preset, plus := strings.CutPrefix(tt.preset, "+")
+			held, err := permission.Resolve(protocol.Permissions{Preset: preset}, presets)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := permission.Policy{Permissions: held, Cwd: "/work"}
+			if plus {
+				p.Allowances = allowed
+			}
+			words := strings.Fields(tt.call)
+			call := permission.Call{Tool: words[0], Action: actions[words[0]]}
+			switch call.Action {
+			case protocol.ActionExecute:
+				call.Paths, call.Programs = []string{"/work"}, words[1:]
+			default:
+				call.Paths = words[1:]
+			}
+			if got := said(p.Decide(call)); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func said(d permission.Decision) string {
+	if d.Reason == "" {
+		return d.Verdict.String()
+	}
+	return fmt.Sprintf("%v: %s", d.Verdict, d.Reason)
+}
+
+// What only looks runs unasked under trusted, unless a rule says otherwise.
+func TestLooking(t *testing.T) {
+	for _, tt := range []struct {
+		preset, mode string
+		looks        bool
+		want         permission.Verdict
+	}{
+		{"trusted", "", true, permission.Allow},
+		{"trusted", "ask", false, permission.Ask},
+		{"trusted", "deny", false, permission.Deny},
+		{"trusted", "allow", false, permission.Allow},
+		{"yolo", "", false, permission.Allow},
+		{"sandboxed", "", false, permission.Allow},
+	} {
+		p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{
+			Preset: tt.preset, Tools: map[string]protocol.ToolRule{"shell": {Mode: tt.mode}},
+		}}
+		call := permission.Call{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"ls"}, Looking: true}
+		if d := p.Decide(call); d.Verdict != tt.want || p.Looks(call) != tt.looks {
+			t.Errorf("%s, mode %q: %v, looks %t", tt.preset, tt.mode, d, p.Looks(call))
+		}
+	}
+}
+
+// What is granted is as narrow as the call: the table's last column is what of
+// it is allowed afterwards.
+func TestGrant(t *testing.T) {
+	isDir := func(path string) bool { return strings.HasSuffix(path, "dir") }
+	for _, tt := range []struct{ name, call, want, after, not string }{
+		{"a file: its directory", "write_file /out/a", "[{write_file write /out []}]", "write_file /out/b", "read_file /out/b"},
+		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir []}]", "search_text /out/dir/a", "search_text /out"},
+		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
+		{"a file at the top: itself", "write_file /a", "[{write_file write /a []}]", "write_file /a", "write_file /b"},
+		{"programs: these, here", "shell make git", "[{shell execute /home/me/work [git make]}]", "shell make", "shell make rm"},
+		{"a shell would be everything", "shell /bin/sh", "[]", "", ""},
+		{"sudo would be, too", "shell make sudo", "[]", "", ""},
+		{"what is not known is not granted", "shell ?", "[]", "", ""},
+		{"nor is nothing", "shell", "[]", "", ""},
+		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  []}]", "mcp_docs", "mcp_mail"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := permission.Policy{Cwd: "/home/me/work", Permissions: protocol.Permissions{Preset: "trusted"}}
+			call := func(text string) permission.Call {
+				words := strings.Fields(text)
+				c := permission.Call{Tool: words[0], Action: actions[words[0]], Paths: words[1:]}
+				if c.Action == protocol.ActionExecute {
+					c.Paths, c.Programs = []string{p.Cwd}, words[1:]
+				}
+				return c
+			}
+			if d := p.Decide(call(tt.call)); d.Verdict != permission.Ask {
+				t.Errorf("before: %v", d)
+			}
+			p.Allowances = p.Grant(call(tt.call), isDir)
+			if got := fmt.Sprint(p.Allowances); got != tt.want {
+				t.Fatalf("granted %s, want %s", got, tt.want)
+			}
+			if tt.after == "" {
+				return
+			}
+			for _, text := range []string{tt.call, tt.after} {
+				if d := p.Decide(call(text)); d.Verdict != permission.Allow {
+					t.Errorf("%s: %v", text, d)
+				}
+			}
+			if d := p.Decide(call(tt.not)); d.Verdict != permission.Ask {
+				t.Errorf("%s: %v", tt.not, d)
+			}
+		})
+	}
+}
+
+func ExamplePolicy_Decide() {
+	policy := permission.Policy{Permissions: protocol.Permissions{Preset: "trusted"}, Cwd: "/home/me/project"}
+	for _, path := range []string{"/home/me/project/main.go", "/etc/hosts"} {
+		d := policy.Decide(permission.Call{Tool: "write_file", Action: protocol.ActionWrite, Paths: []string{path}})
+		fmt.Println(said(d))
+	}
+	// Output:
+	// allow
+	// ask: /etc/hosts is outside the working directory /home/me/project
+}
