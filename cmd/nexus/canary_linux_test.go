@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func TestNoCredentials(t *testing.T) {
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	events := s.follow("spy")
-	socket := s.socket("spy")
+	vendor.socket = s.socket("spy")
 	child := s.pid("spy")
 
 	var answers strings.Builder
@@ -70,17 +71,16 @@ func TestNoCredentials(t *testing.T) {
 	if !strings.Contains(answers.String(), "***") {
 		t.Errorf("the service's echo is not in the answers, so nothing was tried:\n%s", answers.String())
 	}
-	if strings.Contains(socket, " ") || socket == "" {
-		t.Errorf("socket %q", socket)
-	}
 
 	s.end()
 	look := map[string]string{"an answer": answers.String(), "the events": events(), "the server's log": s.log.String()}
 	// A tool that asks at its agent's socket is told that it is not for it.
-	if seen := look["the events"]; !strings.Contains(seen, "asked the model and got 403") && !strings.Contains(seen, `there is no tool \"shell\"`) {
-		t.Errorf("what a tool heard at the socket is not known:\n%s", seen)
-	} else if strings.Contains(seen, "asked the model and got 200") {
-		t.Error("a tool spent the agent's budget")
+	seen := look["the events"]
+	if !strings.Contains(seen, "asked the model and got 403") || strings.Contains(seen, "asked the model and got 200") {
+		t.Errorf("a tool at the agent's socket was not refused:\n%s", seen)
+	}
+	if !regexp.MustCompile(`"toolcall_result".*PATH=.*looked`).MatchString(seen) {
+		t.Errorf("no tool looked around:\n%s", seen)
 	}
 	err := filepath.WalkDir(s.home, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -101,7 +101,7 @@ func TestNoCredentials(t *testing.T) {
 			t.Errorf("the key is in %s:\n%s", where, text)
 		}
 	}
-	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+	if _, err := os.Stat(vendor.socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestBudgetEnds(t *testing.T) {
 type vendor struct {
 	*httptest.Server
 	began, left chan struct{}
-	ask         string // a program that asks at a socket
+	ask, socket string // a program that asks at a socket, and the agent's
 
 	mu  sync.Mutex // guards key
 	key string
@@ -218,7 +218,7 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(prompt, "look around") && results == 0:
 		v.call(w, "cat /proc/*/environ /proc/*/cmdline; env; echo looked")
 	case strings.Contains(prompt, "spend it") && results == 0:
-		v.call(w, fmt.Sprintf("for s in $(tr '\\0' '\\n' < /proc/net/unix | grep -o '/[^ ]*nexus-model-[^ ]*'); do %s $s; done; echo spent", v.ask))
+		v.call(w, v.ask+" "+v.socket)
 	case strings.Contains(prompt, "forever"):
 		v.stream(w, `{"choices":[{"delta":{"content":"on and on"}}]}`)
 		v.began <- struct{}{}
@@ -268,7 +268,7 @@ func startServer(t *testing.T, v *vendor) *live {
 		t.Fatal(err)
 	}
 	s.again()
-	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"spy","cwd":%q}`, s.cwd))
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"spy","cwd":%q,"approvals":"ask"}`, s.cwd))
 	return s
 }
 
@@ -364,8 +364,8 @@ func (s *live) socket(agent string) string {
 	return ""
 }
 
-// follow reads an agent's events until the server ends; the result waits for
-// that.
+// follow reads an agent's events until the server ends, and allows whatever the
+// agent asks for; the result waits for the end.
 func (s *live) follow(agent string) (all func() string) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/agent/"+agent+"/events?after=0", nil)
 	if err != nil {
@@ -379,8 +379,17 @@ func (s *live) follow(agent string) (all func() string) {
 	text := make(chan string, 1)
 	go func() {
 		defer res.Body.Close()
-		data, _ := io.ReadAll(res.Body) // the server ends it
-		text <- string(data)
+		var all strings.Builder
+		lines := bufio.NewScanner(res.Body) // the server ends it
+		lines.Buffer(nil, 2<<20)
+		for lines.Scan() {
+			fmt.Fprintln(&all, lines.Text())
+			data, _ := strings.CutPrefix(lines.Text(), "data: ")
+			if gjson.Get(data, "type").Str == "permission_request" {
+				s.call("/agent/"+agent, "respond_permission", fmt.Sprintf(`{"request_id":%q,"decision":"allow_once"}`, gjson.Get(data, "request_id").Str))
+			}
+		}
+		text <- all.String()
 	}()
 	return func() string { return <-text }
 }
