@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,6 +63,10 @@ func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method st
 	if err == nil {
 		s.logHostCall(c, start, nil)
 		return response.Result, nil
+	}
+	if ctx.Err() != nil {
+		s.logHostCall(c, start, errCallerLeft)
+		return nil, &protocol.HostError{Code: int(jsonrpc.CodeInternalError), Message: "nobody waits any more"}
 	}
 	r := explain(err)
 	if r.internal {
@@ -229,18 +234,22 @@ func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervi
 	return sent, err
 }
 
+var errCallerLeft = errors.New("caller left")
+
 // logHostCall writes the line of one host call, as that of a request, with the
 // agent that asked.
-func (s *Server) logHostCall(c *call, start time.Time, failure *jsonrpc.Error) {
+func (s *Server) logHostCall(c *call, start time.Time, err error) {
 	data := []zap.Field{
 		zap.String("method", clipName(c.request.Method)),
 		zap.String("id", c.from.TurnID[:min(len(c.from.TurnID), maxLoggedID)]),
 		zap.Float64("duration_ms", milliseconds(time.Since(start))),
 	}
-	if failure == nil {
-		data = append(data, zap.String("status", "success"))
-	} else {
+	if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		data = append(data, zap.String("status", "error"), zap.Int("code", int(failure.Code)))
+	} else if err != nil {
+		data = append(data, zap.String("status", err.Error()))
+	} else {
+		data = append(data, zap.String("status", "success"))
 	}
 	fields := []zap.Field{
 		zap.Dict("data", data...), zap.String("agent", c.from.AgentID), zap.Uint64("incarnation", c.from.Incarnation),
