@@ -13,12 +13,12 @@ import (
 )
 
 // unsaid are the types that no dialogue has: what makes a child say them takes
-// other agents, an approval or a program. One that a dialogue has must go from
+// other agents or a program. One that a dialogue has must go from
 // here.
 var unsaid = []string{
 	"later", // of no version
 	"subagent_start", "subagent_update", "subagent_done", "host_call", "host_cancel",
-	"permission_request", "permission_end", "toolcall_output_delta",
+	"toolcall_output_delta",
 }
 
 // Every command is said in some dialogue, and every event and step of a turn is
