@@ -78,7 +78,8 @@ type Options struct {
 	// Home is the directory of the personal layer of the system prompt, for when
 	// the files are read again; "" for none.
 	Home string
-	// Images keeps the images of the conversation; nil keeps them in memory.
+	// Images keeps the images of the conversation; nil keeps them beside the
+	// Journal's file, or in memory if there is none.
 	Images *blob.Store
 	// Servers tells of the MCP servers; nil means that there are none.
 	Servers func() []Server

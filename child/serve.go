@@ -223,7 +223,7 @@ func newServer(o Options) *server {
 		o.MaxMessages = DefaultMaxMessages
 	}
 	if o.Images == nil {
-		o.Images = blob.New(blob.Options{})
+		o.Images = blob.New(blob.Options{Dir: blob.Beside(o.Journal.Path())})
 	}
 	s := &server{
 		Options: o, log: o.Log, model: o.Start,
