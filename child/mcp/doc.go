@@ -8,7 +8,7 @@
 //	tools := m.Tools() // a workplace.Source
 //
 // Servers are programs that speak over stdin and stdout, or are reached by
-// streamable HTTP. Each has one goroutine for as long as it is connected and a
+// streamable HTTP. Each has two goroutines for as long as it is connected and a
 // few of the SDK's; Close joins ours and ends all programs. A [Manager] is safe
 // for concurrent use. A call never waits for another one's server.
 //

@@ -55,12 +55,12 @@ func expand(text string, getenv func(string) (string, bool)) (whole string, used
 		switch {
 		case set && value != "":
 			used = append(used, value)
+			b.WriteString(value)
 		case hasFallback:
-			value = fallback
+			b.WriteString(fallback)
 		case !set:
 			missing = name
 		}
-		b.WriteString(value)
 		text = after
 	}
 }

@@ -57,10 +57,10 @@ type host struct {
 	attempt  *attempt   // nil unless it is being started
 	catalog  catalog    // of the last session
 	tools    []tool.Tool
-	known    bool // there was a session, so catalog says something
-	allowed  bool // a project's server may be started
-	held     bool // nothing but Connect starts it
-	refused  string
+	known    bool   // there was a session, so catalog says something
+	allowed  bool   // a project's server may be started
+	held     string // why nothing but Connect starts it; "" if it may be started
+	refused  string // why it is not permitted; "" if it is
 	reason   string // of the last failure; "" after a success
 	failures int    // since the last call that went well
 	retryAt  time.Time
@@ -87,10 +87,8 @@ func (h *host) ready() error {
 	switch wait := time.Until(h.retryAt); {
 	case h.server.Problem != "":
 		return errors.New(h.server.Problem)
-	case h.held && h.server.Disabled:
-		return errors.New("it is disabled in mcp.json")
-	case h.held:
-		return errHeld
+	case h.held != "":
+		return errors.New(h.held)
 	case h.server.Project && !h.allowed:
 		return fmt.Errorf("the project names it: call %s first", ownName(key(h.server.Name), toolConnect))
 	case h.refused != "":
@@ -305,7 +303,7 @@ func (h *host) status() Status {
 		st.State = StateReady
 	case h.attempt != nil:
 		st.State = StateConnecting
-	case h.held, h.refused != "":
+	case h.held != "", h.refused != "":
 		st.State, st.Error = StateDisabled, h.ready().Error()
 	case h.server.Problem != "":
 		st.State, st.Error = StateFailed, h.server.Problem
@@ -348,8 +346,8 @@ func (h *host) prepare() *attempt {
 // connect starts the server because somebody wants it.
 func (h *host) connect(ctx context.Context) error {
 	h.mu.Lock()
-	was := h.held
-	h.held, h.allowed, h.failures, h.retryAt = false, true, 0, time.Time{}
+	was := h.held != ""
+	h.held, h.allowed, h.failures, h.retryAt = "", true, 0, time.Time{}
 	h.mu.Unlock()
 	if _, err := h.acquire(ctx); err != nil {
 		return err
@@ -365,7 +363,7 @@ func (h *host) offered() []tool.Tool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.held, h.server.Problem != "":
+	case h.held != "", h.server.Problem != "":
 		return nil
 	case h.server.Project && !h.allowed:
 		return []tool.Tool{connector{h}}

@@ -53,7 +53,7 @@ func (p *program) open(s *session) (sdk.Transport, error) {
 		return nil, err
 	}
 	p.pipe = newPipe(process, &gate{}, func(err error) { s.end(err) }, p.log)
-	context.AfterFunc(s.ctx, func() { p.pipe.Close() })
+	context.AfterFunc(s.ctx, p.pipe.shut)
 	return p.pipe, nil
 }
 
@@ -64,7 +64,7 @@ func (p *program) release() string {
 	if p.pipe == nil {
 		return ""
 	}
-	p.pipe.Close()
+	p.pipe.shut()
 	ended := ""
 	if err := p.pipe.wait(); err != nil {
 		ended = err.Error()
@@ -81,7 +81,6 @@ func (p *program) release() string {
 // address is the link to a server that is reached by HTTP.
 type address struct {
 	base http.RoundTripper
-	log  *zap.Logger
 }
 
 func (a *address) open(s *session) (sdk.Transport, error) {

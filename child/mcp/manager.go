@@ -22,7 +22,8 @@ const defaultWait = 2 * time.Second
 var ErrUnknown = errors.New("there is no such MCP server")
 
 // Options says what a [Manager] is made of. Functions are called from any
-// goroutine.
+// goroutine and must not wait for the Manager, nor for a lock that is held while
+// a method but Tools and Status is called.
 type Options struct {
 	Servers []Server
 	// Start starts programs; nil starts none.
@@ -86,9 +87,11 @@ func New(o Options) *Manager {
 		if s.Timeout <= 0 {
 			s.Timeout = DefaultTimeout
 		}
-		m.hosts = append(m.hosts, &host{
-			m: m, server: s, held: s.Disabled, log: o.Log.With(zap.String("server", s.Name)),
-		})
+		h := &host{m: m, server: s, log: o.Log.With(zap.String("server", s.Name))}
+		if s.Disabled {
+			h.held = "it is disabled in mcp.json"
+		}
+		m.hosts = append(m.hosts, h)
 	}
 	return m
 }
@@ -159,7 +162,7 @@ func (m *Manager) Disconnect(ctx context.Context, name string) error {
 		return err
 	}
 	h.mu.Lock()
-	h.held = true
+	h.held = errHeld.Error()
 	h.mu.Unlock()
 	m.options.OnChange()
 	if err := h.release(ctx, errHeld); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,14 +42,14 @@ type pipe struct {
 	closed  chan struct{}
 	killer  *time.Timer // set before closed is
 	kills   atomic.Bool
-	mu      sync.Mutex   // guards all below
-	pending map[any]bool // ids of our calls
+	mu      sync.Mutex     // guards all below
+	pending map[int64]bool // ids of our calls
 }
 
 func newPipe(p Process, g *gate, fail func(error), log *zap.Logger) *pipe {
 	return &pipe{
 		process: p, gate: g, fail: fail, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
-		writing: make(chan struct{}, 1), closed: make(chan struct{}), pending: map[any]bool{},
+		writing: make(chan struct{}, 1), closed: make(chan struct{}), pending: map[int64]bool{},
 	}
 }
 
@@ -59,23 +60,23 @@ func (p *pipe) Connect(context.Context) (sdk.Connection, error) { return p, nil 
 func (p *pipe) SessionID() string { return "" }
 
 // Read implements [sdk.Connection]. It ends when the program has ended, which
-// Close sees to.
+// shut sees to. A program that breaks the rules is killed.
 func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := p.line()
-		if err != nil {
+		var msg jsonrpc.Message
+		if err == nil && len(line) > 0 {
+			msg, err = p.message(line)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
 			p.fail(err)
 			return nil, err
-		}
-		if len(line) == 0 {
-			continue
-		}
-		msg, err := p.message(line)
-		if err != nil {
+		case err != nil:
 			p.fail(err)
+			p.kill()
 			return nil, err
-		}
-		if msg != nil {
+		case msg != nil:
 			return msg, nil
 		}
 	}
@@ -107,32 +108,37 @@ func (p *pipe) line() ([]byte, error) {
 // stdout that are no messages, so a few of these are let pass.
 func (p *pipe) message(line []byte) (jsonrpc.Message, error) {
 	err := strict.Valid(line)
-	var msg jsonrpc.Message
+	if err == nil && line[0] != '{' {
+		err = errors.New("is no object")
+	}
 	if err == nil {
-		msg, err = jsonrpc.DecodeMessage(line)
-	}
-	if err != nil {
-		p.junk++
-		p.log.Debug("no message on stdout", zap.Int("bytes", len(line)), zap.Error(err))
-		if p.junk > maxJunk {
-			return nil, errJunk
+		pass, ended := p.gate.admit(line, p.answers(line))
+		if !pass {
+			return nil, ended
 		}
-		return nil, nil //nolint:nilnil // no message, and nothing went wrong
+		var msg jsonrpc.Message
+		if msg, err = jsonrpc.DecodeMessage(line); err == nil {
+			return msg, nil
+		}
 	}
-	response, isResponse := msg.(*jsonrpc.Response)
-	pass, err := p.gate.admit(line, isResponse && p.answers(response))
-	if !pass {
-		return nil, err
+	p.junk++
+	p.log.Debug("no message on stdout", zap.Int("bytes", len(line)), zap.Error(err))
+	if p.junk > maxJunk {
+		return nil, errJunk
 	}
-	return msg, nil
+	return nil, nil //nolint:nilnil // no message, and nothing went wrong
 }
 
-// answers reports whether a call waits for the response.
-func (p *pipe) answers(r *jsonrpc.Response) bool {
+// answers reports whether a call waits for the message.
+func (p *pipe) answers(line []byte) bool {
+	found := gjson.GetManyBytes(line, "method", "id")
+	if found[0].Exists() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waits := p.pending[r.ID.Raw()]
-	delete(p.pending, r.ID.Raw())
+	waits := p.pending[found[1].Int()]
+	delete(p.pending, found[1].Int())
 	return waits
 }
 
@@ -146,7 +152,9 @@ func (p *pipe) note(msg jsonrpc.Message, data []byte) {
 	defer p.mu.Unlock()
 	switch {
 	case request.IsCall():
-		p.pending[request.ID.Raw()] = true
+		if id, ok := request.ID.Raw().(int64); ok {
+			p.pending[id] = true
+		}
 	case request.Method == "notifications/cancelled":
 		delete(p.pending, gjson.GetBytes(data, "params.requestId").Int())
 	}
@@ -197,22 +205,30 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 }
 
-// Close implements [sdk.Connection]: the program is told to end by the end of
-// its stdin, and killed after grace. It does not wait.
+// Close implements [sdk.Connection].
 func (p *pipe) Close() error {
-	p.closing.Do(func() {
-		p.killer = time.AfterFunc(grace, func() {
-			p.kills.Store(true)
-			p.process.Kill()
-		})
-		close(p.closed)
-		p.process.Stdin().Close()
-	})
+	p.shut()
 	return nil
 }
 
+// shut tells the program to end, by the end of its stdin, and has it killed
+// after grace. It does not wait.
+func (p *pipe) shut() {
+	p.closing.Do(func() {
+		p.killer = time.AfterFunc(grace, p.kill)
+		close(p.closed)
+		p.process.Stdin().Close()
+	})
+}
+
+// kill ends the program without a word.
+func (p *pipe) kill() {
+	p.kills.Store(true)
+	p.process.Kill()
+}
+
 // wait returns when nothing of the program is left, and says how it ended if not
-// by our hand. Close must have been called.
+// by our hand. shut must have been called.
 func (p *pipe) wait() error {
 	err := p.process.Wait()
 	p.killer.Stop()

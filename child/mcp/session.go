@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	pingPatience = 5 * time.Second
 	// refreshPause lies between two looks at a server's lists, at least.
 	refreshPause = time.Second
+	// codeUnsent is what the SDK gives to errors of HTTP that leave the session.
+	codeUnsent = -32005
 	// maxError is the longest text of an error, in bytes.
 	maxError = 2 << 10
 )
@@ -76,13 +79,13 @@ func (s *session) begin(cwd string) (catalog, error) {
 		return catalog{}, err
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "nexus-child", Version: "1"}, &sdk.ClientOptions{
-		Capabilities:             &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}},
+		Capabilities:             &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated in a later version than ours
 		MultiRoundTrip:           &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { s.changed() },
 		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { s.changed() },
 	})
 	root := url.URL{Scheme: "file", Path: filepath.ToSlash(cwd)}
-	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(cwd)})
+	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(cwd)}) //nolint:staticcheck // as above
 	s.client, err = client.Connect(s.ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
 		return catalog{}, err
@@ -140,16 +143,16 @@ func (s *session) finish(err error) {
 
 // call asks the server for something, within its time.
 func (s *session) call(parent context.Context, do func(context.Context, *sdk.ClientSession) error) error {
-	ctx, cancel := context.WithTimeout(parent, s.server.Timeout)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
 	if s.suspect.Load() {
-		if err := s.ping(ctx); err != nil {
+		if err := s.ping(parent); err != nil {
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(parent, s.server.Timeout)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	err := do(ctx, s.client)
-	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) {
+	if unsent(err) {
 		s.end(err)
 	}
 	switch {
@@ -181,12 +184,16 @@ func (s *session) ping(parent context.Context) error {
 		s.suspect.Store(false)
 		return nil
 	}
-	if parent.Err() != nil && s.ctx.Err() == nil {
+	if parent.Err() != nil {
 		return parent.Err()
 	}
 	s.end(errHung)
-	<-s.over
-	return &lostError{session: s, cause: errHung}
+	select {
+	case <-s.over:
+		return &lostError{session: s, cause: errHung}
+	case <-parent.Done():
+		return parent.Err()
+	}
 }
 
 // lostError is a call whose session ended.
@@ -199,22 +206,34 @@ func (e *lostError) Error() string { return e.session.reason }
 
 // unheard reports whether the server cannot have carried out the call, so that
 // it may be made again.
-func (e *lostError) unheard() bool {
-	return errors.Is(e.cause, errHung) || errors.Is(e.cause, sdk.ErrSessionMissing)
+func (e *lostError) unheard() bool { return errors.Is(e.cause, errHung) || unsent(e.cause) }
+
+// unsent reports whether the SDK did not send a call, as the session is over. It
+// takes two codes that a server may answer with for signs of that, too.
+func unsent(err error) bool {
+	if errors.Is(err, sdk.ErrConnectionClosed) {
+		return strings.Contains(err.Error(), "client is closing") || strings.Contains(err.Error(), "server is closing")
+	}
+	return errors.Is(err, sdk.ErrSessionMissing)
 }
 
 // explain puts an error of the SDK into words: without addresses and secrets,
 // and bounded.
 func (s *session) explain(err error) string {
-	if errors.Is(err, io.EOF) || err == nil {
-		return "it ended"
-	}
-	text := err.Error()
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		text = u.Err.Error()
-	}
-	if w, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		text = fmt.Sprintf("%s (code %d)", w.Message, w.Code)
+	text := "it ended"
+	web, isURL := errors.AsType[*url.Error](err)
+	wire, isWire := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case isURL:
+		text = web.Err.Error()
+	case isWire && wire.Code != codeUnsent:
+		text = fmt.Sprintf("%s (code %d)", wire.Message, wire.Code)
+	case isWire:
+		text = strings.ReplaceAll(err.Error(), wire.Message+": ", "")
+	case errors.Is(err, sdk.ErrConnectionClosed): // after whom was called, what was said
+		_, text, _ = strings.Cut(err.Error(), `": `)
+	case err != nil && !errors.Is(err, io.EOF):
+		text = err.Error()
 	}
 	return cut(s.server.clean(text), maxError)
 }

@@ -147,9 +147,6 @@ func (e *events) Read(p []byte) (int, error) {
 			return 0, e.err
 		}
 		e.out, e.err = e.next()
-		if e.err != nil && !errors.Is(e.err, io.EOF) {
-			e.fail(e.err)
-		}
 	}
 	n := copy(p, e.out)
 	e.out = e.out[n:]
@@ -179,13 +176,23 @@ func (e *events) next() ([]byte, error) {
 	case len(bytes.TrimSpace(data)) == 0: // a comment, or the place in the stream
 		data, answers = nil, false
 	case err != nil:
-		return nil, fmt.Errorf("it sent an event that is no message: %w", err)
+		return nil, e.broken(fmt.Errorf("it sent an event that is no message: %w", err))
 	}
 	pass, err := e.gate.admit(data, answers)
-	if !pass {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, e.broken(err)
+	case !pass:
+		return nil, nil
+	default:
+		return raw, nil
 	}
-	return raw, nil
+}
+
+// broken ends the connection for what the server did.
+func (e *events) broken(err error) error {
+	e.fail(err)
+	return err
 }
 
 func (e *events) line(most int) ([]byte, error) {
@@ -193,7 +200,7 @@ func (e *events) line(most int) ([]byte, error) {
 	for {
 		part, err := e.src.ReadSlice('\n')
 		if len(whole)+len(part) > most {
-			return nil, errMessageSize
+			return nil, e.broken(errMessageSize)
 		}
 		whole = append(whole, part...)
 		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {

@@ -1,0 +1,177 @@
+package mcp_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus.internal/child/mcp"
+)
+
+func TestLoad(t *testing.T) {
+	personal := write(t, `{"mcpServers":{
+		"files":{"command":"npx","args":["-y","server-files","/data"],"env":{"LEVEL":"info","TOKEN":"${MY_TOKEN}","MODE":"${MODE:-fast}"},"cwd":"/srv","timeout_s":1.5},
+		"web":{"type":"http","url":"https://example.com/mcp","headers":{"Authorization":"Bearer ${MY_TOKEN}"},"allowed_tools":["a"]},
+		"off":{"type":"stdio","command":"x","disabled":true,"allowed_tools":[]},
+		"poor":{"command":"x","env":{"K":"${NOT_SET}"}}}}`)
+	project := write(t, `{"mcpServers":{
+		"local":{"command":"./serve","args":["$HOME"]},
+		"FILES":{"command":"other"},
+		"files":{"command":"evil"}}}`)
+	got, err := mcp.Load(mcp.Files{Personal: personal, Project: project, Getenv: func(name string) (string, bool) {
+		return "tok-12345", name == "MY_TOKEN"
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	minute := mcp.DefaultTimeout
+	want := []mcp.Server{
+		{
+			Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Cwd: "/srv",
+			Env: map[string]string{"LEVEL": "info", "TOKEN": "tok-12345", "MODE": "fast"}, Timeout: 1500 * time.Millisecond,
+		},
+		{Name: "off", Command: "x", Disabled: true, AllowedTools: []string{}, Timeout: minute},
+		{
+			Name: "poor", Command: "x", Env: map[string]string{"K": ""}, Timeout: minute,
+			Problem: "the variable NOT_SET is not set, which K of mcp.json needs",
+		},
+		{
+			Name: "web", URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer tok-12345"},
+			AllowedTools: []string{"a"}, Timeout: minute,
+		},
+		{Name: "FILES", Project: true, Command: "other", Timeout: minute},
+		{Name: "local", Project: true, Command: "./serve", Args: []string{"$HOME"}, Timeout: minute},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(mcp.Server{})); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadNothing(t *testing.T) {
+	for _, f := range []mcp.Files{
+		{},
+		{Personal: filepath.Join(t.TempDir(), "none.json")},
+		{Personal: write(t, `{}`), Project: write(t, `{"mcpServers":{}}`)},
+	} {
+		if got, err := mcp.Load(f); err != nil || len(got) != 0 {
+			t.Errorf("%+v: %v, %v", f, got, err)
+		}
+	}
+}
+
+// TestLoadRefuses has one wrong thing in each file.
+func TestLoadRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name, server, want string
+		project            bool
+	}{
+		{"nothing", `{}`, `member "mcpServers.s" has neither command nor url`, false},
+		{"both", `{"command":"x","url":"http://localhost/"}`, "a server is a program or an address", false},
+		{"headers of a program", `{"command":"x","headers":{"A":"b"}}`, "a server is a program or an address", false},
+		{"arguments of an address", `{"url":"http://localhost/","args":["x"]}`, "which are for programs", false},
+		{"an unknown member", `{"command":"x","autoApprove":[]}`, `member "mcpServers.s.autoApprove" is not known`, false},
+		{"a type of its own", `{"command":"x","type":"http"}`, `.type" is "http"`, false},
+		{"the old transport", `{"url":"http://localhost/sse","type":"sse"}`, "was replaced by streamable HTTP", false},
+		{"no time", `{"command":"x","timeout_s":0}`, "must be above 0 and at most 3600", false},
+		{"too much time", `{"command":"x","timeout_s":3601}`, "must be above 0 and at most 3600", false},
+		{"another scheme", `{"url":"file:///etc/passwd"}`, "is no http or https URL", false},
+		{"a user", `{"url":"https://me:secret@example.com/"}`, "has a user: use headers", false},
+		{"headers in the clear", `{"url":"http://example.com/","headers":{"A":"b"}}`, "must be https, as there are headers", false},
+		{"a header of ours", `{"url":"https://example.com/","headers":{"Host":"b"}}`, `has "Host"`, false},
+		{"two headers in one", `{"url":"https://example.com/","headers":{"A":"b\r\nC: d"}}`, `has "A"`, false},
+		{"a variable of the loader", `{"command":"x","env":{"LD_PRELOAD":"y"}}`, `has "LD_PRELOAD"`, false},
+		{"a variable in arguments", `{"command":"x","args":["${HOME}"]}`, "in the values of env and headers alone", false},
+		{"a project's variable", `{"command":"x","env":{"A":"${HOME}"}}`, "only the personal mcp.json may use variables", true},
+		{"a project's header", `{"url":"https://example.com/","headers":{"A":"${HOME}"}}`, "only the personal mcp.json may use variables", true},
+		{"a NUL", `{"command":"x\u0000"}`, "has a NUL", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := mcp.Files{Personal: write(t, `{"mcpServers":{"s":`+tc.server+`}}`)}
+			if tc.project {
+				f.Project, f.Personal = f.Personal, ""
+			}
+			_, err := mcp.Load(f)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "mcp.json: ") {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	for name, content := range map[string]string{
+		"has a name too much like":           `{"mcpServers":{"a b":{"command":"x"},"a_b":{"command":"x"}}}`,
+		"a name of more than 32 bytes":       `{"mcpServers":{"` + strings.Repeat("n", 33) + `":{"command":"x"}}}`,
+		"a name without a letter":            `{"mcpServers":{"…":{"command":"x"}}}`,
+		`member "servers" is not known`:      `{"servers":{}}`,
+		"has more than 32 servers":           `{"mcpServers":{` + many(33) + `}}`,
+		"is larger than 1048576 bytes":       strings.Repeat(" ", 1<<20+1),
+		"duplicate member":                   `{"mcpServers":{"s":{"command":"x"},"s":{"command":"y"}}}`,
+		`member "mcpServers.s.args" must be`: `{"mcpServers":{"s":{"command":"x","args":"y"}}}`,
+	} {
+		if _, err := mcp.Load(mcp.Files{Personal: write(t, content)}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+	if _, err := mcp.Load(mcp.Files{Personal: os.DevNull}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a device: %v", err)
+	}
+}
+
+func many(n int) string {
+	var entries []string
+	for i := range n {
+		entries = append(entries, `"s`+strings.Repeat("x", i%30)+string(rune('a'+i/30))+`":{"command":"x"}`)
+	}
+	return strings.Join(entries, ",")
+}
+
+// FuzzLoad checks that what is accepted makes servers with one way to be
+// reached and names that tell them apart.
+func FuzzLoad(f *testing.F) {
+	f.Add(`{"mcpServers":{"a":{"command":"x","args":["y"],"env":{"K":"${V}"}},"b c":{"url":"https://h/","headers":{"A":"${V:-d}"}}}}`)
+	f.Add(`{"mcpServers":{"a":{"command":"x","env":{"K":"${V"}}}}`)
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, content string) {
+		path := filepath.Join(dir, "mcp.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		servers, err := mcp.Load(mcp.Files{Personal: path, Getenv: func(string) (string, bool) { return "value", true }})
+		if err != nil {
+			return
+		}
+		m := mcp.New(mcp.Options{Servers: servers})
+		defer m.Close(t.Context())
+		for i, s := range servers {
+			if (s.Command == "") == (s.URL == "") || s.Timeout <= 0 {
+				t.Errorf("server %+v", s)
+			}
+			for _, other := range servers[:i] {
+				if mcp.ToolName(s.Name, "t") == mcp.ToolName(other.Name, "t") {
+					t.Errorf("%q and %q have one name", s.Name, other.Name)
+				}
+			}
+		}
+	})
+}
+
+// TestToolNames writes down what names become.
+func TestToolNames(t *testing.T) {
+	for _, tc := range []struct{ server, tool, want string }{
+		{"github", "create_issue", "mcp_github_create_issue"},
+		{"my server", "get-it", "mcp_my-server_get-it"},
+		{"a_b", "c", "mcp_a-b_c"},
+		{"s", "a.b", "mcp_s_a_b_2e7336dc"},
+		{"s", "a b", "mcp_s_a_b_c8687a08"},
+		{"s", "connect", "mcp_s_connect_5a638a12"},
+		{"s", "", "mcp_s__e3b0c442"},
+		{"s", strings.Repeat("l", 80), "mcp_s_" + strings.Repeat("l", 49) + "_25c79a6a"},
+	} {
+		if got := mcp.ToolName(tc.server, tc.tool); got != tc.want || len(got) > 64 {
+			t.Errorf("%q of %q is %q, want %q", tc.tool, tc.server, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/child/mcp"
+)
+
+// raw is a server that answers by hand: reply is given each request and writes
+// what it likes. initialize and the list of one tool, "t", are taken care of.
+func raw(reply func(ctx context.Context, method string, id int64, out io.Writer)) mcp.Start {
+	return within(func(ctx context.Context, in io.ReadCloser, out io.WriteCloser) {
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			method, id := gjson.GetBytes(lines.Bytes(), "method").Str, gjson.GetBytes(lines.Bytes(), "id")
+			switch {
+			case !id.Exists():
+			case method == "initialize":
+				answer(out, id.Int(), `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}`)
+			case method == "tools/list":
+				answer(out, id.Int(), `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+			default:
+				reply(ctx, method, id.Int(), out)
+			}
+		}
+	})
+}
+
+func answer(out io.Writer, id int64, result string) {
+	fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%d,"result":%s}`+"\n", id, result)
+}
+
+const fine = `{"content":[{"type":"text","text":"fine"}]}`
+
+// one is the manager of one server, s, in the bubble of the test.
+func one(t *testing.T, start mcp.Start) *mcp.Manager {
+	t.Helper()
+	m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x"}}, Start: start})
+	m.Prepare(t.Context())
+	return m
+}
+
+// TestHang is about a call that gets no answer: it fails after a minute, and
+// whether the server is still of use is found out by the next one.
+func TestHang(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		pings bool // it answers pings all the same
+		want  int  // programs that were started
+	}{
+		{"one call hangs", true, 1},
+		{"all of it hangs", false, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				starts, calls := 0, 0
+				inner := raw(func(_ context.Context, method string, id int64, out io.Writer) {
+					switch {
+					case method == "ping" && tc.pings:
+						answer(out, id, `{}`)
+					case method == "tools/call":
+						if calls++; calls > 1 {
+							answer(out, id, fine)
+						}
+					}
+				})
+				m := one(t, func(ctx context.Context, s mcp.Spec) (mcp.Process, error) { starts++; return inner(ctx, s) })
+				began := time.Now()
+				fails(t, m, "mcp_s_t", "the MCP server s: no answer after 1m0s")
+				if took := time.Since(began); took != mcp.DefaultTimeout {
+					t.Errorf("that took %v", took)
+				}
+				if got := text(t, m, "mcp_s_t"); got != "fine" {
+					t.Errorf("the next call gave %q", got)
+				}
+				if starts != tc.want {
+					t.Errorf("%d programs were started, want %d", starts, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestDeafStdin is about a server that stops reading: our writes do not wait for
+// ever, nor does a call beyond its time.
+func TestDeafStdin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, raw(func(ctx context.Context, _ string, _ int64, _ io.Writer) { <-ctx.Done() }))
+		fails(t, m, "mcp_s_t", "no answer after 1m0s")
+		fails(t, m, "mcp_s_t", "the MCP server s")
+		synctest.Wait()
+	})
+}
+
+// TestCancel ends a call: the server is told.
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ev := &events{started: make(chan struct{}), cancelled: make(chan struct{})}
+		m := one(t, serving(ev))
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := find(t, m, "mcp_s_hang").Run(ctx, input(t))
+			failed <- err
+		}()
+		<-ev.started
+		began := time.Now()
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("the call ended with %v", err)
+		}
+		<-ev.cancelled
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+		if got := text(t, m, "mcp_s_echo", "text", "still here"); got != "still here" {
+			t.Errorf("echo gave %q", got)
+		}
+	})
+}
+
+// TestFlood is about servers that send more than anybody wants. Each costs one
+// call, and little memory.
+func TestFlood(t *testing.T) {
+	endless := func(piece string) func(context.Context, string, int64, io.Writer) {
+		return func(ctx context.Context, _ string, _ int64, out io.Writer) {
+			for ctx.Err() == nil {
+				if _, err := io.WriteString(out, piece); err != nil {
+					return
+				}
+			}
+		}
+	}
+	kib := strings.Repeat("x", 1<<10)
+	for _, tc := range []struct {
+		name  string
+		reply func(context.Context, string, int64, io.Writer)
+		want  string
+	}{
+		{"a line without an end", endless(kib), "it sent a message of more than 8388608 bytes"},
+		{"lines that are no messages", endless("Listening…\n"), "it writes to stdout what is no JSON-RPC"},
+		{"notifications", endless(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + kib + `"}}` + "\n"), "it floods"},
+		{"changes of lists", endless(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n"), "it floods"},
+		{"answers to nothing", endless(`{"jsonrpc":"2.0","id":1000000,"result":{"x":"` + kib + `"}}` + "\n"), "it floods"},
+		{"requests", endless(`{"jsonrpc":"2.0","id":"a","method":"ping"}` + "\n"), "it floods"},
+		{"a huge result", func(_ context.Context, _ string, id int64, out io.Writer) {
+			answer(out, id, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 9<<20)+`"}]}`)
+		}, "it sent a message of more than 8388608 bytes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := heap()
+			calls := 0
+			m := one(t, raw(func(ctx context.Context, method string, id int64, out io.Writer) {
+				if calls++; calls == 1 {
+					tc.reply(ctx, method, id, out)
+					return
+				}
+				answer(out, id, fine)
+			}))
+			fails(t, m, "mcp_s_t", tc.want)
+			if grown := heap() - before; grown > 8<<20 {
+				t.Errorf("%d bytes are kept", grown)
+			}
+			if got := text(t, m, "mcp_s_t"); got != "fine" {
+				t.Errorf("the next call gave %q", got)
+			}
+		})
+	}
+}
+
+// heap is what is in use, in bytes.
+func heap() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// TestOwnCodes is about errors of a server whose codes mean something else to
+// the SDK: they are errors of one call.
+func TestOwnCodes(t *testing.T) {
+	for _, code := range []int{-32003, -32004, -32000} {
+		synctest.Test(t, func(t *testing.T) {
+			starts, calls := 0, 0
+			inner := raw(func(_ context.Context, _ string, id int64, out io.Writer) {
+				calls++
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%d,"error":{"code":%d,"message":"no access"}}`+"\n", id, code)
+			})
+			m := one(t, func(ctx context.Context, s mcp.Spec) (mcp.Process, error) { starts++; return inner(ctx, s) })
+			fails(t, m, "mcp_s_t", "the MCP server s: no access")
+			if starts != 1 || calls != 1 {
+				t.Errorf("code %d: %d starts, %d calls", code, starts, calls)
+			}
+		})
+	}
+}
+
+// TestChatter is about a server that says a few things that are no messages:
+// they are passed over.
+func TestChatter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, raw(func(_ context.Context, _ string, id int64, out io.Writer) {
+			fmt.Fprintf(out, "Starting up…\n\n[]\n{\"jsonrpc\":\"2.0\"}\n{\"a\":1,\"a\":2}\n\xff\r\n")
+			fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`+"\r\n")
+			answer(out, id, fine)
+		}))
+		if got := text(t, m, "mcp_s_t"); got != "fine" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestManyTools has a list of 100,000 tools on many pages, and one on a page
+// that does not fit.
+func TestManyTools(t *testing.T) {
+	server := func(pageSize int) mcp.Start {
+		return within(func(_ context.Context, in io.ReadCloser, out io.WriteCloser) {
+			lines := bufio.NewScanner(in)
+			for lines.Scan() {
+				id := gjson.GetBytes(lines.Bytes(), "id").Int()
+				switch gjson.GetBytes(lines.Bytes(), "method").Str {
+				case "initialize":
+					answer(out, id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
+				case "tools/list":
+					from := int(gjson.GetBytes(lines.Bytes(), "params.cursor").Int())
+					var b strings.Builder
+					for i := range pageSize {
+						fmt.Fprintf(&b, `,{"name":"tool%d","description":"%s","inputSchema":{"type":"object"}}`, from+i, strings.Repeat("d", 100))
+					}
+					answer(out, id, fmt.Sprintf(`{"tools":[%s],"nextCursor":"%d"}`, b.String()[1:], from+pageSize))
+				}
+			}
+		})
+	}
+	t.Run("many pages", func(t *testing.T) {
+		m := one(t, server(50))
+		if got := status(m); got.Tools != 256 || got.Note != "it has more tools than are taken: allowed_tools in mcp.json chooses" {
+			t.Errorf("status %+v", got)
+		}
+	})
+	t.Run("an endless list of others", func(t *testing.T) {
+		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x", AllowedTools: []string{"tool7"}}}, Start: server(50)})
+		m.Prepare(t.Context())
+		if got := status(m); got.Tools != 1 || got.Note == "" {
+			t.Errorf("status %+v", got)
+		}
+	})
+	t.Run("one page", func(t *testing.T) {
+		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x"}}, Start: server(100_000), Wait: 20 * time.Second})
+		m.Prepare(t.Context())
+		if got := status(m); got.State != mcp.StateFailed || !strings.Contains(got.Error, "more than 8388608 bytes") {
+			t.Errorf("status %+v", got)
+		}
+	})
+}
+
+// TestOddTools offers tools that cannot be taken as they are.
+func TestOddTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("l", 80)
+		m := one(t, within(func(_ context.Context, in io.ReadCloser, out io.WriteCloser) {
+			lines := bufio.NewScanner(in)
+			for lines.Scan() {
+				id := gjson.GetBytes(lines.Bytes(), "id").Int()
+				switch gjson.GetBytes(lines.Bytes(), "method").Str {
+				case "initialize":
+					answer(out, id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"x","version":"1"}}`)
+				case "tools/list":
+					object := `"inputSchema":{"type":"object"}`
+					answer(out, id, `{"tools":[null,{"name":"ok","title":"The title",`+object+`},{"name":"ok",`+object+`},{"name":"a.b",`+object+`},{"name":"a b",`+object+
+						`},{"name":"read_resource",`+object+`},{"name":"",`+object+`},{"name":"`+long+`",`+object+`},{"name":"text","inputSchema":{"type":"string"}},`+
+						`{"name":"wide","inputSchema":{"type":"object","x":"`+strings.Repeat("w", 20_000)+`"}}]}`)
+				case "tools/call":
+					answer(out, id, `{"content":[{"type":"text","text":"`+gjson.GetBytes(lines.Bytes(), "params.name").Str+`"}]}`)
+				}
+			}
+		}))
+		var names []string
+		for _, tl := range m.Tools() {
+			name := tl.Spec().Name
+			if len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+				t.Errorf("the name %q is not for all providers", name)
+			}
+			names = append(names, name)
+		}
+		if len(names) != 6+2 {
+			t.Errorf("the tools are %q", names)
+		}
+		if got := text(t, m, names[2]); got != "a b" {
+			t.Errorf("%s calls %q", names[2], got)
+		}
+		if got := find(t, m, "mcp_s_ok").Spec().Description; got != "The title (of the MCP server s)" {
+			t.Errorf("description %q", got)
+		}
+		want := `left out: "ok" is there twice, "text" has a schema whose type is not "object", "wide" has a schema of more than 16384 bytes`
+		if got := status(m).Note; got != want {
+			t.Errorf("note %q", got)
+		}
+	})
+}
