@@ -1,5 +1,11 @@
 package bridge
 
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/api"
+)
+
 // JoinBatch lets a test see the bound of a batch's answer without 16 MiB of
 // conversation.
 var JoinBatch = joinBatch
@@ -14,4 +20,10 @@ var Named = named
 func Explain(err error) (status, code int, kind, message string) {
 	r := explain(err)
 	return r.status, int(r.err.Code), r.err.Data.Type, r.err.Message
+}
+
+// SplitTarget gives a test what a host call's parameters are taken apart into,
+// for a method of an agent or a global one.
+func SplitTarget(scope api.Scope, params jsontext.Value) (target string, rest jsontext.Value, err error) {
+	return splitTarget(api.Method{Scope: scope}, params)
 }
