@@ -12,6 +12,9 @@
 // GET /agent/{id}/events streams what the agent does, GET /healthz says that a
 // nexus server is here. Package api has the table of methods.
 //
+// Agents are served too: [Server.HostCall] answers what they ask through their
+// pipe, by the same table, within what an agent may ask of another one.
+//
 // Every request passes the same checks in the same order: request line and
 // Host, HTTP method, key, path, size, JSON, dispatch. Every refusal is a whole
 // JSON-RPC body, also those that net/http makes itself. A client that goes

@@ -15,6 +15,11 @@
 // here and no timer. All exported methods are safe for concurrent use. All
 // goroutines are joined by Remove and Run.
 //
+// What an agent asks for by host_call is answered by [Options.Host], in a
+// goroutine for each call that ends with the turn that asked. What one agent
+// asks of another goes by [Agent.Delegate], which refuses a turn that would
+// wait for itself and cancels what nobody waits for any more.
+//
 // The package knows no processes and no network: a [Launcher] makes
 // incarnations. Package supervisor/stdio has the real one, package
 // supervisor/supervisortest one that plays in memory. It never sends a prompt
