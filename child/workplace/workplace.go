@@ -29,8 +29,9 @@ type Source interface{ Tools() []tool.Tool }
 type Options struct {
 	// Cwd is the working directory, absolute.
 	Cwd string
-	// Permissions are what is asked for; Ceiling is what they cannot exceed,
-	// nil for no bound. At the start, what exceeds it is left out.
+	// Permissions are what is asked for; Ceiling, whose paths lead through no
+	// symbolic link, is what they cannot exceed, nil for no bound. At the start,
+	// what exceeds it is left out.
 	Permissions protocol.Permissions
 	Ceiling     *protocol.Permissions
 	// Restored says that Permissions are those that a workplace held before: a
@@ -44,7 +45,8 @@ type Options struct {
 	OnAllow func(protocol.Allowance) error
 	// Parent is asked where the permissions say so; nil denies.
 	Parent *upcall.Parent
-	// Sources give tools beside the built-in ones.
+	// Tools are there beside the built-in ones, and Sources give more.
+	Tools   []tool.Tool
 	Sources []Source
 	// PutImage keeps an image for the model to look at; nil: it sees none.
 	PutImage func(data []byte, mime, name string) (protocol.Image, error)
@@ -79,7 +81,10 @@ func Open(o Options) (*Workplace, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}, scratch: scratch{dir: o.Scratch}}
+	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}}
+	if o.Scratch != "" {
+		w.scratch.dir = real(o.Scratch)
+	}
 	if o.Ceiling != nil {
 		ceiling, err := permission.Resolve(*o.Ceiling, o.Presets)
 		if err != nil {
@@ -108,11 +113,20 @@ func Open(o Options) (*Workplace, error) {
 // resolve makes what is asked for what can be held: presets by what they stand
 // for, paths without symbolic links unless they were so before.
 func (w *Workplace) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
-	resolved, err := permission.Resolve(asked, w.options.Presets)
-	if err != nil || !follow {
-		return resolved, err
+	if follow {
+		return Resolve(asked, w.options.Presets)
 	}
-	return permission.Policy{Permissions: resolved}.Real(real).Permissions, nil
+	return permission.Resolve(asked, w.options.Presets)
+}
+
+// Resolve is [permission.Resolve], and follows the symbolic links in paths.
+func Resolve(asked protocol.Permissions, presets map[string]protocol.Permissions) (protocol.Permissions, error) {
+	resolved, err := permission.Resolve(asked, presets)
+	if err != nil {
+		return protocol.Permissions{}, err
+	}
+	resolved = permission.Policy{Permissions: resolved}.Real(real).Permissions
+	return permission.Resolve(resolved, nil) // in order again
 }
 
 // real is a path without symbolic links, or the path if that cannot be told.
@@ -137,7 +151,7 @@ func (w *Workplace) Tools() *tool.Registry {
 	d := &desk{Workplace: w, cwd: w.cwd}
 	policy := w.policy(d.cwd)
 	w.mu.Unlock()
-	all := slices.Clone(w.builtin)
+	all := slices.Concat(w.builtin, w.options.Tools)
 	for _, s := range w.options.Sources {
 		all = append(all, s.Tools()...)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +16,12 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
+	"nexus.internal/child/blob"
 	"nexus.internal/child/journal"
+	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
+	"nexus.internal/child/tool/agents"
 	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
@@ -55,6 +59,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	a := &assembly{options: child.Options{
 		Journal: j, State: *state, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
 		MaxIterations: f.maxIterations, Log: log, ToolOutput: f.toolOutput,
+		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path())}),
 		Parent: upcall.New(upcall.Options{
 			Approvals: upcall.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
 		}),
@@ -69,7 +74,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int("bytes", n))
 	}
 	saved := state.Settings
-	cwd, err := workingDir(cmp.Or(f.cwd, value(saved.Cwd)))
+	cwd, err := workingDir(f.cwd, value(saved.Cwd))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +91,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := a.chooseModel(f, saved, c); err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, cwd); err != nil {
+	if err := a.openWorkplace(f, saved, c, cwd); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(saved)...); err != nil {
@@ -110,22 +115,31 @@ func openSession(f *flags, home string) (*journal.Journal, *transcript.State, er
 	})
 }
 
-// workingDir makes dir absolute; "" is where the process is.
-func workingDir(dir string) (string, error) {
+// workingDir is the directory that is asked for, else the saved one, else where
+// the process is: absolute and without symbolic links. A saved one that has
+// become a link is refused: the agent itself might have made it one.
+func workingDir(asked, saved string) (string, error) {
+	dir := cmp.Or(asked, saved)
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("working directory: %w", err)
 	}
-	info, err := os.Stat(abs)
+	path, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("working directory: %w", err)
 	case !info.IsDir():
 		return "", fmt.Errorf("working directory: %s is not a directory", abs)
-	case !utf8.ValidString(abs):
-		return "", fmt.Errorf("working directory: %q is not UTF-8", abs)
+	case !utf8.ValidString(path):
+		return "", fmt.Errorf("working directory: %q is not UTF-8", path)
+	case asked == "" && saved != "" && path != saved:
+		return "", fmt.Errorf("working directory: %s, which the session saved, leads through a symbolic link now; --cwd chooses another", saved)
 	}
-	return abs, nil
+	return path, nil
 }
 
 // applyProfile fills what the flags leave open.
@@ -205,21 +219,36 @@ func protectKeys(c *config.Config) error {
 	return undumpable()
 }
 
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, cwd string) error {
-	var asked protocol.Permissions
-	switch {
-	case f.preset != "":
-		asked.Preset = f.preset
-	case saved.Permissions != nil:
-		asked = *saved.Permissions
-	}
-	w, err := workplace.Open(workplace.Options{
-		Cwd: cwd, Permissions: asked, Ceiling: saved.Ceiling, Allowances: a.options.State.Allowances,
+// openWorkplace settles on what the agent may do: as the flags ask, else as the
+// session saved it, and never beyond the ceiling of either.
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, cwd string) error {
+	o := workplace.Options{
+		Cwd: cwd, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
-		Parent: a.options.Parent, Timeout: f.timeout(), Log: a.options.Log,
-	})
+		Parent: a.options.Parent, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
+		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log,
+	}
+	switch {
+	case f.permissions != nil:
+		o.Permissions = *f.permissions
+	case f.preset != "":
+		o.Permissions.Preset = f.preset
+	case saved.Permissions != nil:
+		o.Permissions, o.Restored = *saved.Permissions, true
+	}
+	if f.ceiling != nil {
+		ceiling, err := workplace.Resolve(*f.ceiling, c.Presets())
+		if err != nil {
+			return fmt.Errorf("--ceiling: %w", err)
+		}
+		if saved.Ceiling != nil {
+			ceiling = permission.Meet(ceiling, *saved.Ceiling)
+		}
+		o.Ceiling = &ceiling
+	}
+	w, err := workplace.Open(o)
 	if err != nil {
 		return err
 	}
@@ -237,6 +266,9 @@ func (a *assembly) settings(saved transcript.Settings) []transcript.Record {
 	}
 	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
+	}
+	if ceiling := o.Work.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
+		now.Ceiling = ceiling
 	}
 	if o.Prompt.Explicit {
 		now.SystemPrompt = changed(saved.SystemPrompt, o.Prompt.Text)

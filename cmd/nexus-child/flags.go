@@ -13,6 +13,8 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/upcall"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
 )
 
 const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
@@ -31,6 +33,9 @@ type flags struct {
 	system, systemFile          string
 	model, provider, profile    string
 	cwd, preset, parent         string
+	permissionsJSON             string
+	ceilingJSON                 string
+	permissions, ceiling        *protocol.Permissions // nil if not given
 	scenario, modelSocket       string
 	configs                     []string
 	ascii, updates, version     bool
@@ -61,7 +66,9 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.provider, "provider", "", "provider `NAME`")
 	set.StringVar(&f.profile, "profile", "", "profile `NAME` of config.json")
 	set.StringVar(&f.cwd, "cwd", "", "working directory `DIR`, which no tool leaves")
-	set.StringVar(&f.preset, "preset", "", "permission preset `NAME`: yolo, trusted or sandboxed (default trusted)")
+	set.StringVar(&f.preset, "preset", "", "permission preset `NAME`: yolo, trusted, sandboxed or one of config.json (default trusted)")
+	set.StringVar(&f.permissionsJSON, "permissions", "", "what the agent may do, as `JSON`: {\"preset\":…,\"disabled_tools\",\"allowed_paths\",\"write_paths\",\"blocked_paths\",\"tools\"}")
+	set.StringVar(&f.ceilingJSON, "ceiling", "", "what its permissions can never exceed, in the same `JSON`; a saved one can only become tighter")
 	set.BoolVar(&f.ascii, "ascii", false, "escape everything that is not ASCII in what is written")
 	set.StringVar(&f.durability, "durability", "turn", "`turn`: each turn is on the disk before it ends; os: the system decides when")
 	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
@@ -98,6 +105,8 @@ func (f *flags) check(args []string) error {
 	switch {
 	case f.set.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))
+	case f.preset != "" && f.permissionsJSON != "":
+		return errors.New("--preset and --permissions exclude each other")
 	case f.session != "" && f.resume != "":
 		return errors.New("--session and --continue exclude each other")
 	case f.set.Changed("system") && f.systemFile != "":
@@ -115,7 +124,24 @@ func (f *flags) check(args []string) error {
 	case strings.ContainsRune(f.cwd, 0):
 		return errors.New("--cwd holds a NUL")
 	}
-	return nil
+	var err error
+	if f.permissions, err = readPermissions("permissions", f.permissionsJSON); err != nil {
+		return err
+	}
+	f.ceiling, err = readPermissions("ceiling", f.ceilingJSON)
+	return err
+}
+
+// readPermissions reads the value of a flag; nil if it was not given.
+func readPermissions(flag, text string) (*protocol.Permissions, error) {
+	if text == "" {
+		return nil, nil
+	}
+	p := &protocol.Permissions{}
+	if err := strict.Unmarshal([]byte(text), p, strict.RejectUnknown); err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return p, nil
 }
 
 // empty is the name of a flag that was given without a value; "" for none. The

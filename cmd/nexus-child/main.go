@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
+	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol"
 )
 
@@ -50,6 +51,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 0
 	}
 	log := newLog(errs)
+	if err := sandbox.Adopt(); err != nil {
+		log.Warn("what a killed tool leaves behind may outlive this process", zap.Error(err))
+	}
 	a, err := assemble(f, environ, log)
 	if err != nil {
 		fmt.Fprintf(errs, "nexus-child: %v\n", err)

@@ -91,7 +91,9 @@ type file struct {
 	DefaultModel    string              `json:"default_model" wire:"default"`
 	DefaultProvider string              `json:"default_provider" wire:"default"`
 	Profiles        map[string]Profile  `json:"profiles" wire:"default"`
-	Limits          *Limits             `json:"limits,omitzero"`
+	// Presets are named permissions. In them Preset is a built-in one.
+	Presets map[string]protocol.Permissions `json:"presets" wire:"default"`
+	Limits  *Limits                         `json:"limits,omitzero"`
 }
 
 // FileError says which configuration file is wrong, and how.
@@ -160,6 +162,7 @@ func builtin() file {
 			"anthropic": {Type: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY", AuthMethod: "x-api-key"},
 		},
 		Profiles: map[string]Profile{},
+		Presets:  map[string]protocol.Permissions{},
 	}
 }
 
@@ -200,9 +203,20 @@ func (c *Config) merge(path string, by trust) error {
 	if err := f.checkKeys(by); err != nil {
 		return &FileError{Path: path, Err: err}
 	}
+	if by == untrusted {
+		if err := f.checkPresets(); err != nil {
+			return &FileError{Path: path, Err: err}
+		}
+	}
 	c.noteKeys(f)
 	maps.Copy(c.file.Providers, f.Providers)
-	maps.Copy(c.file.Profiles, f.Profiles)
+	for name, p := range f.Profiles {
+		if by == untrusted { // how much an agent may do is not the project's to say
+			p.Preset = c.file.Profiles[name].Preset
+		}
+		c.file.Profiles[name] = p
+	}
+	maps.Copy(c.file.Presets, expanded(f.Presets, c.env["HOME"]))
 	if f.DefaultModel != "" {
 		c.file.DefaultModel = f.DefaultModel
 	}
@@ -252,6 +266,11 @@ var (
 
 // check finds values that the types allow and the meaning does not.
 func (f file) check() error {
+	for name, p := range f.Presets {
+		if err := checkPreset(name, p); err != nil {
+			return err
+		}
+	}
 	for name, p := range f.Providers {
 		path := "providers." + name
 		switch {

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// builtinPresets are those that every agent knows (SPEC §4.5).
+var builtinPresets = []string{"yolo", "trusted", "sandboxed"}
+
+// Presets are the named permissions of the configuration. In each of them Preset
+// is a built-in one, and no path begins with "~" any more. The map is a copy.
+func (c *Config) Presets() map[string]protocol.Permissions { return maps.Clone(c.file.Presets) }
+
+// checkPreset finds what is wrong with a preset. What its lists may hold is for
+// the agent to say.
+func checkPreset(name string, p protocol.Permissions) error {
+	member := "presets." + name
+	switch {
+	case slices.Contains(builtinPresets, name):
+		return &strict.Error{Path: member, Problem: "is the name of a built-in preset"}
+	case protocol.CheckModelName(name) != nil:
+		return fmt.Errorf("the name of a preset: %w", protocol.CheckModelName(name))
+	case !slices.Contains(builtinPresets, p.Preset):
+		return &strict.Error{Path: member + ".preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", p.Preset)}
+	default:
+		return nil
+	}
+}
+
+// checkPresets refuses what a project's file says about permissions: it comes
+// from anybody, and the agent itself may write it (SPEC §9, D12).
+func (f file) checkPresets() error {
+	for name := range f.Presets {
+		return &strict.Error{Path: "presets." + name, Problem: "stands in a project's file, which may define no presets: move it to config.json in the home"}
+	}
+	for name, p := range f.Profiles {
+		if p.Preset != "" {
+			return &strict.Error{Path: "profiles." + name + ".preset", Problem: "stands in a project's file, which may choose no preset: move it to config.json in the home"}
+		}
+	}
+	return nil
+}
+
+// expanded puts the user's home in the place of a "~" at the beginning of a
+// path.
+func expanded(presets map[string]protocol.Permissions, home string) map[string]protocol.Permissions {
+	each := func(paths []string) []string {
+		for i, path := range paths {
+			if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+				paths[i] = filepath.Join(home, rest)
+			}
+		}
+		return paths
+	}
+	for name, p := range presets {
+		p.AllowedPaths, p.WritePaths, p.BlockedPaths = each(p.AllowedPaths), each(p.WritePaths), each(p.BlockedPaths)
+		for tool, r := range p.Tools {
+			r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), each(r.BlockedPaths)
+			p.Tools[tool] = r
+		}
+		presets[name] = p
+	}
+	return presets
+}
