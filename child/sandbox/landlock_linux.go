@@ -67,6 +67,10 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 	}
 	defer unix.Close(int(fd))
 	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: resolved(r.Blocked)}
+	system := systemPaths
+	if r.readsAll() {
+		system = nil
+	}
 	for _, step := range []struct {
 		paths   []string
 		rights  uint64
@@ -74,7 +78,7 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 	}{
 		{r.ReadWrite, rightsRead | rightsWrite, false},
 		{r.ReadOnly, rightsRead, false},
-		{systemPaths, rightsRead, true},
+		{system, rightsRead, true},
 		{devices, rightsDevice, true},
 	} {
 		for _, path := range step.paths {
@@ -187,18 +191,15 @@ func (s *ruleset) grant(fd int, path string, rights uint64) error {
 	return nil
 }
 
-// grantEntry is grant for an entry of a directory. A link has no rights of its
-// own: where it leads is judged by where that lies.
+// grantEntry is grant for an entry of a directory. A symbolic link is opened as
+// such, and nothing follows from a right to it: what may be done where it leads
+// is judged by where that lies.
 func (s *ruleset) grantEntry(dir int, name, path string, rights uint64) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil //nolint:nilerr // it has just gone, or we may not enter it, nor may the program
 	}
 	defer unix.Close(fd)
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return err
-	}
 	return s.grant(fd, path, rights)
 }
 

@@ -91,15 +91,22 @@ var roles = map[string]func(args []string){
 		if err := sandbox.Adopt(); err != nil {
 			panic(err)
 		}
-		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: args[1:], Env: []string{"TAG=" + args[0]}})
+		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: args[1:], Env: []string{"TAG=" + args[0]}, Stdin: true})
 		if err != nil {
 			panic(err)
 		}
+		p.Stdin().WriteString("it has started\n")
 		hear(p.Stdout(), strings.Count(strings.Join(args, " "), "escape")+1)
 		fmt.Println("here")
+		told := make(chan struct{})
+		go func() {
+			io.ReadAll(os.Stdin)
+			p.Kill()
+			close(told)
+		}()
 		exit := p.Wait()
 		fmt.Println("ended", exit.Code, exit.Signal)
-		io.ReadAll(os.Stdin)
+		<-told
 	},
 	// bare runs a program on a kernel without Landlock.
 	"bare": func(args []string) {

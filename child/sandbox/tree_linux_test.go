@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"nexus.internal/child/sandbox"
 )
@@ -88,6 +90,19 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
+// Kernels that keep no list of children are searched for them, to the same end.
+func TestChildren(t *testing.T) {
+	for range 3 {
+		start(t, sandbox.Spec{Argv: role("stubborn")})
+	}
+	listed, searched := sandbox.Children()
+	slices.Sort(listed)
+	slices.Sort(searched)
+	if len(listed) < 3 || !slices.Equal(listed, searched) {
+		t.Errorf("listed %v, searched %v", listed, searched)
+	}
+}
+
 func TestSignalled(t *testing.T) {
 	_, exit := output(t, sandbox.Rules{}, "", sh("kill -SEGV $$")...)
 	if want := (sandbox.Exit{Code: -1, Signal: syscall.SIGSEGV}); exit != want {
@@ -97,12 +112,12 @@ func TestSignalled(t *testing.T) {
 
 // supervised starts a child that is not us, with a program of its own, and
 // returns when that runs.
-func supervised(t *testing.T, argv ...string) (child *exec.Cmd, says *bufio.Reader) {
+func supervised(t *testing.T, argv ...string) (child *exec.Cmd, stdin io.Closer, says *bufio.Reader) {
 	t.Helper()
 	args := role("supervised", append([]string{tag(t)}, argv...)...)
 	child = exec.Command(args[0], args[1:]...)
 	child.Stderr = os.Stderr
-	stdin, err := child.StdinPipe()
+	stdin, err := child.StdinPipe() // at its end the child kills the program
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,11 +138,11 @@ func supervised(t *testing.T, argv ...string) (child *exec.Cmd, says *bufio.Read
 	if line, err := says.ReadString('\n'); line != "here\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	return child, says
+	return child, stdin, says
 }
 
 func TestChildKilled(t *testing.T) {
-	child, _ := supervised(t, role("escape", "stay")...)
+	child, _, _ := supervised(t, role("escape", "stay")...)
 	pids := tagged(t, tag(t))
 	if len(pids) != 2 {
 		t.Fatalf("processes %v, want two", pids)
@@ -141,7 +156,7 @@ func TestChildKilled(t *testing.T) {
 func TestWardenKilled(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			child, says := supervised(t, role("escape", "stay")...)
+			child, _, says := supervised(t, role("escape", "stay")...)
 			pids := tagged(t, tag(t))
 			warden := parent(t, pids[0])
 			if warden == child.Process.Pid {
@@ -161,12 +176,12 @@ func TestWardenKilled(t *testing.T) {
 
 // A program that stops its warden is only a little harder to kill.
 func TestWardenStopped(t *testing.T) {
-	p := start(t, sandbox.Spec{Argv: sh("kill -STOP $PPID; echo here; sleep 1000")})
-	hear(p.Stdout(), 1)
-	p.Kill()
-	if exit := p.Wait(); exit.Signal != syscall.SIGKILL {
-		t.Errorf("exit %+v", exit)
+	_, stdin, says := supervised(t, sh("read line; kill -STOP $PPID; echo here; sleep 1000")...)
+	stdin.Close()
+	if line, err := says.ReadString('\n'); line != "ended -1 killed\n" {
+		t.Fatalf("%q, %v", line, err)
 	}
+	none(t, tag(t))
 }
 
 // What the program was told by a pipe, and what it says, arrives.
@@ -191,14 +206,18 @@ func TestPipes(t *testing.T) {
 
 // A closed output is seen although the program, and the warden, live on.
 func TestClosesOutput(t *testing.T) {
-	p := start(t, sandbox.Spec{Argv: sh("exec >&- 2>&-; sleep 1000")})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: sh("exec >&- 2>&-; sleep 1000")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	if text, err := io.ReadAll(p.Stdout()); len(text) > 0 || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	select {
-	case <-p.Done():
-		t.Error("the program ended")
-	default:
+	if ctx.Err() != nil {
+		t.Error("it was seen when the program was killed")
 	}
 }
 
