@@ -69,13 +69,6 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if err := check(p); err != nil {
 		return supervisor.Spec{}, err
 	}
-	socket, err := s.register(broker.Agent{
-		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !s.sessions.Exists(id),
-	})
-	if err != nil {
-		return supervisor.Spec{}, err
-	}
-	always = append(always, "--model-socket="+socket)
 	rules, err := rulesOf(p)
 	if err != nil {
 		return supervisor.Spec{}, err
@@ -83,6 +76,13 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if rules != "" {
 		p.Preset = nil // it is one of the rules
 	}
+	socket, err := s.register(broker.Agent{
+		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !s.sessions.Exists(id),
+	})
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	always = append(always, "--model-socket="+socket)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
 		first = append(first, "--system="+*p.SystemPrompt)

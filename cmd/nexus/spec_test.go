@@ -92,12 +92,12 @@ func TestSpec(t *testing.T) {
 			},
 			wantArgv: []string{
 				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
-				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`,
+				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`, "--model-socket=/s/1",
 				`--permissions={"preset":"trusted","disabled_tools":["shell"],"write_paths":[]}`,
 			},
 			wantResume: []string{
 				"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
-				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`,
+				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`, "--model-socket=/s/1",
 			},
 		},
 		{
