@@ -105,6 +105,7 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 		{"long conversations", b.flatness},
 		{"streams", b.streams},
 		{"starts", b.starts},
+		{"sessions", b.sessions},
 		{"crashes", b.crashes},
 		{"many agents", b.many},
 		{"lines without an end", b.endless},

@@ -45,10 +45,10 @@ func (b *bench) starts(ctx context.Context) (_ []row, err error) {
 	}, nil
 }
 
-// child is nexus-child with a journal to begin, and no configuration but the
-// built-in one.
-func (b *bench) child(ctx context.Context) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "nexus-child"), "--session-dir="+b.dir)
+// child is nexus-child with a journal to begin, or to go on with, and no
+// configuration but the built-in one.
+func (b *bench) child(ctx context.Context, flags ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "nexus-child"), append(flags, "--session-dir="+b.dir)...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "NEXUS_HOME="+b.dir)
 	return cmd

@@ -1,0 +1,116 @@
+package prompt_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/prompt"
+)
+
+// tree makes files below a new directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The layers of a project are those from the nearest .git down to the working
+// directory.
+func TestLayers(t *testing.T) {
+	const prevail = " (they prevail over those above)\n\n"
+	dir := tree(t, map[string]string{
+		"NEXUS.md": "above", "repo/.git/HEAD": "", "repo/NEXUS.md": "top", "repo/a/b/NEXUS.md": "deep", "repo/c/NEXUS.md": " \n",
+		"tree/.git": "gitdir: elsewhere", "tree/NEXUS.md": "worktree", "tree/sub/file": "",
+	})
+	home := tree(t, map[string]string{"NEXUS.md": "personal", "x/file": ""})
+	tests := []struct {
+		name, home, cwd, text, path string
+	}{
+		{"at the root", "", dir + "/repo", "top", dir + "/repo/NEXUS.md"},
+		{"below it", "", dir + "/repo/a/b", "top\n\n# Instructions for a/b" + prevail + "deep", dir + "/repo/a/b/NEXUS.md"},
+		{"between", "", dir + "/repo/a", "top", dir + "/repo/NEXUS.md"},
+		{"an empty one is none", "", dir + "/repo/c", "top", dir + "/repo/NEXUS.md"},
+		{"a worktree has a file .git", "", dir + "/tree/sub", "worktree", dir + "/tree/NEXUS.md"},
+		{"no project: the directory alone", "", dir, "above", dir + "/NEXUS.md"},
+		{"nothing above it", "", home + "/x", prompt.Default, ""},
+		{"the personal one first", home, dir + "/repo", "personal\n\n# Instructions of this project" + prevail + "top", dir + "/repo/NEXUS.md"},
+		{"and once", home, home, "personal", home + "/NEXUS.md"},
+		{"a directory that is not there", home, dir + "/none", "personal", home + "/NEXUS.md"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := prompt.Load(prompt.Options{Home: tt.home, Cwd: tt.cwd})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(prompt.Prompt{Text: tt.text, Path: tt.path}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A project cannot have a file read that lies outside of it, nor have the
+// prompt outgrow its bound by many files.
+func TestLayersThatAreRefused(t *testing.T) {
+	secret := tree(t, map[string]string{"secret": "secret"})
+	half := strings.Repeat("x", prompt.MaxSize/2+1)
+	tests := []struct {
+		name, want string
+		dir        string
+		sub        string
+	}{
+		{"too much in all", "larger than 262144 bytes", tree(t, map[string]string{".git/HEAD": "", "NEXUS.md": half, "a/NEXUS.md": half}), "a"},
+		{"no text", "is not UTF-8 text", tree(t, map[string]string{"NEXUS.md": "\xff"}), ""},
+		{"a directory", "is not a regular file", tree(t, map[string]string{"NEXUS.md/file": ""}), ""},
+		{"a link out of it", "escapes", tree(t, map[string]string{".git/HEAD": ""}), ""},
+	}
+	if err := os.Symlink(filepath.Join(secret, "secret"), filepath.Join(tests[3].dir, "NEXUS.md")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range tests {
+		got, err := prompt.Load(prompt.Options{Cwd: filepath.Join(tt.dir, tt.sub)})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "NEXUS.md") {
+			t.Errorf("%s: got %q, %v", tt.name, got.Text, err)
+		}
+	}
+}
+
+func TestWith(t *testing.T) {
+	around := prompt.Surroundings{
+		Cwd: "/srv/work", Now: time.Date(2026, 1, 2, 23, 59, 0, 0, time.UTC),
+		Notes: []prompt.Note{{Title: "state branch", Text: `{"value":"main"}`}},
+	}
+	environment := "# Environment\n\nWorking directory: /srv/work\nPlatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\nToday: 2026-01-02"
+	context := "# Context\n\nThe program that runs you wants you to know, as of now:\n\n## state branch\n\n{\"value\":\"main\"}"
+	for _, tt := range []struct {
+		p    prompt.Prompt
+		want string
+	}{
+		{prompt.Prompt{Text: "base"}, "base\n\n" + environment + "\n\n" + context},
+		{prompt.Prompt{Text: "base", Explicit: true}, "base\n\n" + context},
+		{prompt.Prompt{Explicit: true}, context},
+	} {
+		if diff := cmp.Diff(tt.want, tt.p.With(around)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if got := (prompt.Prompt{Explicit: true}).With(prompt.Surroundings{}); got != "" {
+		t.Errorf("nothing became %q", got)
+	}
+}
