@@ -1,0 +1,47 @@
+package broker
+
+import (
+	"context"
+
+	"nexus.internal/supervisor"
+)
+
+// Launcher gives each incarnation that inner launches its agent's socket. It
+// is there before the process starts and goes once that has ended.
+func (b *Broker) Launcher(inner supervisor.Launcher) supervisor.Launcher {
+	return &launcher{broker: b, inner: inner}
+}
+
+type launcher struct {
+	broker *Broker
+	inner  supervisor.Launcher
+}
+
+// Launch implements [supervisor.Launcher].
+func (l *launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
+	d, err := l.broker.open(s.ID)
+	if err != nil {
+		return nil, &supervisor.StartError{Err: err}
+	}
+	conn, err := l.inner.Launch(ctx, s, again)
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	d.admit(conn.PID())
+	return &brokered{Conn: conn, door: d}, nil
+}
+
+// brokered is an incarnation with a socket.
+type brokered struct {
+	supervisor.Conn
+	door *door
+}
+
+// Stop implements [supervisor.Conn]: it is the last thing that is asked of an
+// incarnation, whatever ended it.
+func (c *brokered) Stop(ctx context.Context) supervisor.Exit {
+	exit := c.Conn.Stop(ctx)
+	c.door.close()
+	return exit
+}

@@ -1,0 +1,190 @@
+package broker
+
+// member is a member of an answer that may hold a usage object.
+type member int
+
+const (
+	other    member = iota
+	message         // of Anthropic's message_start
+	response        // of OpenAI's response.completed
+)
+
+// scanner walks JSON as it comes, in any pieces, and keeps nothing of it but
+// the usage objects at its top and in those members. What is not JSON makes it
+// find nothing.
+type scanner struct {
+	usage func(raw []byte, in member) // called for each; nil for none
+
+	depth    int
+	inString bool
+	escaped  bool
+	value    bool     // after a colon
+	name     [24]byte // of the last member
+	nameLen  int      // -1 if it is longer
+	length   int      // of the string that is being read, or was last
+	within   member   // whose depth 2 is
+	from     int      // the depth that kept began at; 0 if nothing is kept
+	kept     []byte
+
+	total int // bytes, but for blobs
+	blobs int // tokens of blobs
+	text  int // bytes of what a model said
+}
+
+func (s *scanner) reset() {
+	s.depth, s.from, s.nameLen = 0, 0, 0
+	s.inString, s.escaped, s.value, s.within = false, false, false, other
+}
+
+// tokens estimates those of a request.
+func (s *scanner) tokens() uint64 { return uint64(ceilDiv(s.total, bytesPerToken) + s.blobs) }
+
+// textTokens estimates those of an answer.
+func (s *scanner) textTokens() uint64 { return uint64(ceilDiv(s.text, bytesPerToken)) }
+
+func ceilDiv(n, d int) int { return (n + d - 1) / d }
+
+func (s *scanner) write(p []byte) {
+	s.total += len(p)
+	for len(p) > 0 {
+		n := 1
+		switch {
+		case !s.inString:
+			n = s.between(p)
+		case s.escaped:
+			s.escaped = false
+			s.length++
+			s.keep(p[:1])
+		default:
+			n = s.inside(p)
+		}
+		p = p[n:]
+	}
+}
+
+// inside takes the bytes of a string up to its end or an escape, that included.
+func (s *scanner) inside(p []byte) (n int) {
+	for n < len(p) && p[n] != '"' && p[n] != '\\' {
+		n++
+	}
+	s.length += n
+	if !s.value && s.nameLen >= 0 {
+		if s.nameLen+n <= len(s.name) {
+			s.nameLen += copy(s.name[s.nameLen:], p[:n])
+		} else {
+			s.nameLen = -1
+		}
+	}
+	if n < len(p) {
+		if p[n] == '"' {
+			s.inString = false
+			s.said()
+		} else {
+			s.escaped = true
+			s.length++
+			if !s.value {
+				s.nameLen = -1 // no name that we look for has one
+			}
+		}
+		n++
+	}
+	s.keep(p[:n])
+	return n
+}
+
+// between takes the bytes up to one that says something, that included.
+func (s *scanner) between(p []byte) (n int) {
+	for n < len(p) && !structural[p[n]] {
+		n++
+	}
+	if n == len(p) {
+		s.keep(p)
+		return n
+	}
+	n++
+	s.keep(p[:n])
+	switch c := p[n-1]; c {
+	case '"':
+		s.inString, s.length = true, 0
+		if !s.value {
+			s.nameLen = 0
+		}
+	case ':':
+		s.value = true
+	case ',':
+		s.value = false
+	case '{', '[':
+		s.open(c)
+	default:
+		s.close()
+	}
+	return n
+}
+
+// structural are the bytes that say something outside of strings.
+var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '[': true, '}': true, ']': true}
+
+func (s *scanner) keep(p []byte) {
+	if s.from == 0 {
+		return
+	}
+	if len(s.kept)+len(p) > maxUsage {
+		s.from = 0
+		return
+	}
+	s.kept = append(s.kept, p...)
+}
+
+// is reports whether the value that is being read is the member of that name.
+func (s *scanner) is(name string) bool {
+	return s.value && s.nameLen == len(name) && string(s.name[:s.nameLen]) == name
+}
+
+// said accounts for a string that is over.
+func (s *scanner) said() {
+	if !s.value || s.nameLen < 0 {
+		return
+	}
+	switch string(s.name[:s.nameLen]) {
+	case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json", "arguments", "delta":
+		s.text += s.length
+	case "data", "url", "image_url":
+		s.total -= s.length
+		s.blobs += min(ceilDiv(s.length, bytesPerToken), maxBlob)
+	}
+}
+
+func (s *scanner) open(c byte) {
+	wanted := c == '{' && s.from == 0 && s.is("usage")
+	switch {
+	case wanted && (s.depth == 1 || s.depth == 2 && s.within != other):
+		s.from = s.depth + 1
+		s.kept = append(s.kept[:0], c)
+	case s.depth == 1 && c == '{' && s.is("message"):
+		s.within = message
+	case s.depth == 1 && c == '{' && s.is("response"):
+		s.within = response
+	case s.depth <= 1:
+		s.within = other
+	}
+	s.depth++
+	s.value = false
+}
+
+func (s *scanner) close() {
+	s.value = false
+	if s.depth == 0 {
+		return
+	}
+	if s.from != 0 && s.depth == s.from {
+		s.from = 0
+		if s.usage != nil {
+			in := other
+			if s.depth == 3 {
+				in = s.within
+			}
+			s.usage(s.kept, in)
+		}
+	}
+	s.depth--
+}

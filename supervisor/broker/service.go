@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"fmt"
+	"net/url"
+)
+
+// Provider says how to reach one service.
+type Provider struct {
+	// BaseURL is http or https; its query goes with every request.
+	BaseURL string
+	// Auth says how the key is sent.
+	Auth Auth
+	// Key is the key itself; "" with another Auth than None makes every
+	// request fail with a message that names KeyName.
+	Key string
+	// KeyName is the environment variable that should hold the key.
+	KeyName string
+}
+
+// Auth says how a key is sent.
+type Auth string
+
+// The ways to send a key.
+const (
+	Bearer  Auth = "bearer"    // Authorization: Bearer KEY
+	APIKey  Auth = "api-key"   // api-key: KEY, as Azure wants it
+	XAPIKey Auth = "x-api-key" // x-api-key: KEY, as Anthropic wants it
+	None    Auth = "none"      // no key
+)
+
+// service is a provider that is ready to be asked.
+type service struct {
+	name    string
+	base    *url.URL
+	auth    Auth
+	key     string
+	keyName string
+	secrets secrets
+}
+
+func newService(name string, p Provider) (*service, error) {
+	base, err := url.Parse(p.BaseURL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("provider %s: base_url is no http or https URL", name) // err would show it
+	}
+	switch p.Auth {
+	case Bearer, APIKey, XAPIKey, None:
+	default:
+		return nil, fmt.Errorf("provider %s: no such auth method: %q", name, string(p.Auth))
+	}
+	for _, c := range []byte(p.Key) {
+		if c <= ' ' || c > '~' {
+			return nil, fmt.Errorf("provider %s: the key in %s has a character that no header can hold", name, p.KeyName)
+		}
+	}
+	s := &service{name: name, base: base, auth: p.Auth, key: p.Key, keyName: p.KeyName}
+	s.secrets = secretsOf(s.key, base)
+	return s, nil
+}
