@@ -128,7 +128,7 @@ func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (
 		}, nil
 	case <-ctx.Done():
 		end.Outcome = "cancelled"
-		p.tell(context.WithoutCancel(ctx), end)
+		p.takeBack(end)
 		return protocol.PermissionResponse{}, ctx.Err()
 	}
 }
@@ -154,7 +154,7 @@ func (p *Parent) Host(ctx context.Context, turnID, method string, params jsontex
 		}
 		return result.Result, nil
 	case <-ctx.Done():
-		p.tell(context.WithoutCancel(ctx), protocol.HostCancel{CallID: id})
+		p.takeBack(protocol.HostCancel{CallID: id})
 		return nil, ctx.Err()
 	}
 }
@@ -169,6 +169,16 @@ func (p *Parent) tell(ctx context.Context, e protocol.Event) {
 	select {
 	case p.events <- e:
 	case <-ctx.Done():
+	}
+}
+
+// takeBack says that a question needs no answer any more. An abort does not
+// wait: where there is no room, the parent has long stopped reading, and its
+// answer would find that nobody waits for it.
+func (p *Parent) takeBack(e protocol.Event) {
+	select {
+	case p.events <- e:
+	default:
 	}
 }
 

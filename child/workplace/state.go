@@ -21,9 +21,9 @@ type State struct {
 type Where struct {
 	Cwd string `json:"cwd"`
 	// AllowedPaths are within reach beside Cwd; nil under yolo: all is.
-	AllowedPaths []string `json:"allowed_paths,format:emitnull"`
+	AllowedPaths *[]string `json:"allowed_paths"`
 	// WritePaths, unless nil, are all that may be changed.
-	WritePaths   []string                     `json:"write_paths,format:emitnull"`
+	WritePaths   *[]string                    `json:"write_paths"`
 	BlockedPaths []string                     `json:"blocked_paths"`
 	Tools        map[string]protocol.ToolRule `json:"tools"`
 }
@@ -42,13 +42,16 @@ func (w *Workplace) State() State {
 	s := State{
 		Level: p.Level().String(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(),
 		Policy: Where{
-			Cwd: p.Cwd, AllowedPaths: append([]string{}, p.Permissions.AllowedPaths...), WritePaths: p.Permissions.WritePaths,
+			Cwd:          p.Cwd,
 			BlockedPaths: p.Permissions.BlockedPaths, Tools: p.Permissions.Tools,
 		},
 		Allowances: Allowances{ExecDirs: map[string][]string{}},
 	}
-	if p.Level() == permission.Yolo {
-		s.Policy.AllowedPaths = nil
+	if p.Level() != permission.Yolo {
+		s.Policy.AllowedPaths = &p.Permissions.AllowedPaths
+	}
+	if p.Permissions.WritePaths != nil {
+		s.Policy.WritePaths = &p.Permissions.WritePaths
 	}
 	a := &s.Allowances
 	for _, allowed := range p.Allowances {

@@ -91,12 +91,8 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 	if top == "" {
 		return nil, outside(asked)
 	}
+	top = nearestDir(top) // it may be a file, or nothing yet
 	root, err := os.OpenRoot(top)
-	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrNotExist) { // a file, or nothing yet
-		if top = nearestDir(filepath.Dir(top)); top != "" {
-			root, err = os.OpenRoot(top)
-		}
-	}
 	if err != nil {
 		return nil, explain(attempt, asked, err)
 	}
@@ -104,7 +100,7 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 	return &place{space: s, asked: asked, path: path, root: root, name: name}, nil
 }
 
-// nearestDir is the directory, or the first above it that there is.
+// nearestDir is the directory, or the first above it that is one.
 func nearestDir(dir string) string {
 	for {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {

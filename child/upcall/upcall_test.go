@@ -1,0 +1,136 @@
+package upcall_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/upcall"
+	"nexus.internal/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := upcall.New(upcall.Options{HostCalls: true})
+		type reply struct {
+			result jsontext.Value
+			err    error
+		}
+		replies := make(chan reply, 1)
+		ask := func(ctx context.Context) protocol.HostCall {
+			go func() {
+				result, err := p.Host(ctx, "t1", "send", jsontext.Value(`{"agent_id":"b"}`))
+				replies <- reply{result, err}
+			}()
+			return (<-p.Events()).(protocol.HostCall)
+		}
+		call := ask(t.Context())
+		if call.CallID != "h1" || call.TurnID != "t1" || call.Method != "send" || string(call.Params) != `{"agent_id":"b"}` {
+			t.Errorf("asked %+v", call)
+		}
+		if err := p.Answer(protocol.HostResult{CallID: "h1", Result: jsontext.Value(`{"ok":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-replies; string(got.result) != `{"ok":1}` || got.err != nil {
+			t.Errorf("got %s, %v", got.result, got.err)
+		}
+		call = ask(t.Context())
+		if err := p.Answer(protocol.HostResult{CallID: call.CallID, Error: &protocol.HostError{Code: -32602, Message: "no agent b"}}); err != nil {
+			t.Fatal(err)
+		}
+		got := <-replies
+		if host, ok := errors.AsType[*upcall.HostError](got.err); !ok || host.Code != -32602 || host.Error() != "no agent b" {
+			t.Errorf("got %v", got.err)
+		}
+		ctx, abort := context.WithCancel(t.Context())
+		call = ask(ctx)
+		abort()
+		if got := <-replies; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("got %v", got.err)
+		}
+		if end := <-p.Events(); end != (protocol.HostCancel{CallID: call.CallID}) {
+			t.Errorf("got %#v", end)
+		}
+		if err := p.Answer(protocol.HostResult{CallID: call.CallID, Result: jsontext.Value(`{}`)}); !errors.Is(err, upcall.ErrUnknown) {
+			t.Errorf("an answer that comes too late: %v", err)
+		}
+	})
+}
+
+func TestNoHost(t *testing.T) {
+	if _, err := upcall.New(upcall.Options{}).Host(t.Context(), "", "send", nil); !errors.Is(err, upcall.ErrNoHost) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true, Deadline: time.Second})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := p.Permission(t.Context(), protocol.PermissionRequest{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-p.Events()
+		for _, tt := range []struct {
+			answer protocol.Command
+			want   string
+		}{
+			{protocol.PermissionResponse{RequestID: "p2", Decision: protocol.Deny}, `permission_response to "p2": no such question waits for an answer`},
+			{protocol.PermissionResponse{RequestID: "h1", Decision: protocol.Deny}, `permission_response to "h1": no such question waits for an answer`},
+			{protocol.PermissionResponse{Decision: protocol.Deny}, `permission_response to "": no such question waits for an answer`},
+			{protocol.PermissionResponse{RequestID: "p1", Decision: "yes"}, `decision "yes" is not known, want allow_once, allow_session or deny`},
+			{protocol.HostResult{CallID: "p1", Result: jsontext.Value(`1`)}, `host_result to "p1": no such question waits for an answer`},
+			{protocol.HostResult{CallID: "h1"}, "a host_result has either a result or an error"},
+			{protocol.PermissionResponse{RequestID: "p1", Decision: protocol.AllowOnce}, "<nil>"},
+			{protocol.PermissionResponse{RequestID: "p1", Decision: protocol.Deny}, `permission_response to "p1": no such question waits for an answer`},
+		} {
+			if got := fmt.Sprint(p.Answer(tt.answer)); got != tt.want {
+				t.Errorf("%+v: %s, want %s", tt.answer, got, tt.want)
+			}
+		}
+		<-done
+	})
+}
+
+// However many ask, a bounded number waits; and an abort is through at once
+// though nobody reads what is told.
+func TestTooManyQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true})
+		errs := make(chan error, 3*upcall.MaxOpen)
+		began := time.Now()
+		for range 2 { // the first leave 128 events unread
+			ctx, abort := context.WithCancel(t.Context())
+			for range upcall.MaxOpen {
+				go func() {
+					_, err := p.Permission(ctx, protocol.PermissionRequest{})
+					errs <- err
+				}()
+			}
+			synctest.Wait()
+			if _, err := p.Host(ctx, "", "send", nil); !errors.Is(err, upcall.ErrBusy) {
+				t.Errorf("the 65th: %v", err)
+			}
+			abort()
+			for range upcall.MaxOpen {
+				if err := <-errs; !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v", err)
+				}
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}

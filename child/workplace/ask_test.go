@@ -1,0 +1,355 @@
+package workplace_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/child/upcall"
+	"nexus.internal/child/workplace"
+	"nexus.internal/protocol"
+)
+
+// asked is a site whose parent is asked, and answers when the test says so.
+func asked(t *testing.T, p protocol.Permissions, set ...func(*workplace.Options)) (*site, *upcall.Parent) {
+	parent := upcall.New(upcall.Options{Approvals: upcall.Ask})
+	return newSite(t, p, append(set, func(o *workplace.Options) { o.Parent = parent })...), parent
+}
+
+// begin begins a call and returns where its result will be.
+func (s *site) begin(ctx context.Context, c protocol.ToolCall) <-chan string {
+	result := make(chan string, 1)
+	go func() { result <- run(ctx, s.Workplace, c) }()
+	return result
+}
+
+// question is the next event, which must be a question.
+func question(t *testing.T, p *upcall.Parent) protocol.PermissionRequest {
+	t.Helper()
+	select {
+	case e := <-p.Events():
+		r, ok := e.(protocol.PermissionRequest)
+		if !ok {
+			t.Fatalf("got %#v, want a question", e)
+		}
+		return r
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is asked")
+		return protocol.PermissionRequest{}
+	}
+}
+
+// ended is the outcome that the next event tells.
+func ended(t *testing.T, p *upcall.Parent) string {
+	t.Helper()
+	select {
+	case e := <-p.Events():
+		end, ok := e.(protocol.PermissionEnd)
+		if !ok {
+			t.Fatalf("got %#v, want the end of a question", e)
+		}
+		return end.RequestID + " " + end.Outcome
+	case <-time.After(time.Minute):
+		t.Fatal("nothing ends")
+		return ""
+	}
+}
+
+func answer(t *testing.T, p *upcall.Parent, r protocol.PermissionRequest, d protocol.Decision, reason string) {
+	t.Helper()
+	if err := p.Answer(protocol.PermissionResponse{ID: "1", RequestID: r.RequestID, Decision: d, Reason: reason}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quiet sees that nothing was asked.
+func quiet(t *testing.T, p *upcall.Parent) {
+	t.Helper()
+	select {
+	case e := <-p.Events():
+		t.Fatalf("got %#v, want nothing", e)
+	default:
+	}
+}
+
+var trusted = protocol.Permissions{Preset: "trusted"}
+
+func TestAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		path := s.outside + "/new.txt"
+		result := s.begin(t.Context(), call("write_file", "path", "../outside/new.txt", "content", "hello"))
+		r := question(t, parent)
+		want := protocol.PermissionRequest{
+			RequestID: "p1", TurnID: "t1", ToolID: "c1", ToolName: "write_file", Action: protocol.ActionWrite,
+			Summary: "write ../outside/new.txt (5 bytes)", Reason: path + " is outside the working directory " + s.dir,
+			Input: []byte(`{"content":"hello","path":"../outside/new.txt"}`), Paths: []string{path},
+			Deadline:  time.Now().Add(5 * time.Minute).UTC().Format(time.RFC3339),
+			Decisions: []protocol.Decision{protocol.AllowOnce, protocol.AllowSession, protocol.Deny},
+		}
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		time.Sleep(time.Hour / 30) // in the bubble's time: the tool's own has not begun
+		answer(t, parent, r, protocol.AllowOnce, "")
+		if got := <-result; got != "wrote 5 bytes to ../outside/new.txt (a new file)" {
+			t.Errorf("got %q", got)
+		}
+		if got := ended(t, parent); got != "p1 allowed" {
+			t.Errorf("got %s", got)
+		}
+
+		// Once is once.
+		result = s.begin(t.Context(), call("write_file", "path", path, "content", "again"))
+		answer(t, parent, question(t, parent), protocol.Deny, "not there")
+		if got := <-result; got != "write_file: it was not allowed: not there" {
+			t.Errorf("got %q", got)
+		}
+		if got := ended(t, parent); got != "p2 denied" {
+			t.Errorf("got %s", got)
+		}
+		if content, err := os.ReadFile(path); string(content) != "hello" {
+			t.Errorf("the file holds %q, %v", content, err)
+		}
+	})
+}
+
+// What was allowed for the session is not asked again, nor after a restart; what
+// is beside it is.
+func TestForTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var saved []protocol.Allowance
+		s, parent := asked(t, trusted, func(o *workplace.Options) {
+			o.OnAllow = func(a protocol.Allowance) error { saved = append(saved, a); return nil }
+		})
+		result := s.begin(t.Context(), call("write_file", "path", s.outside+"/a", "content", "1"))
+		answer(t, parent, question(t, parent), protocol.AllowSession, "")
+		if got := <-result; !strings.HasPrefix(got, "wrote") {
+			t.Errorf("got %q", got)
+		}
+		ended(t, parent)
+		want := []protocol.Allowance{{Tool: "write_file", Action: protocol.ActionWrite, Dir: s.outside}}
+		if diff := cmp.Diff(want, saved); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		s.o.Allowances = saved
+		for _, w := range []*workplace.Workplace{s.Workplace, s.open(s.o)} {
+			if got := run(t.Context(), w, call("write_file", "path", s.outside+"/b", "content", "2")); !strings.HasPrefix(got, "wrote") {
+				t.Errorf("got %q", got)
+			}
+			quiet(t, parent)
+			reading := make(chan string, 1)
+			go func() { reading <- run(t.Context(), w, call("read_file", "path", s.outside+"/b")) }()
+			answer(t, parent, question(t, parent), protocol.Deny, "")
+			if got := <-reading; !strings.Contains(got, "it was not allowed") {
+				t.Errorf("got %q", got)
+			}
+			ended(t, parent)
+		}
+	})
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		began := time.Now()
+		result := s.begin(t.Context(), call("read_file", "path", s.outside+"/secret.txt"))
+		r := question(t, parent)
+		if got := <-result; got != "read_file: it was not allowed: nobody answered within 5m0s" {
+			t.Errorf("got %q", got)
+		}
+		if waited := time.Since(began); waited != 5*time.Minute {
+			t.Errorf("waited %v", waited)
+		}
+		if got := ended(t, parent); got != "p1 expired" {
+			t.Errorf("got %s", got)
+		}
+		if err := parent.Answer(protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce}); err == nil {
+			t.Error("an answer after the deadline is taken")
+		}
+	})
+}
+
+// An abort does not wait for an answer, and takes the question back.
+func TestAbortedQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		ctx, abort := context.WithCancel(t.Context())
+		result := s.begin(ctx, call("read_file", "path", s.outside+"/secret.txt"))
+		question(t, parent)
+		began := time.Now()
+		abort()
+		if got := <-result; got != "read_file was not run: the turn was aborted" || time.Since(began) > 0 {
+			t.Errorf("got %q after %v", got, time.Since(began))
+		}
+		if got := ended(t, parent); got != "p1 cancelled" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// Calls side by side ask each for itself; an answer for the session that covers
+// the other settles it.
+func TestTwoQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		calls := []protocol.ToolCall{
+			call("write_file", "path", s.outside+"/a", "content", "1"), call("write_file", "path", s.outside+"/b", "content", "2"),
+			call("read_file", "path", s.outside+"/secret.txt"),
+		}
+		outcomes := make(chan []tool.Outcome, 1)
+		go func() { outcomes <- s.Tools().Run(t.Context(), calls, tool.Watch{}) }()
+		asked := map[string]protocol.PermissionRequest{}
+		for range calls {
+			r := question(t, parent)
+			asked[r.Summary[:6]+r.Paths[0][len(r.Paths[0])-1:]] = r
+		}
+		answer(t, parent, asked["write a"[:6]+"a"], protocol.AllowSession, "")
+		var ends []string
+		for range 2 {
+			ends = append(ends, strings.Fields(ended(t, parent))[1])
+		}
+		if got := fmt.Sprint(ends); got != "[allowed cancelled]" && got != "[cancelled allowed]" {
+			t.Errorf("the two writes ended %s", got)
+		}
+		answer(t, parent, asked["read /"[:6]+"t"], protocol.AllowOnce, "")
+		var texts []string
+		for _, o := range <-outcomes {
+			texts = append(texts, strings.Fields(o.Text)[0])
+		}
+		if got := fmt.Sprint(texts); got != "[wrote wrote secret]" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// Permissions that change hold at once, also for a call that waits, in both
+// directions.
+func TestPermissionsThatChangeMeanwhile(t *testing.T) {
+	for preset, want := range map[string]string{
+		"yolo":      "secret",
+		"sandboxed": "read_file: OUTSIDE/secret.txt is outside the working directory WORK",
+	} {
+		t.Run(preset, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, parent := asked(t, trusted)
+				result := s.begin(t.Context(), call("read_file", "path", s.outside+"/secret.txt"))
+				question(t, parent)
+				if err := s.SetPermissions(protocol.Permissions{Preset: preset}); err != nil {
+					t.Fatal(err)
+				}
+				got := strings.NewReplacer(s.dir, "WORK", s.outside, "OUTSIDE").Replace(<-result)
+				if got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				if got := ended(t, parent); got != "p1 cancelled" {
+					t.Errorf("got %s", got)
+				}
+			})
+		})
+	}
+}
+
+// A yes does not lift what was forbidden between it and the call.
+func TestForbiddenAfterTheYes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *site
+		s, parent := asked(t, trusted, func(o *workplace.Options) {
+			o.OnAllow = func(protocol.Allowance) error { return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}) }
+		})
+		result := s.begin(t.Context(), call("read_file", "path", s.outside+"/secret.txt"))
+		answer(t, parent, question(t, parent), protocol.AllowSession, "")
+		if got := <-result; !strings.Contains(got, "is outside the working directory") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A yes is for the place that was shown: a link that is changed afterwards leads
+// nowhere.
+func TestTheYesIsForThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		link := s.dir + "/link"
+		if err := os.Symlink(s.outside+"/harmless", link); err != nil {
+			t.Fatal(err)
+		}
+		s.put(s.outside+"/harmless", "harmless")
+		for _, swapped := range []bool{false, true} {
+			result := s.begin(t.Context(), call("read_file", "path", "link"))
+			r := question(t, parent)
+			if r.Paths[0] != s.outside+"/harmless" {
+				t.Errorf("asked for %v", r.Paths)
+			}
+			want := "harmless"
+			if swapped {
+				want = "read_file: link leads out of what this agent may touch"
+				if err := os.Remove(link); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(s.outside+"/secret.txt", link); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answer(t, parent, r, protocol.AllowOnce, "")
+			if got := <-result; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			ended(t, parent)
+		}
+	})
+}
+
+// Where nobody is asked, the mode decides.
+func TestModesOfApproval(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		parent *upcall.Parent
+		want   string
+	}{
+		{"no parent", nil, "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
+		{"deny", upcall.New(upcall.Options{}), "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
+		{"allow", upcall.New(upcall.Options{Approvals: upcall.Allow}), "done"},
+	} {
+		s := newSite(t, trusted, func(o *workplace.Options) {
+			o.Parent, o.Tools = tt.parent, []tool.Tool{external("docs")}
+		})
+		if got := run(t.Context(), s.Workplace, call("docs")); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A long input is shown by its beginning; a command is not allowed for the
+// session where nobody knows what it runs.
+func TestWhatIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, parent := asked(t, trusted)
+		ctx, abort := context.WithCancel(t.Context())
+		result := s.begin(ctx, call("write_file", "path", s.outside+"/a", "content", strings.Repeat("ä", 50_000)))
+		r := question(t, parent)
+		if got := string(r.Input); len(got) > 20<<10 || !strings.HasPrefix(got, `{"truncated":true,"size":1000`) {
+			t.Errorf("%d bytes: %.100s", len(got), got)
+		}
+		abort()
+		<-result
+		ended(t, parent)
+
+		ctx, abort = context.WithCancel(t.Context())
+		result = s.begin(ctx, call("shell", "command", "$x --version"))
+		r = question(t, parent)
+		want := []protocol.Decision{protocol.AllowOnce, protocol.Deny}
+		if diff := cmp.Diff(want, r.Decisions); diff != "" || r.Command != "$x --version" || r.Paths[0] != s.dir {
+			t.Errorf("got %+v", r)
+		}
+		abort()
+		<-result
+	})
+}

@@ -1,0 +1,394 @@
+package workplace_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/tool"
+	"nexus.internal/child/workplace"
+	"nexus.internal/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// site is a working directory with something beside it.
+type site struct {
+	t            *testing.T
+	dir, outside string
+	o            workplace.Options
+	*workplace.Workplace
+}
+
+// newSite opens a workplace with these permissions and whatever set says.
+func newSite(t *testing.T, asked protocol.Permissions, set ...func(*workplace.Options)) *site {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dir: filepath.Join(top, "work"), outside: filepath.Join(top, "outside")}
+	for _, dir := range []string{s.dir, s.outside} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.put(filepath.Join(s.outside, "secret.txt"), "secret")
+	s.o = workplace.Options{Cwd: s.dir, Permissions: asked}
+	for _, f := range set {
+		f(&s.o)
+	}
+	s.Workplace = s.open(s.o)
+	return s
+}
+
+func (s *site) open(o workplace.Options) *workplace.Workplace {
+	s.t.Helper()
+	w, err := workplace.Open(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return w
+}
+
+func (s *site) put(path, content string) {
+	s.t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// call is a call with that input: name, value, name, value.
+func call(name string, members ...any) protocol.ToolCall {
+	input := map[string]any{}
+	for i := 0; i < len(members); i += 2 {
+		input[members[i].(string)] = members[i+1]
+	}
+	raw, err := json.Marshal(input, json.Deterministic(true))
+	if err != nil {
+		panic(err)
+	}
+	return protocol.ToolCall{ID: "c1", Name: name, Input: raw}
+}
+
+// run carries out one call, in a turn named t1.
+func run(ctx context.Context, w *workplace.Workplace, c protocol.ToolCall) string {
+	return w.Tools().Run(tool.WithTurn(ctx, "t1"), []protocol.ToolCall{c}, tool.Watch{})[0].Text
+}
+
+func (s *site) want(want string, c protocol.ToolCall) {
+	s.t.Helper()
+	got := run(s.t.Context(), s.Workplace, c)
+	got = strings.NewReplacer(s.dir, "WORK", s.outside, "OUTSIDE").Replace(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("%s %s: -want +got\n%s", c.Name, c.Input, diff)
+	}
+}
+
+// external is somebody else's tool.
+type external string
+
+func (e external) Spec() tool.Spec {
+	return tool.Spec{Name: string(e), InputSchema: jsontext.Value(`{"type":"object"}`)}
+}
+
+func (e external) Run(context.Context, jsontext.Value) (tool.Result, error) {
+	return tool.Result{Text: "done"}, nil
+}
+
+type source []tool.Tool
+
+func (s source) Tools() []tool.Tool { return s }
+
+func names(w *workplace.Workplace) string {
+	var all []string
+	for _, spec := range w.Tools().Specs() {
+		all = append(all, spec.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// What is denied whatever it is called with is not offered.
+func TestToolsThatAreOffered(t *testing.T) {
+	const builtin = "read_file list_directory write_file edit_file glob search_text shell sleep"
+	for _, tt := range []struct {
+		asked protocol.Permissions
+		want  string
+	}{
+		{protocol.Permissions{}, builtin + " mine docs"},
+		{protocol.Permissions{Preset: "yolo"}, builtin + " mine docs"},
+		{protocol.Permissions{Preset: "sandboxed"}, builtin},
+		{protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"docs": {Mode: "allow"}}}, builtin + " docs"},
+		{protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell", "docs"}}, "read_file list_directory write_file edit_file glob search_text sleep mine"},
+		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.Replace(builtin, " write_file", "", 1) + " mine docs"},
+		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell sleep mine docs"},
+	} {
+		s := newSite(t, tt.asked, func(o *workplace.Options) {
+			o.Tools = []tool.Tool{external("mine")}
+			o.Sources = []workplace.Source{source{external("docs"), external("read_file"), external("docs")}}
+			o.Presets = map[string]protocol.Permissions{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
+		})
+		if got := names(s.Workplace); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.asked, got, tt.want)
+		}
+	}
+}
+
+func TestWhereToolsMayGo(t *testing.T) {
+	var rules protocol.Permissions
+	s := newSite(t, protocol.Permissions{}, func(o *workplace.Options) {
+		top := filepath.Dir(o.Cwd)
+		rules = protocol.Permissions{
+			Preset: "sandboxed", AllowedPaths: []string{filepath.Join(top, "outside")}, BlockedPaths: []string{filepath.Join(o.Cwd, "blocked")},
+			WritePaths: []string{filepath.Join(o.Cwd, "out"), filepath.Join(top, "outside", "new.txt")},
+			Tools:      map[string]protocol.ToolRule{"search_text": {AllowedPaths: []string{filepath.Join(o.Cwd, "out")}}},
+		}
+		o.Permissions = rules
+		for _, dir := range []string{"blocked", "src"} {
+			if err := os.Mkdir(filepath.Join(o.Cwd, dir), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	s.put(s.dir+"/blocked/key", "secret")
+	s.put(s.dir+"/src/a", "text")
+	for link, target := range map[string]string{"toblocked": "blocked", "tosecret": "/etc/passwd", "tooutside": "../outside", "src/up": "../blocked/key"} {
+		if err := os.Symlink(target, filepath.Join(s.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := filepath.Join(s.outside, "secret.txt")
+	s.want("text", call("read_file", "path", "src/a"))
+	s.want("secret", call("read_file", "path", secret))
+	s.want("secret", call("read_file", "path", "../outside/secret.txt"))
+	s.want("secret", call("read_file", "path", "tooutside/secret.txt"))
+	for _, path := range []string{"blocked/key", "./src/../blocked//key", s.dir + "/blocked/key"} {
+		s.want("read_file: WORK/blocked/key is out of bounds for this agent", call("read_file", "path", path))
+	}
+	for _, path := range []string{"toblocked/key", "src/up", "tosecret"} {
+		s.want("read_file: "+path+" leads out of what this agent may touch", call("read_file", "path", path))
+	}
+	s.want("read_file: /etc/passwd is outside the working directory WORK and the allowed paths OUTSIDE", call("read_file", "path", "/etc/passwd"))
+	s.want("blocked/ [out of bounds]\nsrc/\ntoblocked -> blocked\ntooutside -> ../outside\ntosecret -> /etc/passwd\n", call("list_directory"))
+	s.want("list_directory: WORK/blocked is out of bounds for this agent", call("list_directory", "path", "blocked"))
+	s.want("src/a\nsrc/up\ntoblocked\ntooutside\ntosecret\n", call("glob", "pattern", "**"))
+	s.want("OUTSIDE/secret.txt\n", call("glob", "pattern", "**", "path", s.outside))
+	s.want("search_text: WORK is outside of what search_text may touch: WORK/out", call("search_text", "pattern", "e"))
+
+	const only = " may not be changed, only what is in OUTSIDE/new.txt, WORK/out"
+	s.want("write_file: WORK/src/a"+only, call("write_file", "path", "src/a", "content", "x"))
+	s.want("edit_file: WORK/src/a"+only, call("edit_file", "path", "src/a", "old_text", "t", "new_text", "x"))
+	s.want("write_file: OUTSIDE/secret.txt"+only, call("write_file", "path", secret, "content", "x"))
+	s.want("wrote 1 bytes to out/a/b (a new file)", call("write_file", "path", "out/a/b", "content", "e"))
+	s.want("out/a/b:1:e\n", call("search_text", "pattern", "e", "path", "out"))
+	s.want("wrote 1 bytes to "+"OUTSIDE/new.txt (a new file)", call("write_file", "path", s.outside+"/new.txt", "content", "x"))
+
+	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("secret", call("read_file", "path", "src/up"))
+	s.want("wrote 3 bytes to OUTSIDE/secret.txt", call("write_file", "path", secret, "content", "new"))
+}
+
+// A directory that was moved to is that of the next turn; one that runs goes on
+// where it is.
+func TestMoving(t *testing.T) {
+	s := newSite(t, protocol.Permissions{})
+	s.put(s.dir+"/a", "old")
+	s.put(s.outside+"/a", "new")
+	before := s.Tools()
+	if err := s.SetCwd(s.outside); err != nil {
+		t.Fatal(err)
+	}
+	s.want("new", call("read_file", "path", "a"))
+	if got := before.Run(t.Context(), []protocol.ToolCall{call("read_file", "path", "a")}, tool.Watch{})[0].Text; got != "old" {
+		t.Errorf("the turn that runs reads %q", got)
+	}
+	for _, tt := range []struct{ dir, want string }{
+		{"a", `working directory: "a" is not absolute`},
+		{s.outside + "/a", "working directory: " + s.outside + "/a is not a directory"},
+		{s.dir + "/none", "working directory: stat " + s.dir + "/none: no such file or directory"},
+	} {
+		if err := s.SetCwd(tt.dir); fmt.Sprint(err) != tt.want || s.Cwd() != s.outside {
+			t.Errorf("%s: %v, want %s", tt.dir, err, tt.want)
+		}
+	}
+
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetCwd(s.dir); err == nil || !strings.Contains(err.Error(), "is outside of what a sandboxed agent may touch: "+s.outside) {
+		t.Errorf("a sandboxed agent moved: %v", err)
+	}
+	sub := filepath.Join(s.outside, "sub")
+	if err := os.Mkdir(sub, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{sub, s.outside} { // down, and back again
+		if err := s.SetCwd(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	link := filepath.Join(s.outside, "out")
+	if err := os.Symlink(s.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetCwd(link); err == nil {
+		t.Error("a sandboxed agent moved by a link")
+	}
+}
+
+func TestCeiling(t *testing.T) {
+	ceiling := &protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell"}}
+	s := newSite(t, protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}}, func(o *workplace.Options) {
+		ceiling.AllowedPaths = []string{o.Cwd}
+		o.Ceiling = ceiling
+	})
+	want := protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{s.dir}}
+	if diff := cmp.Diff(want, s.Permissions()); diff != "" {
+		t.Errorf("at the start: -want +got\n%s", diff)
+	}
+	err := s.SetPermissions(protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}})
+	if want := "this agent's ceiling does not allow the allowed path /usr, nor the preset yolo (at most trusted)"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if diff := cmp.Diff(want, s.Permissions()); diff != "" {
+		t.Errorf("after a refusal: -want +got\n%s", diff)
+	}
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}); err != nil {
+		t.Error(err)
+	}
+	if got := names(s.Workplace); strings.Contains(got, "shell") {
+		t.Errorf("the ceiling's disabled tool is back: %s", got)
+	}
+	if err := s.SetCwd(s.outside); err == nil || !strings.Contains(err.Error(), "is outside of what this agent's ceiling allows") {
+		t.Errorf("moved beyond the ceiling: %v", err)
+	}
+	o := s.o
+	o.Cwd = s.outside
+	if _, err := workplace.Open(o); err == nil {
+		t.Error("begun beyond the ceiling")
+	}
+	o = s.o
+	o.Permissions.Preset, o.Ceiling = "", &protocol.Permissions{Preset: "sandboxed"}
+	if got := s.open(o).Permissions().Preset; got != "sandboxed" {
+		t.Errorf("the default under a sandboxed ceiling is %s", got)
+	}
+}
+
+// A path that was held before may be a link since: the agent itself may have
+// made it one, to get further than it may.
+func TestRestoredPathsAreNotFollowed(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "sandboxed"}, func(o *workplace.Options) {
+		o.Permissions.AllowedPaths = []string{filepath.Join(o.Cwd, "data")}
+	})
+	held := s.Permissions()
+	if err := os.Symlink(s.outside, filepath.Join(s.dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	s.want("read_file: data/secret.txt leads out of what this agent may touch", call("read_file", "path", "data/secret.txt"))
+	s.o.Permissions, s.o.Restored = held, true
+	s.Workplace = s.open(s.o)
+	s.want("read_file: data/secret.txt leads out of what this agent may touch", call("read_file", "path", "data/secret.txt"))
+}
+
+// What is too long for a result is kept where the agent can read it, under any
+// preset, and is gone with the workplace.
+func TestLongResults(t *testing.T) {
+	long := strings.Repeat("0123456789\n", 10_000)
+	s := newSite(t, protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"talk": {Mode: "allow"}}}, func(o *workplace.Options) {
+		o.Scratch = filepath.Join(t.TempDir(), "scratch")
+		o.Tools = []tool.Tool{talker(long)}
+	})
+	_, note, _ := strings.Cut(run(t.Context(), s.Workplace, call("talk")), "[cut off here: ")
+	_, path, _ := strings.Cut(strings.TrimSuffix(note, "]"), "the whole is in ")
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != long {
+		t.Fatalf("%q: %d bytes, %v", note, len(kept), err)
+	}
+	s.want("0123456789\n", call("read_file", "path", path, "offset", 10_000))
+	s.want("write_file: "+path+" is outside the working directory WORK", call("write_file", "path", path, "content", ""))
+	for range 100 {
+		run(t.Context(), s.Workplace, call("talk"))
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 64 {
+		t.Errorf("%d files are kept, %v", len(files), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
+		t.Errorf("still there: %v", err)
+	}
+}
+
+type talker string
+
+func (talker) Spec() tool.Spec {
+	return tool.Spec{Name: "talk", InputSchema: jsontext.Value(`{"type":"object"}`)}
+}
+func (t talker) Run(context.Context, jsontext.Value) (tool.Result, error) {
+	return tool.Result{Text: string(t)}, nil
+}
+
+func TestOpenFile(t *testing.T) {
+	s := newSite(t, protocol.Permissions{})
+	s.put(s.dir+"/a", "text")
+	f, info, err := s.Open(t.Context(), s.dir+"/a")
+	if err != nil || info.Size() != 4 {
+		t.Fatal(err)
+	}
+	f.Close()
+	if _, _, err := s.Open(t.Context(), s.outside+"/secret.txt"); err == nil || !strings.Contains(err.Error(), "is outside the working directory") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestState(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv"}}, func(o *workplace.Options) {
+		o.Allowances = []protocol.Allowance{
+			{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
+			{Tool: "edit_file", Action: protocol.ActionWrite, Dir: "/out"},
+			{Tool: "shell", Action: protocol.ActionExecute, Dir: "/work", Programs: []string{"make"}},
+			{Tool: "docs", Action: protocol.ActionExternal},
+		}
+	})
+	state := func() string {
+		t.Helper()
+		got, err := json.Marshal(s.State(), json.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(got), s.dir, "/work")
+	}
+	want := `{"permission_level":"trusted","disabled_tools":[],` +
+		`"policy":{"cwd":"/work","allowed_paths":[],"write_paths":null,"blocked_paths":["/srv"],"tools":{}},` +
+		`"session_allowances":{"read_paths":[],"write_paths":["/out"],"exec_dirs":{"shell":["/work"]},"tools":["docs"]},` +
+		`"ceiling":{"preset":"trusted","allowed_paths":["/work"],"blocked_paths":["/srv"]}}`
+	if diff := cmp.Diff(want, state()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	s.Forget()
+	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo", WritePaths: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(); !strings.Contains(got, `"allowed_paths":null,"write_paths":[]`) || strings.Contains(got, "/out") {
+		t.Errorf("got %s", got)
+	}
+	if got := s.Permissions().WritePaths; got == nil || slices.Contains(got, "/") {
+		t.Errorf("write paths are %v", got)
+	}
+}
