@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,11 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"nexus.internal/child/blob"
-	"nexus.internal/child/tool/file"
 	"nexus.internal/protocol"
 )
 
@@ -22,68 +21,44 @@ const (
 	maxAttachmentImage = 20 << 20  // bytes of all images of one prompt
 )
 
-// inside is a regular file in the working directory.
-type inside struct {
+// opened is a regular file that the agent may read.
+type opened struct {
 	*os.File
-	root *os.Root
-	path string // relative to the root
+	path string // relative to the working directory where it lies in it
 	size int64  // bytes
 }
 
-func (f *inside) Close() error { return errors.Join(f.File.Close(), f.root.Close()) }
-
-// openInside opens a file for reading. Its path is absolute or relative to cwd;
-// it lies inside cwd, symbolic links included. The error says why not, without
-// the path.
-func openInside(cwd, path string) (_ *inside, err error) {
-	path = filepath.FromSlash(path)
-	if filepath.IsAbs(path) {
-		if path, err = filepath.Rel(cwd, path); err != nil {
-			return nil, file.ErrOutside
-		}
+// open opens a file as the tools may without asking. Its path is absolute or
+// relative to the working directory; the error names it.
+func (s *server) open(ctx context.Context, path string) (*opened, error) {
+	if s.Work == nil {
+		return nil, errors.New("there is no working directory")
 	}
-	if !filepath.IsLocal(path) {
-		return nil, file.ErrOutside
-	}
-	root, err := os.OpenRoot(cwd)
+	f, info, err := s.Work.Open(ctx, filepath.FromSlash(path))
 	if err != nil {
-		return nil, fmt.Errorf("open working directory: %w", err)
+		return nil, err
 	}
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
-	if err != nil {
-		return nil, errors.Join(file.Reason(root, path, err), root.Close())
+	if below, err := filepath.Rel(s.cwd(), path); err == nil && filepath.IsLocal(below) {
+		path = below
 	}
-	opened := &inside{File: f, root: root, path: path}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is not a regular file")
-	}
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	opened.size = info.Size()
-	return opened, nil
+	return &opened{File: f, path: path, size: info.Size()}, nil
 }
 
-// text is the file's text, at most limit bytes, whole characters. An error says
-// that it is no text.
-func (f *inside) text(limit int) (string, error) {
-	head, err := io.ReadAll(io.LimitReader(f, int64(limit)+utf8.UTFMax))
+// head is the beginning of what is left to read, whole characters of at most
+// limit bytes if it is text.
+func (f *opened) head(limit int) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+utf8.UTFMax))
 	if err != nil {
-		return "", file.Reason(f.root, f.path, err)
+		return "", err
 	}
-	text := cut(string(head), limit)
-	if !isText(text) {
-		return "", errors.New("is not UTF-8 text")
-	}
-	return text, nil
+	return cut(string(data), limit), nil
 }
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // attach adds the attachments to a message: text as it stands, images as such,
 // anything else by its name, type and size.
-func (s *server) attach(message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
+func (s *server) attach(ctx context.Context, message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
 	if len(attachments) > maxAttachments {
 		return "", nil, fmt.Errorf("%d attachments, at most %d are taken", len(attachments), maxAttachments)
 	}
@@ -92,9 +67,9 @@ func (s *server) attach(message string, attachments []protocol.Attachment) (stri
 	var images []protocol.Image
 	room := int64(maxAttachmentImage)
 	for _, a := range attachments {
-		image, err := s.attachOne(&b, a, &room)
+		image, err := s.attachOne(ctx, &b, a, &room)
 		if err != nil {
-			return "", nil, fmt.Errorf("attachment %s: %w", a.Path, err)
+			return "", nil, fmt.Errorf("attachment: %w", err)
 		}
 		if image != nil {
 			images = append(images, *image)
@@ -104,18 +79,18 @@ func (s *server) attach(message string, attachments []protocol.Attachment) (stri
 }
 
 // attachOne adds one file. It takes what an image needs from room.
-func (s *server) attachOne(b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
+func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	f, err := openInside(s.cwd(), a.Path)
+	f, err := s.open(ctx, a.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	head, err := io.ReadAll(io.LimitReader(f, maxAttachmentText+1))
 	if err != nil {
-		return nil, file.Reason(f.root, f.path, err)
+		return nil, err
 	}
 	name, kind := filepath.Base(f.path), mime.TypeByExtension(filepath.Ext(f.path))
 	if a.Name != nil {
@@ -144,10 +119,10 @@ func (s *server) attachOne(b *strings.Builder, a protocol.Attachment, room *int6
 }
 
 // attachImage keeps an image whose head has been read.
-func (s *server) attachImage(b *strings.Builder, f *inside, head []byte, name string, room *int64) (*protocol.Image, error) {
+func (s *server) attachImage(b *strings.Builder, f *opened, head []byte, name string, room *int64) (*protocol.Image, error) {
 	rest, err := io.ReadAll(io.LimitReader(f, blob.MaxSize+1))
 	if err != nil {
-		return nil, file.Reason(f.root, f.path, err)
+		return nil, err
 	}
 	image, err := s.Images.Put(append(head, rest...), "", name)
 	if err != nil {

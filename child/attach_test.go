@@ -33,19 +33,19 @@ func TestAttachments(t *testing.T) {
 	}
 	tests := []struct {
 		name, path string
-		answer     string // a refusal begins with "!" and follows the path
+		answer     string // a refusal begins with "!"
 	}{
 		{"text is inlined", filepath.Join(dir, "a.txt"), "hello\n\n[attached: a.txt]\nalpha\n[end of a.txt]"},
 		{"anything else goes by name", filepath.Join(dir, "b.png"), "hello\n\n[attached: b.png, image/png, 5 bytes, at b.png]"},
 		{"an image goes as one", filepath.Join(dir, "c.png"), "hello\n\n[attached image: c.png, image/gif, 10 bytes, at c.png]"},
 		{"one that is too large goes by name", filepath.Join(dir, "d.gif"), "hello\n\n[attached: d.gif, image/gif, 5242886 bytes, at d.gif; it is too large to be shown]"},
+		{"a link with an absolute target, which lies inside", filepath.Join(dir, "absolute"), "hello\n\n[attached: absolute]\nalpha\n[end of absolute]"},
 		{"a missing file", filepath.Join(dir, "none"), "!there is no such file or directory"},
 		{"a file in a missing directory", filepath.Join(dir, "none/a"), "!there is no such file or directory"},
-		{"a directory", dir, "!is not a regular file"},
+		{"a directory", dir, "!is a directory"},
 		{"a file outside", filepath.Join(outside, "secret"), "!is outside the working directory"},
-		{"a link to the outside", filepath.Join(dir, "link"), "!is outside the working directory"},
-		{"a link that goes up", filepath.Join(dir, "up"), "!is outside the working directory"},
-		{"a link with an absolute target", filepath.Join(dir, "absolute"), "!absolute is a symbolic link with an absolute target, which is not followed"},
+		{"a link to the outside", filepath.Join(dir, "link"), "!leads out of what this agent may touch"},
+		{"a link that goes up", filepath.Join(dir, "up"), "!leads out of what this agent may touch"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestAttachments(t *testing.T) {
 				p.send(string(prompt))
 				if why, refused := strings.CutPrefix(tt.answer, "!"); refused {
 					line := p.want(`{"type":"error","id":"1"}`)
-					if want := "attachment " + tt.path + ": " + why; gjson.Get(line, "message").String() != want {
-						t.Errorf("got %s, want %s", line, want)
+					if got := gjson.Get(line, "message").String(); !strings.HasPrefix(got, "attachment: ") || !strings.Contains(got, tt.path) || !strings.Contains(got, why) {
+						t.Errorf("got %s, want %s", line, why)
 					}
 				} else {
 					want, err := json.Marshal(tt.answer)

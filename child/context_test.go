@@ -122,7 +122,7 @@ func TestSystemPrompt(t *testing.T) {
 }
 
 func TestUpdateContext(t *testing.T) {
-	o, _ := speaking(t)
+	o, dir := speaking(t)
 	o.Prompt = prompt.Prompt{Text: "base", Explicit: true}
 	update := func(rest, answer string) []string {
 		return []string{`> {"type":"update_context","id":"u",` + rest + `}`, `< {"type":"response","id":"u","command":"update_context",` + answer + `}`}
@@ -172,7 +172,7 @@ package a
 
 ## file ../secret
 
-[it cannot be shown: is outside the working directory]
+[it cannot be shown: ` + filepath.Dir(dir) + `/secret is outside the working directory ` + dir + `]
 
 ## file b.go
 

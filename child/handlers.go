@@ -94,6 +94,9 @@ func (s *server) newSession(c protocol.NewSession) {
 	s.notes = nil
 	s.dialog.Clear()
 	s.mu.Unlock()
+	if s.Work != nil {
+		s.Work.Forget()
+	}
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.NewResponse(c, struct {
 		OK        bool   `json:"ok"`

@@ -204,7 +204,7 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err := s.Journal.Writable(); err != nil {
 		return fail(err)
 	}
-	message, images, err := s.attach(in.Message, in.Attachments)
+	message, images, err := s.attach(ctx, in.Message, in.Attachments)
 	if err != nil {
 		return fail(err)
 	}
@@ -212,7 +212,10 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	s.mu.Lock()
 	model := s.model
 	s.mu.Unlock()
-	system, tools := s.system(), s.registry()
+	if s.Servers != nil {
+		s.Servers.Prepare(ctx)
+	}
+	system, tools := s.system(ctx), s.registry()
 	s.dialog.SetModel(model.name(), model.ContextWindow)
 	s.dialog.SetSystem(system)
 	s.dialog.SetTools(s.tools())

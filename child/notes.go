@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -139,20 +140,20 @@ func text(value jsontext.Value) (s string) {
 
 // system is the system prompt of a turn that begins now. Files that notes name
 // are read as they are.
-func (s *server) system() string {
+func (s *server) system(ctx context.Context) string {
 	s.mu.Lock()
 	p, notes := s.prompt, slices.Clone(s.notes)
 	s.mu.Unlock()
 	around := prompt.Surroundings{Cwd: s.cwd(), Now: time.Now()}
 	room := maxNoteBytes
 	for _, n := range notes {
-		around.Notes = append(around.Notes, s.noteText(n, &room))
+		around.Notes = append(around.Notes, s.noteText(ctx, n, &room))
 	}
 	return p.With(around)
 }
 
 // noteText is a note as the model reads it. It takes what a file needs from room.
-func (s *server) noteText(n transcript.Note, room *int) prompt.Note {
+func (s *server) noteText(ctx context.Context, n transcript.Note, room *int) prompt.Note {
 	kind, name, _ := strings.Cut(n.Key, ":")
 	note := prompt.Note{Title: kind + " " + strings.Join(strings.Fields(name), " "), Text: string(n.Data)}
 	if kind != "file" {
@@ -164,7 +165,7 @@ func (s *server) noteText(n transcript.Note, room *int) prompt.Note {
 	}
 	body, given := text(members["content"]), members["content"].Kind() == '"'
 	if !given {
-		body = s.noteFile(name, room)
+		body = s.noteFile(ctx, name, room)
 	}
 	for _, shown := range []string{"content", "path", "name", "key"} {
 		if shown == "content" && given || text(members[shown]) == name {
@@ -181,16 +182,18 @@ func (s *server) noteText(n transcript.Note, room *int) prompt.Note {
 }
 
 // noteFile is what a file holds, or why that is not shown.
-func (s *server) noteFile(name string, room *int) string {
-	f, err := openInside(s.cwd(), name)
+func (s *server) noteFile(ctx context.Context, name string, room *int) string {
+	f, err := s.open(ctx, name)
 	if err != nil {
 		return fmt.Sprintf("[it cannot be shown: %v]", err)
 	}
 	defer f.Close()
-	head, err := f.text(min(maxNote, *room))
+	head, err := f.head(min(maxNote, *room))
 	switch {
 	case err != nil:
 		return fmt.Sprintf("[it cannot be shown: %v]", err)
+	case !isText(head):
+		return "[it cannot be shown: is not UTF-8 text]"
 	case head == "" && f.size > 0:
 		return fmt.Sprintf("[it cannot be shown: it has %d bytes, and the files before it take all the room]", f.size)
 	}

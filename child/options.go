@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/child/blob"
 	"nexus.internal/child/journal"
+	"nexus.internal/child/mcp"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/upcall"
@@ -52,15 +53,6 @@ const (
 // Never is an Options.CompactAt.
 const Never = -1
 
-// Server is what get_state tells of one MCP server.
-type Server struct {
-	Name      string `json:"name"`
-	Transport string `json:"transport"` // stdio or http
-	State     string `json:"state"`     // idle, connecting, ready, failed or disabled
-	Tools     int    `json:"tools"`     // how many it has; 0 before it was asked
-	Error     string `json:"error,omitempty"`
-}
-
 // Options is what a child is made of.
 type Options struct {
 	// Models is required, and so is Start.
@@ -81,8 +73,10 @@ type Options struct {
 	// Images keeps the images of the conversation; nil keeps them beside the
 	// Journal's file, or in memory if there is none.
 	Images *blob.Store
-	// Servers tells of the MCP servers; nil means that there are none.
-	Servers func() []Server
+	// Servers are the MCP servers, whose tools Work has; nil means that there are
+	// none. They are prepared before each turn, and started anew when the working
+	// directory or the permissions change. Serve does not close them.
+	Servers *mcp.Manager
 	// Journal saves the conversation; nil means that it is not saved.
 	Journal *journal.Journal
 	// State is the conversation to go on with. Its SessionID is required.

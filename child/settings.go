@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
@@ -82,6 +84,7 @@ func (s *server) setCwd(c protocol.SetCwd) {
 		return
 	}
 	s.setPrompt(now)
+	s.restartServers()
 	s.dialog.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.NewResponse(c, struct {
@@ -115,6 +118,7 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		s.refuse(c, errors.Join(err, s.Work.SetPermissions(before)))
 		return
 	}
+	s.restartServers()
 	s.dialog.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.NewResponse(c, struct {
@@ -165,4 +169,26 @@ func (s *server) systemPrompt() prompt.Prompt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.prompt
+}
+
+// restartServers ends the MCP servers, which run where and as it was allowed
+// when they were started. The next turn starts them again.
+func (s *server) restartServers() {
+	if s.Servers == nil {
+		return
+	}
+	s.aside(func() {
+		if err := s.Servers.Restart(s.ctx); err != nil {
+			s.log.Warn("an MCP server does not end", zap.Error(err))
+		}
+	})
+}
+
+// aside runs f beside the reader and the turns, unless the end has begun.
+func (s *server) aside(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.side.Go(f) // under the lock, so that nobody waits for side yet
+	}
 }

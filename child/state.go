@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"nexus.internal/child/dialog"
+	"nexus.internal/child/mcp"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 )
 
@@ -71,9 +73,9 @@ func (s *server) stats() sessionStats {
 
 // permissions is what get_state tells of them.
 type permissions struct {
-	Level string   `json:"permission_level"`
-	Cwd   string   `json:"cwd"` // no tool leaves it
-	Tools []string `json:"tools"`
+	workplace.State
+	Preset string   `json:"preset"`
+	Tools  []string `json:"tools"` // that the model may call
 }
 
 // childState is the response to get_state.
@@ -103,7 +105,7 @@ type childState struct {
 	Notes                  int              `json:"notes"`      // of update_context
 	CompactAt              int              `json:"compact_at"` // percent; 0: never
 	MaxMessages            int              `json:"max_messages"`
-	MCPServers             []Server         `json:"mcp_servers"`
+	MCPServers             []mcp.Status     `json:"mcp_servers"`
 }
 
 func (s *server) state() childState {
@@ -114,11 +116,11 @@ func (s *server) state() childState {
 		OK: true, Queued: len(s.queue),
 		Model: s.model.Model, Provider: s.model.ProviderName,
 		SessionID: s.sessionID, SessionFile: optional(s.Journal.Path()), MessageCount: count,
-		Cwd: s.cwd(), Preset: s.permissions().Preset, Permissions: permissions{Level: s.permissions().Preset, Cwd: s.cwd(), Tools: []string{}},
+		Cwd: s.cwd(), Preset: s.permissions().Preset, Permissions: permissions{Preset: s.permissions().Preset},
 		SystemPrompt: cut(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
 		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
 		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent),
-		Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages, MCPServers: []Server{},
+		Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,
 	}
 	if s.Journal != nil {
 		state.SessionName = optional(s.State.Header.Name)
@@ -129,7 +131,10 @@ func (s *server) state() childState {
 		state.TurnID = optional(s.active.command.Ident())
 	}
 	if s.Servers != nil {
-		state.MCPServers = append(state.MCPServers, s.Servers()...)
+		state.MCPServers = s.Servers.Status()
+	}
+	if s.Work != nil {
+		state.Permissions.State = s.Work.State()
 	}
 	if len(state.SystemPrompt) < len(s.prompt.Text) {
 		state.SystemPromptTruncated = &truncation{Truncated: true, Size: len(s.prompt.Text), File: s.prompt.Path}

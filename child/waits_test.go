@@ -68,7 +68,7 @@ func (a askers) Tools() []tool.Tool { return a }
 func asking(t *testing.T) child.Options {
 	o := options()
 	o.Start.Provider, o.Start.Offline, o.Start.ContextWindow = caller{}, false, 20_000
-	o.Parent = upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true})
+	o.Parent = upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true, Deadline: time.Minute})
 	w, err := workplace.Open(workplace.Options{
 		Cwd: t.TempDir(), Permissions: protocol.Permissions{Preset: "yolo"}, Parent: o.Parent, Sources: []workplace.Source{askers{
 			asker{"host", func(ctx context.Context) (string, error) {
