@@ -112,7 +112,7 @@ func (p *Prompt) addProject(cwd, home string) error {
 	if err != nil {
 		return fmt.Errorf("read system prompt: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing was written
 	below, err := filepath.Rel(top, cwd)
 	if err != nil {
 		return fmt.Errorf("read system prompt: %w", err)
@@ -185,7 +185,7 @@ func read(dir fs.FS, name string, limit int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	return readAll(f, limit)
 }
 

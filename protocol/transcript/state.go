@@ -34,7 +34,7 @@ type State struct {
 	open     bool // a turn has begun and not ended
 	turnID   string
 	turn     protocol.TurnUsage // of the open turn, a part of Usage
-	text     []byte // of the pieces since the last whole message
+	text     []byte             // of the pieces since the last whole message
 	thinking []byte
 }
 

@@ -284,10 +284,13 @@ func TestAllowancesAndNotes(t *testing.T) {
 	allowed := protocol.Allowance{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"make"}}
 	ceiling := &protocol.Permissions{Preset: "sandboxed"}
 	records := []transcript.Record{
-		every[0], transcript.Settings{Permissions: ceiling, Ceiling: ceiling, At: at}, transcript.Settings{Model: ptr("m"), At: at},
+		every[0],
+		transcript.Settings{Permissions: ceiling, Ceiling: ceiling, At: at},
+		transcript.Settings{Model: ptr("m"), At: at},
 		transcript.Allowance{Allowance: allowed, At: at},
 		note("state:a", `1`), note("state:b", `2`), note("state:a", `3`),
-		transcript.Note{Key: "state:b", At: at}, transcript.Note{Key: "state:none", At: at},
+		transcript.Note{Key: "state:b", At: at},
+		transcript.Note{Key: "state:none", At: at},
 	}
 	s, _, err := transcript.Parse(encode(t, records...))
 	if err != nil {

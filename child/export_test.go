@@ -1,0 +1,4 @@
+package child
+
+// NewNote makes a note of a command.
+var NewNote = newNote
