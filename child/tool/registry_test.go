@@ -285,3 +285,71 @@ func TestGuard(t *testing.T) {
 		t.Errorf("got %+v, ran %t, want the error %q", got, ran, want)
 	}
 }
+
+// What the guard grants reaches the tool by its context; a registry that takes
+// the place of another counts its stuck calls too.
+func TestReplaced(t *testing.T) {
+	type key struct{}
+	asks := fake{"ask", func(ctx context.Context, _ jsontext.Value) (string, error) {
+		granted, _ := ctx.Value(key{}).(string)
+		return granted, nil
+	}}
+	first := tool.NewRegistry(nil, tool.Options{})
+	second := first.Replaced([]tool.Tool{asks}, func(ctx context.Context, _ tool.Tool, _ protocol.ToolCall) (context.Context, error) {
+		return context.WithValue(ctx, key{}, "granted"), nil
+	})
+	if len(first.Specs()) != 0 || len(second.Specs()) != 1 {
+		t.Errorf("%d and %d tools", len(first.Specs()), len(second.Specs()))
+	}
+	if got := second.Run(t.Context(), []protocol.ToolCall{call("ask", `{}`)}, tool.Watch{})[0]; got.Text != "granted" {
+		t.Errorf("got %+v", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		first := tool.NewRegistry([]tool.Tool{fake{"hang", func(context.Context, jsontext.Value) (string, error) { <-free; return "", nil }}}, tool.Options{})
+		first.Run(t.Context(), []protocol.ToolCall{call("hang", `{}`)}, tool.Watch{})
+		second := first.Replaced(nil, nil)
+		if second.Stuck() != 1 {
+			t.Errorf("%d are stuck", second.Stuck())
+		}
+		close(free)
+		if err := second.Wait(t.Context()); err != nil || first.Stuck() != 0 {
+			t.Errorf("%v, %d are stuck", err, first.Stuck())
+		}
+	})
+}
+
+// An abort while the guard waits says that the call was not run.
+func TestAbortedGuard(t *testing.T) {
+	ctx, abort := context.WithCancel(t.Context())
+	registry := tool.NewRegistry([]tool.Tool{fake{"do", pause}}, tool.Options{Guard: func(ctx context.Context, _ tool.Tool, _ protocol.ToolCall) (context.Context, error) {
+		abort()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	if got := registry.Run(ctx, []protocol.ToolCall{call("do", `{}`)}, tool.Watch{})[0]; got.Text != "do was not run: the turn was aborted" || !got.IsError {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// What is too long for a result is kept whole, and the result says where.
+func TestSpill(t *testing.T) {
+	tools := []tool.Tool{fake{"long", func(context.Context, jsontext.Value) (string, error) { return strings.Repeat("ä", 10), nil }}}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "äääääää\n[cut off here: 6 of 20 bytes are missing; the whole is in /kept]"},
+		{errors.New("no room"), "äääääää\n[cut off here: 6 of 20 bytes are missing]"},
+	} {
+		registry := tool.NewRegistry(tools, tool.Options{MaxOutput: 15, Spill: func(name, text string) (string, error) {
+			if name != "long" || len(text) != 20 {
+				t.Errorf("kept %d bytes of %s", len(text), name)
+			}
+			return "/kept", tt.err
+		}})
+		if got := registry.Run(t.Context(), []protocol.ToolCall{call("long", `{}`)}, tool.Watch{})[0].Text; got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}

@@ -1,17 +1,20 @@
 // Package file holds the tools on files: read_file, list_directory, write_file,
-// edit_file, glob and search_text, all of them inside one directory.
+// edit_file, glob and search_text.
 //
-//	tools, closer, err := file.Tools("/home/me/project")
-//	defer closer.Close()
+//	tools := file.Tools(file.Options{Space: func(ctx context.Context, tool string) file.Space {
+//		return file.Space{Cwd: "/home/me/project", Reach: []string{"/usr/share/doc"}}
+//	}})
 //
-// Nothing outside the directory can be read, listed or written: every access
-// goes through an os.Root, so ".." and symbolic links that lead out are refused,
-// also while somebody else moves them about. An absolute path is taken as one
-// inside the directory if it begins with the directory's own path. Hard links
-// are not noticed. FIFOs, sockets and devices are refused without waiting.
+// Each call may touch what its Space says. A path is first followed to where it
+// leads, then opened by way of an os.Root on a directory of the space, so that
+// the kernel keeps it there; and what is open is checked by the path that the
+// kernel knows it by. So nothing else is read, listed or changed, though somebody
+// moves symbolic links about meanwhile. Hard links and mounts are not noticed.
+// FIFOs, sockets and devices are refused without waiting.
 //
 // The tools are safe for concurrent use and start no goroutine. Two writes to
 // one file at the same time leave one of both, whole, and of two edits none is
-// lost. What walks a tree or matches a pattern ends within 50 ms of its context,
-// as long as the file system answers. The contract is SPEC.md §4.4.
+// lost. Text may be UTF-8, UTF-16 with its mark, or Windows-1252, and stays so.
+// What walks a tree or matches a pattern ends within 50 ms of its context, as
+// long as the file system answers. The contract is SPEC.md §4.4.
 package file

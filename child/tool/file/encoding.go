@@ -59,7 +59,7 @@ func sniff(head []byte) encoding {
 			return notText
 		}
 	}
-	if high*10 > len(head)*3 { // letters of other scripts, or no text at all
+	if high*2 > len(head) { // letters of other scripts, or no text at all
 		return notText
 	}
 	return inWindows1252
