@@ -35,7 +35,7 @@ func (c caller) Stream(ctx context.Context, r provider.Request) iter.Seq2[provid
 		case last.Role == protocol.RoleTool:
 			_ = yield(provider.Text{Text: last.Content}, nil) && yield(stop, nil)
 		case calls:
-			_ = yield(provider.Call{ToolCall: protocol.ToolCall{ID: "c1", Name: name, Input: jsontext.Value(`{}`)}}, nil) && yield(stop, nil)
+			_ = yield(provider.Call{ToolCall: protocol.ToolCall{ID: "c1", Name: name, Input: jsontext.Value(`{"seconds":3600}`)}}, nil) && yield(stop, nil)
 		default:
 			_ = yield(provider.Text{Text: "done"}, nil) && yield(stop, nil)
 		}
