@@ -199,6 +199,22 @@ func (w *Workplace) Cwd() string {
 	return w.cwd
 }
 
+// MayUse says why no tool whose name begins so can be used, somebody else's
+// server being behind them; nil if some can.
+func (w *Workplace) MayUse(prefix string) error {
+	p := w.now()
+	decision := p.Tool("", protocol.ActionExternal)
+	if decision.Verdict != permission.Deny {
+		return nil
+	}
+	for name := range p.Permissions.Tools {
+		if strings.HasPrefix(name, prefix) && p.Tool(name, protocol.ActionExternal).Verdict != permission.Deny {
+			return nil
+		}
+	}
+	return fmt.Errorf("the preset %s does not allow it, nor does a rule for one of its tools", p.Level())
+}
+
 // Permissions are those that hold: with a built-in preset, and within the
 // ceiling.
 func (w *Workplace) Permissions() protocol.Permissions {

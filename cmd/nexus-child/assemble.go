@@ -91,7 +91,11 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := a.chooseModel(f, saved, c); err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, c, cwd); err != nil {
+	s, err := newServers(home, cwd, a.options.Images, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.openWorkplace(f, saved, c, s, cwd); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(saved)...); err != nil {
@@ -221,13 +225,13 @@ func protectKeys(c *config.Config) error {
 
 // openWorkplace settles on what the agent may do: as the flags ask, else as the
 // session saved it, and never beyond the ceiling of either.
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, cwd string) error {
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string) error {
 	o := workplace.Options{
 		Cwd: cwd, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
-		Parent: a.options.Parent, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
+		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
 		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log,
 	}
 	switch {
@@ -252,8 +256,9 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 	if err != nil {
 		return err
 	}
-	a.closers = append(a.closers, w)
-	a.options.Work = w
+	s.work = w
+	a.closers = append(a.closers, w, s)
+	a.options.Work, a.options.Servers = w, s.Manager
 	return nil
 }
 

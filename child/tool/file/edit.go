@@ -55,7 +55,7 @@ func (f *files) edit(ctx context.Context, s Space, in editInput) (tool.Result, e
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer p.Close()
+	defer p.close()
 	unlock, err := f.lock(ctx)
 	if err != nil {
 		return tool.Result{}, err

@@ -3,6 +3,7 @@ package file
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -154,7 +155,7 @@ func (d *decoder) next() {
 func (d *decoder) unit() (uint16, error) {
 	var pair [2]byte
 	_, err := io.ReadFull(d.in, pair[:])
-	if err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull gives it bare
+	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return utf8.RuneError, nil
 	}
 	return d.of(pair[:]), err

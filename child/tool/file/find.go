@@ -44,7 +44,7 @@ func (f *files) glob(ctx context.Context, s Space, in globInput) (tool.Result, e
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer p.Close()
+	defer p.close()
 	if filepath.IsAbs(in.Pattern) {
 		relative, ok := below(p.path, in.Pattern)
 		if !ok {

@@ -45,7 +45,7 @@ func (f *files) list(ctx context.Context, s Space, in listInput) (tool.Result, e
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer p.Close()
+	defer p.close()
 	dir, path, err := p.open(p.name)
 	if err != nil {
 		return tool.Result{}, explain("list", asked, err)

@@ -6,36 +6,28 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
-// ErrOutside says that a path leads out of the directory.
-var ErrOutside = errors.New("is outside the working directory")
+// errOutside says that a path leads to where it may not.
+var errOutside = errors.New("is outside the working directory")
 
-// LinkError says that a path leads through a symbolic link whose target is
-// absolute. An os.Root follows none such, though it points into the directory.
-type LinkError struct{ Path string } // of the link, relative to the directory
+// outside is the error for a path that a model wrote.
+func outside(path string) error { return fmt.Errorf("%s %w", path, errOutside) }
 
-func (e *LinkError) Error() string {
-	return e.Path + " is a symbolic link with an absolute target, which is not followed"
-}
-
-// Reason is the err of an access to name, relative to root, in words for a
-// model or a person: ErrOutside, a *LinkError, or one that repeats no path. It
-// looks at the links that name leads through.
-func Reason(root *os.Root, name string, err error) error {
-	cause := bare(err)
-	switch {
+// explain puts an error of the file system into words for a model, which name
+// no path but the one that the model wrote.
+func explain(attempt, asked string, err error) error {
+	if _, ok := errors.AsType[refusedError](err); ok {
+		return err
+	}
+	switch cause := bare(err); {
 	case escapes(cause):
-		if link := absoluteLink(root, name, 8); link != "" {
-			return &LinkError{Path: link}
-		}
-		return ErrOutside
+		return outside(asked)
 	case errors.Is(cause, fs.ErrNotExist):
-		return errors.New("there is no such file or directory")
+		return fmt.Errorf("%s %s: there is no such file or directory", attempt, asked)
 	default:
-		return cause
+		return fmt.Errorf("%s %s: %w", attempt, asked, cause)
 	}
 }
 
@@ -45,7 +37,7 @@ var errEscapes = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing was written
 	_, err = root.Lstat("..")
 	return bare(err)
 })
@@ -63,49 +55,3 @@ func bare(err error) error {
 	}
 	return err
 }
-
-// absoluteLink finds the link on the way to name whose target is an absolute
-// path inside the directory; "" if there is none.
-func absoluteLink(root *os.Root, name string, links int) string {
-	at := ""
-	for part := range strings.SplitSeq(filepath.Clean(name), string(filepath.Separator)) {
-		at = filepath.Join(at, part)
-		target, err := root.Readlink(at)
-		switch {
-		case err != nil:
-		case !filepath.IsAbs(target) && links > 0:
-			if link := absoluteLink(root, filepath.Join(filepath.Dir(at), target), links-1); link != "" {
-				return link
-			}
-		case filepath.IsAbs(target):
-			if _, ok := within(names(root.Name()), target); ok {
-				return at
-			}
-		}
-	}
-	return ""
-}
-
-// names are the absolute paths of dir: its own, and the one that no link leads
-// through.
-func names(dir string) []string {
-	all := []string{dir}
-	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
-		all = append(all, real)
-	}
-	return all
-}
-
-// within makes an absolute path relative to the directory of these names; false
-// if it is outside.
-func within(names []string, path string) (string, bool) {
-	for _, name := range names {
-		if relative, err := filepath.Rel(name, path); err == nil && filepath.IsLocal(relative) {
-			return relative, true
-		}
-	}
-	return "", false
-}
-
-// outside is the error for a path that a model wrote.
-func outside(path string) error { return fmt.Errorf("%s %w", path, ErrOutside) }

@@ -80,7 +80,7 @@ func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.R
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer p.Close()
+	defer p.close()
 	s.at, s.base = p, space.shown(p.path)
 	info, err := p.root.Stat(p.name)
 	if err != nil {

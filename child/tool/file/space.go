@@ -53,7 +53,7 @@ func (s Space) top(path string) (top string) {
 	return top
 }
 
-// place is where a path leads: a name in a directory that is open. Close it.
+// place is where a path leads: a name in a directory that is open, until close.
 type place struct {
 	space Space
 	asked string   // by the model
@@ -62,8 +62,8 @@ type place struct {
 	name  string   // in root
 }
 
-// Close gives up the directory.
-func (p *place) Close() error { return p.root.Close() }
+// close gives up the directory, in which nothing waits to be written.
+func (p *place) close() { _ = p.root.Close() }
 
 // find finds out where a path leads. The kernel keeps what is done there within
 // the root; where exactly a file lies is asked of the kernel once more when it
@@ -175,7 +175,7 @@ func Open(s Space, path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer p.Close()
+	defer p.close()
 	return p.regular("read")
 }
 
@@ -197,7 +197,7 @@ func (p *place) directory(ctx context.Context, name string) (dir *os.Root, err e
 	if err != nil {
 		return nil, err
 	}
-	defer above.Close()
+	defer func() { _ = above.Close() }() // nothing waits to be written
 	base := filepath.Base(name)
 	if err := p.permitIn(above, base); err != nil {
 		return nil, err
@@ -227,20 +227,4 @@ func (p *place) permitIn(dir *os.Root, base string) error {
 func below(dir, path string) (string, bool) {
 	relative, err := filepath.Rel(dir, path)
 	return relative, err == nil && filepath.IsLocal(relative)
-}
-
-// explain puts an error of the file system into words for a model, which name
-// no path but the one that the model wrote.
-func explain(attempt, asked string, err error) error {
-	if _, ok := errors.AsType[refusedError](err); ok {
-		return err
-	}
-	switch cause := bare(err); {
-	case escapes(cause):
-		return outside(asked)
-	case errors.Is(cause, fs.ErrNotExist):
-		return fmt.Errorf("%s %s: there is no such file or directory", attempt, asked)
-	default:
-		return fmt.Errorf("%s %s: %w", attempt, asked, cause)
-	}
 }

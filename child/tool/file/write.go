@@ -40,7 +40,7 @@ func (f *files) write(ctx context.Context, s Space, in writeInput) (tool.Result,
 	if err != nil {
 		return tool.Result{}, err
 	}
-	defer p.Close()
+	defer p.close()
 	unlock, err := f.lock(ctx)
 	if err != nil {
 		return tool.Result{}, err
@@ -126,7 +126,7 @@ func (p *place) put(ctx context.Context, content string) (isNew bool, err error)
 	if err != nil {
 		return false, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // nothing waits to be written
 	base := filepath.Base(p.name)
 	if err := p.permitIn(dir, base); err != nil {
 		return false, err

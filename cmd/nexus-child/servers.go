@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/blob"
+	"nexus.internal/child/mcp"
+	"nexus.internal/child/sandbox"
+	"nexus.internal/child/workplace"
+)
+
+// servers are the MCP servers of a child. Their tools are those of a workplace
+// that is opened later.
+type servers struct {
+	*mcp.Manager
+	work *workplace.Workplace
+}
+
+// newServers reads which servers there are. The keys have been taken out of the
+// environment by then, so that no server can be given one.
+func newServers(home, cwd string, images *blob.Store, log *zap.Logger) (*servers, error) {
+	list, err := mcp.Load(mcp.Files{
+		Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Getenv: os.LookupEnv,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &servers{}
+	s.Manager = mcp.New(mcp.Options{
+		Servers: list,
+		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
+			return s.work.Rules(context.Background(), "mcp"), nil
+		}),
+		Permit:   func(server mcp.Server) error { return s.work.MayUse(prefix(server.Name)) },
+		Cwd:      func() string { return s.work.Cwd() },
+		PutImage: images.Put, Log: log,
+	})
+	return s, nil
+}
+
+// prefix is how the names of a server's tools begin (SPEC §4.8).
+func prefix(server string) string {
+	return "mcp_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, server) + "_"
+}
+
+// Close implements io.Closer.
+func (s *servers) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return s.Manager.Close(ctx)
+}
