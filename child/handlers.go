@@ -106,6 +106,8 @@ func (s *server) newSession(c protocol.NewSession) {
 
 // answer passes on what the parent says to a question of a tool.
 func (s *server) answer(c protocol.Command) {
+	s.answering.Lock()
+	defer s.answering.Unlock()
 	err := upcall.ErrUnknown
 	if s.Parent != nil {
 		err = s.Parent.Answer(c)

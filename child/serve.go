@@ -95,11 +95,16 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 
 // relay passes on what the tools ask the parent until no turn will run any more.
 func (s *server) relay(worked <-chan struct{}) {
+	pass := func(e protocol.Event) {
+		s.answering.Lock()
+		defer s.answering.Unlock()
+		s.out.post(e)
+	}
 	rest := func() {
 		for {
 			select {
 			case e := <-s.Parent.Events():
-				s.out.post(e)
+				pass(e)
 			default:
 				return
 			}
@@ -108,7 +113,7 @@ func (s *server) relay(worked <-chan struct{}) {
 	for {
 		select {
 		case e := <-s.Parent.Events():
-			s.out.post(e)
+			pass(e)
 		case done := <-s.flush:
 			rest()
 			close(done)
@@ -184,6 +189,10 @@ type server struct {
 	wake   chan struct{}        // tells the worker that active or closed changed; holds one
 	flush  chan chan<- struct{} // asks the relay to say when it has passed all on
 	once   sync.Once            // for Options.Ending
+
+	// answering is held while an answer of the parent is acted on and responded
+	// to: what follows from it is told after that.
+	answering sync.Mutex
 
 	ctx    context.Context // of all turns; ends with stop
 	cancel context.CancelCauseFunc
