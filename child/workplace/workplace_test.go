@@ -340,6 +340,7 @@ type talker string
 func (talker) Spec() tool.Spec {
 	return tool.Spec{Name: "talk", InputSchema: jsontext.Value(`{"type":"object"}`)}
 }
+
 func (t talker) Run(context.Context, jsontext.Value) (tool.Result, error) {
 	return tool.Result{Text: string(t)}, nil
 }
