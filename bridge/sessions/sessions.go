@@ -54,6 +54,9 @@ func (c *Catalogue) Dir(id string) string {
 // Path is the file of id's session. It may not exist yet.
 func (c *Catalogue) Path(id string) string { return filepath.Join(c.Dir(id), id+".jsonl") }
 
+// UsagePath is the file of what id used of its limits (SPEC §5.7).
+func (c *Catalogue) UsagePath(id string) string { return filepath.Join(c.Dir(id), id+".usage") }
+
 // Exists reports whether a saved session of that name is there. A temporary
 // agent has none, whatever an earlier run left behind.
 func (c *Catalogue) Exists(id string) bool {
@@ -65,13 +68,20 @@ func (c *Catalogue) Exists(id string) bool {
 }
 
 // RemoveTemp removes what a temporary agent left behind, also one of an earlier
-// server on the port, which was killed. It does nothing for a
-// named one, and nothing if there is no file.
+// server on the port, which was killed: its session, the images of that and what
+// it used. It does nothing for a named one, and nothing if there is no file.
 func (c *Catalogue) RemoveTemp(id string) error {
 	if !api.ValidAgentID(id) || !api.IsTemp(id) {
 		return nil
 	}
-	if err := os.Remove(c.Path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var errs []error
+	for _, path := range []string{c.Path(id), c.UsagePath(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, os.RemoveAll(filepath.Join(c.Dir(id), id+".files")))
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove the session of temporary agent %s: %w", id, err)
 	}
 	return nil

@@ -48,6 +48,15 @@ func TestCatalogue(t *testing.T) {
 	if got, want := c.Path(".1"), filepath.Join(home, "run", "9000", ".1.jsonl"); got != want {
 		t.Errorf("got path %s, want %s", got, want)
 	}
+	beside := filepath.Join(filepath.Dir(c.Path(".1")), ".1.files")
+	if err := os.Mkdir(beside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(beside, "image"), c.UsagePath(".1")} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, id := range []string{"named", ".1", ".1", ".2", "../out"} {
 		if err := c.RemoveTemp(id); err != nil {
 			t.Errorf("RemoveTemp(%q): %v", id, err)
@@ -56,8 +65,10 @@ func TestCatalogue(t *testing.T) {
 	if !c.Exists("named") {
 		t.Error("a named session was removed")
 	}
-	if _, err := os.Stat(c.Path(".1")); err == nil {
-		t.Error("the temporary session is still there")
+	for _, path := range []string{c.Path(".1"), beside, c.UsagePath(".1")} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is still there", filepath.Base(path))
+		}
 	}
 }
 

@@ -21,7 +21,11 @@ import (
 func (m *models) open(choice config.Choice) (provider.Provider, error) {
 	p := choice.Provider
 	if p.Type == "offline" {
-		return scripted.New(scripted.Options{Scenario: m.scenario})
+		o := scripted.Options{Scenario: m.scenario}
+		for _, model := range p.Models {
+			o.Models = append(o.Models, model.ID)
+		}
+		return scripted.New(o)
 	}
 	o := wire.Options{
 		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: wire.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"math"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -21,11 +20,9 @@ func newBroker(cfg *config.Config, catalogue *sessions.Catalogue, log *zap.Logge
 	return broker.New(broker.Options{
 		Providers: brokered(cfg),
 		Limits:    limitsOf(cfg),
-		File: func(agent string) string { // beside the session
-			return strings.TrimSuffix(catalogue.Path(agent), ".jsonl") + ".usage"
-		},
-		Dir: cfg.Env("XDG_RUNTIME_DIR"),
-		Log: log,
+		File:      catalogue.UsagePath,
+		Dir:       cfg.Env("XDG_RUNTIME_DIR"),
+		Log:       log,
 	})
 }
 

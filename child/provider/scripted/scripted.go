@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
 
-// Name is the provider's name and the id of its only model.
+// Name is the provider's name and the id of its model.
 const Name = "offline"
 
 // contextWindow is what the offline model says it can take, in its own
@@ -21,23 +23,26 @@ type Options struct {
 	// Scenario is the text of a scenario file (SPEC §4.2). Nil means the
 	// offline model (SPEC §4.1).
 	Scenario []byte
+	// Models are other names that the configuration gives it.
+	Models []string
 }
 
 // New returns the offline model, or one that plays a scenario. The error names
 // the member of the scenario that is wrong.
 func New(o Options) (provider.Provider, error) {
 	if o.Scenario == nil {
-		return &model{memory: newMemory(nil)}, nil
+		return &model{models: o.Models, memory: newMemory(nil)}, nil
 	}
 	s, err := parse(o.Scenario)
 	if err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	return &model{scenario: s, memory: newMemory(s)}, nil
+	return &model{models: o.Models, scenario: s, memory: newMemory(s)}, nil
 }
 
 // model answers by the scenario if it has one, else by the offline rules.
 type model struct {
+	models   []string // other names that it goes by
 	scenario *scenario
 	memory   *memory
 }
@@ -54,8 +59,8 @@ func (m *model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provid
 	return func(yield func(provider.Delta, error) bool) {
 		v := &voice{ctx: ctx, yield: yield, memory: m.memory}
 		switch {
-		case r.Model != "" && r.Model != Name:
-			v.fail(fmt.Errorf("provider %s has no model %q, only %q", Name, r.Model, Name))
+		case r.Model != "" && r.Model != Name && !slices.Contains(m.models, r.Model):
+			v.fail(fmt.Errorf("there is no model %q here, only %s", r.Model, strings.Join(append([]string{Name}, m.models...), ", ")))
 		case m.scenario != nil:
 			m.scenario.play(v, r)
 		default:

@@ -334,6 +334,27 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// A name that the configuration gives it is answered to; another is not.
+func TestOtherNames(t *testing.T) {
+	p, err := scripted.New(scripted.Options{Models: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"": "", "offline": "", "x": "", "y": `there is no model "y" here, only offline, x`,
+	} {
+		got := ""
+		for _, err := range p.Stream(t.Context(), provider.Request{Model: name, Messages: []protocol.Message{{Role: protocol.RoleUser, Content: "hello"}}}) {
+			if err != nil {
+				got = err.Error()
+			}
+		}
+		if got != want {
+			t.Errorf("model %q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestModels(t *testing.T) {
 	got, err := offline(t).Models(t.Context())
 	want := []provider.Model{{Provider: "offline", ModelID: "offline", ModelName: "nexus offline model", ContextWindow: 128_000}}
