@@ -263,10 +263,11 @@ func TestForbiddenAfterTheYes(t *testing.T) {
 		var s *site
 		s, parent := asked(t, trusted, func(o *workplace.Options) {
 			o.OnAllow = func(protocol.Allowance) error { return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}) }
+			o.Tools = []tool.Tool{external("docs")}
 		})
-		result := s.begin(t.Context(), call("read_file", "path", s.outside+"/secret.txt"))
+		result := s.begin(t.Context(), call("docs"))
 		answer(t, parent, question(t, parent), protocol.AllowSession, "")
-		if got := <-result; !strings.Contains(got, "is outside the working directory") {
+		if got := <-result; !strings.Contains(got, "the preset sandboxed does not allow docs") {
 			t.Errorf("got %q", got)
 		}
 	})
