@@ -41,9 +41,9 @@ func newCommand(w *Workplace) command { return command{shell.New(shell.Options{}
 
 func (c command) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
 	g := c.work.grant(ctx)
-	scratch := c.work.scratch.dir
+	defer c.work.scratch.tidy()
 	result, err := shell.New(shell.Options{
-		Dir: g.policy.Cwd, Rules: c.work.Rules(ctx, c.Spec().Name), OutputDir: scratch,
+		Dir: g.policy.Cwd, Rules: c.work.Rules(ctx, c.Spec().Name), OutputDir: c.work.scratch.dir,
 	}).Run(ctx, in)
 	if err == nil && result.IsError && g.looking {
 		result.Text += "\n[a command that runs without approval can change nothing, and read only the working directory and what is allowed beside it]"
