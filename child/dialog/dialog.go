@@ -235,7 +235,7 @@ func (d *Dialog) tokens(bytes uint64) uint64 {
 func (d *Dialog) Calibrate(sent Part, u protocol.TurnUsage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	counted := u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens
+	counted := u.InputTokens // what was read from a cache, and written to one, is part of it
 	bytes := d.around + sent.size
 	if counted == 0 || bytes == 0 {
 		return

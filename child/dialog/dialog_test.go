@@ -47,7 +47,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Calibrate(whole, protocol.TurnUsage{InputTokens: 300, CacheReadInputTokens: 100})
+	d.Calibrate(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
 	want = dialog.Breakdown{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)

@@ -57,9 +57,9 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		return nil, err
 	}
 	a := &assembly{options: child.Options{
-		Journal: j, State: *state, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
-		MaxIterations: f.maxIterations, Log: log, ToolOutput: f.toolOutput,
-		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path())}),
+		Journal: j, State: *state, Home: home, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
+		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
+		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path()), NoSync: f.durability == "os"}),
 		Parent: upcall.New(upcall.Options{
 			Approvals: upcall.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
 		}),
@@ -202,13 +202,14 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Co
 		return err
 	}
 	a.options.Models = m
-	return protectKeys(c)
+	return protectKeys(c, f.modelSocket != "")
 }
 
-// protectKeys takes the keys out of the environment and, if there were any,
-// keeps other processes from reading this one's memory.
-func protectKeys(c *config.Config) error {
-	found := false
+// protectKeys takes the keys out of the environment and, if there were any or
+// the child has a broker's ear, keeps other processes from reading and changing
+// this one's memory.
+func protectKeys(c *config.Config, brokered bool) error {
+	found := brokered
 	for _, name := range c.KeyNames() {
 		if c.Env(name) != "" {
 			found = true

@@ -12,13 +12,10 @@ import (
 	"nexus.internal/fixtures"
 )
 
-// unsaid are the types that no dialogue has: what makes a child say them takes
-// other agents or a program. One that a dialogue has must go from
-// here.
+// unsaid are the types that no dialogue has. One that a dialogue has must go from here.
 var unsaid = []string{
 	"later", // of no version
-	"subagent_start", "subagent_update", "subagent_done", "host_call", "host_cancel",
-	"toolcall_output_delta",
+	"subagent_update", // comes after 10 s
 }
 
 // Every command is said in some dialogue, and every event and step of a turn is

@@ -44,6 +44,8 @@ type flags struct {
 	approvalTimeout             time.Duration
 	durability                  string
 	maxIterations               int
+	compactAt                   int // percent
+	maxMessages                 int
 	toolTimeout                 float64 // seconds
 
 	set *pflag.FlagSet
@@ -77,6 +79,8 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.approvals, "approvals", "deny", "what needs an approval: `ask` the parent, deny it, or allow it")
 	set.DurationVar(&f.approvalTimeout, "approval-timeout", upcall.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
+	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: not by itself")
+	set.IntVar(&f.maxMessages, "max-messages", child.DefaultMaxMessages, "messages of one request at most, `N`")
 	set.Float64Var(&f.toolTimeout, "tool-timeout", 300, "`SECONDS` that one tool call may take")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
@@ -117,6 +121,10 @@ func (f *flags) check(args []string) error {
 		return fmt.Errorf(`--approvals is %q, want "ask", "deny" or "allow"`, f.approvals)
 	case f.approvalTimeout <= 0:
 		return errors.New("--approval-timeout is not above 0")
+	case f.compactAt < 0 || f.compactAt > 100:
+		return errors.New("--compact-at is not between 0 and 100")
+	case f.maxMessages < 1:
+		return errors.New("--max-messages is less than 1")
 	case f.maxIterations < 1:
 		return errors.New("--max-iterations is less than 1")
 	case !(f.toolTimeout > 0 && f.toolTimeout <= 86_400):
