@@ -49,7 +49,7 @@ var hostMethods = map[string]reach{
 }
 
 // HostCall answers what an agent asks by a host_call, as a client of the façade
-// would be answered, with the agent for its identity: see SPEC §5.7. params has
+// would be answered, with the agent for its identity: see SPEC §5.8. params has
 // agent_id beside the method's own for a method of an agent. It is the
 // supervisor.HostHandler of the server's agents.
 func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
