@@ -255,7 +255,7 @@ func (h *host) call(ctx context.Context, do func(context.Context, *sdk.ClientSes
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case isLost && lost.unheard() && !again:
+		case isLost && lost.unheard && !again:
 			continue
 		case isLost:
 			return fmt.Errorf("the MCP server %s was lost during the call, which may have taken effect: %w", h.server.Name, err)

@@ -81,16 +81,20 @@ func (p *program) release() string {
 // address is the link to a server that is reached by HTTP.
 type address struct {
 	base http.RoundTripper
+	web  *web
 }
 
 func (a *address) open(s *session) (sdk.Transport, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(farewell, cancel) })
-	w := &web{
+	a.web = &web{
 		base: a.base, headers: s.server.Headers, life: life, patience: s.server.Timeout + pingPatience,
 		gate: &gate{}, fail: func(err error) { s.end(err) },
 	}
-	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: w.client(), MaxEventSize: maxLine}, nil
+	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: a.web.client(), MaxEventSize: maxLine}, nil
 }
 
-func (a *address) release() string { return "" }
+func (a *address) release() string {
+	a.web.farewell.Wait()
+	return ""
+}

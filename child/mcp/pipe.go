@@ -178,6 +178,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	traceOf(ctx).sent.Store(true)
 	p.note(msg, data)
 	stdin := p.process.Stdin()
 	if err := stdin.SetWriteDeadline(time.Time{}); err != nil {

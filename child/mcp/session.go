@@ -141,37 +141,60 @@ func (s *session) finish(err error) {
 	}
 }
 
-// call asks the server for something, within its time.
+// trace tells what became of the request of a call. The SDK's errors do not.
+type trace struct {
+	sent   atomic.Bool // it has left us
+	absent atomic.Bool // the server said that it knows of no such session
+}
+
+// traceKey finds the trace of a call in its context.
+type traceKey struct{}
+
+// traceOf is the trace of the call that a context belongs to, or of none.
+func traceOf(ctx context.Context) *trace {
+	if t, ok := ctx.Value(traceKey{}).(*trace); ok {
+		return t
+	}
+	return &trace{}
+}
+
+// call asks the server for something, within its time. The error is a *lostError
+// if the session has ended.
 func (s *session) call(parent context.Context, do func(context.Context, *sdk.ClientSession) error) error {
 	if s.suspect.Load() {
 		if err := s.ping(parent); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(parent, s.server.Timeout)
+	var trace trace
+	ctx, cancel := context.WithTimeout(context.WithValue(parent, traceKey{}, &trace), s.server.Timeout)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	err := do(ctx, s.client)
-	if unsent(err) {
-		s.end(err)
-	}
+	unheard := !trace.sent.Load() || trace.absent.Load()
 	switch {
 	case err == nil:
 		return nil
 	case parent.Err() != nil:
 		return parent.Err()
 	case s.ctx.Err() != nil:
-		select {
-		case <-s.over:
-			return &lostError{session: s, cause: err}
-		case <-parent.Done():
-			return parent.Err()
-		}
 	case ctx.Err() != nil:
 		s.suspect.Store(true)
 		return fmt.Errorf("no answer after %v", s.server.Timeout)
-	default:
+	case !unheard:
 		return errors.New(s.explain(err))
+	}
+	return s.lost(parent, err, unheard)
+}
+
+// lost ends the session, if it has not ended yet, and waits for that.
+func (s *session) lost(ctx context.Context, err error, unheard bool) error {
+	s.end(err)
+	select {
+	case <-s.over:
+		return &lostError{reason: s.reason, unheard: unheard}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -187,35 +210,16 @@ func (s *session) ping(parent context.Context) error {
 	if parent.Err() != nil {
 		return parent.Err()
 	}
-	s.end(errHung)
-	select {
-	case <-s.over:
-		return &lostError{session: s, cause: errHung}
-	case <-parent.Done():
-		return parent.Err()
-	}
+	return s.lost(parent, errHung, true)
 }
 
 // lostError is a call whose session ended.
 type lostError struct {
-	session *session
-	cause   error
+	reason  string
+	unheard bool // the server cannot have carried it out
 }
 
-func (e *lostError) Error() string { return e.session.reason }
-
-// unheard reports whether the server cannot have carried out the call, so that
-// it may be made again.
-func (e *lostError) unheard() bool { return errors.Is(e.cause, errHung) || unsent(e.cause) }
-
-// unsent reports whether the SDK did not send a call, as the session is over. It
-// takes two codes that a server may answer with for signs of that, too.
-func unsent(err error) bool {
-	if errors.Is(err, sdk.ErrConnectionClosed) {
-		return strings.Contains(err.Error(), "client is closing") || strings.Contains(err.Error(), "server is closing")
-	}
-	return errors.Is(err, sdk.ErrSessionMissing)
-}
+func (e *lostError) Error() string { return e.reason }
 
 // explain puts an error of the SDK into words: without addresses and secrets,
 // and bounded.

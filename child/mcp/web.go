@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"nexus.internal/protocol/strict"
@@ -43,7 +44,8 @@ type web struct {
 	life     context.Context //nolint:containedctx // of the connection, not of a call
 	patience time.Duration   // for the header of an answer
 	gate     *gate
-	fail     func(error) // ends the connection, for that reason
+	fail     func(error)    // ends the connection, for that reason
+	farewell sync.WaitGroup // the request that ends the session
 }
 
 // client follows no redirect, which would take the headers along.
@@ -54,8 +56,22 @@ func (w *web) client() *http.Client {
 	}
 }
 
-// RoundTrip implements [http.RoundTripper].
+// RoundTrip implements [http.RoundTripper]. The SDK holds a lock while it ends a
+// session, so that request is made beside it.
 func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodDelete {
+		return w.send(req)
+	}
+	last := req.Clone(context.WithoutCancel(req.Context()))
+	w.farewell.Go(func() {
+		if resp, err := w.send(last); err == nil {
+			resp.Body.Close()
+		}
+	})
+	return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+}
+
+func (w *web) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := context.AfterFunc(w.life, cancel)
 	release := func() { stop(); cancel() }
@@ -67,18 +83,22 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		patience = streamPatience
 	}
+	traceOf(ctx).sent.Store(true)
 	timer := time.AfterFunc(patience, cancel)
 	resp, err := w.base.RoundTrip(req)
 	late := !timer.Stop()
 	if err != nil {
 		release()
 		if late && req.Method == http.MethodGet && w.life.Err() == nil {
-			return noStream(req), nil
+			return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 		}
 		if late {
 			err = errors.New("it did not answer")
 		}
 		return nil, err
+	}
+	if resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+		traceOf(ctx).absent.Store(true)
 	}
 	body := &body{ReadCloser: resp.Body, left: maxMessage, fail: w.fail, release: release}
 	resp.Body = body
@@ -90,14 +110,6 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, nil
-}
-
-// noStream is the answer of a server that has no stream of its own.
-func noStream(req *http.Request) *http.Response {
-	return &http.Response{
-		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Request: req,
-	}
 }
 
 // body is an answer of at most left bytes; -1 is without bound.
