@@ -270,6 +270,35 @@ func TestHTTPHang(t *testing.T) {
 	})
 }
 
+// TestHTTPDisconnect ends a server in the middle of a call, and does not wait for
+// what it never says.
+func TestHTTPDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sessions atomic.Int32
+		started := make(chan struct{})
+		m := web(t, "http://localhost/", mcp.Options{HTTP: direct{bare(func(_ http.ResponseWriter, r *http.Request, _ string, _ int64) {
+			started <- struct{}{}
+			<-r.Context().Done()
+		}, &sessions)}})
+		failed := make(chan error)
+		go func() {
+			_, err := find(t, m, "mcp_s_t").Run(t.Context(), input(t))
+			failed <- err
+		}()
+		<-started
+		began := time.Now()
+		if err := m.Disconnect(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failed; err == nil || !strings.HasSuffix(err.Error(), "which may have taken effect: it was disconnected") {
+			t.Errorf("the call ended with %v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("that took %v", took)
+		}
+	})
+}
+
 // TestHTTPNobody has an address where nobody listens.
 func TestHTTPNobody(t *testing.T) {
 	s := httptest.NewServer(nil)

@@ -169,7 +169,6 @@ func (s *session) call(parent context.Context, do func(context.Context, *sdk.Cli
 	var trace trace
 	ctx, cancel := context.WithTimeout(context.WithValue(parent, traceKey{}, &trace), s.server.Timeout)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
 	err := do(ctx, s.client)
 	unheard := !trace.sent.Load() || trace.absent.Load()
 	switch {

@@ -115,6 +115,10 @@ func TestCrash(t *testing.T) {
 	if got := status(m); got.State != mcp.StateFailed || got.Tools != 11 {
 		t.Errorf("after the crash: %+v", got)
 	}
+	m.Prepare(t.Context())
+	if got := status(m); got.State != mcp.StateFailed {
+		t.Errorf("a turn started it again, though nobody called it: %+v", got)
+	}
 	if second := text(t, m, "mcp_s_pid"); second == first {
 		t.Errorf("the process is still %s", first)
 	}
