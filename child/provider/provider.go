@@ -68,7 +68,8 @@ type (
 	// Thinking is a piece of the model's reasoning.
 	Thinking struct{ Text string }
 	// ThinkingSignature is what the provider wants to find in the answer's
-	// message as ThinkingSignature, opaque and whole, at most 256 KiB of ASCII.
+	// message as ThinkingSignature, opaque and whole: JSON, at most 256 KiB of
+	// UTF-8.
 	// It comes at most once, before Stop.
 	ThinkingSignature struct{ Text string }
 	// CallStart opens a tool call; its input follows in pieces.

@@ -124,7 +124,7 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 			case !ok || t.Spoke():
 				return err
 			case c.lower(r.Model, refused):
-			case !forget && d.signed && refusesThinking(refused):
+			case d.signed && refused.RefusesReasoning():
 				forget = true
 			default:
 				return err
@@ -159,13 +159,6 @@ func (c *client) lower(model string, refused *wire.ServiceError) bool {
 	}
 	c.limits[model] = limit
 	return true
-}
-
-// refusesThinking reports whether the service does not take reasoning back, as
-// where it was signed for somebody else.
-func refusesThinking(refused *wire.ServiceError) bool {
-	text := strings.ToLower(refused.Message)
-	return refused.Status == 400 && (strings.Contains(text, "thinking") || strings.Contains(text, "signature"))
 }
 
 // Models lists what the service offers, as [wire.Service.Models] does.

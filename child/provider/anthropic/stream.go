@@ -18,7 +18,7 @@ import (
 func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.MessageNewParams) error {
 	stream := c.messages.NewStreaming(ctx, params, option.WithHTTPClient(t))
 	defer func() { _ = stream.Close() }() // how the answer ended is known by then
-	a := answer{Try: t, layout: layout{Model: params.Model}, open: map[int64]*block{}}
+	a := answer{Try: t, layout: wire.Layout{Model: params.Model}, open: map[int64]*block{}}
 	for stream.Next() {
 		if err := a.take(stream.Current()); err != nil {
 			return err
@@ -43,7 +43,7 @@ type answer struct {
 	*wire.Try
 	finished bool // a stop_reason was seen
 	reason   provider.FinishReason
-	layout   layout
+	layout   wire.Layout
 	open     map[int64]*block // by the index that the service gives them
 	usage    protocol.TurnUsage
 }
@@ -102,15 +102,15 @@ func (a *answer) begin(e sdk.MessageStreamEventUnion) error {
 	a.open[e.Index] = b
 	switch content.Type {
 	case "text":
-		a.layout.Blocks = append(a.layout.Blocks, piece{Kind: text})
+		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindText})
 		a.say(b, content.Text, e.RawJSON(), "content_block.text")
 	case "thinking":
-		a.layout.Blocks = append(a.layout.Blocks, piece{Kind: thought, Opaque: content.Signature})
+		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: thought, Opaque: content.Signature})
 		a.say(b, content.Thinking, e.RawJSON(), "content_block.thinking")
 	case "redacted_thinking":
-		a.layout.Blocks = append(a.layout.Blocks, piece{Kind: hidden, Opaque: content.Data})
+		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: hidden, Opaque: content.Data})
 	case "tool_use":
-		a.layout.Blocks = append(a.layout.Blocks, piece{Kind: use})
+		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindCall})
 		b.id, b.name = content.ID, content.Name
 		b.whole = gjson.Get(e.RawJSON(), "content_block.input").Raw
 		a.Emit(provider.CallStart{ID: b.id, Name: b.name})
@@ -187,7 +187,7 @@ func (a *answer) end() {
 		a.close(a.open[index])
 		delete(a.open, index)
 	}
-	if signature := a.layout.signature(); signature != "" {
+	if signature := a.layout.Signature(); signature != "" {
 		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
 	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})

@@ -5,85 +5,28 @@ import (
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
-	"github.com/go-json-experiment/json"
 
+	"nexus.internal/child/provider/wire"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/strict"
 )
 
-// maxSignature bounds the JSON of a layout, in bytes; a larger one is not kept.
-const maxSignature = 256 << 10
-
-// layout is what a ThinkingSignature holds: how an answer with reasoning was
-// made up. The service wants such an answer back as it was, block by block.
-type layout struct {
-	// Model is the one that was asked: another one cannot read what it signed.
-	Model  string  `json:"model"`
-	Blocks []piece `json:"blocks"`
-}
-
-// piece is one block of an answer.
-type piece struct {
-	Kind kind `json:"kind"`
-	// Bytes of the message's Thinking or Content that are this block.
-	Bytes int `json:"bytes,omitzero" wire:"default"`
-	// Opaque is the signature of reasoning, or the data of what is hidden.
-	Opaque string `json:"opaque,omitzero" wire:"default"`
-}
-
-type kind string
-
+// The kinds of blocks that are Anthropic's. Opaque is the signature of the one,
+// and the data of the other.
 const (
-	thought kind = "thinking"
-	hidden  kind = "redacted"
-	text    kind = "text"
-	use     kind = "call"
+	thought wire.Kind = "thinking"
+	hidden  wire.Kind = "redacted"
 )
 
-// signature is a layout in writing; "" for an answer without reasoning, or with
-// more of it than can be kept.
-func (l layout) signature() string {
-	if !slices.ContainsFunc(l.Blocks, func(p piece) bool { return p.Kind == thought || p.Kind == hidden }) {
-		return ""
-	}
-	data, err := json.Marshal(l)
-	if err != nil || len(data) > maxSignature {
-		return ""
-	}
-	return string(data)
-}
-
-// reasoned finds the blocks of an answer whose reasoning can go back: it was
-// signed by this model, and the message is what it was.
-func (d *draft) reasoned(m protocol.Message) ([]piece, bool) {
-	var l layout
-	if d.forget || m.ThinkingSignature == "" || m.Interrupted ||
-		strict.Unmarshal([]byte(m.ThinkingSignature), &l, strict.RejectUnknown) != nil || l.Model != d.Model {
+// reasoned finds the blocks of an answer whose reasoning goes back, if it does.
+func (d *draft) reasoned(m protocol.Message) ([]wire.Block, bool) {
+	if d.forget {
 		return nil, false
 	}
-	thinking, said, calls := len(m.Thinking), len(m.Content), len(m.ToolCalls)
-	for _, p := range l.Blocks {
-		switch p.Kind {
-		case thought:
-			thinking -= p.Bytes
-		case text:
-			said -= p.Bytes
-		case use:
-			calls--
-		case hidden:
-		default:
-			return nil, false
-		}
-		// Each time, so that nothing overflows.
-		if p.Bytes < 0 || thinking < 0 || said < 0 || calls < 0 {
-			return nil, false
-		}
-	}
-	return l.Blocks, thinking == 0 && said == 0 && calls == 0
+	return wire.Reasoned(m, d.Model, thought, hidden)
 }
 
 // assemble puts an answer together as it was.
-func assemble(m protocol.Message, blocks []piece, calls []sdk.ContentBlockParamUnion) []sdk.ContentBlockParamUnion {
+func assemble(m protocol.Message, blocks []wire.Block, calls []sdk.ContentBlockParamUnion) []sdk.ContentBlockParamUnion {
 	thinking, said := m.Thinking, m.Content
 	var content []sdk.ContentBlockParamUnion
 	for _, p := range blocks {
@@ -93,12 +36,12 @@ func assemble(m protocol.Message, blocks []piece, calls []sdk.ContentBlockParamU
 			thinking = thinking[p.Bytes:]
 		case hidden:
 			content = append(content, sdk.NewRedactedThinkingBlock(p.Opaque))
-		case text:
+		case wire.KindText:
 			if !blank(said[:p.Bytes]) {
 				content = append(content, sdk.NewTextBlock(said[:p.Bytes]))
 			}
 			said = said[p.Bytes:]
-		case use:
+		case wire.KindCall:
 			content = append(content, calls[0])
 			calls = calls[1:]
 		}

@@ -123,6 +123,16 @@ func refusesImages(err error) bool {
 	return false
 }
 
+// RefusesReasoning reports whether the service does not take the reasoning of
+// earlier answers back, as where it was signed for somebody else.
+func (e *ServiceError) RefusesReasoning() bool {
+	if e.Status != http.StatusBadRequest && (e.Status != 0 || e.Code != "400") {
+		return false
+	}
+	text := strings.ToLower(e.Message)
+	return strings.Contains(text, "reasoning") || strings.Contains(text, "thinking") || strings.Contains(text, "signature")
+}
+
 // The faults of a stream that are not the service's words.
 var (
 	errIdle   = errors.New("the service fell silent")
@@ -160,7 +170,7 @@ func refuse(request *http.Request, response *http.Response) (*http.Response, err
 
 // ReadError reads the error out of a body or an event: OpenAI's and Anthropic's
 // {"error":{message, type, code}}, a bare {"error":"…"}, these members alone, or
-// text.
+// text. What OpenRouter passes on of the service behind it is added.
 func ReadError(body []byte) *ServiceError {
 	e := &ServiceError{RetryAfter: -1}
 	if !gjson.ValidBytes(body) {
@@ -178,6 +188,11 @@ func ReadError(body []byte) *ServiceError {
 	}
 	e.Message = clip(object.Get("message").String())
 	e.Code = clip(cmp.Or(object.Get("code").String(), object.Get("type").String()))
+	if raw := object.Get("metadata.raw"); raw.Type == gjson.String {
+		if behind := ReadError([]byte(raw.Str)).Message; behind != "" {
+			e.Message = clip(e.Message + ": " + behind)
+		}
+	}
 	return e
 }
 
