@@ -178,7 +178,6 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	traceOf(ctx).sent.Store(true)
 	p.note(msg, data)
 	stdin := p.process.Stdin()
 	if err := stdin.SetWriteDeadline(time.Time{}); err != nil {
@@ -192,6 +191,9 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	n, err := stdin.Write(append(data, '\n'))
 	if !stop() {
 		<-interrupted
+	}
+	if n > 0 {
+		traceOf(ctx).sent.Store(true)
 	}
 	switch {
 	case err == nil:

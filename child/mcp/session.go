@@ -202,7 +202,7 @@ func (s *session) ping(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, pingPatience)
 	defer cancel()
 	err := s.client.Ping(ctx, nil)
-	if _, answered := errors.AsType[*jsonrpc.Error](err); err == nil || answered {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); err == nil || ok && wire.Code != codeUnsent {
 		s.suspect.Store(false)
 		return nil
 	}

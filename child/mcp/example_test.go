@@ -1,0 +1,36 @@
+package mcp_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"nexus.internal/child/mcp"
+)
+
+func ExampleLoad() {
+	dir, err := os.MkdirTemp("", "mcp")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "mcp.json")
+	file := `{"mcpServers": {
+		"github": {"command": "github-mcp", "env": {"TOKEN": "${GITHUB_TOKEN}"}, "allowed_tools": ["get_issue"]},
+		"wiki":   {"url": "https://wiki.example/mcp", "timeout_s": 10}
+	}}`
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	servers, err := mcp.Load(mcp.Files{Personal: path})
+	for _, s := range servers {
+		fmt.Println(s.Name, s.Command, s.URL, s.Timeout, s.Problem)
+	}
+	fmt.Println(err)
+	// Output:
+	// github github-mcp  1m0s the variable GITHUB_TOKEN is not set, which TOKEN of mcp.json needs
+	// wiki  https://wiki.example/mcp 10s
+	// <nil>
+}
