@@ -26,11 +26,11 @@ func ExampleLoad() {
 	}
 	servers, err := mcp.Load(mcp.Files{Personal: path})
 	for _, s := range servers {
-		fmt.Println(s.Name, s.Command, s.URL, s.Timeout, s.Problem)
+		fmt.Printf("%s %v %q\n", s.Name, s.Timeout, s.Problem)
 	}
 	fmt.Println(err)
 	// Output:
-	// github github-mcp  1m0s the variable GITHUB_TOKEN is not set, which TOKEN of mcp.json needs
-	// wiki  https://wiki.example/mcp 10s
+	// github 1m0s "the variable GITHUB_TOKEN is not set, which TOKEN of mcp.json needs"
+	// wiki 10s ""
 	// <nil>
 }
