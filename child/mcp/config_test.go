@@ -170,6 +170,9 @@ func TestToolNames(t *testing.T) {
 		{"s", "", "mcp_s__e3b0c442"},
 		{"s", strings.Repeat("l", 80), "mcp_s_" + strings.Repeat("l", 49) + "_25c79a6a"},
 	} {
+		if prefix := (mcp.Server{Name: tc.server}).ToolPrefix(); !strings.HasPrefix(tc.want, prefix) {
+			t.Errorf("the tools of %q begin with %q, not so %q", tc.server, prefix, tc.want)
+		}
 		if got := mcp.ToolName(tc.server, tc.tool); got != tc.want || len(got) > 64 {
 			t.Errorf("%q of %q is %q, want %q", tc.tool, tc.server, got, tc.want)
 		}

@@ -35,6 +35,10 @@ func checkName(name string) error {
 // name.
 func key(name string) string { return only(name, '-', "-") }
 
+// ToolPrefix is how the names of all tools of the server begin, and of no other
+// tool.
+func (s Server) ToolPrefix() string { return ownName(key(s.Name), "") }
+
 // only replaces each character but letters, digits and the others.
 func only(text string, by rune, others string) string {
 	return strings.Map(func(r rune) rune {
