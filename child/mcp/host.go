@@ -68,6 +68,8 @@ type host struct {
 
 // attempt is one start of a server.
 type attempt struct {
+	ctx     context.Context //nolint:containedctx // of the session that comes of it
+	end     context.CancelCauseFunc
 	done    chan struct{} // closed when what follows holds
 	session *session
 	err     error
@@ -118,7 +120,9 @@ func (h *host) begin() (*attempt, error) {
 		return h.attempt, nil
 	}
 	a := &attempt{done: make(chan struct{}), waitFor: time.Now().Add(h.m.options.Wait)}
+	a.ctx, a.end = context.WithCancelCause(h.m.ctx)
 	if !h.m.spawn(func() { h.run(a) }) {
+		a.end(errClosing)
 		return nil, errClosing
 	}
 	h.attempt = a
@@ -127,16 +131,18 @@ func (h *host) begin() (*attempt, error) {
 
 // run is one session from its start to its end.
 func (h *host) run(a *attempt) {
-	s, list, err := dial(h.m.ctx, h.server, h.link(), h.m.options.Cwd())
+	defer a.end(nil)
+	s, list, err := dial(a.ctx, h.server, h.link(), h.m.options.Cwd())
 	h.mu.Lock()
 	a.session, a.err = s, err
 	h.attempt = nil
 	changed := false
-	if err != nil {
-		h.failed(err.Error())
-	} else {
+	switch {
+	case err == nil:
 		h.session, h.reason = s, ""
 		changed = h.learn(list)
+	case !isOurs(context.Cause(a.ctx)):
+		h.failed(err.Error())
 	}
 	h.mu.Unlock()
 	close(a.done)
@@ -271,6 +277,7 @@ func (h *host) release(ctx context.Context, cause error) error {
 	a, s := h.attempt, h.session
 	h.mu.Unlock()
 	if a != nil {
+		a.end(cause)
 		select {
 		case <-a.done:
 			s = a.session

@@ -62,6 +62,27 @@ func TestSlowStart(t *testing.T) {
 	})
 }
 
+// TestEndOfStart ends a server that is still being started.
+func TestEndOfStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, within(func(ctx context.Context, _ io.ReadCloser, _ io.WriteCloser) { <-ctx.Done() }))
+		began := time.Now()
+		if err := m.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := status(m); got.State != mcp.StateIdle {
+			t.Errorf("after a restart: %+v", got)
+		}
+		m.Prepare(t.Context())
+		if err := m.Disconnect(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 4*time.Second { // 2 of it in Prepare
+			t.Errorf("that took %v", took)
+		}
+	})
+}
+
 // TestCrashLoop is about a server that crashes at every call.
 func TestCrashLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
