@@ -27,6 +27,7 @@ func TestDialects(t *testing.T) {
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			provider.Text{Text: "!"},
+			reasonedWith("reasoning_details", 3, 6, `[{"format":"anthropic-claude-v1","index":0,"text":"Hm.","type":"reasoning.text"}]`),
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 120, OutputTokens: 9, CacheReadInputTokens: 100, CacheCreationInputTokens: 15, Model: model("anthropic/claude-sonnet-4"),
 			}},
@@ -54,6 +55,7 @@ func TestDialects(t *testing.T) {
 		{"vllm", "/v1", "/v1/chat/completions", openai.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "\n\nHello"},
+			reasonedWith("reasoning_content", 3, 7, ""),
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 14, OutputTokens: 17, CacheReadInputTokens: 8, Model: model("Qwen/Qwen3-8B"),
 			}},
@@ -68,11 +70,13 @@ func TestDialects(t *testing.T) {
 		{"llamacpp", "/v1", "/v1/chat/completions", openai.None, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
+			reasonedWith("reasoning_content", 3, 5, ""),
 			provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{InputTokens: 12, OutputTokens: 2, Model: model("gpt-3.5-turbo")}},
 		}},
 		{"deepseek", "", "/chat/completions", openai.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
+			reasonedWith("reasoning_content", 3, 5, ""),
 			provider.Stop{Reason: provider.FinishStop, Usage: protocol.TurnUsage{
 				InputTokens: 16, OutputTokens: 10, CacheReadInputTokens: 11, Model: model("deepseek-chat"),
 			}},

@@ -7,7 +7,9 @@
 //
 // Tries, waits, silence, errors and secrets are those of package wire. Images go
 // out as data URLs; those of a tool's result follow it as a message of the user.
-// Reasoning is read where a service sends it, and not sent back.
+// Reasoning is read where a service sends it. An answer with reasoning_content or
+// reasoning_details ends with a ThinkingSignature, by which its message, as long
+// as it is as it was, gives them back to the model they came from.
 //
 // A provider is safe for concurrent use; it starts no goroutine of its own but
 // those of its HTTP client. The contract is SPEC.md §4.3.

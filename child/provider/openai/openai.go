@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -52,16 +53,23 @@ func New(o Options) (provider.Provider, error) {
 	}, nil
 }
 
-// Stream asks for one answer, as [wire.Service.Answer] does.
+// Stream asks for one answer, as [wire.Service.Answer] does. Where the service
+// refuses the reasoning of earlier ones, it is asked once more at once, without.
 func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	offered, err := tools(r.Tools)
 	if err != nil {
 		return func(yield func(provider.Delta, error) bool) { yield(nil, c.service.Explain(err)) }
 	}
 	return c.service.Answer(ctx, r, func(ctx context.Context, t *wire.Try, r provider.Request) error {
-		params := translate(r)
-		params.Tools = offered
-		return c.ask(ctx, t, params)
+		for forget := false; ; forget = true {
+			params, reasoned := translate(r, forget)
+			params.Tools = offered
+			err := c.ask(ctx, t, params)
+			refused, ok := errors.AsType[*wire.ServiceError](err)
+			if !ok || t.Spoke() || !reasoned || !refused.RefusesReasoning() {
+				return err
+			}
+		}
 	})
 }
 

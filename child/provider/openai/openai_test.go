@@ -17,6 +17,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
+	"nexus.internal/child/provider/wire"
 	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/child/tool"
 	"nexus.internal/fixtures"
@@ -86,6 +87,7 @@ var (
 		provider.Thinking{Text: "greets."},
 		provider.Text{Text: "Hello"},
 		provider.Text{Text: "!"},
+		reasonedWith("reasoning_content", 16, 6, ""),
 		provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{
 			InputTokens: 5, OutputTokens: 7, Model: model("qwen3-8b"),
 		}},
@@ -536,10 +538,11 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // FuzzStream: whatever a service sends, an answer ends, with a Stop as its last
-// delta or with an error, and the input of every whole call is JSON.
+// delta or with an error; the input of every whole call is JSON; and what an
+// answer is signed with goes back with the message that is made of it.
 func FuzzStream(f *testing.F) {
-	for _, name := range []string{"text.sse", "tools.sse", "reasoning.sse", "error-later.sse", "malformed.sse", "bad-input.sse"} {
-		f.Add(recorded(f, name))
+	for _, name := range fixtures.Glob(f, "providers/openai/*.sse") {
+		f.Add(fixtures.Read(f, name))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := openai.New(openai.Options{
@@ -562,6 +565,10 @@ func FuzzStream(f *testing.F) {
 		}
 		if stopped == (err != nil) {
 			t.Errorf("stopped %v with error %v", stopped, err)
+		}
+		m := said(got)
+		if len(m.ThinkingSignature) > wire.MaxSignature || m.ThinkingSignature != "" && !openai.GivesBack(hello.Model, m) {
+			t.Errorf("the signature does not fit %+v", m)
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.ChatCompletionNewParams) error {
 	stream := c.completions.NewStreaming(ctx, params, option.WithHTTPClient(t))
 	defer func() { _ = stream.Close() }() // how the answer ended is known by then
-	a := answer{Try: t}
+	a := answer{Try: t, model: params.Model}
 	for stream.Next() {
 		if err := a.take(stream.Current()); err != nil {
 			return err
@@ -44,13 +44,18 @@ func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.ChatCompletion
 // answer puts the deltas of one answer together.
 type answer struct {
 	*wire.Try
-	finished bool // a finish_reason was seen
-	reason   provider.FinishReason
-	said     wire.Text
-	refused  wire.Text
-	thought  wire.Text
-	calls    []*call
-	usage    protocol.TurnUsage
+	model        string // that was asked
+	finished     bool   // a finish_reason was seen
+	reason       provider.FinishReason
+	said         wire.Text
+	refused      wire.Text
+	thought      wire.Text
+	saidBytes    int  // of the text that was passed on
+	thoughtBytes int  // of the reasoning that was passed on
+	content      bool // a reasoning_content was seen, empty or not
+	details      merged
+	calls        []*call
+	usage        protocol.TurnUsage
 }
 
 // call is a tool call whose input is still coming.
@@ -85,12 +90,10 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 		}
 		delta := choice.Delta
 		object := delta.RawJSON()
-		if thought := a.thought.Next(reasoning(object)); thought != "" {
-			a.Emit(provider.Thinking{Text: thought})
-		}
-		if said := a.said.Next(delta.Content, object, "content") + a.refused.Next(delta.Refusal, object, "refusal"); said != "" {
-			a.Emit(provider.Text{Text: said})
-		}
+		a.think(a.thought.Next(thoughts(object)))
+		a.content = a.content || gjson.Get(object, string(content)).Type == gjson.String
+		a.details.take(object)
+		a.say(a.said.Next(delta.Content, object, "content") + a.refused.Next(delta.Refusal, object, "refusal"))
 		for _, piece := range delta.ToolCalls {
 			a.takeCall(piece)
 		}
@@ -100,6 +103,20 @@ func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
 		}
 	}
 	return nil
+}
+
+func (a *answer) think(thought string) {
+	if thought != "" {
+		a.thoughtBytes += len(thought)
+		a.Emit(provider.Thinking{Text: thought})
+	}
+}
+
+func (a *answer) say(said string) {
+	if said != "" {
+		a.saidBytes += len(said)
+		a.Emit(provider.Text{Text: said})
+	}
 }
 
 // takeCall adds a piece to the call it belongs to. The id and the name come
@@ -150,14 +167,11 @@ func (a *answer) taken(id string) bool {
 	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id })
 }
 
-// end passes on what was held back, the whole calls and the Stop.
+// end passes on what was held back, the whole calls, what is to go back with the
+// answer, and the Stop.
 func (a *answer) end() {
-	if thought := a.thought.Rest(); thought != "" {
-		a.Emit(provider.Thinking{Text: thought})
-	}
-	if said := a.said.Rest() + a.refused.Rest(); said != "" {
-		a.Emit(provider.Text{Text: said})
-	}
+	a.think(a.thought.Rest())
+	a.say(a.said.Rest() + a.refused.Rest())
 	for _, c := range a.calls {
 		rest := c.last.Rest()
 		c.input.WriteString(rest)
@@ -170,6 +184,9 @@ func (a *answer) end() {
 	}
 	for _, c := range a.calls {
 		a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: wire.Input(c.input.String())}})
+	}
+	if signature := a.layout().Signature(); signature != "" {
+		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
 	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})
 }
@@ -186,18 +203,6 @@ func (a *answer) count(u sdk.CompletionUsage) {
 	}
 	written := gjson.Get(u.RawJSON(), "prompt_tokens_details.cache_write_tokens")
 	a.usage.CacheCreationInputTokens = wire.Count(written.Int())
-}
-
-// reasoning reads what compatible services add to a delta: reasoning_content
-// (DeepSeek, vLLM, llama.cpp) or reasoning (OpenRouter, Ollama). It gives the
-// text, the delta and the member.
-func reasoning(delta string) (thought, object, member string) {
-	for _, member := range []string{"reasoning_content", "reasoning"} {
-		if value := gjson.Get(delta, member); value.Type == gjson.String && value.Str != "" {
-			return value.Str, delta, member
-		}
-	}
-	return "", delta, ""
 }
 
 func finishReason(reason string) provider.FinishReason {

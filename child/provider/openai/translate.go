@@ -35,8 +35,10 @@ func tools(specs []tool.Spec) ([]sdk.ChatCompletionToolUnionParam, error) {
 
 // translate puts a request into the service's words, but for its tools. Every
 // call is followed by its result: one that is missing is made up, and a result
-// without a call is left out, as are answers that say nothing.
-func translate(r provider.Request) sdk.ChatCompletionNewParams {
+// without a call is left out, as are answers that say nothing. The reasoning of
+// earlier answers goes along unless it is to be forgotten; reasoned says that
+// there was some.
+func translate(r provider.Request, forget bool) (params sdk.ChatCompletionNewParams, reasoned bool) {
 	var out []sdk.ChatCompletionMessageParamUnion
 	if r.System != "" {
 		out = append(out, sdk.SystemMessage(r.System))
@@ -49,7 +51,11 @@ func translate(r provider.Request) sdk.ChatCompletionNewParams {
 			out = append(out, user(wire.Pictures(r, m, maxImage)))
 		case protocol.RoleAssistant:
 			if m.Content != "" || len(m.ToolCalls) > 0 {
-				out = append(out, assistant(m))
+				said := assistant(m)
+				if !forget && giveBack(said.OfAssistant, m, r.Model) {
+					reasoned = true
+				}
+				out = append(out, said)
 				out = append(out, results(r, m.ToolCalls, r.Messages[i+1:])...)
 			}
 		case protocol.RoleTool: // went out with its call
@@ -59,7 +65,7 @@ func translate(r provider.Request) sdk.ChatCompletionNewParams {
 		Model:         r.Model,
 		Messages:      out,
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-	}
+	}, reasoned
 }
 
 // user is a message of the user: plain text where there are no images, since not

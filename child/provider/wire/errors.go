@@ -190,7 +190,7 @@ func ReadError(body []byte) *ServiceError {
 	e.Code = clip(cmp.Or(object.Get("code").String(), object.Get("type").String()))
 	if raw := object.Get("metadata.raw"); raw.Type == gjson.String {
 		if behind := ReadError([]byte(raw.Str)).Message; behind != "" {
-			e.Message = clip(e.Message + ": " + behind)
+			e.Message = clip(strings.TrimPrefix(e.Message+": "+behind, ": "))
 		}
 	}
 	return e

@@ -7,8 +7,8 @@ import (
 	"nexus.internal/protocol/strict"
 )
 
-// maxSignature bounds the JSON of a layout, in bytes; a larger one is not kept.
-const maxSignature = 256 << 10
+// MaxSignature bounds the JSON of a layout, in bytes; a larger one is not kept.
+const MaxSignature = 256 << 10
 
 // Layout is what a ThinkingSignature holds: how an answer with reasoning was
 // made up, so that the service can have it back as it was.
@@ -46,7 +46,7 @@ func (l Layout) Signature() string {
 		return ""
 	}
 	data, err := json.Marshal(l)
-	if err != nil || len(data) > maxSignature {
+	if err != nil || len(data) > MaxSignature {
 		return ""
 	}
 	return string(data)

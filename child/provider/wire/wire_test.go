@@ -213,6 +213,12 @@ func TestReadError(t *testing.T) {
 		{"number", `{"error":{"message":"m","code":503}}`, "503", "m"},
 		{"bare", `{"error":"m"}`, "", "m"},
 		{"vllm", `{"object":"error","message":"m","type":"t","code":400}`, "400", "m"},
+		{
+			"openrouter", `{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"m\",\"code\":7}}"}}}`,
+			"400", "Provider returned error: m",
+		},
+		{"openrouter, in text", `{"error":{"message":"","code":400,"metadata":{"raw":"upstream  said no"}}}`, "400", "upstream said no"},
+		{"openrouter, in another shape", `{"error":{"message":"m","code":400,"metadata":{"raw":{"a":1}}}}`, "400", "m"},
 		{"text", "  warming\n up ", "", "warming up"},
 		{"page", "<html>Bad Gateway</html>", "", ""},
 		{"long", strings.Repeat("é", 400), "", strings.Repeat("é", 250) + "…"},
@@ -250,6 +256,37 @@ func TestContextWindow(t *testing.T) {
 		if got := errors.Is(e, provider.ErrContextWindow); got != tt.want {
 			t.Errorf("%d %s %q: %v, want %v", tt.status, tt.code, tt.message, got, tt.want)
 		}
+	}
+}
+
+// Reasoning goes back only where nothing has changed; and an answer of which
+// nothing is reasoning has none, whatever a saved session says.
+func TestReasoned(t *testing.T) {
+	whole := protocol.Message{Role: protocol.RoleAssistant, Thinking: "hm", Content: "yes", ToolCalls: make([]protocol.ToolCall, 1)}
+	for _, tt := range []struct {
+		name, signature string
+		message         protocol.Message
+		want            bool
+	}{
+		{"whole", `{"model":"m","blocks":[{"kind":"t","bytes":2,"opaque":"o"},{"kind":"text","bytes":3},{"kind":"call"}]}`, whole, true},
+		{"in pieces", `{"model":"m","blocks":[{"kind":"text","bytes":1},{"kind":"t","bytes":2},{"kind":"text","bytes":2},{"kind":"call"},{"kind":"t"}]}`, whole, true},
+		{"another kind", `{"model":"m","blocks":[{"kind":"t","bytes":2},{"kind":"u"},{"kind":"text","bytes":3},{"kind":"call"}]}`, whole, false},
+		{"another model", `{"model":"n","blocks":[{"kind":"t","bytes":2},{"kind":"text","bytes":3},{"kind":"call"}]}`, whole, false},
+		{"a call more", `{"model":"m","blocks":[{"kind":"t","bytes":2},{"kind":"text","bytes":3}]}`, whole, false},
+		{"no reasoning", `{"model":"m","blocks":[{"kind":"text","bytes":3},{"kind":"call"}]}`, protocol.Message{Content: "yes", ToolCalls: whole.ToolCalls}, false},
+		{"nothing", `{"model":"m","blocks":[]}`, protocol.Message{}, false},
+		{"bytes that overflow", `{"model":"m","blocks":[{"kind":"t","bytes":9223372036854775807},{"kind":"t","bytes":9223372036854775807},{"kind":"t","bytes":4}]}`, protocol.Message{Thinking: "hm"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.message.ThinkingSignature = tt.signature
+			if _, got := wire.Reasoned(tt.message, "m", "t"); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			tt.message.Interrupted = true
+			if _, got := wire.Reasoned(tt.message, "m", "t"); got {
+				t.Error("an interrupted answer goes back")
+			}
+		})
 	}
 }
 
