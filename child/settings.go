@@ -172,7 +172,7 @@ func (s *server) systemPrompt() prompt.Prompt {
 }
 
 // restartServers ends the MCP servers, which run where and as it was allowed
-// when they were started. The next turn starts them again.
+// when they were started. The next call starts them again.
 func (s *server) restartServers() {
 	if s.Servers == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"nexus.internal/child/tool"
 )
 
-// What is taken from a server (SPEC §4.8); the rest is left out.
+// What is taken from a server (SPEC §4.9); the rest is left out.
 const (
 	maxTools       = 256
 	maxPages       = 64

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a call may take (SPEC §4.8).
+	// DefaultTimeout is how long a call may take (SPEC §4.9).
 	DefaultTimeout = 60 * time.Second
 
 	maxTimeout    = 3600     // seconds

@@ -20,5 +20,5 @@
 // What it refuses: to start what a project's file names before a tool call that
 // asks for it was allowed; to give a server any variable of our environment that
 // its entry does not name; redirects; requests of a server for anything but the
-// working directory and a ping. The contract is SPEC.md §4.8.
+// working directory and a ping. The contract is SPEC.md §4.9.
 package mcp

@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// What a server may send (SPEC §4.8). What answers a call of ours is bounded by
+// What a server may send (SPEC §4.9). What answers a call of ours is bounded by
 // maxMessage alone.
 const (
 	maxMessage  = 8 << 20     // bytes

@@ -12,7 +12,7 @@ import (
 	"nexus.internal/protocol"
 )
 
-// What a result may have (SPEC §4.8); the rest is left out, and it says so.
+// What a result may have (SPEC §4.9); the rest is left out, and it says so.
 const (
 	maxText   = 1 << 20 // bytes
 	maxImages = 8

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,21 +36,11 @@ func newServers(home, cwd string, images *blob.Store, log *zap.Logger) (*servers
 		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
 			return s.work.Rules(context.Background(), "mcp"), nil
 		}),
-		Permit:   func(server mcp.Server) error { return s.work.MayUse(prefix(server.Name)) },
+		Permit:   func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
 		Cwd:      func() string { return s.work.Cwd() },
 		PutImage: images.Put, Log: log,
 	})
 	return s, nil
-}
-
-// prefix is how the names of a server's tools begin (SPEC §4.8).
-func prefix(server string) string {
-	return "mcp_" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, server) + "_"
 }
 
 // Close implements io.Closer.
