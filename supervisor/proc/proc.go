@@ -39,6 +39,10 @@ type Spec struct {
 	Graces Graces
 	// WriteTimeout is the patience of Write; 0 means DefaultWriteTimeout.
 	WriteTimeout time.Duration
+	// Limits bound the process and all that comes of it.
+	Limits Limits
+	// Guard reaches what leaves the process's group; nil means that nobody does.
+	Guard *Guard
 }
 
 // Exit is how a process ended.
@@ -46,6 +50,7 @@ type Exit struct {
 	Code   int    // exit status; -1 if a signal ended it
 	Signal string // as in "killed"; "" if none did
 	Stderr string // the tail of its stderr, at most 4 KiB, keys replaced
+	Limit  string // that of Spec.Limits which ended it, as in "memory limit 512 MiB"; "" if none did
 }
 
 // Process is a running or ended process. Its methods are safe for concurrent
@@ -59,26 +64,51 @@ type Process struct {
 	write  time.Duration // patience
 	tail   *tail
 	pidfd  *os.File // nil where the system has none
+	tree   *tree
+	limits Limits
+	rate   bucket         // of stdout; owned by its reader
+	watch  sync.WaitGroup // the look at the tree's usage
 
 	hurry     chan struct{} // closed when Stop is to go on with KILL
 	hurryOnce sync.Once
 	stopOnce  sync.Once
+	dead      chan struct{} // closed when the process has ended
 	pumped    chan struct{} // closed when stderr is drained
 	done      chan struct{} // closed at last; exit is valid then
 	exit      Exit
 
-	mu     sync.Mutex // guards reaped
+	mu     sync.Mutex // guards what follows
 	reaped bool       // the group's id may belong to others
+	limit  string     // that was exceeded
 }
 
-// Start starts a process. On failure nothing is left of it.
-func Start(s Spec) (_ *Process, err error) {
-	if len(s.Argv) == 0 {
-		return nil, errors.New("start process: no program")
+// Start starts a process. The error is a *StartError; nothing is left of the
+// process then.
+func Start(s Spec) (*Process, error) {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return nil, &StartError{Why: "no program"}
+	}
+	if err := s.Limits.check(); err != nil {
+		return nil, startError(s, err)
 	}
 	if err := checkDir(s.Dir); err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+		return nil, dirError(s, err)
 	}
+	p, err := begin(s)
+	if err != nil {
+		// It may have gone between the check and the start.
+		if gone := checkDir(s.Dir); gone != nil {
+			return nil, dirError(s, gone)
+		}
+		return nil, startError(s, err)
+	}
+	go p.pump()
+	go p.wait()
+	return p, nil
+}
+
+// begin starts a process that nobody reads or waits for yet.
+func begin(s Spec) (_ *Process, err error) {
 	var pipes [6]*os.File // ours and the child's end of stdin, stdout, stderr
 	defer func() {
 		for i, f := range pipes {
@@ -88,31 +118,31 @@ func Start(s Spec) (_ *Process, err error) {
 		}
 	}()
 	for i := 0; i < len(pipes); i += 2 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+		if pipes[i], pipes[i+1], err = os.Pipe(); err != nil {
+			return nil, err
 		}
-		pipes[i], pipes[i+1] = r, w
 	}
 	pipes[0], pipes[1] = pipes[1], pipes[0] // of stdin, ours is the writing end
 	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
 	cmd.Env = append([]string{}, s.Env...)
 	cmd.Dir = s.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[1], pipes[3], pipes[5]
-	pidfd, err := spawn(cmd)
+	tree, pidfd, err := plant(cmd, s.Guard, s.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+		return nil, err
 	}
 	p := &Process{
-		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4],
-		graces: s.Graces.orDefault(), write: s.WriteTimeout, tail: newTail(s.Log, cmd.Process.Pid), pidfd: pidfd,
-		hurry: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
+		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4], pidfd: pidfd, tree: tree,
+		graces: s.Graces.orDefault(), write: s.WriteTimeout, tail: newTail(s.Log, cmd.Process.Pid),
+		limits: s.Limits, rate: newBucket(s.Limits.OutputBytesPerSecond, time.Now()),
+		hurry: make(chan struct{}), dead: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
 	}
 	if p.write == 0 {
 		p.write = DefaultWriteTimeout
 	}
-	go p.pump()
-	go p.wait()
+	if s.Limits.sampled() {
+		p.watch.Go(p.sample)
+	}
 	return p, nil
 }
 
@@ -126,10 +156,7 @@ func checkDir(dir string) error {
 	if err == nil && !info.IsDir() {
 		err = &os.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
 	}
-	if err != nil {
-		return fmt.Errorf("working directory: %w", err)
-	}
-	return nil
+	return err
 }
 
 // PID is the process id, which is its group's too.
@@ -175,6 +202,9 @@ type output Process
 
 func (o *output) Read(b []byte) (int, error) {
 	n, err := o.stdout.Read(b)
+	if !o.rate.take(n, time.Now()) {
+		(*Process)(o).breach("output limit " + inBytes(o.limits.OutputBytesPerSecond) + "/s")
+	}
 	if n > 0 || err == nil {
 		return n, nil
 	}
@@ -192,15 +222,21 @@ func (o *output) Read(b []byte) (int, error) {
 // wait sees the process to its end.
 func (p *Process) wait() {
 	defer close(p.done)
-	if p.awaitExit() {
+	dead := p.awaitExit()
+	if dead {
 		// Dead but not reaped: its id, and so its group's, is still its own.
 		p.signal(sigKill)
 		p.forgetGroup()
-		p.cmd.Wait() //nolint:errcheck // ProcessState says it all
-	} else {
-		p.cmd.Wait() //nolint:errcheck // as above
+	}
+	p.tree.reap(p.cmd, dead)
+	if !dead {
 		p.signal(sigKill)
 		p.forgetGroup()
+	}
+	close(p.dead)
+	p.watch.Wait()
+	if left := p.tree.clear(); len(left) > 0 {
+		p.tail.log.Error("processes that it left cannot be ended", zap.Ints("left", left))
 	}
 	p.stdin.Close()
 	deadline := time.Now().Add(drainGrace)
@@ -209,6 +245,50 @@ func (p *Process) wait() {
 	<-p.pumped
 	p.exit = exitOf(p.cmd.ProcessState)
 	p.exit.Stderr = p.tail.String()
+	p.exit.Limit = p.breached()
+}
+
+// sample looks at what the tree takes, as long as it lives.
+func (p *Process) sample() {
+	tick := time.NewTicker(SampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.dead:
+			return
+		case <-tick.C:
+		}
+		if limit := p.limits.exceeded(p.tree.usage()); limit != "" {
+			p.breach(limit)
+			return
+		}
+	}
+}
+
+// breach kills the process for the sake of a limit.
+func (p *Process) breach(limit string) {
+	p.mu.Lock()
+	if p.limit == "" && !p.reaped {
+		p.limit = limit
+	}
+	p.mu.Unlock()
+	p.signal(sigKill)
+}
+
+// breached names the limit that ended the process, whoever held it to it.
+func (p *Process) breached() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failed := p.exit.Code != 0
+	switch limit := p.tree.breached(); {
+	case p.limit != "":
+		return p.limit
+	case limit != "" && failed:
+		return limit
+	case p.limits.MemoryBytes > 0 && failed && outOfMemory(p.exit.Stderr):
+		return p.limits.memory()
+	}
+	return ""
 }
 
 func (p *Process) forgetGroup() {

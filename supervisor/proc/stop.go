@@ -25,10 +25,11 @@ func (g Graces) orDefault() Graces {
 	return g
 }
 
-// Stop ends the process and returns when nothing of its group is left: polite
-// is called (nil leaves this rung out), then stdin is closed, then the group gets TERM
-// and CONT, then KILL, with a grace after each. When ctx ends, it goes on with
-// KILL at once. It is idempotent; callers who come later wait with the first
+// Stop ends the process and returns when nothing of it is left, as far as it was
+// in its group or its guard reaches: polite is called (nil leaves this rung out),
+// then stdin is closed, then the group gets TERM, then KILL, with a grace after
+// each. Before each but the last the group gets CONT, as a stopped process hears
+// nothing. When ctx ends, it goes on with KILL at once. It is idempotent; callers who come later wait with the first
 // one, and their ctx hurries it too. A polite that blocks in Write is set free
 // by the second rung.
 func (p *Process) Stop(ctx context.Context, polite func()) Exit {
@@ -45,6 +46,7 @@ func (p *Process) hurryUp() { p.hurryOnce.Do(func() { close(p.hurry) }) }
 
 func (p *Process) ladder(polite func()) {
 	gone := false
+	p.signal(sigCont)
 	if polite != nil && !p.hurried() {
 		said := make(chan struct{})
 		go func() {
@@ -55,12 +57,13 @@ func (p *Process) ladder(polite func()) {
 		defer func() { <-said }() // set free by the next line, if by nothing else
 	}
 	p.stdin.Close()
+	p.signal(sigCont)
 	if gone || p.await(p.graces.Close) {
 		return
 	}
 	if !p.hurried() {
 		p.signal(sigTerm)
-		p.signal(sigCont) // a stopped process takes no TERM
+		p.signal(sigCont)
 	}
 	if p.await(p.graces.Term) {
 		return

@@ -2,11 +2,8 @@ package proc
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"runtime"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,24 +24,11 @@ func spawnThread(work <-chan func()) {
 	}
 }
 
-// spawn starts cmd in a group of its own, to be killed when we end. The file
-// is a pidfd, nil if the kernel has none.
-func spawn(cmd *exec.Cmd) (*os.File, error) {
-	pidfd := -1
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}
+// onSpawner runs f on that thread.
+func onSpawner(f func() error) error {
 	result := make(chan error)
-	spawner() <- func() { result <- cmd.Start() }
-	if err := <-result; err != nil {
-		return nil, err
-	}
-	if pidfd < 0 {
-		return nil, nil
-	}
-	if err := unix.SetNonblock(pidfd, true); err != nil { // else it would not be polled
-		unix.Close(pidfd)
-		return nil, nil
-	}
-	return os.NewFile(uintptr(pidfd), "pidfd"), nil
+	spawner() <- func() { result <- f() }
+	return <-result
 }
 
 // awaitExit waits until the process is dead, without reaping it and without

@@ -3,17 +3,36 @@
 package proc
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 )
 
-// spawn starts cmd in a group of its own. If we are killed, its stdin ends and
+// tree is a process with all that comes of it, of which we know the group alone.
+type tree struct{}
+
+// plant starts cmd in a group of its own. If we are killed, its stdin ends and
 // nothing else tells it. There is no pidfd.
-func spawn(cmd *exec.Cmd) (*os.File, error) {
+func plant(cmd *exec.Cmd, _ *Guard, l Limits) (*tree, *os.File, error) {
+	l.OutputBytesPerSecond = 0 // that one is ours to keep
+	if l != (Limits{}) {
+		return nil, nil, fmt.Errorf("limits cannot be kept on this system: %w", errors.ErrUnsupported)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return nil, cmd.Start()
+	return &tree{}, nil, cmd.Start()
 }
+
+func (t *tree) reap(cmd *exec.Cmd, _ bool) {
+	cmd.Wait() //nolint:errcheck // ProcessState says it all
+}
+
+func (t *tree) clear() []int { return nil }
+
+func (t *tree) breached() string { return "" }
+
+func (t *tree) usage() usage { return usage{} }
 
 // awaitExit cannot know of an exit without reaping the process.
 func (p *Process) awaitExit() (dead bool) { return false }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,10 @@ type Launcher struct {
 	// WriteTimeout is how long a child may leave its stdin unread; 0 means
 	// proc.DefaultWriteTimeout.
 	WriteTimeout time.Duration
+	// Guard reaches what leaves the children's groups; nil means that nobody does.
+	Guard *proc.Guard
+	// Limits tells what an agent may take; nil means as much as it likes.
+	Limits func(supervisor.Spec) proc.Limits
 }
 
 // Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
@@ -62,9 +67,13 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 		log = zap.NewNop()
 	}
 	log = log.With(zap.String("agent", s.ID))
-	p, err := proc.Start(proc.Spec{
-		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout,
-	})
+	start := proc.Spec{
+		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout, Guard: l.Guard,
+	}
+	if l.Limits != nil {
+		start.Limits = l.Limits(s)
+	}
+	p, err := proc.Start(start)
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
@@ -104,12 +113,10 @@ type conn struct {
 func (c *conn) handshake() error {
 	f, err := c.Recv()
 	if err != nil {
-		select {
-		case <-c.process.Done():
+		if err == io.EOF { //nolint:errorlint // Recv's own
 			return errors.New("child ended before it was ready")
-		default:
-			return err
 		}
+		return err
 	}
 	event, err := f.Decode()
 	if err != nil {
@@ -130,7 +137,11 @@ func (c *conn) Ready() protocol.Ready { return c.ready }
 func (c *conn) PID() int              { return c.process.PID() }
 func (c *conn) Done() <-chan struct{} { return c.process.Done() }
 
-func (c *conn) Exit() supervisor.Exit { return supervisor.Exit(c.process.Exit()) }
+func (c *conn) Exit() supervisor.Exit { return exitOf(c.process.Exit()) }
+
+func exitOf(e proc.Exit) supervisor.Exit {
+	return supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+}
 
 func (c *conn) Send(command protocol.Command) error {
 	line, err := protocol.AppendCommand(nil, command)
@@ -151,7 +162,7 @@ func (c *conn) Send(command protocol.Command) error {
 }
 
 func (c *conn) Stop(ctx context.Context) supervisor.Exit {
-	return supervisor.Exit(c.process.Stop(ctx, func() {
+	return exitOf(c.process.Stop(ctx, func() {
 		c.Send(protocol.Shutdown{}) //nolint:errcheck // the next rung closes stdin
 	}))
 }
@@ -162,7 +173,7 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
 			line = []byte(err.Error())
 		} else if err != nil {
-			return protocol.Frame{}, err
+			return protocol.Frame{}, c.ending(err)
 		} else if f, ok := route(line); ok {
 			return f, nil
 		}
@@ -172,6 +183,18 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
 		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
 	}
+}
+
+// ending is the error of a stream that ended with err: a limit that ended the
+// process is the cause of all else.
+func (c *conn) ending(err error) error {
+	if err != io.EOF { //nolint:errorlint // the reader's own
+		return err
+	}
+	if limit := c.process.Exit().Limit; limit != "" {
+		return errors.New("killed: " + limit)
+	}
+	return err
 }
 
 // types are the names of the protocol's own events: a frame of one of them

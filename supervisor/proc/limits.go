@@ -1,0 +1,131 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits bounds what a process and all that comes of it may take. Zero fields
+// are no limit. Who exceeds one is killed, with all of its tree, and Exit.Limit
+// names it; but for OpenFiles, where the call that goes too far fails.
+type Limits struct {
+	// MemoryBytes bounds the memory of the whole tree, files that are mapped
+	// aside. Where a cgroup keeps it, at any moment; elsewhere as seen every
+	// SampleEvery, each page counted for each process that has it, and no process
+	// can have more than this and 256 MiB even in between.
+	MemoryBytes int64
+	// Processes is how many processes and threads the tree may have, as seen
+	// every SampleEvery. nexus-child alone has about 12, each program that it
+	// runs about 8 more.
+	Processes int64
+	// OpenFiles is how many files each process may have open.
+	OpenFiles int64
+	// CPUSeconds is the time on the processors of the whole tree, from the
+	// start on, as seen every SampleEvery.
+	CPUSeconds int64
+	// OutputBytesPerSecond bounds what is read from Stdout. Ten seconds' worth,
+	// and 4 MiB at least, may come at once.
+	OutputBytesPerSecond int64
+}
+
+// SampleEvery is how often a tree with limits is looked at.
+const SampleEvery = 500 * time.Millisecond
+
+const (
+	// reserve is what a process may ask for beyond MemoryBytes without using it,
+	// as garbage collectors do. In bytes.
+	reserve = 256 << 20
+	// leastBurst is what may come on stdout at once in any case, in bytes.
+	leastBurst = 4 << 20
+	// burstSeconds is how long a process may have been silent to its profit.
+	burstSeconds = 10
+)
+
+// usage is what a tree takes.
+type usage struct {
+	memory int64 // bytes
+	tasks  int64 // processes and threads
+	cpu    time.Duration
+	denied bool // a task was refused to it
+}
+
+// exceeded names the limit that is exceeded, "" for none.
+func (l Limits) exceeded(u usage) string {
+	switch {
+	case l.MemoryBytes > 0 && u.memory > l.MemoryBytes:
+		return l.memory()
+	case l.Processes > 0 && (u.tasks > l.Processes || u.denied):
+		return fmt.Sprintf("process limit %d", l.Processes)
+	case l.CPUSeconds > 0 && u.cpu > time.Duration(l.CPUSeconds)*time.Second:
+		return fmt.Sprintf("CPU limit %d s", l.CPUSeconds)
+	}
+	return ""
+}
+
+func (l Limits) memory() string { return "memory limit " + inBytes(l.MemoryBytes) }
+
+// sampled reports whether the tree is to be looked at.
+func (l Limits) sampled() bool { return l.MemoryBytes > 0 || l.Processes > 0 || l.CPUSeconds > 0 }
+
+// check says what cannot be meant.
+func (l Limits) check() error {
+	for _, n := range []int64{l.MemoryBytes, l.Processes, l.OpenFiles, l.CPUSeconds, l.OutputBytesPerSecond} {
+		if n < 0 {
+			return errors.New("a limit is negative")
+		}
+	}
+	return nil
+}
+
+// inBytes is a number of bytes for people: exact, in the largest unit that is.
+func inBytes(n int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB"}
+	i := 0
+	for n != 0 && n%1024 == 0 && i < len(units)-1 {
+		n /= 1024
+		i++
+	}
+	return fmt.Sprintf("%d %s", n, units[i])
+}
+
+// outOfMemory reports whether a process said that it had no memory. There is no
+// other trace of it where the kernel refused it some.
+func outOfMemory(stderr string) bool {
+	for _, words := range []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError", "bad_alloc"} {
+		if strings.Contains(stderr, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// bucket lets bytes through at a rate. The zero value lets all through.
+type bucket struct {
+	rate  int64 // bytes a second; 0 is any
+	level int64 // bytes that may still come at once
+	at    time.Time
+}
+
+func newBucket(rate int64, now time.Time) bucket {
+	b := bucket{rate: rate, at: now}
+	b.level = b.size()
+	return b
+}
+
+func (b *bucket) size() int64 { return max(leastBurst, b.rate*burstSeconds) }
+
+// take reports whether n bytes are within the rate.
+func (b *bucket) take(n int, now time.Time) bool {
+	if b.rate == 0 {
+		return true
+	}
+	if passed := now.Sub(b.at); passed > 0 {
+		gain := float64(b.rate) * passed.Seconds()
+		b.level = int64(min(float64(b.level)+gain, float64(b.size())))
+		b.at = now
+	}
+	b.level -= int64(n)
+	return b.level >= 0
+}

@@ -1,0 +1,158 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tag marks all processes that come of a server: it is the hard limit of the
+// number of file locks (RLIMIT_LOCKS), which Linux has not heeded since 2.4.
+// Every process inherits it, through exec, setsid and an emptied environment
+// too; nobody can raise it without being root over the machine, and all can
+// read it, also of processes that hide their environment. The server has the
+// last number of span, the processes that it starts those before it.
+type tag uint64
+
+const (
+	span = 1 << 24 // numbers of a tag; incarnations of one server that are told apart
+	// leastTag keeps away from limits that somebody may mean.
+	leastTag = 1 << 40
+	// mostTag is below all that stands for no limit anywhere.
+	mostTag = 1 << 62
+)
+
+// takeTag makes up a tag and puts it on this process.
+func takeTag() (tag, error) {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_LOCKS, &now); err != nil {
+		return 0, fmt.Errorf("read RLIMIT_LOCKS: %w", err)
+	}
+	var t tag
+	switch {
+	case now.Max >= mostTag:
+		t = tag(mostTag/2 + rand.Uint64N(mostTag/2/span)*span)
+	case now.Max >= leastTag+1<<51: // within another server's: stay below
+		t = tag(now.Max - span*(1+rand.Uint64N(1<<26)))
+	default:
+		return 0, fmt.Errorf("RLIMIT_LOCKS is bounded to %d", now.Max)
+	}
+	return t, setTag(0, t.server())
+}
+
+// setTag puts a number on a process; 0 is this one.
+func setTag(pid int, number uint64) error {
+	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: number, Max: number}, nil); err != nil {
+		return fmt.Errorf("set RLIMIT_LOCKS: %w", err)
+	}
+	return nil
+}
+
+func (t tag) server() uint64 { return uint64(t) + span - 1 }
+
+// number is that of the nth process that the server starts.
+func (t tag) number(n uint64) uint64 { return uint64(t) + n%(span-1) }
+
+func (t tag) has(number uint64) bool { return number >= uint64(t) && number < uint64(t)+span }
+
+func (t tag) String() string { return strconv.FormatUint(uint64(t), 16) }
+
+func parseTag(s string) (tag, bool) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	t := tag(n)
+	return t, err == nil && n >= leastTag && n < mostTag && t.String() == s
+}
+
+// numberOf reads the number on a process; 0 if it is gone or bears none.
+func numberOf(pid int) uint64 {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	if err != nil {
+		return 0
+	}
+	_, line, _ := bytes.Cut(data, []byte("\nMax file locks"))
+	fields := bytes.Fields(line) // soft, hard, …
+	if len(fields) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil || n >= mostTag {
+		return 0 // unlimited
+	}
+	return n
+}
+
+// tagged lists the processes that live with a number of the tag, but for this
+// one.
+func (t tag) tagged() []int {
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(filepath.Base(entry))
+		if err == nil && pid != os.Getpid() && t.has(numberOf(pid)) && !dead(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// dead reports whether a process has ended, though perhaps nobody took note.
+func dead(pid int) bool {
+	s, ok := readStat(pid)
+	return !ok || s.state == 'Z' || s.state == 'X'
+}
+
+// stat is what /proc/PID/stat says.
+type stat struct {
+	state  byte
+	parent int
+	ticks  int64 // on the processors, its children that were waited for included
+	tasks  int64 // threads
+}
+
+func readStat(pid int) (s stat, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, false
+	}
+	return parseStat(data)
+}
+
+// parseStat reads PID (NAME) STATE PARENT …, where the name may hold anything.
+func parseStat(data []byte) (s stat, ok bool) {
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 18 {
+		return stat{}, false
+	}
+	number := func(i int) int64 { // 0 for what is none
+		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
+		return max(n, 0)
+	}
+	s = stat{state: fields[0][0], parent: int(min(number(1), math.MaxInt32)), tasks: number(17)}
+	for i := 11; i <= 14; i++ { // utime stime cutime cstime
+		s.ticks += min(number(i), math.MaxInt64/8)
+	}
+	return s, true
+}
+
+// kill kills a process that still bears a number that is wanted: an id may pass
+// to another process at any time before.
+func kill(pid int, wanted func(uint64) bool) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		if errors.Is(err, unix.ENOSYS) && wanted(numberOf(pid)) { // Linux before 5.3
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		return
+	}
+	defer unix.Close(fd)
+	if wanted(numberOf(pid)) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it is gone, or another user's
+	}
+}
