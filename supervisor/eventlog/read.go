@@ -1,0 +1,96 @@
+package eventlog
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/supervisor"
+)
+
+// Read gives the events with a number above after, in order, up to the last
+// that was appended when Read is ranged over, those that wait to be written
+// included. A number that is left out is not kept any more. An error ends the
+// sequence. Any number may read at once, and while events are appended.
+func (l *Log) Read(after uint64) iter.Seq2[supervisor.Event, error] {
+	return func(yield func(supervisor.Event, error) bool) {
+		segments, pending := l.snapshot()
+		for i, s := range segments {
+			if i+1 < len(segments) && segments[i+1].first <= after+1 {
+				continue
+			}
+			more, err := l.readSegment(s, &after, yield)
+			if err != nil {
+				yield(supervisor.Event{}, fmt.Errorf("read event log: %w", err))
+				return
+			}
+			if !more {
+				return
+			}
+		}
+		for _, e := range pending {
+			if e.Seq > after && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// snapshot is what there is to read: nothing is being written meanwhile, so an
+// event is on disk or waits.
+func (l *Log) snapshot() ([]segment, []supervisor.Event) {
+	l.files.Lock()
+	defer l.files.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.segments), slices.Clone(l.pending)
+}
+
+// readSegment yields the events of one segment beyond *after, which it moves on.
+// more is false if yield wants no more. A segment that went meanwhile, and the
+// part of one that is damaged, are left out.
+func (l *Log) readSegment(s segment, after *uint64, yield func(supervisor.Event, error) bool) (more bool, err error) {
+	file, err := os.Open(s.path(l.dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(io.NewSectionReader(file, headerSize, s.size-headerSize), 64<<10)
+	for {
+		line, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			head := bytes.Clone(line)
+			line, err = in.ReadBytes('\n')
+			line = append(head, line...)
+		}
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		seq, data, ok := parseLine(line[:len(line)-1])
+		if !ok {
+			return true, nil
+		}
+		if seq <= *after {
+			continue
+		}
+		*after = seq
+		data = bytes.Clone(data)
+		if !yield(supervisor.Event{Seq: seq, Type: gjson.GetBytes(data, "type").String(), Data: data}, nil) {
+			return false, nil
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package eventlog
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// DefaultSegments and DefaultSegmentSize bound a log on disk (SPEC §7).
+	DefaultSegments    = 4
+	DefaultSegmentSize = 4 << 20 // bytes
+	// DefaultQueue is how much of one agent's events waits to be written, in
+	// bytes. While writes fail it is a quarter of that.
+	DefaultQueue = 1 << 20
+
+	pause   = 10 * time.Millisecond // from one round of writing to the next
+	maxOpen = 64                    // descriptors that are kept from one round to the next
+)
+
+// Options are what a Writer is made of. Zero fields have defaults.
+type Options struct {
+	Segments    int   // of a log, at least 2
+	SegmentSize int64 // bytes; an event that is larger has a segment for itself
+	Queue       int   // bytes that wait; an event counts as its data and 64 more
+	Log         *zap.Logger
+}
+
+// Writer writes the logs of one server.
+type Writer struct {
+	o    Options
+	log  *zap.Logger
+	wake chan struct{} // a value means: something is dirty
+	full chan struct{} // a value means: do not pause, a queue is half full
+	quit chan struct{}
+	done chan struct{}
+	once sync.Once
+
+	mu    sync.Mutex // guards dirty
+	dirty []*Log     // have something to write, each once
+
+	// The rest is the goroutine's.
+	open   []*Log // have a descriptor since the last round
+	rounds uint64
+	buf    []byte
+}
+
+// New starts a Writer. Close it after its logs.
+func New(o Options) *Writer {
+	if o.Segments == 0 {
+		o.Segments = DefaultSegments
+	}
+	if o.SegmentSize == 0 {
+		o.SegmentSize = DefaultSegmentSize
+	}
+	if o.Queue == 0 {
+		o.Queue = DefaultQueue
+	}
+	w := &Writer{
+		o: o, log: o.Log,
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	if w.log == nil {
+		w.log = zap.NewNop()
+	}
+	go w.run()
+	return w
+}
+
+// Close ends the goroutine. What logs that are still open have waiting is
+// written before. It is idempotent.
+func (w *Writer) Close() {
+	w.once.Do(func() { close(w.quit) })
+	<-w.done
+}
+
+func (w *Writer) run() {
+	defer close(w.done)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.wake:
+		case <-w.quit:
+			for w.round() {
+			}
+			return
+		}
+		for w.round() {
+			timer.Reset(pause)
+			select {
+			case <-timer.C:
+			case <-w.full:
+			case <-w.quit:
+			}
+		}
+	}
+}
+
+// round writes what waits and lets go of the descriptors of logs for which
+// nothing did. It reports whether there was anything.
+func (w *Writer) round() bool {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = nil
+	w.mu.Unlock()
+	w.rounds++
+	for i, l := range dirty {
+		l.round = w.rounds
+		w.buf = l.flush(w.buf[:0])
+		if i >= maxOpen {
+			l.rest()
+		}
+	}
+	for _, l := range w.open {
+		if l.round != w.rounds {
+			l.rest()
+		}
+	}
+	w.open = dirty[:min(len(dirty), maxOpen)]
+	if len(dirty) == 0 {
+		w.buf = nil
+	}
+	return len(dirty) > 0
+}
+
+func (w *Writer) enqueue(l *Log) {
+	w.mu.Lock()
+	w.dirty = append(w.dirty, l)
+	w.mu.Unlock()
+	poke(w.wake)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
