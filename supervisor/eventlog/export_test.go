@@ -1,6 +1,5 @@
 package eventlog
 
-
 // Reserve is how far ahead a log notes a number, for tests.
 const Reserve = reserve
 
@@ -31,7 +30,7 @@ func Check(data []byte, first uint64) (again []byte, good int, ok bool) {
 	if !ok {
 		return nil, 0, false
 	}
-	again = appendHeader(nil, reserved)
+	again = header(reserved)
 	for rest := data[headerSize:good]; len(rest) > 0; {
 		n := 0
 		for rest[n] != '\n' {
@@ -46,13 +45,12 @@ func Check(data []byte, first uint64) (again []byte, good int, ok bool) {
 
 // Segment makes a segment of events numbered from first.
 func Segment(first uint64, events ...string) []byte {
-	data := appendHeader(nil, first+reserve)
+	data := header(first + reserve)
 	for i, e := range events {
 		data = appendLine(data, first+uint64(i), []byte(e))
 	}
 	return data
 }
-
 
 // Dir is where the log lies.
 func (l *Log) Dir() string { return l.dir }

@@ -41,13 +41,12 @@ func (s segment) path(dir string) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", s.first, suffix))
 }
 
-func appendHeader(dst []byte, reserved uint64) []byte {
-	start := len(dst)
-	dst = strconv.AppendUint(append(dst, headerHead...), reserved, 10)
-	for len(dst)-start < headerSize-2 {
-		dst = append(dst, ' ')
+func header(reserved uint64) []byte {
+	line := strconv.AppendUint(append(make([]byte, 0, headerSize), headerHead...), reserved, 10)
+	for len(line) < headerSize-2 {
+		line = append(line, ' ')
 	}
-	return append(dst, '}', '\n')
+	return append(line, '}', '\n')
 }
 
 // parseHeader reads the header that data begins with.
