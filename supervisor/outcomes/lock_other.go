@@ -1,0 +1,8 @@
+//go:build !unix
+
+package outcomes
+
+import "os"
+
+// lock does nothing where a file cannot be locked by one call.
+func lock(*os.File) error { return nil }

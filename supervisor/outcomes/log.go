@@ -1,0 +1,315 @@
+package outcomes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/supervisor"
+)
+
+// Bounds of a file (SPEC §7).
+const (
+	maxOutcomes = 256
+	maxText     = 64 << 10 // bytes of one text
+	maxTexts    = 1 << 20  // bytes of all texts, when the file is written anew
+	// A file is written anew when it has maxOutcomes more than it had then, or
+	// this many bytes.
+	maxGrowth = 4 << 20
+	// maxBacklog is how many outcomes wait to be written; the oldest go.
+	maxBacklog = 256
+)
+
+// ErrInUse says that another process has the file open.
+var ErrInUse = errors.New("the agent is in use by another server")
+
+// Options are how a log is opened.
+type Options struct {
+	// Session is the file of the agent's session, for Find; "" for none.
+	Session string
+	Log     *zap.Logger // may be nil
+}
+
+// Log is the outcomes of one agent.
+type Log struct {
+	path    string
+	session string
+	log     *zap.Logger
+
+	mu      sync.Mutex // guards what follows
+	file    *os.File   // locked; nil once closed
+	size    int64      // bytes of whole lines
+	anew    int64      // size when it was opened or written anew
+	ends    int        // outcomes in it since then
+	backlog [][]byte   // lines of outcomes that are not in the file, without texts
+	spoiled bool       // what follows size could not be cut off
+	past    *state     // until Past
+}
+
+// Open opens the file at path or begins one, and takes its lock. Errors wrap
+// ErrInUse, a *VersionError, or what the system says.
+func Open(path string, o Options) (*Log, error) {
+	l := &Log{path: path, session: o.Session, log: o.Log}
+	if l.log == nil {
+		l.log = zap.NewNop()
+	}
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("open outcomes %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func (l *Log) open() (err error) {
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
+		return err
+	}
+	for l.file == nil {
+		if l.file, err = claim(l.path); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.file.Close())
+		}
+	}()
+	data, err := io.ReadAll(l.file)
+	if err != nil {
+		return err
+	}
+	past, good, err := parse(data)
+	if err != nil {
+		return err
+	}
+	if good < len(data) {
+		l.log.Warn("outcomes: a damaged end is cut off", zap.String("path", l.path), zap.Int("bytes", len(data)-good))
+		if err := l.file.Truncate(int64(good)); err != nil {
+			return err
+		}
+	}
+	l.past = past
+	l.size, l.anew = int64(good), int64(good)
+	if good == 0 {
+		return l.write(appendLine(nil, header{Type: "outcomes", Version: Version}))
+	}
+	if len(past.done) > maxOutcomes {
+		past.done = past.done[len(past.done)-maxOutcomes:]
+		l.renew()
+	}
+	return nil
+}
+
+// claim opens and locks a file; nil if it is not the one at its path any more.
+func claim(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	mine, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	there, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, there) {
+		return nil, file.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// Past tells what was recorded before the log was opened: first the last
+// outcomes, oldest first, then the prompts that have none, for which ended is
+// nil, in the order they were accepted. It does so once.
+func (l *Log) Past(yield func(id string, digest [sha256.Size]byte, ended *supervisor.Result)) {
+	l.mu.Lock()
+	past := l.past
+	l.past = nil
+	l.mu.Unlock()
+	if past == nil {
+		return
+	}
+	for _, e := range past.done {
+		yield(e.id, e.digest, e.end.result())
+	}
+	for _, e := range past.waiting() {
+		yield(e.id, e.digest, nil)
+	}
+}
+
+// Accept records a prompt. After an error it is not recorded, and not to be
+// accepted.
+func (l *Log) Accept(id string, digest [sha256.Size]byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := accepted{Type: "accepted", RequestID: id, SHA256: hex.EncodeToString(digest[:])}
+	if err := l.write(appendLine(nil, line)); err != nil {
+		return fmt.Errorf("record the request: %w", err)
+	}
+	return nil
+}
+
+// End records the outcome of r.TurnID. One that cannot be written is logged and
+// written later, without its text. After Close it is not recorded.
+func (l *Log) End(r supervisor.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		l.log.Warn("outcome not recorded: the log is closed", zap.String("request_id", r.TurnID))
+		return
+	}
+	record := endedOf(r)
+	if err := l.write(appendLine(nil, record)); err != nil {
+		l.log.Warn("outcome not recorded yet", zap.String("request_id", r.TurnID), zap.Error(err))
+		record.Truncated = record.Truncated || record.Text != ""
+		record.Text = ""
+		if len(l.backlog) == maxBacklog {
+			l.backlog = slices.Delete(l.backlog, 0, 1)
+		}
+		l.backlog = append(l.backlog, appendLine(nil, record))
+		return
+	}
+	l.ends++
+	if l.ends >= maxOutcomes || l.size > l.anew+maxGrowth {
+		l.renew()
+	}
+}
+
+// write adds a line after those that wait: all or none.
+func (l *Log) write(line []byte) error {
+	if l.file == nil {
+		return fs.ErrClosed
+	}
+	if l.spoiled {
+		if err := l.file.Truncate(l.size); err != nil {
+			return err
+		}
+		l.spoiled = false
+	}
+	if len(l.backlog) > 0 {
+		line = append(slices.Concat(l.backlog...), line...)
+	}
+	if _, err := l.file.WriteAt(line, l.size); err != nil {
+		l.spoiled = l.file.Truncate(l.size) != nil
+		return err
+	}
+	l.size += int64(len(line))
+	l.ends += len(l.backlog)
+	l.backlog = nil
+	return nil
+}
+
+// renew writes the file anew with what is still remembered. If it cannot, the
+// old one is kept, and it is tried again later.
+func (l *Log) renew() {
+	l.ends = 0
+	size, file, err := l.rewrite()
+	if err != nil {
+		l.anew = l.size
+		l.log.Warn("outcomes not written anew", zap.String("path", l.path), zap.Error(err))
+		return
+	}
+	_ = l.file.Close() // the old one has nothing left to say
+	l.file, l.size, l.anew = file, size, size
+}
+
+func (l *Log) rewrite() (size int64, _ *os.File, err error) {
+	data := make([]byte, l.size)
+	if _, err := l.file.ReadAt(data, 0); err != nil {
+		return 0, nil, err
+	}
+	s, _, err := parse(data)
+	if err != nil {
+		return 0, nil, err
+	}
+	data = s.encode()
+	beside := l.path + ".new"
+	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, nil, err
+	}
+	file, err := os.OpenFile(beside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err = lock(file); err == nil { // before anybody can open it by its name
+		_, err = file.Write(data)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = os.Rename(beside, l.path)
+	}
+	if err != nil {
+		return 0, nil, errors.Join(err, file.Close(), os.Remove(beside))
+	}
+	return int64(len(data)), file, nil
+}
+
+// encode is the file of what is remembered of s.
+func (s *state) encode() []byte {
+	done := s.done[max(0, len(s.done)-maxOutcomes):]
+	texts := 0
+	for _, e := range slices.Backward(done) {
+		if texts += len(e.end.Text); texts > maxTexts {
+			e.end.Text, e.end.Truncated = "", e.end.Truncated || e.end.Text != ""
+		}
+	}
+	data := appendLine(nil, header{Type: "outcomes", Version: Version})
+	for _, e := range slices.Concat(done, s.waiting()) {
+		data = appendLine(data, accepted{Type: "accepted", RequestID: e.id, SHA256: hex.EncodeToString(e.digest[:])})
+		if e.end != nil {
+			data = appendLine(data, *e.end)
+		}
+	}
+	return data
+}
+
+// Close writes what waits and gives the lock back. The error is that of the
+// disk. It is idempotent.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	var err error
+	if len(l.backlog) > 0 {
+		if err = l.write(nil); err != nil {
+			err = fmt.Errorf("close outcomes: %d not recorded: %w", len(l.backlog), err)
+		}
+	}
+	err = errors.Join(err, l.file.Close())
+	l.file, l.past = nil, nil
+	return err
+}
+
+// Remove closes the log and takes its file away.
+func (l *Log) Remove() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, path := range []string{l.path, l.path + ".new"} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove outcomes: %w", err))
+		}
+	}
+	if l.file != nil { // the lock goes last
+		errs = append(errs, l.file.Close())
+	}
+	l.file, l.past, l.backlog = nil, nil, nil
+	return errors.Join(errs...)
+}

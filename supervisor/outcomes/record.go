@@ -1,0 +1,288 @@
+package outcomes
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
+)
+
+// Version is the version of the layout that this package writes, and the latest
+// that it reads.
+const Version = 1
+
+// VersionError says that a later program wrote the file.
+type VersionError struct{ Got uint32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("outcomes have layout version %d; this program reads up to %d", e.Got, Version)
+}
+
+// The lines of a file: a header first, then the two others in any order.
+type (
+	header struct {
+		Type    string `json:"type"` // "outcomes"
+		Version uint32 `json:"version"`
+	}
+
+	accepted struct {
+		Type      string `json:"type"` // "accepted"
+		RequestID string `json:"request_id"`
+		SHA256    string `json:"sha256"` // of the content, hexadecimal
+	}
+
+	ended struct {
+		Type        string              `json:"type"` // "ended"
+		RequestID   string              `json:"request_id"`
+		Outcome     supervisor.Outcome  `json:"outcome"`
+		StopReason  protocol.StopReason `json:"stop_reason,omitempty" wire:"default"`
+		Usage       protocol.TurnUsage  `json:"usage"`
+		Incarnation uint64              `json:"incarnation"`
+		Error       *failure            `json:"error,omitzero"`
+		Truncated   bool                `json:"truncated,omitzero" wire:"default"`
+		Text        string              `json:"text,omitempty" wire:"default"`
+	}
+
+	// failure is an error of the supervisor in writing.
+	failure struct {
+		Message     string   `json:"message"`
+		Is          []string `json:"is,omitempty" wire:"default"`      // names of sentinels
+		Kind        string   `json:"kind,omitempty" wire:"default"`    // of a typed error
+		Command     string   `json:"command,omitempty" wire:"default"` // of a child or command error
+		Incarnation uint64   `json:"incarnation,omitzero" wire:"default"`
+		Cause       string   `json:"cause,omitempty" wire:"default"`
+		Exit        *exit    `json:"exit,omitzero"`
+	}
+
+	exit struct {
+		Code   int    `json:"code"`
+		Signal string `json:"signal,omitempty" wire:"default"`
+		Stderr string `json:"stderr,omitempty" wire:"default"`
+	}
+)
+
+// appendLine appends v as a line. What is not UTF-8 in it is replaced.
+func appendLine(dst []byte, v any) []byte {
+	line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("outcomes: encode: " + err.Error()) // the types above can be encoded
+	}
+	return append(append(dst, line...), '\n')
+}
+
+func endedOf(r supervisor.Result) ended {
+	text, cut := head(r.Text)
+	return ended{
+		Type: "ended", RequestID: r.TurnID, Outcome: r.Outcome, StopReason: r.StopReason, Usage: r.Usage,
+		Incarnation: r.Incarnation, Error: failureOf(r.Err), Truncated: r.Truncated || cut, Text: text,
+	}
+}
+
+// head is the beginning of text, at most maxText bytes of whole characters.
+func head(text string) (_ string, cut bool) {
+	if len(text) <= maxText {
+		return text, false
+	}
+	n := maxText
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n], true
+}
+
+func (e ended) result() *supervisor.Result {
+	return &supervisor.Result{
+		TurnID: e.RequestID, Outcome: e.Outcome, Text: e.Text, Truncated: e.Truncated, StopReason: e.StopReason,
+		Usage: e.Usage, Incarnation: e.Incarnation, Err: e.Error.err(),
+	}
+}
+
+// sentinels are the errors that are told apart by which they are.
+var sentinels = map[string]error{
+	"aborted":      supervisor.ErrAborted,
+	"stopped":      supervisor.ErrStopped,
+	"draining":     supervisor.ErrDraining,
+	"turn_timeout": supervisor.ErrTurnTimeout,
+	"failed":       supervisor.ErrFailed,
+	"not_found":    supervisor.ErrNotFound,
+	"deadline":     context.DeadlineExceeded,
+}
+
+func failureOf(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	f := &failure{Message: err.Error()}
+	for _, name := range []string{"aborted", "stopped", "draining", "turn_timeout", "failed", "not_found", "deadline"} {
+		if errors.Is(err, sentinels[name]) {
+			f.Is = append(f.Is, name)
+		}
+	}
+	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
+		f.Kind, f.Incarnation, f.Cause, f.Exit = "crash", e.Incarnation, e.Cause, exitOf(e.Exit)
+	} else if e, ok := errors.AsType[*supervisor.StartError](err); ok {
+		f.Kind, f.Cause, f.Exit = "start", e.Err.Error(), exitOf(e.Exit)
+	} else if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		f.Kind, f.Command, f.Cause = "child", e.Command, e.Message
+	} else if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
+		f.Kind, f.Command, f.Cause = "command", e.Command, e.Err.Error()
+	}
+	return f
+}
+
+// err is the error again: its text, its type and which it is.
+func (f *failure) err() error {
+	if f == nil {
+		return nil
+	}
+	cause := &recalled{text: f.Cause}
+	for _, name := range f.Is {
+		if s := sentinels[name]; s != nil {
+			cause.is = append(cause.is, s)
+		}
+	}
+	switch f.Kind {
+	case "crash":
+		return &supervisor.CrashError{Incarnation: f.Incarnation, Cause: f.Cause, Exit: f.Exit.exit()}
+	case "start":
+		return &supervisor.StartError{Err: cause, Exit: f.Exit.exit()}
+	case "child":
+		return &supervisor.ChildError{Command: f.Command, Message: f.Cause}
+	case "command":
+		return &supervisor.CommandError{Command: f.Command, Err: cause}
+	default:
+		cause.text = f.Message
+		return cause
+	}
+}
+
+func exitOf(e *supervisor.Exit) *exit {
+	if e == nil {
+		return nil
+	}
+	return &exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+}
+
+func (e *exit) exit() *supervisor.Exit {
+	if e == nil {
+		return nil
+	}
+	return &supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+}
+
+// recalled is an error that was read from a file.
+type recalled struct {
+	text string
+	is   []error
+}
+
+func (e *recalled) Error() string   { return e.text }
+func (e *recalled) Unwrap() []error { return e.is }
+
+// entry is a prompt as the file has it.
+type entry struct {
+	id     string
+	number int // in the order they were accepted
+	digest [sha256.Size]byte
+	end    *ended // nil while it has no outcome
+}
+
+// state is what a file amounts to.
+type state struct {
+	open     map[string]*entry
+	done     []*entry // in the order they ended
+	accepted int
+}
+
+// waiting is open in order.
+func (s *state) waiting() []*entry {
+	return slices.SortedFunc(maps.Values(s.open), func(a, b *entry) int { return cmp.Compare(a.number, b.number) })
+}
+
+// parse reads a file. data[:good] holds its whole and sound lines, at least the
+// header, unless good is 0: then there is none. The error is a *VersionError.
+func parse(data []byte) (s *state, good int, err error) {
+	s = &state{open: map[string]*entry{}}
+	for good < len(data) {
+		n := bytes.IndexByte(data[good:], '\n')
+		if n < 0 {
+			break
+		}
+		line := data[good : good+n]
+		if good == 0 {
+			err = s.header(line)
+		} else {
+			err = s.apply(line)
+		}
+		if _, later := errors.AsType[*VersionError](err); later {
+			return nil, 0, err
+		}
+		if err != nil {
+			break
+		}
+		good += n + 1
+	}
+	return s, good, nil
+}
+
+func (s *state) header(line []byte) error {
+	var h header
+	if err := strict.Unmarshal(line, &h, strict.IgnoreUnknown); err != nil {
+		return err
+	}
+	if h.Type != "outcomes" || h.Version == 0 {
+		return errors.New("no header")
+	}
+	if h.Version > Version {
+		return &VersionError{Got: h.Version}
+	}
+	return nil
+}
+
+// apply adds a line. An id that has ended may be accepted again: it had been
+// forgotten by then.
+func (s *state) apply(line []byte) error {
+	if err := strict.Valid(line); err != nil {
+		return err
+	}
+	switch gjson.GetBytes(line, "type").Str {
+	case "accepted":
+		var a accepted
+		if err := strict.Fill(line, &a, strict.IgnoreUnknown); err != nil {
+			return err
+		}
+		sum, err := hex.DecodeString(a.SHA256)
+		if err != nil || len(sum) != sha256.Size {
+			return errors.New("sha256 is none")
+		}
+		if s.open[a.RequestID] == nil {
+			s.accepted++
+			s.open[a.RequestID] = &entry{id: a.RequestID, number: s.accepted, digest: [sha256.Size]byte(sum)}
+		}
+	case "ended":
+		e := &ended{}
+		if err := strict.Fill(line, e, strict.IgnoreUnknown); err != nil {
+			return err
+		}
+		if at := s.open[e.RequestID]; at != nil {
+			delete(s.open, e.RequestID)
+			at.end = e
+			s.done = append(s.done, at)
+		}
+	}
+	return nil
+}
