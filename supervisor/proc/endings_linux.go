@@ -10,27 +10,27 @@ import (
 const (
 	// selfGrace is how long what is left of a process may end by itself: the
 	// wardens of nexus-child do, and tidy up.
-	selfGrace = 50 * time.Millisecond
+	selfGrace = 25 * time.Millisecond
 	// killPatience is how long we wait for what was killed. What takes longer
 	// hangs in the kernel.
 	killPatience = 2 * time.Second
 )
 
-// endAll returns when list finds nobody any more. Whom it finds after
-// selfGrace is killed. It returns those that are left in spite of that.
-func endAll(list func() []int, kill func([]int)) (left []int) {
+// endAll returns when step finds nobody any more. After selfGrace it is asked to
+// kill whom it finds. endAll returns those that are left in spite of that.
+func endAll(step func(kill bool) (left []int)) (left []int) {
 	patience := time.Now().Add(selfGrace)
 	limit := patience.Add(killPatience)
 	for {
-		left = list()
 		now := time.Now()
+		killing := !now.Before(patience)
+		left = step(killing)
 		if len(left) == 0 || now.After(limit) {
 			return left
 		}
 		until := patience
-		if !now.Before(patience) {
-			kill(left)
-			until = now.Add(selfGrace) // then look for others
+		if killing {
+			until = now.Add(10 * time.Millisecond) // then look for others
 		}
 		awaitOne(left, until)
 	}

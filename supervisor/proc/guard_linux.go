@@ -102,7 +102,7 @@ func (g *Guard) reapOrphans() {
 		case <-g.quit:
 			return
 		case <-ended:
-			g.adopted(g.isOurs)
+			g.adopted(g.isOurs, false)
 		}
 	}
 }
@@ -118,18 +118,8 @@ func (g *Guard) Close() error {
 	if g.tag == 0 {
 		return nil
 	}
-	left := func() []int {
-		g.adopted(g.isOurs)
-		pids := g.tag.tagged()
-		kept := pids[:0]
-		for _, pid := range pids {
-			if g.isOurs(numberOf(pid)) {
-				kept = append(kept, pid)
-			}
-		}
-		return kept
-	}
-	stuck := endAll(left, func(pids []int) { killAll(pids, g.isOurs) })
+	stuck := endTagged(g.isOurs, func() { g.adopted(g.isOurs, false) })
+	g.adopted(g.isOurs, false) // those that it ended
 	if g.cgroups != nil {
 		g.cgroups.remove()
 	}
@@ -144,19 +134,13 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-func killAll(pids []int, wanted func(uint64) bool) {
-	for _, pid := range pids {
-		kill(pid, wanted)
-	}
-}
-
 // sweepDead ends what is left of servers that are dead.
 func (g *Guard) sweepDead(dir string) {
 	for _, r := range deadRecords(dir) {
-		n := len(r.tag.tagged())
-		left := r.sweep(0)
-		if n > 0 {
-			g.log.Warn("ended what a killed server left", zap.Int("processes", n), zap.Ints("not_ended", left))
+		found, _ := tagged(r.tag.has)
+		left := r.sweep()
+		if len(found) > 0 {
+			g.log.Warn("ended what a killed server left", zap.Ints("processes", found), zap.Ints("not_ended", left))
 		}
 		if len(left) == 0 {
 			if err := r.remove(); err != nil {
@@ -236,27 +220,15 @@ func deadRecords(dir string) []*record {
 	return dead
 }
 
-// sweep ends all processes of a dead server but the given one, and returns those
+// sweep ends all processes of a dead server, but for this one, and returns those
 // that it could not end.
-func (r *record) sweep(except int) (left []int) {
-	cg := &cgroups{dir: r.cgroup}
-	left = endAll(func() []int {
-		var pids []int
-		for _, pid := range r.tag.tagged() {
-			if pid != except {
-				pids = append(pids, pid)
-			}
-		}
-		return pids
-	}, func(pids []int) {
-		if cg.dir != "" {
-			(&cgroup{dir: cg.dir}).kill()
-		}
-		killAll(pids, r.tag.has)
-	})
-	if cg.dir != "" {
-		cg.remove()
+func (r *record) sweep() (left []int) {
+	if r.cgroup == "" {
+		return endTagged(r.tag.has, func() {})
 	}
+	c := &cgroups{dir: r.cgroup}
+	left = endTagged(r.tag.has, (&cgroup{dir: r.cgroup}).kill)
+	c.remove()
 	return left
 }
 

@@ -43,8 +43,10 @@ func keep(args []string) int {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // it is nobody's business
 	_, _ = io.Copy(io.Discard, os.NewFile(keeperFD, "server"))
+	// What it is to end may want all of the processors. Only root may want more.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	r := &record{tag: t, path: args[1], cgroup: args[2]}
-	if len(r.sweep(os.Getpid())) > 0 {
+	if len(r.sweep()) > 0 {
 		return 1
 	}
 	os.Remove(r.path)
@@ -60,6 +62,7 @@ type keeper struct {
 	mu      sync.Mutex // guards what follows
 	process *os.Process
 	alive   *os.File // its end tells the keeper of ours
+	began   time.Time
 	over    bool
 }
 
@@ -91,24 +94,23 @@ func (k *keeper) start() (*exec.Cmd, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.process, k.alive = cmd.Process, w
+	k.process, k.alive, k.began = cmd.Process, w, time.Now()
 	return cmd, nil
 }
 
 // follow starts another keeper when one is ended by somebody else.
 func (k *keeper) follow(cmd *exec.Cmd) {
 	for {
-		began := time.Now()
 		err := cmd.Wait()
 		k.mu.Lock()
-		over := k.over
+		over, life := k.over, time.Since(k.began)
 		k.alive.Close()
 		k.mu.Unlock()
 		if over {
 			return
 		}
 		k.log.Warn("the keeper was ended", zap.Error(err))
-		if time.Since(began) < leastLife {
+		if life < leastLife {
 			k.log.Error("there is no keeper any more: what is left when this server is killed stays until the next one starts")
 			return
 		}

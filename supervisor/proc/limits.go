@@ -90,11 +90,11 @@ func inBytes(n int64) string {
 	return fmt.Sprintf("%d %s", n, units[i])
 }
 
-// outOfMemory reports whether a process said that it had no memory. There is no
-// other trace of it where the kernel refused it some.
-func outOfMemory(stderr string) bool {
+// outOfMemory reports whether a line of stderr says that there is no memory. There
+// is no other trace of it where the kernel refuses a process some.
+func outOfMemory(line string) bool {
 	for _, words := range []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError", "bad_alloc"} {
-		if strings.Contains(stderr, words) {
+		if strings.Contains(line, words) {
 			return true
 		}
 	}

@@ -285,7 +285,7 @@ func (p *Process) breached() string {
 		return p.limit
 	case limit != "" && failed:
 		return limit
-	case p.limits.MemoryBytes > 0 && failed && outOfMemory(p.exit.Stderr):
+	case p.limits.MemoryBytes > 0 && failed && p.tail.saidNoMemory():
 		return p.limits.memory()
 	}
 	return ""

@@ -36,7 +36,7 @@ var faults = []struct {
 	err syscall.Errno
 	why string
 }{
-	{syscall.ENOENT, "there is no such program, or its interpreter is missing"},
+	{syscall.ENOENT, "there is no such program"},
 	{syscall.ENOTDIR, "there is no such program"},
 	{syscall.EACCES, "it may not be executed"},
 	{syscall.EPERM, "it may not be executed"},
@@ -73,7 +73,12 @@ func startError(s Spec, err error) *StartError {
 			break
 		}
 	}
-	if errno == syscall.E2BIG {
+	switch errno {
+	case syscall.ENOENT:
+		if _, err := os.Stat(s.Argv[0]); err == nil {
+			e.Why = "its interpreter is missing"
+		}
+	case syscall.E2BIG:
 		e.Why += fmt.Sprintf(" (%d bytes)", size(s.Argv)+size(s.Env))
 	}
 	return e

@@ -48,8 +48,9 @@ type tail struct {
 	logged  int
 	dropped int // lines not logged since the last one that was
 
-	mu   sync.Mutex // guards kept
-	kept []byte
+	mu       sync.Mutex // guards what follows
+	kept     []byte
+	noMemory bool // a line said so
 }
 
 func newTail(log *zap.Logger, pid int) *tail {
@@ -83,6 +84,7 @@ func (t *tail) flush() {
 		return
 	}
 	t.mu.Lock()
+	t.noMemory = t.noMemory || outOfMemory(line)
 	if len(t.kept) > 0 {
 		t.kept = append(t.kept, '\n')
 	}
@@ -105,6 +107,13 @@ func (t *tail) flush() {
 		t.dropped = 0
 	}
 	t.log.Info("child stderr", fields...)
+}
+
+// saidNoMemory reports whether any line told of a lack of memory.
+func (t *tail) saidNoMemory() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.noMemory
 }
 
 func (t *tail) String() string {

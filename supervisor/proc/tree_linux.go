@@ -133,11 +133,13 @@ func (t *tree) clear() (left []int) {
 	if t.number == 0 {
 		return nil
 	}
-	left = endAll(func() []int { return t.guard.orphans(t.number) }, func(orphans []int) {
-		t.cgroup.kill()
-		for _, pid := range orphans {
-			t.guard.killOrphan(pid, t.number)
+	is := func(n uint64) bool { return n == t.number }
+	left = endAll(func(kill bool) []int {
+		orphans := t.guard.adopted(is, kill)
+		if kill && len(orphans) > 0 {
+			t.cgroup.kill()
 		}
+		return orphans
 	})
 	t.cgroup.remove()
 	return left
@@ -163,7 +165,7 @@ func (t *tree) usage() usage {
 	cpu := u.cpu
 	todo := []int{t.pid}
 	if t.number != 0 {
-		todo = append(todo, t.guard.orphans(t.number)...)
+		todo = append(todo, t.guard.adopted(func(n uint64) bool { return n == t.number }, false)...)
 	}
 	for seen := map[int]bool{}; len(todo) > 0; {
 		pid := todo[0]
@@ -225,40 +227,27 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// orphans lists the processes that came to us from a tree, and live. It takes
-// note of those that have ended.
-func (g *Guard) orphans(number uint64) []int {
-	return g.adopted(func(n uint64) bool { return n == number })
-}
-
-// adopted lists the processes with a wanted number that came to us and live.
-func (g *Guard) adopted(wanted func(uint64) bool) []int {
+// adopted lists the processes with a wanted number that came to us and live, and
+// takes note of those that have ended. It may kill them, with their groups: who
+// forks does not get away by dying first.
+func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.mu.Unlock() // nobody else is reaped meanwhile, so the ids stay whose they are
 	var live []int
 	for _, pid := range childrenOf(os.Getpid()) {
 		if g.started[pid] || !wanted(numberOf(pid)) {
 			continue
 		}
+		if group, err := unix.Getpgid(pid); kill && err == nil && group > 1 && group != unix.Getpgrp() && !g.started[group] {
+			_ = unix.Kill(-group, unix.SIGKILL) // there may be nobody but a zombie
+		}
 		if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || errors.Is(err, syscall.ECHILD) {
 			continue
+		}
+		if kill {
+			_ = unix.Kill(pid, unix.SIGKILL) // it is another user's at worst
 		}
 		live = append(live, pid)
 	}
 	return live
-}
-
-// killOrphan kills a process that came to us, with its group: who forks in a
-// group of its own does not get away by dying first.
-func (g *Guard) killOrphan(pid int, number uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock() // nobody is reaped meanwhile, so the ids stay whose they are
-	if numberOf(pid) != number {
-		return
-	}
-	group, err := unix.Getpgid(pid)
-	_ = unix.Kill(pid, unix.SIGKILL) // it is a zombie at worst, or another user's
-	if err == nil && group > 1 && group != unix.Getpgrp() && !g.started[group] {
-		_ = unix.Kill(-group, unix.SIGKILL)
-	}
 }

@@ -1,0 +1,521 @@
+package proc_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/supervisor/proc"
+)
+
+// nest is a process that starts others which do not want to go, and waits. All
+// of them hold the pipe NEST open.
+func nest() {
+	signal.Ignore(syscall.SIGTERM)
+	hold, err := os.OpenFile(os.Getenv("NEST"), os.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	for _, how := range strings.Fields(os.Getenv("HOW")) {
+		kind, session, _ := strings.Cut(how, "/")
+		another(kind, session == "setsid", hold)
+	}
+	fmt.Println("here")
+	forever()
+}
+
+// another starts a process that holds the pipe, with nothing in its
+// environment to know it by, and waits until it is settled.
+func another(kind string, setsid bool, hold *os.File) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = role(kind)
+	cmd.Stdout = os.Stdout // which is held open too
+	cmd.ExtraFiles = []*os.File{hold, w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: setsid}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	w.Close()
+	r.Read(make([]byte, 1))
+	r.Close()
+}
+
+// brood is one of them: it ignores what it can, and may stop.
+func brood() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	os.NewFile(4, "settled").Close()
+	forever()
+}
+
+// fledge starts one in a session of its own and is gone.
+func fledge() {
+	another("brood", true, os.NewFile(3, "hold"))
+	os.NewFile(4, "settled").Close()
+}
+
+// storm is a process that lives only to start the next one, a thousand times.
+func storm() {
+	os.NewFile(4, "settled").Close()
+	panic(syscall.Exec("/bin/sh", []string{"sh", "-c", "n=1000; f() { n=$((n-1)); [ $n -gt 0 ] && f & }; f"}, nil))
+}
+
+// everyKind are ways to escape from being ended with a parent or a group.
+const (
+	escapes   = "brood brood/setsid fledge fledge/setsid"
+	everyKind = escapes + " storm storm/setsid"
+)
+
+// server is a supervisor with a guard and three nests. It says the keeper's id.
+func server() {
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: os.Getenv("DIR")})
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		p, err := proc.Start(proc.Spec{Argv: []string{"/proc/self/exe"}, Env: nestEnv(os.Getenv("NEST"), os.Getenv("HOW")), Guard: g})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(keeperOf(os.Getpid()), g.Means())
+	forever()
+}
+
+func nestEnv(pipe, how string) []string {
+	return append(role("nest"), "NEST="+pipe, "HOW="+how)
+}
+
+// keeperOf finds the keeper among the children of a process.
+func keeperOf(pid int) int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		data, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(data)) {
+			line, _ := os.ReadFile("/proc/" + field + "/cmdline")
+			if slices.Contains(strings.Split(string(line), "\x00"), "__keep") {
+				id, _ := strconv.Atoi(field)
+				return id
+			}
+		}
+	}
+	return 0
+}
+
+// nestPipe is a pipe by name. gone returns when nobody holds it any more, or
+// says that somebody still does.
+func nestPipe(tb testing.TB, dir string) (path string, gone func(within time.Duration) error) {
+	tb.Helper()
+	path = filepath.Join(dir, fmt.Sprintf("nest%d", time.Now().UnixNano()))
+	if err := unix.Mkfifo(path, 0o666); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		tb.Fatal(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { unix.Close(fd) })
+	return path, func(within time.Duration) error {
+		deadline := time.Now().Add(within)
+		for {
+			left := time.Until(deadline)
+			if left <= 0 {
+				return errors.New("somebody is left")
+			}
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, int(left.Milliseconds())+1) // its end alone
+			if n > 0 {
+				return nil
+			}
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	}
+}
+
+const patience = 20 * time.Second
+
+func newGuard(tb testing.TB, log *zap.Logger) *proc.Guard {
+	tb.Helper()
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: tb.TempDir(), Log: log})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return g
+}
+
+// Whatever a process has started is gone when the process is, however both
+// behave and whoever ended it.
+func TestTreeGoesToo(t *testing.T) {
+	g := newGuard(t, nil)
+	if m := g.Means(); !m.Pdeathsig || !m.Tag || !m.Subreaper || !m.Keeper {
+		t.Fatalf("means: %s", m)
+	}
+	for _, c := range []struct {
+		name string
+		end  func(*proc.Process) proc.Exit
+	}{
+		{"stopped", func(p *proc.Process) proc.Exit { return p.Stop(context.Background(), nil) }},
+		{"killed by us", func(p *proc.Process) proc.Exit { return p.Stop(killed(), nil) }},
+		{"killed by another", func(p *proc.Process) proc.Exit {
+			syscall.Kill(p.PID(), syscall.SIGKILL)
+			return p.Exit()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pipe, gone := nestPipe(t, t.TempDir())
+			p, out := nestling(t, proc.Spec{Env: nestEnv(pipe, everyKind), Guard: g, Graces: quick})
+			other, _ := nestling(t, proc.Spec{Env: nestEnv(pipe+"2", ""), Guard: g}, pipe+"2")
+			if exit := c.end(p); exit.Signal != "killed" {
+				t.Errorf("exit = %+v", exit)
+			}
+			if err := gone(time.Millisecond); err != nil { // it is Exit that waits
+				t.Error(err)
+			}
+			if _, err := out.ReadByte(); err == nil {
+				t.Error("it still speaks")
+			}
+			select {
+			case <-other.Done():
+				t.Error("another process was ended")
+			default:
+			}
+		})
+	}
+}
+
+// nestling starts a nest. A pipe that is named is made for it.
+func nestling(t *testing.T, s proc.Spec, pipes ...string) (*proc.Process, *bufio.Reader) {
+	t.Helper()
+	for _, pipe := range pipes {
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+	}
+	p := start(s)
+	t.Cleanup(func() { p.Stop(killed(), nil); p.Discard() })
+	out := bufio.NewReader(p.Stdout())
+	if line, err := out.ReadString('\n'); line != "here\n" || err != nil {
+		t.Fatalf("it said %q, %v", line, err)
+	}
+	return p, out
+}
+
+// A process that daemonizes lives on as long as what started it does, and is
+// taken note of when it ends.
+func TestAdoptedLiveOn(t *testing.T) {
+	g := newGuard(t, nil)
+	pipe, gone := nestPipe(t, t.TempDir())
+	p, _ := nestling(t, proc.Spec{Env: nestEnv(pipe, "fledge"), Guard: g})
+	adopted := func() (pids []int) {
+		lists, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, list := range lists {
+			data, _ := os.ReadFile(list)
+			for _, field := range strings.Fields(string(data)) {
+				id, _ := strconv.Atoi(field)
+				if id != p.PID() && id != keeperOf(os.Getpid()) {
+					pids = append(pids, id)
+				}
+			}
+		}
+		return pids
+	}
+	deadline := time.Now().Add(patience)
+	orphans := adopted()
+	for len(orphans) != 1 { // what started it may not be gone yet
+		if time.Now().After(deadline) {
+			t.Fatalf("%d came to us, want 1", len(orphans))
+		}
+		orphans = adopted()
+	}
+	over := watch(t, strconv.Itoa(orphans[0]))
+	syscall.Kill(orphans[0], syscall.SIGKILL)
+	over()
+	for len(adopted()) > 0 { // reaped as we are told of its end
+		if time.Now().After(deadline) {
+			t.Fatal("a zombie is left")
+		}
+	}
+	p.Stop(killed(), nil)
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// user is who a test runs a server as: -1 for who runs the test.
+type user struct {
+	name string
+	id   int
+}
+
+func users() []user {
+	all := []user{{"ourselves", -1}}
+	if os.Geteuid() == 0 {
+		all = append(all, user{"an ordinary user", 65534})
+	}
+	return all
+}
+
+// startServer starts a server as a process of its own. Nothing but its own
+// guard has a hold on it.
+func startServer(tb testing.TB, u user, how string) (cmd *exec.Cmd, keeper int, dir string, gone func(time.Duration) error) {
+	tb.Helper()
+	top, err := os.MkdirTemp("", "nexus-proc-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(top) })
+	pipe, gone := nestPipe(tb, top)
+	dir = filepath.Join(top, "trees")
+	cmd = exec.Command("/proc/self/exe")
+	cmd.Env = append(role("server"), "DIR="+dir, "NEST="+pipe, "HOW="+how)
+	cmd.Stderr = os.Stderr
+	if u.id >= 0 {
+		if err := errors.Join(os.Chmod(top, 0o755), os.Mkdir(dir, 0o700), os.Chown(dir, u.id, u.id)); err != nil {
+			tb.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.id), Gid: uint32(u.id)}}
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		tb.Fatalf("the server said %q, %v", line, err)
+	}
+	first, means, _ := strings.Cut(strings.TrimSpace(line), " ")
+	keeper, _ = strconv.Atoi(first)
+	if keeper == 0 || !strings.HasPrefix(means, "pdeathsig tag subreaper keeper") {
+		tb.Fatalf("the server said %q", line)
+	}
+	return cmd, keeper, dir, gone
+}
+
+// When a server is killed, nothing is left of what it started, as root and as
+// anybody else.
+func TestServerKilled(t *testing.T) {
+	for _, u := range users() {
+		t.Run(u.name, func(t *testing.T) {
+			cmd, keeper, dir, gone := startServer(t, u, everyKind)
+			over := watch(t, strconv.Itoa(keeper))
+			began := time.Now()
+			cmd.Process.Kill()
+			if err := gone(patience); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("nothing is left after %v", time.Since(began))
+			over()
+			if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil {
+				t.Errorf("left in the directory: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// Stopping a process does not save it, the keeper and the server included.
+func TestServerKilledWhileStopped(t *testing.T) {
+	cmd, keeper, _, gone := startServer(t, user{id: -1}, everyKind)
+	for _, pid := range []int{keeper, cmd.Process.Pid} {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Process.Kill()
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is left when the keeper was killed too goes when the next server starts,
+// which nothing else of that home notices.
+func TestNextServerSweeps(t *testing.T) {
+	for _, u := range users() {
+		t.Run(u.name, func(t *testing.T) {
+			cmd, keeper, dir, gone := startServer(t, u, "fledge/setsid brood/setsid")
+			living, _, _, livingGone := startServer(t, user{id: -1}, "")
+			over := watch(t, strconv.Itoa(keeper))
+			syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // so that no other keeper follows
+			syscall.Kill(keeper, syscall.SIGKILL)
+			over()
+			cmd.Process.Kill()
+			cmd.Wait()
+			if gone(200*time.Millisecond) == nil {
+				t.Fatal("nothing was left: the test shows nothing")
+			}
+			if u.id >= 0 {
+				if err := os.Chown(dir+"/"+entry(t, dir), 0, 0); err != nil { // it is ours to sweep
+					t.Fatal(err)
+				}
+			}
+			core, logs := observer.New(zap.WarnLevel)
+			g, err := proc.NewGuard(proc.GuardOptions{Dir: dir, Log: zap.New(core)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := gone(time.Millisecond); err != nil {
+				t.Error(err)
+			}
+			if logs.FilterMessage("ended what a killed server left").Len() != 1 {
+				t.Errorf("logged: %v", logs.All())
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil {
+				t.Errorf("left in the directory: %v, %v", entries, err)
+			}
+			if livingGone(time.Millisecond) == nil {
+				t.Error("another server's processes were ended")
+			}
+			living.Process.Kill()
+			if err := livingGone(patience); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func entry(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("in the directory: %v, %v", entries, err)
+	}
+	return entries[0].Name()
+}
+
+// A server that lives is not swept by the next one of the same home, nor are
+// files that no server wrote taken for one's.
+func TestLivingServerIsLeftAlone(t *testing.T) {
+	cmd, _, dir, gone := startServer(t, user{id: -1}, "")
+	for _, name := range []string{"note", "ffffffffffffffff", "1", strings.Repeat("3", 40)} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if gone(100*time.Millisecond) == nil {
+		t.Error("a living server's processes were ended")
+	}
+	cmd.Process.Kill()
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// A keeper that somebody ends is followed by another.
+func TestKeeperIsReplaced(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	g := newGuard(t, zap.New(core))
+	first := keeperOf(os.Getpid())
+	over := watch(t, strconv.Itoa(first))
+	proc.AgeKeeper(g)
+	syscall.Kill(first, syscall.SIGKILL)
+	over()
+	deadline := time.Now().Add(patience)
+	for second := first; second == first || second == 0; second = keeperOf(os.Getpid()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no other: %v", logs.All())
+		}
+	}
+}
+
+// BenchmarkServerKilled is from the server's SIGKILL until nothing is left of
+// three processes with all that they started.
+func BenchmarkServerKilled(b *testing.B) {
+	for _, u := range users() {
+		for name, how := range map[string]string{"escapes": escapes, "storms": everyKind} {
+			b.Run(name+"/"+u.name, func(b *testing.B) {
+				var took []time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					cmd, _, _, gone := startServer(b, u, how)
+					b.StartTimer()
+					began := time.Now()
+					cmd.Process.Kill()
+					if err := gone(patience); err != nil {
+						b.Fatal(err)
+					}
+					took = append(took, time.Since(began))
+				}
+				report(b, took)
+			})
+		}
+	}
+}
+
+// BenchmarkDeathNoticed is from SIGKILL to Done, with and without a guard.
+func BenchmarkDeathNoticed(b *testing.B) {
+	for _, guarded := range []bool{false, true} {
+		b.Run(fmt.Sprintf("guard=%v", guarded), func(b *testing.B) {
+			s := proc.Spec{Env: role("deaf")}
+			if guarded {
+				s.Guard = newGuard(b, nil)
+			}
+			var took []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				p := start(s)
+				bufio.NewReader(p.Stdout()).ReadString('\n')
+				b.StartTimer()
+				began := time.Now()
+				syscall.Kill(p.PID(), syscall.SIGKILL)
+				<-p.Done()
+				took = append(took, time.Since(began))
+				p.Discard()
+			}
+			report(b, took)
+		})
+	}
+}
+
+func report(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/p50")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms/p99")
+}

@@ -1,0 +1,163 @@
+package proc_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nexus.internal/supervisor/proc"
+)
+
+// hog takes a MiB of memory every 4 ms, or at once with PACE, until it is told
+// what it is worth. With SHARE, a process of its own does.
+func hog() {
+	if os.Getenv("SHARE") != "" {
+		another("hog", true, os.Stdin)
+		fmt.Println("here")
+		forever()
+	}
+	os.NewFile(4, "settled").Close()
+	pace := time.NewTicker(4 * time.Millisecond)
+	if os.Getenv("PACE") != "" {
+		pace.Reset(time.Microsecond)
+	}
+	var kept [][]byte
+	for range pace.C {
+		b := make([]byte, 1<<20)
+		for i := range b {
+			b[i] = byte(i)
+		}
+		if kept = append(kept, b); len(kept) > 1024 {
+			break
+		}
+	}
+	fmt.Println("nobody cared about MiB", len(kept))
+}
+
+// spinner takes a processor.
+func spinner() {
+	fmt.Println("here")
+	for n := 0; ; n++ {
+		if n < 0 {
+			return
+		}
+	}
+}
+
+// blower speaks without an end.
+func blower() {
+	line := strings.Repeat("x", 1<<10) + "\n"
+	for {
+		if _, err := os.Stdout.WriteString(line); err != nil {
+			return
+		}
+	}
+}
+
+// opener opens files until it may not, and says how far it got and what it heard.
+func opener() {
+	for n := 0; ; n++ {
+		if _, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0); err != nil {
+			fmt.Println(n > 30 && n < 64, err)
+			return
+		}
+	}
+}
+
+// Who exceeds a limit is killed, with all that it started, and that alone; its
+// exit names the limit.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		role    string
+		env     []string
+		limits  proc.Limits
+		unaided bool // no guard is needed
+		want    string
+	}{
+		{"memory", "hog", nil, proc.Limits{MemoryBytes: 64 << 20}, true, "memory limit 64 MiB"},
+		{"memory at once", "hog", []string{"PACE=1"}, proc.Limits{MemoryBytes: 64 << 20}, true, "memory limit 64 MiB"},
+		{"memory of a descendant", "hog", []string{"SHARE=1"}, proc.Limits{MemoryBytes: 96 << 20}, false, "memory limit 96 MiB"},
+		{"processes", "nest", []string{"HOW=brood brood/setsid brood fledge brood brood"}, proc.Limits{Processes: 30}, false, "process limit 30"},
+		{"CPU", "spinner", nil, proc.Limits{CPUSeconds: 1}, true, "CPU limit 1 s"},
+		{"output", "blower", nil, proc.Limits{OutputBytesPerSecond: 1000}, true, "output limit 1000 bytes/s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pipe, gone := nestPipe(t, t.TempDir())
+			s := proc.Spec{Env: append(append(role(c.role), "NEST="+pipe), c.env...), Limits: c.limits}
+			if !c.unaided {
+				s.Guard = newGuard(t, nil)
+			}
+			p, other := start(s), start(proc.Spec{Env: role("echo"), Limits: c.limits, Guard: s.Guard})
+			defer other.Discard()
+			defer other.Stop(killed(), nil)
+			defer p.Stop(killed(), nil)
+			io.Copy(io.Discard, p.Stdout())
+			if exit := p.Exit(); exit.Limit != c.want {
+				t.Errorf("exit = %+v, want %s", exit, c.want)
+			}
+			if err := gone(time.Millisecond); err != nil && c.role == "nest" {
+				t.Error(err)
+			}
+			if _, err := other.Write([]byte("hello\n")); err != nil {
+				t.Error(err)
+			}
+			if line, err := bufio.NewReader(other.Stdout()).ReadString('\n'); line != "hello\n" {
+				t.Errorf("another process said %q, %v", line, err)
+			}
+		})
+	}
+}
+
+// Where the kernel refuses a file, nobody is killed.
+func TestLimitOfFiles(t *testing.T) {
+	p := start(proc.Spec{Env: role("opener"), Limits: proc.Limits{OpenFiles: 64}})
+	said, err := io.ReadAll(p.Stdout())
+	if string(said) != "true too many open files\n" || err != nil {
+		t.Errorf("it said %q, %v", said, err)
+	}
+	if exit := p.Exit(); exit != (proc.Exit{}) {
+		t.Errorf("exit = %+v", exit)
+	}
+}
+
+// A process within its limits is left alone, and one that ends by itself is not
+// said to have exceeded them.
+func TestWithinLimits(t *testing.T) {
+	limits := proc.Limits{MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 100, CPUSeconds: 60, OutputBytesPerSecond: 1 << 20}
+	p := start(proc.Spec{Env: role("echo"), Limits: limits})
+	if exit := p.Stop(t.Context(), nil); exit != (proc.Exit{}) {
+		t.Errorf("exit = %+v", exit)
+	}
+	p.Discard()
+}
+
+// Ten seconds' worth may come at once, and then no more than the rate.
+func TestRate(t *testing.T) {
+	const rate = 1 << 20
+	now := time.Unix(0, 0)
+	b := proc.NewBucket(rate, now)
+	for _, step := range []struct {
+		wait time.Duration
+		n    int
+		ok   bool
+	}{
+		{0, 10 * rate, true},
+		{0, 1, false},
+		{2 * time.Second, rate, true},
+		{time.Hour, 10 * rate, true},
+		{time.Second, rate, true},
+		{time.Second / 2, rate, false},
+		{-time.Hour, 0, false},
+	} {
+		now = now.Add(step.wait)
+		if ok := b.Take(step.n, now); ok != step.ok {
+			t.Errorf("%d bytes after %v: %v", step.n, step.wait, ok)
+		}
+	}
+}
