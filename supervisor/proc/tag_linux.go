@@ -146,10 +146,17 @@ func tagged(wanted func(uint64) bool) (pids []int, groups map[int]bool) {
 	return pids, groups
 }
 
-// dead reports whether a process has ended, though perhaps nobody took note.
+// dead reports whether a process has ended, though perhaps nobody took note. A
+// storm of forks leaves thousands of such to a slow init, so it must be quick.
 func dead(pid int) bool {
-	s, ok := readStat(pid)
-	return !ok || s.state == 'Z' || s.state == 'X'
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		s, ok := readStat(pid)
+		return !ok || s.state == 'Z' || s.state == 'X'
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 // stat is what /proc/PID/stat says.
