@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/eventlog"
 )
@@ -144,7 +147,8 @@ func TestNoRoom(t *testing.T) {
 
 func limited(dir string) error {
 	signal.Ignore(syscall.SIGXFSZ) // so that the write fails instead
-	w := eventlog.New(eventlog.Options{Queue: 8 << 10})
+	core, logs := observer.New(zap.WarnLevel)
+	w := eventlog.New(eventlog.Options{Queue: 8 << 10, Log: zap.New(core)})
 	defer w.Close()
 	l, err := w.Open(dir)
 	if err != nil {
@@ -164,6 +168,9 @@ func limited(dir string) error {
 		for n < 3 && l.Held() > 0 { // written one by one at first
 			runtime.Gosched()
 		}
+	}
+	for logs.Len() == 0 {
+		runtime.Gosched()
 	}
 	info, err := os.Stat(filepath.Join(dir, fmt.Sprintf("%020d.jsonl", 1)))
 	if err != nil || info.Size() > 1000 {
