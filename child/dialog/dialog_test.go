@@ -114,16 +114,20 @@ func TestPairsStayWhole(t *testing.T) {
 		d := dialog.New(messages, dialog.Frame{Window: rapid.Uint64Range(10, 2000).Draw(t, "window")})
 		if fit, err := d.Fit(); err == nil {
 			check("fit", fit.Messages)
-			var text uint64
+			var text, whole uint64
 			for _, m := range fit.Messages {
 				text += provider.TextBytes(m)
+			}
+			for _, m := range messages {
+				whole += provider.TextBytes(m)
 			}
 			if fit.TextBytes != text {
 				t.Fatalf("the part says that it has %d bytes of text and has %d", fit.TextBytes, text)
 			}
 			b := d.Breakdown()
-			if left := len(messages) - len(fit.Messages); (left > 0) != (b.Total > b.Available) {
-				t.Fatalf("%d messages are left out of %d tokens with %d available", left, b.Total, b.Available)
+			left := len(messages) - len(fit.Messages)
+			if shorter := left > 0 || text < whole; shorter != (b.Total > b.Available) {
+				t.Fatalf("%d messages and %d bytes are left out of %d tokens with %d available", left, whole-text, b.Total, b.Available)
 			}
 			before := slices.Clone(fit.Messages)
 			d.Add(user("more"))

@@ -125,10 +125,20 @@ func (v *victim) live() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// From before it is ready until it has long been at work.
-	killer := time.AfterFunc(time.Duration(v.rng.IntN(90))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+	// One in eight dies as it begins; the others soon after some frame, or where
+	// these come slowly, after a quarter of a second of work. So a slow machine
+	// sees as much work as a fast one.
+	soon := time.Hour
+	if v.rng.IntN(8) == 0 {
+		soon = time.Duration(v.rng.IntN(30_000)) * time.Microsecond
+	}
+	killer := time.AfterFunc(soon, func() { _ = cmd.Process.Kill() })
 	defer killer.Stop()
-	problem := v.work(stdin, bufio.NewReader(stdout), before)
+	problem := v.work(stdin, bufio.NewReader(stdout), before, func(d time.Duration) {
+		if soon == time.Hour {
+			killer.Reset(d)
+		}
+	})
 	_ = cmd.Process.Kill() // where the work ended in a problem
 	err = cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
@@ -144,13 +154,19 @@ func (v *victim) live() error {
 	return err
 }
 
-// work gives a child things to do until it is no more.
-func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.State) error {
+// work gives a child things to do until it is no more. It says when to kill it.
+func (v *victim) work(stdin io.Writer, stdout *bufio.Reader, before *transcript.State, kill func(after time.Duration)) error {
 	id, sent := "", 0
-	for {
+	last := 2 + v.rng.IntN(1<<(1+v.rng.IntN(11))) // the frame after which it may be killed
+	for frames := 1; ; frames++ {
 		line, err := stdout.ReadBytes('\n')
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil // it was killed; half a line was not said
+		case frames == 1:
+			kill(250 * time.Millisecond)
+		case frames == last:
+			kill(time.Duration(v.rng.IntN(4_000)) * time.Microsecond)
 		}
 		frame := gjson.ParseBytes(line)
 		typ := frame.Get("type").String()
