@@ -45,6 +45,11 @@ func (p *Process) Stop(ctx context.Context, polite func()) Exit {
 func (p *Process) hurryUp() { p.hurryOnce.Do(func() { close(p.hurry) }) }
 
 func (p *Process) ladder(polite func()) {
+	if p.hurried() {
+		p.signal(sigKill) // before it sees the end of stdin and tidies up
+		<-p.done
+		return
+	}
 	gone := false
 	p.signal(sigCont)
 	if polite != nil && !p.hurried() {

@@ -175,6 +175,9 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		} else if err != nil {
 			return protocol.Frame{}, c.ending(err)
 		} else if f, ok := route(line); ok {
+			if f.Type == "ready" && c.ready.ProtocolVersion != 0 {
+				return protocol.Frame{}, errors.New("child said ready again")
+			}
 			return f, nil
 		}
 		if c.garbage++; c.garbage > maxGarbage {
