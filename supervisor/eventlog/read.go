@@ -18,8 +18,8 @@ import (
 
 // Read gives the events with a number above after, in order, up to the last
 // that was appended when Read is ranged over, those that wait to be written
-// included. A number that is left out is not kept any more. An error ends the
-// sequence. Any number may read at once, and while events are appended.
+// included. A number that is left out is not kept any more, which may have come
+// about while it was read. An error ends the sequence. Any number may read at once, and while events are appended.
 func (l *Log) Read(after uint64) iter.Seq2[supervisor.Event, error] {
 	return func(yield func(supervisor.Event, error) bool) {
 		segments, pending := l.snapshot()
