@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 	if err != nil {
 		return nil, err
 	}
-	a, saved, err := s.create(ctx, p)
+	a, saved, err := s.create(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent)
 }
 
 // create starts a new agent and reports whether it continues a saved session.
-func (s *Server) create(ctx context.Context, p api.CreateAgentParams) (a *supervisor.Agent, saved bool, err error) {
+func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (a *supervisor.Agent, saved bool, err error) {
 	id := *p.AgentID
 	defer s.locks.lock(id)()
 	if _, err := s.o.Supervisor.Agent(id); err == nil {
@@ -82,7 +83,9 @@ func (s *Server) create(ctx context.Context, p api.CreateAgentParams) (a *superv
 	if err := s.o.Sessions.RemoveTemp(id); err != nil {
 		return nil, false, err
 	}
-	saved = s.o.Sessions.Exists(id)
+	if saved = s.o.Sessions.Exists(id); saved && c.from != nil {
+		return nil, false, &deniedError{fmt.Sprintf("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)}
+	}
 	a, err = s.start(ctx, p)
 	return a, saved, err
 }

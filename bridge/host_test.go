@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +122,24 @@ func TestHostCreate(t *testing.T) {
 		if parent := api.Value(a.ParentAgentID); a.AgentID == "trusted" && a.ChildCount != 3 || len(a.AgentID) == 1 && parent != "trusted" {
 			t.Errorf("%s: %d children, parent %q", a.AgentID, a.ChildCount, parent)
 		}
+	}
+}
+
+// Somebody's saved agent that does not run is not there for the taking: its
+// conversation, prompt and permissions would be the taker's.
+func TestSavedAgentsAreNotTaken(t *testing.T) {
+	f := familyOf(t, "trusted")
+	path := f.sessions.Path("victim")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.want("trusted", "create_agent", `{"agent_id":"victim","system_prompt":"mine"}`,
+		"error -32003 Not permitted: there is a saved agent victim: to go on with it is for people; choose another name, or send to it")
+	if len(f.asked) != 0 {
+		t.Error("it was started")
 	}
 }
 

@@ -165,7 +165,7 @@ type waits struct {
 func (w *waits) begin(from, to string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if path := w.path(to, from, nil); path != nil {
+	if path := w.path(to, from); path != nil {
 		return &CycleError{Path: append([]string{from}, path...)}
 	}
 	if w.of == nil {
@@ -190,15 +190,24 @@ func (w *waits) end(from, to string) {
 }
 
 // path is a way from one agent to another by those that it waits for, both
-// included; nil if there is none. There are no circles in what is recorded.
-func (w *waits) path(from, to string, way []string) []string {
-	way = append(slices.Clip(way), from)
-	if from == to {
-		return way
-	}
-	for next := range w.of[from] {
-		if found := w.path(next, to, way); found != nil {
-			return found
+// included; nil if there is none. It looks at each agent once.
+func (w *waits) path(from, to string) []string {
+	before := map[string]string{from: ""}
+	for next := []string{from}; len(next) > 0; next = next[1:] {
+		at := next[0]
+		if at == to {
+			var way []string
+			for ; at != ""; at = before[at] {
+				way = append(way, at)
+			}
+			slices.Reverse(way)
+			return way
+		}
+		for other := range w.of[at] {
+			if _, seen := before[other]; !seen {
+				before[other] = at
+				next = append(next, other)
+			}
 		}
 	}
 	return nil

@@ -282,6 +282,27 @@ func TestCycles(t *testing.T) {
 
 // Two turns that nobody connects can wait for each other too: the second one is
 // refused, and both end.
+// Layers of agents that all wait for all of the next layer have more ways
+// through them than anybody can walk.
+func TestCyclesAmongMany(t *testing.T) {
+	const layers, wide = 40, 5
+	var w supervisor.Waits
+	name := func(layer, i int) string { return fmt.Sprintf("a%d-%d", layer, i) }
+	for layer := range layers {
+		for i := range wide {
+			for j := range wide {
+				if err := w.Begin(name(layer, i), name(layer+1, j)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	cycle, ok := errors.AsType[*supervisor.CycleError](w.Begin(name(layers, 0), name(0, 0)))
+	if !ok || len(cycle.Path) != layers+2 || cycle.Path[0] != name(layers, 0) || cycle.Path[layers+1] != name(layers, 0) {
+		t.Errorf("got %v", cycle)
+	}
+}
+
 func TestCycleOfTwoTurns(t *testing.T) {
 	slow := func(c *supervisortest.Child, p protocol.Prompt) {
 		c.Sleep(time.Second)
