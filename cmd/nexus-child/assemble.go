@@ -79,6 +79,12 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		return nil, err
 	}
 	c, err := config.Load(environ, cwd, f.configs...)
+	if e, ok := errors.AsType[*config.FileError](err); ok && e.Project && f.modelSocket != "" {
+		// The agent itself may have written it: that must not keep it from
+		// coming back.
+		log.Warn("left out the project's configuration", zap.Error(err))
+		c, err = config.Load(environ, "", f.configs...)
+	}
 	if err != nil {
 		return nil, err
 	}

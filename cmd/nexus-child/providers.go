@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,9 +16,9 @@ import (
 	"nexus.internal/cmd/internal/config"
 )
 
-// open makes the provider of a choice. Where there is a broker it has the keys:
-// what it knows is asked through it, and only what a project's file says of
-// itself, which is never sent a key, is asked directly.
+// open makes the provider of a choice. Where there is a broker all is asked
+// through it, which knows no provider of a project's: an agent could write
+// itself one that nobody counts.
 func (m *models) open(choice config.Choice) (provider.Provider, error) {
 	p := choice.Provider
 	if p.Type == "offline" {
@@ -30,7 +31,10 @@ func (m *models) open(choice config.Choice) (provider.Provider, error) {
 	o := wire.Options{
 		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: wire.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),
 	}
-	if m.broker != nil && !m.config.FromProject(choice.Name) {
+	if m.broker != nil {
+		if m.config.FromProject(choice.Name) {
+			return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", choice.Name)
+		}
 		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), wire.None, m.broker
 	} else {
 		var err error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -98,8 +99,9 @@ type file struct {
 
 // FileError says which configuration file is wrong, and how.
 type FileError struct {
-	Path string
-	Err  error
+	Path    string
+	Project bool // it is the project's
+	Err     error
 }
 
 func (e *FileError) Error() string { return fmt.Sprintf("configuration %s: %v", e.Path, e.Err) }
@@ -107,8 +109,8 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // Load reads environ (KEY=VALUE as of os.Environ) and, each overriding the one
 // before it: config.json in the home, .nexus3/config.json in cwd, and the
-// extra files, which must exist. It creates nothing. An error about a file is
-// a *FileError.
+// extra files, which must exist. "" for cwd is no project. It creates nothing.
+// An error about a file is a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	c := &Config{own: map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
 	for _, pair := range environ {
@@ -131,7 +133,7 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	if err := c.merge(personal, trusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if filepath.Clean(project) != filepath.Clean(personal) {
+	if cwd != "" && filepath.Clean(project) != filepath.Clean(personal) {
 		if err := c.merge(project, untrusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -186,27 +188,33 @@ func Home(environ []string) (string, error) {
 	return "", errors.New("neither NEXUS_HOME nor HOME is set")
 }
 
+// readFile reads what one file says, if it may.
+func (c *Config) readFile(path string, by trust) (f file, err error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return f, err
+	}
+	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
+		return f, err
+	}
+	if err := f.check(); err != nil {
+		return f, err
+	}
+	if by == trusted {
+		return f, nil
+	}
+	if err := c.checkProject(f); err != nil {
+		return f, err
+	}
+	return f, f.checkPresets()
+}
+
 // merge lays one file over what is known. A provider or profile is replaced as
 // a whole: half of one and half of another is nobody's choice.
 func (c *Config) merge(path string, by trust) error {
-	data, err := readBounded(path)
+	f, err := c.readFile(path, by)
 	if err != nil {
-		return &FileError{Path: path, Err: err}
-	}
-	var f file
-	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
-		return &FileError{Path: path, Err: err}
-	}
-	if err := f.check(); err != nil {
-		return &FileError{Path: path, Err: err}
-	}
-	if err := f.checkKeys(by); err != nil {
-		return &FileError{Path: path, Err: err}
-	}
-	if by == untrusted {
-		if err := f.checkPresets(); err != nil {
-			return &FileError{Path: path, Err: err}
-		}
+		return &FileError{Path: path, Project: by == untrusted, Err: err}
 	}
 	c.noteKeys(f)
 	maps.Copy(c.file.Providers, f.Providers)
@@ -308,24 +316,39 @@ func (f file) check() error {
 	return nil
 }
 
-// checkKeys refuses what a project's file may not say: providers that would be
-// sent a key (SPEC §9, D12), and what agents may spend.
-func (f file) checkKeys(by trust) error {
-	if by == trusted {
-		return nil
-	}
+// checkProject refuses what a project's file may not say: what agents may
+// spend, and providers that would be sent a key, that lie elsewhere than on this
+// machine, or that have the name of a person's own. The file may be anybody's,
+// the agent's too (SPEC §9, D12).
+func (c *Config) checkProject(f file) error {
 	if f.Limits != nil {
 		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
 	}
 	for name, p := range f.Providers {
-		if p.Type != "offline" && p.AuthMethod != "none" {
-			return &strict.Error{
-				Path:    "providers." + name,
-				Problem: `would be sent a key, which a project's file may not decide: set its auth_method to "none", or move it to config.json in the home`,
-			}
+		problem := ""
+		switch {
+		case p.Type != "offline" && p.AuthMethod != "none":
+			problem = `would be sent a key, which a project's file may not decide: set its auth_method to "none", or move it to config.json in the home`
+		case p.Type != "offline" && !local(p.BaseURL):
+			problem = "lies elsewhere, and a project's file may not decide where a conversation is sent: move it to config.json in the home"
+		case c.own[name]:
+			problem = "is not the project's to replace: give it another name"
+		}
+		if problem != "" {
+			return &strict.Error{Path: "providers." + name, Problem: problem}
 		}
 	}
 	return nil
+}
+
+// local reports whether a base_url is on this machine.
+func local(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Path is a path inside the home.

@@ -219,6 +219,12 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"a built-in provider moved elsewhere", `{"providers":{"openai":{"type":"openai","base_url":"https://elsewhere.example","api_key_env":"OPENAI_API_KEY"}}}`, true},
 		{"a new provider with a key of the user's", `{"providers":{"p":{"type":"openai","api_key_env":"OTHER_KEY","auth_method":"api-key"}}}`, true},
 		{"a provider without a key", `{"providers":{"p":{"type":"openai","base_url":"http://127.0.0.1:11434/v1","auth_method":"none"}}}`, false},
+		{"on this machine, by name and by IPv6", `{"providers":{"p":{"type":"openai","base_url":"http://localhost/v1","auth_method":"none"},"q":{"type":"anthropic","base_url":"http://[::1]:1","auth_method":"none"}}}`, false},
+		{"elsewhere, without a key", `{"providers":{"p":{"type":"openai","base_url":"https://elsewhere.example/v1","auth_method":"none"}}}`, true},
+		{"elsewhere, by a name like ours", `{"providers":{"p":{"type":"openai","base_url":"http://127.0.0.1.elsewhere.example/v1","auth_method":"none"}}}`, true},
+		{"elsewhere, behind a user", `{"providers":{"p":{"type":"openai","base_url":"http://localhost@elsewhere.example/v1","auth_method":"none"}}}`, true},
+		{"at its vendor's, without a key", `{"providers":{"p":{"type":"openai","auth_method":"none"}}}`, true},
+		{"in the place of a person's own", `{"providers":{"openai":{"type":"openai","base_url":"http://127.0.0.1:1","auth_method":"none"}}}`, true},
 		{"the offline one", `{"providers":{"p":{"type":"offline"}}}`, false},
 		{"a choice of model", `{"default_model":"openai/some"}`, false},
 		{"limits", `{"limits":{"tokens":0}}`, true},
@@ -231,7 +237,8 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 			if refused := err != nil; refused != tt.refused {
 				t.Fatalf("got %v, want refused=%t", err, tt.refused)
 			}
-			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") && !strings.Contains(err.Error(), "is the server's to say") {
+			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") && !strings.Contains(err.Error(), "is the server's to say") &&
+				!strings.Contains(err.Error(), "is not the project's to replace") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -252,14 +259,14 @@ func TestLimits(t *testing.T) {
 func TestFromProject(t *testing.T) {
 	home, cwd := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(home, "config.json"), vendors+"}")
-	write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"providers":{"local":{"type":"openai","auth_method":"none"},"new":{"type":"openai","auth_method":"none"}}}`)
+	write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"providers":{"mine":{"type":"openai","base_url":"http://127.0.0.1:1/v1","auth_method":"none"},"new":{"type":"openai","base_url":"http://localhost:1/v1","auth_method":"none"}}}`)
 	extra := write(t, filepath.Join(cwd, "extra.json"), `{"providers":{"new":{"type":"openai","auth_method":"none"}}}`)
 	for _, tt := range []struct {
 		extra []string
 		want  map[string]bool
 	}{
-		{nil, map[string]bool{"router": false, "local": true, "new": true, "openai": false, "none": false}},
-		{[]string{extra}, map[string]bool{"local": true, "new": false}},
+		{nil, map[string]bool{"router": false, "local": false, "mine": true, "new": true, "openai": false, "none": false}},
+		{[]string{extra}, map[string]bool{"mine": true, "new": false}},
 	} {
 		c, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd, tt.extra...)
 		if err != nil {
@@ -273,11 +280,10 @@ func TestFromProject(t *testing.T) {
 	}
 }
 
-// A key whose provider a project replaces is still a key.
+// A key whose provider another file replaces is still a key.
 func TestKeyNamesOutliveTheirProvider(t *testing.T) {
-	cwd := t.TempDir()
-	write(t, filepath.Join(cwd, ".nexus3", "config.json"), `{"providers":{"openai":{"type":"openai","auth_method":"none"}}}`)
-	c, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, cwd)
+	extra := write(t, filepath.Join(t.TempDir(), "extra.json"), `{"providers":{"openai":{"type":"openai","auth_method":"none"}}}`)
+	c, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, t.TempDir(), extra)
 	if err != nil {
 		t.Fatal(err)
 	}
