@@ -40,10 +40,4 @@ func TestProjectUnderABroker(t *testing.T) {
 			t.Errorf("%s: set_model: %q", text, got)
 		}
 	}
-	// Without a server, whoever starts the child sees to it.
-	write(`{bad`)
-	p := startChild(t, home, "--cwd", cwd)
-	if status := p.wait(); status != 2 {
-		t.Errorf("exit status %d, want 2", status)
-	}
 }
