@@ -20,7 +20,7 @@ func (l *Log) Open() bool {
 func (l *Log) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return cap(l.pending)
+	return cap(l.pending) + cap(l.spare)
 }
 
 // Check reads a segment and writes it again; false if it is none. Good is how

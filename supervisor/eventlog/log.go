@@ -37,11 +37,12 @@ type Log struct {
 
 	mu      sync.Mutex // guards what follows
 	pending []supervisor.Event
-	size    int    // of pending, in bytes as the bound counts
-	limit   int    // of size
-	seq     uint64 // the last number that was appended, or Last
-	lost    uint64 // events that pending had no room for since the last write
-	queued  bool   // the Writer knows that pending is not empty
+	spare   []supervisor.Event // empty; pending next
+	size    int                // of pending, in bytes as the bound counts
+	limit   int                // of size
+	seq     uint64             // the last number that was appended, or Last
+	lost    uint64             // events that pending had no room for since the last write
+	queued  bool               // the Writer knows that pending is not empty
 	closed  bool
 }
 
@@ -155,7 +156,8 @@ func (l *Log) flush(buf []byte) []byte {
 	defer l.files.Unlock()
 	l.mu.Lock()
 	batch := l.pending
-	l.pending, l.size, l.queued = nil, 0, false
+	l.pending, l.spare = l.spare, nil
+	l.size, l.queued = 0, false
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return buf
@@ -172,7 +174,7 @@ func (l *Log) flush(buf []byte) []byte {
 	return buf
 }
 
-// keep puts back what could not be written, or the empty slice to be used again,
+// keep puts back what could not be written, or the empty slice to be used next,
 // and sets the bound. Once nothing is put back it tells how many events were
 // lost until then.
 func (l *Log) keep(batch []supervisor.Event, limit int) (lost uint64) {
@@ -180,9 +182,7 @@ func (l *Log) keep(batch []supervisor.Event, limit int) (lost uint64) {
 	defer l.mu.Unlock()
 	l.limit = limit
 	if len(batch) == 0 {
-		if l.pending == nil {
-			l.pending = batch
-		}
+		l.spare = batch
 		lost, l.lost = l.lost, 0
 		return lost
 	}
@@ -217,6 +217,7 @@ func (l *Log) rest() {
 	l.closeFile()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.spare = nil
 	if len(l.pending) == 0 {
 		l.pending = nil
 	}
