@@ -17,3 +17,30 @@ func NewBucket(rate int64, now time.Time) *Bucket { return &Bucket{newBucket(rat
 
 // Take takes bytes from it.
 func (b *Bucket) Take(n int, now time.Time) bool { return b.b.take(n, now) }
+
+// Cgroup is one with limits in a directory that stands for the server's.
+type Cgroup struct{ g *cgroup }
+
+// MakeCgroup makes one for the given limits, as if the kernel kept both kinds.
+func MakeCgroup(dir string, l Limits) (*Cgroup, error) {
+	g, err := (&cgroups{dir: dir, memory: true, tasks: true}).make(7, l)
+	if err == nil {
+		g.started()
+	}
+	return &Cgroup{g}, err
+}
+
+// OutOfMemory reports whether the kernel killed in it for its limit.
+func (c *Cgroup) OutOfMemory() bool { return c.g.outOfMemory() }
+
+// Exceeded names the limit that it knows to be exceeded.
+func (c *Cgroup) Exceeded(l Limits) string { return l.exceeded(c.g.usage()) }
+
+// Bounded is the processes and threads, and the ticks, of a line of /proc/PID/stat.
+func Bounded(line []byte) (tasks, ticks int64, ok bool) {
+	s, ok := parseStat(line)
+	return s.tasks, s.ticks, ok
+}
+
+// ParseMemory is the memory of a /proc/PID/status, in bytes.
+var ParseMemory = parseMemory

@@ -35,8 +35,13 @@ func (m Means) String() string {
 		name  string
 		there bool
 	}{
-		{"pdeathsig", m.Pdeathsig}, {"tag", m.Tag}, {"subreaper", m.Subreaper}, {"keeper", m.Keeper},
-		{"cgroup.kill", m.CgroupKill}, {"memory.max", m.CgroupMemory}, {"pids.max", m.CgroupTasks},
+		{"pdeathsig", m.Pdeathsig},
+		{"tag", m.Tag},
+		{"subreaper", m.Subreaper},
+		{"keeper", m.Keeper},
+		{"cgroup.kill", m.CgroupKill},
+		{"memory.max", m.CgroupMemory},
+		{"pids.max", m.CgroupTasks},
 	} {
 		if means.there {
 			names = append(names, means.name)

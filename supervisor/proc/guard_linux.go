@@ -113,17 +113,18 @@ func (g *Guard) isOurs(number uint64) bool { return g.tag.has(number) && number 
 // Close ends what is left of the processes that were started with the guard,
 // which is nothing as a rule, and gives up its means.
 func (g *Guard) Close() error {
-	close(g.quit)
-	g.work.Wait()
 	if g.tag == 0 {
 		return nil
 	}
 	stuck := endTagged(g.isOurs, func() { g.adopted(g.isOurs, false) })
-	g.adopted(g.isOurs, false) // those that it ended
+	close(g.quit)
+	g.work.Wait()
+	g.adopted(g.isOurs, false) // those that have ended since
 	if g.cgroups != nil {
 		g.cgroups.remove()
 	}
 	g.keeper.stop()
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // it was possible to become one
 	err := g.record.remove()
 	if len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("processes that cannot be ended: %v", stuck))

@@ -157,7 +157,7 @@ func nestPipe(tb testing.TB, dir string) (path string, gone func(within time.Dur
 	}
 }
 
-const patience = 20 * time.Second
+const patience = 10 * time.Second
 
 func newGuard(tb testing.TB, log *zap.Logger) *proc.Guard {
 	tb.Helper()
@@ -258,6 +258,11 @@ func TestAdoptedLiveOn(t *testing.T) {
 	orphans := adopted()
 	for len(orphans) != 1 { // what started it may not be gone yet
 		if time.Now().After(deadline) {
+			for _, pid := range orphans {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+				t.Logf("%s%s", line, args)
+			}
 			t.Fatalf("%d came to us, want 1", len(orphans))
 		}
 		orphans = adopted()
@@ -354,6 +359,7 @@ func TestServerKilled(t *testing.T) {
 // Stopping a process does not save it, the keeper and the server included.
 func TestServerKilledWhileStopped(t *testing.T) {
 	cmd, keeper, _, gone := startServer(t, user{id: -1}, everyKind)
+	over := watch(t, strconv.Itoa(keeper))
 	for _, pid := range []int{keeper, cmd.Process.Pid} {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -363,6 +369,7 @@ func TestServerKilledWhileStopped(t *testing.T) {
 	if err := gone(patience); err != nil {
 		t.Error(err)
 	}
+	over()
 }
 
 // What is left when the keeper was killed too goes when the next server starts,
@@ -371,7 +378,8 @@ func TestNextServerSweeps(t *testing.T) {
 	for _, u := range users() {
 		t.Run(u.name, func(t *testing.T) {
 			cmd, keeper, dir, gone := startServer(t, u, "fledge/setsid brood/setsid")
-			living, _, _, livingGone := startServer(t, user{id: -1}, "")
+			living, livingKeeper, _, livingGone := startServer(t, user{id: -1}, "")
+			livingOver := watch(t, strconv.Itoa(livingKeeper))
 			over := watch(t, strconv.Itoa(keeper))
 			syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // so that no other keeper follows
 			syscall.Kill(keeper, syscall.SIGKILL)
@@ -410,6 +418,7 @@ func TestNextServerSweeps(t *testing.T) {
 			if err := livingGone(patience); err != nil {
 				t.Error(err)
 			}
+			livingOver()
 		})
 	}
 }
@@ -426,7 +435,8 @@ func entry(t *testing.T, dir string) string {
 // A server that lives is not swept by the next one of the same home, nor are
 // files that no server wrote taken for one's.
 func TestLivingServerIsLeftAlone(t *testing.T) {
-	cmd, _, dir, gone := startServer(t, user{id: -1}, "")
+	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "")
+	over := watch(t, strconv.Itoa(keeper))
 	for _, name := range []string{"note", "ffffffffffffffff", "1", strings.Repeat("3", 40)} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -446,6 +456,7 @@ func TestLivingServerIsLeftAlone(t *testing.T) {
 	if err := gone(patience); err != nil {
 		t.Error(err)
 	}
+	over()
 }
 
 // A keeper that somebody ends is followed by another.

@@ -73,12 +73,12 @@ func startError(s Spec, err error) *StartError {
 			break
 		}
 	}
-	switch errno {
-	case syscall.ENOENT:
+	if errno == syscall.ENOENT {
 		if _, err := os.Stat(s.Argv[0]); err == nil {
 			e.Why = "its interpreter is missing"
 		}
-	case syscall.E2BIG:
+	}
+	if errno == syscall.E2BIG {
 		e.Why += fmt.Sprintf(" (%d bytes)", size(s.Argv)+size(s.Env))
 	}
 	return e

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -234,7 +235,10 @@ func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
 	g.mu.Lock()
 	defer g.mu.Unlock() // nobody else is reaped meanwhile, so the ids stay whose they are
 	var live []int
-	for _, pid := range childrenOf(os.Getpid()) {
+	// The kernel may leave some out of a list while others end: it is read twice.
+	children := append(childrenOf(os.Getpid()), childrenOf(os.Getpid())...)
+	slices.Sort(children)
+	for _, pid := range slices.Compact(children) {
 		if g.started[pid] || !wanted(numberOf(pid)) {
 			continue
 		}

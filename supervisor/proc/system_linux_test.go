@@ -1,0 +1,160 @@
+package proc_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/supervisor/proc"
+)
+
+// poor is a server whose machine bounds what the tag is made of.
+func poor() {
+	unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 1000, Max: 1000})
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: os.Getenv("DIR")})
+	if err != nil {
+		panic(err)
+	}
+	p := start(proc.Spec{Env: role("echo"), Guard: g})
+	fmt.Println(p.Stop(killed(), nil).Signal, g.Means(), keeperOf(os.Getpid()), g.Close())
+}
+
+// Where there is nothing to mark processes with, that is said, and they start.
+func TestNoTag(t *testing.T) {
+	p := start(proc.Spec{Env: append(role("poor"), "DIR="+t.TempDir())})
+	defer p.Discard()
+	line, err := bufio.NewReader(p.Stdout()).ReadString('\n')
+	want := "killed pdeathsig (no tag, nor what rests on it: RLIMIT_LOCKS is bounded to 1000) 0 <nil>\n"
+	if line != want || err != nil {
+		t.Errorf("it said %q, %v\nwant    %q", line, err, want)
+	}
+	p.Stop(killed(), nil)
+}
+
+// A directory that cannot be made is an error, at once.
+func TestGuardNeedsDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proc.NewGuard(proc.GuardOptions{Dir: filepath.Join(file, "trees")}); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// Where the kernel has cgroups for us, each process is in one of its own, and
+// no directory is left of it. Where it has none, the reason is told.
+func TestCgroups(t *testing.T) {
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, gone := nestPipe(t, t.TempDir())
+	p, _ := nestling(t, proc.Spec{Env: nestEnv(pipe, "storm/setsid"), Guard: g})
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := strings.Contains(string(data), "/nexus-")
+	if m := g.Means(); m.CgroupKill != in || !in && !strings.Contains(m.String(), "no cgroups: ") {
+		t.Errorf("means %s, but the process is in %s", m, data)
+	}
+	p.Stop(killed(), nil)
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if _, path, _ := strings.Cut(strings.TrimSpace(line), "0::"); strings.Contains(path, "/nexus-") {
+			found, _ := filepath.Glob("/sys/fs/cgroup/*" + path + "*")
+			more, _ := filepath.Glob("/sys/fs/cgroup" + path + "*")
+			if len(found)+len(more) > 0 {
+				t.Errorf("left: %v %v", found, more)
+			}
+		}
+	}
+}
+
+// What the kernel is told of limits, and what it tells of them, in files.
+func TestLimitsInCgroup(t *testing.T) {
+	server := t.TempDir()
+	limits := proc.Limits{MemoryBytes: 512 << 20, Processes: 40, CPUSeconds: 60}
+	c, err := proc.MakeCgroup(server, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(server, "7")
+	for name, want := range map[string]string{"memory.max": "536870912", "memory.oom.group": "1", "pids.max": "40"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != want || err != nil {
+			t.Errorf("%s = %q, %v, want %s", name, got, err, want)
+		}
+	}
+	for _, step := range []struct {
+		file, content string
+		exceeded      string
+		killed        bool
+	}{
+		{"pids.events", "max 0\n", "", false},
+		{"memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n", "", false},
+		{"cpu.stat", "usage_usec 60000000\nuser_usec 1\n", "", false},
+		{"cpu.stat", "usage_usec 60000001\nuser_usec 1\n", "CPU limit 60 s", false},
+		{"pids.events", "max 3\n", "process limit 40", false},
+		{"memory.events", "oom 1\noom_kill 2\n", "process limit 40", true},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, step.file), []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Exceeded(limits); got != step.exceeded || c.OutOfMemory() != step.killed {
+			t.Errorf("%s %q: exceeded %q, killed for memory %v", step.file, step.content, got, c.OutOfMemory())
+		}
+	}
+}
+
+func TestMeans(t *testing.T) {
+	for _, c := range []struct {
+		means proc.Means
+		want  string
+	}{
+		{proc.Means{}, "none"},
+		{proc.Means{Pdeathsig: true, Tag: true, CgroupKill: true, CgroupMemory: true, CgroupTasks: true}, "pdeathsig tag cgroup.kill memory.max pids.max"},
+		{proc.Means{Keeper: true, Subreaper: true, Reasons: []string{"one", "two"}}, "subreaper keeper (one; two)"},
+	} {
+		if got := c.means.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// A process may call itself what it likes.
+func TestStatOfNames(t *testing.T) {
+	rest := " S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 123 456 789"
+	for _, name := range []string{"sh", "a b", ") R 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9", "(", ""} {
+		if tasks, ticks, ok := proc.Bounded([]byte("77 (" + name + ")" + rest)); tasks != 7 || ticks != 18 || !ok {
+			t.Errorf("%q: %d tasks, %d ticks, %v", name, tasks, ticks, ok)
+		}
+	}
+	if got := proc.ParseMemory([]byte("Name:\tRssAnon:\nRssAnon:\t    10 kB\nRssFile:\t 500 kB\nRssShmem:\t 1 kB\nVmSwap:\t 2 kB\n")); got != 13<<10 {
+		t.Errorf("memory %d", got)
+	}
+}
+
+func FuzzProcFiles(f *testing.F) {
+	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 1\nRssAnon:\t9999999999999999999 kB\nVmSwap: -1 kB"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if tasks, ticks, _ := proc.Bounded(data); tasks < 0 || ticks < 0 {
+			t.Errorf("%d tasks, %d ticks", tasks, ticks)
+		}
+		if n := proc.ParseMemory(data); n < 0 && len(data) < 1<<16 {
+			t.Errorf("%d bytes", n)
+		}
+	})
+}
