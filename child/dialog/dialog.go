@@ -5,12 +5,13 @@
 //	d.Add(m)
 //	old := d.Due(80)         // what compaction is to replace now; nil for nothing
 //	part, err := d.Fit()     // what the next request may carry
-//	d.Calibrate(part, usage) // what the provider counted for it, or
+//	d.Answered(part, usage)  // what the provider counted for it, or
 //	d.Exceeded(part)         // that it was too much
 //
 // Sizes in tokens are estimates: a quarter of the bytes, corrected by what the
 // provider counted last. They are kept as messages come, so that no call but
-// Compact takes longer for a longer conversation, nor Fit for more than one turn.
+// Compact takes longer for a longer conversation, nor any for more than one turn.
+// What is learned from a provider makes requests smaller, but none impossible.
 // A Dialog is safe for concurrent use and starts no goroutine. It refuses to
 // part a tool call from its result. See SPEC.md §4.8.
 package dialog
@@ -39,6 +40,10 @@ const (
 	// they are not too large themselves.
 	KeepTurns = 2
 )
+
+// MaxAnswer bounds one answer: its text, its reasoning and the inputs of its
+// calls, in bytes.
+const MaxAnswer = 16 << 20
 
 // ErrTooLarge says that the running turn alone exceeds the context window.
 var ErrTooLarge = errors.New("the conversation does not fit the model's context window")
@@ -77,14 +82,14 @@ type Dialog struct {
 	frame    Frame
 	around   uint64  // bytes of the frame
 	factor   float64 // tokens counted for each one estimated
-	bound    uint64  // tokens of a request, as learned from one that was too large; 0 if none was
+	bound    uint64  // bytes of a request, as learned from one that was too large; 0 if none was
 	left     int     // of the running turn, the results of messages before this one are left out of requests
 }
 
 // sum is how large a row of messages is, in bytes.
 type sum struct {
 	text uint64 // provider.TextBytes
-	size uint64 // with what messages and calls cost beside their text
+	size uint64 // with what messages, signatures and calls cost beside their text
 }
 
 func (s sum) minus(o sum) sum { return sum{s.text - o.text, s.size - o.size} }
@@ -97,6 +102,9 @@ type Part struct {
 	TextBytes uint64
 	size      uint64
 }
+
+// Smaller reports whether the part makes a smaller request than another.
+func (p Part) Smaller(than Part) bool { return p.size < than.size }
 
 // New returns a Dialog of the messages, which it takes over.
 func New(messages []protocol.Message, f Frame) *Dialog {
@@ -137,7 +145,8 @@ func (d *Dialog) from(n int) Part {
 
 func size(m protocol.Message) sum {
 	text := provider.TextBytes(m)
-	return sum{text: text, size: text + messageOverhead*uint64(1+len(m.ToolCalls)) + imageCost*uint64(len(m.Images))}
+	beside := uint64(len(m.ThinkingSignature) + messageOverhead*(1+len(m.ToolCalls)) + imageCost*len(m.Images))
+	return sum{text: text, size: text + beside}
 }
 
 func (f Frame) toolBytes() uint64 {
@@ -197,11 +206,12 @@ func (d *Dialog) SetTools(tools []tool.Spec) {
 	d.around = uint64(len(d.frame.System)) + d.frame.toolBytes()
 }
 
-// Clear discards the messages.
+// Clear discards the messages, and forgets how large a request may be.
 func (d *Dialog) Clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.replace(nil)
+	d.bound = 0
 }
 
 // Breakdown says where the tokens are.
@@ -219,24 +229,37 @@ func (d *Dialog) breakdown() Breakdown {
 		Budget:   d.frame.Window,
 	}
 	b.Total = b.System + b.Tools + b.Messages
-	b.Available = b.Budget - min(b.Budget/4, maxReserve)
+	b.Available = d.windowRoom()
 	if d.bound > 0 {
-		b.Available = min(b.Available, d.bound)
+		least := b.System + b.Tools + d.tokens(d.prompt())
+		b.Available = min(b.Available, max(d.tokens(d.bound), least))
 	}
 	return b
+}
+
+// windowRoom is what of the window, as the configuration has it, a request may take.
+func (d *Dialog) windowRoom() uint64 { return d.frame.Window - min(d.frame.Window/4, maxReserve) }
+
+// prompt is how large the message is that began the last turn, in bytes.
+func (d *Dialog) prompt() uint64 {
+	n := d.beforeLast(1)
+	return d.before(min(n+1, len(d.messages))).minus(d.before(n)).size
 }
 
 func (d *Dialog) tokens(bytes uint64) uint64 {
 	return uint64(float64((bytes+BytesPerToken-1)/BytesPerToken) * d.factor)
 }
 
-// Calibrate learns from what the provider counted for a request that carried
-// the part.
-func (d *Dialog) Calibrate(sent Part, u protocol.TurnUsage) {
+// Answered learns from a request that was answered: what the provider counted
+// for it, and that one as large is not too large.
+func (d *Dialog) Answered(sent Part, u protocol.TurnUsage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	counted := u.InputTokens // what was read from a cache, and written to one, is part of it
 	bytes := d.around + sent.size
+	if d.bound > 0 && bytes >= d.bound/4*3 {
+		d.bound = max(d.bound, bytes) + d.bound/8
+	}
+	counted := u.InputTokens // what was read from a cache, and written to one, is part of it
 	if counted == 0 || bytes == 0 {
 		return
 	}
@@ -244,11 +267,21 @@ func (d *Dialog) Calibrate(sent Part, u protocol.TurnUsage) {
 }
 
 // Exceeded learns that the provider found a request with the part too large:
-// those that follow, to the same model, are smaller by a quarter at least.
-func (d *Dialog) Exceeded(sent Part) {
+// those that follow, to the same model, are smaller by a quarter, until larger
+// ones are answered. It reports false, and learns nothing, where the request
+// held no more than the prompt of its turn: it cannot be made smaller.
+func (d *Dialog) Exceeded(sent Part) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.bound = max(d.tokens(d.around+sent.size)*3/4, 1)
+	if sent.size <= d.prompt() {
+		return false
+	}
+	bound := max((d.around+sent.size)/4*3, 1)
+	if d.bound > 0 {
+		bound = min(bound, d.bound)
+	}
+	d.bound = bound
+	return true
 }
 
 // Estimate is what a request with the part costs, and what a text of that many

@@ -24,7 +24,8 @@ const (
 // is available or Frame.MaxMessages, the latest whole turns that do not. Of a
 // last turn that alone exceeds it, what its calls carried is left out or cut,
 // the oldest first; the dialog itself stays as it is. ErrTooLarge says that not
-// even that helps.
+// even that helps. What was learned from the provider is no reason for it: then
+// the least of a request is tried, and the provider has its say.
 func (d *Dialog) Fit() (Part, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,14 +95,12 @@ func (d *Dialog) squeeze(start int, b Breakdown) (Part, error) {
 			m.Content, m.Images = "", nil
 			put(latest+i, m)
 		}
-		if cost() < b.Available {
-			room := float64(b.Available-cost()) * BytesPerToken / d.factor
-			for i, m := range shares(whole, int(room)) {
-				put(latest+i, m)
-			}
+		room := float64(b.Available-min(cost(), b.Available)) * BytesPerToken / d.factor
+		for i, m := range shares(whole, int(room)) {
+			put(latest+i, m)
 		}
 	}
-	if cost() > b.Available {
+	if uncounted := (d.around + p.size) / BytesPerToken; cost() > b.Available && uncounted > d.windowRoom() {
 		return Part{}, fmt.Errorf("%w: about %d tokens, %d available", ErrTooLarge, cost(), b.Available)
 	}
 	return p, nil
@@ -141,17 +140,20 @@ func shortened(text string, most int) string {
 	return head + note(len(text)-len(head))
 }
 
-func leftOut(text string) string { return fmt.Sprintf("[result of %d bytes left out]", len(text)) }
+// leftOut stands for a result; a shorter one stands for itself.
+func leftOut(text string) string {
+	if note := fmt.Sprintf("[result of %d bytes left out]", len(text)); len(note) < len(text) {
+		return note
+	}
+	return text
+}
 
 // without is a message that the model has seen, without what makes it long: the
 // result of a call, or the long members of the inputs of calls.
 func without(m protocol.Message) protocol.Message {
 	switch m.Role {
 	case protocol.RoleTool:
-		if note := leftOut(m.Content); len(note) < len(m.Content) {
-			m.Content = note
-		}
-		m.Images = nil
+		m.Content, m.Images = leftOut(m.Content), nil
 	case protocol.RoleAssistant:
 		m.ToolCalls = slices.Clone(m.ToolCalls)
 		for i, call := range m.ToolCalls {

@@ -272,3 +272,86 @@ func TestRender(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// What a provider refused once makes requests smaller, but none impossible, and
+// is outgrown by what it answers.
+func TestWhatIsLearnedIsNoEnd(t *testing.T) {
+	fit := func(d *dialog.Dialog) dialog.Part {
+		t.Helper()
+		part, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return part
+	}
+	frame := dialog.Frame{System: strings.Repeat("s", 4000), Window: 8000}
+	d := dialog.New([]protocol.Message{user("hi")}, frame)
+	if d.Exceeded(fit(d)) || d.Breakdown().Available != 6000 {
+		t.Errorf("of a request that is as small as can be it learned: %+v", d.Breakdown())
+	}
+	d.Add(says(strings.Repeat("x", 8000)), user("more"))
+	for range 5 {
+		part := fit(d)
+		if smaller := d.Exceeded(part); smaller != (len(part.Messages) > 1) {
+			t.Fatalf("a request of %d messages can be made smaller: %v", len(part.Messages), smaller)
+		}
+	}
+	if b := d.Breakdown(); b.Available < 1000 || b.Available > 2300 {
+		t.Errorf("with the least request: %+v", b)
+	}
+	d.Add(says("ok"), user(strings.Repeat("long", 3000)))
+	if part := fit(d); len(part.Messages) != 1 {
+		t.Errorf("a longer prompt is sent with %d messages", len(part.Messages))
+	}
+	d.Add(says("ok"), user("and now?"))
+	answered := 0
+	for d.Breakdown().Available < 6000 {
+		d.Answered(fit(d), protocol.TurnUsage{})
+		d.Add(says(strings.Repeat("y", 2000)), user("go on"))
+		if answered++; answered > 50 {
+			t.Fatalf("after 50 answers: %+v", d.Breakdown())
+		}
+	}
+	d.Exceeded(fit(d))
+	d.Clear()
+	if got := d.Breakdown().Available; got != 6000 {
+		t.Errorf("in a new session %d are available", got)
+	}
+}
+
+// A turn whose least form is more than what was learned is tried in that form;
+// and so is one that only a provider's count makes too large.
+func TestTheLeastIsTried(t *testing.T) {
+	turn := func() *dialog.Dialog {
+		d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{System: strings.Repeat("s", 2000), Window: 1333})
+		d.Add(says(strings.Repeat("x", 1500)))
+		d.Add(step("1", `{}`, strings.Repeat("r", 200))...)
+		return d
+	}
+	learn := map[string]func(*dialog.Dialog, dialog.Part){
+		"refused": func(d *dialog.Dialog, p dialog.Part) { d.Exceeded(p) },
+		"counted": func(d *dialog.Dialog, p dialog.Part) { d.Answered(p, protocol.TurnUsage{InputTokens: 1e9}) },
+	}
+	for name, learn := range learn {
+		d := turn()
+		whole, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		learn(d, whole)
+		part, err := d.Fit()
+		if err != nil || !part.Smaller(whole) {
+			t.Fatalf("%s: %v, smaller %v", name, err, part.Smaller(whole))
+		}
+		if got := part.Messages[len(part.Messages)-1].Content; got != "[result of 200 bytes left out]" {
+			t.Errorf("%s: the result is %q", name, got)
+		}
+	}
+}
+
+func TestSignaturesCost(t *testing.T) {
+	d := dialog.New([]protocol.Message{{Role: protocol.RoleAssistant, ThinkingSignature: strings.Repeat("g", 4000)}}, dialog.Frame{Window: 100_000})
+	if got := d.Breakdown().Messages; got != 1004 {
+		t.Errorf("got %d", got)
+	}
+}

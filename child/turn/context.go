@@ -88,27 +88,33 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 }
 
 // answer asks once, or again with less where the provider finds the request too
-// large. It is nil if nothing could be asked.
+// large. It is nil if nothing could be asked. Where there is no less, the error
+// is the provider's.
 func (t *run) answer(ctx context.Context) (*answer, error) {
 	percent := t.CompactAt
+	var refused *answer
+	var why error
 	for try := 1; ; try++ {
 		if err := t.makeRoom(ctx, percent); err != nil {
 			return nil, err
 		}
 		part, err := t.Dialog.Fit()
-		if err != nil {
+		switch {
+		case refused != nil && (err != nil || !part.Smaller(refused.part)):
+			return refused, why
+		case err != nil:
 			return nil, err
 		}
 		a := &answer{run: t, part: part, ids: map[string][]string{}}
 		err = t.stream(ctx, t.request(part), a)
 		if a.usage != nil {
-			t.Dialog.Calibrate(part, *a.usage)
+			t.Dialog.Answered(part, *a.usage)
 		}
-		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil {
+		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil || !t.Dialog.Exceeded(part) {
 			return a, err
 		}
 		t.Log.Info("the context window was exceeded, so the request is made smaller", zap.Int("try", try), zap.Error(err))
-		t.Dialog.Exceeded(part)
+		refused, why = a, err
 		percent = 1 // whatever may be summarised is
 	}
 }

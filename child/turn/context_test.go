@@ -26,6 +26,7 @@ import (
 // its requests, and writes summaries as it is told to.
 type service struct {
 	holds     int // bytes; 0: any
+	refuses   int // that many requests, however small
 	summarise []any
 	answers   [][]any // the last is given again and again
 	asked     []string
@@ -39,7 +40,8 @@ func (s *service) Stream(ctx context.Context, r provider.Request) iter.Seq2[prov
 	}
 	var answer []any
 	switch {
-	case s.holds > 0 && size > s.holds:
+	case s.refuses > 0 || s.holds > 0 && size > s.holds:
+		s.refuses--
 		s.asked = append(s.asked, "too large")
 		answer = []any{fmt.Errorf("prompt is too long: %w", provider.ErrContextWindow)}
 	case strings.HasPrefix(r.System, "Summarise"):
@@ -125,7 +127,7 @@ func TestTheContextIsKept(t *testing.T) {
 		},
 		{
 			name: "and does not even hold the prompt", dialog: talk(4000), service: service{holds: 1},
-			asked: "too large", stop: "error", err: dialog.ErrTooLarge, first: "go",
+			asked: "too large", stop: "error", err: provider.ErrContextWindow, first: "go",
 		},
 	}
 	for _, tt := range tests {
@@ -176,6 +178,47 @@ func TestTheContextIsKept(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A service that refuses once is no end of the conversation.
+func TestOneRefusalIsForgotten(t *testing.T) {
+	d := dialog.New(nil, dialog.Frame{System: strings.Repeat("s", 4800), Window: 128_000})
+	s := &service{refuses: 1, answers: [][]any{{hello, stop}}, summarise: shortSummary}
+	r := turn.Runner{
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
+	}
+	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
+		t.Errorf("the refusal is told as %v", got.Err)
+	}
+	if got := d.Breakdown().Available; got < 100_000 {
+		t.Errorf("%d tokens are available afterwards", got)
+	}
+	for i := range 3 {
+		if got := r.Run(t.Context(), turn.Input{ID: fmt.Sprint(i + 2), Message: "hi"}); got.Stop != protocol.StopCompleted {
+			t.Errorf("a later turn ended with %s, %v", got.Stop, got.Err)
+		}
+	}
+	if got, want := strings.Join(s.asked, " "), "too large answer answer answer"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
+	}
+}
+
+// A running turn that cannot be made smaller is not sent again as it is.
+func TestTheSameIsNotAskedTwice(t *testing.T) {
+	d := dialog.New(nil, dialog.Frame{Window: 128_000})
+	s := &service{holds: 100, answers: [][]any{{provider.Text{Text: strings.Repeat("x", 200)}, call("c", "long", `{}`), stop}}}
+	r := turn.Runner{
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
+		Tools: tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}),
+	}
+	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
+		t.Errorf("ended with %v", got.Err)
+	}
+	if got, want := strings.Join(s.asked, " "), "answer too large"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
 	}
 }
 
