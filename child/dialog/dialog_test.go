@@ -47,7 +47,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Calibrate(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
+	d.Answered(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
 	want = dialog.Breakdown{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)
@@ -205,6 +205,32 @@ func TestByModel(t *testing.T) {
 	for name, p := range map[string]answers{"silence": {stop}, "a panic": nil} {
 		if text, _, err := dialog.ByModel(t.Context(), p, "m", nil, 1000); err == nil {
 			t.Errorf("%s: got %q", name, text)
+		}
+	}
+}
+
+// endless is a provider that never ends.
+type endless struct{ piece provider.Delta }
+
+func (e endless) Stream(context.Context, provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) {
+		for range 1_000_000 {
+			if !yield(e.piece, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (endless) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+
+func TestASummaryEnds(t *testing.T) {
+	piece := strings.Repeat("x", 1000)
+	for _, d := range []provider.Delta{
+		provider.Text{Text: piece}, provider.Thinking{Text: piece}, provider.CallInput{Fragment: piece}, provider.CallStart{ID: "c"},
+	} {
+		if _, _, err := dialog.ByModel(t.Context(), endless{d}, "m", nil, 1000); err == nil || !strings.Contains(err.Error(), "no end") {
+			t.Errorf("%T: %v", d, err)
 		}
 	}
 }

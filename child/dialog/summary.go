@@ -21,6 +21,7 @@ const (
 	answerLimit  = 32 << 10
 	textLimit    = 16 << 10 // bytes of one message that the model which summarises is shown
 	resultLimit  = 2 << 10  // bytes of one result or input that it is shown
+	callOverhead = 512      // bytes of MaxAnswer that a call takes beside its input
 )
 
 const leftOutNote = "[what was said before is left out]\n"
@@ -132,18 +133,28 @@ func ByModel(ctx context.Context, p provider.Provider, model string, messages []
 		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + instruction,
 	}}}
 	var b strings.Builder
+	var said int // bytes, whatever they are
 	for delta, err := range p.Stream(ctx, request) {
 		if err != nil {
 			return "", usage, err
 		}
+		if said > MaxAnswer {
+			return "", usage, errors.New("the model's summary has no end")
+		}
 		switch delta := delta.(type) {
 		case provider.Text:
-			if b.Len() < answerLimit {
+			if said += len(delta.Text); b.Len() < answerLimit {
 				b.WriteString(strings.ToValidUTF8(delta.Text, "\uFFFD"))
 			}
 		case provider.Stop:
 			usage.Add(delta.Usage)
-		case provider.Thinking, provider.ThinkingSignature, provider.CallStart, provider.CallInput, provider.Call, provider.Retry:
+		case provider.Thinking:
+			said += len(delta.Text)
+		case provider.CallInput:
+			said += len(delta.Fragment)
+		case provider.CallStart:
+			said += callOverhead
+		case provider.ThinkingSignature, provider.Call, provider.Retry:
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // maxCallID bounds the id of a call and the name of its tool, in bytes; a
-// longer id is replaced.
+// longer id is replaced. Each call takes as much of dialog.MaxAnswer for either.
 const maxCallID = 256
 
 // answer collects one answer of the provider and passes its steps on.
@@ -27,10 +27,32 @@ type answer struct {
 	calls     []protocol.ToolCall
 	started   []string            // our ids of calls that began
 	ids       map[string][]string // the provider's id → ours of the calls that bear it and are not whole
-	input     int                 // bytes of the inputs of calls
+	input     int                 // bytes of the inputs of calls, as they came in pieces
+	whole     int                 // and of those that are whole
 	begun     bool                // something of it has come
 	usage     *protocol.TurnUsage
 	reason    provider.FinishReason
+}
+
+// exceeds reports whether the answer would be too long with the delta. What a
+// piece becomes as clean text is longer by two bytes at most for each of it.
+func (a *answer) exceeds(d provider.Delta) bool {
+	said := a.text.Len() + a.thinking.Len() + 2*maxCallID*len(a.started)
+	input, whole := a.input, a.whole
+	switch d := d.(type) {
+	case provider.Text:
+		said += len(d.Text)
+	case provider.Thinking:
+		said += len(d.Text)
+	case provider.CallStart:
+		said += 2 * maxCallID
+	case provider.CallInput:
+		input += len(d.Fragment)
+	case provider.Call:
+		whole += len(d.Input)
+	case provider.ThinkingSignature, provider.Retry, provider.Stop:
+	}
+	return said+max(input, whole) > dialog.MaxAnswer
 }
 
 // take handles one delta.
@@ -97,6 +119,7 @@ func (a *answer) call(c protocol.ToolCall) {
 	c.ID, c.Name, c.Input = a.ids[id][0], short(c.Name), input(c.Input)
 	a.ids[id] = a.ids[id][1:]
 	a.calls = append(a.calls, c)
+	a.whole += len(c.Input)
 	a.Emit(protocol.ToolcallInput{ToolID: c.ID, Input: c.Input})
 }
 

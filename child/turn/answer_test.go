@@ -1,7 +1,12 @@
 package turn_test
 
 import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +18,7 @@ import (
 	"nexus.internal/child/tool/sleep"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
 )
 
 // Calls of one answer that share an id were merged: both inputs and results
@@ -88,6 +94,102 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 			if diff := cmp.Diff(tt.dialog, describe(d.Messages())); diff != "" {
 				t.Errorf("dialog (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// endless is a provider that goes on and on, and says so when it is stopped.
+type endless struct {
+	next func(i int) provider.Delta
+	sent int
+}
+
+func (e *endless) Stream(context.Context, provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) {
+		for ; e.sent < 1_000_000 && yield(e.next(e.sent), nil); e.sent++ {
+		}
+	}
+}
+
+func (*endless) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+
+// An answer without an end is ended, and what came of it kept.
+func TestAnAnswerHasALimit(t *testing.T) {
+	const most = dialog.MaxAnswer
+	piece := strings.Repeat("x", 1<<20)
+	tests := []struct {
+		name string
+		next func(i int) provider.Delta
+		sent int // before it was stopped
+		want protocol.Message
+	}{
+		{
+			"text", func(int) provider.Delta { return provider.Text{Text: piece} }, 16,
+			protocol.Message{Content: strings.Repeat("x", most)},
+		},
+		{
+			"reasoning, then text", func(i int) provider.Delta {
+				if i < 10 {
+					return provider.Thinking{Text: piece}
+				}
+				return provider.Text{Text: piece}
+			}, 16,
+			protocol.Message{Thinking: strings.Repeat("x", 10<<20), Content: strings.Repeat("x", 6<<20)},
+		},
+		{
+			"text, then the input of a call", func(i int) provider.Delta {
+				if i == 0 {
+					return provider.Text{Text: "so"}
+				}
+				return provider.CallInput{ID: "c", Fragment: piece}
+			}, 16,
+			protocol.Message{Content: "so"},
+		},
+		{"calls", func(i int) provider.Delta {
+			if i == 0 {
+				return provider.Text{Text: "so"}
+			}
+			return provider.CallStart{ID: "c", Name: "long"}
+		}, most / 512, protocol.Message{Content: "so"}},
+		{"whole calls", func(i int) provider.Delta {
+			return call("c", "long", `"`+piece+`"`)
+		}, 15, protocol.Message{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, journal, open := dialog.New(nil, dialog.Frame{Window: 100_000}), &disk{}, map[string]bool{}
+				p := &endless{next: tt.next}
+				r := turn.Runner{
+					Compactor: turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: journal, Log: zap.NewNop(), Now: time.Now},
+					Tools:     tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}), MaxIterations: 2,
+					Emit: func(e protocol.AssistantEvent) {
+						switch e := e.(type) {
+						case protocol.ToolcallStart:
+							open[e.ToolID] = true
+						case protocol.ToolcallResult:
+							delete(open, e.ToolID)
+						default:
+						}
+					},
+				}
+				if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "go"}); !errors.Is(got.Err, turn.ErrEndless) || got.Stop != protocol.StopError {
+					t.Errorf("ended with %s, %v", got.Stop, got.Err)
+				}
+				if p.sent != tt.sent || len(open) > 0 {
+					t.Errorf("it was stopped after %d deltas, want %d; %d calls are open", p.sent, tt.sent, len(open))
+				}
+				kept := d.Messages()[1]
+				if !kept.Interrupted || kept.Content != tt.want.Content || kept.Thinking != tt.want.Thinking {
+					t.Errorf("kept %d bytes and %d of reasoning, interrupted %v", len(kept.Content), len(kept.Thinking), kept.Interrupted)
+				}
+				if saved := journal.records[1].(transcript.Message); !saved.Message.Interrupted || len(saved.Message.Content) != len(tt.want.Content) {
+					t.Errorf("the journal has %d bytes", len(saved.Message.Content))
+				}
+				if next := r.Run(t.Context(), turn.Input{ID: "2", Message: "again"}); errors.Is(next.Err, dialog.ErrTooLarge) {
+					t.Errorf("the next turn ended with %v", next.Err)
+				}
+			})
 		})
 	}
 }

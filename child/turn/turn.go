@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/dialog"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -77,6 +78,8 @@ var (
 	ErrIncomplete = errors.New("the provider's answer broke off")
 	// ErrCutCall says that the answer ended within a call.
 	ErrCutCall = errors.New("the model's answer ran into its limit of tokens in the middle of a tool call")
+	// ErrEndless says that the answer was ended for its length.
+	ErrEndless = fmt.Errorf("the model's answer exceeds %d MiB", dialog.MaxAnswer>>20)
 	// ErrHeldBack says that there is no answer, and that this is on purpose.
 	ErrHeldBack = errors.New("the model's service held the answer back")
 )
@@ -163,6 +166,9 @@ func (t *run) stream(ctx context.Context, request provider.Request, a *answer) (
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if a.exceeds(delta) {
+			return ErrEndless
 		}
 		a.take(delta)
 	}

@@ -67,16 +67,20 @@ var (
 		"maximum context length",               // vLLM, OpenRouter
 		"longer than the maximum model length", // vLLM
 		"available context size",               // llama.cpp
+		"context size has been exceeded",       // llama.cpp and LM Studio, within a stream
 		"context length",                       // Ollama, LM Studio
 		"maximum prompt length",                // xAI
 		"maximum number of tokens",             // Gemini
 	}
 )
 
-// Unwrap makes an error of the context window an ErrContextWindow.
+// Unwrap makes an error of the context window an ErrContextWindow. Services
+// refuse a request by 400, 413 or 422, or in place of an answer. With any other
+// status the words are about something else.
 func (e *ServiceError) Unwrap() error {
 	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusPaymentRequired, http.StatusTooManyRequests:
+	case 0, http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	default:
 		return nil
 	}
 	text := strings.ToLower(e.Message)

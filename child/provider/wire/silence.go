@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -26,18 +27,27 @@ func watch(parent context.Context, limit time.Duration) (ctx context.Context, s 
 
 func (s *silence) heard() { s.timer.Reset(s.limit) }
 
+// maxResponse bounds what is read of one response, in bytes. With what surrounds
+// each token, the longest answers take a quarter of it.
+const maxResponse = 256 << 20
+
 // listened is a body that tells of every piece that is read from it, so that a
-// comment which keeps the connection alive counts as well.
+// comment which keeps the connection alive counts as well. It is an error that
+// it is longer than maxResponse.
 // err is the error other than io.EOF that its reading ended with.
 type listened struct {
 	io.ReadCloser
 	silence *silence
+	read    int
 	err     error
 }
 
 func (l *listened) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	l.silence.heard()
+	if l.read += n; l.read > maxResponse {
+		n, err = 0, &MalformedError{Problem: fmt.Sprintf("a response of more than %d MiB", maxResponse>>20)}
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		l.err = err
 	}

@@ -242,7 +242,15 @@ func TestContextWindow(t *testing.T) {
 		{400, "context_length_exceeded", "", true},
 		{400, "", "This model's maximum context length is 4096 tokens.", true},
 		{400, "invalid_request_error", "prompt is too long: 210402 tokens > 200000 maximum", true},
-		{500, "", "the request exceeds the available context size, try increasing it", true},
+		{400, "", "the request exceeds the available context size, try increasing it", true},
+		{0, "500", "Context size has been exceeded.", true},
+		{200, "", "the input length exceeds the context length", true},
+		{413, "request_too_large", "Request exceeds the maximum size", true},
+		{422, "", "the prompt exceeds the context length", true},
+		{500, "", "the request exceeds the available context size, try increasing it", false},
+		{503, "", "context length scheduler overloaded", false},
+		{502, "context_length_exceeded", "", false},
+		{404, "", "no model with a context window of 1M tokens", false},
 		{400, "exceed_context_size_error", "", true},
 		{400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", true},
 		{400, "", "This model's maximum prompt length is 131072 but the request contains 537812 tokens.", true},
@@ -342,3 +350,42 @@ func FuzzReadError(f *testing.F) {
 		}
 	})
 }
+
+// A response without an end is given up, whatever it consists of, and not asked
+// for again.
+func TestAnEndlessResponse(t *testing.T) {
+	var asked int
+	body := io.MultiReader(strings.NewReader("x"), endless{})
+	s := service(t, wire.Options{APIKey: "k", HTTPClient: &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
+		asked++
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+	})}})
+	drain := func(ctx context.Context, t *wire.Try, _ provider.Request) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL(), http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := t.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return t.Outcome(ctx, err, false)
+	}
+	var last error
+	for _, err := range s.Answer(t.Context(), provider.Request{}, drain) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), "a response of more than 256 MiB") || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, last)
+	}
+}
+
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
