@@ -55,3 +55,19 @@ func (b *Bucket) Take(n uint64) { b.bucket.take(time.Now(), b.perMinute, n) }
 
 // Wait is how long it takes until there is one.
 func (b *Bucket) Wait() time.Duration { return b.bucket.wait(time.Now(), b.perMinute) }
+
+// Sieve passes an answer through a sieve in pieces of n bytes; it returns what
+// came out for each piece, and at the end, and how many bytes were held at most.
+func Sieve(answer []byte, n int, key string) (out []string, held int) {
+	s := sieve{secrets: secrets{key}}
+	for len(answer) > 0 {
+		piece := answer[:min(n, len(answer))]
+		answer = answer[len(piece):]
+		out = append(out, string(s.next(piece)))
+		held = max(held, len(s.held))
+	}
+	return append(out, string(s.rest())), held
+}
+
+// MaxErrorBody bounds what a sieve holds, in bytes.
+const MaxErrorBody = maxErrorBody

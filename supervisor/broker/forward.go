@@ -182,19 +182,21 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 	if flush() != nil {
 		return
 	}
+	errs := sieve{secrets: x.service.secrets}
 	red := redactor{secrets: x.service.secrets}
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
 	for {
 		n, err := res.Body.Read(buf[:])
 		_, _ = x.meter.Write(buf[:n])
-		if out := red.next(buf[:n]); len(out) > 0 {
+		if out := red.next(errs.next(buf[:n])); len(out) > 0 {
 			if _, err := w.Write(out); err != nil || flush() != nil {
 				return
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
+			_, _ = w.Write(red.next(errs.rest()))
 			_, _ = w.Write(red.rest())
 			return
 		case err != nil:

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -144,29 +145,83 @@ func TestBucket(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	arrived, leave := make(chan struct{}), make(chan struct{})
+	arrived, leave := make(chan struct{}, 2), make(chan struct{})
 	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or else nobody sees that the asker leaves
 		arrived <- struct{}{}
-		<-leave
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
 	})
 	socket, _ := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Concurrent: 1}})
-	done := make(chan int)
-	go func() {
-		res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}"))
-		if err != nil {
-			done <- 0
-			return
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	first, second := make(chan string, 1), make(chan string, 1)
+	go func() { first <- post(ctx, socket) }()
+	select {
+	case <-arrived:
+	case got := <-first:
+		t.Fatalf("the first one: %s", got)
+	}
+	go func() { second <- post(ctx, socket) }()
+	select {
+	case <-arrived:
+		t.Error("a second one is under way")
+	case got := <-second:
+		if !strings.HasPrefix(got, "429 ") || !strings.Contains(got, "agent a may have 1 requests under way at once; try again in 1 s") {
+			t.Errorf("got %s", got)
 		}
-		res.Body.Close()
-		done <- res.StatusCode
-	}()
-	<-arrived
-	if res, answer := h.ask(socket, "{}"); res.StatusCode != 429 || res.Header.Get("Retry-After") != "1" {
-		t.Errorf("got %s %s", res.Status, answer)
 	}
 	close(leave)
-	if got := <-done; got != 200 {
-		t.Errorf("the first one: %d", got)
+	if got := <-first; got != "200 OK" {
+		t.Errorf("the first one: %s", got)
+	}
+	if got := post(ctx, socket); got != "200 OK" {
+		t.Errorf("after it: %s", got)
+	}
+}
+
+// All agents share one pool, and none waits there for another's answer: more
+// ask at once than connections are kept, and no answer comes before all have.
+func TestManyAtOnce(t *testing.T) {
+	const many = 80
+	arrived, leave := make(chan struct{}, many), make(chan struct{})
+	h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or else nobody sees that the asker leaves
+		arrived <- struct{}{}
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	})
+	a, _ := h.start(broker.Agent{ID: "a"}) // one alone may not have as many
+	b, _ := h.start(broker.Agent{ID: "b"})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	got := make(chan string, many)
+	for range many / 2 {
+		go func() { got <- post(ctx, a) }()
+		go func() { got <- post(ctx, b) }()
+	}
+	for range many {
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+		}
+	}
+	if n := len(got); n > 0 {
+		t.Errorf("%d of %d have an answer before all have asked", n, many)
+	}
+	close(leave)
+	failed := map[string]int{}
+	for range many {
+		if status := <-got; status != "200 OK" {
+			failed[status]++
+		}
+	}
+	if len(failed) > 0 {
+		t.Errorf("not all reach the service at once: %v", failed)
 	}
 }
 

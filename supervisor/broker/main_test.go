@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -160,7 +162,9 @@ func (h *house) ask(socket, body string) (*http.Response, string) {
 
 func (h *house) do(socket, method, path, body string, header http.Header) (*http.Response, string) {
 	h.Helper()
-	req, err := http.NewRequestWithContext(h.Context(), method, "http://broker"+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://broker"+path, strings.NewReader(body))
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -177,6 +181,27 @@ func (h *house) do(socket, method, path, body string, header http.Header) (*http
 		h.Fatal(err)
 	}
 	return res, string(answer)
+}
+
+// patience is how long a test waits for what should come at once, before it
+// fails: far more than a loaded machine needs.
+const patience = 20 * time.Second
+
+// post asks the provider p and returns the status, or what went wrong.
+func post(ctx context.Context, socket string) string {
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://broker/p/chat/completions", strings.NewReader("{}"))
+	if err != nil {
+		return err.Error()
+	}
+	res, err := client(socket).Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || gjson.GetBytes(body, "error").Exists() {
+		return fmt.Sprintf("%s, %s, %v", res.Status, body, err)
+	}
+	return res.Status
 }
 
 // usage waits for nothing: an answer that is over is counted.

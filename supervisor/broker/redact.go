@@ -114,8 +114,11 @@ func blank(p []byte) {
 	}
 }
 
-// masked is a word that a service cut something out of.
-var masked = regexp.MustCompile(`[^\s"'<>]*(?:\*{2,}|\.{2,}|…|x{4,}|X{4,})[^\s"'<>]*`)
+// masked is a word that a service cut something out of. A quote that JSON
+// escapes ends it like any other, with its backslash left where it is.
+var masked = regexp.MustCompile(word + `(?:\*{2,}|\.{2,}|…|\\u2026|x{4,}|X{4,})` + word)
+
+const word = `(?:[^\s"'<>\\]|\\[^\s"'<>])*`
 
 // scrub takes the secrets out of an error: whole, in parts of 8 bytes and more,
 // and where the service masked the middle.

@@ -1,0 +1,134 @@
+package broker_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"nexus.internal/supervisor/broker"
+)
+
+// leaks is what services say of a key, as JSON: whole, in part, and masked.
+var leaks = canary + ", " + canary[5:15] + `, \"sk-c***e5f6\", sk-c\u2026 and sk-canar***e5f6`
+
+// An error that comes with status 200 shows no more of a key than any other,
+// however it is cut into pieces, and what is around it stays as it is.
+func TestErrorsWithin(t *testing.T) {
+	word := `data: {"choices":[{"delta":{"content":"keys begin with sk-canary"}}]}` + "\n\n"
+	clean := `[key], [key], \"[key]\", [key] and [key]`
+	tests := []struct{ name, media, format string }{
+		{"OpenAI's event", "text/event-stream", word + `data: {"error":{"message":"%s"},"choices":[]}` + "\n\n" + word},
+		{"Anthropic's event", "text/event-stream", "event: error\r\n" + `data: {"type":"error","error":{"message":"%s"}}` + "\r\n\r\n" + word},
+		{"by its type alone", "text/event-stream", word + `data: {"type": "error","message":"%s"}` + "\n\n"},
+		{"by its name alone", "text/event-stream", word + "event: error\ndata: {\"message\":\"%s\"}\n\n" + word},
+		{"of a response", "text/event-stream", word + `data: {"response":{"error" : {"message":"%s"}}}` + "\n\n"},
+		{"in many lines", "text/event-stream", word + "data: {\"x\":\"%s\",\ndata: \"error\":\ndata: 1}\n\n" + word},
+		{"in no JSON", "text/event-stream", "data: bad key %s\n\n" + word},
+		{"in a comment", "text/event-stream", ": bad key %s\n" + word},
+		{"an event without an end", "text/event-stream", word + `data: {"error":"%s"}`},
+		{"with CR", "text/event-stream", "data: {\"error\":\"%s\"}\r\r" + word},
+		{"a document", "application/json", "\n {\n\n" + `"id":"x","error":{"message":"%s"}}`},
+		{"a document of another type", "text/plain", `{"error":"%s"}`},
+	}
+	for _, tt := range tests {
+		text := fmt.Sprintf(tt.format, leaks)
+		for _, n := range []int{1, 7, 30, len(text)} {
+			t.Run(fmt.Sprint(tt.name, "/", n), func(t *testing.T) {
+				h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", tt.media)
+					for rest := text; len(rest) > 0; {
+						piece := rest[:min(n, len(rest))]
+						rest = rest[len(piece):]
+						fmt.Fprint(w, piece)
+						_ = http.NewResponseController(w).Flush()
+					}
+				})
+				socket, _ := h.start(broker.Agent{ID: "a"})
+				res, answer := h.ask(socket, "{}")
+				if want := fmt.Sprintf(tt.format, clean); answer != want || res.StatusCode != 200 {
+					t.Errorf("got %s %q, want %q", res.Status, answer, want)
+				}
+			})
+		}
+	}
+}
+
+// What is no error is a model's, and stays, a part of a key or not.
+func TestNoErrors(t *testing.T) {
+	for _, text := range []string{
+		`data: {"choices":[{"delta":{"content":"sk-canary error ... {\"error\":\"sk-canary\"}"}}],"error":null}` + "\n\n",
+		`data: {"choices":[{"delta":{"content":"error"}}],"x":"sk-canary..."}` + "\n\n",
+		`{"error": null, "choices":[{"message":{"content":"sk-canary"}}]}`,
+	} {
+		if out, _ := broker.Sieve([]byte(text), 9, canary); strings.Join(out, "") != text {
+			t.Errorf("got %q, want %q", out, text)
+		}
+	}
+}
+
+// An event goes on with its last byte, a comment too.
+func TestSieveWithoutDelay(t *testing.T) {
+	for _, event := range []string{
+		"data: {}\n\n", "data: {}\r\n\r\n", "data: {}\r\r", "event: x\ndata: {\ndata: }\n\n", ": ping\n", ": ping\r\n\r\n", "\n",
+	} {
+		for n := 1; n <= len(event); n++ {
+			if len(event)%n != 0 {
+				continue
+			}
+			out, _ := broker.Sieve([]byte(strings.Repeat(event, 3)), n, canary)
+			passed := ""
+			for i, piece := range out[:len(out)-1] {
+				passed += piece
+				if whole := (i + 1) * n / len(event) * len(event); len(passed) < whole {
+					t.Errorf("%q in pieces of %d: %d bytes of %d after piece %d", event, n, len(passed), whole, i)
+				}
+			}
+		}
+	}
+}
+
+// An event that is too long to be held is an error by its beginning, or none;
+// of an error no more than that goes on.
+func TestLongEvents(t *testing.T) {
+	long := strings.Repeat("word ", 1<<16)
+	said := `data: {"choices":[{"delta":{"content":"` + long + `sk-canary"}}]}` + "\n\n"
+	failed := `data: {"error":{"message":"` + canary[:20] + " " + long + canary[:20] + `"}}` + "\n\n"
+	for _, n := range []int{1000, 1 << 20} {
+		out, held := broker.Sieve([]byte(said+failed+said), n, canary)
+		got := strings.Join(out, "")
+		if !strings.HasPrefix(got, said) || !strings.HasSuffix(got, "\n\n"+said) {
+			t.Errorf("pieces of %d: what a model said is not what it was", n)
+			continue
+		}
+		errs := got[len(said) : len(got)-len(said)]
+		if !strings.HasPrefix(errs, `data: {"error":{"message":"[key] word`) || len(errs) > broker.MaxErrorBody || strings.Contains(errs, canary[:8]) {
+			t.Errorf("pieces of %d: the error has %d bytes: %.60q", n, len(errs), errs)
+		}
+		if held > broker.MaxErrorBody {
+			t.Errorf("held %d bytes", held)
+		}
+	}
+}
+
+// However an answer is cut into pieces, the same comes out; nothing is lost
+// that is no part of a key, and no more is held than may be.
+func FuzzSieve(f *testing.F) {
+	f.Add("event: error\r\ndata: {\"error\":\""+canary+"\"}\r\n\r\n: ping\n\ndata: [DONE]\n\n", 3)
+	f.Add("data: {}\r\rdata: {}\n\r\n", 1)
+	f.Add(" {\n\n\"error\":\"sk-canary\"}", 2)
+	f.Fuzz(func(t *testing.T, text string, n int) {
+		whole, _ := broker.Sieve([]byte(text), max(len(text), 1), canary)
+		pieces, held := broker.Sieve([]byte(text), max(n, 1), canary)
+		got := strings.Join(pieces, "")
+		if got != strings.Join(whole, "") {
+			t.Errorf("whole %q, in pieces %q", whole, pieces)
+		}
+		if broker.Scrub(text, canary) == text && len(text) < broker.MaxErrorBody && got != text {
+			t.Errorf("got %q for %q", got, text)
+		}
+		if held > broker.MaxErrorBody {
+			t.Errorf("held %d bytes", held)
+		}
+	})
+}
