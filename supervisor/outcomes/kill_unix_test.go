@@ -207,8 +207,8 @@ func limited(dir string) error {
 		return fmt.Errorf("without room Accept = %w", err)
 	}
 	l.End(completed("a", "yes"))
-	if info, err := os.Stat(path); err != nil || info.Size() > 400 {
-		return fmt.Errorf("what failed is in the file: %w", err)
+	if now, err := os.Stat(path); err != nil || now.Size() != info.Size() {
+		return fmt.Errorf("what failed is in the file: %d bytes, had %d, %w", now.Size(), info.Size(), err)
 	}
 	if err := room(1 << 30); err != nil {
 		return err
