@@ -45,3 +45,6 @@ func (p printed) Kill()                            {}
 func (p printed) Wait() error                      { return nil }
 func (p printed) Close()                           {}
 func (p printed) SetWriteDeadline(time.Time) error { return nil }
+
+// Mend is what becomes of a message; nil if it stays.
+func Mend(message []byte) ([]byte, error) { return mend(message) }

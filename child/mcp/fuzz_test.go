@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/mcp"
 	"nexus.internal/protocol/strict"
@@ -39,6 +40,9 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		out, _ := mcp.Filter(stream)
 		rest := stream
+		if bytes.Contains(out, []byte("its data is no base64]")) { // it was mended
+			rest = out
+		}
 		for line := range bytes.Lines(out) {
 			i := bytes.Index(rest, line)
 			if i < 0 {
@@ -60,6 +64,35 @@ func FuzzEvents(f *testing.F) {
 					t.Errorf("passed on %q", data)
 				}
 				data = nil
+			}
+		}
+	})
+}
+
+// FuzzMend mends any message: it stays one, with what was sound in it, and is
+// mended then.
+func FuzzMend(f *testing.F) {
+	f.Add([]byte(`{"id":1,"result":{"content":[{"type":"text","text":"a"},{"type":"image","data":"?","mimeType":"image/png"},{"type":"audio","data":5}]}}`))
+	f.Add([]byte(`{"id":1, "result": {"contents" : [ {"uri":"a","blob":"AA="} , {"uri":"b","blob":"AAA="}]}}`))
+	f.Add([]byte(`{"id":1,"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a","blob":[]}}}]}}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if strict.Valid(message) != nil {
+			return
+		}
+		mended, err := mcp.Mend(message)
+		if err != nil || mended == nil {
+			return
+		}
+		if err := strict.Valid(mended); err != nil {
+			t.Fatalf("%s became %s: %v", message, mended, err)
+		}
+		if again, err := mcp.Mend(mended); again != nil || err != nil {
+			t.Errorf("%s became %s and then %s, %v", message, mended, again, err)
+		}
+		for _, list := range []string{"content", "contents", "messages"} {
+			before, after := gjson.GetBytes(message, "result."+list+".#"), gjson.GetBytes(mended, "result."+list+".#")
+			if before.Int() != after.Int() {
+				t.Errorf("%s became %s: %s has other entries", message, mended, list)
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,6 +188,39 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
+// TestRequests is about a server that asks too much: beyond 600 requests a
+// minute it gets no answer, and is none the worse for it.
+func TestRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answers atomic.Int32
+		ask := func(out io.Writer, n int) {
+			for i := range n {
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":"r%d","method":"ping"}`+"\n", i)
+			}
+		}
+		m := one(t, raw(func(_ context.Context, method string, id int64, out io.Writer) {
+			if method == "" {
+				answers.Add(1)
+				return
+			}
+			go func() { // our answers are read meanwhile
+				ask(out, 601)
+				answer(out, id, fine)
+			}()
+		}))
+		for minute := range 2 {
+			if got := text(t, m, "mcp_s_t"); got != "fine" {
+				t.Errorf("the call gave %q", got)
+			}
+			synctest.Wait()
+			if got := answers.Swap(0); got != 600 {
+				t.Errorf("minute %d: %d requests were answered, want 600", minute, got)
+			}
+			time.Sleep(time.Minute + 1) // in the bubble's time
+		}
+	})
+}
+
 // TestOwnCodes is about errors of a server whose codes mean something else to
 // the SDK: they are errors of one call.
 func TestOwnCodes(t *testing.T) {
@@ -253,6 +287,12 @@ func TestManyTools(t *testing.T) {
 		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x", AllowedTools: []string{"tool7"}}}, Start: server(50)})
 		m.Prepare(t.Context())
 		if got := status(m); got.Tools != 1 || got.Note == "" {
+			t.Errorf("status %+v", got)
+		}
+	})
+	t.Run("one page of small ones", func(t *testing.T) {
+		m := one(t, server(4097))
+		if got := status(m); got.State != mcp.StateFailed || got.Error != "it sent a list of more than 4096 entries" {
 			t.Errorf("status %+v", got)
 		}
 	})

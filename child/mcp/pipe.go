@@ -116,6 +116,13 @@ func (p *pipe) message(line []byte) (jsonrpc.Message, error) {
 		if !pass {
 			return nil, ended
 		}
+		mended, ended := mend(line)
+		switch {
+		case ended != nil:
+			return nil, ended
+		case mended != nil:
+			line = mended
+		}
 		var msg jsonrpc.Message
 		if msg, err = jsonrpc.DecodeMessage(line); err == nil {
 			return msg, nil

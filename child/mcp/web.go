@@ -102,7 +102,13 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	}
 	body := &body{ReadCloser: resp.Body, left: maxMessage, fail: w.fail, release: release}
 	resp.Body = body
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
+	if resp.StatusCode != http.StatusOK {
+		return resp, nil
+	}
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "application/json":
+		resp.Body, resp.ContentLength = &plain{body: body}, -1
+	case "text/event-stream":
 		body.left = -1
 		resp.Body = &events{
 			body: body, src: bufio.NewReaderSize(body, 16<<10), gate: w.gate, fail: w.fail,
@@ -136,6 +142,33 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
+}
+
+// plain is an answer that is one message. It is read as a whole, and mended.
+type plain struct {
+	*body
+	whole *bytes.Reader // nil until it was read
+}
+
+func (p *plain) Read(b []byte) (int, error) {
+	if p.whole == nil {
+		data, err := io.ReadAll(p.body)
+		if err != nil {
+			return 0, err
+		}
+		if strict.Valid(data) == nil { // else it is for the SDK to say
+			mended, err := mend(data)
+			switch {
+			case err != nil:
+				p.fail(err)
+				return 0, err
+			case mended != nil:
+				data = mended
+			}
+		}
+		p.whole = bytes.NewReader(data)
+	}
+	return p.whole.Read(b)
 }
 
 // events passes on a stream of server-sent events, without those that the gate
@@ -196,9 +229,29 @@ func (e *events) next() ([]byte, error) {
 		return nil, e.broken(err)
 	case !pass:
 		return nil, nil
+	}
+	mended, err := mend(data)
+	switch {
+	case err != nil:
+		return nil, e.broken(err)
+	case mended != nil:
+		return withData(raw, mended), nil
 	default:
 		return raw, nil
 	}
+}
+
+// withData is an event with other data, which is JSON.
+func withData(raw, data []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(raw) {
+		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimSpace(line)) > 0 {
+			out = append(out, line...)
+		}
+	}
+	out = append(out, "data: "...)
+	out = append(out, bytes.ReplaceAll(bytes.TrimSpace(data), []byte("\n"), []byte(" "))...)
+	return append(out, "\n\n"...)
 }
 
 // broken ends the connection for what the server did.
