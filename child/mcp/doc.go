@@ -14,8 +14,9 @@
 //
 // A server is somebody else's program: one that hangs, floods, crashes or lies
 // costs the tool call that it was asked for. It is started anew by the next
-// call, at once or, if it fails again and again, after a pause. Its messages are
-// bounded, and so is what is kept of it.
+// call, at once or, if it fails again and again, after a pause; one that never
+// was ready has a tool for that, which says why. Its messages are bounded, and
+// so is what is kept of it.
 //
 // What it refuses: to start what a project's file names before a tool call that
 // asks for it was allowed; to give a server any variable of our environment that

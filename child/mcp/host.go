@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ const (
 // Status is what get_state tells of a server.
 type Status struct {
 	Name      string `json:"name"`
-	Transport string `json:"transport"` // stdio or http
+	Transport string `json:"transport"` // stdio or http; "" for a project's file that is wrong
 	State     State  `json:"state"`
 	Tools     int    `json:"tools"`            // its own, as far as they are known
 	Error     string `json:"error,omitempty"`  // why it failed or is disabled
@@ -310,10 +311,12 @@ func (h *host) status() Status {
 		st.State = StateReady
 	case h.attempt != nil:
 		st.State = StateConnecting
-	case h.held != "", h.refused != "":
+	case h.held != "":
 		st.State, st.Error = StateDisabled, h.ready().Error()
 	case h.server.Problem != "":
 		st.State, st.Error = StateFailed, h.server.Problem
+	case h.refused != "":
+		st.State, st.Error = StateDisabled, h.ready().Error()
 	case h.reason != "":
 		st.State, st.Error = StateFailed, h.reason
 	case h.server.Project && !h.allowed:
@@ -373,8 +376,16 @@ func (h *host) offered() []tool.Tool {
 	case h.held != "", h.server.Problem != "":
 		return nil
 	case h.server.Project && !h.allowed:
-		return []tool.Tool{connector{h}}
-	default:
+		return []tool.Tool{connector{host: h}}
+	case h.known:
 		return h.tools
+	case h.refused != "":
+		return nil
+	case h.attempt != nil:
+		return []tool.Tool{connector{h, "it is still being started"}}
+	case h.reason != "":
+		return []tool.Tool{connector{h, cut(strings.Join(strings.Fields(h.reason), " "), 300)}}
+	default: // the next turn starts it
+		return nil
 	}
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// Cwd is the agent's working directory, absolute: where programs start, and
 	// what servers are told of. nil means "/".
 	Cwd func() string
-	// OnChange is told that Tools has changed; nil is not told.
+	// OnChange is told that Tools has other tools than before; nil is not told.
 	OnChange func()
 	// PutImage keeps a picture of a result; nil leaves pictures out.
 	PutImage func(data []byte, mime, name string) (protocol.Image, error)

@@ -160,6 +160,79 @@ func TestProject(t *testing.T) {
 	})
 }
 
+// TestNotConnected is about a personal server that was never connected: the model
+// is told why, and can try again.
+func TestNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("no\nsuch file")
+		inner := serving(nil)
+		m := one(t, func(ctx context.Context, s mcp.Spec) (mcp.Process, error) {
+			if down != nil {
+				return nil, down
+			}
+			return inner(ctx, s)
+		})
+		synctest.Wait()
+		tools := m.Tools()
+		if len(tools) != 1 || tools[0].Spec().Name != "mcp_s_connect" {
+			t.Fatalf("%d tools", len(tools))
+		}
+		const description = "The MCP server s is not connected: no such file. This tries to connect it. Its tools are there from the next message on."
+		if got := tools[0].Spec().Description; got != description {
+			t.Errorf("description %q", got)
+		}
+		scope, err := tools[0].(tool.Scoped).Scope(input(t))
+		if err != nil || scope.Action != protocol.ActionExternal || scope.Command != "" || scope.Summary != "connect the MCP server s" {
+			t.Errorf("scope %+v, %v", scope, err)
+		}
+		fails(t, m, "mcp_s_connect", "the MCP server s: no\nsuch file")
+		fails(t, m, "mcp_s_connect", "it is tried again in 1s at the earliest")
+		time.Sleep(time.Second) // in the bubble's time
+		down = nil
+		if got := text(t, m, "mcp_s_connect"); !strings.Contains(got, "mcp_s_echo") || strings.Contains(got, "mcp_s_connect") {
+			t.Errorf("connect says %q", got)
+		}
+		if got := text(t, m, "mcp_s_echo", "text", "x"); got != "x" {
+			t.Errorf("echo gave %q", got)
+		}
+		for _, tl := range m.Tools() {
+			if tl.Spec().Name == "mcp_s_connect" {
+				t.Error("connect is still there")
+			}
+		}
+		if err := m.Disconnect(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tools[0].Run(t.Context(), input(t)); err == nil || err.Error() != "the MCP server s: it was disconnected" {
+			t.Errorf("a connect of a server that was disconnected: %v", err)
+		}
+	})
+}
+
+// TestNotConnectedYet is about a server that takes longer than a turn waits, and
+// one of a project that was allowed and failed.
+func TestNotConnectedYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := one(t, within(func(ctx context.Context, _ io.ReadCloser, _ io.WriteCloser) { <-ctx.Done() }))
+		if got := find(t, m, "mcp_s_connect").Spec().Description; !strings.Contains(got, "s is not connected: it is still being started. ") {
+			t.Errorf("description %q", got)
+		}
+		fails(t, m, "mcp_s_connect", "it was not ready after 30s")
+		p := manage(t, mcp.Options{
+			Servers: []mcp.Server{{Name: "p", Project: true, Command: "x"}},
+			Start:   func(context.Context, mcp.Spec) (mcp.Process, error) { return nil, errors.New("no such file") },
+		})
+		fails(t, p, "mcp_p_connect", "no such file")
+		again := find(t, p, "mcp_p_connect")
+		if got := again.Spec().Description; got != "Start the MCP server p, which this project names (x): no such file. Its tools are there from the next message on." {
+			t.Errorf("description %q", got)
+		}
+		if scope, err := again.(tool.Scoped).Scope(input(t)); err != nil || scope.Action != protocol.ActionExecute {
+			t.Errorf("scope %+v, %v", scope, err)
+		}
+	})
+}
+
 // TestConnect is about servers that are ended and started by hand.
 func TestConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

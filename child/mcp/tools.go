@@ -193,16 +193,29 @@ func (h *host) getPrompt(ctx context.Context, in jsontext.Value) (tool.Result, e
 	return b.result(false), nil
 }
 
-// connector is the tool that starts a server which a project names. It is the
-// call that somebody allows or not, as any other.
-type connector struct{ host *host }
+// connector is the tool that stands for a server that has none yet: it starts
+// the server. For one that a project names, it is the call that somebody allows
+// or not, as any other.
+type connector struct {
+	host *host
+	why  string // it is not connected; "" for a project's that nobody allowed yet
+}
 
 func (c connector) Spec() tool.Spec {
 	s := c.host.server
+	description := fmt.Sprintf("The MCP server %s is not connected", s.Name)
+	if s.Project {
+		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", s.Name, cut(c.target(), 300))
+	}
+	if c.why != "" {
+		description += ": " + strings.TrimSuffix(c.why, ".")
+	}
+	if !s.Project {
+		description += ". This tries to connect it"
+	}
 	return tool.Spec{
-		Name: ownName(key(s.Name), toolConnect),
-		Description: fmt.Sprintf("Start the MCP server %s, which this project names (%s). Its tools are there from the next message on.",
-			s.Name, cut(c.target(), 300)),
+		Name:        ownName(key(s.Name), toolConnect),
+		Description: description + ". Its tools are there from the next message on.",
 		InputSchema: jsontext.Value(`{"type":"object","properties":{},"additionalProperties":false}`),
 	}
 }
@@ -215,29 +228,41 @@ func (c connector) target() string {
 	return c.host.server.commandLine()
 }
 
-// Scope implements [tool.Scoped]. The whole command line counts as the program,
-// so that an allowance is for that alone.
+// Scope implements [tool.Scoped]. The whole command line of what a project names
+// counts as the program, so that an allowance is for that alone.
 func (c connector) Scope(jsontext.Value) (tool.Scope, error) {
+	s := c.host.server
+	if !s.Project {
+		return tool.Scope{Action: protocol.ActionExternal, Summary: fmt.Sprintf("connect the MCP server %s", s.Name)}, nil
+	}
 	scope := tool.Scope{
 		Action:  protocol.ActionExternal,
-		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", c.host.server.Name, cut(c.target(), 300)),
+		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", s.Name, cut(c.target(), 300)),
 	}
-	if c.host.server.Command != "" {
+	if s.Command != "" {
 		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, c.target(), []string{c.target()}
 	}
 	return scope, nil
 }
 
+// Run waits for the server as any call does, pauses after failures included. It
+// does not undo that the server was disconnected.
 func (c connector) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
 	if err := strict.Unmarshal(in, &struct{}{}, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
-	if err := c.host.connect(ctx); err != nil {
+	c.host.mu.Lock()
+	c.host.allowed = true
+	c.host.mu.Unlock()
+	if _, err := c.host.acquire(ctx); err != nil {
 		return tool.Result{}, fmt.Errorf("the MCP server %s: %w", c.host.server.Name, err)
 	}
 	var names []string
 	for _, t := range c.host.offered() {
 		names = append(names, t.Spec().Name)
+	}
+	if len(names) == 0 {
+		return tool.Result{Text: "connected; it has no tools"}, nil
 	}
 	return tool.Result{Text: fmt.Sprintf("connected; from the next message on there are: %s", strings.Join(names, ", "))}, nil
 }
