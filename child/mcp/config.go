@@ -1,14 +1,11 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -55,12 +52,16 @@ type Server struct {
 	secrets []string
 }
 
-// transport is the name of the way the server is reached.
+// transport is the name of the way the server is reached; "" if there is none.
 func (s Server) transport() string {
-	if s.Command != "" {
+	switch {
+	case s.Command != "":
 		return "stdio"
+	case s.URL != "":
+		return "http"
+	default: // the project's file is wrong
+		return ""
 	}
-	return "http"
 }
 
 // commandLine is what the server's program would be started with, variables
@@ -92,15 +93,6 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Files says where servers are named. A file that does not exist names none.
-type Files struct {
-	Personal string // path; "" for none
-	Project  string // path; "" for none
-	// Getenv finds the variables that the personal file asks for with ${NAME}.
-	// It should know no key of a provider. nil knows none.
-	Getenv func(name string) (value string, found bool)
-}
-
 // file is mcp.json.
 type file struct {
 	Servers map[string]entry `json:"mcpServers" wire:"default"`
@@ -118,61 +110,6 @@ type entry struct {
 	Disabled     bool              `json:"disabled" wire:"default"`
 	TimeoutS     *float64          `json:"timeout_s"`
 	AllowedTools []string          `json:"allowed_tools" wire:"default"`
-}
-
-// Load reads the servers that the files name, the personal ones first, sorted by
-// name. Where both have a server of one name, the personal one is it. The error
-// names the file and the member that is wrong.
-func Load(f Files) ([]Server, error) {
-	if f.Getenv == nil {
-		f.Getenv = func(string) (string, bool) { return "", false }
-	}
-	servers, err := loadFile(f.Personal, false, f.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	more, err := loadFile(f.Project, true, f.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range more {
-		if !slices.ContainsFunc(servers, func(own Server) bool { return key(own.Name) == key(s.Name) }) {
-			servers = append(servers, s)
-		}
-	}
-	return servers, nil
-}
-
-func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]Server, error) {
-	if path == "" {
-		return nil, nil
-	}
-	data, err := readBounded(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	servers, err := parse(data, project, getenv)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return servers, nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	if info.Size() > maxFileSize {
-		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
-	}
-	return os.ReadFile(path)
 }
 
 // parse reads one file.

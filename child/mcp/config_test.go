@@ -1,9 +1,11 @@
 package mcp_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,7 +97,10 @@ func TestLoadRefuses(t *testing.T) {
 			if tc.project {
 				f.Project, f.Personal = f.Personal, ""
 			}
-			_, err := mcp.Load(f)
+			servers, err := mcp.Load(f)
+			if tc.project && err == nil {
+				err = errors.New(servers[0].Problem)
+			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "mcp.json: ") {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
@@ -117,6 +122,57 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	if _, err := mcp.Load(mcp.Files{Personal: os.DevNull}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("a device: %v", err)
+	}
+}
+
+// TestLoadBrokenProject keeps the personal servers where the project's file is
+// of no use; what is wrong is told as a server's failure.
+func TestLoadBrokenProject(t *testing.T) {
+	personal, secret := write(t, `{"mcpServers":{"mine":{"command":"x"}}}`), write(t, `{"mcpServers":{"linked":{"command":"x"}}}`)
+	for _, tc := range []struct {
+		name, want string
+		make       func(path string) error
+	}{
+		{"no JSON", "mcp.json: ", func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }},
+		{"a pipe that nobody writes to", "mcp.json: is not a regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+		{"a directory", "mcp.json: is not a regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
+		{"a link out of the project", "mcp.json: path escapes from parent", func(path string) error { return os.Symlink(secret, path) }},
+		{"a directory that is a link", "mcp.json: path escapes from parent", func(path string) error {
+			dir := filepath.Dir(path)
+			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(secret), dir))
+		}},
+		{"too much", "mcp.json: is larger than 1048576 bytes", func(path string) error { return os.WriteFile(path, make([]byte, 1<<20+1), 0o600) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), ".nexus3")
+			path := filepath.Join(dir, "mcp.json")
+			if err := errors.Join(os.Mkdir(dir, 0o700), tc.make(path)); err != nil {
+				t.Fatal(err)
+			}
+			servers, err := mcp.Load(mcp.Files{Personal: personal, Project: path})
+			if err != nil || len(servers) != 2 || servers[0].Name != "mine" {
+				t.Fatalf("%+v, %v", servers, err)
+			}
+			m := manage(t, mcp.Options{Servers: servers[1:], Permit: func(mcp.Server) error { return errors.New("none may be used") }})
+			m.Prepare(t.Context())
+			got := status(m)
+			if got.Name != "project" || !got.Project || got.State != mcp.StateFailed || !strings.HasPrefix(got.Error, path) || !strings.Contains(got.Error, tc.want) {
+				t.Errorf("status %+v", got)
+			}
+			if len(m.Tools()) != 0 {
+				t.Errorf("it has %d tools", len(m.Tools()))
+			}
+			if err := m.Connect(t.Context(), "project"); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("connect: %v", err)
+			}
+		})
+	}
+	pipe := filepath.Join(t.TempDir(), "mcp.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mcp.Load(mcp.Files{Personal: pipe, Project: personal}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a personal file that is a pipe: %v", err)
 	}
 }
 
