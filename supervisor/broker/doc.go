@@ -17,7 +17,9 @@
 //
 // The broker refuses whatever is not a model's endpoint below base_url, follows
 // no redirect, and lets through neither a credential of the child's nor a
-// secret of its own: the key is taken out of all that comes back.
+// secret of its own: the key is taken out of all that comes back, and its parts
+// and what a service masks of it out of errors, within an answer too. It does
+// not look for a key in what several events say together.
 //
 // All functions are safe for concurrent use. Each socket has one goroutine that
 // accepts and one for each connection; closing it joins them. The contract is
