@@ -23,12 +23,13 @@ func TestErrorsWithin(t *testing.T) {
 		{"by its type alone", "text/event-stream", word + `data: {"type": "error","message":"%s"}` + "\n\n"},
 		{"by its name alone", "text/event-stream", word + "event: error\ndata: {\"message\":\"%s\"}\n\n" + word},
 		{"of a response", "text/event-stream", word + `data: {"response":{"error" : {"message":"%s"}}}` + "\n\n"},
+		{"of a response that failed", "text/event-stream", "event: response.failed\ndata: {\"x\":\"%s\"}\n\n" + word},
 		{"in many lines", "text/event-stream", word + "data: {\"x\":\"%s\",\ndata: \"error\":\ndata: 1}\n\n" + word},
 		{"in no JSON", "text/event-stream", "data: bad key %s\n\n" + word},
 		{"in a comment", "text/event-stream", ": bad key %s\n" + word},
 		{"an event without an end", "text/event-stream", word + `data: {"error":"%s"}`},
 		{"with CR", "text/event-stream", "data: {\"error\":\"%s\"}\r\r" + word},
-		{"a document", "application/json", "\n {\n\n" + `"id":"x","error":{"message":"%s"}}`},
+		{"a document", "application/json", "\n {\"id\":\"%s\",\n\n" + `"error":{"message":"x"}}`},
 		{"a document of another type", "text/plain", `{"error":"%s"}`},
 	}
 	for _, tt := range tests {
