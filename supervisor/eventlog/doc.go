@@ -12,9 +12,9 @@
 // file of JSON lines that is named for the first number it may hold. When a new
 // one is begun the oldest goes. Append never waits for the disk: one goroutine
 // writes for all logs, at once when there was nothing to do and every 10 ms
-// while there is. Up to 1 MiB of an agent's events wait for it; beyond that the
-// log loses the oldest of them, never the agent its time. What is lost leaves a
-// hole in the numbers, which is how a reader knows.
+// while there is. Up to 4 MiB of an agent's events wait for it, and 64 MiB of all;
+// beyond that the log loses the oldest of them, never the agent its time. What is
+// lost leaves a hole in the numbers, which is how a reader knows.
 //
 // Nothing is synced: the log survives the end of every process, not that of the
 // machine. After a kill the last events may be missing (those of the last 10

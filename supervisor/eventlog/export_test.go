@@ -61,3 +61,6 @@ func (l *Log) Queued() bool {
 	defer l.mu.Unlock()
 	return l.queued
 }
+
+// Waiting is how many bytes wait in all queues.
+func (w *Writer) Waiting() int64 { return w.waiting.Load() }

@@ -148,7 +148,7 @@ func TestNoRoom(t *testing.T) {
 func limited(dir string) error {
 	signal.Ignore(syscall.SIGXFSZ) // so that the write fails instead
 	core, logs := observer.New(zap.WarnLevel)
-	w := eventlog.New(eventlog.Options{Queue: 8 << 10, Log: zap.New(core)})
+	w := eventlog.New(eventlog.Options{Queue: 32 << 10, Log: zap.New(core)})
 	defer w.Close()
 	l, err := w.Open(dir)
 	if err != nil {

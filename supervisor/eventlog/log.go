@@ -123,7 +123,7 @@ func (l *Log) Append(e supervisor.Event) {
 	}
 	l.seq = e.Seq
 	l.pending = append(l.pending, e)
-	l.size += len(e.Data) + eventCost
+	l.resize(len(e.Data) + eventCost)
 	l.bound()
 	fresh := !l.queued
 	l.queued = true
@@ -137,12 +137,18 @@ func (l *Log) Append(e supervisor.Event) {
 	}
 }
 
-// bound loses the oldest events that wait until the bound holds, or one is
+// resize notes that so many bytes more wait. mu is held.
+func (l *Log) resize(by int) {
+	l.size += by
+	l.w.waiting.Add(int64(by))
+}
+
+// bound loses the oldest events that wait until the bounds hold, or one is
 // left. mu is held.
 func (l *Log) bound() {
 	n := 0
-	for l.size > l.limit && n < len(l.pending)-1 {
-		l.size -= len(l.pending[n].Data) + eventCost
+	for (l.size > l.limit || l.w.waiting.Load() > l.w.o.Total) && n < len(l.pending)-1 {
+		l.resize(-len(l.pending[n].Data) - eventCost)
 		l.pending[n] = supervisor.Event{}
 		n++
 	}
@@ -157,7 +163,8 @@ func (l *Log) flush(buf []byte) []byte {
 	l.mu.Lock()
 	batch := l.pending
 	l.pending, l.spare = l.spare, nil
-	l.size, l.queued = 0, false
+	l.resize(-l.size)
+	l.queued = false
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return buf
@@ -170,7 +177,7 @@ func (l *Log) flush(buf []byte) []byte {
 	}
 	l.closeFile()
 	l.failed(err)
-	l.keep(batch[n:], l.w.o.Queue/4)
+	l.keep(batch[n:], l.w.o.Queue/16)
 	return buf
 }
 
@@ -187,7 +194,7 @@ func (l *Log) keep(batch []supervisor.Event, limit int) (lost uint64) {
 		return lost
 	}
 	for _, e := range batch {
-		l.size += len(e.Data) + eventCost
+		l.resize(len(e.Data) + eventCost)
 	}
 	l.pending = append(batch, l.pending...)
 	l.bound()
@@ -235,7 +242,7 @@ func (l *Log) Close() error {
 	defer l.closeFile()
 	l.mu.Lock()
 	left := len(l.pending)
-	l.pending = nil
+	l.drop()
 	l.mu.Unlock()
 	if len(l.segments) > 0 {
 		if err := l.note(l.seq); err != nil {
@@ -255,13 +262,19 @@ func (l *Log) Remove() error {
 	defer l.files.Unlock()
 	l.closeFile()
 	l.mu.Lock()
-	l.pending = nil
+	l.drop()
 	l.mu.Unlock()
 	if err := os.RemoveAll(l.dir); err != nil {
 		return fmt.Errorf("remove event log: %w", err)
 	}
 	l.segments = nil
 	return nil
+}
+
+// drop gives up what waits. mu is held.
+func (l *Log) drop() {
+	l.pending, l.spare = nil, nil
+	l.resize(-l.size)
 }
 
 // end refuses what comes. It reports false if that was done before.

@@ -294,6 +294,41 @@ func TestASlowDiskCostsTheLog(t *testing.T) {
 	}
 }
 
+// All queues together are bounded too: who appends then loses its own.
+func TestTheQueuesAreBoundedTogether(t *testing.T) {
+	w := writer(t, eventlog.Options{Total: 64 << 10})
+	base := t.TempDir()
+	var logs []*eventlog.Log
+	var releases []func()
+	for i := range 4 {
+		l := open(t, w, filepath.Join(base, fmt.Sprint(i)))
+		logs = append(logs, l)
+		releases = append(releases, l.Stall())
+	}
+	for n := range uint64(100) {
+		for _, l := range logs {
+			l.Append(event(n+1, 1000))
+		}
+	}
+	for _, release := range releases {
+		release()
+	}
+	kept := 0
+	for i, l := range logs {
+		got := read(t, l, 0)
+		if kept += len(got); got[len(got)-1] != 100 {
+			t.Errorf("log %d lost its latest", i)
+		}
+		must(t, l.Close())
+	}
+	if kept > 75 || kept < 50 {
+		t.Errorf("%d events were kept", kept)
+	}
+	if left := w.Waiting(); left != 0 {
+		t.Errorf("%d bytes wait in no queue", left)
+	}
+}
+
 // An event goes to disk at once, those that follow in its wake together. Then
 // the log holds nothing.
 func TestAnIdleLogHoldsNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,8 +13,10 @@ const (
 	DefaultSegments    = 4
 	DefaultSegmentSize = 4 << 20 // bytes
 	// DefaultQueue is how much of one agent's events waits to be written, in
-	// bytes. While writes fail it is a quarter of that.
-	DefaultQueue = 1 << 20
+	// bytes, and DefaultTotal how much of all. While writes fail an agent has a
+	// sixteenth of that.
+	DefaultQueue = 4 << 20
+	DefaultTotal = 64 << 20
 
 	pause   = 10 * time.Millisecond // from one round of writing to the next
 	maxOpen = 64                    // descriptors that are kept from one round to the next
@@ -23,7 +26,8 @@ const (
 type Options struct {
 	Segments    int   // of a log, at least 2
 	SegmentSize int64 // bytes; an event that is larger has a segment for itself
-	Queue       int   // bytes that wait; an event counts as its data and 64 more
+	Queue       int   // bytes of an agent that wait; an event counts as its data and 64 more
+	Total       int64 // bytes of all that wait
 	Log         *zap.Logger
 }
 
@@ -36,6 +40,8 @@ type Writer struct {
 	quit chan struct{}
 	done chan struct{}
 	once sync.Once
+
+	waiting atomic.Int64 // bytes in all queues
 
 	mu    sync.Mutex // guards dirty
 	dirty []*Log     // have something to write, each once
@@ -56,6 +62,9 @@ func New(o Options) *Writer {
 	}
 	if o.Queue == 0 {
 		o.Queue = DefaultQueue
+	}
+	if o.Total == 0 {
+		o.Total = DefaultTotal
 	}
 	w := &Writer{
 		o: o, log: o.Log,
