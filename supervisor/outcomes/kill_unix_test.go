@@ -102,14 +102,18 @@ func serve(dir string) error {
 	}
 }
 
-// A server is killed 200 times, wherever it is. Whatever it had told a client is
+// A server is killed 200 times (40 under the race detector), wherever it is. Whatever it had told a client is
 // found afterwards, each request has one outcome, and one that the agent saved
 // is never called crashed.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	path, session := paths(dir)
 	crashed, rescued := 0, 0
-	for life := range 200 {
+	lives := 200
+	if raced {
+		lives = 40
+	}
+	for life := range lives {
 		cmd := command(t, "serve", dir, fmt.Sprintf("OUTCOMES_LIFE=%d", life))
 		out, err := cmd.StdoutPipe()
 		must(t, err)
