@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,6 +24,7 @@ type file interface {
 	Write(p []byte) (int, error)
 	Truncate(size int64) error
 	Sync() error
+	Stat() (os.FileInfo, error)
 	Close() error
 }
 
@@ -127,13 +129,17 @@ func (j *Journal) Commit(records ...transcript.Record) error {
 }
 
 // Writable reports why nothing can be saved any more; nil if something can.
+// ErrRemoved is one reason.
 func (j *Journal) Writable() error {
 	if j == nil {
 		return nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.write()
+	if err := j.write(); err != nil {
+		return err
+	}
+	return j.there()
 }
 
 // whole reports whether r replaces the pieces that came before it.
@@ -248,8 +254,9 @@ func (j *Journal) write() error {
 	return nil
 }
 
-// Sync returns once all that was appended is on the disk itself. With NoSync
-// it does nothing.
+// Sync returns once all that was appended is on the disk itself, in the file
+// that a later start will read: ErrRemoved says that there is none. With NoSync
+// it only looks for the file.
 func (j *Journal) Sync() error {
 	if j == nil {
 		return nil
@@ -261,10 +268,13 @@ func (j *Journal) Sync() error {
 
 // sync does what Sync says. j.mu is held.
 func (j *Journal) sync() error {
-	if j.noSync || j.closed {
+	if j.closed {
 		return nil
 	}
-	var err error
+	err := j.there()
+	if err != nil || j.noSync {
+		return err
+	}
 	if f, ok := j.file.(*os.File); ok {
 		err = j.syncFile(f)
 	} else {
@@ -278,6 +288,24 @@ func (j *Journal) sync() error {
 			return fmt.Errorf("sync session directory: %w", err)
 		}
 		j.fresh = false
+	}
+	return nil
+}
+
+// there reports whether the path still names the file. j.mu is held.
+func (j *Journal) there() error {
+	mine, err := j.file.Stat()
+	if err != nil {
+		return fmt.Errorf("sync session: %w", err)
+	}
+	found, err := os.Lstat(j.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("save session: %w: there is no %s any more", ErrRemoved, j.path)
+	case err != nil:
+		return fmt.Errorf("sync session: %w", err)
+	case !os.SameFile(mine, found):
+		return fmt.Errorf("save session: %w: %s is another file now", ErrRemoved, j.path)
 	}
 	return nil
 }

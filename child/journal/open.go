@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,14 @@ var ErrUnknown = errors.New("no such session")
 
 // ErrInUse says that another process holds the session.
 var ErrInUse = errors.New("the session is in use by another process")
+
+// ErrNotRegular says that a link, a directory or the like stands where the
+// session's file should.
+var ErrNotRegular = errors.New("it is a link or no regular file")
+
+// ErrRemoved says that the session's file was removed, moved away or replaced
+// while the journal was open. It is over once the file is back.
+var ErrRemoved = errors.New("the session's file was removed")
 
 const suffix = ".jsonl"
 
@@ -63,8 +72,8 @@ func NewSessionID() string { return uuid.NewString() }
 
 // Open opens or begins a session, takes its lock, cuts off a torn tail, closes
 // a turn that was cut off, and returns what was saved. Errors wrap ErrUnknown,
-// ErrInUse, *transcript.LineError or *transcript.VersionError; on every error
-// the file is as it was, and one that was begun or empty is gone.
+// ErrInUse, ErrNotRegular, *transcript.LineError or *transcript.VersionError; on
+// every error the file is as it was, and one that was begun or empty is gone.
 func Open(o Options) (*Journal, *transcript.State, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -94,7 +103,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := openFile(path, flags)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
@@ -107,7 +116,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 			os.Remove(path)
 		}
 		f.Close()
-		return nil, nil, fmt.Errorf("open session %s: %w", name, err)
+		return nil, nil, fmt.Errorf("open session %s: %w", path, err)
 	}
 	return j, state, nil
 }
@@ -118,7 +127,7 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 	if info, err := f.Stat(); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
+		return nil, ErrNotRegular
 	}
 	if err := lock(f); err != nil {
 		return nil, err
@@ -156,17 +165,23 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 // Discard closes the journal and removes its file if Open created it: a start
 // that came to nothing leaves nothing behind.
 func (j *Journal) Discard() error {
-	err := j.Close()
-	if j == nil || !j.created {
-		return err
+	if j == nil {
+		return nil
 	}
-	return errors.Join(err, os.Remove(j.path))
+	j.mu.Lock()
+	remove := j.created && !j.closed && j.there() == nil
+	j.mu.Unlock()
+	err := j.Close()
+	if remove {
+		err = errors.Join(err, os.Remove(j.path))
+	}
+	return err
 }
 
 // find gives the name of the session that somebody calls ref.
 func find(dir, ref string) (string, error) {
 	if CheckName(ref) == nil {
-		if _, err := os.Stat(filepath.Join(dir, ref+suffix)); err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, ref+suffix)); err == nil {
 			return ref, nil
 		}
 	}
@@ -186,8 +201,13 @@ func find(dir, ref string) (string, error) {
 		if err != nil || !strings.Contains(string(data), ref) {
 			continue
 		}
+		first, _, _ := bytes.Cut(data, []byte{'\n'})
 		if state, _, err := transcript.Parse(data); err == nil && state.SessionID == ref {
 			return name, nil
+		} else if header, _ := transcript.Decode(first); err != nil && header != nil {
+			if header, ok := header.(transcript.Header); ok && header.SessionID == ref {
+				return name, nil // Open says what is wrong with it
+			}
 		}
 	}
 	return "", ErrUnknown

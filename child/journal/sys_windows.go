@@ -2,10 +2,19 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
+
+// openFile opens the file itself: a link is not followed.
+func openFile(path string, flags int) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	return os.OpenFile(path, flags, 0o600)
+}
 
 // lock takes the file for this process, without waiting.
 func lock(f *os.File) error {

@@ -7,8 +7,8 @@
 //	fix := state.Repair(time.Now())                                      // closes a turn that was cut off
 //
 // Functions are pure and safe for concurrent use; a State belongs to its
-// caller. The package does no I/O. It refuses a session of a later version, and
-// one that is damaged anywhere but in its last line; records of a type it does
-// not know are passed over, so that a later program may add some. See SPEC.md
-// §4.6.
+// caller. The package does no I/O. It refuses a session of a later version, what
+// is no session, and one that is damaged anywhere before its last newline;
+// records of a type it does not know are passed over, so that a later program
+// may add some. See SPEC.md §4.6.
 package transcript

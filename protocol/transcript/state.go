@@ -47,22 +47,33 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
+// ErrNoSession says that a file is not a session, nor the beginning of one.
+var ErrNoSession = errors.New("this does not begin as a session does")
+
+// begun is how every header begins.
+const begun = `{"type":"session","version":`
+
 // Parse replays a session. data[:good] holds whole, sound lines, the last of
 // them perhaps without its newline; what follows is a torn tail, which the
-// caller cuts off. A session with no whole line is an empty State with good 0.
-// Damage before the last line is a *LineError.
+// caller cuts off. Only what stands after the last newline can be one: a record
+// and its newline are written as one. Where no header stands before it, it is
+// one only if it is the beginning of a header, or zeros, as a power cut leaves
+// them. All else that cannot be read is a *LineError, which wraps ErrNoSession
+// where there is no header. A session with no whole line is an empty State.
 func Parse(data []byte) (state *State, good int, err error) {
 	state = &State{}
 	for number := 1; good < len(data); number++ {
 		line, _, whole := bytes.Cut(data[good:], []byte{'\n'})
-		last := !whole || good+len(line)+1 == len(data)
 		if len(bytes.TrimSpace(line)) > 0 || !whole {
 			record, err := Decode(line)
 			if err == nil {
 				err = state.Apply(record)
 			}
-			if _, later := errors.AsType[*VersionError](err); err != nil && last && !later {
+			if err != nil && !whole && state.torn(line, err) {
 				return state, good, nil
+			}
+			if err != nil && state.Empty() && !bytes.HasPrefix(line, []byte(begun)) {
+				err = fmt.Errorf("%w: %w", ErrNoSession, err)
 			}
 			if err != nil {
 				return nil, 0, &LineError{Line: number, Err: err}
@@ -74,6 +85,16 @@ func Parse(data []byte) (state *State, good int, err error) {
 		}
 	}
 	return state, good, nil
+}
+
+// torn reports whether tail, which could not be read because of err, is what an
+// unfinished write left behind s.
+func (s *State) torn(tail []byte, err error) bool {
+	if _, later := errors.AsType[*VersionError](err); later {
+		return false
+	}
+	tail = bytes.TrimRight(tail, "\x00")
+	return !s.Empty() || bytes.HasPrefix(tail, []byte(begun)) || bytes.HasPrefix([]byte(begun), tail)
 }
 
 // Empty reports whether not even a header was found.

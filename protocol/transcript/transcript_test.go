@@ -133,9 +133,20 @@ func TestParseFaults(t *testing.T) {
 	}{
 		{"a torn last line", sound + `{"type":"mess`, len(sound), 0},
 		{"zeros after a crash of the machine", sound + "\x00\x00\x00", len(sound), 0},
-		{"a damaged last line", sound + "{]\n", len(sound), 0},
+		{"a damaged last line", sound + "{]\n", 0, 8},
+		{"a last line that cannot stand there", sound + lines[0], 0, 8},
+		{"zeros for a line", sound + "\x00\x00\n", 0, 8},
 		{"a last line without its newline", strings.TrimSuffix(sound, "\n"), len(sound) - 1, 0},
-		{"a torn header", lines[0][:20], 0, 0},
+		{"a header torn early", lines[0][:5], 0, 0},
+		{"a header torn late", lines[0][:len(lines[0])-2], 0, 0},
+		{"a header torn into zeros", lines[0][:40] + "\x00\x00", 0, 0},
+		{"zeros alone", "\x00\x00\x00", 0, 0},
+		{"a damaged header", strings.Replace(lines[0], "session_id", "sessiom_id", 1), 0, 1},
+		{"a header that was damaged and torn", `{"type":"sessiom","version":1,`, 0, 1},
+		{"notes", "my only copy of notes", 0, 1},
+		{"a line of notes", "hello\n", 0, 1},
+		{"another program's file", `{"type":"later"}`, 0, 1},
+		{"zeros, then notes", "\x00\x00notes", 0, 1},
 		{"nothing", "", 0, 0},
 		{"damage in the middle", lines[0] + "{]\n" + lines[2], 0, 2},
 		{"a member that is missing", lines[0] + `{"type":"reset"}` + "\n" + lines[2], 0, 2},
@@ -159,7 +170,11 @@ func TestParseFaults(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := transcript.Parse([]byte(tests[len(tests)-1].data))
+	_, _, err := transcript.Parse([]byte("hello"))
+	if !errors.Is(err, transcript.ErrNoSession) {
+		t.Errorf("got %v, want %v", err, transcript.ErrNoSession)
+	}
+	_, _, err = transcript.Parse([]byte(tests[len(tests)-1].data))
 	if v, ok := errors.AsType[*transcript.VersionError](err); !ok || v.Got != 2 {
 		t.Errorf("got %v, want a version error", err)
 	}
