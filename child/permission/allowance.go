@@ -3,16 +3,29 @@ package permission
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"nexus.internal/protocol"
 )
 
 // wrappers run what their arguments say, so to allow one of them for a session
 // would be to allow everything; "?" stands for a program that is not known.
-var wrappers = []string{
-	"?",
-	"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "env", "xargs", "sudo", "doas", "su", "nohup", "nice", "timeout", "time",
-	"setsid", "stdbuf", "watch", "parallel", "eval", "exec", "command", "builtin", "source", ".", "ssh", "busybox", "chroot", "unshare",
+var wrappers = strings.Fields(`
+	? sh bash dash ash zsh ksh mksh csh tcsh fish busybox toybox pwsh
+	eval exec command builtin source . trap coproc
+	env xargs parallel find fd fdfind sudo doas su runuser pkexec nohup nice ionice timeout time setsid stdbuf script watch flock
+	chroot unshare nsenter chrt taskset setarch prlimit strace ltrace gdb start-stop-daemon systemd-run bwrap fakeroot proot
+	ssh docker podman nerdctl kubectl lxc tmux screen at batch crontab socat
+	python pypy ipython perl ruby irb node nodejs deno bun bunx npx pnpx uvx pipx php lua luajit tclsh wish expect R Rscript
+	julia guile ghci runghc erl elixir iex groovy jshell osascript
+	awk gawk mawk nawk original-awk sed gsed vi vim nvim view ex ed emacs less more man
+`)
+
+// wraps reports whether a program is one of the wrappers, of whatever version:
+// python3.12 is python.
+func wraps(program string) bool {
+	name := filepath.Base(program)
+	return slices.Contains(wrappers, name) || slices.Contains(wrappers, strings.TrimRight(name, "0123456789.-"))
 }
 
 // Grant is what a yes for the session allows, as narrow as can be: the
@@ -31,10 +44,7 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 		}
 		return all
 	case protocol.ActionExecute:
-		known := len(c.Programs) > 0 && !slices.ContainsFunc(c.Programs, func(name string) bool {
-			return slices.Contains(wrappers, filepath.Base(name))
-		})
-		if !known {
+		if len(c.Programs) == 0 || slices.ContainsFunc(c.Programs, wraps) {
 			return nil
 		}
 		dir := p.Cwd

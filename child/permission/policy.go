@@ -66,6 +66,9 @@ type Policy struct {
 	Cwd string
 	// Allowances answer what would be asked. They never lift a denial.
 	Allowances []protocol.Allowance
+	// Private are paths of nexus itself, out of bounds under every preset but
+	// yolo. They are not among what an agent hands on.
+	Private []string
 }
 
 // Level is the built-in preset that the policy is of.
@@ -135,12 +138,25 @@ func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 	return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it could reach beyond the working directory"}
 }
 
+// private is said of a path that is in [Policy.Private].
+const private = "%s is out of bounds: it belongs to nexus itself"
+
+// private are the paths of nexus itself as far as they are out of bounds.
+func (p Policy) private() []string {
+	if p.Level() == Yolo {
+		return nil
+	}
+	return p.Private
+}
+
 // Path is the decision on one path of a call, whatever the tool: what is
 // outside of all that is allowed is asked for under trusted and denied under
 // sandboxed.
 func (p Policy) Path(tool string, action protocol.Action, path string) Decision {
 	rule, write := p.Permissions.Tools[tool], action == protocol.ActionWrite
 	switch {
+	case holds(p.private(), path):
+		return Decision{Deny, fmt.Sprintf(private, path)}
 	case holds(p.Permissions.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for this agent"}
 	case holds(rule.BlockedPaths, path):
@@ -201,7 +217,7 @@ func (p Policy) Real(real func(path string) string) Policy {
 		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), union(r.BlockedPaths, each(r.BlockedPaths))
 		h.Tools[name] = r
 	}
-	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances}
+	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: each(p.Private)}
 }
 
 // list names some paths.

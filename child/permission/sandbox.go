@@ -6,8 +6,8 @@ import "nexus.internal/protocol"
 type Sandbox struct {
 	ReadWrite, ReadOnly, Blocked []string
 	Network                      bool
-	// Bounded says that paths are blocked or bounded by a rule, so that the
-	// kernel must hold the programs to this or they must not run.
+	// Bounded says that paths are blocked or bounded by the permissions, so that
+	// the kernel must hold the programs to this or they must not run.
 	Bounded bool
 }
 
@@ -37,5 +37,6 @@ func (p Policy) Sandbox(tool string) Sandbox {
 		Network:   level != Sandboxed,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
+	s.Blocked = union(s.Blocked, p.private())
 	return s
 }

@@ -22,7 +22,8 @@ func TestCommands(t *testing.T) {
 	}{
 		{"looking", "trusted", upcall.Deny, "cat a | wc -c", "4\n"},
 		{"looking elsewhere", "trusted", upcall.Deny, "cat OUTSIDE/secret.txt", "ermission denied"},
-		{"looking and changing", "trusted", upcall.Deny, "find . -name a -delete", "ermission denied"},
+		{"looking with a program that could do more", "trusted", upcall.Deny, "find . -name 'a*' | sort -r", "./a\n"},
+		{"looking and changing", "trusted", upcall.Deny, "find . -name a -exec chmod 0 {} +", "needs an approval"},
 		{"looking and writing", "trusted", upcall.Deny, "ls > b", "needs an approval"},
 		{"changing", "trusted", upcall.Deny, "touch b", "needs an approval"},
 		{"changing, approved", "trusted", upcall.Allow, "touch b && ls b", "b\n[exit status 0]"},

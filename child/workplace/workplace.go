@@ -43,6 +43,9 @@ type Options struct {
 	Allowances []protocol.Allowance
 	// OnAllow saves a new allowance; nil saves none.
 	OnAllow func(protocol.Allowance) error
+	// Private are paths of nexus itself, absolute: out of bounds under every
+	// preset but yolo, neither shown nor saved nor handed on.
+	Private []string
 	// Parent is asked where the permissions say so; nil denies.
 	Parent *upcall.Parent
 	// Tools are there beside the built-in ones, and Sources give more.
@@ -66,6 +69,7 @@ type Workplace struct {
 	builtin  []tool.Tool
 	registry *tool.Registry // without tools; those of the turns follow from it
 	scratch  scratch
+	private  []string // by both of their names
 
 	mu         sync.Mutex // guards all below
 	cwd        string     // without symbolic links, like all paths here
@@ -82,6 +86,9 @@ func Open(o Options) (*Workplace, error) {
 		o.Log = zap.NewNop()
 	}
 	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}}
+	for _, path := range o.Private {
+		w.private = append(w.private, path, real(path))
+	}
 	if o.Scratch != "" {
 		w.scratch.dir = real(o.Scratch)
 	}
@@ -182,7 +189,7 @@ func action(t tool.Tool) protocol.Action {
 
 // policy is what holds for a turn that works in cwd. The caller holds mu.
 func (w *Workplace) policy(cwd string) permission.Policy {
-	return permission.Policy{Permissions: w.held, Cwd: cwd, Allowances: w.allowances}
+	return permission.Policy{Permissions: w.held, Cwd: cwd, Allowances: w.allowances, Private: w.private}
 }
 
 // now is the policy of the moment.

@@ -101,7 +101,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, c, s, cwd); err != nil {
+	if err := a.openWorkplace(f, saved, c, s, cwd, private(home, cwd, j.Path())); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(saved)...); err != nil {
@@ -232,9 +232,9 @@ func protectKeys(c *config.Config, brokered bool) error {
 
 // openWorkplace settles on what the agent may do: as the flags ask, else as the
 // session saved it, and never beyond the ceiling of either.
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string) error {
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string, private []string) error {
 	o := workplace.Options{
-		Cwd: cwd, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
+		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nexus.internal/child/sandbox"
+)
+
+// place makes files with their own names in them below dir.
+func place(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		content := "secret of " + name
+		if strings.HasSuffix(name, ".json") {
+			content = "{}"
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A home below the working directory was within the agent's reach: it read the
+// server's key, and wrote itself permissions for its next start.
+func TestHomeIsPrivate(t *testing.T) {
+	const ours = " is out of bounds: it belongs to nexus itself"
+	for _, tt := range []struct {
+		name, home, cwd, preset string // home and cwd below one directory
+		private, open           []string
+	}{
+		{"below the work", ".nexus3", ".", "sandboxed", []string{".nexus3/server.key", ".nexus3/sessions/x.jsonl", ".nexus3/any"}, []string{"mine"}},
+		{"below the work, trusted", ".nexus3", ".", "trusted", []string{".nexus3/server.key", ".nexus3/mcp.json"}, []string{"mine"}},
+		{"the work itself", ".", ".", "sandboxed", []string{"server.key", "server-1234.key", "config.json", "sessions/x.jsonl", "run/1/x"}, []string{"mine"}},
+		{"above the work", ".", "work", "trusted", []string{"../server.key", "../sessions/x.jsonl"}, []string{"mine"}},
+		{"yolo", ".nexus3", ".", "yolo", nil, []string{".nexus3/server.key"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			home, cwd := filepath.Join(top, tt.home), filepath.Join(top, tt.cwd)
+			place(t, home, "config.json", "server.key", "server-1234.key", "sessions/x.jsonl", "run/1/x", "any")
+			place(t, cwd, "mine")
+			p := startChild(t, home, "--cwd", cwd, "--preset", tt.preset, "--approvals", "allow", "--session", "own")
+			for _, name := range tt.private {
+				path := filepath.Join(cwd, name)
+				if got := p.result("r", "read "+name); got != "read_file: "+path+ours {
+					t.Errorf("read %s: %q", name, got)
+				}
+				if got := p.result("w", "write "+name+": evil"); got != "write_file: "+path+ours {
+					t.Errorf("write %s: %q", name, got)
+				}
+				if sandbox.Supported() != nil {
+					continue
+				}
+				if got := p.result("c", "run cat "+name+"; echo evil >> "+name); strings.Contains(got, "secret of") {
+					t.Errorf("cat %s: %q", name, got)
+				}
+				if content, err := os.ReadFile(path); strings.Contains(string(content), "evil") {
+					t.Errorf("%s was changed: %q, %v", name, content, err)
+				}
+			}
+			for _, name := range tt.open {
+				if got := p.result("r", "read "+name); !strings.Contains(got, "secret of") {
+					t.Errorf("read %s: %q", name, got)
+				}
+			}
+			p.send(`{"type":"get_state","id":"s"}`)
+			if got := p.want("id", "s").Get("permissions").Raw; strings.Contains(got, "server.key") || strings.Contains(got, ".nexus3") {
+				t.Errorf("shown: %s", got)
+			}
+			p.stdin.Close()
+			p.wait()
+		})
+	}
+}
+
+// A session that is kept beside the home is out of reach, too.
+func TestSessionIsPrivate(t *testing.T) {
+	for _, where := range []string{".", "kept"} {
+		cwd := t.TempDir()
+		p := startChild(t, t.TempDir(), "--cwd", cwd, "--preset", "sandboxed", "--session-dir", filepath.Join(cwd, where), "--session", "a")
+		name := filepath.Join(where, "a.jsonl")
+		if got := p.result("1", "write "+name+": evil"); !strings.HasSuffix(got, "it belongs to nexus itself") {
+			t.Errorf("%s: %q", name, got)
+		}
+		p.stdin.Close()
+		p.wait()
+	}
+}
+
+// What matters in the home stays private where it is a link to elsewhere.
+func TestLinkedConfigurationIsPrivate(t *testing.T) {
+	cwd := t.TempDir()
+	place(t, cwd, "dotfiles/nexus.json", ".nexus3/any")
+	if err := os.Symlink("../dotfiles/nexus.json", filepath.Join(cwd, ".nexus3", "config.json")); err != nil {
+		t.Fatal(err)
+	}
+	p := startChild(t, filepath.Join(cwd, ".nexus3"), "--cwd", cwd)
+	if got := p.result("1", "write dotfiles/nexus.json: {}"); !strings.HasSuffix(got, "it belongs to nexus itself") {
+		t.Errorf("got %q", got)
+	}
+	p.stdin.Close()
+	p.wait()
+}
+
+// A path that the session saved and that has become a link is not followed: the
+// agent itself may have made it one.
+func TestSavedPathThatIsALinkNow(t *testing.T) {
+	home, sessions := t.TempDir(), t.TempDir()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(t, top, "work/mine", "outside/a")
+	data := filepath.Join(top, "work", "data")
+	p := startChild(t, home, "--session-dir", sessions, "--session", "a", "--cwd", filepath.Join(top, "work"),
+		"--permissions", `{"preset":"sandboxed","allowed_paths":["`+data+`"]}`)
+	p.stdin.Close()
+	p.wait()
+	if err := os.Symlink(filepath.Join(top, "outside"), data); err != nil {
+		t.Fatal(err)
+	}
+	p = startChild(t, home, "--session-dir", sessions, "--continue", "a")
+	if got := p.result("1", "read data/a"); got != "read_file: data/a leads out of what this agent may touch" {
+		t.Errorf("got %q", got)
+	}
+	p.stdin.Close()
+	p.wait()
+}
