@@ -188,7 +188,7 @@ func TestAbortIsSwift(t *testing.T) {
 					p.want(frame[2:])
 				}
 				synctest.Wait()
-				begin := time.Now()
+				begin := time.Now() // of the bubble's clock, which stands still however busy the machine is
 				p.send(abort[2:])
 				for _, frame := range append(tt.after, aborted, cancelled, abortOK) {
 					p.want(frame[2:])
