@@ -247,8 +247,11 @@ func (d *Dialog) prompt() uint64 {
 }
 
 func (d *Dialog) tokens(bytes uint64) uint64 {
-	return uint64(float64((bytes+BytesPerToken-1)/BytesPerToken) * d.factor)
+	return uint64(float64(inTokens(bytes)) * d.factor)
 }
+
+// inTokens is the estimate as long as nobody has counted.
+func inTokens(bytes uint64) uint64 { return (bytes + BytesPerToken - 1) / BytesPerToken }
 
 // Answered learns from a request that was answered: what the provider counted
 // for it, and that one as large is not too large.

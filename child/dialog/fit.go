@@ -100,7 +100,9 @@ func (d *Dialog) squeeze(start int, b Breakdown) (Part, error) {
 			put(latest+i, m)
 		}
 	}
-	if uncounted := (d.around + p.size) / BytesPerToken; cost() > b.Available && uncounted > d.windowRoom() {
+	system := uint64(len(d.frame.System))
+	uncounted := inTokens(system) + inTokens(d.around-system) + inTokens(p.size)
+	if cost() > b.Available && uncounted > d.windowRoom() {
 		return Part{}, fmt.Errorf("%w: about %d tokens, %d available", ErrTooLarge, cost(), b.Available)
 	}
 	return p, nil
