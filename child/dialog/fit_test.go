@@ -303,6 +303,9 @@ func TestWhatIsLearnedIsNoEnd(t *testing.T) {
 	if part := fit(d); len(part.Messages) != 1 {
 		t.Errorf("a longer prompt is sent with %d messages", len(part.Messages))
 	}
+	if b := d.Breakdown(); b.Available < 4000 {
+		t.Errorf("with a prompt of 3,000 tokens and a system prompt of 1,000: %+v", b)
+	}
 	d.Add(says("ok"), user("and now?"))
 	answered := 0
 	for d.Breakdown().Available < 6000 {
