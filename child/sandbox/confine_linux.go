@@ -46,10 +46,7 @@ func confine(r Rules, temp string) (notes []string, err error) {
 	if notes, err = landlock(r, temp); err != nil {
 		return nil, err
 	}
-	if !r.Network {
-		err = filterCalls()
-	}
-	return notes, err
+	return notes, filterCalls(r)
 }
 
 // apply sets the limits of this process, for what it starts.

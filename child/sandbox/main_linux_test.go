@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -273,7 +274,10 @@ func watchAll(t *testing.T, pids []int) (fds []int) {
 func awaitEnds(t *testing.T, fds []int) {
 	t.Helper()
 	for _, fd := range fds {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		n, err := 0, error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		}
 		if n != 1 {
 			t.Fatalf("a process is alive after 10 s (%v)", err)
 		}

@@ -34,7 +34,10 @@ type Rules struct {
 	Confinement Confinement
 	// ReadWrite is what may be read, run and changed, with all below it. The
 	// working directory is not among it by itself. The program's own directory
-	// for temporary files and devices such as /dev/null always are.
+	// for temporary files and devices such as /dev/null always are. A program
+	// that is granted nothing here only looks: it cannot change modes, owners,
+	// times or other attributes of files either. Landlock has no right for those,
+	// so that the others can change them wherever their user may.
 	ReadWrite []string
 	// ReadOnly is what may be read and run, with all below it; "/" is all. The
 	// system's programs, libraries and public settings always are.
@@ -118,10 +121,12 @@ func within(path, dir string) bool {
 
 // systemPaths are the system's programs and libraries and what these need to
 // know. Of /etc only what is no secret is among them: as root, a program could
-// read it all.
+// read it all. Of /proc there is nothing that tells of processes: others' command
+// lines hold keys, and the kernel cannot grant a program its own alone.
 var systemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/snap",
-	"/proc", "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
+	"/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime",
+	"/proc/version", "/proc/vmstat", "/proc/sys/fs", "/proc/sys/kernel", "/proc/sys/vm", "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
 	"/dev/random", "/dev/urandom", "/var/lib/dpkg", "/var/cache/fontconfig",
 	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/debian_version", "/etc/fonts", "/etc/gitconfig",
 	"/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache",

@@ -32,30 +32,71 @@ var auditArch = map[string]uint32{
 	"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64, "riscv64": unix.AUDIT_ARCH_RISCV64,
 }[runtime.GOARCH]
 
-// denied are the system calls that a program without network has no use for,
-// and what it gets for an answer. A socket of any family is a way out, that of a
-// local daemon above all; what has none of its own can neither connect nor
-// listen. The rest are ways around this filter or into the kernel.
-var denied = []struct {
-	errno unix.Errno
-	calls []uint32
-}{
+// calls are system calls that are denied alike.
+type calls struct {
+	errno   unix.Errno
+	numbers []uint32
+}
+
+// deniedAll reach into processes that are not the program's, and are denied to every confined program.
+var deniedAll = []calls{
+	{unix.EPERM, []uint32{unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE}},
+}
+
+// ring does what other calls do, unseen by a filter.
+var ring = calls{unix.ENOSYS, []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}}
+
+// pidFirst change the limits or the scheduling of the process or thread that
+// their first argument names. 0 is the caller.
+var pidFirst = []uint32{
+	unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
+}
+
+// deniedSandboxed make, or change, what outlives the program and belongs to no
+// directory.
+var deniedSandboxed = []calls{{unix.EPERM, []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}}}
+
+// deniedLooking change what is said of a file beside its content. Landlock has
+// no right for that: it would be possible wherever the program's user owns files.
+var deniedLooking = []calls{ring, {unix.EPERM, append([]uint32{
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+}, oldCalls[runtime.GOARCH]...)}}
+
+// oldCalls are of the same kind and not there on newer processors: chmod, chown,
+// lchown, utime, utimes and futimesat.
+var oldCalls = map[string][]uint32{"amd64": {90, 92, 94, 132, 235, 261}}
+
+// setExtended is a request of ioctl, FS_IOC_FSSETXATTR.
+const setExtended = 0x401c5820
+
+// deniedOffline are the system calls that a program without network has no use
+// for. A socket of any family is a way out, that of a local daemon above all;
+// what has none of its own can neither connect nor listen. The rest are ways
+// around this filter or into the kernel.
+var deniedOffline = []calls{
 	{unix.EACCES, []uint32{unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4}},
-	{unix.ENOSYS, []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_CLONE3}},
+	ring,
+	{unix.ENOSYS, []uint32{unix.SYS_CLONE3}},
 	{unix.EPERM, []uint32{
-		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
 		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 		unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK,
-		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_USERFAULTFD,
 		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 		unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
 		unix.SYS_QUOTACTL, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
 	}},
 }
 
-// filterCalls denies all these calls to this thread and to what is started from it.
-func filterCalls() error {
-	program := callFilter()
+// filterCalls denies to this thread, and to what is started from it, the system
+// calls that the rules leave no use for.
+func filterCalls(r Rules) error {
+	program := callFilter(r)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
@@ -64,20 +105,25 @@ func filterCalls() error {
 	return nil
 }
 
-// callFilter is the filter as a program for the kernel.
-func callFilter() []unix.SockFilter {
-	const (
-		load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		anyOf   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		and     = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		ret     = unix.BPF_RET | unix.BPF_K
-	)
-	allow := unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW}
-	refuse := func(errno unix.Errno) unix.SockFilter {
-		return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
-	}
+// The instructions that filters are made of.
+const (
+	load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	equal   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	atLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+	anyOf   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	and     = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+	ret     = unix.BPF_RET | unix.BPF_K
+)
+
+var allow = unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW}
+
+func refuse(errno unix.Errno) unix.SockFilter {
+	return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+}
+
+// callFilter is the filter for a program with these rules, as a program for the
+// kernel. Between its parts the number of the call is what was loaded last.
+func callFilter(r Rules) []unix.SockFilter {
 	program := []unix.SockFilter{
 		// Calls in the manner of another processor have other numbers.
 		{Code: load, K: dataArch},
@@ -88,26 +134,82 @@ func callFilter() []unix.SockFilter {
 	if runtime.GOARCH == "amd64" {
 		program = append(program, unix.SockFilter{Code: atLeast, K: x32, Jf: 1}, refuse(unix.ENOSYS))
 	}
-	for _, d := range denied {
-		for _, call := range d.calls {
-			program = append(program, unix.SockFilter{Code: equal, K: call, Jf: 1}, refuse(d.errno))
+	deny := func(list []calls) {
+		for _, d := range list {
+			for _, call := range d.numbers {
+				program = append(program, unix.SockFilter{Code: equal, K: call, Jf: 1}, refuse(d.errno))
+			}
 		}
 	}
-	return append(program,
-		unix.SockFilter{Code: equal, K: unix.SYS_CLONE, Jf: 4},
-		unix.SockFilter{Code: load, K: dataArg0},
-		unix.SockFilter{Code: anyOf, K: namespaceFlags, Jf: 1},
-		refuse(unix.EPERM),
-		allow,
-		// A pair of datagram sockets could send to others.
-		unix.SockFilter{Code: equal, K: unix.SYS_SOCKETPAIR, Jf: 7},
-		unix.SockFilter{Code: load, K: dataArg0},
-		unix.SockFilter{Code: equal, K: unix.AF_UNIX, Jf: 4},
-		unix.SockFilter{Code: load, K: dataArg1},
-		unix.SockFilter{Code: and, K: 0xf}, // SOCK_TYPE_MASK of the kernel
-		unix.SockFilter{Code: equal, K: unix.SOCK_STREAM, Jt: 2},
-		unix.SockFilter{Code: equal, K: unix.SOCK_SEQPACKET, Jt: 1},
-		refuse(unix.EACCES),
-		allow,
-	)
+	deny(deniedAll)
+	program = append(program, ofItselfAlone()...)
+	if r.Confinement == Always {
+		deny(deniedSandboxed)
+	}
+	if len(r.ReadWrite) == 0 {
+		deny(deniedLooking)
+		program = append(program,
+			unix.SockFilter{Code: equal, K: unix.SYS_IOCTL, Jf: 5},
+			unix.SockFilter{Code: load, K: dataArg1},
+			unix.SockFilter{Code: equal, K: unix.FS_IOC_SETFLAGS, Jt: 1},
+			unix.SockFilter{Code: equal, K: setExtended, Jf: 1},
+			refuse(unix.EPERM),
+			allow,
+		)
+	}
+	if !r.Network {
+		deny(deniedOffline)
+		program = append(program, offline...)
+	}
+	return append(program, allow)
+}
+
+// ofItselfAlone is the part of the filter that lets a program change the limits
+// and the scheduling of nobody but the caller: others may be our own processes.
+func ofItselfAlone() []unix.SockFilter {
+	var part []unix.SockFilter
+	for _, call := range pidFirst {
+		part = append(part,
+			unix.SockFilter{Code: equal, K: call, Jf: 4},
+			unix.SockFilter{Code: load, K: dataArg0},
+			unix.SockFilter{Code: equal, K: 0, Jt: 1},
+			refuse(unix.EPERM),
+			allow,
+		)
+	}
+	// Of these the first argument is the kind of the second, and 0 of the kind
+	// user is all that it has.
+	const ioprioUser = 3
+	for call, user := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_USER, unix.SYS_IOPRIO_SET: ioprioUser} {
+		part = append(part,
+			unix.SockFilter{Code: equal, K: call, Jf: 6},
+			unix.SockFilter{Code: load, K: dataArg0},
+			unix.SockFilter{Code: equal, K: user, Jt: 2},
+			unix.SockFilter{Code: load, K: dataArg1},
+			unix.SockFilter{Code: equal, K: 0, Jt: 1},
+			refuse(unix.EPERM),
+			allow,
+		)
+	}
+	return part
+}
+
+// offline is the part of the filter for a program without network that looks at
+// arguments: it makes no namespaces, and no pairs of datagram sockets, which
+// could send to others.
+var offline = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_CLONE, Jf: 4},
+	{Code: load, K: dataArg0},
+	{Code: anyOf, K: namespaceFlags, Jf: 1},
+	refuse(unix.EPERM),
+	allow,
+	{Code: equal, K: unix.SYS_SOCKETPAIR, Jf: 7},
+	{Code: load, K: dataArg0},
+	{Code: equal, K: unix.AF_UNIX, Jf: 4},
+	{Code: load, K: dataArg1},
+	{Code: and, K: 0xf}, // SOCK_TYPE_MASK of the kernel
+	{Code: equal, K: unix.SOCK_STREAM, Jt: 2},
+	{Code: equal, K: unix.SOCK_SEQPACKET, Jt: 1},
+	refuse(unix.EACCES),
+	allow,
 }

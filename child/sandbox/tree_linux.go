@@ -18,6 +18,9 @@ import (
 // hang in the kernel.
 const orphanPatience = 2 * time.Second
 
+// sweepPause is between attempts to list processes that fail.
+const sweepPause = 10 * time.Millisecond
+
 // adopted reports, under the lock of wardens, that Adopt was called.
 var adopted bool
 
@@ -44,8 +47,9 @@ func reapOrphans() {
 type family struct {
 	program int
 
-	mu   sync.Mutex // guards over, and is held where children are listed or reaped: no id changes hands meanwhile
-	over bool
+	mu     sync.Mutex // guards the rest, and is held where children are listed or reaped: no id changes hands meanwhile
+	over   bool
+	reaped bool // the program's id may be another's
 }
 
 // end kills the program and all that came of it; wait sees it through.
@@ -53,17 +57,29 @@ func (f *family) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
-	killChildren(nil)
+	_ = f.sweep() // then wait goes on, as the program has ended
+}
+
+// sweep kills what there is. If that cannot be found out, it kills what is
+// known, the program with its group.
+func (f *family) sweep() error {
+	_, err := killChildren(nil)
+	if err != nil && !f.reaped {
+		killGroup(f.program)
+	}
+	return err
 }
 
 // wait returns when there is no process left, and tells when the program has
-// exited. Then the others are killed.
+// exited. Then the others are killed. While it cannot find them it goes on
+// trying: whoever started us knows how long, or is gone.
 func (f *family) wait(exited func(syscall.WaitStatus)) {
+	var failed error
 	for left := true; left; {
-		// Nobody is reaped but under the lock.
-		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if errors.Is(err, unix.ECHILD) {
-			return
+		if failed != nil {
+			time.Sleep(sweepPause)
+		} else if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {
+			return // nobody is reaped but under the lock
 		}
 		f.mu.Lock()
 		for {
@@ -75,73 +91,106 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 			}
 			if pid == f.program {
 				exited(status)
-				f.over = true
+				f.over, f.reaped = true, true
 			}
 		}
+		failed = nil
 		if f.over && left {
-			killChildren(nil)
+			failed = f.sweep()
 		}
 		f.mu.Unlock()
 	}
 }
 
 // killChildren kills the children of this process but those that are spared,
-// each with its process group: who forks in a group of its own does not get away
-// by dying first. Their groups hold nobody else, as none of them is of our
-// session. It returns those that it killed.
-func killChildren(spare map[int]bool) []int {
+// each with its group. It returns those that it killed, and an error if there
+// may be more.
+func killChildren(spare map[int]bool) ([]int, error) {
+	raiseFiles()
+	pids, err := children()
 	var killed []int
-	for _, pid := range children() {
-		if spare[pid] {
-			continue
+	for _, pid := range pids {
+		if !spare[pid] {
+			killGroup(pid)
+			killed = append(killed, pid)
 		}
-		group, err := unix.Getpgid(pid)
-		_ = unix.Kill(pid, unix.SIGKILL) // it is a zombie at worst; or somebody else's, which no means of ours can kill
-		if err == nil && group > 1 && group != unix.Getpgrp() {
-			_ = unix.Kill(-group, unix.SIGKILL)
-		}
-		killed = append(killed, pid)
 	}
-	return killed
+	return killed, err
 }
 
-// children lists the processes whose parent is this one, zombies included.
-func children() []int {
+// killGroup kills a child of this process with its process group: who forks in
+// a group of its own does not get away by dying first. The group holds nobody
+// else, as no child is of our session.
+func killGroup(pid int) {
+	group, err := unix.Getpgid(pid)
+	_ = unix.Kill(pid, unix.SIGKILL) // it is a zombie at worst; or somebody else's, which no means of ours can kill
+	if err == nil && group > 1 && group != unix.Getpgrp() {
+		_ = unix.Kill(-group, unix.SIGKILL)
+	}
+}
+
+// raiseFiles sets the number of files that we may open back to the most that it
+// can be: the warden has that of its program, which an unconfined one may lower.
+func raiseFiles() {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < limit.Max {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // what cannot be listed then is an error
+	}
+}
+
+// children lists the processes whose parent is this one, zombies included. With
+// an error there may be more.
+func children() ([]int, error) {
 	const tasks = "/proc/self/task"
-	threads, _ := os.ReadDir(tasks) // none is found
+	threads, failed := os.ReadDir(tasks)
 	var pids []int
 	listed := false
 	for _, thread := range threads {
 		data, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
-		listed = listed || err == nil // else the thread is gone, or the kernel keeps no lists
+		switch {
+		case err == nil:
+			listed = true
+		case !gone(err): // gone is the thread, or the kernel keeps no lists
+			failed = err
+		}
 		for _, field := range bytes.Fields(data) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, pid)
 			}
 		}
 	}
-	if !listed {
+	if !listed && failed == nil {
 		return searchChildren()
 	}
-	return pids
+	return pids, failed
 }
 
 // searchChildren is children for kernels that keep no list.
-func searchChildren() []int {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+func searchChildren() ([]int, error) {
+	entries, failed := os.ReadDir("/proc")
 	us := strconv.Itoa(os.Getpid())
 	var pids []int
-	for _, stat := range stats {
-		data, _ := os.ReadFile(stat) // the process is gone
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
+		if err != nil && !gone(err) {
+			failed = err
+		}
 		// PID (NAME) STATE PARENT …, where the name may hold anything.
 		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		if err == nil && len(fields) > 1 && string(fields[1]) == us {
+		if len(fields) > 1 && string(fields[1]) == us {
 			pids = append(pids, pid)
 		}
 	}
-	return pids
+	return pids, failed
 }
+
+// gone reports whether what could not be read in /proc is not there any more.
+func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
 // killOrphans kills what killed wardens left to us, and waits for its end.
 func killOrphans(known map[int]bool) {
@@ -150,8 +199,10 @@ func killOrphans(known map[int]bool) {
 	}
 	deadline := time.Now().Add(orphanPatience)
 	for time.Now().Before(deadline) {
-		orphans := killChildren(known)
-		if len(orphans) == 0 {
+		orphans, err := killChildren(known)
+		if err != nil {
+			time.Sleep(sweepPause)
+		} else if len(orphans) == 0 {
 			return
 		}
 		for _, pid := range orphans {
