@@ -153,6 +153,22 @@ var roles = map[string]func(args []string){
 			}
 		}
 	},
+	// pair starts a stubborn one in its own group, and is one.
+	"pair": func([]string) {
+		offspring(nil, role("stubborn"))
+		stubborn()
+	},
+	// reach tries to change itself, and then its warden.
+	"reach": func([]string) {
+		fmt.Println(reach(0))
+		fmt.Println(reach(os.Getppid()))
+	},
+	// starve takes the open files from who could kill it, and escapes.
+	"starve": func([]string) {
+		starve()
+		offspring(&syscall.SysProcAttr{Setsid: true}, role("stubborn"))
+		stubborn()
+	},
 	// comet forks and dies, over and over, each in a session of its own.
 	"comet": func([]string) { offspring(&syscall.SysProcAttr{Setsid: true}, role("comet")) },
 }

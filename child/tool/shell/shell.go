@@ -164,6 +164,9 @@ func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error)
 		Argv: []string{s.program, "-c", c.command}, Dir: dir, Env: s.options.Env, Rules: s.options.Rules,
 	})
 	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return tool.Result{Text: tooLong(time.Since(began)), IsError: true}, nil
+		}
 		if errors.Is(err, sandbox.ErrUnsupported) {
 			err = fmt.Errorf("nothing can be run under these permissions: %w", err)
 		}
@@ -185,9 +188,14 @@ func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error)
 	}
 	text += remarks(p, exit)
 	if killed {
-		return tool.Result{Text: text + fmt.Sprintf("[killed after %v: it took too long]", took.Round(100*time.Millisecond)), IsError: true}, nil
+		return tool.Result{Text: text + tooLong(took), IsError: true}, nil
 	}
 	return tool.Result{Text: text + status(exit, took), IsError: exit.Code != 0}, nil
+}
+
+// tooLong is what a command ends with whose time was over.
+func tooLong(took time.Duration) string {
+	return fmt.Sprintf("[killed after %v: it took too long]", took.Round(100*time.Millisecond))
 }
 
 // dir is where a call runs.

@@ -80,6 +80,7 @@ func TestRun(t *testing.T) {
 		{"environment", map[string]any{"command": "echo $EXTRA $TERM"}, "here dumb\n[exit status 0]", false, ""},
 		{"nulls", map[string]any{"command": "true", "cwd": nil, "timeout_s": nil, "description": "nothing"}, "[exit status 0]", false, ""},
 		{"background", map[string]any{"command": "sleep 1000 & echo started"}, "started\n[exit status 0]", false, ""},
+		{"no time", map[string]any{"command": "echo x", "timeout_s": 1e-9}, "[killed after T: it took too long]", true, ""},
 		{"timeout", map[string]any{"command": "echo x; sleep 1000", "timeout_s": 0.3}, "x\n[killed after T: it took too long]", true, ""},
 		{"invalid text", map[string]any{"command": `printf 'a\377b\000c'`}, "a\uFFFDb\u2400c\n[exit status 0]", false, ""},
 		{"binary", map[string]any{"command": "head -c 5000 /dev/urandom"}, "[5000 bytes of binary output, not shown: redirect it to a file]\n[exit status 0]", false, ""},

@@ -1,0 +1,155 @@
+package sandbox_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/child/sandbox"
+)
+
+// reach tries to change the limits and the scheduling of a process, 0 for
+// itself, and says what came of it.
+func reach(pid int) string {
+	var says []string
+	try := func(name string, call uintptr, args ...uintptr) {
+		var a [5]uintptr
+		copy(a[:], args)
+		_, _, errno := syscall.Syscall6(call, a[0], a[1], a[2], a[3], a[4], 0)
+		if errno == 0 {
+			says = append(says, name)
+		}
+	}
+	p := uintptr(pid)
+	var limit unix.Rlimit
+	var mask unix.CPUSet
+	_ = unix.SchedGetaffinity(0, &mask)
+	param := int32(0)
+	attr, _ := unix.SchedGetAttr(0, 0)
+	try("prlimit", unix.SYS_PRLIMIT64, p, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
+	try("affinity", unix.SYS_SCHED_SETAFFINITY, p, unsafe.Sizeof(mask), uintptr(unsafe.Pointer(&mask)))
+	try("scheduler", unix.SYS_SCHED_SETSCHEDULER, p, unix.SCHED_NORMAL, uintptr(unsafe.Pointer(&param)))
+	try("param", unix.SYS_SCHED_SETPARAM, p, uintptr(unsafe.Pointer(&param)))
+	try("attr", unix.SYS_SCHED_SETATTR, p, uintptr(unsafe.Pointer(attr)), 0)
+	try("priority", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, p, 0)
+	try("ioprio", unix.SYS_IOPRIO_SET, 1, p, 2<<13|4)
+	return strings.Join(says, " ")
+}
+
+const reached = "prlimit affinity scheduler param attr priority ioprio"
+
+// A confined program changes its own limits and scheduling, and nobody else's.
+func TestReach(t *testing.T) {
+	for name, rules := range confinements {
+		want := reached + "\n" + reached + "\n"
+		if name != "unconfined" {
+			want = reached + "\n\n"
+		}
+		if text, _ := output(t, rules, "", role("reach")...); text != want {
+			t.Errorf("%s: %q, want %q", name, text, want)
+		}
+	}
+	for _, call := range []int{unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE} {
+		if text, _ := output(t, confinements["trusted"], "", role("calls", fmt.Sprint(call))...); text != "false operation not permitted\n" {
+			t.Errorf("call %d: %q", call, text)
+		}
+	}
+	for _, call := range deniedForSandboxed {
+		if text, _ := output(t, confinements["sandboxed"], "", role("calls", fmt.Sprint(call))...); text != "false operation not permitted\n" {
+			t.Errorf("call %d: %q", call, text)
+		}
+	}
+}
+
+var deniedForSandboxed = []int{unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN}
+
+// A program that only looks does not change what is said of files either.
+func TestOnlyLooks(t *testing.T) {
+	for _, script := range []string{"chmod 600 own", "chown $(id -u) own", "touch -h -d 2001-01-01 link"} {
+		p := newPlace(t)
+		if text, exit := output(t, p.trusted(), p.work, sh(script)...); exit.Code != 0 {
+			t.Errorf("%s: exit %+v: %s", script, exit, text)
+		}
+		for _, rules := range []sandbox.Rules{p.trusted(), p.sandboxed()} {
+			rules.ReadWrite, rules.ReadOnly = nil, append(rules.ReadOnly, p.work)
+			text, exit := output(t, rules, p.work, sh(script)...)
+			if exit.Code == 0 || !strings.Contains(text, "not permitted") {
+				t.Errorf("%s: exit %+v: %s", script, exit, text)
+			}
+		}
+	}
+	p := newPlace(t)
+	rules := p.trusted()
+	rules.ReadWrite = nil
+	for _, call := range []int{unix.SYS_SETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_SETXATTRAT, unix.SYS_FILE_SETATTR, unix.SYS_FCHMODAT2} {
+		if text, _ := output(t, rules, "", role("calls", fmt.Sprint(call))...); text != "false operation not permitted\n" {
+			t.Errorf("call %d: %q", call, text)
+		}
+	}
+}
+
+// A group is killed as one: what its leader has started is no child of ours.
+func TestKillChildren(t *testing.T) {
+	argv := role("pair")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "TAG="+tag(t))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hear(says, 2)
+	pids := tagged(t, tag(t))
+	t.Cleanup(func() { none(t, tag(t)) })
+	if len(pids) != 2 {
+		t.Errorf("processes %v, want two", pids)
+	}
+	ends := watchAll(t, pids)
+	if err := sandbox.KillChildren(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	awaitEnds(t, ends)
+}
+
+// A program that takes the open files from its warden and from us, as only an
+// unconfined one can, does not get away by it.
+func TestStarved(t *testing.T) {
+	_, stdin, says := supervised(t, role("starve", "escape")...)
+	stdin.Close()
+	if line, err := says.ReadString('\n'); line != "ended -1 killed\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	none(t, tag(t))
+}
+
+// starve sets the number of open files of the warden and of its parent to none.
+func starve() {
+	warden := os.Getppid()
+	data, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(warden), "stat"))
+	if err != nil {
+		panic(err)
+	}
+	var child int
+	fmt.Sscan(strings.Fields(string(data[strings.LastIndex(string(data), ")")+1:]))[1], &child)
+	for _, pid := range []int{warden, child} {
+		var limit unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+			panic(err)
+		}
+		limit.Cur = 0
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+			panic(err)
+		}
+	}
+}
