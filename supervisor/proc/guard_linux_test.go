@@ -198,7 +198,7 @@ func TestTreeGoesToo(t *testing.T) {
 			if exit := c.end(p); exit.Signal != "killed" {
 				t.Errorf("exit = %+v", exit)
 			}
-			if err := gone(time.Millisecond); err != nil { // it is Exit that waits
+			if err := gone(patience); err != nil {
 				t.Error(err)
 			}
 			if _, err := out.ReadByte(); err == nil {
@@ -399,7 +399,7 @@ func TestNextServerSweeps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := gone(time.Millisecond); err != nil {
+			if err := gone(patience); err != nil {
 				t.Error(err)
 			}
 			if logs.FilterMessage("ended what a killed server left").Len() != 1 {
