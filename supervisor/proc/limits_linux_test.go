@@ -73,8 +73,10 @@ func TestLimits(t *testing.T) {
 			if exit := p.Exit(); exit.Limit != c.want {
 				t.Errorf("exit = %+v, want %s", exit, c.want)
 			}
-			if err := gone(time.Millisecond); err != nil && c.role == "nest" {
-				t.Error(err)
+			if c.role == "nest" {
+				if err := gone(patience); err != nil {
+					t.Error(err)
+				}
 			}
 			if _, err := other.Write([]byte("hello\n")); err != nil {
 				t.Error(err)
