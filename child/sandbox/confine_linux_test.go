@@ -75,7 +75,6 @@ func TestFiles(t *testing.T) {
 		{"cat /proc/1/cmdline", true, false},
 		{"cat /proc/$PPID/cmdline", true, false},
 		{"ls /proc", true, false},
-		{"for f in /proc/$PPID/task/*/maps /proc/$PPID/maps; do head -c 1 $f && exit; done; exit 1", false, false},
 		{"readlink /proc/self/exe && echo x | cat /dev/stdin", true, true},
 		{"if command -v bash; then bash -c 'cat <(echo x)'; fi", true, true},
 		{"cat $SECRET", true, false},
@@ -152,7 +151,7 @@ func TestOrdinaryUser(t *testing.T) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	text, err := cmd.CombinedOutput()
-	if want := "own: 0\nbeside: 1\nescaped: -1\n"; string(text) != want || err != nil {
+	if want := "own: 0\nbeside: 1\nescaped: -1\nwarden: 1\n"; string(text) != want || err != nil {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, string(text)))
 	}
 }

@@ -77,7 +77,7 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 	var failed error
 	for left := true; left; {
 		if failed != nil {
-			time.Sleep(sweepPause)
+			<-time.After(sweepPause)
 		} else if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {
 			return // nobody is reaped but under the lock
 		}
@@ -201,7 +201,7 @@ func killOrphans(known map[int]bool) {
 	for time.Now().Before(deadline) {
 		orphans, err := killChildren(known)
 		if err != nil {
-			time.Sleep(sweepPause)
+			<-time.After(sweepPause)
 		} else if len(orphans) == 0 {
 			return
 		}
