@@ -101,7 +101,8 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
 		return nil, fmt.Errorf("apply the Landlock ruleset: %w", errno)
 	}
-	return set.notes, nil
+	slices.Sort(set.notes)
+	return slices.Compact(set.notes), nil
 }
 
 // attributes is all that a version of Landlock can deny.
