@@ -103,6 +103,7 @@ func TestListChanged(t *testing.T) {
 			Servers: []mcp.Server{{Name: "s", Command: "x"}}, Start: serving(nil), OnChange: func() { changes.Add(1) },
 		})
 		m.Prepare(t.Context())
+		synctest.Wait() // the change is told beside the turn
 		old := find(t, m, "mcp_s_echo")
 		if got := changes.Load(); got != 1 {
 			t.Errorf("%d changes after the start", got)
