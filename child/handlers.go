@@ -2,6 +2,7 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"nexus.internal/child/journal"
@@ -13,6 +14,10 @@ import (
 
 // handle acts on one command, on the reader's goroutine.
 func (s *server) handle(c protocol.Command) {
+	if err := s.taken(c); err != nil {
+		s.out.post(refusal(c.Ident(), err.Error()))
+		return
+	}
 	switch c := c.(type) {
 	case protocol.Prompt:
 		s.begin(c, c.Attachments)
@@ -55,6 +60,30 @@ func (s *server) handle(c protocol.Command) {
 		s.updateContext(c)
 	case protocol.Shutdown: // read acts on it
 	}
+}
+
+// taken reports why the id of a command cannot have a response of its own: it
+// belongs to something that has yet to get one. An abort may bear the id of what
+// runs: its response is that one.
+func (s *server) taken(c protocol.Command) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	jobs := s.queue
+	switch c.(type) {
+	case protocol.Prompt, protocol.FollowUp, protocol.Compact: // accept says so
+		return nil
+	case protocol.Abort:
+	default:
+		if s.active != nil {
+			jobs = append([]*job{s.active}, jobs...)
+		}
+	}
+	for _, j := range jobs {
+		if c.Ident() != "" && j.command.Ident() == c.Ident() {
+			return fmt.Errorf("id %q belongs to a %s in flight", cut(c.Ident(), 64), j.command.Name())
+		}
+	}
+	return nil
 }
 
 // begin accepts a turn. One that cannot be is only an error: it gets no
