@@ -12,20 +12,20 @@ import (
 // presets are those of a configuration.
 var presets = map[string]protocol.Permissions{
 	"reviewer": {
-		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/desk/notes", "/lib/notes"}, BlockedPaths: []string{"/desk/secret"},
+		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/work/notes", "/lib/notes"}, BlockedPaths: []string{"/work/secret"},
 		DisabledTools: []string{"sleep"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "deny"}, "mcp_docs": {Mode: "allow"}},
 	},
 	"caged": {Preset: "sandboxed", Tools: map[string]protocol.ToolRule{
-		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/desk/src"}},
-		"edit_file": {Mode: "ask", BlockedPaths: []string{"/desk/src/gen"}},
+		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/work/src"}},
+		"edit_file": {Mode: "ask", BlockedPaths: []string{"/work/src/gen"}},
 	}},
-	"free": {Preset: "yolo", BlockedPaths: []string{"/desk/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
+	"free": {Preset: "yolo", BlockedPaths: []string{"/work/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
 }
 
 // allowed are what somebody allowed for the session.
 var allowed = []protocol.Allowance{
 	{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
-	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/desk", Programs: []string{"git", "make"}},
+	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/work", Programs: []string{"git", "make"}},
 	{Tool: "mcp_mail", Action: protocol.ActionExternal},
 }
 
@@ -37,7 +37,7 @@ var actions = map[string]protocol.Action{
 }
 
 // TestDecide is a document of what the presets decide. A call is a tool and a
-// path, or programs; the working directory is /desk. "+" before a preset stands
+// path, or programs; the working directory is /work. "+" before a preset stands
 // for what was allowed for the session.
 func TestDecide(t *testing.T) {
 	for _, tt := range []struct{ preset, call, want string }{
@@ -48,17 +48,17 @@ func TestDecide(t *testing.T) {
 		{"yolo", "mcp_docs", "allow"},
 
 		{"trusted", "sleep", "allow"},
-		{"trusted", "read_file /desk/a", "allow"},
-		{"trusted", "write_file /desk/a", "allow"},
-		{"trusted", "read_file /workshop", "ask: /workshop is outside the working directory /desk"},
-		{"trusted", "write_file /", "ask: / is outside the working directory /desk"},
+		{"trusted", "read_file /work/a", "allow"},
+		{"trusted", "write_file /work/a", "allow"},
+		{"trusted", "read_file /workshop", "ask: /workshop is outside the working directory /work"},
+		{"trusted", "write_file /", "ask: / is outside the working directory /work"},
 		{"trusted", "shell ls", "ask: the preset trusted asks before programs are run"},
 		{"trusted", "nexus_send", "allow"},
 		{"trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
 		{"+trusted", "write_file /out/a/b", "allow"},
-		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /desk"},
-		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /desk"},
-		{"+trusted", "edit_file /out/a", "ask: /out/a is outside the working directory /desk"},
+		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /work"},
+		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /work"},
+		{"+trusted", "edit_file /out/a", "ask: /out/a is outside the working directory /work"},
 		{"+trusted", "shell make", "allow"},
 		{"+trusted", "shell make git", "allow"},
 		{"+trusted", "shell make rm", "ask: the preset trusted asks before programs are run"},
@@ -67,22 +67,22 @@ func TestDecide(t *testing.T) {
 		{"+trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
 
 		{"sandboxed", "sleep", "allow"},
-		{"sandboxed", "read_file /desk", "allow"},
-		{"sandboxed", "write_file /desk/a", "allow"},
-		{"sandboxed", "read_file /etc/passwd", "deny: /etc/passwd is outside the working directory /desk"},
+		{"sandboxed", "read_file /work", "allow"},
+		{"sandboxed", "write_file /work/a", "allow"},
+		{"sandboxed", "read_file /etc/passwd", "deny: /etc/passwd is outside the working directory /work"},
 		{"sandboxed", "shell rm", "allow"},
 		{"sandboxed", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
 		{"sandboxed", "mcp_docs", "deny: the preset sandboxed does not allow mcp_docs: it could reach beyond the working directory"},
-		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /desk"},
+		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /work"},
 		{"+sandboxed", "mcp_mail", "deny: the preset sandboxed does not allow mcp_mail: it could reach beyond the working directory"},
 
 		{"reviewer", "read_file /lib/a", "allow"},
-		{"reviewer", "write_file /lib/a", "deny: /lib/a may not be changed, only what is in /lib/notes, /desk/notes"},
+		{"reviewer", "write_file /lib/a", "deny: /lib/a may not be changed, only what is in /lib/notes, /work/notes"},
 		{"reviewer", "write_file /lib/notes/a", "allow"},
-		{"reviewer", "write_file /desk/a", "deny: /desk/a may not be changed, only what is in /lib/notes, /desk/notes"},
-		{"reviewer", "read_file /desk/secret/a", "deny: /desk/secret/a is out of bounds for this agent"},
-		{"reviewer", "read_file /desk/secrets", "allow"},
-		{"reviewer", "read_file /etc/passwd", "ask: /etc/passwd is outside the working directory /desk and the allowed paths /lib"},
+		{"reviewer", "write_file /work/a", "deny: /work/a may not be changed, only what is in /lib/notes, /work/notes"},
+		{"reviewer", "read_file /work/secret/a", "deny: /work/secret/a is out of bounds for this agent"},
+		{"reviewer", "read_file /work/secrets", "allow"},
+		{"reviewer", "read_file /etc/passwd", "ask: /etc/passwd is outside the working directory /work and the allowed paths /lib"},
 		{"reviewer", "sleep", "deny: sleep is disabled for this agent"},
 		{"reviewer", "shell ls", "deny: the rules of this agent deny shell"},
 		{"+reviewer", "shell make", "deny: the rules of this agent deny shell"},
@@ -90,14 +90,14 @@ func TestDecide(t *testing.T) {
 
 		{"caged", "mcp_docs", "allow"},
 		{"caged", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
-		{"caged", "read_file /desk/src/a", "allow"},
-		{"caged", "read_file /desk/a", "deny: /desk/a is outside of what read_file may touch: /desk/src"},
-		{"caged", "search_text /desk/a", "allow"},
-		{"caged", "edit_file /desk/src/a", "ask: the rules of this agent ask before edit_file is used"},
-		{"caged", "edit_file /desk/src/gen/a", "deny: /desk/src/gen/a is out of bounds for edit_file"},
+		{"caged", "read_file /work/src/a", "allow"},
+		{"caged", "read_file /work/a", "deny: /work/a is outside of what read_file may touch: /work/src"},
+		{"caged", "search_text /work/a", "allow"},
+		{"caged", "edit_file /work/src/a", "ask: the rules of this agent ask before edit_file is used"},
+		{"caged", "edit_file /work/src/gen/a", "deny: /work/src/gen/a is out of bounds for edit_file"},
 
 		{"free", "read_file /etc/passwd", "allow"},
-		{"free", "read_file /desk/secret", "deny: /desk/secret is out of bounds for this agent"},
+		{"free", "read_file /work/secret", "deny: /work/secret is out of bounds for this agent"},
 		{"free", "write_file /out/a", "ask: the rules of this agent ask before write_file is used"},
 		{"+free", "write_file /out/a", "allow"},
 	} {
@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := permission.Policy{Permissions: held, Cwd: "/desk"}
+			p := permission.Policy{Permissions: held, Cwd: "/work"}
 			if plus {
 				p.Allowances = allowed
 			}
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			call := permission.Call{Tool: words[0], Action: actions[words[0]]}
 			switch call.Action {
 			case protocol.ActionExecute:
-				call.Paths, call.Programs = []string{"/desk"}, words[1:]
+				call.Paths, call.Programs = []string{"/work"}, words[1:]
 			default:
 				call.Paths = words[1:]
 			}
@@ -147,7 +147,7 @@ func TestLooking(t *testing.T) {
 		{"yolo", "", false, permission.Allow},
 		{"sandboxed", "", false, permission.Allow},
 	} {
-		p := permission.Policy{Cwd: "/desk", Permissions: protocol.Permissions{
+		p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{
 			Preset: tt.preset, Tools: map[string]protocol.ToolRule{"shell": {Mode: tt.mode}},
 		}}
 		call := permission.Call{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"ls"}, Looking: true}
