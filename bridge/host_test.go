@@ -88,9 +88,9 @@ func TestHostCreate(t *testing.T) {
 	f := familyOf(t, "trusted", "box")
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`, `{"agent_id":"b","url":"/agent/b"}`)
 	want := api.CreateAgentParams{
-		AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/work"),
+		AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site"),
 		Ceiling: &protocol.Permissions{
-			Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/work"}, BlockedPaths: []string{"/work/keys"},
+			Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 		},
 	}
 	if diff := cmp.Diff(want, <-f.asked); diff != "" {

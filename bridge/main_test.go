@@ -156,19 +156,19 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 	case protocol.GetState:
 		c.Respond(cmd, map[string]any{
 			"ok": true, "streaming": false, "model": "echo", "provider": "test", "reasoning": false,
-			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/work", "preset": preset,
-			"system_prompt": "You are a test.", "system_prompt_path": "/work/NEXUS.md", "halted_at_iteration_limit": false,
+			"session_id": "session-" + c.Spec().ID, "message_count": len(c.Messages()), "cwd": "/site", "preset": preset,
+			"system_prompt": "You are a test.", "system_prompt_path": "/site/NEXUS.md", "halted_at_iteration_limit": false,
 			"permissions": map[string]any{
 				"permission_level": preset, "disabled_tools": []string{"shell"},
 				"policy": map[string]any{
-					"cwd": "/work", "allowed_paths": []string{"/data"}, "write_paths": nil, "blocked_paths": []string{"/work/keys"},
+					"cwd": "/site", "allowed_paths": []string{"/data"}, "write_paths": nil, "blocked_paths": []string{"/site/keys"},
 					"tools": map[string]any{"write_file": map[string]any{"mode": "ask"}},
 				},
 				"session_allowances": map[string]any{
-					"write_paths": []string{"/tmp/out"}, "exec_dirs": map[string]any{"shell": []string{"/work"}},
+					"write_paths": []string{"/tmp/out"}, "exec_dirs": map[string]any{"shell": []string{"/site"}},
 				},
 				"ceiling": protocol.Permissions{
-					Preset: preset, DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/work"}, BlockedPaths: []string{"/work/keys"},
+					Preset: preset, DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 				},
 			},
 			"tokens": map[string]int{

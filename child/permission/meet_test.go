@@ -148,7 +148,7 @@ func TestHandingOn(t *testing.T) {
 
 func TestExcess(t *testing.T) {
 	ceiling := protocol.Permissions{
-		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/work"}, DisabledTools: []string{"sleep"},
+		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/site"}, DisabledTools: []string{"sleep"},
 		Tools: map[string]protocol.ToolRule{"mcp_docs": {Mode: "allow"}},
 	}
 	for _, tt := range []struct {
@@ -190,11 +190,11 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	got, err := permission.Resolve(protocol.Permissions{
-		Preset: "reviewer", AllowedPaths: []string{"/data/"}, WritePaths: []string{"/work"}, DisabledTools: []string{"glob"},
+		Preset: "reviewer", AllowedPaths: []string{"/data/"}, WritePaths: []string{"/site"}, DisabledTools: []string{"glob"},
 		Tools: map[string]protocol.ToolRule{"shell": {Mode: "ask"}},
 	}, presets)
 	want := protocol.Permissions{
-		Preset: "trusted", AllowedPaths: []string{"/data", "/lib"}, WritePaths: []string{"/work/notes"}, BlockedPaths: []string{"/work/secret"},
+		Preset: "trusted", AllowedPaths: []string{"/data", "/lib"}, WritePaths: []string{"/site/notes"}, BlockedPaths: []string{"/site/secret"},
 		DisabledTools: []string{"glob", "sleep"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "ask"}, "mcp_docs": {Mode: "allow"}},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -209,7 +209,7 @@ func TestDirectories(t *testing.T) {
 		preset, allowed, dir string
 		ceiling, move        bool // it may
 	}{
-		{"sandboxed", "", "/work/sub", true, true},
+		{"sandboxed", "", "/site/sub", true, true},
 		{"sandboxed", "", "/etc", true, false},
 		{"sandboxed", "/lib", "/lib/a", true, true},
 		{"sandboxed", "/lib", "/etc", false, false},
@@ -217,7 +217,7 @@ func TestDirectories(t *testing.T) {
 		{"trusted", "/lib", "/etc", false, true},
 		{"yolo", "/lib", "/etc", true, true},
 	} {
-		p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{Preset: tt.preset}}
+		p := permission.Policy{Cwd: "/site", Permissions: protocol.Permissions{Preset: tt.preset}}
 		if tt.allowed != "" {
 			p.Permissions.AllowedPaths = []string{tt.allowed}
 		}

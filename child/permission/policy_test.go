@@ -12,20 +12,20 @@ import (
 // presets are those of a configuration.
 var presets = map[string]protocol.Permissions{
 	"reviewer": {
-		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/work/notes", "/lib/notes"}, BlockedPaths: []string{"/work/secret"},
+		Preset: "trusted", AllowedPaths: []string{"/lib"}, WritePaths: []string{"/site/notes", "/lib/notes"}, BlockedPaths: []string{"/site/secret"},
 		DisabledTools: []string{"sleep"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "deny"}, "mcp_docs": {Mode: "allow"}},
 	},
 	"caged": {Preset: "sandboxed", Tools: map[string]protocol.ToolRule{
-		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/work/src"}},
-		"edit_file": {Mode: "ask", BlockedPaths: []string{"/work/src/gen"}},
+		"mcp_docs": {Mode: "allow"}, "nexus_send": {Mode: "ask"}, "read_file": {AllowedPaths: []string{"/site/src"}},
+		"edit_file": {Mode: "ask", BlockedPaths: []string{"/site/src/gen"}},
 	}},
-	"free": {Preset: "yolo", BlockedPaths: []string{"/work/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
+	"free": {Preset: "yolo", BlockedPaths: []string{"/site/secret"}, Tools: map[string]protocol.ToolRule{"write_file": {Mode: "ask"}}},
 }
 
 // allowed are what somebody allowed for the session.
 var allowed = []protocol.Allowance{
 	{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
-	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/work", Programs: []string{"git", "make"}},
+	{Tool: "shell", Action: protocol.ActionExecute, Dir: "/site", Programs: []string{"git", "make"}},
 	{Tool: "mcp_mail", Action: protocol.ActionExternal},
 }
 
@@ -37,7 +37,7 @@ var actions = map[string]protocol.Action{
 }
 
 // TestDecide is a document of what the presets decide. A call is a tool and a
-// path, or programs; the working directory is /work. "+" before a preset stands
+// path, or programs; the working directory is /site. "+" before a preset stands
 // for what was allowed for the session.
 func TestDecide(t *testing.T) {
 	for _, tt := range []struct{ preset, call, want string }{
@@ -48,17 +48,17 @@ func TestDecide(t *testing.T) {
 		{"yolo", "mcp_docs", "allow"},
 
 		{"trusted", "sleep", "allow"},
-		{"trusted", "read_file /work/a", "allow"},
-		{"trusted", "write_file /work/a", "allow"},
-		{"trusted", "read_file /workshop", "ask: /workshop is outside the working directory /work"},
-		{"trusted", "write_file /", "ask: / is outside the working directory /work"},
+		{"trusted", "read_file /site/a", "allow"},
+		{"trusted", "write_file /site/a", "allow"},
+		{"trusted", "read_file /siteshop", "ask: /siteshop is outside the working directory /site"},
+		{"trusted", "write_file /", "ask: / is outside the working directory /site"},
 		{"trusted", "shell ls", "ask: the preset trusted asks before programs are run"},
 		{"trusted", "nexus_send", "allow"},
 		{"trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
 		{"+trusted", "write_file /out/a/b", "allow"},
-		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /work"},
-		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /work"},
-		{"+trusted", "edit_file /out/a", "ask: /out/a is outside the working directory /work"},
+		{"+trusted", "write_file /outer", "ask: /outer is outside the working directory /site"},
+		{"+trusted", "read_file /out/a", "ask: /out/a is outside the working directory /site"},
+		{"+trusted", "edit_file /out/a", "ask: /out/a is outside the working directory /site"},
 		{"+trusted", "shell make", "allow"},
 		{"+trusted", "shell make git", "allow"},
 		{"+trusted", "shell make rm", "ask: the preset trusted asks before programs are run"},
@@ -67,22 +67,22 @@ func TestDecide(t *testing.T) {
 		{"+trusted", "mcp_docs", "ask: the preset trusted asks before a tool of somebody else's is used"},
 
 		{"sandboxed", "sleep", "allow"},
-		{"sandboxed", "read_file /work", "allow"},
-		{"sandboxed", "write_file /work/a", "allow"},
-		{"sandboxed", "read_file /etc/passwd", "deny: /etc/passwd is outside the working directory /work"},
+		{"sandboxed", "read_file /site", "allow"},
+		{"sandboxed", "write_file /site/a", "allow"},
+		{"sandboxed", "read_file /etc/passwd", "deny: /etc/passwd is outside the working directory /site"},
 		{"sandboxed", "shell rm", "allow"},
 		{"sandboxed", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
 		{"sandboxed", "mcp_docs", "deny: the preset sandboxed does not allow mcp_docs: it could reach beyond the working directory"},
-		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /work"},
+		{"+sandboxed", "write_file /out/a", "deny: /out/a is outside the working directory /site"},
 		{"+sandboxed", "mcp_mail", "deny: the preset sandboxed does not allow mcp_mail: it could reach beyond the working directory"},
 
 		{"reviewer", "read_file /lib/a", "allow"},
-		{"reviewer", "write_file /lib/a", "deny: /lib/a may not be changed, only what is in /lib/notes, /work/notes"},
+		{"reviewer", "write_file /lib/a", "deny: /lib/a may not be changed, only what is in /lib/notes, /site/notes"},
 		{"reviewer", "write_file /lib/notes/a", "allow"},
-		{"reviewer", "write_file /work/a", "deny: /work/a may not be changed, only what is in /lib/notes, /work/notes"},
-		{"reviewer", "read_file /work/secret/a", "deny: /work/secret/a is out of bounds for this agent"},
-		{"reviewer", "read_file /work/secrets", "allow"},
-		{"reviewer", "read_file /etc/passwd", "ask: /etc/passwd is outside the working directory /work and the allowed paths /lib"},
+		{"reviewer", "write_file /site/a", "deny: /site/a may not be changed, only what is in /lib/notes, /site/notes"},
+		{"reviewer", "read_file /site/secret/a", "deny: /site/secret/a is out of bounds for this agent"},
+		{"reviewer", "read_file /site/secrets", "allow"},
+		{"reviewer", "read_file /etc/passwd", "ask: /etc/passwd is outside the working directory /site and the allowed paths /lib"},
 		{"reviewer", "sleep", "deny: sleep is disabled for this agent"},
 		{"reviewer", "shell ls", "deny: the rules of this agent deny shell"},
 		{"+reviewer", "shell make", "deny: the rules of this agent deny shell"},
@@ -90,14 +90,14 @@ func TestDecide(t *testing.T) {
 
 		{"caged", "mcp_docs", "allow"},
 		{"caged", "nexus_send", "deny: the preset sandboxed does not allow nexus_send: it could reach beyond the working directory"},
-		{"caged", "read_file /work/src/a", "allow"},
-		{"caged", "read_file /work/a", "deny: /work/a is outside of what read_file may touch: /work/src"},
-		{"caged", "search_text /work/a", "allow"},
-		{"caged", "edit_file /work/src/a", "ask: the rules of this agent ask before edit_file is used"},
-		{"caged", "edit_file /work/src/gen/a", "deny: /work/src/gen/a is out of bounds for edit_file"},
+		{"caged", "read_file /site/src/a", "allow"},
+		{"caged", "read_file /site/a", "deny: /site/a is outside of what read_file may touch: /site/src"},
+		{"caged", "search_text /site/a", "allow"},
+		{"caged", "edit_file /site/src/a", "ask: the rules of this agent ask before edit_file is used"},
+		{"caged", "edit_file /site/src/gen/a", "deny: /site/src/gen/a is out of bounds for edit_file"},
 
 		{"free", "read_file /etc/passwd", "allow"},
-		{"free", "read_file /work/secret", "deny: /work/secret is out of bounds for this agent"},
+		{"free", "read_file /site/secret", "deny: /site/secret is out of bounds for this agent"},
 		{"free", "write_file /out/a", "ask: the rules of this agent ask before write_file is used"},
 		{"+free", "write_file /out/a", "allow"},
 	} {
@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := permission.Policy{Permissions: held, Cwd: "/work"}
+			p := permission.Policy{Permissions: held, Cwd: "/site"}
 			if plus {
 				p.Allowances = allowed
 			}
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			call := permission.Call{Tool: words[0], Action: actions[words[0]]}
 			switch call.Action {
 			case protocol.ActionExecute:
-				call.Paths, call.Programs = []string{"/work"}, words[1:]
+				call.Paths, call.Programs = []string{"/site"}, words[1:]
 			default:
 				call.Paths = words[1:]
 			}
@@ -147,7 +147,7 @@ func TestLooking(t *testing.T) {
 		{"yolo", "", false, permission.Allow},
 		{"sandboxed", "", false, permission.Allow},
 	} {
-		p := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{
+		p := permission.Policy{Cwd: "/site", Permissions: protocol.Permissions{
 			Preset: tt.preset, Tools: map[string]protocol.ToolRule{"shell": {Mode: tt.mode}},
 		}}
 		call := permission.Call{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"ls"}, Looking: true}
@@ -166,7 +166,7 @@ func TestGrant(t *testing.T) {
 		{"a directory: itself", "search_text /out/dir", "[{search_text read /out/dir []}]", "search_text /out/dir/a", "search_text /out"},
 		{"a file beside what holds the work: itself", "read_file /home/me/.profile", "[{read_file read /home/me/.profile []}]", "read_file /home/me/.profile", "read_file /home/me/.ssh"},
 		{"a file at the top: itself", "write_file /a", "[{write_file write /a []}]", "write_file /a", "write_file /b"},
-		{"programs: these, here", "shell make git", "[{shell execute /home/me/work [git make]}]", "shell make", "shell make rm"},
+		{"programs: these, here", "shell make git", "[{shell execute /home/me/site [git make]}]", "shell make", "shell make rm"},
 		{"a shell would be everything", "shell /bin/sh", "[]", "", ""},
 		{"sudo would be, too", "shell make sudo", "[]", "", ""},
 		{"an interpreter would be, too", "shell python3.12", "[]", "", ""},
@@ -179,7 +179,7 @@ func TestGrant(t *testing.T) {
 		{"another's tool: the tool", "mcp_docs", "[{mcp_docs external  []}]", "mcp_docs", "mcp_mail"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := permission.Policy{Cwd: "/home/me/work", Permissions: protocol.Permissions{Preset: "trusted"}}
+			p := permission.Policy{Cwd: "/home/me/site", Permissions: protocol.Permissions{Preset: "trusted"}}
 			call := func(text string) permission.Call {
 				words := strings.Fields(text)
 				c := permission.Call{Tool: words[0], Action: actions[words[0]], Paths: words[1:]}

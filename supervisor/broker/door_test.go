@@ -293,9 +293,9 @@ func TestManyStreams(t *testing.T) {
 
 func descriptors(t *testing.T) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
+	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
-		t.Skip("this system does not list descriptors")
+		t.Fatal(err)
 	}
 	return len(entries)
 }
