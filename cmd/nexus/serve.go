@@ -24,6 +24,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
 )
 
@@ -105,6 +106,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
+	guard, err := newGuard(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, guard.Close()) }()
 	keyPath := cfg.KeyPath(port)
 	key, err := auth.Create(keyPath)
 	if err != nil {
@@ -117,7 +123,8 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	ended := watchSignals(asked, ask, func() { _ = auth.Remove(keyPath, key) })
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, environ: app.Environ, listener: listener, key: key, log: log, version: app.Version,
+		o: o, cfg: cfg, environ: app.Environ, listener: listener, key: key, guard: guard, log: log,
+		version: app.Version,
 	})
 	if err != nil {
 		return err
@@ -143,6 +150,7 @@ type assembly struct {
 	environ  []string
 	listener net.Listener
 	key      auth.Key
+	guard    *proc.Guard
 	log      *zap.Logger
 	version  string
 }
@@ -163,7 +171,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return front.HostCall(ctx, from, method, params)
 		},
-		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log})},
+		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
 		Log:       a.log,
 	})
 	agents := &specs{
