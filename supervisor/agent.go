@@ -153,7 +153,7 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	case len(a.queue) >= a.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
-	t = newTurn(&a.mu, p, sum, o)
+	t = newTurn(&a.mu, p, sum, a.spec.Limits.timed(o))
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
 	if o.WhenBusy == Steer {

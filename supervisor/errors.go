@@ -53,8 +53,11 @@ type CrashError struct {
 }
 
 func (e *CrashError) Error() string {
-	if e.Exit == nil {
+	switch {
+	case e.Exit == nil:
 		return fmt.Sprintf("child not started: %s (incarnation %d)", e.Cause, e.Incarnation)
+	case e.Exit.Limit != "": // whatever else was seen comes of it
+		return fmt.Sprintf("child crashed: %s (incarnation %d)", e.Exit, e.Incarnation)
 	}
 	return fmt.Sprintf("child crashed: %s (incarnation %d, %s)", e.Cause, e.Incarnation, e.Exit)
 }

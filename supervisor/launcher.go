@@ -50,10 +50,16 @@ type Exit struct {
 	Signal string
 	// Stderr is the tail of what it wrote to stderr, at most 4 KiB, redacted.
 	Stderr string
+	// Limit is that of Spec.Limits which ended it, as in "memory limit 512 MiB";
+	// "" if none did.
+	Limit string
 }
 
-// String is "exit status 3" or "signal: killed".
+// String is "exit status 3", "signal: killed" or "killed: memory limit 512 MiB".
 func (e Exit) String() string {
+	if e.Limit != "" {
+		return "killed: " + e.Limit
+	}
 	if e.Signal != "" {
 		return "signal: " + e.Signal
 	}

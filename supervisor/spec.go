@@ -32,6 +32,8 @@ type Spec struct {
 	QueueLimit int
 	// Policy decides on restarts; the zero value is the default policy.
 	Policy Policy
+	// Limits bound what the agent may take.
+	Limits Limits
 }
 
 // Defaults of a Spec (SPEC §5).

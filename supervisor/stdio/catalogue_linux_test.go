@@ -32,7 +32,7 @@ var rungs = proc.Graces{Shutdown: 50 * time.Millisecond, Close: 50 * time.Millis
 // row is one fault and what becomes of it.
 type row struct {
 	fault  string
-	limits proc.Limits
+	limits supervisor.Limits
 	// want is what we see: the error of the start; or the frames, runs of one type
 	// as N×TYPE, up to the response or to what Recv said in the end; and the exit.
 	want []string
@@ -74,7 +74,7 @@ var catalogue = []row{
 	{fault: "garbage-stdout", want: answer, logged: 20},
 	{fault: "flood-stdout", want: []string{delta, "more than 100 lines on the child's stdout were no frames", shot}, logged: 100},
 	{fault: "huge-line", want: answer, logged: 1},
-	{fault: "endless-line", limits: proc.Limits{OutputBytesPerSecond: 1 << 20}, want: []string{delta, "killed: output limit 1 MiB/s", shot}, logged: 1},
+	{fault: "endless-line", limits: supervisor.Limits{OutputBytesPerSecond: 1 << 20}, want: []string{delta, "EOF", "killed: output limit 1 MiB/s"}, logged: 1},
 	{fault: "flood-events", want: []string{"20001×message_update", "agent_end", "response", finished}},
 	{fault: "flood-stderr", want: answer, stderr: "eeeee"},
 	{fault: "slow-frames", want: []string{delta, "weather", "agent_end", "response", finished}},
@@ -85,11 +85,11 @@ var catalogue = []row{
 	{fault: "ping-unanswered", until: "response", want: []string{delta, "agent_end", "response", finished}},
 	{fault: "stop-self", until: settled, want: []string{settled, shot}},
 	{fault: "ignore-term", until: settled, want: []string{settled, shot}},
-	{fault: "memory-hog", limits: proc.Limits{MemoryBytes: 128 << 20}, want: []string{delta, "killed: memory limit 128 MiB", shot}},
-	{fault: "memory-hog-at-once", limits: proc.Limits{MemoryBytes: 128 << 20}, want: []string{delta, "killed: memory limit 128 MiB", "exit status 2"}},
-	{fault: "cpu-hog", limits: proc.Limits{CPUSeconds: 1}, want: []string{delta, "killed: CPU limit 1 s", shot}},
-	{fault: "output-hog", limits: proc.Limits{OutputBytesPerSecond: 1000}, want: []string{"killed: output limit 1000 bytes/s", shot}},
-	{fault: "file-hog", limits: proc.Limits{OpenFiles: 64}, want: []string{"2×message_update", "agent_end", "response", finished}},
+	{fault: "memory-hog", limits: supervisor.Limits{MemoryBytes: 128 << 20}, want: []string{delta, "EOF", "killed: memory limit 128 MiB"}},
+	{fault: "memory-hog-at-once", limits: supervisor.Limits{MemoryBytes: 128 << 20}, want: []string{delta, "EOF", "killed: memory limit 128 MiB"}},
+	{fault: "cpu-hog", limits: supervisor.Limits{CPUSeconds: 1}, want: []string{delta, "EOF", "killed: CPU limit 1 s"}},
+	{fault: "output-hog", limits: supervisor.Limits{OutputBytesPerSecond: 1000}, want: []string{"EOF", "killed: output limit 1000 bytes/s"}},
+	{fault: "file-hog", limits: supervisor.Limits{OpenFiles: 64}, want: []string{"2×message_update", "agent_end", "response", finished}},
 
 	{fault: "hold-stdout-by-grandchild", want: []string{settled, "EOF", finished}},
 	{fault: "grandchild", until: settled, want: []string{settled, "signal: terminated"}},
@@ -97,8 +97,8 @@ var catalogue = []row{
 	{fault: "double-fork", until: settled, want: []string{settled, "signal: terminated"}},
 	{fault: "stopped-grandchild", until: settled, want: []string{settled, "signal: terminated"}},
 	{fault: "fork-storm", until: settled, want: []string{settled, "signal: terminated"}},
-	{fault: "memory-hog-grandchild", limits: proc.Limits{MemoryBytes: 128 << 20}, want: []string{settled, "killed: memory limit 128 MiB", shot}},
-	{fault: "process-hog", limits: proc.Limits{Processes: 40}, want: []string{settled, "killed: process limit 40", shot}},
+	{fault: "memory-hog-grandchild", limits: supervisor.Limits{MemoryBytes: 128 << 20}, want: []string{settled, "EOF", "killed: memory limit 128 MiB"}},
+	{fault: "process-hog", limits: supervisor.Limits{Processes: 40}, want: []string{settled, "EOF", "killed: process limit 40"}},
 }
 
 // Each fault is seen as what it is, ends nothing but its child, and leaves no
@@ -120,7 +120,6 @@ func TestCatalogue(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			l := &stdio.Launcher{
 				Log: zap.New(core), Graces: rungs, Guard: guard, WriteTimeout: 50 * time.Millisecond,
-				Limits: func(supervisor.Spec) proc.Limits { return r.limits },
 			}
 			got, stderr := r.play(t, l, pipe)
 			if diff := cmp.Diff(r.want, got); diff != "" {
@@ -148,7 +147,9 @@ func (r row) play(t *testing.T, l *stdio.Launcher, pipe string) (seen []string, 
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("not ready in time"))
 	defer cancel()
-	conn, err := l.Launch(ctx, fake(r.fault, pipe), false)
+	s := fake(r.fault, pipe)
+	s.Limits = r.limits
+	conn, err := l.Launch(ctx, s, false)
 	if err != nil {
 		return []string{err.Error()}, ""
 	}

@@ -48,8 +48,6 @@ type Launcher struct {
 	WriteTimeout time.Duration
 	// Guard reaches what leaves the children's groups; nil means that nobody does.
 	Guard *proc.Guard
-	// Limits tells what an agent may take; nil means as much as it likes.
-	Limits func(supervisor.Spec) proc.Limits
 }
 
 // Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
@@ -67,13 +65,10 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 		log = zap.NewNop()
 	}
 	log = log.With(zap.String("agent", s.ID))
-	start := proc.Spec{
+	p, err := proc.Start(proc.Spec{
 		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout, Guard: l.Guard,
-	}
-	if l.Limits != nil {
-		start.Limits = l.Limits(s)
-	}
-	p, err := proc.Start(start)
+		Limits: limitsOf(s.Limits),
+	})
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
@@ -140,7 +135,15 @@ func (c *conn) Done() <-chan struct{} { return c.process.Done() }
 func (c *conn) Exit() supervisor.Exit { return exitOf(c.process.Exit()) }
 
 func exitOf(e proc.Exit) supervisor.Exit {
-	return supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+	return supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
+}
+
+// limitsOf are the limits that are of processes.
+func limitsOf(l supervisor.Limits) proc.Limits {
+	return proc.Limits{
+		MemoryBytes: l.MemoryBytes, Processes: l.Processes, OpenFiles: l.OpenFiles,
+		CPUSeconds: l.CPUSeconds, OutputBytesPerSecond: l.OutputBytesPerSecond,
+	}
 }
 
 func (c *conn) Send(command protocol.Command) error {
@@ -173,7 +176,7 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
 			line = []byte(err.Error())
 		} else if err != nil {
-			return protocol.Frame{}, c.ending(err)
+			return protocol.Frame{}, err
 		} else if f, ok := route(line); ok {
 			if f.Type == "ready" && c.ready.ProtocolVersion != 0 {
 				return protocol.Frame{}, errors.New("child said ready again")
@@ -186,18 +189,6 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
 		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
 	}
-}
-
-// ending is the error of a stream that ended with err: a limit that ended the
-// process is the cause of all else.
-func (c *conn) ending(err error) error {
-	if err != io.EOF { //nolint:errorlint // the reader's own
-		return err
-	}
-	if limit := c.process.Exit().Limit; limit != "" {
-		return errors.New("killed: " + limit)
-	}
-	return err
 }
 
 // types are the names of the protocol's own events: a frame of one of them

@@ -1,0 +1,26 @@
+package supervisor
+
+import "time"
+
+// Limits bound what each incarnation of an agent may take, with all processes
+// that come of it. Zero fields are no limit. Who exceeds one is killed, which is a
+// crash that names the limit (Exit.Limit), but for OpenFiles, where the call that
+// goes too far fails, and TurnTime.
+type Limits struct {
+	MemoryBytes          int64 // of the whole tree
+	Processes            int64 // processes and threads of the whole tree
+	OpenFiles            int64 // of each process
+	CPUSeconds           int64 // of the whole tree, since its start
+	OutputBytesPerSecond int64 // of the child's stdout
+	// TurnTime is how long a turn may run: what holds where PromptOptions.Timeout
+	// is 0, and no turn's may be more. It ends as one whose Timeout is over.
+	TurnTime time.Duration
+}
+
+// timed puts the bound of turns into the options of one.
+func (l Limits) timed(o PromptOptions) PromptOptions {
+	if l.TurnTime > 0 && (o.Timeout == 0 || o.Timeout > l.TurnTime) {
+		o.Timeout = l.TurnTime
+	}
+	return o
+}
