@@ -58,7 +58,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		launcher: &supervisortest.Launcher{}, served: make(chan struct{}),
 	}
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
-	r.sessions = sessions.New(r.home, 1)
+	r.sessions = sessions.New(r.home)
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,

@@ -1,13 +1,12 @@
 // Package sessions knows where the saved conversations of agents lie.
 //
-//	catalogue := sessions.New(home, port)
+//	catalogue := sessions.New(home)
 //	dir := catalogue.Dir("worker-1") // for the child that writes it
 //	if catalogue.Exists("worker-1") { … }
 //
 // A named agent's session is HOME/sessions/ID.jsonl and outlives the agent. A
-// temporary one (an id with a leading dot) is HOME/run/PORT/ID.jsonl and goes
-// with it; the port in its path keeps servers of one home out of each other's
-// way. The package does not read sessions: a child writes and reads its own.
+// temporary one (an id with a leading dot) is HOME/run/temp/ID.jsonl and goes
+// with it. The package does not read sessions: a child writes and reads its own.
 //
 // A Catalogue has no state but the directory and is safe for concurrent use.
 // It refuses ids that are not an agent's (api.ValidAgentID), so that no id can
@@ -20,33 +19,35 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"nexus.internal/bridge/api"
 )
 
-// Catalogue is the saved sessions of one server: the named ones of its home,
-// and its own temporary ones.
+// Catalogue is the saved sessions of one home.
 type Catalogue struct {
 	home string
-	temp string // directory of the temporary sessions
 }
 
-// New returns the catalogue of the server that listens on port. It touches
-// nothing.
-func New(home string, port int) *Catalogue { return &Catalogue{home: home, temp: RunDir(home, port)} }
+// New returns the catalogue of a home. It touches nothing.
+func New(home string) *Catalogue { return &Catalogue{home: home} }
 
-// RunDir is the directory of the server that listens on port, for what does
-// not outlive it: HOME/run/PORT.
-func RunDir(home string, port int) string {
-	return filepath.Join(home, "run", strconv.Itoa(port))
+// tempDir is the directory of the temporary sessions of a home.
+func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
+
+// RemoveAllTemp removes what all temporary agents of a home left behind. It is
+// for when none runs.
+func RemoveAllTemp(home string) error {
+	if err := os.RemoveAll(tempDir(home)); err != nil {
+		return fmt.Errorf("remove the sessions of temporary agents: %w", err)
+	}
+	return nil
 }
 
-// Dir is the directory that id's session lies in: that of the server for a
-// temporary agent, HOME/sessions for any other. It may not exist yet.
+// Dir is the directory that id's session lies in: HOME/run/temp for a temporary
+// agent, HOME/sessions for any other. It may not exist yet.
 func (c *Catalogue) Dir(id string) string {
 	if api.IsTemp(id) {
-		return c.temp
+		return tempDir(c.home)
 	}
 	return filepath.Join(c.home, "sessions")
 }
@@ -67,9 +68,8 @@ func (c *Catalogue) Exists(id string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() > 0
 }
 
-// RemoveTemp removes what a temporary agent left behind, also one of an earlier
-// server on the port, which was killed: its session, the images of that and what
-// it used. It does nothing for a named one, and nothing if there is no file.
+// RemoveTemp removes what a temporary agent left behind: its session, the images
+// of that and what it used. It does nothing for a named one, and nothing if there is no file.
 func (c *Catalogue) RemoveTemp(id string) error {
 	if !api.ValidAgentID(id) || !api.IsTemp(id) {
 		return nil

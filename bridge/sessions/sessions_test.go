@@ -10,7 +10,7 @@ import (
 
 func TestCatalogue(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home, 9000)
+	c := sessions.New(home)
 	for _, id := range []string{"named", ".1", "empty", "folder"} {
 		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("Exists(%q) = %v, want %v", test.id, got, test.want)
 		}
 	}
-	if got, want := c.Path(".1"), filepath.Join(home, "run", "9000", ".1.jsonl"); got != want {
+	if got, want := c.Path(".1"), filepath.Join(home, "run", "temp", ".1.jsonl"); got != want {
 		t.Errorf("got path %s, want %s", got, want)
 	}
 	beside := filepath.Join(filepath.Dir(c.Path(".1")), ".1.files")
@@ -72,24 +72,27 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// Two servers of one home may have a temporary agent of one name each; named
-// sessions are the home's.
-func TestServersOfOneHome(t *testing.T) {
+// A new server begins without the temporary sessions of one that was killed.
+func TestRemoveAllTemp(t *testing.T) {
 	home := t.TempDir()
-	a, b := sessions.New(home, 1), sessions.New(home, 2)
-	if err := os.MkdirAll(a.Dir(".t"), 0o700); err != nil {
-		t.Fatal(err)
+	c := sessions.New(home)
+	for _, id := range []string{".t", "named"} {
+		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.Path(id), []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(a.Path(".t"), []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if err := sessions.RemoveAllTemp(home); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := b.RemoveTemp(".t"); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(c.Path(".t")); err == nil {
+		t.Error("a temporary session is still there")
 	}
-	if _, err := os.Stat(a.Path(".t")); err != nil {
-		t.Errorf("one server removed the other's session: %v", err)
-	}
-	if a.Path("named") != b.Path("named") {
-		t.Error("named sessions are not shared")
+	if !c.Exists("named") {
+		t.Error("a named session was removed")
 	}
 }

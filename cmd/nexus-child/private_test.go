@@ -37,7 +37,7 @@ func TestHomeIsPrivate(t *testing.T) {
 	}{
 		{"below the work", ".nexus3", ".", "sandboxed", []string{".nexus3/server.key", ".nexus3/sessions/x.jsonl", ".nexus3/any"}, []string{"mine"}},
 		{"below the work, trusted", ".nexus3", ".", "trusted", []string{".nexus3/server.key", ".nexus3/mcp.json"}, []string{"mine"}},
-		{"the work itself", ".", ".", "sandboxed", []string{"server.key", "server-1234.key", "config.json", "sessions/x.jsonl", "run/1/x"}, []string{"mine"}},
+		{"the work itself", ".", ".", "sandboxed", []string{"server.key", "server-1234.key", "config.json", "sessions/x.jsonl", "run/temp/x"}, []string{"mine"}},
 		{"above the work", ".", "work", "trusted", []string{"../server.key", "../sessions/x.jsonl"}, []string{"mine"}},
 		{"yolo", ".nexus3", ".", "yolo", nil, []string{".nexus3/server.key"}},
 	} {
@@ -47,7 +47,7 @@ func TestHomeIsPrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 			home, cwd := filepath.Join(top, tt.home), filepath.Join(top, tt.cwd)
-			place(t, home, "config.json", "server.key", "server-1234.key", "sessions/x.jsonl", "run/1/x", "any")
+			place(t, home, "config.json", "server.key", "server-1234.key", "sessions/x.jsonl", "run/temp/x", "any")
 			place(t, cwd, "mine")
 			p := startChild(t, home, "--cwd", cwd, "--preset", tt.preset, "--approvals", "allow", "--session", "own")
 			for _, name := range tt.private {

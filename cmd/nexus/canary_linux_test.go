@@ -248,18 +248,11 @@ func (v *vendor) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-// live is a server with an agent "spy" whose provider is the vendor.
-type live struct {
-	*testing.T
-	home, cwd string
-	cmd       *exec.Cmd
-	log       *bytes.Buffer
-	url, key  string
-}
-
+// startServer starts a server with an agent "spy" whose provider is the vendor.
 func startServer(t *testing.T, v *vendor) *live {
 	t.Helper()
 	s := &live{T: t, home: filepath.Join(t.TempDir(), "home"), cwd: t.TempDir(), log: &bytes.Buffer{}}
+	s.prepare = func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "VENDOR_KEY="+canary) }
 	if err := os.Mkdir(s.home, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -270,82 +263,6 @@ func startServer(t *testing.T, v *vendor) *live {
 	s.again()
 	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"spy","cwd":%q,"approvals":"ask"}`, s.cwd))
 	return s
-}
-
-// again starts a server in the same home.
-func (s *live) again() {
-	s.Helper()
-	cmd := exec.Command(filepath.Join(programs, "nexus"), "serve", "0")
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "NEXUS_HOME=" + s.home, "VENDOR_KEY=" + canary, "GORACE=atexit_sleep_ms=0",
-	}
-	cmd.Stderr = s.log
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.cmd = cmd
-	s.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			s.Logf("server log:\n%s", s.log)
-		}
-	})
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
-			s.url = url
-		}
-		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
-			key, err := os.ReadFile(path)
-			if err != nil {
-				s.Fatal(err)
-			}
-			s.key = strings.TrimSpace(string(key))
-			return
-		}
-	}
-	s.Fatal("nexus serve did not start")
-}
-
-func (s *live) end() {
-	s.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.Fatal(err)
-	}
-	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGABRT) })
-	defer stuck.Stop()
-	if err := s.cmd.Wait(); err != nil {
-		s.Errorf("the server ended with %v\n%s", err, s.log)
-	}
-}
-
-func (s *live) call(path, method, params string) string {
-	_, answer, err := request(http.MethodPost, s.url+path, http.Header{"Authorization": {"Bearer " + s.key}},
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
-	if err != nil {
-		s.Errorf("%s: %v", method, err)
-	}
-	return answer
-}
-
-func (s *live) send(agent, content string) string {
-	return s.call("/agent/"+agent, "send", fmt.Sprintf(`{"content":%q}`, content))
-}
-
-func (s *live) pid(agent string) int {
-	s.Helper()
-	for _, a := range gjson.Get(s.call("/", "list_agents", `{}`), "result.agents").Array() {
-		if a.Get("agent_id").Str == agent {
-			return int(a.Get("pid").Int())
-		}
-	}
-	s.Fatalf("no agent %s", agent)
-	return 0
 }
 
 // socket is where an agent's model is, as its command line says.

@@ -95,13 +95,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	// The port alone is no claim on what is named after it: another server may
-	// listen on another address.
-	held, err := cli.HoldServer(sessions.RunDir(cfg.Home, port))
-	if errors.Is(err, cli.ErrHeld) {
-		return fmt.Errorf("another nexus server uses %s with port %d: choose another port or --home, or stop it with: nexus-rpc --port %d shutdown",
-			cfg.Home, port, port)
-	}
+	held, err := cli.HoldHome(cfg.Home, port)
 	if err != nil {
 		return err
 	}
@@ -155,13 +149,11 @@ type assembly struct {
 	version  string
 }
 
-func (a assembly) port() int { return a.listener.Addr().(*net.TCPAddr).Port }
-
 // assemble wires the actors, which end once asked does; ask ends it. Interrupts
 // only cancel; the façade's actor drains, the supervisor's waits for that before
 // it stops the agents, and the broker's until they have.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
-	catalogue := sessions.New(a.cfg.Home, a.port())
+	catalogue := sessions.New(a.cfg.Home)
 	models, err := newBroker(a.cfg, catalogue, a.log)
 	if err != nil {
 		return nil, err

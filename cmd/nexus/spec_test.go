@@ -21,7 +21,7 @@ func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
 	var known broker.Agent
 	s := &specs{
-		child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me", 9000),
+		child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me"),
 		register: func(a broker.Agent) (string, error) { known = a; return "/s/1", nil },
 		standard: broker.Limits{Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6},
 	}
@@ -43,8 +43,8 @@ func TestSpec(t *testing.T) {
 		{
 			name:       "a temporary one lives in run",
 			params:     api.CreateAgentParams{AgentID: new(".temp")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run/9000", "--session-updates", "--host-calls", "--model-socket=/s/1"},
-			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run/9000", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantArgv:   []string{"/opt/nexus-child", "--session=.temp", "--session-dir=/home/me/run/temp", "--session-updates", "--host-calls", "--model-socket=/s/1"},
+			wantResume: []string{"/opt/nexus-child", "--continue=.temp", "--session-dir=/home/me/run/temp", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
 			name: "settings are for the first incarnation, the session keeps them",

@@ -1,76 +1,82 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+
+	"nexus.internal/bridge/sessions"
 )
 
-// ErrHeld says that another server holds a directory.
-var ErrHeld = errors.New("another nexus server uses this home with the same port")
+// HeldError says that another server holds a home.
+type HeldError struct {
+	Home string
+	// PID and Port are those of the holder; 0 if it has not told them yet.
+	PID, Port int
+}
 
-// Hold is a server's claim on its directory.
+func (e *HeldError) Error() string {
+	if e.Port == 0 {
+		return fmt.Sprintf("another nexus server uses %s: stop it, or choose another --home", e.Home)
+	}
+	return fmt.Sprintf("another nexus server (process %d, port %d) uses %s: stop it with nexus-rpc --port %d shutdown, or choose another --home",
+		e.PID, e.Port, e.Home, e.Port)
+}
+
+// errLocked says that another process has a lock.
+var errLocked = errors.New("it is locked")
+
+// Hold is a server's claim on its home.
 type Hold struct {
-	dir  string
+	home string
 	file *os.File // locked
 }
 
-// HoldServer claims the directory of a server (sessions.RunDir), which tells
-// others of the home that the server's process lives. It makes the directory,
-// and removes what a server that was killed left there. It fails with ErrHeld if
-// a server that lives has it. The caller must call Release.
-func HoldServer(dir string) (*Hold, error) {
-	for {
-		h, err := claim(dir)
-		if err != nil {
-			return nil, fmt.Errorf("claim %s: %w", dir, err)
-		}
-		if h == nil {
-			continue // a server ended just now, and removed what we had opened
-		}
-		if err := h.clear(); err != nil {
-			return nil, errors.Join(fmt.Errorf("claim %s: %w", dir, err), h.file.Close())
-		}
-		return h, nil
-	}
-}
+// lockPath is the file whose lock is the claim on a home. The file stays where it
+// is, and what it says is worth something only as long as it is locked.
+func lockPath(home string) string { return filepath.Join(home, "run", "lock") }
 
-// claim locks the directory; nil if it is not the one at its path any more.
-func claim(dir string) (*Hold, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+// HoldHome claims a home, whose run directory exists, for this process and the
+// server on port, and removes what temporary agents of a server that was killed
+// left there. The claim ends with the process: what it starts does not inherit
+// it. It fails with a *HeldError if a server that lives has it. The caller must
+// call Release.
+func HoldHome(home string, port int) (*Hold, error) {
+	file, err := os.OpenFile(lockPath(home), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("claim %s: %w", home, err)
 	}
-	file, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	err = takeLock(file)
+	if errors.Is(err, errLocked) {
+		pid, port := holder(file)
+		return nil, errors.Join(&HeldError{Home: home, PID: pid, Port: port}, file.Close())
+	}
+	if err == nil {
+		err = errors.Join(sessions.RemoveAllTemp(home), file.Truncate(0))
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(file, "%d %d\n", os.Getpid(), port)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("claim %s: %w", home, err), file.Close())
 	}
-	if err := takeLock(file); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	locked, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if there, err := os.Stat(dir); err != nil || !os.SameFile(locked, there) {
-		return nil, file.Close()
-	}
-	return &Hold{dir: dir, file: file}, nil
+	return &Hold{home: home, file: file}, nil
 }
 
-func (h *Hold) clear() error {
-	entries, err := os.ReadDir(h.dir)
-	for _, entry := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(h.dir, entry.Name())))
+// holder reads who has the lock; zeros if that is not told yet.
+func holder(file *os.File) (pid, port int) {
+	text := make([]byte, 64)
+	n, _ := file.ReadAt(text, 0) // at its end it is io.EOF
+	line, _, whole := bytes.Cut(text[:n], []byte("\n"))
+	if _, err := fmt.Sscanf(string(line), "%d %d", &pid, &port); err != nil || !whole {
+		return 0, 0
 	}
-	return err
+	return pid, port
 }
 
-// Release removes the directory with what is in it and gives up the claim.
+// Release removes what temporary agents left, and gives up the claim.
 func (h *Hold) Release() error {
-	return errors.Join(os.RemoveAll(h.dir), h.file.Close())
+	return errors.Join(sessions.RemoveAllTemp(h.home), h.file.Truncate(0), h.file.Close())
 }

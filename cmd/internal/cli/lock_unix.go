@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock locks the file for this process alone; ErrHeld if another has it.
+// takeLock locks the file for this process alone; errLocked if another has it.
 func takeLock(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrHeld
+		return errLocked
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
-	"nexus.internal/bridge/sessions"
 )
 
 // verbs are the verbs of nexus-rpc.
@@ -144,7 +143,7 @@ func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error 
 	if err != nil {
 		return err
 	}
-	gone := watchServer(sessions.RunDir(cfg.Home, a.Port))
+	gone := watchServer(cfg.Home, a.Port)
 	if err := c.ShutdownServer(ctx); err != nil {
 		gone.forget()
 		return err

@@ -2,17 +2,21 @@ package cli
 
 import "os"
 
-// watch waits for a server to end. A server holds a lock on its directory for as
+// watch waits for a server to end. A server holds the lock of its home for as
 // long as its process lives, and the system gives it back when it ends, however
 // it ends.
 type watch struct{ file *os.File }
 
-// watchServer begins before the server is asked to end, since it removes its
-// directory (sessions.RunDir) at its end.
-func watchServer(dir string) watch {
-	file, err := os.Open(dir)
+// watchServer begins before the server on port is asked to end, since from then
+// on another one may have the home.
+func watchServer(home string, port int) watch {
+	file, err := os.Open(lockPath(home))
 	if err != nil {
 		return watch{} // a server of another home: there is nothing to watch
+	}
+	if _, held := holder(file); held != port {
+		file.Close()
+		return watch{}
 	}
 	return watch{file}
 }

@@ -1,0 +1,69 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What a server starts does not hold the server's home: neither a child, nor
+// what a child has left behind, in whatever session.
+func TestNobodyInheritsTheHome(t *testing.T) {
+	s := newLive(t, nil)
+	lock := filepath.Join(s.home, "run", "lock")
+	kept := filepath.Join(s.cwd, "pid")
+	wrapper := filepath.Join(s.cwd, "child")
+	script := "#!/bin/sh\nsetsid sh -c 'echo $$ >" + kept + ".new; mv " + kept + ".new " + kept + "; exec sleep 1000' </dev/null >/dev/null 2>&1 &\n" +
+		"exec " + filepath.Join(programs, "nexus-child") + ` "$@"` + "\n"
+	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	s.prepare = func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--child", wrapper) }
+	s.again()
+	s.call("/", "create_agent", `{"agent_id":"a"}`)
+	child := s.pid("a")
+	left := eventually(t, "the child leaves a process", func() (int, error) {
+		text, err := os.ReadFile(kept)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(string(text)))
+	})
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) }) // the system may have done so
+	if !holds(t, s.cmd.Process.Pid, lock) {
+		t.Fatal("the server does not hold the lock that is looked for")
+	}
+	for _, pid := range []int{child, left} {
+		if holds(t, pid, lock) {
+			t.Errorf("process %d has the lock", pid)
+		}
+	}
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait() // it was killed
+	s.again()
+	s.end()
+}
+
+// holds reports whether a process has the file open.
+func holds(t *testing.T, pid int, path string) bool {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && to == path {
+			return true
+		}
+	}
+	return false
+}
