@@ -56,6 +56,8 @@ func (l Limits) apply() error {
 	return nil
 }
 
+func wardenAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
 func programAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // keepDescriptors keeps our own from the program. There is no saying what else

@@ -42,6 +42,13 @@ func reapOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // any kernel with Landlock has it
 }
 
+// wardenAttr wakes a warden that somebody has stopped when we die, so that it
+// finds itself alone and ends its program. The kernel sends this whenever the
+// thread that started it ends; to one that runs it means nothing.
+func wardenAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+}
+
 // family is the program of a warden with all that comes of it. Its processes
 // become the warden's children as those between them and it die.
 type family struct {

@@ -152,6 +152,18 @@ func TestChildKilled(t *testing.T) {
 	awaitEnds(t, ends)
 }
 
+// A warden that was stopped wakes when the child dies, and does its work.
+func TestChildKilledWhileWardenStopped(t *testing.T) {
+	child, _, _ := supervised(t, append(sh(`read line; kill -STOP $PPID; exec "$@"`), append([]string{"sh"}, role("escape", "stay")...)...)...)
+	pids := tagged(t, tag(t))
+	if len(pids) != 2 {
+		t.Fatalf("processes %v, want two", pids)
+	}
+	ends := watchAll(t, pids)
+	child.Process.Kill()
+	awaitEnds(t, ends)
+}
+
 // The child kills what a warden could not.
 func TestWardenKilled(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {

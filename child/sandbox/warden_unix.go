@@ -24,8 +24,6 @@ func init() {
 	}
 }
 
-func wardenAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
 // warden runs the order that it is given and returns its exit status: 0 if all
 // of the program is gone.
 func warden() int {
