@@ -26,6 +26,10 @@ const (
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
 )
 
+// DefaultDrainTimeout is how long running requests and turns may take when the
+// server ends.
+const DefaultDrainTimeout = 30 * time.Second
+
 // Options are what a Server needs. Zero durations mean the default beside them.
 type Options struct {
 	// Supervisor runs the agents. Required.
@@ -49,12 +53,16 @@ type Options struct {
 	Shutdown func()
 	// Version is what GET /healthz says.
 	Version string
+	// Guard says by what means no process outlives its agent, for GET /readyz.
+	Guard string
+	// Checks are what GET /readyz asks.
+	Checks []Check
 
 	ReadTimeout    time.Duration // for a whole request: 30 s
 	IdleTimeout    time.Duration // of a kept connection: 120 s
 	WriteTimeout   time.Duration // for one response or one batch of events: 30 s
 	CommandTimeout time.Duration // for a child to answer anything but a prompt: 30 s
-	DrainTimeout   time.Duration // for running requests when the server ends: 10 s
+	DrainTimeout   time.Duration // for what runs when the server ends: DefaultDrainTimeout
 	Heartbeat      time.Duration // between signs of life on a quiet stream: 15 s
 }
 
@@ -67,7 +75,7 @@ func (o Options) withDefaults() Options {
 		{&o.IdleTimeout, 120 * time.Second},
 		{&o.WriteTimeout, 30 * time.Second},
 		{&o.CommandTimeout, 30 * time.Second},
-		{&o.DrainTimeout, 10 * time.Second},
+		{&o.DrainTimeout, DefaultDrainTimeout},
 		{&o.Heartbeat, 15 * time.Second},
 	} {
 		if *d.value <= 0 {

@@ -22,9 +22,10 @@ const closeTimeout = time.Second
 func (s *Server) Drain() { s.requests.close() }
 
 // Serve serves the connections of ln until ctx ends, Drain is called or
-// listening fails. Then it drains: new requests are refused, running ones may
-// take up to DrainTimeout, what is left is answered as SERVER_DRAINING, event
-// streams end. It returns when no handler runs any more; nil unless listening
+// listening fails. Then it drains: new requests are refused, running ones and
+// the turns of all agents, also those that nobody waits for, may take up to
+// DrainTimeout, what is left is answered as SERVER_DRAINING, event streams end.
+// Turns that are left end with the supervisor. It returns when no handler runs any more; nil unless listening
 // failed. ln is closed. Serve may be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -61,18 +62,21 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // drain ends what the server does, in the order that Serve promises.
 func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 	s.requests.close()
-	timeout := time.NewTimer(s.o.DrainTimeout)
-	defer timeout.Stop()
+	drained, over := context.WithTimeout(context.Background(), s.o.DrainTimeout)
+	defer over()
 	select {
 	case <-s.requests.empty:
-	case <-timeout.C:
+	case <-drained.Done():
+	}
+	if err := s.o.Supervisor.Settle(drained); err != nil {
+		s.log.Warn("turns run longer than the server waits for them", zap.Duration("waited", s.o.DrainTimeout))
 	}
 	s.handlers.close()
 	cancel(supervisor.ErrDraining)
 
-	ctx, done := context.WithTimeout(context.Background(), closeTimeout)
+	closed, done := context.WithTimeout(context.Background(), closeTimeout)
 	defer done()
-	if err := server.Shutdown(ctx); err != nil {
+	if err := server.Shutdown(closed); err != nil {
 		_ = server.Close() // connections that say nothing are cut
 	}
 	<-s.requests.empty

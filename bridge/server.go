@@ -34,6 +34,7 @@ const (
 	toAgent
 	toEvents
 	toHealth
+	toReady
 )
 
 // route finds the target of a raw path: nothing is decoded, cleaned or
@@ -44,6 +45,8 @@ func route(path string) target {
 		return target{kind: toGlobal}
 	case "/healthz":
 		return target{kind: toHealth}
+	case "/readyz":
+		return target{kind: toReady}
 	}
 	id, ok := strings.CutPrefix(path, "/agent/")
 	if !ok {
@@ -65,7 +68,7 @@ func (t target) allows() []string {
 		return []string{http.MethodPost}
 	case toEvents:
 		return []string{http.MethodGet}
-	case toHealth:
+	case toHealth, toReady:
 		return []string{http.MethodGet, http.MethodHead}
 	default:
 		return nil
@@ -132,6 +135,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveRPC(x, to)
 	case toEvents:
 		s.serveEvents(x, to.agent, query)
+	case toReady:
+		s.ready(x)
 	default:
 		s.refuse(x, unknownPath)
 	}

@@ -375,6 +375,20 @@ type (
 		Service string `json:"service"` // always Service
 		Version string `json:"version"`
 	}
+
+	// Readiness is the body of GET /readyz.
+	Readiness struct {
+		Status          string            `json:"status"`  // ready, unready or draining
+		Reasons         []string          `json:"reasons"` // why it is not ready; empty if it is
+		Version         string            `json:"version"`
+		ProtocolVersion int               `json:"protocol_version"` // of the child protocol
+		Agents          map[string]int    `json:"agents"`           // by state; states that no agent is in are missing
+		TurnsRunning    int               `json:"turns_running"`
+		TurnsWaiting    int               `json:"turns_waiting"`
+		Guard           string            `json:"guard"`  // means of ending whole process trees; "" if none
+		Checks          map[string]string `json:"checks"` // by name: "ok", or what is wrong
+		Goroutines      int               `json:"goroutines"`
+	}
 )
 
 // Service is what a nexus server calls itself in GET /healthz.

@@ -31,6 +31,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"serve":    cmdServe,
 	"end":      cmdEnd,
 	"post":     cmdPost,
+	"get":      cmdGet,
+	"becomes":  cmdBecomes,
 	"until":    cmdUntil,
 	"agent":    cmdAgent,
 	"signal":   cmdSignal,
@@ -155,6 +157,45 @@ func cmdPost(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(got) != status {
 		ts.Fatalf("HTTP status %d, want %s: %s", got, status, answer)
 	}
+}
+
+// cmdGet is get STATUS KEY PATH: one request, whose answer is the command's
+// stdout. With KEY "" no key is sent.
+func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: get STATUS KEY PATH")
+	}
+	if got, answer := get(ts, args[1], args[2]); got != args[0] {
+		ts.Fatalf("HTTP status %s, want %s: %s", got, args[0], answer)
+	}
+}
+
+// cmdBecomes is becomes STATUS KEY PATH: get until the status is that. No event
+// tells of it.
+func cmdBecomes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: becomes STATUS KEY PATH")
+	}
+	for began := time.Now(); ; {
+		got, answer := get(ts, args[1], args[2])
+		if got == args[0] {
+			return
+		}
+		if time.Since(began) > patience {
+			ts.Fatalf("HTTP status %s, want %s: %s", got, args[0], answer)
+		}
+	}
+}
+
+func get(ts *testscript.TestScript, key, path string) (status, answer string) {
+	header := http.Header{}
+	if key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	got, answer, err := request(http.MethodGet, ts.Getenv("URL")+path, header, "")
+	ts.Check(err)
+	fmt.Fprintln(ts.Stdout(), answer)
+	return strconv.Itoa(got), answer
 }
 
 func request(method, url string, header http.Header, body string) (int, string, error) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/oklog/run"
@@ -35,6 +36,7 @@ type serveOptions struct {
 	child      string
 	durability string
 	scenario   string
+	drain      time.Duration
 }
 
 func serveCommand(app *cli.App) *cobra.Command {
@@ -43,7 +45,8 @@ func serveCommand(app *cli.App) *cobra.Command {
 		Use:   "serve [PORT]",
 		Short: "Run the server in the foreground",
 		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown. Port 0 takes a free one.\n" +
-			"What runs may finish; a second signal ends the server at once.",
+			"Turns that run or wait may finish (--drain-timeout); a second signal ends the server at once.\n" +
+			"Under systemd (Type=notify) it tells when it is ready, that it lives, and that it ends.",
 		Args: cli.MaxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.port = app.Port
@@ -60,6 +63,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if o.durability != "" && o.durability != "turn" && o.durability != "os" {
 				return cli.Usage("--durability must be turn or os, not %q", o.durability)
 			}
+			if o.drain < 0 {
+				return cli.Usage("--drain-timeout must not be negative")
+			}
 			return serve(cmd.Context(), app, o)
 		},
 	}
@@ -67,6 +73,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.child, "child", "", "path of nexus-child (default: beside nexus, then on PATH)")
 	cmd.Flags().StringVar(&o.durability, "durability", "", "how journals are saved: turn (synced, the default) or os")
 	cmd.Flags().StringVar(&o.scenario, "scenario", "", "scenario file that the offline model plays")
+	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long turns may go on when the server is asked to end")
 	return cmd
 }
 
@@ -180,6 +187,11 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Log:        a.log,
 		Shutdown:   ask,
 		Version:    a.version,
+		Checks: []bridge.Check{
+			{Name: "home", Ask: func() error { return writable(a.cfg.RunDir()) }},
+			{Name: "broker", Ask: models.Check},
+		},
+		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
 	})
 	if err != nil {
 		return nil, errors.Join(err, models.Close())

@@ -128,6 +128,14 @@ func (b *Broker) Close() error {
 	return b.closeErr
 }
 
+// Check says why no agent could reach the broker; nil if they can.
+func (b *Broker) Check() error {
+	if _, err := os.Stat(b.dir.path); err != nil {
+		return fmt.Errorf("the directory of the sockets: %w", err)
+	}
+	return nil
+}
+
 // Agent is what the broker must know of an agent.
 type Agent struct {
 	ID string

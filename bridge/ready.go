@@ -1,0 +1,59 @@
+package bridge
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// Check is one thing that the server needs for its work.
+type Check struct {
+	// Name is that of its member in GET /readyz.
+	Name string
+	// Ask says what is wrong; nil is nothing. It is asked for each GET /readyz and
+	// must be safe for concurrent use.
+	Ask func() error
+}
+
+// ready answers GET /readyz (SPEC §6.5): 503 if the server takes no work, or
+// could not do it.
+func (s *Server) ready(x *exchange) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	stats := s.o.Supervisor.Stats()
+	r := api.Readiness{
+		Status: "ready", Reasons: []string{}, Version: s.o.Version, ProtocolVersion: protocol.Version,
+		Agents: map[string]int{}, TurnsRunning: stats.Agents[supervisor.Busy], TurnsWaiting: stats.Waiting,
+		Guard: s.o.Guard, Checks: map[string]string{}, Goroutines: runtime.NumGoroutine(),
+	}
+	for state, n := range stats.Agents {
+		r.Agents[state.String()] = n
+	}
+	for _, c := range s.o.Checks {
+		r.Checks[c.Name] = "ok"
+		if err := c.Ask(); err != nil {
+			r.Checks[c.Name] = err.Error()
+			r.Status = "unready"
+			r.Reasons = append(r.Reasons, c.Name+": "+err.Error())
+		}
+	}
+	if s.requests.isClosed() {
+		r.Status = "draining"
+		r.Reasons = append(r.Reasons, "the server is going down")
+	}
+	body, err := json.Marshal(r, json.Deterministic(true))
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	status := http.StatusOK
+	if r.Status != "ready" {
+		status = http.StatusServiceUnavailable
+	}
+	s.answer(x, status, body)
+}
