@@ -43,7 +43,7 @@ lint: ## golangci-lint and deadcode, built from .ci/tools
 	@dead=$$($(TOOL) deadcode -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "$$dead"; echo 'unreachable code: see above' >&2; exit 1; fi
 
-bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=-quick: in 20 s)
+bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=-quick: in half a minute)
 	$(GO) build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
 	bin/nexus-bench $(BENCHFLAGS)
 

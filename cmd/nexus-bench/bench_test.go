@@ -131,6 +131,36 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+func TestP99(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	for _, tt := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0}, {[]float64{7}, 7}, {hundred[1:], 99}, {hundred, 99}, {append(hundred, 101), 100},
+	} {
+		if got := p99(tt.values); got != tt.want {
+			t.Errorf("p99 of %d values is %v, want %v", len(tt.values), got, tt.want)
+		}
+	}
+}
+
+// A name may hold what looks like the rest.
+func TestParseStat(t *testing.T) {
+	got, ok := parseStat(12, []byte("12 (a) S 1 (b) Z 7 12 12 0 -1"))
+	if want := (process{pid: 12, parent: 7, name: "a) S 1 (b", ended: true}); !ok || got != want {
+		t.Errorf("process is %+v, %v, want %+v", got, ok, want)
+	}
+	for _, broken := range []string{"", "12 (a", "12 (a)", "12 (a) S", "12 )a( S 7"} {
+		if got, ok := parseStat(12, []byte(broken)); ok {
+			t.Errorf("%q is %+v", broken, got)
+		}
+	}
+}
+
 // Figures are taken in turns; the first round is for warming up.
 func TestInTurns(t *testing.T) {
 	var order []string
@@ -207,6 +237,20 @@ func TestParsePSS(t *testing.T) {
 	}
 	if _, err := parsePSS([]byte("Rss: 1 kB\n")); !errors.Is(err, errNoPSS) {
 		t.Errorf("error without PSS is %v", err)
+	}
+}
+
+// Of the figures, some can be asked for; one that there is not is said.
+func TestOnly(t *testing.T) {
+	b := &bench{only: "on the moon", progress: io.Discard}
+	if rows, err := b.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "floods") || len(rows) != 0 {
+		t.Errorf("%d figures, error %v, want one that names what there is", len(rows), err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	b.only = "floods"
+	if _, err := b.measure(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want the end of the context", err)
 	}
 }
 

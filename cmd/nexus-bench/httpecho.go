@@ -13,16 +13,20 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // roleArg as the first argument makes this program play the bare HTTP server.
 const roleArg = "-role"
 
-// play is told ["http", path of the bare process, how many of them].
+// play is told [what, path of the bare process, how many of them].
 func play(args []string) int {
-	err := errors.New("usage: http PROGRAM N")
-	if len(args) == 3 && args[0] == "http" {
+	err := errors.New("usage: http|parent PROGRAM N")
+	switch {
+	case len(args) == 3 && args[0] == "http":
 		err = playHTTP(args[1], args[2])
+	case len(args) == 3 && args[0] == "parent":
+		err = playParent(args[1], args[2])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nexus-bench "+roleArg+":", err)
@@ -35,17 +39,12 @@ func play(args []string) int {
 // to the Nth of some echo processes. It prints its address and ends with its
 // stdin.
 func playHTTP(program, count string) error {
-	n, err := strconv.Atoi(count)
+	echoes, stop, err := startEchoes(program, count, nil)
 	if err != nil {
 		return err
 	}
-	echoes := make([]*echo, n)
-	for i := range echoes {
-		if echoes[i], err = startEcho(exec.CommandContext(context.Background(), program, "echo")); err != nil {
-			return err
-		}
-		defer echoes[i].close()
-	}
+	defer stop()
+	n := len(echoes)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -75,6 +74,30 @@ func playHTTP(program, count string) error {
 	_ = server.Close()
 	serving.Wait()
 	return err
+}
+
+// startEchoes starts some echo processes. stop ends them and waits for them.
+func startEchoes(program, count string, attr *syscall.SysProcAttr) (echoes []*echo, stop func(), err error) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop = func() {
+		for _, e := range echoes {
+			e.close()
+		}
+	}
+	for range n {
+		cmd := exec.CommandContext(context.Background(), program, "echo")
+		cmd.SysProcAttr = attr
+		e, err := startEcho(cmd)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		echoes = append(echoes, e)
+	}
+	return echoes, stop, nil
 }
 
 // echoBody is about what a one-word send is on the wire.
@@ -107,7 +130,7 @@ func (h *httpEcho) close() {
 
 // newClient keeps enough connections alive for every figure.
 func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rateAgents}}
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 }
 
 // post sends JSON and fails on any status but 200.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -25,11 +26,12 @@ func run() int {
 		return 1
 	}
 	bin := flag.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
-	quick := flag.Bool("quick", false, "fewer rounds and 100 agents: under 20 s, and rougher")
+	quick := flag.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
 	agents := flag.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
+	only := flag.String("only", "", "measure only what has this in its name as progress shows it, such as sends")
 	flag.Parse()
 
-	b := &bench{bin: *bin, self: self, size: thorough, progress: os.Stderr}
+	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: os.Stderr}
 	if *quick {
 		b.size = rough
 	}
@@ -57,11 +59,22 @@ type sizes struct {
 	lines    int // of a long turn
 	messages int // of a long conversation, for sends
 	endless  int // bytes of a line without an end
+	deaths   int // of children that are noticed
+	ends     int // of servers with agents
+	kills    int // under load
+	loops    int // agents that crash and crash again
+	beside   int // sends, in one round, beside agents that misbehave
 }
 
 var (
-	thorough = sizes{rounds: 20, starts: 60, agents: 1000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30}
-	rough    = sizes{rounds: 4, starts: 12, agents: 100, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20}
+	thorough = sizes{
+		rounds: 20, starts: 60, agents: 1000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30,
+		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 500,
+	}
+	rough = sizes{
+		rounds: 4, starts: 12, agents: 100, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20,
+		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100,
+	}
 )
 
 // bench is one run. Its fields do not change once it has begun.
@@ -70,6 +83,7 @@ type bench struct {
 	self     string // this program
 	dir      string // for whatever is written, removed in the end
 	size     sizes
+	only     string // part of the names of what is measured
 	progress io.Writer
 }
 
@@ -97,7 +111,7 @@ func report(ctx context.Context, w io.Writer, b *bench) error {
 
 func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 	began := time.Now()
-	for _, part := range []struct {
+	parts := []struct {
 		name string
 		take func(context.Context) ([]row, error)
 	}{
@@ -107,9 +121,25 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 		{"starts", b.starts},
 		{"sessions", b.sessions},
 		{"crashes", b.crashes},
+		{"deaths", b.deaths},
+		{"servers killed", b.killedServers},
+		{"kills under load", b.kills},
+		{"crash loops", b.crashLoops},
+		{"floods", b.floods},
 		{"many agents", b.many},
 		{"lines without an end", b.endless},
-	} {
+	}
+	var names []string
+	for _, part := range parts {
+		names = append(names, part.name)
+	}
+	if !strings.Contains(strings.Join(names, "\n"), b.only) {
+		return nil, fmt.Errorf("nothing is called %q; there are: %s", b.only, strings.Join(names, ", "))
+	}
+	for _, part := range parts {
+		if !strings.Contains(part.name, b.only) {
+			continue
+		}
 		if ctx.Err() != nil {
 			return rows, errors.Join(err, ctx.Err())
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,6 +36,11 @@ type server struct {
 // listens. Its log is thrown away: to read it would take time from the figures,
 // and a file of it would be written by the fdatasync of the journals.
 func (b *bench) startServer(ctx context.Context, flags ...string) (*server, error) {
+	return b.startServerTo(ctx, nil, flags...)
+}
+
+// startServerTo is startServer with somebody who reads the log.
+func (b *bench) startServerTo(ctx context.Context, log io.Writer, flags ...string) (*server, error) {
 	home, err := os.MkdirTemp(b.dir, "home-")
 	if err != nil {
 		return nil, err
@@ -42,6 +48,7 @@ func (b *bench) startServer(ctx context.Context, flags ...string) (*server, erro
 	nexus := filepath.Join(b.bin, "nexus")
 	cmd := exec.CommandContext(ctx, nexus, append([]string{"serve", "0", "--home", home}, flags...)...)
 	cmd.Dir = home
+	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.StdoutPipe()
@@ -96,12 +103,12 @@ func (s *server) send(ctx context.Context, id, content string) error {
 	return s.call(ctx, "/agent/"+id, "send", `{"content":"`+content+`"}`, nil)
 }
 
-// pids maps agents to their processes.
+// pids maps agents to their processes; those that have none are left out.
 func (s *server) pids(ctx context.Context) (map[string]int, error) {
 	var result struct {
 		Agents []struct {
 			ID  string `json:"agent_id"`
-			PID int    `json:"pid"`
+			PID *int   `json:"pid"` // null for none
 		} `json:"agents"`
 	}
 	if err := s.call(ctx, "/", "list_agents", `{}`, &result); err != nil {
@@ -109,9 +116,37 @@ func (s *server) pids(ctx context.Context) (map[string]int, error) {
 	}
 	pids := map[string]int{}
 	for _, agent := range result.Agents {
-		pids[agent.ID] = agent.PID
+		if agent.PID != nil {
+			pids[agent.ID] = *agent.PID
+		}
 	}
 	return pids, nil
+}
+
+// victim makes an agent and returns the process that it has.
+func (s *server) victim(ctx context.Context) (id string, pid int, err error) {
+	id = s.newID()
+	if err := s.create(ctx, id); err != nil {
+		return "", 0, err
+	}
+	pid, err = s.pid(ctx, id)
+	return id, pid, err
+}
+
+// pid is the process of an agent, which must have one.
+func (s *server) pid(ctx context.Context, id string) (int, error) {
+	pids, err := s.pids(ctx)
+	pid, ok := pids[id]
+	if err == nil && !ok {
+		err = fmt.Errorf("agent %s has no process", id)
+	}
+	return pid, err
+}
+
+// refusedAs says whether err is an error answer of that type (SPEC §6.2).
+func refusedAs(err error, typ string) bool {
+	answer, ok := errors.AsType[*answerError](err)
+	return ok && strings.Contains(answer.Error(), `"`+typ+`"`)
 }
 
 // answerError is a JSON-RPC error, as it was written.

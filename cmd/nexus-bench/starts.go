@@ -114,19 +114,16 @@ func (s *server) crash(ctx context.Context, conversation []byte) (_ float64, err
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	pids, err := s.pids(ctx)
+	pid, err := s.pid(ctx, id)
 	if err != nil {
 		return 0, err
-	}
-	if pids[id] <= 0 {
-		return 0, fmt.Errorf("agent %s has no process", id)
 	}
 	events, done, err := s.subscribe(ctx, id)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	if err := syscall.Kill(pids[id], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return 0, fmt.Errorf("kill agent %s: %w", id, err)
 	}
 	var began time.Time

@@ -11,10 +11,10 @@ import (
 // step takes one figure once: seconds, or how often a second, or bytes.
 type step func() (float64, error)
 
-// inTurns takes all figures once, then all again, and so on for some rounds,
+// samples takes all figures once, then all again, and so on for some rounds,
 // so that whatever else the machine does meets all of them alike. It returns
-// the median of each. A first round is not counted.
-func inTurns(ctx context.Context, rounds int, steps ...step) ([]float64, error) {
+// what each of them was in each round. A first round is not counted.
+func samples(ctx context.Context, rounds int, steps ...step) ([][]float64, error) {
 	all := make([][]float64, len(steps))
 	for round := range rounds + 1 {
 		for i, take := range steps {
@@ -29,6 +29,15 @@ func inTurns(ctx context.Context, rounds int, steps ...step) ([]float64, error) 
 				all[i] = append(all[i], got)
 			}
 		}
+	}
+	return all, nil
+}
+
+// inTurns returns the medians of such samples.
+func inTurns(ctx context.Context, rounds int, steps ...step) ([]float64, error) {
+	all, err := samples(ctx, rounds, steps...)
+	if err != nil {
+		return nil, err
 	}
 	medians := make([]float64, len(steps))
 	for i := range all {
@@ -71,6 +80,16 @@ func median(values []float64) float64 {
 		return (sorted[half-1] + sorted[half]) / 2
 	}
 	return sorted[half]
+}
+
+// p99 is the least of values that 99 in 100 of them do not exceed: the highest
+// of fewer than 100, 0 of none.
+func p99(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)*99+99)/100-1]
 }
 
 // perSecond runs f n times in each of some workers at once and returns how

@@ -66,6 +66,9 @@ the same job (its floor). Both are taken in turns, and these are the medians.
   fork-exec   a bare Go process started, until its first line has been read
   lines       lines split off a pipe that a bare Go process writes to, each by
               a write of its own, as a child must write its frames
+  kill, wait  a bare Go process killed, until its parent has waited for it
+  bare parent of 8 bare processes, killed, until the kernel has ended all nine
+  quiet       the same figure on the same server, without the trouble
   fdatasync   256 bytes appended to a file, and fdatasync, after an http echo
               that is not counted
 
@@ -100,6 +103,8 @@ func seconds(s float64) string {
 }
 
 func perSec(n float64) string { return fmt.Sprintf("%.0f/s", n) }
+
+func count(n float64) string { return fmt.Sprintf("%.0f", n) }
 
 func size(n float64) string {
 	if n >= 1<<20 {

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// deaths are the figures of how soon it is known that a child was killed.
+func (b *bench) deaths(ctx context.Context) (_ []row, err error) {
+	s, err := b.startServer(ctx, unsynced)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	got, err := samples(ctx, b.size.deaths,
+		b.killWait(ctx),
+		func() (float64, error) { return s.deathTold(ctx) },
+		func() (float64, error) { return s.deathAnswered(ctx) },
+	)
+	if err != nil {
+		return nil, err
+	}
+	bare, told, answered := got[0], got[1], got[2]
+	return []row{
+		{"child killed, event of it: p50", median(told), median(bare), "kill, wait", seconds, bound{}},
+		{"the same: p99", p99(told), p99(bare), "kill, wait: p99", seconds, atMost(10e-3)},
+		{"child killed, its send answered: p50", median(answered), median(bare), "kill, wait", seconds, bound{}},
+		{"the same: p99", p99(answered), p99(bare), "kill, wait: p99", seconds, atMost(10e-3)},
+	}, nil
+}
+
+// killWait is how long a bare parent takes to see the end of a bare process
+// that it kills.
+func (b *bench) killWait(ctx context.Context) step {
+	return func() (float64, error) {
+		e, err := startEcho(exec.CommandContext(ctx, b.floor(), "echo"))
+		if err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		err = e.cmd.Process.Kill()
+		e.close()
+		return time.Since(began).Seconds(), err
+	}
+}
+
+// deathTold kills the child of an idle agent and is how long it takes until a
+// subscriber of the agent's events knows.
+func (s *server) deathTold(ctx context.Context) (_ float64, err error) {
+	id, pid, err := s.victim(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
+	events, done, err := s.subscribe(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	began := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return 0, fmt.Errorf("kill agent %s: %w", id, err)
+	}
+	err = await(events, "event: agent_state")
+	return time.Since(began).Seconds(), err
+}
+
+// deathAnswered kills the child of an agent in the middle of a turn and is how
+// long it takes until the sender has its answer.
+func (s *server) deathAnswered(ctx context.Context) (_ float64, err error) {
+	id, pid, err := s.victim(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
+	events, done, err := s.subscribe(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	sent := make(chan error, 1)
+	go func() { sent <- s.send(ctx, id, "count to 1000000") }()
+	err = await(events, "event: message_update")
+	began := time.Now()
+	err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+	answer := <-sent
+	taken := time.Since(began).Seconds()
+	if !refusedAs(answer, "CHILD_CRASHED") {
+		err = errors.Join(err, fmt.Errorf("send to a child that was killed: %w", answer))
+	}
+	return taken, err
+}
+
+// await reads an event stream up to a line that begins so.
+func await(events *bufio.Reader, prefix string) error {
+	for {
+		line, err := events.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return fmt.Errorf("event stream before %q: %w", prefix, err)
+		}
+		if bytes.HasPrefix(line, []byte(prefix)) {
+			return nil
+		}
+	}
+}
