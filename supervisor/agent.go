@@ -44,9 +44,11 @@ type Agent struct {
 	timer        *time.Timer      // of Backoff
 	update       *protocol.SessionUpdate
 	lastError    string
-	shutdown     bool  // Shutdown was the last thing asked for
-	closed       error // why nothing more is accepted; nil while it is
-	removing     bool  // close was called
+	lastCrash    Reason // "" before the first
+	lastRestart  Reason // what the last restart came after
+	shutdown     bool   // Shutdown was the last thing asked for
+	closed       error  // why nothing more is accepted; nil while it is
+	removing     bool   // close was called
 }
 
 // Info describes an agent at one moment.
@@ -56,6 +58,7 @@ type Info struct {
 	PID         int    // 0 without a process
 	Incarnation uint64 // counts from 1
 	Restarts    uint64 // incarnations that were ready again after a crash
+	LastRestart Reason // of the crash before the last of these; "" if there was none
 	CreatedAt   time.Time
 	Labels      map[string]string
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
@@ -75,6 +78,8 @@ type Info struct {
 func newAgent(s *Supervisor, spec Spec, l Launcher) *Agent {
 	spec.StartTimeout = or(spec.StartTimeout, DefaultStartTimeout)
 	spec.AbortGrace = or(spec.AbortGrace, DefaultAbortGrace)
+	spec.PingEvery = or(spec.PingEvery, DefaultPingEvery)
+	spec.PingTimeout = or(spec.PingTimeout, DefaultPingTimeout)
 	spec.QueueLimit = or(spec.QueueLimit, DefaultQueueLimit)
 	a := &Agent{
 		sup: s, spec: spec, launcher: l,
@@ -96,7 +101,7 @@ func (a *Agent) Info() Info {
 	defer a.mu.Unlock()
 	info := Info{
 		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
-		Incarnation: a.incarnations, Restarts: a.restarts, CreatedAt: a.created,
+		Incarnation: a.incarnations, Restarts: a.restarts, LastRestart: a.lastRestart, CreatedAt: a.created,
 		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
 		Queued: len(a.queue), Update: a.update, LastError: a.lastError,
 	}

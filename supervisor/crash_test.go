@@ -49,7 +49,7 @@ func TestCrashInTurn(t *testing.T) {
 		}
 		h.outcome(bobs, supervisor.Crashed) // bob plays the same: his own crash, not alice's
 		synctest.Wait()                     // bob comes back at the same moment as alice
-		if stats := h.sup.Stats(); stats.Crashes != 2 || stats.Restarts != 2 {
+		if stats := h.sup.Stats(); stats.Crashes[supervisor.ReasonExit] != 2 || stats.Restarts[supervisor.ReasonExit] != 2 {
 			h.Errorf("stats %+v", stats)
 		}
 	})

@@ -12,7 +12,7 @@ var (
 	ErrExists       = errors.New("agent already exists")
 	ErrQueueFull    = errors.New("the agent's queue is full")
 	ErrBusy         = errors.New("the agent is busy") // when_busy "reject"
-	ErrFailed       = errors.New("the agent crashed too often and is not started again")
+	ErrFailed       = errors.New("the agent has failed and is not started again")
 	ErrStopped      = errors.New("the agent was stopped")
 	ErrDraining     = errors.New("the server is shutting down")
 	ErrAborted      = errors.New("the turn was cancelled")
@@ -41,12 +41,29 @@ func (e *StartError) Error() string {
 }
 func (e *StartError) Unwrap() error { return e.Err }
 
+// HandshakeError says that a program is no child of ours: its first frame is
+// not ready, or not that of our version. It says the same each time, so it is
+// not started again (SPEC §5.4). It stands in a StartError.
+type HandshakeError struct{ Err error }
+
+func (e *HandshakeError) Error() string { return e.Err.Error() }
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// LostError says why an incarnation is given up, or has to be.
+type LostError struct {
+	Reason Reason
+	Why    string
+}
+
+func (e *LostError) Error() string { return e.Why }
+
 // CrashError says that an incarnation ended while it owed an answer, or that a
 // restart came to nothing.
 type CrashError struct {
 	Incarnation uint64
+	Reason      Reason
 	// Cause is what the supervisor saw or did: "process ended", "cancel not
-	// honoured in 5s", "stdin not read in 10s".
+	// honoured in 5s", "stdin not read in 10s", "ping not answered in 15s".
 	Cause string
 	// Exit is how the process ended; nil if there never was one.
 	Exit *Exit

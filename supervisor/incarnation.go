@@ -28,7 +28,8 @@ type incarnation struct {
 	out     []protocol.Command // to be written, oldest first; pending and the one turn bound it
 	writing bool               // somebody is writing out
 	stopped error              // why we were asked to stop it, nil if nobody asked
-	lost    string             // why we gave it up, "" if we did not
+	lost    *LostError         // why we gave it up, nil if we did not
+	pulse   pulse
 
 	host  map[string]*hostCall         // by call_id; at most MaxHostCalls
 	asked []protocol.PermissionRequest // that wait for an answer, oldest first; at most maxAsked
@@ -124,9 +125,12 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 		a.failQueue(Erred, err)
 		a.failCalls(err, false)
 	default:
-		crash := &CrashError{Incarnation: inc.number, Cause: err.Error()}
+		crash := &CrashError{Incarnation: inc.number, Reason: ReasonStart, Cause: err.Error()}
 		if e, ok := errors.AsType[*StartError](err); ok {
 			crash.Cause, crash.Exit = e.Err.Error(), e.Exit
+		}
+		if _, ok := errors.AsType[*HandshakeError](err); ok {
+			crash.Reason = ReasonProtocol
 		}
 		a.crashed(inc, crash)
 		a.lastError = err.Error() // with its stderr: what a restart complains of does not go away
@@ -150,7 +154,8 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 	}
 	if inc.again {
 		a.restarts++
-		a.sup.count.restarts.Add(1)
+		a.lastRestart = a.lastCrash
+		a.sup.count.restarts.add(a.lastCrash)
 	}
 	a.log.Info("agent ready", zap.Uint64("incarnation", inc.number), zap.Int("pid", conn.PID()))
 	a.setState(Ready, "")
@@ -158,6 +163,7 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 		inc.put(q.command)
 	}
 	a.unsent = nil
+	a.watch(inc)
 	a.next()
 }
 
@@ -165,8 +171,12 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 func (a *Agent) cutOff(inc *incarnation, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if inc.lost == "" && !errors.Is(err, io.EOF) {
-		inc.lost = err.Error()
+	if inc.lost != nil || errors.Is(err, io.EOF) {
+		return
+	}
+	inc.lost = &LostError{Reason: ReasonOutput, Why: err.Error()}
+	if e, ok := errors.AsType[*LostError](err); ok {
+		inc.lost = e
 	}
 }
 
@@ -181,11 +191,14 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 		a.rest(inc)
 		return
 	}
-	cause := inc.lost
-	if cause == "" {
-		cause = "process ended"
+	crash := &CrashError{Incarnation: inc.number, Reason: ReasonExit, Cause: "process ended", Exit: &exit}
+	if inc.lost != nil {
+		crash.Reason, crash.Cause = inc.lost.Reason, inc.lost.Why
 	}
-	a.crashed(inc, &CrashError{Incarnation: inc.number, Cause: cause, Exit: &exit})
+	if crash.Reason == ReasonExit && exit.Signal != "" {
+		crash.Reason = ReasonSignal
+	}
+	a.crashed(inc, crash)
 }
 
 // rest puts an agent whose incarnation we stopped to rest, or starts it again
@@ -206,9 +219,11 @@ func (a *Agent) rest(inc *incarnation) {
 // crashed fails what the incarnation owed and decides on what follows. What
 // waits goes on waiting, unless the agent has failed.
 func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
-	a.sup.count.crashes.Add(1)
-	a.lastError = crash.Error()
-	about := []zap.Field{zap.Uint64("incarnation", inc.number), zap.String("cause", crash.Cause)}
+	a.sup.count.crashes.add(crash.Reason)
+	a.lastError, a.lastCrash = crash.Error(), crash.Reason
+	about := []zap.Field{
+		zap.Uint64("incarnation", inc.number), zap.String("reason", string(crash.Reason)), zap.String("cause", crash.Cause),
+	}
 	if crash.Exit != nil {
 		about = append(about, zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
 	}
@@ -224,7 +239,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 		a.crashes = slices.Delete(a.crashes, 0, 1)
 	}
 	delay, again := a.spec.Policy.Next(a.crashes, now, a.sup.spread())
-	if !again {
+	if !again || crash.Reason == ReasonProtocol {
 		a.setState(Failed, crash.Error())
 		a.failQueue(Crashed, crash)
 		a.failCalls(crash, false)
@@ -278,27 +293,29 @@ func (a *Agent) stop(reason error) <-chan struct{} {
 }
 
 // lose gives an incarnation up: it is killed, and counts as a crash.
-func (a *Agent) lose(inc *incarnation, cause string) {
-	if inc.lost != "" || inc != a.inc {
+func (a *Agent) lose(inc *incarnation, reason Reason, why string) {
+	if inc.lost != nil || inc != a.inc {
 		return
 	}
-	inc.lost = cause
+	inc.lost = &LostError{Reason: reason, Why: why}
 	inc.quiet()
 	if a.state != Stopping {
-		a.setState(Stopping, cause)
+		a.setState(Stopping, why)
 	}
 	a.work.Go(func() { inc.conn.Stop(killNow) })
 }
 
-// quiet drops what the child would have been told, and what it asked for.
+// quiet drops what the child would have been told, and what it asked for, and
+// looks after it no more.
 func (inc *incarnation) quiet() {
+	inc.pulse.stop()
 	inc.out, inc.asked = nil, nil
 	inc.endHost(nil)
 }
 
 // put hands a command to whoever releases the agent's mutex next.
 func (inc *incarnation) put(c protocol.Command) {
-	if inc.lost == "" && inc.stopped == nil {
+	if inc.lost == nil && inc.stopped == nil {
 		inc.out = append(inc.out, c)
 	}
 }
@@ -343,11 +360,11 @@ func (a *Agent) write(inc *incarnation) {
 			a.unsendable(c, e)
 			continue
 		}
-		cause := "process ended"
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			cause = err.Error()
+			a.lose(inc, ReasonStdin, err.Error())
+		} else {
+			a.lose(inc, ReasonExit, "process ended") // or it closed its stdin: nothing more is to be had of it
 		}
-		a.lose(inc, cause)
 	}
 	inc.out = nil
 	inc.writing = false

@@ -14,7 +14,8 @@ type Launcher interface {
 	// Launch returns once the child is ready and speaks our version of the
 	// protocol. ctx bounds the start alone. again says that this agent ran
 	// before, so that Spec.Resume applies. On failure nothing is left running
-	// and the error carries what is known of the exit (*StartError).
+	// and the error carries what is known of the exit (*StartError), and says
+	// so if another attempt is of no use (*HandshakeError).
 	Launch(ctx context.Context, s Spec, again bool) (Conn, error)
 }
 
@@ -31,7 +32,7 @@ type Conn interface {
 	Send(c protocol.Command) error
 	// Recv returns the next frame. One goroutine calls it. Raw is valid until
 	// the next call. io.EOF means that the process is gone and drained; any
-	// other error why the incarnation is to be given up.
+	// other error why the incarnation is to be given up (*LostError).
 	Recv() (protocol.Frame, error)
 	// Stop ends the incarnation by the ladder of SPEC §5.5 and returns when
 	// nothing of it is left. If ctx ends, the ladder goes on with KILL at

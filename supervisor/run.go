@@ -18,7 +18,10 @@ import (
 
 // next begins the oldest waiting turn if the child is free.
 func (a *Agent) next() {
-	if a.state != Ready || a.inc.lost != "" || len(a.queue) == 0 {
+	if a.state == Busy && a.turn == nil {
+		a.state = a.state.move(Ready)
+	}
+	if a.state != Ready || a.inc.lost != nil || len(a.queue) == 0 {
 		return
 	}
 	t := a.queue[0]
@@ -56,12 +59,14 @@ func (a *Agent) abort(t *Turn, reason error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.turn == t && a.inc == inc {
-			a.lose(inc, fmt.Sprintf("cancel not honoured in %s", grace))
+			a.lose(inc, ReasonCancel, fmt.Sprintf("cancel not honoured in %s", grace))
 		}
 	})
 }
 
 // finish ends a turn: its last event, its result, its waiters, in this order.
+// What the agent does after the one that ran is for the caller to say: next, or
+// another state.
 func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	for _, timer := range []*time.Timer{t.abort, t.deadline} {
 		if timer != nil {
@@ -79,9 +84,6 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	if a.turn == t {
 		a.inc.endHost(t)
 		a.turn = nil
-		if a.state == Busy {
-			a.state = a.state.move(Ready)
-		}
 	}
 	a.publish("turn_end", turnEndEvent(t.id, o, err))
 	a.sup.count.outcome(o).Add(1)
@@ -122,7 +124,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 		a.mu.Lock()
 		defer a.releaseElsewhere()
 		if err != nil {
-			a.lose(inc, fmt.Sprintf("unreadable %s: %v", f.Type, err))
+			a.lose(inc, ReasonOutput, fmt.Sprintf("unreadable %s: %v", f.Type, err))
 			return
 		}
 		a.control(inc, raw, event)
@@ -168,11 +170,13 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 
 func (a *Agent) response(r protocol.Response) {
 	if t := a.turn; t != nil && t.id == r.ID && r.Command == "prompt" {
+		a.inc.pulse.answered = time.Now()
 		a.conclude(t, r)
 		a.next()
 		return
 	}
 	if q := a.pending[r.ID]; q != nil {
+		a.inc.pulse.answered = time.Now()
 		a.settle(q, answer{response: r, err: childError(r)})
 	}
 }
@@ -203,6 +207,7 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 func (a *Agent) fault(raw []byte, e protocol.Error) {
 	if e.ID != nil {
 		if q := a.pending[*e.ID]; q != nil {
+			a.inc.pulse.answered = time.Now()
 			a.settle(q, answer{err: &ChildError{Command: q.command.Name(), Message: e.Message}})
 			return
 		}

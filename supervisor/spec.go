@@ -28,6 +28,12 @@ type Spec struct {
 	// AbortGrace is how long a cancel may take until the child counts as
 	// wedged and is killed; 0 means DefaultAbortGrace.
 	AbortGrace time.Duration
+	// PingEvery is how long a child may answer nothing until it is pinged; 0
+	// means DefaultPingEvery.
+	PingEvery time.Duration
+	// PingTimeout is how long it may leave a ping without an answer until it
+	// counts as wedged and is killed; 0 means DefaultPingTimeout.
+	PingTimeout time.Duration
 	// QueueLimit is how many prompts may wait; 0 means DefaultQueueLimit.
 	QueueLimit int
 	// Policy decides on restarts; the zero value is the default policy.
@@ -40,5 +46,7 @@ type Spec struct {
 const (
 	DefaultStartTimeout = 10 * time.Second
 	DefaultAbortGrace   = 5 * time.Second
+	DefaultPingEvery    = 15 * time.Second
+	DefaultPingTimeout  = 15 * time.Second
 	DefaultQueueLimit   = 64
 )

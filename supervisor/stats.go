@@ -9,21 +9,21 @@ type Stats struct {
 	// Waiting is how many prompts wait in all queues.
 	Waiting int
 
-	Launches       uint64 // incarnations that became ready
-	LaunchFailures uint64 // that did not
-	Crashes        uint64 // of both kinds, before and after ready
-	Restarts       uint64 // launches after a crash
-	Prompts        uint64 // accepted, joined and replayed ones not counted
-	Events         uint64 // published
-	SlowSubs       uint64 // subscriptions lost with ErrSlow
+	Launches       uint64            // incarnations that became ready
+	LaunchFailures uint64            // that did not
+	Crashes        map[Reason]uint64 // of both kinds, before and after ready
+	Restarts       map[Reason]uint64 // incarnations that became ready after a crash, by the reason of that crash
+	Prompts        uint64            // accepted, joined and replayed ones not counted
+	Events         uint64            // published
+	SlowSubs       uint64            // subscriptions lost with ErrSlow
 	// Outcomes counts ended turns.
 	Outcomes map[Outcome]uint64
 }
 
 type counters struct {
-	launches, launchFailures, crashes, restarts, prompts, slow atomic.Uint64
-	completed, cancelled, erred, crashed, timedOut             atomic.Uint64
-	events                                                     atomic.Uint64
+	launches, launchFailures, prompts, slow, events atomic.Uint64
+	completed, cancelled, erred, crashed, timedOut  atomic.Uint64
+	crashes, restarts                               tally
 }
 
 func (c *counters) outcome(o Outcome) *atomic.Uint64 {
@@ -49,8 +49,8 @@ func (s *Supervisor) Stats() Stats {
 		Agents:         map[State]int{},
 		Launches:       s.count.launches.Load(),
 		LaunchFailures: s.count.launchFailures.Load(),
-		Crashes:        s.count.crashes.Load(),
-		Restarts:       s.count.restarts.Load(),
+		Crashes:        s.count.crashes.snapshot(),
+		Restarts:       s.count.restarts.snapshot(),
 		Prompts:        s.count.prompts.Load(),
 		Events:         s.count.events.Load(),
 		SlowSubs:       s.count.slow.Load(),

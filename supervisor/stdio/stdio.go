@@ -104,7 +104,8 @@ type conn struct {
 	garbage int           // lines that were no frames; of the same
 }
 
-// handshake waits for the first frame, which must be ready.
+// handshake waits for the first frame, which must be ready. If it is not, the
+// error is a *supervisor.HandshakeError.
 func (c *conn) handshake() error {
 	f, err := c.Recv()
 	if err != nil {
@@ -115,14 +116,14 @@ func (c *conn) handshake() error {
 	}
 	event, err := f.Decode()
 	if err != nil {
-		return fmt.Errorf("child's first frame: %w", err)
+		return &supervisor.HandshakeError{Err: fmt.Errorf("child's first frame: %w", err)}
 	}
 	ready, ok := event.(protocol.Ready)
 	if !ok {
-		return fmt.Errorf("child's first frame is %q, want ready", f.Type)
+		return &supervisor.HandshakeError{Err: fmt.Errorf("child's first frame is %q, want ready", f.Type)}
 	}
 	if ready.ProtocolVersion != protocol.Version {
-		return &protocol.VersionError{Got: ready.ProtocolVersion}
+		return &supervisor.HandshakeError{Err: &protocol.VersionError{Got: ready.ProtocolVersion}}
 	}
 	c.ready = ready
 	return nil
@@ -179,16 +180,20 @@ func (c *conn) Recv() (protocol.Frame, error) {
 			return protocol.Frame{}, err
 		} else if f, ok := route(line); ok {
 			if f.Type == "ready" && c.ready.ProtocolVersion != 0 {
-				return protocol.Frame{}, errors.New("child said ready again")
+				return protocol.Frame{}, unreadable("child said ready again")
 			}
 			return f, nil
 		}
 		if c.garbage++; c.garbage > maxGarbage {
-			return protocol.Frame{}, fmt.Errorf("more than %d lines on the child's stdout were no frames", maxGarbage)
+			return protocol.Frame{}, unreadable(fmt.Sprintf("more than %d lines on the child's stdout were no frames", maxGarbage))
 		}
 		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
 		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
 	}
+}
+
+func unreadable(why string) error {
+	return &supervisor.LostError{Reason: supervisor.ReasonOutput, Why: why}
 }
 
 // types are the names of the protocol's own events: a frame of one of them

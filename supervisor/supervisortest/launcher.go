@@ -112,7 +112,8 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 	}
 	if play.Version != 0 && play.Version != protocol.Version {
 		return nil, &supervisor.StartError{
-			Err: &protocol.VersionError{Got: play.Version}, Exit: &supervisor.Exit{Code: -1, Signal: "killed"},
+			Err:  &supervisor.HandshakeError{Err: &protocol.VersionError{Got: play.Version}},
+			Exit: &supervisor.Exit{Code: -1, Signal: "killed"},
 		}
 	}
 	c := newChild(l, r, s, play, n)

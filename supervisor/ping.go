@@ -1,0 +1,68 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"nexus.internal/protocol"
+)
+
+// pulse is what is known of an incarnation's answers. The agent's mutex guards
+// it. Only an answer to a command is a sign of life: it shows that stdin is read
+// and stdout written. A flood of other frames shows half of that.
+type pulse struct {
+	timer    *time.Timer // nil before ready and after quiet
+	answered time.Time   // the last answer, or ready
+	asked    time.Time   // the ping that has no answer yet; zero if none
+	due      time.Time   // of timer
+}
+
+// lateness is how late a timer may be before we judge nobody by it: then it was
+// we who stood still, and what was said meanwhile is yet to be read.
+const lateness = time.Second
+
+// watch begins to look after a ready incarnation.
+func (a *Agent) watch(inc *incarnation) {
+	inc.pulse.answered = time.Now()
+	inc.pulse.due = inc.pulse.answered.Add(a.spec.PingEvery)
+	inc.pulse.timer = time.AfterFunc(a.spec.PingEvery, func() {
+		a.mu.Lock()
+		defer a.releaseElsewhere()
+		if inc.pulse.timer != nil { // not quiet
+			a.feel(inc)
+		}
+	})
+}
+
+// feel pings an incarnation that has answered nothing for PingEvery, and gives
+// up one that has not answered its ping for PingTimeout.
+func (a *Agent) feel(inc *incarnation) {
+	p, now := &inc.pulse, time.Now()
+	late := now.Sub(p.due) > lateness
+	if p.answered.After(p.asked) {
+		p.asked = time.Time{}
+	}
+	switch {
+	case p.asked.IsZero() && now.Sub(p.answered) >= a.spec.PingEvery:
+		q := &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}
+		a.pending[q.command.Ident()] = q
+		inc.put(q.command)
+		p.asked, p.due = now, now.Add(a.spec.PingTimeout)
+	case p.asked.IsZero():
+		p.due = p.answered.Add(a.spec.PingEvery)
+	case late:
+		p.due = now.Add(a.spec.PingTimeout)
+	default:
+		a.lose(inc, ReasonPing, fmt.Sprintf("ping not answered in %s", a.spec.PingTimeout))
+		return
+	}
+	p.timer.Reset(p.due.Sub(now))
+}
+
+// stop ends the watch.
+func (p *pulse) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
