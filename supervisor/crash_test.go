@@ -171,7 +171,6 @@ func TestRestartFails(t *testing.T) {
 	}{
 		{"refused", supervisortest.Play{Refuse: errors.New("no such program")}, 0, "no such program"},
 		{"never ready", supervisortest.Play{NeverReady: true}, 10 * time.Second, "not ready in 10s"},
-		{"wrong version", supervisortest.Play{Version: 2}, 0, "child speaks protocol version 2, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run(t, series(supervisortest.Play{Prompt: crash}, c.play, supervisortest.Play{}), func(h *house) {
@@ -189,6 +188,36 @@ func TestRestartFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A program that is no child of our version is not tried again: it was replaced,
+// and says the same each time.
+func TestWrongVersionIsNotRetried(t *testing.T) {
+	run(t, series(supervisortest.Play{Prompt: crash}, supervisortest.Play{Version: 2}), func(h *house) {
+		a := h.start("alice")
+		first, waiting := h.prompt(a, "1", ""), h.prompt(a, "2", "x")
+		h.outcome(first, supervisor.Crashed)
+		if r := h.outcome(waiting, supervisor.Crashed); !strings.Contains(r.Err.Error(), "protocol version 2, want 1") {
+			h.Errorf("what waited: %v", r.Err)
+		}
+		time.Sleep(time.Hour) // in the bubble's time
+		h.state(a, supervisor.Failed)
+		if again := h.launcher.Launches("alice"); len(again) != 2 {
+			h.Errorf("launched with again = %v, want one attempt more", again)
+		}
+		_, err := a.Prompt(h.Context(), protocol.Prompt{ID: "3"}, supervisor.PromptOptions{})
+		if !errors.Is(err, supervisor.ErrFailed) || !strings.Contains(err.Error(), "protocol version 2, want 1") {
+			h.Errorf("Prompt = %v, want ErrFailed with the reason", err)
+		}
+		if stats := h.sup.Stats(); stats.Crashes[supervisor.ReasonProtocol] != 1 || len(stats.Restarts) != 0 {
+			h.Errorf("stats %+v", stats)
+		}
+		if err := a.Shutdown(h.Context()); err != nil { // asked for, it is tried once more
+			h.Error(err)
+		}
+		h.outcome(h.prompt(a, "4", "x"), supervisor.Crashed)
+		h.state(a, supervisor.Failed)
+	})
 }
 
 // A child that reads nothing is lost after the write deadline.

@@ -49,14 +49,6 @@ type HandshakeError struct{ Err error }
 func (e *HandshakeError) Error() string { return e.Err.Error() }
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// LostError says why an incarnation is given up, or has to be.
-type LostError struct {
-	Reason Reason
-	Why    string
-}
-
-func (e *LostError) Error() string { return e.Why }
-
 // CrashError says that an incarnation ended while it owed an answer, or that a
 // restart came to nothing.
 type CrashError struct {

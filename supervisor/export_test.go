@@ -1,5 +1,7 @@
 package supervisor
 
+import "time"
+
 // Move is the table of states, for tests.
 func Move(from, to State) State { return from.move(to) }
 
@@ -14,3 +16,10 @@ type Waits struct{ waits }
 
 // Begin records a wait, or refuses one that would close a circle.
 func (w *Waits) Begin(from, to string) error { return w.begin(from, to) }
+
+// Oversleep makes the next look at an agent's child come late by d.
+func Oversleep(a *Agent, d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inc.pulse.due = a.inc.pulse.due.Add(-d)
+}

@@ -50,7 +50,7 @@ var (
 
 // hostCall answers a host_call of the child. The agent's mutex is held.
 func (a *Agent) hostCall(inc *incarnation, c protocol.HostCall) {
-	if inc.lost != nil || inc.stopped != nil {
+	if inc.lost != "" || inc.stopped != nil {
 		return // nobody is there to be answered
 	}
 	if refusal := a.refuseHost(inc, c); refusal != "" {

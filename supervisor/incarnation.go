@@ -28,7 +28,8 @@ type incarnation struct {
 	out     []protocol.Command // to be written, oldest first; pending and the one turn bound it
 	writing bool               // somebody is writing out
 	stopped error              // why we were asked to stop it, nil if nobody asked
-	lost    *LostError         // why we gave it up, nil if we did not
+	lost    Reason             // why we gave it up, "" if we did not
+	cause   string             // the same in words
 	pulse   pulse
 
 	host  map[string]*hostCall         // by call_id; at most MaxHostCalls
@@ -171,12 +172,8 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 func (a *Agent) cutOff(inc *incarnation, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if inc.lost != nil || errors.Is(err, io.EOF) {
-		return
-	}
-	inc.lost = &LostError{Reason: ReasonOutput, Why: err.Error()}
-	if e, ok := errors.AsType[*LostError](err); ok {
-		inc.lost = e
+	if inc.lost == "" && !errors.Is(err, io.EOF) {
+		inc.lost, inc.cause = ReasonOutput, err.Error()
 	}
 }
 
@@ -191,11 +188,14 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 		a.rest(inc)
 		return
 	}
-	crash := &CrashError{Incarnation: inc.number, Reason: ReasonExit, Cause: "process ended", Exit: &exit}
-	if inc.lost != nil {
-		crash.Reason, crash.Cause = inc.lost.Reason, inc.lost.Why
+	crash := &CrashError{Incarnation: inc.number, Reason: inc.lost, Cause: inc.cause, Exit: &exit}
+	if inc.lost == "" {
+		crash.Reason, crash.Cause = ReasonExit, "process ended"
 	}
-	if crash.Reason == ReasonExit && exit.Signal != "" {
+	switch {
+	case exit.Limit != "": // whatever else was seen comes of it
+		crash.Reason = ReasonLimit
+	case crash.Reason == ReasonExit && exit.Signal != "":
 		crash.Reason = ReasonSignal
 	}
 	a.crashed(inc, crash)
@@ -293,14 +293,14 @@ func (a *Agent) stop(reason error) <-chan struct{} {
 }
 
 // lose gives an incarnation up: it is killed, and counts as a crash.
-func (a *Agent) lose(inc *incarnation, reason Reason, why string) {
-	if inc.lost != nil || inc != a.inc {
+func (a *Agent) lose(inc *incarnation, reason Reason, cause string) {
+	if inc.lost != "" || inc != a.inc {
 		return
 	}
-	inc.lost = &LostError{Reason: reason, Why: why}
+	inc.lost, inc.cause = reason, cause
 	inc.quiet()
 	if a.state != Stopping {
-		a.setState(Stopping, why)
+		a.setState(Stopping, cause)
 	}
 	a.work.Go(func() { inc.conn.Stop(killNow) })
 }
@@ -315,7 +315,7 @@ func (inc *incarnation) quiet() {
 
 // put hands a command to whoever releases the agent's mutex next.
 func (inc *incarnation) put(c protocol.Command) {
-	if inc.lost == nil && inc.stopped == nil {
+	if inc.lost == "" && inc.stopped == nil {
 		inc.out = append(inc.out, c)
 	}
 }

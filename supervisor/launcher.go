@@ -32,7 +32,8 @@ type Conn interface {
 	Send(c protocol.Command) error
 	// Recv returns the next frame. One goroutine calls it. Raw is valid until
 	// the next call. io.EOF means that the process is gone and drained; any
-	// other error why the incarnation is to be given up (*LostError).
+	// other error why the incarnation is to be given up: its output
+	// cannot be read.
 	Recv() (protocol.Frame, error)
 	// Stop ends the incarnation by the ladder of SPEC §5.5 and returns when
 	// nothing of it is left. If ctx ends, the ladder goes on with KILL at

@@ -16,7 +16,7 @@ const maxAsked = 64
 // answer any more. The agent's mutex is held.
 func (a *Agent) permissionAsked(inc *incarnation, r protocol.PermissionRequest) {
 	switch {
-	case inc.lost != nil || inc.stopped != nil:
+	case inc.lost != "" || inc.stopped != nil:
 	case len(inc.asked) >= maxAsked:
 		inc.put(protocol.PermissionResponse{
 			ID: a.sup.nextID(), RequestID: r.RequestID, Decision: protocol.Deny, Reason: "too many requests wait for an answer",

@@ -39,7 +39,7 @@ func (a *Agent) watch(inc *incarnation) {
 func (a *Agent) feel(inc *incarnation) {
 	p, now := &inc.pulse, time.Now()
 	late := now.Sub(p.due) > lateness
-	if p.answered.After(p.asked) {
+	if !p.answered.Before(p.asked) {
 		p.asked = time.Time{}
 	}
 	switch {

@@ -5,7 +5,7 @@ import "time"
 // Policy decides on restarts. A zero field means its default of SPEC §5.4.
 type Policy struct {
 	// Initial is the delay after a first crash; 0 means 100 ms. It doubles with
-	// each further one.
+	// each further one, until it is Max.
 	Initial time.Duration
 	// Max bounds the delay; 0 means 30 s.
 	Max time.Duration
@@ -14,8 +14,8 @@ type Policy struct {
 	Limit int
 	// Window is what Limit counts in; 0 means 10 s.
 	Window time.Duration
-	// Calm is the time without a crash after which the delay begins anew at
-	// Initial; 0 means 60 s.
+	// Calm is the time without a crash that makes good one failure; 0 means
+	// 60 s.
 	Calm time.Duration
 }
 
@@ -42,32 +42,30 @@ func or[T comparable](value, otherwise T) T {
 
 // Next says what follows the last of crashes, which are in order of time and
 // end with the present one: the delay before the restart, or again false if
-// there were too many. spread in [0,1) places the delay within a fifth below
+// there were too many. The delay is Initial, doubled for each failure before
+// this one; a crash counts as one failure, and each Calm without a crash takes
+// one away. spread in [0,1) places the delay within a fifth below
 // and above its mean, so that agents that died together do not return together.
 func (p Policy) Next(crashes []time.Time, now time.Time, spread float64) (delay time.Duration, again bool) {
 	p = p.orDefault()
-	recent, streak := 0, 0
-	later := now
-	for i := len(crashes) - 1; i >= 0; i-- {
-		if now.Sub(crashes[i]) < p.Window {
+	most := 1 // failures that make the longest delay
+	for d := p.Initial; d < p.Max; d *= 2 {
+		most++
+	}
+	recent, failures := 0, 0
+	for i, crash := range crashes {
+		if now.Sub(crash) < p.Window {
 			recent++
 		}
-		if later.Sub(crashes[i]) >= p.Calm {
-			break
+		if i > 0 {
+			failures = max(0, failures-int(crash.Sub(crashes[i-1])/p.Calm))
 		}
-		later = crashes[i]
-		streak++
+		failures = min(failures+1, most)
 	}
 	if recent > p.Limit {
 		return 0, false
 	}
-	delay = p.Initial
-	for range streak - 1 {
-		if delay >= p.Max {
-			break
-		}
-		delay *= 2
-	}
+	delay = p.Initial << (failures - 1)
 	delay = time.Duration(float64(min(delay, p.Max)) * (0.8 + 0.4*spread))
 	return min(delay, p.Max), true
 }

@@ -21,7 +21,7 @@ func (a *Agent) next() {
 	if a.state == Busy && a.turn == nil {
 		a.state = a.state.move(Ready)
 	}
-	if a.state != Ready || a.inc.lost != nil || len(a.queue) == 0 {
+	if a.state != Ready || a.inc.lost != "" || len(a.queue) == 0 {
 		return
 	}
 	t := a.queue[0]

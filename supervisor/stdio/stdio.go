@@ -180,20 +180,16 @@ func (c *conn) Recv() (protocol.Frame, error) {
 			return protocol.Frame{}, err
 		} else if f, ok := route(line); ok {
 			if f.Type == "ready" && c.ready.ProtocolVersion != 0 {
-				return protocol.Frame{}, unreadable("child said ready again")
+				return protocol.Frame{}, errors.New("child said ready again")
 			}
 			return f, nil
 		}
 		if c.garbage++; c.garbage > maxGarbage {
-			return protocol.Frame{}, unreadable(fmt.Sprintf("more than %d lines on the child's stdout were no frames", maxGarbage))
+			return protocol.Frame{}, fmt.Errorf("more than %d lines on the child's stdout were no frames", maxGarbage)
 		}
 		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
 		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
 	}
-}
-
-func unreadable(why string) error {
-	return &supervisor.LostError{Reason: supervisor.ReasonOutput, Why: why}
 }
 
 // types are the names of the protocol's own events: a frame of one of them
