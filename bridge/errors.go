@@ -131,6 +131,10 @@ func explainTyped(err error) (refusal, bool) {
 		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", "NOT_PERMITTED", e.Error()), true
 	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
+		if _, alien := errors.AsType[*supervisor.HandshakeError](e); alien {
+			return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
+				"Install nexus and nexus-child of the same version."), true
+		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
 			"Correct what the process complains of, then send it again."), true
 	}

@@ -30,6 +30,7 @@ func TestExplain(t *testing.T) {
 		{context.DeadlineExceeded, 200, -32000, "TIMEOUT", "Execution timeout"},
 		{&supervisor.CrashError{Incarnation: 2}, 200, -32000, "CHILD_CRASHED", "Execution failed"},
 		{&supervisor.StartError{Err: errors.New("x")}, 200, -32000, "START_FAILED", "Execution failed"},
+		{&supervisor.StartError{Err: &supervisor.HandshakeError{Err: errors.New("x")}}, 200, -32000, "START_FAILED", "Execution failed"},
 		{&supervisor.ChildError{Message: "x"}, 200, -32603, "EXECUTION_ERROR", "x"},
 		{&supervisor.CommandError{Err: errors.New("x")}, 200, -32602, "INVALID_PARAMS", "Invalid params: too large for the agent"},
 		{api.Invalid("p", "x"), 200, -32602, "INVALID_PARAMS", "Invalid parameter p: x"},

@@ -163,6 +163,7 @@ func describe(info supervisor.Info, children int) api.AgentInfo {
 
 		PendingPermissions: info.Asked,
 		RequestID:          known(info.Running),
+		LastRestartReason:  known(string(info.LastRestart)),
 		LastError:          known(info.LastError),
 	}
 	if info.PID > 0 {

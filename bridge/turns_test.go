@@ -245,7 +245,8 @@ func TestCrashAndFailure(t *testing.T) {
 		t.Errorf("got message %q, want the child's own", e.Message)
 	}
 	list, err := r.client.ListAgents(r.ctx())
-	if err != nil || list.Agents[0].Restarts != 1 || list.Agents[0].Incarnation != 2 {
+	if err != nil || list.Agents[0].Restarts != 1 || list.Agents[0].Incarnation != 2 ||
+		api.Value(list.Agents[0].LastRestartReason) != "exit" {
 		t.Errorf("list after the crash: %+v, %v", list, err)
 	}
 }

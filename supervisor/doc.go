@@ -12,7 +12,7 @@
 // it, reads its frames in order and accounts for its end; commands are written
 // by whoever gives them, in the order they were accepted. So a caller's prompt
 // and a child's answer take no detour, and an idle agent costs one goroutine
-// here and no timer. All exported methods are safe for concurrent use. All
+// here and one timer. All exported methods are safe for concurrent use. All
 // goroutines are joined by Remove and Run.
 //
 // What an agent asks for by host_call is answered by [Options.Host], in a

@@ -10,12 +10,12 @@ type State int
 
 const (
 	Stopped  State = iota // no incarnation; a prompt starts one
-	Starting              // an incarnation is launched and not ready yet
+	Starting              // an incarnation is launched, or about to be, and not ready yet
 	Ready                 // waits for a prompt
 	Busy                  // a turn runs
 	Stopping              // an incarnation is being ended
 	Backoff               // crashed; a restart is due
-	Failed                // crashed too often; Shutdown makes it Stopped
+	Failed                // crashed too often, or no child of ours; Shutdown makes it Stopped
 )
 
 var stateNames = [...]string{

@@ -121,6 +121,9 @@ type (
 		// Queued is how many sends wait; RequestID is the one that runs.
 		Queued    int     `json:"queued"`
 		RequestID *string `json:"request_id"`
+		// LastRestartReason is that of the crash before the last restart (SPEC
+		// §5.4); null before the first.
+		LastRestartReason *string `json:"last_restart_reason"`
 		// LastError is why the agent failed or crashed last.
 		LastError *string `json:"last_error"`
 		// PendingPermissions is how many calls wait for respond_permission.
