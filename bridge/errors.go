@@ -59,6 +59,15 @@ func refuse(status int, code jsonrpc.Code, message, kind, details string, sugges
 	}}
 }
 
+// limited says which limit ended the agent's process, if one did.
+func (r refusal) limited(exit *supervisor.Exit) refusal {
+	if exit != nil && exit.Limit != "" {
+		r.err.Data.Limit = exit.Limit
+		r.err.Data.RecoverySuggestions = append(r.err.Data.RecoverySuggestions, "Ask for less at once, or create the agent with higher limits.")
+	}
+	return r
+}
+
 // explain is the one table that turns errors into codes (SPEC §6.2). Err is
 // not nil.
 func explain(err error) refusal {
@@ -136,7 +145,7 @@ func explainTyped(err error) (refusal, bool) {
 				"Install nexus and nexus-child of the same version."), true
 		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
-			"Correct what the process complains of, then send it again."), true
+			"Correct what the process complains of, then send it again.").limited(e.Exit), true
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
 		details := e.Error()
@@ -144,7 +153,7 @@ func explainTyped(err error) (refusal, bool) {
 			details += "; its last words: " + e.Exit.Stderr
 		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CHILD_CRASHED", details,
-			"Send it again with a new request_id: the agent comes back with its conversation."), true
+			"Send it again with a new request_id: the agent comes back with its conversation.").limited(e.Exit), true
 	}
 	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", "INVALID_PARAMS", e.Error(),

@@ -24,3 +24,23 @@ func (l Limits) timed(o PromptOptions) PromptOptions {
 	}
 	return o
 }
+
+// Within is l where it is the tighter one, and outer elsewhere: what an agent may
+// have that was made by one that may have outer.
+func (l Limits) Within(outer Limits) Limits {
+	return Limits{
+		MemoryBytes:          tighter(l.MemoryBytes, outer.MemoryBytes),
+		Processes:            tighter(l.Processes, outer.Processes),
+		OpenFiles:            tighter(l.OpenFiles, outer.OpenFiles),
+		CPUSeconds:           tighter(l.CPUSeconds, outer.CPUSeconds),
+		OutputBytesPerSecond: tighter(l.OutputBytesPerSecond, outer.OutputBytesPerSecond),
+		TurnTime:             tighter(l.TurnTime, outer.TurnTime),
+	}
+}
+
+func tighter[T int64 | time.Duration](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -135,7 +135,42 @@ func (p CreateAgentParams) Check() error {
 	if p.WaitForInitialResponse != nil && *p.WaitForInitialResponse && p.InitialMessage == nil {
 		return &ParamError{Param: "initial_message", Problem: "Missing required parameter: initial_message"}
 	}
+	if p.Limits != nil {
+		if err := p.Limits.Check(); err != nil {
+			return err
+		}
+	}
 	return p.checkPermissions()
+}
+
+// Bounds of the limits of processes. Fewer files are too few to start with.
+const (
+	MaxLimit     = 1 << 50
+	MinOpenFiles = 64
+)
+
+// Check finds limits that cannot be kept. The error is a *ParamError.
+func (l Limits) Check() error {
+	for _, one := range []struct {
+		name  string
+		value *uint64
+		most  uint64
+	}{
+		{"memory_bytes", l.MemoryBytes, MaxLimit},
+		{"processes", l.Processes, MaxLimit},
+		{"open_files", l.OpenFiles, MaxLimit},
+		{"cpu_s", l.CPUSeconds, MaxLimit},
+		{"output_bytes_per_s", l.OutputBytesPerSecond, MaxLimit},
+		{"turn_s", l.TurnSeconds, MaxTimeout},
+	} {
+		if n := Value(one.value); n > one.most {
+			return Invalid("limits."+one.name, "want at most %d, or 0 for no limit", one.most)
+		}
+	}
+	if n := Value(l.OpenFiles); n > 0 && n < MinOpenFiles {
+		return Invalid("limits.open_files", "want at least %d, or 0 for no limit", MinOpenFiles)
+	}
+	return nil
 }
 
 // MaxRules bounds allowed_write_paths and disable_tools, in items.

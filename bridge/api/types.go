@@ -53,12 +53,20 @@ type (
 		Ceiling *protocol.Permissions `json:"-"`
 	}
 
-	// Limits are of the tokens and requests of models. What is missing is the
-	// configuration's; 0 is no limit.
+	// Limits are of the tokens and requests of models, and of the agent's process
+	// with all that comes of it. What is missing is the configuration's; 0 is no
+	// limit.
 	Limits struct {
 		Tokens            *uint64 `json:"tokens,omitzero"` // in all
 		RequestsPerMinute *uint64 `json:"requests_per_minute,omitzero"`
 		TokensPerMinute   *uint64 `json:"tokens_per_minute,omitzero"`
+
+		MemoryBytes          *uint64 `json:"memory_bytes,omitzero"`
+		Processes            *uint64 `json:"processes,omitzero"`  // threads count, too
+		OpenFiles            *uint64 `json:"open_files,omitzero"` // of each process
+		CPUSeconds           *uint64 `json:"cpu_s,omitzero"`      // of one incarnation
+		OutputBytesPerSecond *uint64 `json:"output_bytes_per_s,omitzero"`
+		TurnSeconds          *uint64 `json:"turn_s,omitzero"` // default and bound of timeout_s
 	}
 
 	// CreateAgentResult says where the agent answers.

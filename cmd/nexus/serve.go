@@ -161,7 +161,11 @@ type assembly struct {
 // it stops the agents, and the broker's until they have.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
 	catalogue := sessions.New(a.cfg.Home)
-	models, err := newBroker(a.cfg, catalogue, a.log)
+	standard, err := limitsOf(a.cfg)
+	if err != nil {
+		return nil, err
+	}
+	models, err := newBroker(a.cfg, standard, catalogue, a.log)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +180,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario,
-		register: models.Register, standard: limitsOf(a.cfg),
+		register: models.Register, standard: standard,
 	}
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,

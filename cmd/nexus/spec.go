@@ -30,8 +30,8 @@ type specs struct {
 	durability string
 	scenario   string
 	// register makes an agent known to the broker and tells where the socket of
-	// its model will be.
-	register func(broker.Agent) (socket string, err error)
+	// its model will be, and which limits hold.
+	register func(broker.Agent) (socket string, l broker.Limits, err error)
 	standard broker.Limits // of agents that have none of their own
 }
 
@@ -76,7 +76,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if rules != "" {
 		p.Preset = nil // it is one of the rules
 	}
-	socket, err := s.register(broker.Agent{
+	socket, held, err := s.register(broker.Agent{
 		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !s.sessions.Exists(id),
 	})
 	if err != nil {
@@ -105,6 +105,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Env:    s.env,
 		Dir:    api.Value(p.Cwd),
 		Labels: labels,
+		Limits: held.Process,
 
 		HostCalls: true,
 	}, nil

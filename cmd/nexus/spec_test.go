@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,6 +15,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
 
@@ -22,8 +24,14 @@ func TestSpec(t *testing.T) {
 	var known broker.Agent
 	s := &specs{
 		child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me"),
-		register: func(a broker.Agent) (string, error) { known = a; return "/s/1", nil },
-		standard: broker.Limits{Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6},
+		register: func(a broker.Agent) (string, broker.Limits, error) {
+			known = a
+			return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
+		},
+		standard: broker.Limits{
+			Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6,
+			Process: supervisor.Limits{MemoryBytes: 5, Processes: 4, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: time.Minute},
+		},
 	}
 	tests := []struct {
 		name        string
@@ -76,12 +84,18 @@ func TestSpec(t *testing.T) {
 		{
 			name: "limits of its own, over the default ones",
 			params: api.CreateAgentParams{
-				AgentID: new("a"), Limits: &api.Limits{Tokens: new(uint64(5)), TokensPerMinute: new(uint64(1 << 40))},
+				AgentID: new("a"), Limits: &api.Limits{
+					Tokens: new(uint64(5)), TokensPerMinute: new(uint64(1 << 40)), MemoryBytes: new(uint64(1 << 30)), Processes: new(uint64(0)),
+					TurnSeconds: new(uint64(90)),
+				},
 			},
 			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantKnown: broker.Agent{
-				ID: "a", New: true, Limits: &broker.Limits{Tokens: 5, RequestsPerMinute: 8, TokensPerMinute: 1<<31 - 1, Concurrent: 6},
+				ID: "a", New: true, Limits: &broker.Limits{
+					Tokens: 5, RequestsPerMinute: 8, TokensPerMinute: 1<<31 - 1, Concurrent: 6,
+					Process: supervisor.Limits{MemoryBytes: 1 << 30, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: 90 * time.Second},
+				},
 			},
 		},
 		{
@@ -135,6 +149,9 @@ func TestSpec(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.wantKnown, known); diff != "" {
 				t.Errorf("registered (-want +got):\n%s", diff)
+			}
+			if got.Limits != (supervisor.Limits{Processes: 7}) {
+				t.Errorf("limits %+v, want those that the broker says hold", got.Limits)
 			}
 			if !got.HostCalls || got.Dir != tt.wantDir || !slices.Equal(got.Env, s.env) {
 				t.Errorf("dir %q, env %q; want %q, %q", got.Dir, got.Env, tt.wantDir, s.env)

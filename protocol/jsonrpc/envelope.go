@@ -106,6 +106,9 @@ type ErrorData struct {
 	Details string `json:"details" wire:"default"`
 	// RecoverySuggestions are sentences; nil is written as [].
 	RecoverySuggestions []string `json:"recovery_suggestions" wire:"default"`
+	// Limit is that which ended the agent's process, as in "memory limit 512
+	// MiB"; "" if none did.
+	Limit string `json:"limit,omitzero" wire:"default"`
 }
 
 // Result builds the response to id that carries the JSON of value. It fails if

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
 )
 
 // Limits bound what an agent, with all agents that it made, may use. Zero is
@@ -27,6 +28,9 @@ type Limits struct {
 	TokensPerMinute   int
 	// Concurrent is how many requests may be under way.
 	Concurrent int
+	// Process are those of the agent's processes, each agent's by itself. They
+	// are kept here for whoever starts them.
+	Process supervisor.Limits
 }
 
 // Usage is what was used, in tokens but for Requests and Estimated.
@@ -111,6 +115,17 @@ type recordLimits struct {
 	RequestsPerMinute uint64 `json:"requests_per_minute"`
 	TokensPerMinute   uint64 `json:"tokens_per_minute"`
 	Concurrent        uint64 `json:"concurrent"`
+
+	Process *recordProcess `json:"process,omitzero"`
+}
+
+type recordProcess struct {
+	MemoryBytes          int64 `json:"memory_bytes"`
+	Processes            int64 `json:"processes"`
+	OpenFiles            int64 `json:"open_files"`
+	CPUSeconds           int64 `json:"cpu_s"`
+	OutputBytesPerSecond int64 `json:"output_bytes_per_s"`
+	TurnSeconds          int64 `json:"turn_s"`
 }
 
 // account finds an agent's account, or what is saved of it, or makes one. b.mu
@@ -145,7 +160,13 @@ func (b *Broker) account(agent string) *account {
 		acc.given = true
 		acc.limits = Limits{
 			Tokens: l.Tokens, RequestsPerMinute: whole(l.RequestsPerMinute),
-			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent),
+			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent), Process: acc.limits.Process,
+		}
+		if p := l.Process; p != nil {
+			acc.limits.Process = supervisor.Limits{
+				MemoryBytes: p.MemoryBytes, Processes: p.Processes, OpenFiles: p.OpenFiles, CPUSeconds: p.CPUSeconds,
+				OutputBytesPerSecond: p.OutputBytesPerSecond, TurnTime: time.Duration(p.TurnSeconds) * time.Second,
+			}
 		}
 	}
 	if r.Parent != "" && r.Parent != agent {
@@ -178,6 +199,11 @@ func (b *Broker) save(acc *account) error {
 		r.Limits = &recordLimits{
 			Tokens: l.Tokens, RequestsPerMinute: uint64(l.RequestsPerMinute),
 			TokensPerMinute: uint64(l.TokensPerMinute), Concurrent: uint64(l.Concurrent),
+			Process: &recordProcess{
+				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
+				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,
+				TurnSeconds: int64(l.Process.TurnTime / time.Second),
+			},
 		}
 	}
 	if acc.parent != nil {

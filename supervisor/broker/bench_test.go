@@ -41,7 +41,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer brokers.Close()
-	socket, err := brokers.Register(broker.Agent{ID: "a"})
+	socket, _, err := brokers.Register(broker.Agent{ID: "a"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -143,7 +143,7 @@ type Agent struct {
 	// counts against the limits of all that it comes from, too.
 	Parent string
 	// Limits are its own; nil means those that are saved with it, or else
-	// Options.Limits.
+	// Options.Limits. Of processes, the tighter of its own and Parent's hold.
 	Limits *Limits
 	// New says that an earlier agent of that name was another one: what it
 	// used and its limits are forgotten, in the file as well.
@@ -151,9 +151,10 @@ type Agent struct {
 }
 
 // Register makes an agent known and returns the path of the socket that its
-// children will find. It is called again when an agent is made again; an agent
-// that nobody registered has Options.Limits and no parent.
-func (b *Broker) Register(a Agent) (socket string, err error) {
+// children will find, and the limits that hold for it. It is called again when
+// an agent is made again; an agent that nobody registered has Options.Limits and
+// no parent.
+func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 	b.mu.Lock()
 	b.tidy()
 	if a.New {
@@ -161,7 +162,7 @@ func (b *Broker) Register(a Agent) (socket string, err error) {
 		if file := b.o.File(a.ID); file != "" {
 			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 				b.mu.Unlock()
-				return "", fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
+				return "", Limits{}, fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
 			}
 		}
 	}
@@ -171,14 +172,18 @@ func (b *Broker) Register(a Agent) (socket string, err error) {
 	}
 	if a.Parent != "" && a.Parent != a.ID {
 		acc.parent = b.account(a.Parent)
+		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
+			acc.limits.Process, acc.given = within, true
+		}
 	}
+	l = acc.limits
 	b.mu.Unlock()
 	if a.Limits != nil || a.Parent != "" {
 		if err := b.save(acc); err != nil {
-			return "", err
+			return "", Limits{}, err
 		}
 	}
-	return b.socket(a.ID), nil
+	return b.socket(a.ID), l, nil
 }
 
 // socket is the path of an agent's socket, the same as long as the broker

@@ -87,7 +87,7 @@ func TestOtherProcessIsRefused(t *testing.T) {
 func TestKilledChildEndsItsRequest(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	h := newHouse(t, broker.Options{}, endless(began, ended))
-	socket, err := h.Register(broker.Agent{ID: "a"})
+	socket, _, err := h.Register(broker.Agent{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestStopEndsRequests(t *testing.T) {
 func TestRequestBeforeReady(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
 	for _, pid := range []int{os.Getpid(), os.Getppid()} {
-		socket, err := h.Register(broker.Agent{ID: "a"})
+		socket, _, err := h.Register(broker.Agent{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestRequestBeforeReady(t *testing.T) {
 // A launch that fails leaves no socket.
 func TestFailedLaunch(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
-	socket, err := h.Register(broker.Agent{ID: "a"})
+	socket, _, err := h.Register(broker.Agent{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestFailedLaunch(t *testing.T) {
 // Whoever opens many connections cannot keep the child from its own.
 func TestManyStrangers(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
-	socket, err := h.Register(broker.Agent{ID: "a"})
+	socket, _, err := h.Register(broker.Agent{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
 
@@ -53,6 +54,45 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// Of processes, the tighter limits of an agent and of its creator hold, and go on
+// holding when both are gone and only the agent comes back.
+func TestProcessLimitsOfTheLine(t *testing.T) {
+	dir := t.TempDir()
+	o := broker.Options{
+		Limits: broker.Limits{Process: supervisor.Limits{OpenFiles: 512}},
+		File:   func(agent string) string { return filepath.Join(dir, agent+".usage") },
+	}
+	boss := supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OutputBytesPerSecond: 5, TurnTime: time.Minute}
+	asked := supervisor.Limits{MemoryBytes: 2 << 30, Processes: 50, CPUSeconds: 9}
+	want := map[string]supervisor.Limits{
+		"free":   {OpenFiles: 512},
+		"boss":   boss,
+		"worker": {MemoryBytes: 1 << 30, Processes: 50, CPUSeconds: 9, OutputBytesPerSecond: 5, TurnTime: time.Minute},
+		"plain":  {MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 512, OutputBytesPerSecond: 5, TurnTime: time.Minute},
+	}
+	check := func(h *house, when string, a broker.Agent) {
+		t.Helper()
+		_, l, err := h.Register(a)
+		if diff := cmp.Diff(want[a.ID], l.Process); diff != "" || err != nil {
+			t.Errorf("%s, %s: %v (-want +got):\n%s", a.ID, when, err, diff)
+		}
+	}
+	h := newHouse(t, o, nil)
+	check(h, "made", broker.Agent{ID: "free"})
+	check(h, "made", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: boss}})
+	check(h, "made", broker.Agent{ID: "worker", Parent: "boss", Limits: &broker.Limits{Process: asked}})
+	check(h, "made", broker.Agent{ID: "plain", Parent: "boss"})
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h = newHouse(t, o, nil)
+	for id := range want {
+		check(h, "restored", broker.Agent{ID: id})
+	}
+	want["boss"] = supervisor.Limits{OpenFiles: 512}
+	check(h, "made anew", broker.Agent{ID: "boss", New: true})
+}
+
 // What an agent's own agents use is its too: nobody gets round a budget by
 // having others made.
 func TestBudgetOfTheLine(t *testing.T) {
@@ -73,7 +113,7 @@ func TestBudgetOfTheLine(t *testing.T) {
 		t.Errorf("it used nothing itself: %+v", u)
 	}
 	// A circle of names that were used again ends somewhere.
-	if _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
+	if _, _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
 		t.Fatal(err)
 	}
 	socket, _ := h.start(broker.Agent{ID: "last", Parent: "worker0"})

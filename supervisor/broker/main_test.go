@@ -127,7 +127,7 @@ func shortDir(t *testing.T) string {
 // start registers an agent and starts it as this very process.
 func (h *house) start(a broker.Agent) (socket string, end func()) {
 	h.Helper()
-	socket, err := h.Register(a)
+	socket, _, err := h.Register(a)
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -34,6 +33,8 @@ type Limits struct {
 const SampleEvery = 500 * time.Millisecond
 
 const (
+	// mostLimit is above all that a machine has.
+	mostLimit = 1 << 50
 	// reserve is what a process may ask for beyond MemoryBytes without using it,
 	// as garbage collectors do. In bytes.
 	reserve = 256 << 20
@@ -58,7 +59,7 @@ func (l Limits) exceeded(u usage) string {
 		return l.memory()
 	case l.Processes > 0 && (u.tasks > l.Processes || u.denied):
 		return fmt.Sprintf("process limit %d", l.Processes)
-	case l.CPUSeconds > 0 && u.cpu > time.Duration(l.CPUSeconds)*time.Second:
+	case l.CPUSeconds > 0 && u.cpu.Seconds() > float64(l.CPUSeconds):
 		return fmt.Sprintf("CPU limit %d s", l.CPUSeconds)
 	}
 	return ""
@@ -72,8 +73,8 @@ func (l Limits) sampled() bool { return l.MemoryBytes > 0 || l.Processes > 0 || 
 // check says what cannot be meant.
 func (l Limits) check() error {
 	for _, n := range []int64{l.MemoryBytes, l.Processes, l.OpenFiles, l.CPUSeconds, l.OutputBytesPerSecond} {
-		if n < 0 {
-			return errors.New("a limit is negative")
+		if n < 0 || n > mostLimit {
+			return fmt.Errorf("a limit of %d: want 0 to %d", n, int64(mostLimit))
 		}
 	}
 	return nil

@@ -258,11 +258,24 @@ func (p *Process) sample() {
 			return
 		case <-tick.C:
 		}
-		if limit := p.limits.exceeded(p.tree.usage()); limit != "" {
-			p.breach(limit)
+		if p.Look() {
 			return
 		}
 	}
+}
+
+// Look compares what the tree takes with its limits at once, and not only when
+// SampleEvery has passed. It reports whether one is exceeded: then the process is
+// killed.
+func (p *Process) Look() (exceeded bool) {
+	if !p.limits.sampled() {
+		return false
+	}
+	limit := p.limits.exceeded(p.tree.usage())
+	if limit != "" {
+		p.breach(limit)
+	}
+	return limit != ""
 }
 
 // breach kills the process for the sake of a limit.

@@ -75,6 +75,9 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 	c := &conn{process: p, log: log, lines: frame.NewReader(p.Stdout()), writer: frame.NewWriter(p)}
 	release := context.AfterFunc(ctx, func() { p.Stop(ctx, nil) })
 	err = c.handshake()
+	if err == nil && p.Look() {
+		err = errors.New("child cannot start within its limits")
+	}
 	if !release() {
 		err = context.Cause(ctx)
 	}

@@ -75,8 +75,8 @@ type Profile struct {
 	System   string `json:"system" wire:"default"`
 }
 
-// Limits bound what each agent of the server may use of the providers, if it
-// has no limits of its own. 0 is no limit.
+// Limits bound what each agent of the server may use of the providers and of the
+// machine, if it has no limits of its own. 0 is no limit.
 type Limits struct {
 	// Tokens is for the agent's life, all kinds together.
 	Tokens            uint64 `json:"tokens" wire:"default"`
@@ -84,6 +84,13 @@ type Limits struct {
 	TokensPerMinute   uint64 `json:"tokens_per_minute" wire:"default"`
 	// Concurrent is how many requests may be under way.
 	Concurrent uint64 `json:"concurrent" wire:"default"`
+
+	MemoryBytes          uint64 `json:"memory_bytes" wire:"default"`
+	Processes            uint64 `json:"processes" wire:"default"` // threads count, too
+	OpenFiles            uint64 `json:"open_files" wire:"default"`
+	CPUSeconds           uint64 `json:"cpu_s" wire:"default"`
+	OutputBytesPerSecond uint64 `json:"output_bytes_per_s" wire:"default"`
+	TurnSeconds          uint64 `json:"turn_s" wire:"default"`
 }
 
 // file is the layout of config.json.
