@@ -52,7 +52,7 @@ func TestStartFaults(t *testing.T) {
 		{"E2BIG", proc.Spec{Argv: huge}, syscall.E2BIG, fmt.Sprintf("start %s: its arguments and environment are too large (%d bytes): argument list too long", here, len(here)+1<<18+2)},
 		{"no directory", proc.Spec{Argv: []string{here}, Dir: gone}, syscall.ENOENT, "start " + here + ": its working directory " + gone + ": no such file or directory"},
 		{"a file as directory", proc.Spec{Argv: []string{here}, Dir: plain}, syscall.ENOTDIR, "start " + here + ": its working directory " + plain + ": not a directory"},
-		{"negative limit", proc.Spec{Argv: []string{here}, Limits: proc.Limits{OpenFiles: -1}}, nil, "start " + here + ": it cannot be started: a limit is negative"},
+		{"negative limit", proc.Spec{Argv: []string{here}, Limits: proc.Limits{OpenFiles: -1}}, nil, "start " + here + ": it cannot be started: a limit of -1: want 0 to 1125899906842624"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := descriptors(t)
