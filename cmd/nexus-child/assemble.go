@@ -57,7 +57,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		return nil, err
 	}
 	a := &assembly{options: child.Options{
-		Journal: j, State: *state, Home: home, ParentAgent: f.parent, ASCII: f.ascii, SessionUpdates: f.updates,
+		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
 		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
 		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path()), NoSync: f.durability == "os"}),
 		Parent: upcall.New(upcall.Options{
@@ -104,7 +104,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := a.openWorkplace(f, saved, c, s, cwd, private(home, cwd, j.Path())); err != nil {
 		return nil, err
 	}
-	if err := j.Append(a.settings(saved)...); err != nil {
+	if err := j.Append(a.settings(f, saved)...); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, j)
@@ -270,11 +270,14 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 }
 
 // settings is what differs from what was saved.
-func (a *assembly) settings(saved transcript.Settings) []transcript.Record {
+func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Record {
 	o := a.options
 	now := transcript.Settings{
 		Model: changed(saved.Model, o.Start.Model), Provider: changed(saved.Provider, o.Start.ProviderName),
-		Cwd: changed(saved.Cwd, o.Work.Cwd()),
+		Cwd: changed(saved.Cwd, o.Work.Cwd()), ParentAgentID: changed(saved.ParentAgentID, o.ParentAgent),
+	}
+	if f.depth > 0 && (saved.Depth == nil || *saved.Depth != f.depth) {
+		now.Depth = &f.depth
 	}
 	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions

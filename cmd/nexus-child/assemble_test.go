@@ -126,3 +126,34 @@ func TestFullDiskLeavesNoSession(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// Who made an agent, and how deep it stands, comes back with its session.
+func TestParentComesBack(t *testing.T) {
+	home, sessions := t.TempDir(), t.TempDir()
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		parent string
+		depth  string // as the session has it
+	}{
+		{"begun", []string{"--session", "a", "--parent-agent", "boss", "--depth", "2"}, "boss", `"depth":2`},
+		{"gone on with", []string{"--session", "a"}, "boss", `"depth":2`},
+		{"insisted on", []string{"--continue", "a"}, "boss", `"depth":2`},
+		{"of nobody", []string{"--session", "b"}, "", ""},
+	} {
+		p := startChild(t, home, append(tt.args, "--session-dir", sessions)...)
+		p.send(`{"type":"get_state","id":"1"}`)
+		if got := p.want("id", "1").Get("parent_agent_id").String(); got != tt.parent {
+			t.Errorf("%s: the parent is %q, want %q", tt.name, got, tt.parent)
+		}
+		p.stdin.Close()
+		p.wait()
+		data, err := os.ReadFile(filepath.Join(sessions, tt.args[1]+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(data), `"depth":`); tt.depth == "" && got > 0 || tt.depth != "" && got != 1 || !strings.Contains(string(data), tt.depth) {
+			t.Errorf("%s: the session says %s", tt.name, data)
+		}
+	}
+}

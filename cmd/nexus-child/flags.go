@@ -33,6 +33,7 @@ type flags struct {
 	system, systemFile          string
 	model, provider, profile    string
 	cwd, preset, parent         string
+	depth                       uint64 // agents above this one
 	permissionsJSON             string
 	ceilingJSON                 string
 	permissions, ceiling        *protocol.Permissions // nil if not given
@@ -85,6 +86,7 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
+	set.Uint64Var(&f.depth, "depth", 0, "`N` agents are above this one: its creator, that one's, and so on")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if len(args) > 0 && args[0] == "rpc" {

@@ -53,7 +53,11 @@ type (
 		// exceed, whatever is asked for later.
 		Permissions *protocol.Permissions `json:"permissions,omitzero"`
 		Ceiling     *protocol.Permissions `json:"ceiling,omitzero"`
-		At          time.Time             `json:"at"` // UTC
+		// ParentAgentID is the agent that created this one, and Depth how many
+		// agents are above it.
+		ParentAgentID *string   `json:"parent_agent_id,omitzero"`
+		Depth         *uint64   `json:"depth,omitzero"`
+		At            time.Time `json:"at"` // UTC
 	}
 
 	// Message is one whole message of the conversation. A user's message opens

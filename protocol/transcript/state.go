@@ -62,21 +62,34 @@ const begun = `{"type":"session","version":`
 // where there is no header. A session with no whole line is an empty State.
 func Parse(data []byte) (state *State, good int, err error) {
 	state = &State{}
+	good, err = state.walk(data, func(line []byte) error {
+		record, err := Decode(line)
+		if err != nil {
+			return err
+		}
+		return state.Apply(record)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return state, good, nil
+}
+
+// walk gives each line of data to add, which adds it to s, and says how much of
+// data is sound, as Parse does.
+func (s *State) walk(data []byte, add func(line []byte) error) (good int, err error) {
 	for number := 1; good < len(data); number++ {
 		line, _, whole := bytes.Cut(data[good:], []byte{'\n'})
 		if len(bytes.TrimSpace(line)) > 0 || !whole {
-			record, err := Decode(line)
-			if err == nil {
-				err = state.Apply(record)
+			err := add(line)
+			if err != nil && !whole && s.torn(line, err) {
+				return good, nil
 			}
-			if err != nil && !whole && state.torn(line, err) {
-				return state, good, nil
-			}
-			if err != nil && state.Empty() && !bytes.HasPrefix(line, []byte(begun)) {
+			if err != nil && s.Empty() && !bytes.HasPrefix(line, []byte(begun)) {
 				err = fmt.Errorf("%w: %w", ErrNoSession, err)
 			}
 			if err != nil {
-				return nil, 0, &LineError{Line: number, Err: err}
+				return 0, &LineError{Line: number, Err: err}
 			}
 		}
 		good += len(line)
@@ -84,7 +97,7 @@ func Parse(data []byte) (state *State, good int, err error) {
 			good++
 		}
 	}
-	return state, good, nil
+	return good, nil
 }
 
 // torn reports whether tail, which could not be read because of err, is what an
@@ -205,6 +218,10 @@ func (s Settings) overlay(later Settings) Settings {
 	}
 	choose(&s.SystemPrompt, later.SystemPrompt)
 	choose(&s.SystemPromptPath, later.SystemPromptPath)
+	choose(&s.ParentAgentID, later.ParentAgentID)
+	if later.Depth != nil {
+		s.Depth = later.Depth
+	}
 	if later.Permissions != nil {
 		s.Permissions = later.Permissions
 	}
