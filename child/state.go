@@ -1,6 +1,8 @@
 package child
 
 import (
+	"path/filepath"
+	"strings"
 	"time"
 
 	"nexus.internal/child/dialog"
@@ -123,7 +125,7 @@ func (s *server) state() childState {
 		Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,
 	}
 	if s.Journal != nil {
-		state.SessionName = optional(s.State.Header.Name)
+		state.SessionName = optional(strings.TrimSuffix(filepath.Base(s.Journal.Path()), filepath.Ext(s.Journal.Path())))
 	}
 	if s.active != nil {
 		_, compacting := s.active.command.(protocol.Compact)

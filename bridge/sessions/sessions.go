@@ -6,11 +6,17 @@
 //
 // A named agent's session is HOME/sessions/ID.jsonl and outlives the agent. A
 // temporary one (an id with a leading dot) is HOME/run/temp/ID.jsonl and goes
-// with it. The package does not read sessions: a child writes and reads its own.
+// with it, unless it is the last one that a person used. A child writes its own;
+// this package reads, copies, renames and deletes those that no child has open,
+// each change whole or not at all, also if the process is killed in it:
 //
-// A Catalogue has no state but the directory and is safe for concurrent use.
-// It refuses ids that are not an agent's (api.ValidAgentID), so that no id can
-// name a file elsewhere. The contract is SPEC.md §2 and §4.6.
+//	entries, total, err := catalogue.List(0, 50, false)
+//	err = catalogue.Clone("worker-1", "worker-2")
+//
+// A Catalogue is safe for concurrent use; a home has one that changes it. It
+// refuses ids that are not an agent's (api.ValidAgentID), so that no id can name
+// a file elsewhere, and follows no links. The contract is SPEC.md §2, §4.6 and
+// §6.7.
 package sessions
 
 import (
@@ -19,13 +25,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	"nexus.internal/bridge/api"
 )
 
 // Catalogue is the saved sessions of one home.
 type Catalogue struct {
-	home string
+	home     string
+	changing sync.Mutex // held during each change
 }
 
 // New returns the catalogue of a home. It touches nothing.
@@ -34,11 +43,27 @@ func New(home string) *Catalogue { return &Catalogue{home: home} }
 // tempDir is the directory of the temporary sessions of a home.
 func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
 
-// RemoveAllTemp removes what all temporary agents of a home left behind. It is
-// for when none runs.
-func RemoveAllTemp(home string) error {
-	if err := os.RemoveAll(tempDir(home)); err != nil {
-		return fmt.Errorf("remove the sessions of temporary agents: %w", err)
+// Tidy brings a home into order when no server runs in it: a change that its
+// process did not live to finish is finished or undone, and what temporary
+// agents left is removed, but for the last one that a person used.
+func Tidy(home string) error {
+	c := New(home)
+	errs := []error{c.settle()}
+	last := c.Last()
+	if !api.IsTemp(last) {
+		errs = append(errs, os.RemoveAll(tempDir(home)))
+	}
+	entries, err := os.ReadDir(tempDir(home))
+	if !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, entry := range entries {
+		if !belongs(entry.Name(), last) {
+			errs = append(errs, os.RemoveAll(filepath.Join(tempDir(home), entry.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("tidy the sessions: %w", err)
 	}
 	return nil
 }
@@ -53,36 +78,76 @@ func (c *Catalogue) Dir(id string) string {
 }
 
 // Path is the file of id's session. It may not exist yet.
-func (c *Catalogue) Path(id string) string { return filepath.Join(c.Dir(id), id+".jsonl") }
+func (c *Catalogue) Path(id string) string { return c.part(id, suffix) }
 
 // UsagePath is the file of what id used of its limits (SPEC §5.7).
-func (c *Catalogue) UsagePath(id string) string { return filepath.Join(c.Dir(id), id+".usage") }
+func (c *Catalogue) UsagePath(id string) string { return c.part(id, ".usage") }
+
+const suffix = ".jsonl"
+
+// parts are what belongs to a session beside its file, by what follows its name.
+var parts = []struct {
+	suffix string
+	// copied says that it goes with the conversation, so that a copy has it too;
+	// the rest is the agent's own.
+	copied bool
+}{
+	{".files", true}, // images
+	{".usage", true},
+	{".outcomes", false},
+	{".events", false},
+}
+
+// part is the path of one of them.
+func (c *Catalogue) part(id, suffix string) string { return filepath.Join(c.Dir(id), id+suffix) }
+
+// belongs reports whether a file of that name is of the session id.
+func belongs(name, id string) bool {
+	rest, ok := strings.CutPrefix(name, id)
+	if !ok {
+		return false
+	}
+	for _, p := range parts {
+		if rest == p.suffix {
+			return true
+		}
+	}
+	return rest == suffix
+}
 
 // Exists reports whether a saved session of that name is there. A temporary
 // agent has none, whatever an earlier run left behind.
-func (c *Catalogue) Exists(id string) bool {
-	if !api.ValidAgentID(id) || api.IsTemp(id) {
+func (c *Catalogue) Exists(id string) bool { return !api.IsTemp(id) && c.there(id) }
+
+// there reports whether a session of that name is there, temporary or not.
+func (c *Catalogue) there(id string) bool {
+	if !api.ValidAgentID(id) {
 		return false
 	}
 	info, err := os.Lstat(c.Path(id))
 	return err == nil && info.Mode().IsRegular() && info.Size() > 0
 }
 
-// RemoveTemp removes what a temporary agent left behind: its session, the images
-// of that and what it used. It does nothing for a named one, and nothing if there is no file.
+// RemoveTemp removes what a temporary agent left behind: its session and what
+// belongs to it. It does nothing for a named one, and nothing if there is none.
 func (c *Catalogue) RemoveTemp(id string) error {
 	if !api.ValidAgentID(id) || !api.IsTemp(id) {
 		return nil
 	}
-	var errs []error
-	for _, path := range []string{c.Path(id), c.UsagePath(id)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	err := os.Remove(c.Path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	errs = append(errs, os.RemoveAll(filepath.Join(c.Dir(id), id+".files")))
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(err, c.removeParts(id)); err != nil {
 		return fmt.Errorf("remove the session of temporary agent %s: %w", id, err)
 	}
 	return nil
+}
+
+func (c *Catalogue) removeParts(id string) error {
+	var errs []error
+	for _, p := range parts {
+		errs = append(errs, os.RemoveAll(c.part(id, p.suffix)))
+	}
+	return errors.Join(errs...)
 }

@@ -73,7 +73,7 @@ func TestCatalogue(t *testing.T) {
 }
 
 // A new server begins without the temporary sessions of one that was killed.
-func TestRemoveAllTemp(t *testing.T) {
+func TestTidy(t *testing.T) {
 	home := t.TempDir()
 	c := sessions.New(home)
 	for _, id := range []string{".t", "named"} {
@@ -85,7 +85,7 @@ func TestRemoveAllTemp(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := sessions.RemoveAllTemp(home); err != nil {
+		if err := sessions.Tidy(home); err != nil {
 			t.Fatal(err)
 		}
 	}

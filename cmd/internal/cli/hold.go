@@ -54,7 +54,7 @@ func HoldHome(home string, port int) (*Hold, error) {
 		return nil, errors.Join(&HeldError{Home: home, PID: pid, Port: port}, file.Close())
 	}
 	if err == nil {
-		err = errors.Join(sessions.RemoveAllTemp(home), file.Truncate(0))
+		err = errors.Join(sessions.Tidy(home), file.Truncate(0))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(file, "%d %d\n", os.Getpid(), port)
@@ -78,5 +78,5 @@ func holder(file *os.File) (pid, port int) {
 
 // Release removes what temporary agents left, and gives up the claim.
 func (h *Hold) Release() error {
-	return errors.Join(sessions.RemoveAllTemp(h.home), h.file.Truncate(0), h.file.Close())
+	return errors.Join(sessions.Tidy(h.home), h.file.Truncate(0), h.file.Close())
 }

@@ -1,0 +1,301 @@
+package sessions
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/transcript"
+)
+
+// A change has one moment at which it happens: the file of the session appears,
+// gets its other name or goes. What belongs to it follows or goes before, and a
+// note beside the sessions says what was meant. A process that finds such a note
+// puts right what another did not live to do.
+
+// Clone copies a session as it is now, also while its agent works: under another
+// name and session id, with all settings and what was used of its limits. It
+// fails with an *Error of ErrNotFound, ErrExists or of what is damaged.
+func (c *Catalogue) Clone(src, dest string) error {
+	if err := valid(src, dest); err != nil {
+		return err
+	}
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	data, err := c.read(src)
+	if err != nil {
+		return err
+	}
+	if _, err := transcript.Summarize(data); err != nil {
+		return &Error{Name: src, Err: err}
+	}
+	data, err = transcript.Renamed(data, transcript.Header{
+		Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		return &Error{Name: src, Err: err}
+	}
+	return c.begin(dest, data, func() error {
+		for _, p := range parts {
+			if !p.copied {
+				continue
+			}
+			if err := copyAll(c.part(src, p.suffix), c.part(dest, p.suffix)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// begin makes a session of data, after prepare has put in place what belongs to
+// it. c.changing is held.
+func (c *Catalogue) begin(id string, data []byte, prepare func() error) (err error) {
+	if c.taken(id) {
+		return &Error{Name: id, Err: ErrExists}
+	}
+	if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
+		return &Error{Name: id, Err: err}
+	}
+	if err := c.note("begin", id); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.settle()) }()
+	next := c.part(id, ".next")
+	if err := errors.Join(c.removeParts(id), prepare(), writeSynced(next, data)); err != nil {
+		return &Error{Name: id, Err: err}
+	}
+	return c.move(next, c.Path(id), id)
+}
+
+// Rename gives a session another name, with all that belongs to it. A temporary
+// one becomes a named one so. It fails with an *Error of ErrNotFound, ErrExists,
+// or ErrInUse while a process has it open.
+func (c *Catalogue) Rename(old, name string) (err error) {
+	if err := valid(old, name); err != nil {
+		return err
+	}
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	held, err := c.hold(old)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if c.taken(name) {
+		return &Error{Name: name, Err: ErrExists}
+	}
+	if err := os.MkdirAll(c.Dir(name), 0o700); err != nil {
+		return &Error{Name: name, Err: err}
+	}
+	if err := c.note("rename", old, name); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.settle()) }()
+	if err := c.removeParts(name); err != nil {
+		return &Error{Name: name, Err: err}
+	}
+	return c.move(c.Path(old), c.Path(name), name)
+}
+
+// Delete removes a session with all that belongs to it. It fails with an *Error
+// of ErrNotFound, or ErrInUse while a process has it open.
+func (c *Catalogue) Delete(id string) (err error) {
+	if err := valid(id); err != nil {
+		return err
+	}
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	held, err := c.hold(id)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if err := c.note("delete", id); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.settle()) }()
+	if err := errors.Join(os.Remove(c.Path(id)), syncDir(c.Dir(id))); err != nil {
+		return &Error{Name: id, Err: err}
+	}
+	return nil
+}
+
+func valid(ids ...string) error {
+	for _, id := range ids {
+		if !api.ValidAgentID(id) {
+			return &Error{Name: id, Err: ErrNotFound}
+		}
+	}
+	return nil
+}
+
+// taken reports whether anything stands where the session's file would.
+func (c *Catalogue) taken(id string) bool {
+	_, err := os.Lstat(c.Path(id))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// hold opens a session and keeps every child from it until the file is closed.
+func (c *Catalogue) hold(id string) (*os.File, error) {
+	if !c.there(id) {
+		return nil, &Error{Name: id, Err: ErrNotFound}
+	}
+	f, err := c.open(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, &Error{Name: id, Err: err}
+	}
+	return f, nil
+}
+
+// move is the moment of a change. What stands at the new place stays there.
+func (c *Catalogue) move(from, to, id string) error {
+	err := rename(from, to)
+	if errors.Is(err, fs.ErrExist) {
+		return &Error{Name: id, Err: ErrExists}
+	}
+	if err == nil {
+		err = errors.Join(syncDir(filepath.Dir(to)), syncDir(filepath.Dir(from)))
+	}
+	if err != nil {
+		return &Error{Name: id, Err: err}
+	}
+	return nil
+}
+
+// notePath is the file that says which change is under way.
+func (c *Catalogue) notePath() string { return filepath.Join(c.Dir("named"), ".change") }
+
+// note says what is about to be done, after what was left undone before.
+func (c *Catalogue) note(what string, ids ...string) error {
+	if err := c.settle(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.notePath()), 0o700); err != nil {
+		return fmt.Errorf("note a change: %w", err)
+	}
+	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
+	if err := errors.Join(writeSynced(c.notePath(), []byte(text)), syncDir(filepath.Dir(c.notePath()))); err != nil {
+		return fmt.Errorf("note a change: %w", err)
+	}
+	return nil
+}
+
+// settle brings what belongs to sessions to where the change that is noted left
+// the sessions, and takes the note away. It may be done again and again.
+func (c *Catalogue) settle() error {
+	data, err := os.ReadFile(c.notePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finish a change: %w", err)
+	}
+	words := strings.Fields(string(data)) // a torn note was written before anything else
+	var errs []error
+	switch {
+	case !strings.HasSuffix(string(data), "\n") || len(words) < 2 || valid(words[1:]...) != nil:
+	case words[0] == "rename" && len(words) == 3 && !c.taken(words[1]):
+		for _, p := range parts {
+			err := os.Rename(c.part(words[1], p.suffix), c.part(words[2], p.suffix))
+			if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		errs = append(errs, syncDir(c.Dir(words[1])), syncDir(c.Dir(words[2])))
+	case words[0] == "begin" || words[0] == "delete":
+		errs = append(errs, os.RemoveAll(c.part(words[1], ".next")))
+		if !c.taken(words[1]) {
+			errs = append(errs, c.removeParts(words[1]))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("finish a change: %w", err)
+	}
+	if err := os.Remove(c.notePath()); err != nil {
+		return fmt.Errorf("finish a change: %w", err)
+	}
+	return nil
+}
+
+// writeSynced writes a file that is on the disk when it returns.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// copyAll copies a file, or a folder of files. What is not there is no error;
+// links and the like are left out.
+func copyAll(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // not there, or gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case d.Type().IsRegular():
+			return copyFile(path, target)
+		}
+		return nil
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := openFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// syncDir returns once the names in a directory are on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// renameUnlessThere is for systems that cannot look and rename in one: who makes
+// the file in between loses it.
+func renameUnlessThere(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return fs.ErrExist
+	}
+	return os.Rename(from, to)
+}

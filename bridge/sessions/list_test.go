@@ -1,0 +1,113 @@
+package sessions_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/transcript"
+)
+
+func TestList(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	if _, total, err := c.List(0, 10, true); total != 0 || err != nil {
+		t.Fatalf("of a new home: %d, %v", total, err)
+	}
+	for i, id := range []string{"old", "middle", "damaged", "new", ".1"} {
+		save(t, c, id, i, transcript.Settings{Cwd: new("/site/" + id)})
+		if err := os.Chtimes(c.Path(id), begun, begun.Add(time.Duration(i)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, c.Path("damaged"), "{\"type\":\"session\",\"version\":1,\"session_id\":\"x\",\"created_at\":\"2026-01-02T03:04:05Z\"}\nnot JSON\n{}\n")
+	if err := os.Chtimes(c.Path("damaged"), begun, begun.Add(2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	// None of these is a session.
+	dir := filepath.Dir(c.Path("old"))
+	write(t, filepath.Join(dir, "empty.jsonl"), "")
+	write(t, filepath.Join(dir, "b d.jsonl"), "{}\n")
+	write(t, filepath.Join(dir, ".hidden.jsonl"), "{}\n")
+	saveParts(t, c, "old", "x")
+	if err := errors.Join(os.Symlink(c.Path("old"), c.Path("link")), os.Mkdir(c.Path("folder"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		offset, limit uint64
+		temp          bool
+		want          string
+		total         uint64
+	}{
+		{0, 10, false, "new 3, damaged !, middle 1, old 0", 4},
+		{0, 10, true, ".1 4, new 3, damaged !, middle 1, old 0", 5},
+		{1, 2, false, "damaged !, middle 1", 4},
+		{4, 2, false, "", 4},
+		{1 << 63, 1 << 63, false, "", 4},
+		{0, 0, false, "", 4},
+	} {
+		page, total, err := c.List(tt.offset, tt.limit, tt.temp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range page {
+			what := fmt.Sprint(e.Name, " ", e.Messages)
+			if e.Damaged != nil {
+				what = e.Name + " !"
+				if line, ok := errors.AsType[*transcript.LineError](e.Damaged); !ok || line.Line != 2 {
+					t.Errorf("%s is damaged: %v, want line 2", e.Name, e.Damaged)
+				}
+			} else if *e.Settings.Cwd != "/site/"+e.Name {
+				t.Errorf("%s has settings %+v", e.Name, e.Settings)
+			}
+			got = append(got, what)
+		}
+		if diff := cmp.Diff(tt.want, strings.Join(got, ", ")); diff != "" || total != tt.total {
+			t.Errorf("%d from %d: %d in all (-want +got):\n%s", tt.limit, tt.offset, total, diff)
+		}
+	}
+	if _, err := c.Summary("link"); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+func TestLast(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	if got := c.Last(); got != "" {
+		t.Errorf("of a new home: %q", got)
+	}
+	for _, id := range []string{".1", ".10", "named"} {
+		save(t, c, id, 1, transcript.Settings{})
+		saveParts(t, c, id, id)
+	}
+	if err := c.SetLast("../../x"); err == nil {
+		t.Error("a name that leads elsewhere was taken")
+	}
+	if err := c.SetLast(".1"); err != nil {
+		t.Fatal(err)
+	}
+	// The end of a server, or the start after one that was killed.
+	if err := sessions.Tidy(home); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Last(); got != ".1" {
+		t.Errorf("the last is %q", got)
+	}
+	for id, want := range map[string][]string{".1": {".1", ".1", ".1", ".1"}, ".10": {"-", "-", "-", "-"}, "named": {"named", "named", "named", "named"}} {
+		if diff := cmp.Diff(want, there(c, id)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+	if err := c.Delete(".1"); err != nil || c.Last() != "" {
+		t.Errorf("a last one that is gone: %q, %v", c.Last(), err)
+	}
+}
