@@ -98,6 +98,8 @@ func explain(err error) refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
+	case errors.Is(err, errPlanCancelled):
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CANCELLED", err.Error(), "Ask again with a new request_id.")
 	case errors.Is(err, supervisor.ErrNoRequest):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Permission request not found", "PERMISSION_REQUEST_NOT_FOUND",
 			"it was answered, has ended, or never was", "See pending of get_permissions.")
@@ -115,6 +117,14 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
 		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", e.Problem,
 			"Correct the parameters and send it again."), true
+	}
+	if e, ok := errors.AsType[*roleError](err); ok {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "ROLE_NOT_CONFIGURED", e.Error(),
+			fmt.Sprintf("Name an agent by agent_id, or one for roles.%s in config.json, and start the server again.", e.role)), true
+	}
+	if e, ok := errors.AsType[*answerError](err); ok {
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Error(),
+			"Ask again with a new request_id, or another agent or model."), true
 	}
 	if e, ok := errors.AsType[*methodError](err); ok {
 		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",

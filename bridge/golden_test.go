@@ -21,6 +21,7 @@ var variable = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},
 	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
 }
 
@@ -34,7 +35,7 @@ var shown = []string{"Allow", "Connection", "Content-Type", "WWW-Authenticate"}
 func TestGolden(t *testing.T) {
 	for _, name := range fixtures.Glob(t, "rpc/*.txtar") {
 		t.Run(strings.TrimSuffix(path.Base(name), ".txtar"), func(t *testing.T) {
-			r := rigged(t, nil)
+			r := rigged(t, tasks)
 			archive := txtar.Parse(fixtures.Read(t, name))
 			var got txtar.Archive
 			got.Comment = archive.Comment

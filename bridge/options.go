@@ -51,6 +51,9 @@ type Options struct {
 	// server has stopped taking new requests; it must not block. May be nil:
 	// Serve returns in any case.
 	Shutdown func()
+	// Roles are the agents for tasks and plans that name none, by what creates
+	// them where they are not there; each has an AgentID. May be nil.
+	Roles map[Role]api.CreateAgentParams
 	// Version is what GET /healthz says.
 	Version string
 	// Guard says by what means no process outlives its agent, for GET /readyz.

@@ -66,6 +66,10 @@ func (s *Server) methodTable() map[string]handler {
 		"list_agents":     bind(s.listAgents),
 		"shutdown_server": bind(s.shutdownServer),
 
+		"execute_task":   bind(s.executeTask),
+		"create_plan":    bind(s.createPlan),
+		"update_context": bind(s.updateContext),
+
 		"send":         bind(s.send),
 		"cancel":       bind(s.cancel),
 		"shutdown":     bind(s.shutdown),
@@ -274,7 +278,7 @@ func (s *Server) admit(c *call) error {
 		}
 	}
 	name := c.request.Method
-	if m, ok := api.Find(name); !ok || m.Scope != scope {
+	if m, ok := api.Find(name); !ok || m.Scope != scope && m.Scope != api.Both {
 		return &methodError{name: clipName(name), hint: hint, scope: scope}
 	}
 	if c.request.Positional {

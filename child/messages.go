@@ -54,7 +54,7 @@ func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
 	const part = pieceSize / 2 // two texts, and the calls, each at most six times that
 	m.Content, m.Thinking = cut(m.Content, part), cut(m.Thinking, part/4)
 	m.ToolCalls = shortCalls(m.ToolCalls)
-	m.ThinkingSignature, m.Attachments, m.Changed, m.Images = "", nil, nil, m.Images[:min(len(m.Images), 64)]
+	m.ThinkingSignature, m.Attachments, m.Changed, m.Created, m.Images = "", nil, nil, nil, m.Images[:min(len(m.Images), 64)]
 	value := mustMarshal(struct {
 		protocol.Message
 		truncation

@@ -45,6 +45,8 @@ type Message struct {
 	// Changed are the files that the call of a RoleTool message made or changed,
 	// absolute, as its tool recorded them.
 	Changed []string `json:"changed,omitempty" wire:"default"`
+	// Created are those of Changed that were not there before.
+	Created []string `json:"created,omitempty" wire:"default"`
 	// At is when the message was complete, UTC.
 	At time.Time `json:"at,omitzero" wire:"default"`
 }

@@ -8,13 +8,20 @@ const (
 	Global Scope = iota
 	// Agent methods are called at POST /agent/{id}.
 	Agent
+	// Both are called at either place. At POST /agent/{id} they are about that
+	// agent.
+	Both
 )
 
 func (s Scope) String() string {
-	if s == Agent {
+	switch s {
+	case Agent:
 		return "agent"
+	case Both:
+		return "both"
+	default:
+		return "global"
 	}
-	return "global"
 }
 
 // Method is one row of the table.
@@ -28,13 +35,17 @@ type Method struct {
 	Summary string
 }
 
-// Methods is every method of the façade, global ones first. It must not be
+// Methods is every method of the façade, those of an agent alone last. It must not be
 // changed.
 var Methods = []Method{
 	{"create_agent", Global, CreateAgentParams{}, CreateAgentResult{}, "Start an agent, or continue the saved one of that name"},
 	{"destroy_agent", Global, AgentIDParams{}, DestroyAgentResult{}, "Stop an agent and forget it; a named one's session stays saved"},
 	{"list_agents", Global, None{}, ListAgentsResult{}, "List the agents that the server runs"},
 	{"shutdown_server", Global, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
+
+	{"execute_task", Both, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
+	{"create_plan", Both, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
+	{"update_context", Both, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
 
 	{"send", Agent, SendParams{}, SendResult{}, "Send a message and wait for the answer"},
 	{"cancel", Agent, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs"},

@@ -134,6 +134,7 @@ type Outcome struct {
 	IsError bool
 	Images  []protocol.Image
 	Changed []string // files, absolute
+	Created []string // those of Changed that are new
 }
 
 // Watch is told how calls get on, on the goroutine of Run. A nil function is
@@ -236,7 +237,7 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	}
 	return Outcome{
 		Call: call, Text: r.limit(call.Name, result.Text), IsError: result.IsError,
-		Images: result.Images, Changed: result.Changed,
+		Images: result.Images, Changed: result.Changed, Created: result.Created,
 	}
 }
 

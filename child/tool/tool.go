@@ -36,6 +36,8 @@ type Result struct {
 	Images []protocol.Image
 	// Changed are the files that the call made or changed, absolute.
 	Changed []string
+	// Created are those of Changed that were not there before.
+	Created []string
 }
 
 // Scoped is a Tool that can say beforehand what a call would touch. The calls

@@ -210,7 +210,7 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 	for _, o := range outcomes {
 		m := protocol.Message{
 			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError, Images: o.Images,
-			Changed: o.Changed, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
+			Changed: o.Changed, Created: o.Created, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
 		}
 		t.Dialog.Add(m)
 		records = append(records, transcript.Message{Message: m})

@@ -169,6 +169,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, err
 	}
+	roles, err := rolesOf(a.cfg)
+	if err != nil {
+		return nil, errors.Join(err, models.Close())
+	}
 	var front *bridge.Server // made before there are agents to ask it
 	sup := supervisor.New(supervisor.Options{
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
@@ -196,6 +200,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 			{Name: "broker", Ask: models.Check},
 		},
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
+		Roles:      roles,
 	})
 	if err != nil {
 		return nil, errors.Join(err, models.Close())

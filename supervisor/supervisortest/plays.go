@@ -78,6 +78,8 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, c.known(cmd.CallID, cmd))
 	case protocol.PermissionResponse:
 		c.Respond(cmd, c.known(cmd.RequestID, cmd))
+	case protocol.UpdateContext:
+		c.Respond(cmd, ok{"ok": true})
 	case protocol.SetCwd:
 		c.Respond(cmd, ok{"ok": true, "cwd": cmd.Cwd})
 	case protocol.SetSystemPrompt:

@@ -51,12 +51,12 @@ func (f *files) write(ctx context.Context, s Space, in writeInput) (tool.Result,
 	if err != nil {
 		return tool.Result{}, explain("write", in.Path, err)
 	}
+	result := tool.Result{Changed: []string{p.path}}
 	if isNew {
-		kept = " (a new file)"
+		kept, result.Created = " (a new file)", result.Changed
 	}
-	return tool.Result{
-		Text: fmt.Sprintf("wrote %d bytes to %s%s", len(content), in.Path, kept), Changed: []string{p.path},
-	}, nil
+	result.Text = fmt.Sprintf("wrote %d bytes to %s%s", len(content), in.Path, kept)
+	return result, nil
 }
 
 // likeOld gives the content the line endings, the byte order mark and the

@@ -93,6 +93,18 @@ type Limits struct {
 	TurnSeconds          uint64 `json:"turn_s" wire:"default"`
 }
 
+// Role is the agent for tasks or plans that name none. The rest says how it is
+// created where there is no agent of that name, running or saved; "" is as if it
+// were not said.
+type Role struct {
+	AgentID      string `json:"agent_id"`
+	Preset       string `json:"preset" wire:"default"`
+	Cwd          string `json:"cwd" wire:"default"` // absolute
+	Model        string `json:"model" wire:"default"`
+	Provider     string `json:"provider" wire:"default"`
+	SystemPrompt string `json:"system_prompt" wire:"default"`
+}
+
 // file is the layout of config.json.
 type file struct {
 	Providers       map[string]Provider `json:"providers" wire:"default"`
@@ -102,6 +114,7 @@ type file struct {
 	// Presets are named permissions. In them Preset is a built-in one.
 	Presets map[string]protocol.Permissions `json:"presets" wire:"default"`
 	Limits  *Limits                         `json:"limits,omitzero"`
+	Roles   map[string]Role                 `json:"roles" wire:"default"`
 }
 
 // FileError says which configuration file is wrong, and how.
@@ -172,6 +185,7 @@ func builtin() file {
 		},
 		Profiles: map[string]Profile{},
 		Presets:  map[string]protocol.Permissions{},
+		Roles:    map[string]Role{},
 	}
 }
 
@@ -232,6 +246,7 @@ func (c *Config) merge(path string, by trust) error {
 		c.file.Profiles[name] = p
 	}
 	maps.Copy(c.file.Presets, expanded(f.Presets, c.env["HOME"]))
+	maps.Copy(c.file.Roles, f.Roles)
 	if f.DefaultModel != "" {
 		c.file.DefaultModel = f.DefaultModel
 	}
@@ -286,6 +301,11 @@ func (f file) check() error {
 			return err
 		}
 	}
+	for name := range f.Roles {
+		if name != "planner" && name != "executor" {
+			return &strict.Error{Path: "roles." + name, Problem: "is not known, want planner or executor"}
+		}
+	}
 	for name, p := range f.Providers {
 		path := "providers." + name
 		switch {
@@ -330,6 +350,9 @@ func (f file) check() error {
 func (c *Config) checkProject(f file) error {
 	if f.Limits != nil {
 		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	if len(f.Roles) > 0 {
+		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}
 	}
 	for name, p := range f.Providers {
 		problem := ""
@@ -397,6 +420,10 @@ func (c *Config) Limits() Limits {
 	}
 	return *c.file.Limits
 }
+
+// Roles are the agents for tasks and plans that name none, by planner or
+// executor. They must not be changed.
+func (c *Config) Roles() map[string]Role { return c.file.Roles }
 
 // FromProject reports whether a project's file was the last to say what the
 // provider is. A server knows nothing of such a one.

@@ -325,3 +325,25 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestRoles(t *testing.T) {
+	c := load(t, `{"roles":{"executor":{"agent_id":"maker","preset":"trusted"}}}`)
+	if got := c.Roles()["executor"]; got.AgentID != "maker" || got.Preset != "trusted" {
+		t.Errorf("got %+v", got)
+	}
+	for text, want := range map[string]string{
+		`{"roles":{"painter":{"agent_id":"a"}}}`: `"roles.painter" is not known, want planner or executor`,
+		`{"roles":{"planner":{}}}`:               `"roles.planner.agent_id" is missing`,
+	} {
+		home := t.TempDir()
+		write(t, filepath.Join(home, "config.json"), text)
+		if _, err := config.Load([]string{"NEXUS_HOME=" + home}, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	project := t.TempDir()
+	write(t, filepath.Join(project, ".nexus3", "config.json"), `{"roles":{"planner":{"agent_id":"a"}}}`)
+	if _, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, project); err == nil || !strings.Contains(err.Error(), "is the server's to say") {
+		t.Errorf("a project's roles: %v", err)
+	}
+}

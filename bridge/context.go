@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// maxTold is how many agents are told something at once.
+const maxTold = 16
+
+// updateContext changes what one agent is told beside the conversation, or all
+// that the server runs. What one of all of them says against it is part of the
+// result.
+func (s *Server) updateContext(ctx context.Context, c *call, p api.UpdateContextParams) (any, error) {
+	id := c.id
+	if p.AgentID != nil {
+		if id != "" && id != *p.AgentID {
+			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", id)
+		}
+		id = *p.AgentID
+	}
+	command := protocol.UpdateContext{Action: p.Action, ContextType: p.ContextType, Data: p.Data}
+	if id != "" {
+		one := &call{request: c.request, id: id}
+		_, err := s.set(ctx, one, "data", command)
+		c.incarnation = one.incarnation
+		if err != nil {
+			return nil, err
+		}
+		return api.UpdateContextResult{Updated: true, Agents: []api.ContextUpdate{{AgentID: id, Updated: true}}}, nil
+	}
+	infos := s.o.Supervisor.Agents()
+	result := api.UpdateContextResult{Updated: len(infos) > 0, Agents: make([]api.ContextUpdate, len(infos))}
+	var told sync.WaitGroup
+	room := make(chan struct{}, maxTold)
+	for i, info := range infos {
+		room <- struct{}{}
+		told.Go(func() {
+			defer func() { <-room }()
+			result.Agents[i] = s.tell(ctx, info.ID, command)
+		})
+	}
+	told.Wait()
+	for _, agent := range result.Agents {
+		result.Updated = result.Updated && agent.Updated
+	}
+	return result, ctx.Err()
+}
+
+// tell gives one of many agents the command.
+func (s *Server) tell(ctx context.Context, id string, command protocol.Command) api.ContextUpdate {
+	a, err := s.o.Supervisor.Agent(id)
+	if err == nil {
+		_, err = s.ask(ctx, a, command)
+	}
+	update := api.ContextUpdate{AgentID: id, Updated: err == nil}
+	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		update.Error = strings.TrimPrefix(refused.Message, command.Name()+": ")
+	} else if err != nil {
+		r := explain(err)
+		update.Error = r.err.Message
+		if !r.internal {
+			update.Error += ": " + r.err.Data.Details
+		}
+	}
+	return update
+}

@@ -1,0 +1,271 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/task"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// Role is what an agent is for (SPEC §6.7).
+type Role string
+
+// The roles that a configuration can give.
+const (
+	Planner  Role = "planner"
+	Executor Role = "executor"
+)
+
+// roleError says that no agent has a role.
+type roleError struct{ role Role }
+
+func (e *roleError) Error() string { return fmt.Sprintf("no agent is configured as %s", e.role) }
+
+// answerError says that an agent did its turn and did not answer in the declared
+// shape, also when it was asked again.
+type answerError struct{ problem string }
+
+func (e *answerError) Error() string {
+	return "the agent's answer is not of the declared shape: " + e.problem
+}
+
+// taskAgent is who is to do what c asks for: the agent of the path, the one that
+// is named, or the one that has the role, which is created if there is none.
+func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *string) (*supervisor.Agent, error) {
+	if c.id != "" {
+		if named != nil && *named != c.id {
+			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", c.id)
+		}
+		return s.agent(ctx, c.id)
+	}
+	if named != nil {
+		return s.agent(ctx, *named)
+	}
+	p, ok := s.o.Roles[role]
+	if !ok {
+		return nil, &roleError{role}
+	}
+	a, err := s.agent(ctx, *p.AgentID)
+	if errors.Is(err, supervisor.ErrNotFound) {
+		a, _, err = s.create(ctx, c, p)
+	}
+	if errors.Is(err, supervisor.ErrExists) { // somebody was faster
+		a, err = s.agent(ctx, *p.AgentID)
+	}
+	return a, err
+}
+
+func (s *Server) executeTask(ctx context.Context, c *call, p api.ExecuteTaskParams) (any, error) {
+	a, err := s.taskAgent(ctx, c, Executor, p.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	if c.request.IsNotification() {
+		_, err := s.begin(ctx, a, errand{id: requestID(p.RequestID), prompt: task.ExecutePrompt(p), timeout: timeout(p.TimeoutS)})
+		return nil, err
+	}
+	result, err := s.carryOut(ctx, a, p, requestID(p.RequestID))
+	c.incarnation = a.Info().Incarnation
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// carryOut has an agent do a task, in one turn or two.
+func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (api.ExecuteTaskResult, error) {
+	result := api.ExecuteTaskResult{
+		Status:   api.TaskCancelled,
+		Output:   api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{}},
+		Metadata: api.TaskMetadata{AgentID: a.ID(), RequestID: id},
+	}
+	answer, cost, err := converse(ctx, s, a, errand{id: id, prompt: task.ExecutePrompt(p), timeout: timeout(p.TimeoutS)}, task.ReadAnswer)
+	if err != nil {
+		return result, err
+	}
+	result.Metadata.ExecutionTimeMS = cost.elapsed.Milliseconds()
+	result.Metadata.TokensUsed = cost.usage.InputTokens + cost.usage.OutputTokens
+	result.Metadata.Model, result.Metadata.Repaired = api.Value(cost.usage.Model), cost.repaired
+	if u := a.Info().Update; result.Metadata.Model == "" && u != nil {
+		result.Metadata.Model = u.Model
+	}
+	if result.Output.FilesModified, result.Output.FilesCreated, err = s.filesOf(ctx, a, cost.turns); err != nil {
+		return result, err
+	}
+	if !cost.cancelled {
+		result.Status, result.Output.Code, result.Output.Explanation = answer.Status, answer.Code, answer.Explanation
+	}
+	return result, nil
+}
+
+func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams) (any, error) {
+	a, err := s.taskAgent(ctx, c, Planner, p.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	most, limit := api.MaxTasks, task.TimeLimit(p)
+	if p.Constraints != nil && p.Constraints.MaxTasks != nil {
+		most = *p.Constraints.MaxTasks
+	}
+	if p.TimeoutS == nil && limit > 0 {
+		p.TimeoutS = &limit
+	}
+	e := errand{id: requestID(p.RequestID), prompt: task.PlanPrompt(p, most), timeout: timeout(p.TimeoutS)}
+	if c.request.IsNotification() {
+		_, err := s.begin(ctx, a, e)
+		return nil, err
+	}
+	plan, cost, err := converse(ctx, s, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })
+	c.incarnation = a.Info().Incarnation
+	switch {
+	case err != nil:
+		return nil, err
+	case cost.cancelled:
+		return nil, errPlanCancelled
+	}
+	return api.CreatePlanResult{Plan: plan}, nil
+}
+
+// errPlanCancelled says that there is no plan because somebody did not want it.
+var errPlanCancelled = fmt.Errorf("the making of the plan was cancelled: %w", supervisor.ErrAborted)
+
+// errand is what an agent is asked for that is to answer in a declared shape.
+type errand struct {
+	id      string // of the first turn
+	prompt  string
+	timeout time.Duration // for both turns together
+}
+
+// cost is what an errand took.
+type cost struct {
+	turns     []string // ids
+	usage     protocol.TurnUsage
+	elapsed   time.Duration
+	repaired  bool
+	cancelled bool // then there is no answer
+}
+
+func (s *Server) begin(ctx context.Context, a *supervisor.Agent, e errand) (*supervisor.Turn, error) {
+	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.id, Message: e.prompt}, supervisor.PromptOptions{Timeout: e.timeout})
+	return turn, named(a.ID(), err)
+}
+
+// converse runs an errand and, where its answer is not of the shape, asks once
+// more. The errors are those of a turn, an *answerError, and that of ctx; the
+// turn goes on then.
+func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e errand, read func(string) (T, error)) (answer T, c cost, err error) {
+	start := time.Now()
+	defer func() { c.elapsed = time.Since(start) }()
+	for first := true; ; first = false {
+		turn, err := s.begin(ctx, a, e)
+		if err != nil {
+			return answer, c, err
+		}
+		c.turns = append(c.turns, e.id)
+		outcome, err := turn.Wait(ctx)
+		c.usage.Add(outcome.Usage)
+		switch {
+		case outcome.Outcome == supervisor.Cancelled:
+			c.cancelled = true
+			return answer, c, nil
+		case err != nil:
+			return answer, c, err
+		case outcome.Truncated:
+			return answer, c, &answerError{"it is longer than what is kept of it"}
+		}
+		answer, err = read(outcome.Text)
+		if err == nil {
+			return answer, c, nil
+		}
+		left := e.timeout - time.Since(start)
+		switch {
+		case !first:
+			return answer, c, &answerError{err.Error()}
+		case left <= 0:
+			return answer, c, fmt.Errorf("no time is left to ask again after an answer that could not be used (%w): %w", err, supervisor.ErrTurnTimeout)
+		}
+		c.repaired = true
+		e = errand{id: e.id + "/again", prompt: task.RepairPrompt(err), timeout: left}
+	}
+}
+
+// filesOf are the files that the tools of these turns have recorded, from the
+// agent's own conversation, absolute and sorted. It reads backwards, to the
+// prompt of the first turn.
+func (s *Server) filesOf(ctx context.Context, a *supervisor.Agent, turns []string) (modified, created []string, err error) {
+	const window = 64 // messages
+	changed, isNew := map[string]bool{}, map[string]bool{}
+	end, err := s.countMessages(ctx, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	for begun := false; end > 0 && !begun; end -= min(end, window) {
+		for at := end - min(end, window); at < end; {
+			limit := end - at
+			body, err := s.ask(ctx, a, protocol.GetMessages{Offset: &at, Limit: &limit})
+			if err != nil {
+				return nil, nil, err
+			}
+			page := gjson.GetBytes(body, "messages").Array()
+			if len(page) == 0 {
+				break // the conversation has become shorter
+			}
+			at += uint64(len(page))
+			for _, m := range page {
+				id := m.Get("turn_id").String()
+				begun = begun || id == turns[0] && m.Get("role").String() == string(protocol.RoleUser)
+				if !slices.Contains(turns, id) {
+					continue
+				}
+				for _, path := range texts(m.Get("changed")) {
+					changed[path] = true
+				}
+				for _, path := range texts(m.Get("created")) {
+					isNew[path] = true
+				}
+			}
+		}
+	}
+	modified, created = []string{}, []string{}
+	for path := range changed {
+		if isNew[path] {
+			created = append(created, path)
+		} else {
+			modified = append(modified, path)
+		}
+	}
+	slices.Sort(modified)
+	slices.Sort(created)
+	return modified, created, nil
+}
+
+func (s *Server) countMessages(ctx context.Context, a *supervisor.Agent) (uint64, error) {
+	none := uint64(0)
+	body, err := s.ask(ctx, a, protocol.GetMessages{Limit: &none})
+	return gjson.GetBytes(body, "total").Uint(), err
+}
+
+func requestID(given *string) string {
+	if given == nil {
+		return uuid.NewString()
+	}
+	return *given
+}
+
+// timeout is that of a task, in whole nanoseconds, rounded up.
+func timeout(seconds *float64) time.Duration {
+	if seconds == nil {
+		return api.DefaultTaskTimeout * time.Second
+	}
+	return time.Duration(math.Ceil(*seconds * float64(time.Second)))
+}

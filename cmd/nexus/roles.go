@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/cmd/internal/config"
+)
+
+// rolesOf are the agents that the configuration gives roles to.
+func rolesOf(cfg *config.Config) (map[bridge.Role]api.CreateAgentParams, error) {
+	roles := map[bridge.Role]api.CreateAgentParams{}
+	for name, r := range cfg.Roles() {
+		p := api.CreateAgentParams{AgentID: &r.AgentID}
+		for _, one := range []struct {
+			value  string
+			target **string
+		}{
+			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt},
+		} {
+			if one.value != "" {
+				*one.target = &one.value
+			}
+		}
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("configuration roles.%s: %w", name, err)
+		}
+		roles[bridge.Role(name)] = p
+	}
+	return roles, nil
+}
