@@ -21,7 +21,7 @@ type Check struct {
 	Ask func() error
 }
 
-// ready answers GET /readyz (SPEC §6.5): 503 if the server takes no work, or
+// ready answers GET /readyz (SPEC §6.4): 503 if the server takes no work, or
 // could not do it.
 func (s *Server) ready(x *exchange) {
 	_ = x.rc.SetReadDeadline(time.Time{})

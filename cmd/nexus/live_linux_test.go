@@ -101,6 +101,12 @@ func (s *live) end() {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		s.Fatal(err)
 	}
+	s.wait()
+}
+
+// wait waits for a server that was asked to end.
+func (s *live) wait() {
+	s.Helper()
 	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGABRT) })
 	defer stuck.Stop()
 	if err := s.cmd.Wait(); err != nil {
@@ -119,6 +125,16 @@ func (s *live) call(path, method, params string) string {
 
 func (s *live) send(agent, content string) string {
 	return s.call("/agent/"+agent, "send", fmt.Sprintf(`{"content":%q}`, content))
+}
+
+// busy says that the agent is not, or nothing if a turn of it runs.
+func (s *live) busy(agent string) error {
+	for _, a := range gjson.Get(s.call("/", "list_agents", `{}`), "result.agents").Array() {
+		if a.Get("agent_id").Str == agent && a.Get("state").Str != "busy" {
+			return fmt.Errorf("it is %s", a.Get("state").Str)
+		}
+	}
+	return nil
 }
 
 func (s *live) pid(agent string) int {

@@ -195,6 +195,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Log:        a.log,
 		Shutdown:   ask,
 		Version:    a.version,
+		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{
 			{Name: "home", Ask: func() error { return writable(a.cfg.RunDir()) }},
 			{Name: "broker", Ask: models.Check},
@@ -225,6 +226,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	group.Add(func() error {
 		return models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
+	teller := herald{address: a.listener.Addr().String(), key: a.key, drain: a.o.drain, log: a.log.Named("notify")}
+	group.Add(func() error {
+		return teller.run(asked, brokering)
+	}, func(error) {}) // ends with the broker's
 	return group, nil
 }
 
