@@ -68,8 +68,7 @@ func (a *Agent) wakeUp() {
 
 // launch begins the next incarnation. ctx bounds the launch alone.
 func (a *Agent) launch(ctx context.Context, again bool) *incarnation {
-	timeout := a.spec.StartTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ready in %s", timeout))
+	ctx, cancel := context.WithCancel(ctx)
 	a.incarnations++
 	inc := &incarnation{
 		number: a.incarnations, again: again, cancel: cancel,
@@ -83,7 +82,7 @@ func (a *Agent) launch(ctx context.Context, again bool) *incarnation {
 
 // live is the goroutine of one incarnation.
 func (a *Agent) live(ctx context.Context, inc *incarnation) {
-	conn, err := a.launcher.Launch(ctx, a.spec, a.ranBefore())
+	conn, err := a.bringUp(ctx, inc)
 	inc.cancel()
 	if err != nil {
 		a.unlaunched(inc, err)
@@ -99,6 +98,21 @@ func (a *Agent) live(ctx context.Context, inc *incarnation) {
 		a.handle(inc, f)
 	}
 	a.ended(inc, conn.Stop(killNow))
+}
+
+// bringUp launches the child, once it may be.
+func (a *Agent) bringUp(ctx context.Context, inc *incarnation) (Conn, error) {
+	if inc.again {
+		done, err := a.sup.restarts.begin(ctx)
+		if err != nil {
+			return nil, &StartError{Err: err}
+		}
+		defer done()
+	}
+	timeout := a.spec.StartTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ready in %s", timeout))
+	defer cancel()
+	return a.launcher.Launch(ctx, a.spec, a.ranBefore())
 }
 
 func (a *Agent) ranBefore() bool {

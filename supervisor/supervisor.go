@@ -41,6 +41,7 @@ type Supervisor struct {
 	spread      func() float64
 	count       counters
 	host        HostHandler
+	restarts    restarts
 	waits       waits  // between agents, by host calls
 	idPrefix    string // of the ids that we make, hard to guess
 	ids         atomic.Uint64
@@ -59,6 +60,7 @@ func New(o Options) *Supervisor {
 		stopTimeout: or(o.StopTimeout, DefaultStopTimeout),
 		spread:      o.Spread,
 		host:        o.Host,
+		restarts:    newRestarts(),
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
 	}
