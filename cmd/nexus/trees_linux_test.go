@@ -189,17 +189,12 @@ func processes(wanted func(pid int) bool) (pids []int) {
 
 // stateOf is the letter in /proc/PID/stat; "" if it is gone.
 func stateOf(pid int) string {
-	fields := statOf(pid)
-	if len(fields) < 2 {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it is gone
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) == 0 {
 		return ""
 	}
 	return fields[0]
-}
-
-// statOf are the fields of /proc/PID/stat behind the name: state, parent, …
-func statOf(pid int) []string {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it is gone
-	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }
 
 func describe(pid int) string {
@@ -207,12 +202,9 @@ func describe(pid int) string {
 	return strings.TrimSpace(stateOf(pid) + " " + strings.ReplaceAll(string(line), "\x00", " "))
 }
 
-// childrenOf lists the children of a process whose command lines have a word.
-func childrenOf(parent int, word string) []int {
-	return processes(func(pid int) bool {
-		stat := statOf(pid)
-		return len(stat) > 1 && stat[1] == strconv.Itoa(parent) && strings.Contains(describe(pid)+" ", " "+word+" ")
-	})
+// childrenWith are the children of a process whose command lines have a word.
+func childrenWith(t *testing.T, parent int, word string) []int {
+	return slices.DeleteFunc(childrenOf(t, parent), func(pid int) bool { return !strings.Contains(describe(pid)+" ", " "+word+" ") })
 }
 
 // Whatever a tool has started is gone when its agent is.
@@ -278,7 +270,7 @@ func TestNextServerSweepsTheHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)
 			child, server := f.pid("wood"), f.cmd.Process.Pid
-			keepers, wardens := childrenOf(server, "__keep"), childrenOf(child, "__run")
+			keepers, wardens := childrenWith(t, server, "__keep"), childrenWith(t, child, "__run")
 			if len(keepers) != 1 || len(wardens) != 1 {
 				t.Fatalf("keepers %v, wardens %v, want one each", keepers, wardens)
 			}
