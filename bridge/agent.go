@@ -63,6 +63,7 @@ func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
 	}
 	// Rounded up: 0 would mean no limit at all.
 	options := supervisor.PromptOptions{Timeout: time.Duration(math.Ceil(api.Value(p.TimeoutS) * float64(time.Second)))}
+	options.Retry = api.Value(p.OnCrash) == api.OnCrashRetry
 	switch api.Value(p.WhenBusy) {
 	case api.WhenBusyReject:
 		options.WhenBusy = supervisor.Reject
@@ -80,12 +81,16 @@ func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
 		return api.SendResult{RequestID: r.TurnID, Cancelled: true, Replayed: r.Replayed}, nil
 	}
 	if err != nil {
-		return api.SendResult{}, err
+		return api.SendResult{}, &turnError{err: err, said: r.Text, replayed: r.Replayed}
 	}
-	return api.SendResult{
+	sent := api.SendResult{
 		Content: &r.Text, RequestID: r.TurnID, StopReason: string(r.StopReason), Usage: &r.Usage,
 		Truncated: r.Truncated, Replayed: r.Replayed,
-	}, nil
+	}
+	if r.Attempt > 1 {
+		sent.Attempt = r.Attempt
+	}
+	return sent, nil
 }
 
 func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
@@ -68,9 +69,41 @@ func (r refusal) limited(exit *supervisor.Exit) refusal {
 	return r
 }
 
-// explain is the one table that turns errors into codes (SPEC §6.2). Err is
-// not nil.
+// maxPartial bounds what is told of a turn that failed, in bytes (SPEC §7).
+const maxPartial = 64 << 10
+
+// turnError is how a turn failed, with what had been said.
+type turnError struct {
+	err      error
+	said     string
+	replayed bool
+}
+
+func (e *turnError) Error() string { return e.err.Error() }
+func (e *turnError) Unwrap() error { return e.err }
+
+// explain turns an error into what the client sees. Err is not nil.
 func explain(err error) refusal {
+	r := table(err)
+	if e, ok := errors.AsType[*turnError](err); ok {
+		r.err.Data.Partial, r.err.Data.Replayed = head(e.said, maxPartial), e.replayed
+	}
+	return r
+}
+
+// head is the beginning of text, at most limit bytes of whole characters.
+func head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// table is the one that turns errors into codes (SPEC §6.2).
+func table(err error) refusal {
 	if r, ok := explainTyped(err); ok {
 		return r
 	}
@@ -86,6 +119,9 @@ func explain(err error) refusal {
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_FAILED", err.Error(),
 			"Correct the cause, then call the agent's shutdown: its next request starts it afresh, with its conversation.",
 			"Or end it with destroy_agent.")
+	case errors.Is(err, supervisor.ErrUnrecorded):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "NOT_RECORDED", err.Error(),
+			"Make room on the server's disk, then send it again: nothing was accepted.")
 	case errors.Is(err, supervisor.ErrStopped):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
 			"Send it again: that starts the agent.")
@@ -163,7 +199,8 @@ func explainTyped(err error) (refusal, bool) {
 			details += "; its last words: " + e.Exit.Stderr
 		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CHILD_CRASHED", details,
-			"Send it again with a new request_id: the agent comes back with its conversation.").limited(e.Exit), true
+			"Send it again with a new request_id, or from the start with on_crash retry: the agent comes back with its conversation.").
+			limited(e.Exit), true
 	}
 	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", "INVALID_PARAMS", e.Error(),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -225,11 +224,7 @@ func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervi
 	outcome, err := a.Delegate(ctx, from, prompt, options)
 	sent, err := sendResult(outcome, named(a.ID(), err))
 	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
-		end := maxHostText
-		for !utf8.RuneStart((*sent.Content)[end]) {
-			end--
-		}
-		sent.Content, sent.Truncated = new((*sent.Content)[:end]), true
+		sent.Content, sent.Truncated = new(head(*sent.Content, maxHostText)), true
 	}
 	return sent, err
 }

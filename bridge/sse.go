@@ -45,7 +45,7 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		return
 	}
 	reason := endOf(ctx, pump(ctx, sub, s.o.Heartbeat, out))
-	out.end(reason)
+	out.end(reason, sub.After())
 	s.logStream(x, id, reason)
 }
 
@@ -197,10 +197,15 @@ func endOf(ctx context.Context, err error) string {
 	}
 }
 
-// end says why the stream ends, where there is somebody to tell.
-func (st *stream) end(reason string) {
-	if reason == endUnread || reason == endLeft {
+// end says why the stream ends, where there is somebody to tell, and after which
+// number another one may go on.
+func (st *stream) end(reason string, after uint64) {
+	data := []byte(`{"type":"end","reason":"` + reason + `"`)
+	switch reason {
+	case endUnread, endLeft:
 		return
+	case endSlow, endDraining:
+		data = strconv.AppendUint(append(data, `,"after":`...), after, 10)
 	}
-	_ = st.send(appendEvent(nil, 0, "end", []byte(`{"type":"end","reason":"`+reason+`"}`)))
+	_ = st.send(appendEvent(nil, 0, "end", append(data, '}')))
 }

@@ -171,14 +171,16 @@ func TestEventsEndWithTheServer(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
 	var last client.Event
+	var seen uint64
 	for event, err := range r.client.Events(r.ctx(), "a", 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		last = event
+		seen = max(seen, event.Seq)
 		r.stop()
 	}
-	if string(last.Data) != `{"type":"end","reason":"draining"}` {
+	if string(last.Data) != fmt.Sprintf(`{"type":"end","reason":"draining","after":%d}`, seen) {
 		t.Errorf("the last event is %+v", last)
 	}
 }
@@ -262,7 +264,7 @@ func TestStreamingSend(t *testing.T) {
 			seen <- s
 		}
 	}
-	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, take)
+	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, take, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,11 +272,11 @@ func TestStreamingSend(t *testing.T) {
 		t.Errorf("got chunks %q and content %q", chunks, *got.Content)
 	}
 	chunks = nil
-	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, take)
+	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, take, nil)
 	if e := rpcError(t, err); e.Code != -32603 || len(chunks) != 3 {
 		t.Errorf("got %v after %d chunks, want the failure after 3", e, len(chunks))
 	}
-	_, err = r.client.SendStream(r.ctx(), "nobody", api.SendParams{Content: "x"}, func(string) {})
+	_, err = r.client.SendStream(r.ctx(), "nobody", api.SendParams{Content: "x"}, func(string) {}, nil)
 	if e := rpcError(t, err); e.HTTPStatus != 404 {
 		t.Errorf("got %v, want 404", e)
 	}
@@ -295,7 +297,7 @@ func TestStreamingSendWaitsItsTurn(t *testing.T) {
 	done := make(chan error, 1)
 	ctx := r.ctx()
 	go func() {
-		_, err := r.client.SendStream(ctx, "a", api.SendParams{Content: "mine"}, func(s string) { text.WriteString(s) })
+		_, err := r.client.SendStream(ctx, "a", api.SendParams{Content: "mine"}, func(s string) { text.WriteString(s) }, nil)
 		done <- err
 	}()
 	for { // until it waits

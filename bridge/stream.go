@@ -112,21 +112,28 @@ func (t *textStream) notify(method string, params any) error {
 }
 
 // follow passes on the turn's text, from its start, until the turn has ended
-// and all of it was sent: the chunks joined are the content of the response. A
+// and all of it was sent: the chunks joined, of the last attempt, are the content
+// of the response. A
 // client that reads slowly gets fewer and larger ones. Errors are errSlowClient
 // and that of ctx.
 func (t *textStream) follow(ctx context.Context, turn *supervisor.Turn) error {
-	for from := 0; ; {
+	for at := (supervisor.Place{}); ; {
 		wait, cancel := context.WithTimeout(ctx, t.heartbeat)
-		text, err := turn.Read(wait, from)
+		text, next, err := turn.Read(wait, at)
 		cancel()
+		if t.chunks > 0 && next.Attempt != at.Attempt {
+			restart := api.StreamRestartParams{StreamID: t.id, Attempt: next.Attempt}
+			if err := t.notify(api.StreamRestart, restart); err != nil {
+				return err
+			}
+		}
+		at = next
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			from += len(text)
 			err = t.chunk(text)
 		default:
 			err = t.out.beat()

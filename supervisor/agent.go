@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,19 +26,25 @@ type Agent struct {
 	launcher Launcher
 	log      *zap.Logger
 	created  time.Time
+	memory   Memory
+	fresh    bool // there was no memory before
 	hub      hub
 	removed  chan struct{}  // closed when nothing is left of it
-	work     sync.WaitGroup // goroutines of incarnations; Go only under mu
+	work     sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
+
+	accepting sync.Mutex // held while a prompt is looked up, recorded and entered; taken before mu
 
 	mu           sync.Mutex // guards all below; never held while anything blocks
 	state        State
 	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
 	incarnations uint64
 	restarts     uint64
-	ran          bool // an incarnation was ready once, so Spec.Resume applies
-	turn         *Turn
+	ran          bool    // an incarnation was ready once, so Spec.Resume applies
+	turn         *Turn   // that runs, or has ended and is not told yet
 	queue        []*Turn // at most Spec.QueueLimit; one more is refused
 	turns        outcomes
+	endings      []*Turn          // ended, to be told in this order; turn and queue bound them
+	telling      bool             // somebody is in tell
 	pending      map[string]*call // by the id on the wire
 	unsent       []*call          // the part of pending that waits for Ready
 	crashes      []time.Time      // the last ones, oldest first
@@ -75,7 +82,8 @@ type Info struct {
 	LastError string
 }
 
-func newAgent(s *Supervisor, spec Spec, l Launcher) *Agent {
+// newAgent makes an agent that remembers what memory has.
+func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 	spec.StartTimeout = or(spec.StartTimeout, DefaultStartTimeout)
 	spec.AbortGrace = or(spec.AbortGrace, DefaultAbortGrace)
 	spec.PingEvery = or(spec.PingEvery, DefaultPingEvery)
@@ -85,10 +93,16 @@ func newAgent(s *Supervisor, spec Spec, l Launcher) *Agent {
 		sup: s, spec: spec, launcher: l,
 		log:     s.log.With(zap.String("agent", spec.ID)),
 		created: time.Now(),
+		memory:  memory,
 		removed: make(chan struct{}),
 		pending: map[string]*call{},
 	}
 	a.hub.slow = func() { s.count.slow.Add(1) }
+	if memory.Events != nil {
+		a.hub.log, a.hub.last = memory.Events, memory.Events.Last()
+		a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
+	}
+	a.recall()
 	return a
 }
 
@@ -122,8 +136,9 @@ func (a *Agent) Info() Info {
 // id with the same content joins the turn that waits or runs, or gives the
 // outcome recorded for it (Result.Replayed); with other content it is
 // ErrTurnConflict. A prompt to an agent in backoff waits for the restart; one
-// to a stopped agent starts it. Errors: ErrQueueFull, ErrBusy, ErrFailed,
-// ErrDraining, ErrNotFound (removed), ErrTurnConflict.
+// to a stopped agent starts it. It waits for the prompt to be recorded. Errors:
+// ErrQueueFull, ErrBusy, ErrFailed, ErrDraining, ErrNotFound (removed),
+// ErrTurnConflict, ErrUnrecorded.
 func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) (*Turn, error) {
 	t, _, err := a.prompt(ctx, p, o)
 	return t, err
@@ -138,8 +153,17 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 		p.ID = a.sup.nextID()
 	}
 	sum := digest(p)
+	a.accepting.Lock()
 	a.mu.Lock()
-	defer a.release()
+	t, fresh, err = a.enter(p, sum, o)
+	a.accepting.Unlock()
+	a.release()
+	return t, fresh, err
+}
+
+// enter finds the turn of that id, or records a new one and enters it. mu is
+// held, but for the record; accepting is held.
+func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions) (t *Turn, fresh bool, err error) {
 	if a.closed != nil {
 		return nil, false, a.closed
 	}
@@ -158,15 +182,26 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	case len(a.queue) >= a.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
+	a.work.Add(1) // the memory stays open
+	defer a.work.Done()
+	if err := a.accept(p.ID, sum); err != nil {
+		return nil, false, err
+	}
 	t = newTurn(&a.mu, p, sum, a.spec.Limits.timed(o))
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
-	if o.WhenBusy == Steer {
+	switch { // whatever happened meanwhile, it is accepted
+	case a.closed != nil:
+		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, a.closed))
+		a.flushElsewhere()
+	case a.state == Failed:
+		a.finish(t, Crashed, a.failed())
+	case o.WhenBusy == Steer:
 		a.queue = append([]*Turn{t}, a.queue...)
 		if a.turn != nil {
 			a.abort(a.turn, errSteered)
 		}
-	} else {
+	default:
 		a.queue = append(a.queue, t)
 	}
 	a.wakeUp()
@@ -260,6 +295,9 @@ func (a *Agent) abortTurn(turnID string, reason error) *Turn {
 	if t == nil || t.over() {
 		return nil
 	}
+	if t.ended {
+		return t // and is about to be told
+	}
 	if t == a.turn {
 		a.abort(t, reason)
 	} else {
@@ -307,7 +345,7 @@ func (a *Agent) Subscribe(after uint64) (*Subscription, error) {
 // if that was done before.
 func (a *Agent) close(reason error) bool {
 	a.mu.Lock()
-	defer a.release()
+	defer a.releaseElsewhere() // the Supervisor's mutex is held
 	if a.removing {
 		return false
 	}
@@ -320,10 +358,12 @@ func (a *Agent) close(reason error) bool {
 	return true
 }
 
-// join waits for all goroutines of a closed agent and ends its events.
+// join waits for all goroutines of a closed agent, and ends its events and what
+// it remembers.
 func (a *Agent) join() {
 	a.work.Wait()
 	a.hub.close()
+	a.closeMemory()
 }
 
 // setState moves to next and tells subscribers, except for the moves between

@@ -20,6 +20,7 @@ var (
 	ErrTurnConflict = errors.New("request_id was used before with other content")
 	ErrNoRequest    = errors.New("no such permission request waits for an answer")
 	ErrSlow         = errors.New("subscriber fell too far behind")
+	ErrUnrecorded   = errors.New("the request could not be recorded") // nothing was accepted
 )
 
 // StartError says that an incarnation did not become ready.
@@ -52,8 +53,8 @@ func (e *HandshakeError) Unwrap() error { return e.Err }
 // CrashError says that an incarnation ended while it owed an answer, or that a
 // restart came to nothing.
 type CrashError struct {
-	Incarnation uint64
-	Reason      Reason
+	Incarnation uint64 // 0 if it was the server that ended, and Cause says all
+	Reason      Reason // "" as for Incarnation
 	// Cause is what the supervisor saw or did: "process ended", "cancel not
 	// honoured in 5s", "stdin not read in 10s", "ping not answered in 15s".
 	Cause string
@@ -63,6 +64,8 @@ type CrashError struct {
 
 func (e *CrashError) Error() string {
 	switch {
+	case e.Incarnation == 0:
+		return e.Cause
 	case e.Exit == nil:
 		return fmt.Sprintf("child not started: %s (incarnation %d)", e.Cause, e.Incarnation)
 	case e.Exit.Limit != "": // whatever else was seen comes of it

@@ -81,7 +81,7 @@ func (a *Agent) refuseHost(inc *incarnation, c protocol.HostCall) string {
 	switch {
 	case a.sup.host == nil || !a.spec.HostCalls:
 		return "this agent may not ask for other agents"
-	case a.turn == nil || a.turn.id != c.TurnID:
+	case a.running() == nil || a.turn.id != c.TurnID:
 		return "the turn that asks does not run"
 	case a.turn.reason != nil:
 		return "the turn that asks is being cancelled"

@@ -12,8 +12,10 @@ import (
 const (
 	hubKeep  = 256 << 10 // always kept, once there were so many
 	hubLimit = 4 << 20   // kept for a subscriber that has yet to read them
-	// hubBatch is how many events one call of Next returns at most.
-	hubBatch = 1024
+	// hubBatch is how many events one call of Next returns at most, and
+	// recallSize about how many bytes, where they are read from the log.
+	hubBatch   = 1024
+	recallSize = 512 << 10
 	// eventCost is what an event counts beyond its data.
 	eventCost = 64
 )
@@ -32,16 +34,20 @@ type Event struct {
 }
 
 // hub numbers the events of one agent, keeps the latest and hands them to
-// subscribers. A subscriber that falls behind by more than hubLimit loses its
-// subscription (ErrSlow); the agent never waits for one.
+// subscribers; earlier ones are read from the log. A subscriber that falls behind
+// by more than hubLimit loses its subscription (ErrSlow); the agent never waits
+// for one.
 type hub struct {
+	log    EventLog    // may be nil
+	slow   func()      // called for each subscription that was lost
+	unread func(error) // called when the log cannot be read
+
 	mu     sync.Mutex // guards all below
 	events []Event    // the last event has the number last
 	last   uint64
 	size   int // of events, in bytes as the bounds count
 	subs   map[*Subscription]struct{}
 	closed bool
-	slow   func() // called for each subscription that was lost
 }
 
 // publish gives data the next number. The hub keeps data.
@@ -49,7 +55,11 @@ func (h *hub) publish(typ string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	h.events = append(h.events, Event{Seq: h.last, Type: typ, Data: data})
+	e := Event{Seq: h.last, Type: typ, Data: data}
+	h.events = append(h.events, e)
+	if h.log != nil {
+		h.log.Append(e)
+	}
 	h.size += len(data) + eventCost
 	h.trim()
 	for s := range h.subs {
@@ -107,30 +117,30 @@ func (h *hub) subscribe(after uint64) *Subscription {
 	if after == math.MaxUint64 {
 		s.read = h.last
 	}
-	begun := s.read > h.last // numbers began anew since: nothing of these was seen
-	if begun {
-		s.read = 0
+	if s.read > h.last { // numbers began anew since: nothing of these was seen
+		s.read, s.begun = 0, true
 	}
-	if first := h.first(); s.read+1 < first {
-		if s.read != 0 || begun {
-			s.gap = gapEvent(s.read+1, first-1)
-		}
-		s.read = first - 1
+	if h.log == nil || s.read+1 >= h.first() {
+		h.attach(s)
 	}
+	return s
+}
+
+// attach lets a subscription have what is kept for it. mu is held.
+func (h *hub) attach(s *Subscription) {
 	if h.subs == nil {
 		h.subs = map[*Subscription]struct{}{}
 	}
 	h.subs[s] = struct{}{}
-	return s
 }
 
 // first is the number of the oldest event that is kept, or of the next one.
 func (h *hub) first() uint64 { return h.last - uint64(len(h.events)) + 1 }
 
-func gapEvent(from, to uint64) *Event {
+func gapEvent(from, to uint64) Event {
 	data := strconv.AppendUint([]byte(`{"type":"gap","from":`), from, 10)
 	data = strconv.AppendUint(append(data, `,"to":`...), to, 10)
-	return &Event{Seq: to, Type: "gap", Data: append(data, '}')}
+	return Event{Seq: to, Type: "gap", Data: append(data, '}')}
 }
 
 // Subscription is a place in the events of one agent. Next is for one
@@ -139,11 +149,12 @@ type Subscription struct {
 	hub    *hub
 	notify chan struct{} // a value means: look again
 
-	// The rest is guarded by hub.mu.
+	// The rest is guarded by hub.mu. One that reads from the log is not in
+	// hub.subs: nothing is kept for it.
 	read    uint64 // the number of the last event handed out
+	begun   bool   // it knew another life of the agent, so all of this one is new
 	waiting bool
-	gap     *Event // to be handed out first
-	err     error  // why it ended
+	err     error // why it ended
 	batch   []Event
 }
 
@@ -169,14 +180,16 @@ func (s *Subscription) take() ([]Event, error) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for s.err == nil && s.read+1 < h.first() {
+		if s.recall(h.first()); len(s.batch) > 0 {
+			return s.batch, nil
+		}
+	}
 	if s.err != nil {
 		return nil, s.err
 	}
+	h.attach(s)
 	s.batch = s.batch[:0]
-	if s.gap != nil {
-		s.batch = append(s.batch, *s.gap)
-		s.gap = nil
-	}
 	if s.read < h.last {
 		fresh := h.events[s.read+1-h.first():]
 		fresh = fresh[:min(len(fresh), hubBatch)]
@@ -192,6 +205,49 @@ func (s *Subscription) take() ([]Event, error) {
 	}
 	s.waiting = true
 	return nil, nil
+}
+
+// recall reads a batch that the hub does not keep any more from the log; first
+// is the number that it keeps. The hub's mutex is given up meanwhile. All numbers
+// below first were handed to the log, so those that it lacks are gone.
+func (s *Subscription) recall(first uint64) {
+	h, read := s.hub, s.read
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		s.read = read
+	}()
+	s.batch = s.batch[:0]
+	skip := func(to uint64) {
+		if read < to && (read > 0 || s.begun) {
+			s.batch = append(s.batch, gapEvent(read+1, to))
+		}
+		read = max(read, to)
+	}
+	if h.log != nil {
+		size := 0
+		for e, err := range h.log.Read(read) {
+			if err != nil {
+				h.unread(err)
+				break
+			}
+			skip(e.Seq - 1)
+			s.batch = append(s.batch, e)
+			read = e.Seq
+			if size += len(e.Data) + eventCost; size >= recallSize {
+				return
+			}
+		}
+	}
+	skip(first - 1)
+}
+
+// After is the number of the last event that Next has returned, or of the one
+// that the subscription began after: a later one goes on there.
+func (s *Subscription) After() uint64 {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.read
 }
 
 // wake tells a waiting Next to look again. The hub's mutex is held.

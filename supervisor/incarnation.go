@@ -43,18 +43,11 @@ var killNow = func() context.Context {
 	return ctx
 }()
 
-// start launches the first incarnation and waits until that is over.
-func (a *Agent) start(ctx context.Context) error {
+// start launches the first incarnation.
+func (a *Agent) start(ctx context.Context) *incarnation {
 	a.mu.Lock()
-	closed := a.closed
-	if closed != nil {
-		a.mu.Unlock()
-		return closed
-	}
-	inc := a.launch(ctx, false)
-	a.mu.Unlock()
-	<-inc.settled
-	return inc.err
+	defer a.mu.Unlock()
+	return a.launch(ctx, false)
 }
 
 // wakeUp starts a stopped agent that has something to do.
@@ -197,11 +190,6 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	defer a.releaseElsewhere()
 	defer close(inc.gone)
 	inc.quiet()
-	if inc.stopped != nil {
-		a.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", exit))
-		a.rest(inc)
-		return
-	}
 	crash := &CrashError{Incarnation: inc.number, Reason: inc.lost, Cause: inc.cause, Exit: &exit}
 	if inc.lost == "" {
 		crash.Reason, crash.Cause = ReasonExit, "process ended"
@@ -212,16 +200,24 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	case crash.Reason == ReasonExit && exit.Signal != "":
 		crash.Reason = ReasonSignal
 	}
+	inc.lost = crash.Reason // so that nothing begins
+	if t := a.running(); t != nil && inc.stopped != nil {
+		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, inc.stopped))
+	} else if t != nil && !a.again(t) {
+		a.finish(t, Crashed, crash)
+	}
+	a.untilTold()
+	if inc.stopped != nil {
+		a.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", exit))
+		a.rest(inc)
+		return
+	}
 	a.crashed(inc, crash)
 }
 
 // rest puts an agent whose incarnation we stopped to rest, or starts it again
 // if something was asked of it meanwhile.
 func (a *Agent) rest(inc *incarnation) {
-	why := fmt.Errorf("%w: %w", ErrAborted, inc.stopped)
-	if a.turn != nil {
-		a.finish(a.turn, Cancelled, why)
-	}
 	a.failCalls(inc.stopped, true)
 	a.inc = nil
 	a.setState(Stopped, "")
@@ -242,9 +238,6 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 		about = append(about, zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
 	}
 	a.log.Warn("agent crashed", about...)
-	if a.turn != nil {
-		a.finish(a.turn, Crashed, crash)
-	}
 	a.failCalls(crash, true)
 	a.inc = nil
 	now := time.Now()
@@ -334,33 +327,59 @@ func (inc *incarnation) put(c protocol.Command) {
 	}
 }
 
-// release gives up the agent's mutex and writes what was put out meanwhile,
-// here, unless somebody is writing already.
+// release gives up the agent's mutex, and tells what ended and writes what was
+// put out meanwhile, here, unless somebody is at it already.
 func (a *Agent) release() {
-	if inc := a.inc; inc != nil && len(inc.out) > 0 && !inc.writing {
-		inc.writing = true
-		a.write(inc)
-	}
+	a.flush()
 	a.mu.Unlock()
 }
 
-// releaseElsewhere is release for the reader and for timers: they must not
-// wait for a child that does not read.
+// releaseElsewhere is release for those who must not wait for a child that does
+// not read, nor for the disk.
 func (a *Agent) releaseElsewhere() {
-	if inc := a.inc; inc != nil && len(inc.out) > 0 && !inc.writing {
-		inc.writing = true
+	a.flushElsewhere()
+	a.mu.Unlock()
+}
+
+// releaseReader is release for the reader, which tells of a turn's end itself.
+func (a *Agent) releaseReader() {
+	a.tell()
+	a.releaseElsewhere()
+}
+
+// due reports whether there is something to tell or to write, and nobody at it.
+func (a *Agent) due() (tell, write bool) {
+	inc := a.inc
+	return len(a.endings) > 0 && !a.telling, inc != nil && len(inc.out) > 0 && !inc.writing
+}
+
+func (a *Agent) flush() {
+	for {
+		switch tell, write := a.due(); {
+		case tell:
+			a.tell()
+		case write:
+			a.write(a.inc)
+		default:
+			return
+		}
+	}
+}
+
+func (a *Agent) flushElsewhere() {
+	if tell, write := a.due(); tell || write {
 		a.work.Go(func() {
 			a.mu.Lock()
-			a.write(inc)
-			a.mu.Unlock()
+			defer a.mu.Unlock()
+			a.flush()
 		})
 	}
-	a.mu.Unlock()
 }
 
 // write writes what is put out, giving up the mutex for each command. One
 // goroutine at a time is in it, so commands keep their order.
 func (a *Agent) write(inc *incarnation) {
+	inc.writing = true
 	for len(inc.out) > 0 {
 		c := inc.out[0]
 		inc.out = inc.out[1:]
@@ -386,9 +405,8 @@ func (a *Agent) write(inc *incarnation) {
 
 // unsendable ends what a command was for that cannot be written.
 func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
-	if a.turn != nil && a.turn.id == c.Ident() && c.Name() == "prompt" {
-		a.finish(a.turn, Erred, err)
-		a.next()
+	if t := a.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
+		a.finish(t, Erred, err)
 	} else if q := a.pending[c.Ident()]; q != nil {
 		a.settle(q, answer{err: err})
 	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {

@@ -28,7 +28,7 @@ func (o *outcomes) add(t *Turn) {
 func (o *outcomes) record(t *Turn) {
 	kept := t.replay()
 	kept.text = nil
-	o.turns[t.id] = kept
+	o.add(kept)
 	o.ended = append(o.ended, kept)
 	o.text += len(kept.result.Text)
 	for o.text > maxOutcomeText && o.bare < len(o.ended)-1 {

@@ -20,7 +20,7 @@ func (h *house) readAll(turn *supervisor.Turn, from int) string {
 	h.Helper()
 	var all strings.Builder
 	for {
-		text, err := turn.Read(h.Context(), from+all.Len())
+		text, _, err := turn.Read(h.Context(), supervisor.Place{Offset: from + all.Len()})
 		if errors.Is(err, io.EOF) && text == "" {
 			return all.String()
 		}
@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 		start := time.Now()
 		read := func(from int, want string, after time.Duration) {
 			h.Helper()
-			got, err := turn.Read(h.Context(), from)
+			got, _, err := turn.Read(h.Context(), supervisor.Place{Offset: from})
 			if got != want || err != nil || since(start) != after {
 				h.Errorf("Read from %d = %q, %v after %v, want %q after %v", from, got, err, since(start), want, after)
 			}
@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 		read(0, "one ", 4*time.Second) // it waited for its turn
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second/2)
 		defer cancel()
-		if got, err := turn.Read(ctx, 4); got != "" || !errors.Is(err, context.DeadlineExceeded) {
+		if got, _, err := turn.Read(ctx, supervisor.Place{Offset: 4}); got != "" || !errors.Is(err, context.DeadlineExceeded) {
 			h.Errorf("Read of nothing yet = %q, %v", got, err)
 		}
 		late := make(chan string, 2)

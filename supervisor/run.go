@@ -18,7 +18,7 @@ import (
 
 // next begins the oldest waiting turn if the child is free.
 func (a *Agent) next() {
-	if a.state == Busy && a.turn == nil {
+	if a.state == Busy && a.turn == nil && a.inc.lost == "" {
 		a.state = a.state.move(Ready)
 	}
 	if a.state != Ready || a.inc.lost != "" || len(a.queue) == 0 {
@@ -28,10 +28,12 @@ func (a *Agent) next() {
 	a.queue = slices.Delete(a.queue, 0, 1)
 	a.turn = t
 	a.state = a.state.move(Busy)
-	t.incarnation = a.inc.number
-	a.publish("turn_start", turnEvent("turn_start", t.id))
+	t.begin(a.inc.number)
+	a.publish("turn_start", turnStartEvent(t.id, t.attempt))
 	a.inc.put(t.prompt)
-	t.prompt = protocol.Prompt{}
+	if !t.repeatable() {
+		t.prompt = protocol.Prompt{}
+	}
 	if t.limit > 0 {
 		t.deadline = time.AfterFunc(t.limit, func() {
 			a.mu.Lock()
@@ -43,11 +45,34 @@ func (a *Agent) next() {
 	}
 }
 
+// running is the turn that runs and has no outcome yet; nil if there is none.
+func (a *Agent) running() *Turn {
+	if a.turn == nil || a.turn.ended {
+		return nil
+	}
+	return a.turn
+}
+
+// again puts the running turn, whose process has crashed, back to be sent once
+// more; false if that is not to be.
+func (a *Agent) again(t *Turn) bool {
+	if !t.repeatable() || t.reason != nil || t.end != nil {
+		return false
+	}
+	t.stopTimers()
+	if t.limit > 0 {
+		t.limit = max(t.limit-time.Since(t.began), time.Nanosecond)
+	}
+	a.turn = nil
+	a.queue = append([]*Turn{t}, a.queue...)
+	return true
+}
+
 // abort asks the child to end the running turn. A child that does not within
 // the grace is given up. The first reason holds. What the turn asked of other
 // agents is cancelled with it.
 func (a *Agent) abort(t *Turn, reason error) {
-	if t.reason != nil {
+	if t.reason != nil || t.ended {
 		return
 	}
 	t.reason = reason
@@ -58,24 +83,19 @@ func (a *Agent) abort(t *Turn, reason error) {
 	t.abort = time.AfterFunc(grace, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.turn == t && a.inc == inc {
+		if a.running() == t && a.inc == inc {
 			a.lose(inc, ReasonCancel, fmt.Sprintf("cancel not honoured in %s", grace))
 		}
 	})
 }
 
-// finish ends a turn: its last event, its result, its waiters, in this order.
-// What the agent does after the one that ran is for the caller to say: next, or
-// another state.
+// finish ends a turn. It is told by whoever gives up the mutex next.
 func (a *Agent) finish(t *Turn, o Outcome, err error) {
-	for _, timer := range []*time.Timer{t.abort, t.deadline} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	t.stopTimers()
+	t.ended = true
 	t.result = Result{
 		TurnID: t.id, Outcome: o, Text: string(t.text), Truncated: t.truncated,
-		Incarnation: t.incarnation, Err: err,
+		Incarnation: t.incarnation, Attempt: t.attempt, Err: err,
 	}
 	if t.end != nil {
 		t.result.Usage, t.result.StopReason = t.end.Usage, t.end.StopReason
@@ -83,12 +103,21 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	t.text, t.prompt = nil, protocol.Prompt{}
 	if a.turn == t {
 		a.inc.endHost(t)
+	}
+	a.endings = append(a.endings, t)
+}
+
+// told ends the wait for a turn whose outcome is recorded: its last event, its
+// result, its waiters, in this order, and then the next turn.
+func (a *Agent) told(t *Turn) {
+	if a.turn == t {
 		a.turn = nil
 	}
-	a.publish("turn_end", turnEndEvent(t.id, o, err))
-	a.sup.count.outcome(o).Add(1)
+	a.publish("turn_end", turnEndEvent(t.id, t.result.Outcome, t.result.Err))
+	a.sup.count.outcome(t.result.Outcome).Add(1)
 	a.turns.record(t)
 	close(t.done)
+	a.next()
 }
 
 func (a *Agent) unqueue(t *Turn) {
@@ -113,8 +142,8 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.publish(f.Type, raw)
-		if a.turn != nil {
-			a.turn.take(raw)
+		if t := a.running(); t != nil {
+			t.take(raw)
 		}
 		return
 	case "response", "agent_end", "error", "session_update",
@@ -122,7 +151,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 		event, err := f.Decode()
 		raw := bytes.Clone(f.Raw)
 		a.mu.Lock()
-		defer a.releaseElsewhere()
+		defer a.releaseReader()
 		if err != nil {
 			a.lose(inc, ReasonOutput, fmt.Sprintf("unreadable %s: %v", f.Type, err))
 			return
@@ -141,8 +170,8 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 	switch e := event.(type) {
 	case protocol.AgentEnd:
 		a.publish(e.Name(), raw)
-		if a.turn != nil && (e.TurnID == "" || e.TurnID == a.turn.id) {
-			a.turn.end = &e
+		if t := a.running(); t != nil && (e.TurnID == "" || e.TurnID == t.id) {
+			t.end = &e
 		}
 	case protocol.SessionUpdate:
 		a.update = &e
@@ -169,10 +198,9 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 }
 
 func (a *Agent) response(r protocol.Response) {
-	if t := a.turn; t != nil && t.id == r.ID && r.Command == "prompt" {
+	if t := a.running(); t != nil && t.id == r.ID && r.Command == "prompt" {
 		a.inc.pulse.answered = time.Now()
 		a.conclude(t, r)
-		a.next()
 		return
 	}
 	if q := a.pending[r.ID]; q != nil {
@@ -213,7 +241,7 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 		}
 	}
 	a.publish(e.Name(), raw)
-	t := a.turn
+	t := a.running()
 	if t == nil || e.ID == nil || *e.ID != t.id {
 		return
 	}
@@ -228,9 +256,8 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 func (a *Agent) probe(t *Turn) {
 	q := &call{command: protocol.GetState{ID: a.sup.nextID()}, deliver: func(r answer) {
 		running := gjson.GetBytes(r.response.Body, "streaming").Type == gjson.True
-		if a.turn == t && a.state == Busy && !running && t.end == nil {
+		if a.running() == t && a.state == Busy && !running && t.end == nil {
 			a.finish(t, Erred, &ChildError{Command: "prompt", Message: t.fault})
-			a.next()
 		}
 	}}
 	a.pending[q.command.Ident()] = q
@@ -247,10 +274,12 @@ func (a *Agent) publishState(reason string) {
 	a.publish("agent_state", append(data, '}'))
 }
 
-func turnEvent(typ, id string) []byte {
-	data := append([]byte(`{"type":"`), typ...)
-	data = append(data, `","turn_id":`...)
-	return append(appendString(data, id), '}')
+func turnStartEvent(id string, attempt int) []byte {
+	data := appendString([]byte(`{"type":"turn_start","turn_id":`), id)
+	if attempt > 1 {
+		data = fmt.Appendf(data, `,"attempt":%d`, attempt)
+	}
+	return append(data, '}')
 }
 
 func turnEndEvent(id string, o Outcome, err error) []byte {

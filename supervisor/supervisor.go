@@ -26,6 +26,10 @@ type Options struct {
 	Log *zap.Logger
 	// Host answers what agents ask by host_call (Spec.HostCalls). Nil refuses all.
 	Host HostHandler
+	// Memory opens what the agent of that id remembers, before it is started. It
+	// is not called again for that id before what it gave is closed. Nil: nothing is
+	// remembered.
+	Memory func(id string) (Memory, error)
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
 	StopTimeout time.Duration
 	// Spread returns numbers in [0,1) that spread restarts in time; nil means
@@ -42,14 +46,16 @@ type Supervisor struct {
 	count       counters
 	host        HostHandler
 	restarts    restarts
+	memory      func(id string) (Memory, error)
 	waits       waits  // between agents, by host calls
 	idPrefix    string // of the ids that we make, hard to guess
 	ids         atomic.Uint64
 
 	mu       sync.Mutex // guards all below
 	agents   map[string]*Agent
+	opening  map[string]bool // ids of those to come, whose memory is being opened
 	draining bool
-	removals sync.WaitGroup // of agents; Add only under mu
+	removals sync.WaitGroup // of agents, and of openings; Add only under mu
 }
 
 // New returns a Supervisor without agents.
@@ -61,8 +67,13 @@ func New(o Options) *Supervisor {
 		spread:      o.Spread,
 		host:        o.Host,
 		restarts:    newRestarts(),
+		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
+		opening:     map[string]bool{},
+	}
+	if s.memory == nil {
+		s.memory = func(string) (Memory, error) { return Memory{}, nil }
 	}
 	if s.log == nil {
 		s.log = zap.NewNop()
@@ -127,27 +138,57 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
 	if !ok {
 		return nil, fmt.Errorf("start %s: no launcher of kind %q", spec.ID, spec.Kind)
 	}
-	a := newAgent(s, spec, launcher)
-	s.mu.Lock()
-	switch {
-	case s.draining:
-		s.mu.Unlock()
-		return nil, ErrDraining
-	case s.agents[spec.ID] != nil:
-		s.mu.Unlock()
-		return nil, ErrExists
+	a, inc, err := s.enter(ctx, spec, launcher)
+	if err != nil {
+		return nil, err
 	}
-	s.agents[spec.ID] = a
-	s.mu.Unlock()
-
-	if err := a.start(ctx); err != nil {
+	<-inc.settled
+	if inc.err != nil {
 		s.mu.Lock()
 		s.closeAgent(a, ErrNotFound)
 		s.mu.Unlock()
 		<-a.removed
-		return nil, fmt.Errorf("start %s: %w", spec.ID, err)
+		return nil, fmt.Errorf("start %s: %w", spec.ID, inc.err)
 	}
 	return a, nil
+}
+
+// enter opens the memory of a new agent, enters it and launches its first
+// incarnation.
+func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, *incarnation, error) {
+	s.mu.Lock()
+	switch {
+	case s.draining:
+		s.mu.Unlock()
+		return nil, nil, ErrDraining
+	case s.agents[spec.ID] != nil || s.opening[spec.ID]:
+		s.mu.Unlock()
+		return nil, nil, ErrExists
+	}
+	s.opening[spec.ID] = true
+	s.removals.Add(1)
+	s.mu.Unlock()
+	defer s.removals.Done()
+
+	var a *Agent
+	memory, err := s.memory(spec.ID) // no lock is held: the disk may be slow
+	if err == nil {
+		a = newAgent(s, spec, l, memory)
+	} else {
+		err = fmt.Errorf("start %s: %w", spec.ID, &StartError{Err: err})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.opening, spec.ID)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case s.draining:
+		a.closeMemory()
+		return nil, nil, ErrDraining
+	}
+	s.agents[spec.ID] = a
+	return a, a.start(ctx), nil
 }
 
 // Agent finds an agent by its id; ErrNotFound if there is none.

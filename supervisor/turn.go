@@ -52,6 +52,10 @@ type PromptOptions struct {
 	// Timeout bounds the time that the turn runs, waiting not counted; 0 means
 	// none. A turn that exceeds it is cancelled and ends with ErrTurnTimeout.
 	Timeout time.Duration
+	// Retry says that a turn whose process crashes is sent once more after the
+	// restart, unless it was cancelled, timed out or had ended by then, or the
+	// agent fails. Timeout bounds both together.
+	Retry bool
 }
 
 // Outcome is how an accepted prompt ended. It has exactly one.
@@ -62,7 +66,7 @@ const (
 	Completed Outcome = "completed"
 	Cancelled Outcome = "cancelled" // Err is ErrAborted, with the reason
 	Erred     Outcome = "failed"    // Err is a *ChildError, or a *StartError
-	Crashed   Outcome = "crashed"   // Err is a *CrashError
+	Crashed   Outcome = "crashed"   // Err is a *CrashError, or ErrFailed
 	TimedOut  Outcome = "timed_out" // Err is ErrTurnTimeout
 )
 
@@ -77,7 +81,8 @@ type Result struct {
 	Truncated   bool
 	StopReason  protocol.StopReason // "" if the turn had no agent_end
 	Usage       protocol.TurnUsage
-	Incarnation uint64 // that ran it; 0 if it never ran
+	Incarnation uint64 // that ran it last; 0 if it never ran, or that is not known
+	Attempt     int    // how often it was sent to the child; 0 as for Incarnation
 	// Replayed says that the prompt's id had been used before and this is the
 	// outcome recorded then.
 	Replayed bool
@@ -88,15 +93,18 @@ type Result struct {
 type Turn struct {
 	id     string
 	digest [sha256.Size]byte // of the prompt's content
-	limit  time.Duration
-	done   chan struct{} // closed when result is final
+	retry  bool
+	done   chan struct{} // closed when result is recorded and told
 
 	// The rest is guarded by mu, the agent's mutex, until done is closed, and
 	// does not change after.
 	mu          *sync.Mutex
-	prompt      protocol.Prompt // until it is sent
+	prompt      protocol.Prompt // until it is sent for the last time
+	limit       time.Duration   // of what is left to run, when it does not; 0 for none
+	began       time.Time       // of the attempt
+	attempt     int             // counts from 1; 0 before it ran
 	incarnation uint64
-	text        []byte        // only ever appended to, so what was read stays valid
+	text        []byte        // of the attempt; only ever appended to, so what was read stays valid
 	more        chan struct{} // closed when text grows; nil if nobody waits for that
 	afterTool   bool          // a tool was called since the last text
 	truncated   bool
@@ -106,57 +114,99 @@ type Turn struct {
 	abort       *time.Timer // runs once abort was sent
 	deadline    *time.Timer
 	reason      error // why it is being cancelled, nil if nobody asked
+	ended       bool  // result is final
 	result      Result
 }
 
 func newTurn(mu *sync.Mutex, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	return &Turn{mu: mu, id: p.ID, digest: digest, limit: o.Timeout, prompt: p, done: make(chan struct{})}
+	return &Turn{mu: mu, id: p.ID, digest: digest, limit: o.Timeout, retry: o.Retry, prompt: p, done: make(chan struct{})}
+}
+
+// begin makes the turn new for another attempt.
+func (t *Turn) begin(incarnation uint64) {
+	t.incarnation = incarnation
+	t.attempt++
+	t.began = time.Now()
+	t.text, t.afterTool, t.truncated = nil, false, false
+	t.fault, t.faulted = "", false
+}
+
+// repeatable reports whether a crash is no reason to give up.
+func (t *Turn) repeatable() bool { return t.retry && t.attempt == 1 }
+
+func (t *Turn) stopTimers() {
+	for _, timer := range []*time.Timer{t.abort, t.deadline} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
 }
 
 // ID is the prompt's id.
 func (t *Turn) ID() string { return t.id }
 
-// Read returns what was said beyond the first from bytes, at most MaxRead bytes
-// of whole characters, waiting for some; from is 0 or the end of an earlier
-// Read. Nothing is lost on a slow reader, and one that joins late begins where
-// the turn began: what is read to the end is the Result's Text. Errors: io.EOF
+// Place is how far a turn's text was read. The zero value is its beginning.
+type Place struct {
+	Attempt int // of which; 0 for whichever runs
+	Offset  int // bytes of its text
+}
+
+// Read returns what was said beyond a place, at most MaxRead bytes of whole
+// characters, waiting for some, and the place after it. An attempt above that of
+// at says that the turn was sent again: what was read before is void. Nothing is
+// lost on a slow reader, and one that joins late begins where the turn began:
+// what is read of the last attempt to the end is the Result's Text. Errors: io.EOF
 // when the turn has ended and all was read, and that of ctx; the turn goes on
 // then. Any number of goroutines may read, each from its own place.
-func (t *Turn) Read(ctx context.Context, from int) (string, error) {
+func (t *Turn) Read(ctx context.Context, at Place) (string, Place, error) {
 	for {
 		select {
 		case <-t.done:
-			if from >= len(t.result.Text) {
-				return "", io.EOF
+			at = at.in(t.result.Attempt)
+			rest := t.result.Text[min(at.Offset, len(t.result.Text)):]
+			if rest == "" {
+				return "", at, io.EOF
 			}
-			return t.result.Text[from : from+whole(t.result.Text[from:], MaxRead)], nil
+			n := whole(rest, MaxRead)
+			at.Offset += n
+			return rest[:n], at, nil
 		default:
 		}
-		text, more := t.said(from)
+		text, next, more := t.said(at)
 		if len(text) > 0 {
-			return string(text[:whole(text, MaxRead)]), nil
+			n := whole(text, MaxRead)
+			next.Offset += n
+			return string(text[:n]), next, nil
 		}
 		select {
 		case <-more:
 		case <-t.done:
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return "", at, ctx.Err()
 		}
 	}
 }
 
-// said is the text beyond from, or, if there is none, a channel that is closed
-// when there is.
-func (t *Turn) said(from int) (text []byte, more <-chan struct{}) {
+// in is the place in the text of that attempt.
+func (p Place) in(attempt int) Place {
+	if p.Attempt == 0 || p.Attempt == attempt {
+		return Place{Attempt: attempt, Offset: p.Offset}
+	}
+	return Place{Attempt: attempt}
+}
+
+// said is the text beyond a place, and the place in the text that there is; or,
+// if there is none, a channel that is closed when there is.
+func (t *Turn) said(at Place) (text []byte, next Place, more <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if from < len(t.text) {
-		return t.text[from:], nil
+	if next = at.in(t.attempt); next.Offset < len(t.text) {
+		return t.text[next.Offset:], next, nil
 	}
 	if t.more == nil {
 		t.more = make(chan struct{})
 	}
-	return nil, t.more
+	return nil, next, t.more
 }
 
 // whole is the length of the longest part of text, from its start, that has at

@@ -22,7 +22,8 @@ func TestTurn(t *testing.T) {
 		r := h.outcome(turn, supervisor.Completed)
 		r.Usage = protocol.TurnUsage{}
 		want := supervisor.Result{
-			TurnID: "r1", Outcome: supervisor.Completed, Text: "hello", StopReason: protocol.StopCompleted, Incarnation: 1,
+			TurnID: "r1", Outcome: supervisor.Completed, Text: "hello", StopReason: protocol.StopCompleted,
+			Incarnation: 1, Attempt: 1,
 		}
 		if diff := cmp.Diff(want, r); diff != "" {
 			h.Errorf("result (-want +got):\n%s", diff)

@@ -256,6 +256,13 @@ func (p SendParams) Check() error {
 			return Invalid("when_busy", "want queue, reject or steer")
 		}
 	}
+	if p.OnCrash != nil {
+		switch *p.OnCrash {
+		case OnCrashFail, OnCrashRetry:
+		default:
+			return Invalid("on_crash", "want fail or retry")
+		}
+	}
 	if p.TimeoutS != nil && (*p.TimeoutS <= 0 || *p.TimeoutS > MaxTimeout) {
 		return Invalid("timeout_s", "want more than 0 and at most %d seconds", MaxTimeout)
 	}

@@ -13,6 +13,12 @@ const (
 	WhenBusySteer  = "steer"  // abort the running turn, then run this one
 )
 
+// What becomes of a send whose process crashes.
+const (
+	OnCrashFail  = "fail"  // -32000 CHILD_CRASHED; the default
+	OnCrashRetry = "retry" // it is sent once more after the restart
+)
+
 type (
 	// None is the parameters of a method that has none.
 	None struct{}
@@ -154,6 +160,8 @@ type (
 		WhenBusy *string `json:"when_busy,omitzero"`
 		// TimeoutS bounds the turn's run time, in seconds; none if missing.
 		TimeoutS *float64 `json:"timeout_s,omitzero"`
+		// OnCrash is fail (default) or retry: sent once more after the restart.
+		OnCrash *string `json:"on_crash,omitzero"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and
@@ -168,6 +176,8 @@ type (
 		Truncated bool `json:"truncated,omitzero"`
 		// Replayed says that the turn ended before this request came.
 		Replayed bool `json:"replayed,omitzero"`
+		// Attempt says how often it was sent to the agent's process, if not once.
+		Attempt int `json:"attempt,omitzero"`
 	}
 
 	// CancelParams name the send to cancel.
@@ -355,9 +365,10 @@ type (
 // The notifications of a streaming send (SPEC §6.4), in their order. They are
 // JSON-RPC notifications whose method is the constant's value.
 const (
-	StreamStart = "stream_start"
-	StreamData  = "stream_data"
-	StreamEnd   = "stream_end"
+	StreamStart   = "stream_start"
+	StreamData    = "stream_data"
+	StreamRestart = "stream_restart" // only where a send with on_crash retry is sent again
+	StreamEnd     = "stream_end"
 )
 
 type (
@@ -372,6 +383,13 @@ type (
 		StreamID string `json:"stream_id"`
 		Chunk    string `json:"chunk"`
 		Sequence uint64 `json:"sequence"`
+	}
+
+	// StreamRestartParams say that the chunks before are void: the answer begins
+	// anew. Attempt counts from 1.
+	StreamRestartParams struct {
+		StreamID string `json:"stream_id"`
+		Attempt  int    `json:"attempt"`
 	}
 
 	// StreamEndParams close a stream.

@@ -239,7 +239,7 @@ func TestSendStreamThatBreaksOff(t *testing.T) {
 		_, _ = io.WriteString(w, "event: stream_data\ndata: {\"params\":{\"chunk\":\"a\\n\"}}\n\n")
 	}))
 	text := ""
-	_, err := c.SendStream(context.Background(), "a", api.SendParams{}, func(s string) { text += s })
+	_, err := c.SendStream(context.Background(), "a", api.SendParams{}, func(s string) { text += s }, nil)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || text != "a\n" {
 		t.Errorf("got %q, %v, want what came and an error", text, err)
 	}
@@ -260,7 +260,7 @@ func TestLongestAnswer(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, answer)
 	}))
-	streamed, err := c.SendStream(t.Context(), "a", api.SendParams{}, func(string) {})
+	streamed, err := c.SendStream(t.Context(), "a", api.SendParams{}, func(string) {}, nil)
 	if err != nil || api.Value(streamed.Content) != want {
 		t.Errorf("streamed: %d bytes, %v", len(api.Value(streamed.Content)), err)
 	}

@@ -4,7 +4,7 @@
 //	if found.Detection != client.NexusServer { … }
 //	c, err := client.New(client.Options{URL: found.URL, Key: key})
 //	created, err := c.CreateAgent(ctx, api.CreateAgentParams{})
-//	result, err := c.SendStream(ctx, id, params, func(chunk string) { fmt.Print(chunk) })
+//	result, err := c.SendStream(ctx, id, params, func(chunk string) { fmt.Print(chunk) }, nil)
 //	for event, err := range c.Events(ctx, id, client.FromNow) { … }
 //
 // An error that the server gave is an *RPCError; that no server answered is an

@@ -87,11 +87,13 @@ func isStream(r *http.Response) bool {
 	return err == nil && media == "text/event-stream" && r.StatusCode == http.StatusOK
 }
 
-// SendStream sends a message and hands on the answer as it comes. chunk is
-// called in order, by the goroutine that called. The chunks joined are the
-// result's content. For a turn that had ended before there may be none, so a
-// caller that shows them compares the two at the end.
-func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams, chunk func(string)) (result api.SendResult, err error) {
+// SendStream sends a message and hands on the answer as it comes. chunk and
+// restart are called in order, by the goroutine that called. restart, which may be
+// nil, says that the agent crashed and the answer begins anew. The chunks joined,
+// since the last restart, are the result's content. For a turn that had ended
+// before there may be none, so a caller that shows them compares the two at the
+// end.
+func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams, chunk func(string), restart func()) (result api.SendResult, err error) {
 	response, err := c.post(ctx, AgentPath(id), "send", p, "text/event-stream, application/json")
 	if err != nil {
 		return result, err
@@ -112,6 +114,10 @@ func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams, ch
 				return result, fmt.Errorf("call send: read a chunk: %w", err)
 			}
 			chunk(text)
+		case api.StreamRestart:
+			if restart != nil {
+				restart()
+			}
 		case "response":
 			return result, decode("send", event.Data, response.StatusCode, &result)
 		}

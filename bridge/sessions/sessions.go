@@ -115,6 +115,12 @@ func belongs(name, id string) bool {
 	return rest == suffix
 }
 
+// OutcomesPath is the file of how the prompts of id ended (SPEC §5.3).
+func (c *Catalogue) OutcomesPath(id string) string { return c.part(id, ".outcomes") }
+
+// EventsDir is the directory of id's events (SPEC §5.6).
+func (c *Catalogue) EventsDir(id string) string { return c.part(id, ".events") }
+
 // Exists reports whether a saved session of that name is there. A temporary
 // agent has none, whatever an earlier run left behind.
 func (c *Catalogue) Exists(id string) bool { return !api.IsTemp(id) && c.there(id) }

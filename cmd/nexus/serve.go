@@ -25,6 +25,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/eventlog"
 	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
 )
@@ -173,12 +174,14 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}
+	events := eventlog.New(eventlog.Options{Log: a.log})
 	var front *bridge.Server // made before there are agents to ask it
 	sup := supervisor.New(supervisor.Options{
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return front.HostCall(ctx, from, method, params)
 		},
 		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
+		Memory:    memoryOf(catalogue, events, a.log),
 		Log:       a.log,
 	})
 	agents := &specs{
@@ -201,9 +204,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 			{Name: "broker", Ask: models.Check},
 		},
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Roles:      roles,
+		Roles:        roles,
 	})
 	if err != nil {
+		events.Close()
 		return nil, errors.Join(err, models.Close())
 	}
 	group := &run.Group{}
@@ -221,6 +225,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	brokering, stopBrokering := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopBrokering()
+		defer events.Close() // after the logs of the agents
 		return sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
 	group.Add(func() error {

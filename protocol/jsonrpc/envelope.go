@@ -109,6 +109,10 @@ type ErrorData struct {
 	// Limit is that which ended the agent's process, as in "memory limit 512
 	// MiB"; "" if none did.
 	Limit string `json:"limit,omitzero" wire:"default"`
+	// Partial is what had been said when it failed, or the head of that.
+	Partial string `json:"partial,omitzero" wire:"default"`
+	// Replayed says that this is what came of the request when it was made first.
+	Replayed bool `json:"replayed,omitzero" wire:"default"`
 }
 
 // Result builds the response to id that carries the JSON of value. It fails if

@@ -16,7 +16,8 @@
 // every process; only the file written anew is synced, so a machine that stops
 // may take the latest records with it. A prompt that cannot be recorded is
 // refused; an outcome that cannot is kept, without its text, and goes before
-// whatever is written next. A line that is damaged ends what is read.
+// whatever is written next. A line that is damaged ends what is read; the whole
+// file is copied beside itself then, to NAME.damaged.
 //
 // What was accepted and has no outcome when a log is opened was cut off by the
 // end of its server. Whether the agent finished it nevertheless is what Find

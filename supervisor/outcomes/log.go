@@ -1,6 +1,7 @@
 package outcomes
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -28,6 +29,9 @@ const (
 	// maxBacklog is how many outcomes wait to be written; the oldest go.
 	maxBacklog = 256
 )
+
+// damaged is added to the name of a file for a copy of what could not be read.
+const damaged = ".damaged"
 
 // ErrInUse says that another process has the file open.
 var ErrInUse = errors.New("the agent is in use by another server")
@@ -92,6 +96,11 @@ func (l *Log) open() (err error) {
 	}
 	if good < len(data) {
 		l.log.Warn("outcomes: a damaged end is cut off", zap.String("path", l.path), zap.Int("bytes", len(data)-good))
+		if bytes.IndexByte(data[good:], '\n') >= 0 { // more than the line that the end of a server tore
+			if err := os.WriteFile(l.path+damaged, data, 0o600); err != nil {
+				return err
+			}
+		}
 		if err := l.file.Truncate(int64(good)); err != nil {
 			return err
 		}
@@ -302,7 +311,7 @@ func (l *Log) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for _, path := range []string{l.path, l.path + ".new"} {
+	for _, path := range []string{l.path, l.path + ".new", l.path + damaged} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove outcomes: %w", err))
 		}

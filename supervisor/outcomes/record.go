@@ -52,6 +52,7 @@ type (
 		StopReason  protocol.StopReason `json:"stop_reason,omitempty" wire:"default"`
 		Usage       protocol.TurnUsage  `json:"usage"`
 		Incarnation uint64              `json:"incarnation"`
+		Attempt     int                 `json:"attempt,omitzero" wire:"default"`
 		Error       *failure            `json:"error,omitzero"`
 		Truncated   bool                `json:"truncated,omitzero" wire:"default"`
 		Text        string              `json:"text,omitempty" wire:"default"`
@@ -64,6 +65,7 @@ type (
 		Kind        string   `json:"kind,omitempty" wire:"default"`    // of a typed error
 		Command     string   `json:"command,omitempty" wire:"default"` // of a child or command error
 		Incarnation uint64   `json:"incarnation,omitzero" wire:"default"`
+		Reason      string   `json:"reason,omitempty" wire:"default"` // of a crash
 		Cause       string   `json:"cause,omitempty" wire:"default"`
 		Exit        *exit    `json:"exit,omitzero"`
 	}
@@ -72,6 +74,7 @@ type (
 		Code   int    `json:"code"`
 		Signal string `json:"signal,omitempty" wire:"default"`
 		Stderr string `json:"stderr,omitempty" wire:"default"`
+		Limit  string `json:"limit,omitempty" wire:"default"`
 	}
 )
 
@@ -88,7 +91,7 @@ func endedOf(r supervisor.Result) ended {
 	text, cut := head(r.Text)
 	return ended{
 		Type: "ended", RequestID: r.TurnID, Outcome: r.Outcome, StopReason: r.StopReason, Usage: r.Usage,
-		Incarnation: r.Incarnation, Error: failureOf(r.Err), Truncated: r.Truncated || cut, Text: text,
+		Incarnation: r.Incarnation, Attempt: r.Attempt, Error: failureOf(r.Err), Truncated: r.Truncated || cut, Text: text,
 	}
 }
 
@@ -107,7 +110,7 @@ func head(text string) (_ string, cut bool) {
 func (e ended) result() *supervisor.Result {
 	return &supervisor.Result{
 		TurnID: e.RequestID, Outcome: e.Outcome, Text: e.Text, Truncated: e.Truncated, StopReason: e.StopReason,
-		Usage: e.Usage, Incarnation: e.Incarnation, Err: e.Error.err(),
+		Usage: e.Usage, Incarnation: e.Incarnation, Attempt: e.Attempt, Err: e.Error.err(),
 	}
 }
 
@@ -133,7 +136,7 @@ func failureOf(err error) *failure {
 		}
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
-		f.Kind, f.Incarnation, f.Cause, f.Exit = "crash", e.Incarnation, e.Cause, exitOf(e.Exit)
+		f.Kind, f.Incarnation, f.Reason, f.Cause, f.Exit = "crash", e.Incarnation, string(e.Reason), e.Cause, exitOf(e.Exit)
 	} else if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		f.Kind, f.Cause, f.Exit = "start", e.Err.Error(), exitOf(e.Exit)
 	} else if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
@@ -157,7 +160,7 @@ func (f *failure) err() error {
 	}
 	switch f.Kind {
 	case "crash":
-		return &supervisor.CrashError{Incarnation: f.Incarnation, Cause: f.Cause, Exit: f.Exit.exit()}
+		return &supervisor.CrashError{Incarnation: f.Incarnation, Reason: supervisor.Reason(f.Reason), Cause: f.Cause, Exit: f.Exit.exit()}
 	case "start":
 		return &supervisor.StartError{Err: cause, Exit: f.Exit.exit()}
 	case "child":
@@ -174,14 +177,14 @@ func exitOf(e *supervisor.Exit) *exit {
 	if e == nil {
 		return nil
 	}
-	return &exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+	return &exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
 }
 
 func (e *exit) exit() *supervisor.Exit {
 	if e == nil {
 		return nil
 	}
-	return &supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr}
+	return &supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
 }
 
 // recalled is an error that was read from a file.

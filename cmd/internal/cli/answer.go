@@ -34,6 +34,13 @@ func (t *answer) add(chunk string) {
 	}
 }
 
+// restart voids what was printed: the answer begins anew, on a line of its own.
+func (t *answer) restart() {
+	_ = t.end() // told at the end, too
+	t.text.Reset()
+	t.length, t.last = 0, 0
+}
+
 var errPieces = errors.New("what is printed is not the answer: it came incomplete; ask for it again with --json and the same --request-id")
 
 // complete compares what came with what the server kept, and prints what did

@@ -23,7 +23,7 @@ const maxStdin = 1 << 20
 
 func (a *App) sendVerb() *cobra.Command {
 	var p api.SendParams
-	var requestID, whenBusy string
+	var requestID, whenBusy, onCrash string
 	var timeout time.Duration
 	cmd := a.verb("send AGENT MESSAGE [FLAGS]", "send", 2, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
 		p.Content = args[1]
@@ -44,6 +44,9 @@ func (a *App) sendVerb() *cobra.Command {
 		if whenBusy != "" {
 			p.WhenBusy = &whenBusy
 		}
+		if onCrash != "" {
+			p.OnCrash = &onCrash
+		}
 		if timeout != 0 {
 			seconds := timeout.Seconds()
 			p.TimeoutS = &seconds
@@ -53,6 +56,7 @@ func (a *App) sendVerb() *cobra.Command {
 	cmd.Long = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin. An interrupt cancels the turn."
 	cmd.Flags().StringVar(&requestID, "request-id", "", "id to cancel it by, and to send it no more than once")
 	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "queue (the default), reject or steer")
+	cmd.Flags().StringVar(&onCrash, "on-crash", "", "fail (the default) or retry: send it once more when the agent is back")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "limit on the turn, as in 90s")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch changed := cmd.Flags().Changed; {
@@ -60,6 +64,8 @@ func (a *App) sendVerb() *cobra.Command {
 			return Usage("--request-id must not be empty")
 		case changed("when-busy") && whenBusy == "":
 			return Usage("--when-busy must be queue, reject or steer, not empty")
+		case changed("on-crash") && onCrash == "":
+			return Usage("--on-crash must be fail or retry, not empty")
 		case changed("timeout") && timeout <= 0:
 			return Usage("--timeout must be above 0, not %v", timeout)
 		}
@@ -80,7 +86,10 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 		return errors.Join(a.printJSON(result), cancelled(result))
 	}
 	text := &answer{out: a.Stdout}
-	result, err := c.SendStream(ctx, agent, p, text.add)
+	result, err := c.SendStream(ctx, agent, p, text.add, func() {
+		text.restart()
+		fmt.Fprintf(a.Stderr, "%s: the agent crashed; its answer begins anew\n", a.Name)
+	})
 	if err == nil {
 		err = text.complete(result)
 	}
