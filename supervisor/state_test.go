@@ -8,8 +8,8 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// The whole table, readable aloud; what is not in it must panic.
-func TestStateMoves(t *testing.T) {
+// legalMoves are those of SPEC §5.1, as "FROM TO".
+func legalMoves() map[string]bool {
 	const table = `
 		stopped  → starting
 		starting → ready stopping stopped backoff failed
@@ -25,6 +25,12 @@ func TestStateMoves(t *testing.T) {
 			legal[strings.TrimSpace(from)+" "+name] = true
 		}
 	}
+	return legal
+}
+
+// The whole table, readable aloud; what is not in it must panic.
+func TestStateMoves(t *testing.T) {
+	legal := legalMoves()
 	for _, from := range supervisor.States() {
 		for _, to := range supervisor.States() {
 			move := fmt.Sprintf("%s %s", from, to)
