@@ -218,7 +218,7 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	system, tools := s.system(ctx), s.registry()
 	s.dialog.SetModel(model.name(), model.ContextWindow)
 	s.dialog.SetSystem(system)
-	s.dialog.SetTools(s.tools())
+	s.dialog.SetTools(tools.Specs())
 	runner := turn.Runner{
 		Compactor: s.compactor(model), System: system, Tools: tools, ToolOutput: s.ToolOutput,
 		MaxIterations: s.MaxIterations, CompactAt: max(s.CompactAt, 0), Compacted: func() { s.sendUpdate(s.out.send) },

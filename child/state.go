@@ -12,12 +12,7 @@ import (
 	"nexus.internal/protocol"
 )
 
-func (s *server) tools() []tool.Spec {
-	if r := s.registry(); r != nil {
-		return r.Specs()
-	}
-	return []tool.Spec{}
-}
+func (s *server) tools() []tool.Spec { return s.registry().Specs() }
 
 // registry is that of the next turn; nil if there are no tools.
 func (s *server) registry() *tool.Registry {

@@ -104,8 +104,13 @@ func (r *Registry) fill(tools []Tool) {
 }
 
 // Specs describes the tools, in the order of NewRegistry. The slice must not
-// be changed.
-func (r *Registry) Specs() []Spec { return r.specs }
+// be changed. A nil registry has none.
+func (r *Registry) Specs() []Spec {
+	if r == nil {
+		return []Spec{}
+	}
+	return r.specs
+}
 
 // Stuck is the number of calls that were given up and have not returned yet.
 func (r *Registry) Stuck() int { return int(r.stuck.Load()) }

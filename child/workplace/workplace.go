@@ -1,6 +1,7 @@
 package workplace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,8 +67,8 @@ type Options struct {
 type Workplace struct {
 	options  Options
 	ceiling  *protocol.Permissions // resolved; nil for no bound
-	builtin  []tool.Tool
-	registry *tool.Registry // without tools; those of the turns follow from it
+	own      []known               // those that there always are, in their order
+	registry *tool.Registry        // without tools; those of the turns follow from it
 	scratch  scratch
 	private  []string // by both of their names
 
@@ -112,7 +113,10 @@ func Open(o Options) (*Workplace, error) {
 		return nil, err
 	}
 	w.origin = w.cwd
-	w.builtin = append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), newCommand(w), sleep.New())
+	builtin := append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), newCommand(w), sleep.New())
+	for _, t := range append(builtin, o.Tools...) {
+		w.own = append(w.own, know(t))
+	}
 	w.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: w.scratch.spill})
 	return w, nil
 }
@@ -158,33 +162,42 @@ func (w *Workplace) Tools() *tool.Registry {
 	d := &desk{Workplace: w, cwd: w.cwd}
 	policy := w.policy(d.cwd)
 	w.mu.Unlock()
-	all := slices.Concat(w.builtin, w.options.Tools)
+	all := slices.Clone(w.own)
 	for _, s := range w.options.Sources {
-		all = append(all, s.Tools()...)
+		for _, t := range s.Tools() {
+			all = append(all, know(t))
+		}
 	}
 	seen := map[string]bool{}
-	all = slices.DeleteFunc(all, func(t tool.Tool) bool {
-		name := t.Spec().Name
-		if seen[name] {
-			w.options.Log.Warn("a second tool of a name is left out", zap.String("tool", name))
-			return true
+	var tools []tool.Tool
+	for _, k := range all {
+		if seen[k.name] {
+			w.options.Log.Warn("a second tool of a name is left out", zap.String("tool", k.name))
+			continue
 		}
-		seen[name] = true
-		return policy.Tool(name, action(t)).Verdict == permission.Deny
-	})
-	return w.registry.Replaced(all, d.guard)
+		seen[k.name] = true
+		if policy.Tool(k.name, k.action).Verdict != permission.Deny {
+			tools = append(tools, k.Tool)
+		}
+	}
+	return w.registry.Replaced(tools, d.guard)
 }
 
-// action is what a tool does, whatever it is called with.
-func action(t tool.Tool) protocol.Action {
+// known is a tool with what is asked of it for each turn.
+type known struct {
+	tool.Tool
+	name   string
+	action protocol.Action // whatever it is called with; none if each call tells
+}
+
+func know(t tool.Tool) known {
+	k := known{Tool: t, name: t.Spec().Name, action: protocol.ActionExternal}
 	if scoped, ok := t.(tool.Scoped); ok {
 		// The input may be wrong, the action is the tool's.
-		if scope, _ := scoped.Scope([]byte("{}")); scope.Action != "" {
-			return scope.Action
-		}
-		return protocol.ActionNone // told by each call
+		scope, _ := scoped.Scope([]byte("{}"))
+		k.action = cmp.Or(scope.Action, protocol.ActionNone)
 	}
-	return protocol.ActionExternal
+	return k
 }
 
 // policy is what holds for a turn that works in cwd. The caller holds mu.

@@ -64,13 +64,16 @@ func (s *server) flood(ctx context.Context) (end func() error, err error) {
 	}()
 	end = func() error {
 		defer done()
+		var early error
 		select {
-		case early := <-sent:
-			return errors.Join(fmt.Errorf("the flood ended by itself: %w", early), s.destroy(ctx, id))
+		case err := <-sent:
+			early = fmt.Errorf("the flood ended by itself: %w", err)
 		default:
 		}
-		err := s.destroy(ctx, id)
-		<-sent //nolint:errcheck // what a destroyed agent says
+		err := errors.Join(early, s.destroy(ctx, id))
+		if early == nil {
+			<-sent //nolint:errcheck // what a destroyed agent says
+		}
 		<-read
 		return err
 	}

@@ -142,12 +142,14 @@ func (c *client) limit(model string) int {
 
 // tooMany is how the service refuses max_tokens, and says what it would take:
 // "max_tokens: 32000 > 8192, which is the maximum allowed number of …".
-var tooMany = regexp.MustCompile(`max_tokens: \d+ > (\d+), which is the maximum`)
+var tooMany = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`max_tokens: \d+ > (\d+), which is the maximum`)
+})
 
 // lower keeps what a model takes for max_tokens, where the error says so. It
 // reports whether that is less than before.
 func (c *client) lower(model string, refused *wire.ServiceError) bool {
-	said := tooMany.FindStringSubmatch(refused.Message)
+	said := tooMany().FindStringSubmatch(refused.Message)
 	if refused.Status != 400 || said == nil {
 		return false
 	}

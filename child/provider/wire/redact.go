@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -18,9 +19,12 @@ const (
 	minEnd = 4
 )
 
+// Compiled when first needed: each start of a child would pay for it.
 var (
-	links  = regexp.MustCompile(`https?://[^\s"'<>]+`)
-	masked = regexp.MustCompile(`[^\s"'<>]*(?:\*{2,}|\.{2,}|…|x{4,}|X{4,})[^\s"'<>]*`)
+	links  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`https?://[^\s"'<>]+`) })
+	masked = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`[^\s"'<>]*(?:\*{2,}|\.{2,}|…|x{4,}|X{4,})[^\s"'<>]*`)
+	})
 )
 
 // secrets are what no error may show, the key first.
@@ -49,11 +53,11 @@ func secretsOf(key string, base *url.URL) secrets {
 // redact takes the secrets out of text: whole, in parts of 8 bytes and more, and
 // masked by a service; and of every URL its query and its user.
 func (s secrets) redact(text string) string {
-	text = links.ReplaceAllStringFunc(text, plain)
+	text = links().ReplaceAllStringFunc(text, plain)
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, "[key]")
 		text = cutParts(text, secret)
-		text = masked.ReplaceAllStringFunc(text, func(word string) string {
+		text = masked().ReplaceAllStringFunc(text, func(word string) string {
 			if len(secret) >= minPart && (strings.Contains(word, secret[:minEnd]) || strings.Contains(word, secret[len(secret)-minEnd:])) {
 				return "[key]"
 			}
