@@ -35,6 +35,10 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // some tests are another user's
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
 	if raceEnabled {
 		args = append(args, "-race")

@@ -209,7 +209,11 @@ func request(method, url string, header http.Header, body string) (int, string, 
 	if host := header.Get("Host"); host != "" {
 		req.Host = host
 	}
-	res, err := http.DefaultClient.Do(req)
+	return do(http.DefaultClient, req)
+}
+
+func do(client *http.Client, req *http.Request) (int, string, error) {
+	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err
 	}
