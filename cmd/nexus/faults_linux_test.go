@@ -3,14 +3,17 @@ package main_test
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
@@ -294,4 +297,125 @@ func foreignELF(t *testing.T) string {
 	}
 	program[18], program[19] = 0x16, 0 // e_machine: EM_S390
 	return string(program)
+}
+
+// A server whose user may have no more processes may have no more threads
+// either, and goes on with those that it has.
+func TestNoThreads(t *testing.T) {
+	f := newFaulty(t, nil)
+	heal := f.limit(unix.RLIMIT_NPROC, 0)
+	var asking sync.WaitGroup
+	answers := make(chan string, 32)
+	for i := range cap(answers) {
+		asking.Go(func() { answers <- f.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"a%d"}`, i)) })
+		asking.Go(func() { f.send("well", "hello") })
+	}
+	asking.Wait()
+	close(answers)
+	f.well()
+	heal()
+	for answer := range answers {
+		f.wantNamed(answer, "START_FAILED", "there are too many processes (ulimit -u)")
+	}
+	f.create("a", `{"agent_id":"a"}`)
+	f.end()
+}
+
+// A server whose descriptors clients have taken answers those that it has, and
+// everybody when they have gone.
+func TestDescriptorsTaken(t *testing.T) {
+	f := newFaulty(t, nil)
+	f.well()
+	before := f.holdings()
+	f.limit(unix.RLIMIT_NOFILE, 64)
+	var held []net.Conn
+	answered := func(conn net.Conn) bool {
+		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", strings.TrimPrefix(f.url, "http://"))
+		_, err := conn.Read(make([]byte, 1024))
+		return err == nil
+	}
+	for len(held) < 200 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		held = append(held, conn)
+		if !answered(conn) {
+			break
+		}
+	}
+	if len(held) > 64 {
+		t.Fatalf("%d connections are taken with 64 descriptors", len(held))
+	}
+	f.wantNamed(f.ask("/", "create_agent", `{"agent_id":"ill"}`), "START_FAILED", "too many open files")
+	f.well()
+	for _, conn := range held {
+		conn.Close()
+	}
+	f.wantNothingLeft(before)
+	if status, _, err := request(http.MethodGet, f.url+"/healthz", http.Header{}, ""); err != nil || status != http.StatusOK {
+		t.Errorf("a new connection: HTTP %d, %v", status, err)
+	}
+	f.create("ill", `{"agent_id":"ill"}`)
+	f.end()
+}
+
+// An agent that cannot come back says why, for as long as that is so.
+func TestVanished(t *testing.T) {
+	f := newFaulty(t, nil)
+	cwd := filepath.Join(f.cwd, "gone")
+	dir := func() {
+		if err := os.Mkdir(cwd, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.give(cwd)
+	}
+	unlink := func(path string) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name        string
+		spoil, heal func()
+		says        string
+	}{
+		{"working directory", func() { unlink(cwd) }, dir, "its working directory " + cwd},
+		{"program", func() { unlink(f.child) }, f.link, f.child + ": there is no such program"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f.live.T = t
+			if c.name == "working directory" {
+				dir()
+			}
+			f.create("ill", fmt.Sprintf(`{"agent_id":"ill","cwd":%q}`, cwd))
+			f.ask("/agent/ill", "send", `{"content":"My name is Alice"}`)
+			child := f.pid("ill") // over a connection of its own
+			before := f.holdings()
+			c.spoil()
+			f.asNobody(func(int) error { return syscall.Kill(child, syscall.SIGKILL) })
+			eventually(t, "the agent fails", func() (int, error) {
+				answer := f.ask("/", "list_agents", `{}`)
+				if state := gjson.Get(answer, `result.agents.#(agent_id=="ill").state`).Str; state != "failed" {
+					return 0, fmt.Errorf("it is %s", state)
+				}
+				return 0, nil
+			})
+			f.wantNamed(f.ask("/agent/ill", "send", `{"content":"hello"}`), "AGENT_FAILED", c.says)
+			f.well()
+			c.heal()
+			f.ask("/agent/ill", "shutdown", `{}`)
+			if answer := f.ask("/agent/ill", "send", `{"content":"What is my name?"}`); !strings.Contains(gjson.Get(answer, "result.content").Str, "Alice") {
+				t.Errorf("once it is mended: %s", answer)
+			}
+			f.wantNothingLeft(before)
+			f.ask("/", "destroy_agent", `{"agent_id":"ill"}`)
+		})
+	}
+	f.live.T = t
+	f.end()
 }

@@ -108,6 +108,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
+	makeThreads(spareThreads)
 	guard, err := newGuard(cfg, log)
 	if err != nil {
 		return err
