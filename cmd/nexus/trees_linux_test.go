@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,18 +97,9 @@ func runAs(t *testing.T, cmd *exec.Cmd, uid int) {
 // there. The answer of the turn follows; "" if the server is gone.
 func (f *forest) plant(agent string) <-chan string {
 	f.Helper()
-	made := f.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":"trusted","approvals":"ask"}`, agent, f.cwd))
-	if !gjson.Get(made, "result").Exists() {
-		f.Fatalf("create_agent: %s", made)
-	}
 	before := len(f.marked())
-	f.follow(agent)
-	answer := make(chan string, 1)
-	go func() {
-		_, text, _ := request(http.MethodPost, f.url+"/agent/"+agent, http.Header{"Authorization": {"Bearer " + f.key}}, // the server may be killed
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":%q}}`, "run "+f.mark+" exec sh nasties"))
-		answer <- text
-	}()
+	f.create(agent, "{}")
+	answer := f.sendAsync(agent, "run "+f.mark+" exec sh nasties")
 	eventually(f.T, "the tool starts them", func() (int, error) {
 		if n := len(f.marked()) - before; n < lasting {
 			return n, fmt.Errorf("%d are there", n)

@@ -1,0 +1,137 @@
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
+)
+
+// hogs are prompts that take too much of something. All of them end by
+// themselves, should nobody end them.
+var hogs = []struct {
+	name, limits, prompt, want string
+}{
+	{
+		"memory", `{"memory_bytes":157286400}`,
+		`run a=$(head -c 4000000 /dev/zero | tr '\0' x); n=0; while [ $n -lt 150 ]; do b=$b$a; n=$((n+1)); sleep 0.02; done; sleep 20`,
+		"memory limit 150 MiB",
+	},
+	{
+		"processes", `{"processes":80}`,
+		`run n=0; while [ $n -lt 120 ]; do sleep 20 & n=$((n+1)); done; wait`,
+		"process limit 80",
+	},
+	{
+		"CPU", `{"cpu_s":1}`,
+		`run n=0; while [ $n -lt 30000000 ]; do n=$((n+1)); done`,
+		"CPU limit 1 s",
+	},
+	{"output", `{"output_bytes_per_s":65536}`, `flood 1000000`, "output limit 64 KiB/s"},
+}
+
+// An agent that exceeds a limit is ended by its name, with all that its tools have
+// started, and nobody else notices.
+func TestLimitsOfAgents(t *testing.T) {
+	for name, uid := range users() {
+		t.Run(name, func(t *testing.T) {
+			s := newLive(t, func(cmd *exec.Cmd) { runAs(t, cmd, uid) })
+			for _, id := range []string{"quiet", "worker"} {
+				s.create(id, "{}")
+			}
+			working := s.sendAsync("worker", "count to 100")
+			pid := s.pid("quiet")
+			for _, hog := range hogs {
+				t.Run(hog.name, func(t *testing.T) {
+					s.create(hog.name, hog.limits)
+					answer := s.sendAsync(hog.name, hog.prompt)
+					if other := s.send("quiet", "echo unharmed"); gjson.Get(other, "result.content").Str != "unharmed" {
+						t.Errorf("the other agent: %s", other)
+					}
+					data := gjson.Get(<-answer, "error.data")
+					if data.Get("type").Str != "CHILD_CRASHED" || data.Get("limit").Str != hog.want ||
+						!strings.Contains(data.Get("details").Str, "killed: "+hog.want) {
+						t.Errorf("got %s, want it killed for its %s", data, hog.want)
+					}
+					list := gjson.Get(s.call("/", "list_agents", `{}`), `result.agents.#(agent_id=="`+hog.name+`").last_error`).Str
+					if !strings.Contains(list, hog.want) {
+						t.Errorf("list_agents says %q", list)
+					}
+				})
+			}
+			if answer := <-working; !strings.HasSuffix(gjson.Get(answer, "result.content").Str, "100") {
+				t.Errorf("what another agent did meanwhile: %s", answer)
+			}
+			if now := s.pid("quiet"); now != pid {
+				t.Errorf("the other agent's process is %d, was %d", now, pid)
+			}
+			s.end()
+		})
+	}
+}
+
+// A limit of files makes calls fail, one of turns ends them, and both are the
+// agent's own again when a later server restores it.
+func TestLimitsAreKept(t *testing.T) {
+	s := newLive(t, nil)
+	s.create("small", `{"open_files":100,"turn_s":1}`)
+	if answer := s.send("small", "run ulimit -n"); !strings.Contains(gjson.Get(answer, "result.content").Str, "100") {
+		t.Errorf("a tool may open another number of files: %s", answer)
+	}
+	check := func(when string) {
+		t.Helper()
+		if answer := s.send("small", "count to 1000"); gjson.Get(answer, "error.data.type").Str != "TIMEOUT" {
+			t.Errorf("%s: %s", when, answer)
+		}
+		var files unix.Rlimit
+		if err := unix.Prlimit(s.pid("small"), unix.RLIMIT_NOFILE, nil, &files); err != nil || files.Max != 100 {
+			t.Errorf("%s: %d files, %v", when, files.Max, err)
+		}
+	}
+	check("made")
+	s.end()
+	s.again()
+	check("restored")
+	s.end()
+}
+
+// Limits that are too low for any agent are an error with their name.
+func TestLimitsTooLow(t *testing.T) {
+	s := newLive(t, nil)
+	for limits, want := range map[string]string{
+		`{"processes":2}`:        "process limit 2",
+		`{"memory_bytes":65536}`: "memory limit 64 KiB",
+	} {
+		answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"a","limits":%s}`, limits))
+		data := gjson.Get(answer, "error.data")
+		if data.Get("type").Str != "START_FAILED" || data.Get("limit").Str != want {
+			t.Errorf("%s: %s", limits, answer)
+		}
+	}
+	s.end()
+}
+
+// create makes an agent that may run what it likes.
+func (s *live) create(id, limits string) {
+	s.Helper()
+	made := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":"trusted","approvals":"ask","limits":%s}`, id, s.cwd, limits))
+	if !gjson.Get(made, "result").Exists() {
+		s.Fatalf("create_agent %s: %s", id, made)
+	}
+	s.follow(id)
+}
+
+// sendAsync is send, with the answer to come; "" if the server is gone.
+func (s *live) sendAsync(agent, content string) <-chan string {
+	answer := make(chan string, 1)
+	go func() {
+		_, text, _ := request(http.MethodPost, s.url+"/agent/"+agent, http.Header{"Authorization": {"Bearer " + s.key}}, // it may be killed
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":%q}}`, content))
+		answer <- text
+	}()
+	return answer
+}
