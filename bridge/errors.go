@@ -207,7 +207,8 @@ func explainTyped(err error) (refusal, bool) {
 			"Send less, or attach files by their path."), true
 	}
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", e.Command+": "+e.Message), true
+		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", e.Command+": "+e.Message,
+			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
 }

@@ -1,0 +1,92 @@
+package main_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace tells the test that it is root in a user namespace of its own.
+const inNamespace = "NEXUS_TEST_IN_NAMESPACE"
+
+// The disk of the home fills up: what cannot be saved is told, nothing that was
+// answered before is lost, and with room again all goes on.
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	f := newFaulty(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = nil // in a user namespace there is nobody else
+		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
+		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
+			t.Fatalf("mount a small disk: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	f.ask("/agent/well", "send", `{"content":"My name is Alice"}`)
+	before := f.holdings()
+	filler := filepath.Join(f.home, "filler")
+	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+
+	full := "no space left on device"
+	status, answer := f.over(http.MethodGet, "/readyz", "")
+	if status != http.StatusServiceUnavailable || !strings.Contains(gjson.Get(answer, "checks.home").Str, full) {
+		t.Errorf("readyz: HTTP %d %s", status, answer)
+	}
+	long := `{"content":"` + strings.Repeat("x", 8<<10) + `"}` // a page of the disk that was begun takes a short one
+	for range 3 {
+		f.wantNamed(f.ask("/", "create_agent", `{"agent_id":"ill"}`), "START_FAILED", full)
+		f.wantNamed(f.ask("/agent/well", "send", long), "EXECUTION_ERROR", full)
+		if status, answer := f.over(http.MethodGet, "/healthz", ""); status != http.StatusOK {
+			t.Errorf("healthz: HTTP %d %s", status, answer)
+		}
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := f.over(http.MethodGet, "/readyz", ""); status != http.StatusOK {
+		t.Errorf("readyz: HTTP %d %s", status, answer)
+	}
+	f.well()
+	if answer := f.ask("/agent/well", "send", `{"content":"What is my name?"}`); !strings.Contains(gjson.Get(answer, "result.content").Str, "Alice") {
+		t.Errorf("what was said before the disk was full: %s", answer)
+	}
+	f.wantNothingLeft(before)
+	f.create("ill", `{"agent_id":"ill"}`)
+	f.end()
+}
+
+// asRootOfItsOwn runs the test again where an ordinary user may mount. A machine
+// that has no user namespaces for those cannot show it.
+func asRootOfItsOwn(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EACCES):
+		t.Logf("not done, as there are no user namespaces here: %v", err)
+	case err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Errorf("%v\n%s", err, out)
+	}
+}
