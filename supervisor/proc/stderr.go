@@ -44,7 +44,7 @@ type tail struct {
 	log  *zap.Logger
 	line []byte // the line being read, at most maxLine
 
-	second  int64 // that logged counts in
+	second  time.Time // that logged counts in, its beginning
 	logged  int
 	dropped int // lines not logged since the last one that was
 
@@ -94,7 +94,7 @@ func (t *tail) flush() {
 	}
 	t.mu.Unlock()
 
-	if now := time.Now().Unix(); now != t.second {
+	if now := time.Now(); now.Sub(t.second) >= time.Second {
 		t.second, t.logged = now, 0
 	}
 	if t.logged++; t.logged > maxLines {

@@ -1,0 +1,79 @@
+package cmd_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// wallClock are the ways to a time that jumps with the machine's clock. What
+// decides anything is a time.Now with its monotonic reading, which differences,
+// deadlines and timers use; it is lost only by these, or in a file.
+var wallClock = map[string]bool{
+	"Unix": true, "UnixMilli": true, "UnixMicro": true, "UnixNano": true, "ModTime": true, "Parse": true, "ParseInLocation": true,
+}
+
+// wallClockUses are those that a jump cannot hurt.
+var wallClockUses = map[string]string{
+	"bridge/sessions/list.go ModTime":    "shown",
+	"child/mcp/pipe.go Unix":             "a deadline that is always over",
+	"child/serve.go Unix":                "a deadline that is always over",
+	"child/tool/file/edit.go ModTime":    "compared with itself: whether a file was changed",
+	"child/tool/shell/output.go ModTime": "the order in which old outputs go",
+	"child/workplace/scratch.go ModTime": "the order in which old directories go",
+	"protocol/strict/strict.go Parse":    "whether a text is a time",
+}
+
+func TestNoDecisionByTheWallClock(t *testing.T) {
+	unused := map[string]bool{}
+	for use := range wallClockUses {
+		unused[use] = true
+	}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel("..", path) // it is below
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (rel == "fixtures" || rel == "cmd/nexus-bench" || strings.HasPrefix(d.Name(), ".") && rel != "."):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go"):
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !wallClock[sel.Sel.Name] {
+				return true
+			}
+			name, ok := sel.X.(*ast.Ident)
+			if strings.HasPrefix(sel.Sel.Name, "Parse") && (!ok || name.Name != "time") {
+				return true // of something else
+			}
+			use := rel + " " + sel.Sel.Name
+			if wallClockUses[use] == "" {
+				t.Errorf("%s: %s is of the wall clock, which may jump", fset.Position(sel.Pos()), sel.Sel.Name)
+			}
+			delete(unused, use)
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for use := range unused {
+		t.Errorf("%s is allowed and not used", use)
+	}
+}
