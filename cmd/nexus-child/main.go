@@ -30,7 +30,7 @@ func main() {
 	// A write to a stdout without a reader is to fail, not to kill: the turn in
 	// flight is saved first.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+	os.Exit(run(ctx, os.Args[1:], pollable(os.Stdin), os.Stdout, os.Stderr, os.Environ()))
 }
 
 // run is the whole program but for what only a process can do. It returns the

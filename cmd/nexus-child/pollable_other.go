@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+import "os"
+
+func pollable(stdin *os.File) *os.File { return stdin }
