@@ -23,6 +23,7 @@ func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	s.used(a)
 	return s.sendTo(ctx, c, a, p)
 }
 
@@ -46,6 +47,7 @@ func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*superv
 	if err != nil {
 		return nil, err
 	}
+	s.used(a)
 	return s.prompt(ctx, a, p)
 }
 

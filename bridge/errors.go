@@ -8,7 +8,9 @@ import (
 	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
 
@@ -178,6 +180,12 @@ func explainTyped(err error) (refusal, bool) {
 		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
 			details, "See list_agents, or create the agent with create_agent."), true
 	}
+	if e, ok := errors.AsType[*sessions.Error](err); ok {
+		return explainSession(e), true
+	}
+	if e, ok := errors.AsType[*runningError](err); ok {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "AGENT_RUNNING", e.Error(), e.way), true
+	}
 	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "WOULD_DEADLOCK", e.Error(),
 			"Answer first, and let the other agent ask again."), true
@@ -211,6 +219,28 @@ func explainTyped(err error) (refusal, bool) {
 			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
+}
+
+// explainSession is the part of the table for saved sessions.
+func explainSession(e *sessions.Error) refusal {
+	_, damaged := errors.AsType[*transcript.LineError](e.Err)
+	switch {
+	case errors.Is(e.Err, sessions.ErrNotFound):
+		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Session not found: "+clipName(e.Name), "SESSION_NOT_FOUND",
+			"no session of that name is saved", "See list_sessions.")
+	case errors.Is(e.Err, sessions.ErrExists):
+		return refuse(200, jsonrpc.CodeInvalidParams, "Session already exists: "+e.Name, "SESSION_EXISTS",
+			"there is a session of that name", "Choose another name, or delete or rename the one that is there.")
+	case errors.Is(e.Err, sessions.ErrInUse):
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "SESSION_IN_USE",
+			"a process has session "+e.Name+" open", "End the nexus-child that has it open.")
+	case damaged:
+		return refuse(200, jsonrpc.CodeServerError, "Session damaged: "+e.Name, "SESSION_DAMAGED", e.Err.Error(),
+			"Correct its file, or delete it with delete_session.")
+	}
+	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", "INTERNAL_ERROR", "the server's log says more")
+	r.internal = true
+	return r
 }
 
 // The refusals of the checks that come before any method (SPEC §6.1).

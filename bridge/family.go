@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 
 	"github.com/tidwall/gjson"
@@ -16,8 +17,10 @@ import (
 
 // What is kept with an agent.
 const (
-	labelParent    = "parent_agent_id"
-	labelApprovals = "approvals"
+	labelParent     = "parent_agent_id"
+	labelProvenance = "provenance" // the agent that began it, also where that is gone
+	labelDepth      = "depth"      // how many agents are above it
+	labelApprovals  = "approvals"
 )
 
 // maxDepth is how many ancestors an agent may have.
@@ -36,8 +39,8 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 		return nil, api.Invalid("parent_agent_id", "no agent %s runs", *p.ParentAgentID)
 	}
 	info := parent.Info()
-	if err := s.checkDepth(info); err != nil {
-		return nil, err
+	if p.Depth = depthOf(info) + 1; p.Depth > maxDepth {
+		return nil, api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
 	}
 	body, err := s.ask(ctx, parent, protocol.GetState{})
 	if err != nil {
@@ -81,19 +84,36 @@ func atMost(want, have string) bool {
 	return want == have || ranks[want] > 0 && ranks[want] <= ranks[have] || want == api.PresetSandboxed
 }
 
-func (s *Server) checkDepth(parent supervisor.Info) error {
-	depth := 1
-	for parent.Labels[labelParent] != "" {
-		if depth++; depth > maxDepth {
-			return api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
-		}
-		grandparent, err := s.o.Supervisor.Agent(parent.Labels[labelParent])
-		if err != nil {
-			return nil // it is being destroyed, and this line with it
-		}
-		parent = grandparent.Info()
+func depthOf(info supervisor.Info) uint64 {
+	depth, err := strconv.ParseUint(info.Labels[labelDepth], 10, 64)
+	if err != nil {
+		return 0
 	}
-	return nil
+	return depth
+}
+
+// resume fills in what a saved session says of the agent's place among others,
+// and returns who began it; "" for a person. It comes under its creator again
+// if that is still there, and is not another one that has its name.
+func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
+	saved, err := s.o.Sessions.Summary(*p.AgentID)
+	if err != nil {
+		return "" // its start will say what is wrong with it
+	}
+	if saved.Settings.Permissions == nil && p.Preset == nil {
+		// It ended before what it may do was written.
+		p.Preset = new(api.PresetSandboxed)
+	}
+	p.Depth = max(p.Depth, api.Value(saved.Settings.Depth))
+	provenance = api.Value(saved.Settings.ParentAgentID)
+	if provenance == "" || p.ParentAgentID != nil {
+		return provenance
+	}
+	creator, err := s.o.Sessions.Summary(provenance)
+	if err == nil && !creator.Header.CreatedAt.After(saved.Header.CreatedAt) {
+		p.ParentAgentID = &provenance
+	}
+	return provenance
 }
 
 // descends reports whether an agent was created by the other one, or by one that
@@ -115,25 +135,43 @@ func (s *Server) descends(id, ancestor string) bool {
 // is being created for it meanwhile either is seen here or sees that it is gone.
 // supervisor.ErrNotFound if there was none.
 func (s *Server) destroy(ctx context.Context, id string) error {
-	defer s.locks.lock(id)()
-	err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), id)
+	created, err := s.remove(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := s.o.Sessions.RemoveTemp(id); err != nil {
-		s.log.Warn("agent destroyed, its file is still there", zap.String("agent", id), zap.Error(err))
-	}
 	var removals sync.WaitGroup
-	for _, info := range s.o.Supervisor.Agents() {
-		if info.Labels[labelParent] != id {
-			continue
-		}
+	for _, id := range created {
 		removals.Go(func() {
-			if err := s.destroy(ctx, info.ID); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
-				s.log.Error("destroy an agent with its creator", zap.String("agent", info.ID), zap.Error(err))
+			if err := s.destroy(ctx, id); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
+				s.log.Error("destroy an agent with its creator", zap.String("agent", id), zap.Error(err))
 			}
 		})
 	}
 	removals.Wait()
 	return nil
+}
+
+// remove ends one agent, and returns those that were created for it. A temporary
+// one's session goes with it, unless a person used it last.
+func (s *Server) remove(ctx context.Context, id string) (created []string, err error) {
+	defer s.locks.lock(id)()
+	if err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), id); err != nil {
+		return nil, err
+	}
+	if !s.last.is(id) {
+		if err := s.o.Sessions.RemoveTemp(id); err != nil {
+			s.log.Warn("agent destroyed, its file is still there", zap.String("agent", id), zap.Error(err))
+		}
+	}
+	return s.created(id), nil
+}
+
+// created lists the agents that run and were created for another.
+func (s *Server) created(id string) (ids []string) {
+	for _, info := range s.o.Supervisor.Agents() {
+		if info.Labels[labelParent] == id {
+			ids = append(ids, info.ID)
+		}
+	}
+	return ids
 }

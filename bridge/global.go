@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 		result.Restored, result.MessageCount = true, &count
 	}
 	if p.InitialMessage != nil {
+		s.used(a)
 		if err := s.sendFirst(ctx, c, a, p, &result); err != nil {
 			return nil, err
 		}
@@ -78,6 +80,9 @@ func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (
 	defer s.locks.lock(id)()
 	if _, err := s.o.Supervisor.Agent(id); err == nil {
 		return nil, false, &agentError{id: id, err: supervisor.ErrExists}
+	}
+	if c.from != nil && s.last.is(id) {
+		return nil, false, &deniedError{fmt.Sprintf("%s is what a person used last: choose another name", id)}
 	}
 	// What an earlier temporary agent of that name left is not this one's.
 	if err := s.o.Sessions.RemoveTemp(id); err != nil {
@@ -158,6 +163,7 @@ func describe(info supervisor.Info, children int) api.AgentInfo {
 		Restarts:       info.Restarts,
 		IsTemp:         api.IsTemp(info.ID),
 		ParentAgentID:  known(info.Labels[labelParent]),
+		Provenance:     cmp.Or(info.Labels[labelProvenance], api.ProvenanceUser),
 		ChildCount:     children,
 		Queued:         info.Queued,
 

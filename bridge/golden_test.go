@@ -2,12 +2,16 @@ package bridge_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -22,6 +26,7 @@ var variable = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},
+	{regexp.MustCompile(`"updated_at":[0-9.]+`), `"updated_at":SECONDS`},
 	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
 }
 
@@ -31,7 +36,7 @@ var shown = []string{"Allow", "Connection", "Content-Type", "WWW-Authenticate"}
 // TestGolden plays each file of fixtures/rpc against a server of its own: what
 // is asked, byte for byte, and what is answered. In a request, $HOST is the
 // server's host and port, $KEY its key; Content-Length is added where there is
-// a body.
+// a body. Files below home/ are there from the beginning, the first the oldest.
 func TestGolden(t *testing.T) {
 	for _, name := range fixtures.Glob(t, "rpc/*.txtar") {
 		t.Run(strings.TrimSuffix(path.Base(name), ".txtar"), func(t *testing.T) {
@@ -43,6 +48,10 @@ func TestGolden(t *testing.T) {
 			in := bufio.NewReader(conn)
 			for _, f := range archive.Files {
 				step, isRequest := strings.CutSuffix(f.Name, ".request")
+				if strings.HasPrefix(f.Name, "home/") {
+					got.Files = append(got.Files, f)
+					r.save(f.Name, f.Data, len(got.Files))
+				}
 				if !isRequest {
 					continue
 				}
@@ -94,4 +103,15 @@ func show(response *http.Response, body string) string {
 		fmt.Fprintf(&out, "\n%s\n", strings.TrimSuffix(body, "\n"))
 	}
 	return out.String()
+}
+
+// save puts a file into the home, hours after the others.
+func (r *rig) save(name string, data []byte, hours int) {
+	r.t.Helper()
+	file := filepath.Join(r.home, filepath.FromSlash(strings.TrimPrefix(name, "home/")))
+	at := time.Date(2026, 1, 2, hours, 0, 0, 0, time.UTC)
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600), os.Chtimes(file, at, at))
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }

@@ -88,7 +88,7 @@ func TestHostCreate(t *testing.T) {
 	f := familyOf(t, "trusted", "box")
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`, `{"agent_id":"b","url":"/agent/b"}`)
 	want := api.CreateAgentParams{
-		AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site"),
+		AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site"), Depth: 1,
 		Ceiling: &protocol.Permissions{
 			Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 		},

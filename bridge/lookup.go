@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/supervisor"
@@ -30,6 +32,10 @@ func (s *Server) agent(ctx context.Context, id string) (*supervisor.Agent, error
 // start launches the agent that p describes. The lock of its id is held.
 func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*supervisor.Agent, error) {
 	id := *p.AgentID
+	provenance := api.Value(p.ParentAgentID)
+	if p.Restored = p.Restored || s.o.Sessions.Exists(id); p.Restored {
+		provenance = cmp.Or(provenance, s.resume(&p))
+	}
 	spec, err := s.o.Spec(p)
 	if _, ok := errors.AsType[*api.ParamError](err); ok {
 		return nil, err
@@ -42,6 +48,8 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 		spec.Labels = map[string]string{}
 	}
 	spec.Labels[labelParent] = api.Value(p.ParentAgentID)
+	spec.Labels[labelProvenance] = provenance
+	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
 	spec.Labels[labelApprovals] = api.Value(p.Approvals)
 	a, err := s.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {

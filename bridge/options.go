@@ -54,6 +54,9 @@ type Options struct {
 	// Roles are the agents for tasks and plans that name none, by what creates
 	// them where they are not there; each has an AgentID. May be nil.
 	Roles map[Role]api.CreateAgentParams
+	// Moved is called when what is saved under a name is about to become another
+	// session's, or none's, and no agent of that name runs. May be nil.
+	Moved func(id string)
 	// Version is what GET /healthz says.
 	Version string
 	// Guard says by what means no process outlives its agent, for GET /readyz.
@@ -85,6 +88,9 @@ func (o Options) withDefaults() Options {
 			*d.value = d.standard
 		}
 	}
+	if o.Moved == nil {
+		o.Moved = func(string) {}
+	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -98,6 +104,7 @@ type Server struct {
 	hosts   map[string]bool // what a Host header may be, lower case
 	methods map[string]handler
 	locks   keyedMutex
+	last    lastUsed
 
 	requests *gate // being dispatched: what a drain waits for
 	handlers *gate // everything in ServeHTTP: what Serve joins
@@ -118,6 +125,7 @@ func New(o Options) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
+	s.last.id = o.Sessions.Last()
 	s.methods = s.methodTable()
 	return s, nil
 }

@@ -70,6 +70,14 @@ func (s *Server) methodTable() map[string]handler {
 		"create_plan":    bind(s.createPlan),
 		"update_context": bind(s.updateContext),
 
+		"list_sessions":       bind(s.listSessions),
+		"load_session":        bind(s.loadSession),
+		"save_session":        bind(s.saveSession),
+		"clone_session":       bind(s.cloneSession),
+		"rename_session":      bind(s.renameSession),
+		"delete_session":      bind(s.deleteSession),
+		"get_agent_summaries": bind(s.agentSummaries),
+
 		"send":         bind(s.send),
 		"cancel":       bind(s.cancel),
 		"shutdown":     bind(s.shutdown),

@@ -41,6 +41,13 @@ var Methods = []Method{
 	{"create_agent", Global, CreateAgentParams{}, CreateAgentResult{}, "Start an agent, or continue the saved one of that name"},
 	{"destroy_agent", Global, AgentIDParams{}, DestroyAgentResult{}, "Stop an agent and forget it; a named one's session stays saved"},
 	{"list_agents", Global, None{}, ListAgentsResult{}, "List the agents that the server runs"},
+	{"list_sessions", Global, ListSessionsParams{}, ListSessionsResult{}, "List the saved sessions, the latest used first"},
+	{"load_session", Global, LoadSessionParams{}, LoadSessionResult{}, "Start an agent from a saved session"},
+	{"save_session", Global, SaveSessionParams{}, SaveSessionResult{}, "Save a temporary agent under a name, or a copy of a named one"},
+	{"clone_session", Global, CloneSessionParams{}, CloneSessionResult{}, "Copy a session as it is now"},
+	{"rename_session", Global, RenameSessionParams{}, RenameSessionResult{}, "Give a session another name, and its agent too"},
+	{"delete_session", Global, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
+	{"get_agent_summaries", Global, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
 	{"shutdown_server", Global, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
 
 	{"execute_task", Both, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},

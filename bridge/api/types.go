@@ -57,6 +57,10 @@ type (
 		// Ceiling is what the agent's permissions cannot exceed: those of its
 		// parent. The server fills it in; nil is no bound.
 		Ceiling *protocol.Permissions `json:"-"`
+		// Depth is how many agents are above it, and Restored that it goes on with
+		// a saved session. The server fills them in.
+		Depth    uint64 `json:"-"`
+		Restored bool   `json:"-"`
 	}
 
 	// Limits are of the tokens and requests of models, and of the agent's process
@@ -126,6 +130,7 @@ type (
 		Restarts       uint64  `json:"restarts"`    // restarts after a crash
 		IsTemp         bool    `json:"is_temp"`
 		ParentAgentID  *string `json:"parent_agent_id"`
+		Provenance     string  `json:"provenance"` // who began it: ProvenanceUser or the id of an agent
 		ChildCount     int     `json:"child_count"`
 		// Model, PermissionLevel and Cwd are null until the child has said.
 		Model           *string `json:"model"`

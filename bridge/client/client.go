@@ -261,3 +261,33 @@ func (c *Client) GetModel(ctx context.Context, id string) (r api.GetModelResult,
 func (c *Client) SetModel(ctx context.Context, id, model string) (r api.SetModelResult, err error) {
 	return r, c.Call(ctx, AgentPath(id), "set_model", api.SetModelParams{Model: model}, &r)
 }
+
+// ListSessions reads a page of the saved sessions.
+func (c *Client) ListSessions(ctx context.Context, p api.ListSessionsParams) (r api.ListSessionsResult, err error) {
+	return r, c.Call(ctx, RootPath, "list_sessions", p, &r)
+}
+
+// LoadSession starts an agent from a saved session.
+func (c *Client) LoadSession(ctx context.Context, p api.LoadSessionParams) (r api.LoadSessionResult, err error) {
+	return r, c.Call(ctx, RootPath, "load_session", p, &r)
+}
+
+// SaveSession saves a temporary agent under a name, or a copy of a named one.
+func (c *Client) SaveSession(ctx context.Context, p api.SaveSessionParams) (r api.SaveSessionResult, err error) {
+	return r, c.Call(ctx, RootPath, "save_session", p, &r)
+}
+
+// CloneSession copies a session.
+func (c *Client) CloneSession(ctx context.Context, src, dest string) (r api.CloneSessionResult, err error) {
+	return r, c.Call(ctx, RootPath, "clone_session", api.CloneSessionParams{SrcSession: src, DestSession: dest}, &r)
+}
+
+// RenameSession gives a session another name.
+func (c *Client) RenameSession(ctx context.Context, old, name string) (r api.RenameSessionResult, err error) {
+	return r, c.Call(ctx, RootPath, "rename_session", api.RenameSessionParams{OldName: old, NewName: name}, &r)
+}
+
+// DeleteSession deletes a saved session.
+func (c *Client) DeleteSession(ctx context.Context, name string) (r api.DeleteSessionResult, err error) {
+	return r, c.Call(ctx, RootPath, "delete_session", api.DeleteSessionParams{SessionName: name}, &r)
+}

@@ -28,8 +28,11 @@ func (c *Catalogue) Clone(src, dest string) error {
 	if err := valid(src, dest); err != nil {
 		return err
 	}
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	release, err := c.exclusive()
+	if err != nil {
+		return err
+	}
+	defer release()
 	data, err := c.read(src)
 	if err != nil {
 		return err
@@ -57,7 +60,7 @@ func (c *Catalogue) Clone(src, dest string) error {
 }
 
 // begin makes a session of data, after prepare has put in place what belongs to
-// it. c.changing is held.
+// it. The catalogue is held.
 func (c *Catalogue) begin(id string, data []byte, prepare func() error) (err error) {
 	if c.taken(id) {
 		return &Error{Name: id, Err: ErrExists}
@@ -83,8 +86,11 @@ func (c *Catalogue) Rename(old, name string) (err error) {
 	if err := valid(old, name); err != nil {
 		return err
 	}
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	release, err := c.exclusive()
+	if err != nil {
+		return err
+	}
+	defer release()
 	held, err := c.hold(old)
 	if err != nil {
 		return err
@@ -112,8 +118,11 @@ func (c *Catalogue) Delete(id string) (err error) {
 	if err := valid(id); err != nil {
 		return err
 	}
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	release, err := c.exclusive()
+	if err != nil {
+		return err
+	}
+	defer release()
 	held, err := c.hold(id)
 	if err != nil {
 		return err
@@ -127,6 +136,24 @@ func (c *Catalogue) Delete(id string) (err error) {
 		return &Error{Name: id, Err: err}
 	}
 	return nil
+}
+
+// exclusive waits until no other change is under way, of this process or another.
+func (c *Catalogue) exclusive() (release func(), err error) {
+	dir := c.Dir("named")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("change the sessions: %w", err)
+	}
+	c.changing.Lock()
+	f, err := lockFile(filepath.Join(dir, ".lock"))
+	if err != nil {
+		c.changing.Unlock()
+		return nil, fmt.Errorf("change the sessions: %w", err)
+	}
+	return func() {
+		f.Close()
+		c.changing.Unlock()
+	}, nil
 }
 
 func valid(ids ...string) error {
@@ -183,9 +210,6 @@ func (c *Catalogue) note(what string, ids ...string) error {
 	if err := c.settle(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(c.notePath()), 0o700); err != nil {
-		return fmt.Errorf("note a change: %w", err)
-	}
 	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
 	if err := errors.Join(writeSynced(c.notePath(), []byte(text)), syncDir(filepath.Dir(c.notePath()))); err != nil {
 		return fmt.Errorf("note a change: %w", err)
@@ -194,7 +218,7 @@ func (c *Catalogue) note(what string, ids ...string) error {
 }
 
 // settle brings what belongs to sessions to where the change that is noted left
-// the sessions, and takes the note away. It may be done again and again.
+// the sessions, and takes the note away. It may be done again and again. The catalogue is held.
 func (c *Catalogue) settle() error {
 	data, err := os.ReadFile(c.notePath())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,3 +23,21 @@ func lock(f *os.File) error {
 	}
 	return err
 }
+
+// lockFile waits for a file's lock, which ends when the file is closed.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, unix.EINTR):
+			f.Close()
+			return nil, err
+		}
+	}
+}

@@ -13,10 +13,10 @@
 //	entries, total, err := catalogue.List(0, 50, false)
 //	err = catalogue.Clone("worker-1", "worker-2")
 //
-// A Catalogue is safe for concurrent use; a home has one that changes it. It
-// refuses ids that are not an agent's (api.ValidAgentID), so that no id can name
-// a file elsewhere, and follows no links. The contract is SPEC.md §2, §4.6 and
-// §6.7.
+// A Catalogue is safe for concurrent use; several processes may have one of the
+// same home. It refuses ids that are not an agent's (api.ValidAgentID), so that
+// no id can name a file elsewhere, and follows no links. The contract is SPEC.md
+// §2, §4.6 and §6.7.
 package sessions
 
 import (
@@ -48,6 +48,11 @@ func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
 // agents left is removed, but for the last one that a person used.
 func Tidy(home string) error {
 	c := New(home)
+	release, err := c.exclusive()
+	if err != nil {
+		return err
+	}
+	defer release()
 	errs := []error{c.settle()}
 	last := c.Last()
 	if !api.IsTemp(last) {

@@ -198,6 +198,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
 		Shutdown:   ask,
+		Moved:      models.Forget,
 		Version:    a.version,
 		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{

@@ -47,7 +47,6 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}
-	labels := map[string]string{}
 	for _, flag := range []struct{ name, value string }{
 		{"durability", s.durability},
 		{"scenario", s.scenario},
@@ -59,12 +58,8 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 			always = append(always, "--"+flag.name+"="+flag.value)
 		}
 	}
-	if p.ParentAgentID != nil {
-		labels["parent_agent_id"] = *p.ParentAgentID
-		if p.Preset == nil {
-			sandboxed := api.PresetSandboxed
-			p.Preset = &sandboxed
-		}
+	if p.Depth > 0 {
+		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
 	}
 	if err := check(p); err != nil {
 		return supervisor.Spec{}, err
@@ -77,7 +72,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		p.Preset = nil // it is one of the rules
 	}
 	socket, held, err := s.register(broker.Agent{
-		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !s.sessions.Exists(id),
+		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if err != nil {
 		return supervisor.Spec{}, err
@@ -104,7 +99,6 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Resume: append([]string{s.child, "--continue=" + id}, always...),
 		Env:    s.env,
 		Dir:    api.Value(p.Cwd),
-		Labels: labels,
 		Limits: held.Process,
 
 		HostCalls: true,

@@ -73,13 +73,13 @@ func TestSpec(t *testing.T) {
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
-			name:   "a child of another agent is sandboxed",
-			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss")},
+			name:   "a child of another agent",
+			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss"), Depth: 2, Preset: new("sandboxed")},
 			wantArgv: []string{
-				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--model-socket=/s/1",
+				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--depth=2", "--model-socket=/s/1",
 				"--preset=sandboxed",
 			},
-			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--model-socket=/s/1"},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--depth=2", "--model-socket=/s/1"},
 		},
 		{
 			name: "limits of its own, over the default ones",

@@ -193,6 +193,17 @@ func (b *Broker) socket(agent string) string {
 	return filepath.Join(b.dir.path, hex.EncodeToString(sum[:6]))
 }
 
+// Forget drops what the broker keeps of an agent that does not run, so that its
+// file is read again when an agent of that name is made: the file has become
+// another's. What it holds stays as it is.
+func (b *Broker) Forget(agent string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if acc := b.accounts[agent]; acc != nil && acc.doors == 0 && acc.running == 0 {
+		delete(b.accounts, agent)
+	}
+}
+
 // Usage is what an agent used in its life, in this server's and in earlier
 // ones. ok is false if nothing is known of it.
 func (b *Broker) Usage(agent string) (u Usage, ok bool) {

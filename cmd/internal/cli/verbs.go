@@ -24,6 +24,13 @@ func (a *App) verbs() []*cobra.Command {
 		a.verb("status AGENT", "", 1, mustRun, a.status),
 		a.verb("cancel AGENT REQUEST_ID", "cancel", 2, mustRun, a.cancel),
 		a.verb("shutdown", "shutdown_server", 0, mustRun, a.shutdown),
+		a.sessionsVerb(),
+		a.loadVerb(),
+		a.saveVerb(),
+		a.verb("clone SESSION NAME", "clone_session", 2, mustRun, a.clone),
+		a.verb("rename SESSION NAME", "rename_session", 2, mustRun, a.rename),
+		a.verb("delete SESSION", "delete_session", 1, mustRun, a.delete),
+		a.importVerb(),
 		a.messagesVerb(),
 		a.eventsVerb(),
 	}

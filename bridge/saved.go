@@ -1,0 +1,264 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// runningError says that an agent runs in a way that does not allow what was
+// asked for.
+type runningError struct{ problem, way string }
+
+func (e *runningError) Error() string { return e.problem }
+
+func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsParams) (any, error) {
+	limit := uint64(api.DefaultSessions)
+	if p.Limit != nil {
+		limit = min(*p.Limit, api.MaxSessions)
+	}
+	page, total, err := s.o.Sessions.List(api.Value(p.Offset), limit, api.Value(p.IncludeTemp))
+	if err != nil {
+		return nil, err
+	}
+	result := api.ListSessionsResult{
+		Total: total, Offset: api.Value(p.Offset), Limit: limit, Sessions: make([]api.SavedSession, len(page)),
+	}
+	for i, entry := range page {
+		result.Sessions[i] = s.describeSession(entry)
+	}
+	s.last.mu.Lock()
+	last := s.last.id
+	s.last.mu.Unlock()
+	if _, err := s.o.Sessions.Summary(last); !errors.Is(err, sessions.ErrNotFound) {
+		result.LastSession = &last
+	}
+	return result, nil
+}
+
+func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
+	out := api.SavedSession{
+		Name: e.Name, UpdatedAt: unixSeconds(e.UpdatedAt), IsTemp: api.IsTemp(e.Name), Provenance: api.ProvenanceUser,
+	}
+	_, err := s.o.Supervisor.Agent(e.Name)
+	out.Active = err == nil
+	if e.Damaged != nil {
+		out.Damaged = e.Damaged.Error()
+		if named, ok := errors.AsType[*sessions.Error](e.Damaged); ok {
+			out.Damaged = named.Err.Error()
+		}
+		return out
+	}
+	out.MessageCount, out.CreatedAt = e.Messages, new(unixSeconds(e.Header.CreatedAt))
+	out.Provenance = cmp.Or(api.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
+	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
+	if e.Settings.Permissions != nil {
+		out.PermissionLevel = &e.Settings.Permissions.Preset
+	}
+	return out
+}
+
+// unixSeconds is a time as a number of seconds since 1970, to the millisecond.
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionParams) (any, error) {
+	name := api.Value(p.SessionName)
+	if api.Value(p.Last) {
+		s.last.mu.Lock()
+		name = s.last.id
+		s.last.mu.Unlock()
+		if name == "" {
+			return nil, &sessions.Error{Name: "the last one", Err: sessions.ErrNotFound}
+		}
+	}
+	id := cmp.Or(api.Value(p.AgentID), name)
+	a, restored, err := s.load(ctx, name, id, p)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.ask(ctx, a, protocol.GetState{})
+	if err != nil {
+		return nil, err
+	}
+	if a.Info().Labels[labelProvenance] == "" {
+		s.setLast(id)
+	}
+	return api.LoadSessionResult{
+		Restored: restored, AgentID: id, MessageCount: gjson.GetBytes(body, "message_count").Uint(),
+	}, nil
+}
+
+// load starts the agent id from the session name; under another name, from a
+// copy of it. The last session's agent may run already.
+func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionParams) (a *supervisor.Agent, restored bool, err error) {
+	defer s.locks.lock(id)()
+	if a, err := s.o.Supervisor.Agent(id); err == nil {
+		if api.Value(p.Last) && id == name {
+			return a, false, nil
+		}
+		return nil, false, &agentError{id: id, err: supervisor.ErrExists}
+	}
+	if _, err := s.o.Sessions.Summary(name); err != nil {
+		return nil, false, err
+	}
+	if id != name {
+		s.o.Moved(id)
+		if err := s.o.Sessions.Clone(name, id); err != nil {
+			return nil, false, err
+		}
+	}
+	a, err = s.start(ctx, api.CreateAgentParams{AgentID: &id, Preset: p.Preset, Model: p.Model, Restored: true})
+	if err != nil && id != name {
+		err = errors.Join(err, s.o.Sessions.Delete(id)) // nobody asked for a copy alone
+	}
+	return a, err == nil, err
+}
+
+// saveSession gives a temporary agent a name by which it is saved. A named one
+// is saved as it works; under another name, that is a copy.
+func (s *Server) saveSession(ctx context.Context, _ *call, p api.SaveSessionParams) (any, error) {
+	name := cmp.Or(api.Value(p.SessionName), p.AgentID)
+	result := api.SaveSessionResult{Saved: true, SessionName: name, AgentID: p.AgentID}
+	_, err := s.o.Supervisor.Agent(p.AgentID)
+	if err != nil && !s.o.Sessions.Exists(p.AgentID) {
+		return nil, &agentError{id: p.AgentID, err: supervisor.ErrNotFound}
+	}
+	switch {
+	case api.IsTemp(p.AgentID):
+		result.AgentID = name
+		err = s.rename(ctx, p.AgentID, name)
+	case name != p.AgentID:
+		err = s.clone(p.AgentID, name)
+	default:
+		_, err = s.o.Sessions.Summary(name)
+	}
+	return result, err
+}
+
+func (s *Server) cloneSession(_ context.Context, _ *call, p api.CloneSessionParams) (any, error) {
+	result := api.CloneSessionResult{Cloned: true, SrcSession: p.SrcSession, DestSession: p.DestSession}
+	return result, s.clone(p.SrcSession, p.DestSession)
+}
+
+func (s *Server) clone(src, dest string) error {
+	defer s.locks.lock(dest)()
+	if _, err := s.o.Supervisor.Agent(dest); err == nil {
+		return &sessions.Error{Name: dest, Err: sessions.ErrExists}
+	}
+	s.o.Moved(dest)
+	return s.o.Sessions.Clone(src, dest)
+}
+
+func (s *Server) renameSession(ctx context.Context, _ *call, p api.RenameSessionParams) (any, error) {
+	result := api.RenameSessionResult{Renamed: true, OldName: p.OldName, NewName: p.NewName}
+	return result, s.rename(ctx, p.OldName, p.NewName)
+}
+
+// rename gives a session another name. If its agent runs it must be idle; its
+// process is stopped, and one with the new name goes on.
+func (s *Server) rename(ctx context.Context, old, name string) error {
+	if old == name {
+		return &sessions.Error{Name: name, Err: sessions.ErrExists}
+	}
+	// In one order, so that two of them do not wait for each other.
+	defer s.locks.lock(min(old, name))()
+	defer s.locks.lock(max(old, name))()
+	if _, err := s.o.Supervisor.Agent(name); err == nil || s.o.Sessions.Exists(name) {
+		return &sessions.Error{Name: name, Err: sessions.ErrExists}
+	}
+	if _, err := s.o.Sessions.Summary(old); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
+	again := api.CreateAgentParams{Restored: true}
+	a, err := s.o.Supervisor.Agent(old)
+	running := err == nil
+	if running {
+		if err := s.movable(a.Info()); err != nil {
+			return err
+		}
+		again.Approvals = known(a.Info().Labels[labelApprovals])
+		if err := s.o.Supervisor.Remove(ctx, old); err != nil {
+			return err
+		}
+	}
+	s.o.Moved(old)
+	s.o.Moved(name)
+	err = s.o.Sessions.Rename(old, name)
+	again.AgentID = &name
+	if err != nil {
+		again.AgentID = &old
+	} else if s.last.is(old) {
+		s.setLast(name)
+	}
+	if running {
+		if _, failed := s.start(ctx, again); failed != nil {
+			s.log.Warn("start the renamed agent; its next request tries it again", zap.String("agent", *again.AgentID), zap.Error(failed))
+		}
+	}
+	return err
+}
+
+// movable reports why an agent that runs cannot be stopped to get another name.
+func (s *Server) movable(info supervisor.Info) error {
+	if info.Running != "" || info.Queued > 0 {
+		return &runningError{
+			fmt.Sprintf("agent %s is busy", info.ID), "Rename it when its sends have ended; or copy it with clone_session, at any time.",
+		}
+	}
+	if created := s.created(info.ID); len(created) > 0 {
+		return &runningError{
+			fmt.Sprintf("agent %s has %d agents that it created", info.ID, len(created)),
+			"Destroy them first; or copy it with clone_session, at any time.",
+		}
+	}
+	return nil
+}
+
+func (s *Server) deleteSession(_ context.Context, _ *call, p api.DeleteSessionParams) (any, error) {
+	result := api.DeleteSessionResult{SessionName: p.SessionName}
+	defer s.locks.lock(p.SessionName)()
+	if _, err := s.o.Supervisor.Agent(p.SessionName); err == nil {
+		return nil, &runningError{fmt.Sprintf("agent %s runs", p.SessionName), "End it first, with destroy_agent."}
+	}
+	s.o.Moved(p.SessionName)
+	err := s.o.Sessions.Delete(p.SessionName)
+	if errors.Is(err, sessions.ErrNotFound) {
+		return result, nil
+	}
+	result.Deleted = err == nil
+	return result, err
+}
+
+func (s *Server) agentSummaries(_ context.Context, _ *call, p api.AgentSummariesParams) (any, error) {
+	infos := s.o.Supervisor.Agents()
+	result := api.AgentSummariesResult{Agents: make([]api.AgentSummary, len(infos))}
+	for i, info := range infos {
+		out := api.AgentSummary{AgentID: info.ID}
+		u := info.Update
+		if u == nil {
+			u = &protocol.SessionUpdate{}
+		}
+		out.Cwd, out.PermissionLevel, out.Model = known(u.Cwd), known(u.Preset), known(u.Model)
+		if p.IncludeContext == nil || *p.IncludeContext {
+			out.SummaryContext = &api.SummaryContext{
+				MessageCount: u.MessageCount, HaltedAtIterationLimit: u.HaltedAtIterationLimit, LastActionAt: u.LastActionAt,
+			}
+		}
+		if p.IncludeTokens == nil || *p.IncludeTokens {
+			out.Tokens = &api.SummaryTokens{Total: u.TotalTokens, Budget: u.BudgetTokens}
+		}
+		result.Agents[i] = out
+	}
+	return result, nil
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/sessions"
+)
+
+func (a *App) sessionsVerb() *cobra.Command {
+	var p api.ListSessionsParams
+	var offset, limit uint64
+	var temp bool
+	cmd := a.verb("sessions [FLAGS]", "list_sessions", 0, mustRun, func(ctx context.Context, c *client.Client, _ []string) error {
+		p.Offset, p.Limit, p.IncludeTemp = &offset, &limit, &temp
+		return a.sessions(ctx, c, p)
+	})
+	cmd.Flags().Uint64Var(&offset, "offset", 0, "how many to pass over, the latest used first")
+	cmd.Flags().Uint64Var(&limit, "limit", api.DefaultSessions, "at most this many, up to 1000")
+	cmd.Flags().BoolVar(&temp, "temp", false, "with those of temporary agents")
+	return cmd
+}
+
+func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams) error {
+	list, err := c.ListSessions(ctx, p)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(list)
+	case len(list.Sessions) == 0:
+		return a.printf("no sessions\n")
+	}
+	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tab, "SESSION\tMESSAGES\tUPDATED\tBY\tPRESET\tMODEL\tCWD\t")
+	for _, s := range list.Sessions {
+		note := s.Damaged
+		if note != "" {
+			note = "damaged: " + note
+		}
+		fmt.Fprintf(tab, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.MessageCount,
+			time.UnixMilli(int64(s.UpdatedAt*1000)).Format(time.DateTime), s.Provenance,
+			or(api.Value(s.PermissionLevel), "-"), or(api.Value(s.Model), "-"), or(api.Value(s.Cwd), "-"), note)
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	if shown := uint64(len(list.Sessions)); shown < list.Total {
+		return a.printf("%d of %d\n", shown, list.Total)
+	}
+	return nil
+}
+
+func (a *App) loadVerb() *cobra.Command {
+	var p api.LoadSessionParams
+	var last bool
+	cmd := a.verb("load [SESSION] [FLAGS]", "load_session", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		if p.Last = &last; len(args) == 1 {
+			p.SessionName = &args[0]
+		}
+		if err := p.Check(); err != nil {
+			return Usage("%v", err)
+		}
+		return a.load(ctx, c, p)
+	})
+	cmd.Args = MaxArgs(1)
+	cmd.Flags().BoolVar(&last, "last", false, "the session that a person used last")
+	text := map[string]**string{"as": &p.AgentID, "preset": &p.Preset, "model": &p.Model}
+	cmd.Flags().String("as", "", "agent that goes on with a copy of it")
+	cmd.Flags().String("preset", "", "permission level instead of the saved one: trusted or sandboxed")
+	cmd.Flags().String("model", "", "model instead of the saved one")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for name, target := range text {
+			if value := cmd.Flags().Lookup(name); value.Changed {
+				given := value.Value.String()
+				*target = &given
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParams) error {
+	loaded, err := c.LoadSession(ctx, p)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(loaded)
+	case !loaded.Restored:
+		return a.printf("%s runs (%d messages)\n", loaded.AgentID, loaded.MessageCount)
+	}
+	return a.printf("continued %s (%d messages)\n", loaded.AgentID, loaded.MessageCount)
+}
+
+func (a *App) saveVerb() *cobra.Command {
+	cmd := a.verb("save AGENT [SESSION]", "save_session", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		p := api.SaveSessionParams{AgentID: args[0]}
+		if len(args) == 2 {
+			p.SessionName = &args[1]
+		}
+		saved, err := c.SaveSession(ctx, p)
+		switch {
+		case err != nil:
+			return err
+		case a.json:
+			return a.printJSON(saved)
+		case saved.AgentID != args[0]:
+			return a.printf("saved %s, which is called so now\n", saved.AgentID)
+		}
+		return a.printf("saved %s\n", saved.SessionName)
+	})
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usage("usage: %s", cmd.UseLine())
+		}
+		return MaxArgs(2)(cmd, args)
+	}
+	return cmd
+}
+
+func (a *App) clone(ctx context.Context, c *client.Client, args []string) error {
+	cloned, err := c.CloneSession(ctx, args[0], args[1])
+	return a.done(cloned, err, "copied %s to %s\n", args[0], args[1])
+}
+
+func (a *App) rename(ctx context.Context, c *client.Client, args []string) error {
+	renamed, err := c.RenameSession(ctx, args[0], args[1])
+	return a.done(renamed, err, "renamed %s to %s\n", args[0], args[1])
+}
+
+func (a *App) delete(ctx context.Context, c *client.Client, args []string) error {
+	deleted, err := c.DeleteSession(ctx, args[0])
+	if err == nil && !deleted.Deleted {
+		if a.json {
+			err = a.printJSON(deleted)
+		}
+		return errors.Join(err, fmt.Errorf("no session %s", args[0]))
+	}
+	return a.done(deleted, err, "deleted %s\n", args[0])
+}
+
+// done prints what a call came to: its result as JSON, or a line for people.
+func (a *App) done(result any, err error, format string, args ...any) error {
+	if err == nil && a.json {
+		return a.printJSON(result)
+	}
+	if err == nil {
+		err = a.printf(format, args...)
+	}
+	return err
+}
+
+// importVerb needs no server: it writes where the next request to that name
+// finds it.
+func (a *App) importVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "import FILE…", Short: "Save sessions that an earlier program kept as JSON, each under the name that it bears",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Usage("usage: %s", cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			cfg, err := a.Config()
+			if err != nil {
+				return err
+			}
+			catalogue := sessions.New(cfg.Home)
+			var errs []error
+			for _, path := range args {
+				errs = append(errs, a.importFile(catalogue, path))
+			}
+			return errors.Join(errs...)
+		},
+	}
+}
+
+func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	imported, err := catalogue.Import(data)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", path, err)
+	}
+	return a.done(imported, nil, "imported %s (%d messages, %s)\n", imported.Name, imported.Messages, imported.Preset)
+}
