@@ -10,9 +10,13 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// lastDelay is how soon after a write the next one of the last session's name
-// may be: who talks to two agents in turn does not write with each message.
-const lastDelay = time.Second
+// The name of the last session is written when it changes, lastBurst times, and
+// then not until a second has passed: a person never sees that, and a program
+// that talks to many agents in turn does not write with each message.
+const (
+	lastDelay = time.Second
+	lastBurst = 8
+)
 
 // lastUsed is which session a person used last: one that no agent began.
 type lastUsed struct {
@@ -20,6 +24,7 @@ type lastUsed struct {
 	id      string     // "" for none
 	written string     // what the home says
 	at      time.Time  // when that was written
+	burst   int        // writes that may follow at once
 	timer   *time.Timer
 	writing sync.WaitGroup // the timer's goroutine
 	over    bool
@@ -32,7 +37,8 @@ func (l *lastUsed) is(id string) bool {
 	return l.id == id
 }
 
-// used says that a person talks to the agent. The home says so within a second.
+// used says that a person talks to the agent. The home says so at once, or within
+// a second.
 func (s *Server) used(a *supervisor.Agent) {
 	id := a.ID()
 	if s.last.is(id) || a.Info().Labels[labelProvenance] != "" {
@@ -55,6 +61,10 @@ func (s *Server) setLast(id string) {
 	wait := lastDelay - time.Since(l.at)
 	switch {
 	case wait <= 0 || l.over:
+		l.burst = lastBurst
+		s.writeLast()
+	case l.burst > 1:
+		l.burst--
 		s.writeLast()
 	case l.timer == nil:
 		l.writing.Add(1)

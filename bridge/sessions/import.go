@@ -17,7 +17,7 @@ import (
 )
 
 // foreign is a session as an earlier program kept it, one JSON object (SPEC
-// §6.7). What it says of tokens is left out: it is counted anew.
+// §6.3). What it says of tokens is left out: it is counted anew.
 type foreign struct {
 	AgentID          string           `json:"agent_id"`
 	Messages         []foreignMessage `json:"messages"`

@@ -16,7 +16,7 @@
 // A Catalogue is safe for concurrent use; several processes may have one of the
 // same home. It refuses ids that are not an agent's (api.ValidAgentID), so that
 // no id can name a file elsewhere, and follows no links. The contract is SPEC.md
-// §2, §4.6 and §6.7.
+// §2, §4.6 and §6.3.
 package sessions
 
 import (
