@@ -23,3 +23,13 @@ func Oversleep(a *Agent, d time.Duration) {
 	defer a.mu.Unlock()
 	a.inc.pulse.due = a.inc.pulse.due.Add(-d)
 }
+
+// Hold keeps everybody from an agent's state and from its events until release.
+func Hold(a *Agent) (release func()) {
+	a.mu.Lock()
+	a.hub.mu.Lock()
+	return func() {
+		a.hub.mu.Unlock()
+		a.mu.Unlock()
+	}
+}

@@ -38,7 +38,7 @@ func (a *Agent) watch(inc *incarnation) {
 // up one that has not answered its ping for PingTimeout.
 func (a *Agent) feel(inc *incarnation) {
 	p, now := &inc.pulse, time.Now()
-	late := now.Sub(p.due) > lateness
+	late := a.telling || now.Sub(p.due) > lateness // who tells waits for the disk, and may be the reader
 	if !p.answered.Before(p.asked) {
 		p.asked = time.Time{}
 	}

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -217,6 +218,34 @@ func TestPingAfterOurOwnSleep(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		if info := h.state(a, supervisor.Ready); info.Incarnation != 2 || info.LastRestart != supervisor.ReasonPing {
 			h.Errorf("info %+v, want that it was lost in the end", info)
+		}
+	})
+}
+
+// heavy is a log of outcomes on a disk that takes its time.
+type heavy struct{ supervisor.OutcomeLog }
+
+func (heavy) Past(func(string, [sha256.Size]byte, *supervisor.Result)) {}
+func (heavy) Accept(string, [sha256.Size]byte) error                   { return nil }
+func (heavy) Close() error                                             { return nil }
+func (heavy) End(supervisor.Result)                                    { time.Sleep(time.Minute) } // in the bubble's time
+
+// While the server waits for its own disk it does not read, and no child is to
+// blame for that.
+func TestPingWhileTheDiskIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{T: t, launcher: &supervisortest.Launcher{}}
+		h.sup = supervisor.New(supervisor.Options{
+			Launchers: map[string]supervisor.Launcher{"": h.launcher}, StopTimeout: time.Hour,
+			Memory: func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: heavy{}}, nil },
+		})
+		defer h.drain()
+		a := h.start("alice")
+		start := time.Now()
+		h.outcome(h.prompt(a, "1", "x"), supervisor.Completed)
+		time.Sleep(time.Minute) // in the bubble's time
+		if info := h.state(a, supervisor.Ready); info.Incarnation != 1 || since(start) != 2*time.Minute {
+			h.Errorf("after %v: %+v", since(start), info)
 		}
 	})
 }
