@@ -97,6 +97,16 @@ func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
 
 func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, error) {
 	result := api.CancelResult{RequestID: p.RequestID}
+	if c.id == "" {
+		cancelled, err := s.cancelPlan(ctx, p.RequestID)
+		if err != nil {
+			return nil, err
+		}
+		if result.Cancelled = cancelled; !cancelled {
+			result.Reason = "not_found_or_completed"
+		}
+		return result, nil
+	}
 	// An agent that does not run has nothing to cancel and need not be started.
 	a, err := s.o.Supervisor.Agent(c.id)
 	if err == nil && p.RequestID != "" {

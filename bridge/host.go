@@ -92,7 +92,7 @@ func (s *Server) hostDispatch(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Scope == api.Agent {
+	if m.Scope != api.Global {
 		c.id, c.request.Params = target, rest
 	}
 	if err := s.permit(ctx, *c.from, m.Name, target, may); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Key: r.key, Addr: r.addr, Log: log, Version: "test",
+		PlansDir: filepath.Join(r.home, "plans"),
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if api.Value(p.Model) == "none" {
 				return supervisor.Spec{}, api.Invalid("model", "there is no model none")

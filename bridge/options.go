@@ -57,6 +57,9 @@ type Options struct {
 	// Moved is called when what is saved under a name is about to become another
 	// session's, or none's, and no agent of that name runs. May be nil.
 	Moved func(id string)
+	// PlansDir is where the records of plans are kept, one file for each run; it
+	// is made when it is needed, and one process uses it at a time. Required.
+	PlansDir string
 	// Version is what GET /healthz says.
 	Version string
 	// Guard says by what means no process outlives its agent, for GET /readyz.
@@ -105,6 +108,7 @@ type Server struct {
 	methods map[string]handler
 	locks   keyedMutex
 	last    lastUsed
+	plans   plans
 
 	requests *gate // being dispatched: what a drain waits for
 	handlers *gate // everything in ServeHTTP: what Serve joins
@@ -113,8 +117,8 @@ type Server struct {
 // New returns a Server that serves at once. It fails if an option that is
 // required is missing, or if Addr is not on loopback.
 func New(o Options) (*Server, error) {
-	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() {
-		return nil, errors.New("new façade: Supervisor, Spec, Sessions and Key are required")
+	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() || o.PlansDir == "" {
+		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Key and PlansDir are required")
 	}
 	host, port, err := net.SplitHostPort(o.Addr)
 	if err != nil {

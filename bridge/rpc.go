@@ -68,6 +68,7 @@ func (s *Server) methodTable() map[string]handler {
 
 		"execute_task":   bind(s.executeTask),
 		"create_plan":    bind(s.createPlan),
+		"run_plan":       bind(s.runPlan),
 		"update_context": bind(s.updateContext),
 
 		"list_sessions":       bind(s.listSessions),
@@ -136,7 +137,11 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	}
 	c := &call{request: item.Request, id: to.agent}
 	if streams(x.r, c) {
-		s.serveStream(x, c)
+		if c.id == "" {
+			s.servePlanStream(x, c)
+		} else {
+			s.serveStream(x, c)
+		}
 		return
 	}
 	response, status := s.run(x, c)

@@ -74,6 +74,7 @@ func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 	}
 	s.handlers.close()
 	cancel(supervisor.ErrDraining)
+	s.interruptPlans()
 
 	closed, done := context.WithTimeout(context.Background(), closeTimeout)
 	defer done()

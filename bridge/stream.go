@@ -18,10 +18,14 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// streams reports whether the client wants the answer to c as a stream: a send
-// with an id, by itself, that accepts text/event-stream.
+// streams reports whether the client wants the answer to c as a stream: a send or
+// run_plan with an id, by itself, that accepts text/event-stream.
 func streams(r *http.Request, c *call) bool {
-	if c.id == "" || c.request.Method != "send" || c.request.IsNotification() {
+	method := "send"
+	if c.id == "" {
+		method = "run_plan"
+	}
+	if c.request.Method != method || c.request.IsNotification() {
 		return false
 	}
 	for _, accept := range r.Header.Values("Accept") {

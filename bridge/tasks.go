@@ -155,6 +155,9 @@ type cost struct {
 	cancelled bool // then there is no answer
 }
 
+// secondTurn is the id of the turn that asks again.
+func secondTurn(id string) string { return id + "/again" }
+
 func (s *Server) begin(ctx context.Context, a *supervisor.Agent, e errand) (*supervisor.Turn, error) {
 	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.id, Message: e.prompt}, supervisor.PromptOptions{Timeout: e.timeout})
 	return turn, named(a.ID(), err)
@@ -195,7 +198,7 @@ func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e erra
 			return answer, c, fmt.Errorf("no time is left to ask again after an answer that could not be used (%w): %w", err, supervisor.ErrTurnTimeout)
 		}
 		c.repaired = true
-		e = errand{id: e.id + "/again", prompt: task.RepairPrompt(err), timeout: left}
+		e = errand{id: secondTurn(e.id), prompt: task.RepairPrompt(err), timeout: left}
 	}
 }
 

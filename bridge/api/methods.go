@@ -52,10 +52,11 @@ var Methods = []Method{
 
 	{"execute_task", Both, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
 	{"create_plan", Both, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
+	{"run_plan", Global, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
 	{"update_context", Both, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
 
 	{"send", Agent, SendParams{}, SendResult{}, "Send a message and wait for the answer"},
-	{"cancel", Agent, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs"},
+	{"cancel", Both, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs; globally, a run of a plan"},
 	{"shutdown", Agent, None{}, SuccessResult{}, "Stop the agent's process; the next send starts it again"},
 	{"get_tokens", Agent, None{}, GetTokensResult{}, "Tell how the context window is used"},
 	{"get_context", Agent, None{}, GetContextResult{}, "Describe the conversation"},

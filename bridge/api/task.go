@@ -97,7 +97,7 @@ type (
 		AgentID         string `json:"agent_id"`
 		RequestID       string `json:"request_id"`
 		// Repaired says that the first answer was not of the declared shape.
-		Repaired bool `json:"repaired,omitzero"`
+		Repaired bool `json:"repaired,omitzero" wire:"default"`
 	}
 
 	// CreatePlanParams ask the planner for a plan.

@@ -1,0 +1,176 @@
+package api
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// What run_plan does when a task has failed.
+const (
+	OnFailureStop     = "stop"     // begin nothing more; the default
+	OnFailureContinue = "continue" // go on with what does not depend on it
+)
+
+// How a run of a plan ended.
+const (
+	PlanCompleted = "completed" // all tasks succeeded
+	PlanFailed    = "failed"
+	PlanCancelled = "cancelled"
+	PlanTimedOut  = "timed_out"
+)
+
+// The notifications of a streaming run_plan (SPEC §6.7). They are JSON-RPC
+// notifications whose method is the constant's value.
+const (
+	PlanStart = "plan_start"
+	TaskStart = "task_start"
+	TaskEnd   = "task_end"
+	PlanEnd   = "plan_end"
+)
+
+// DefaultPool is how many agents carry out a plan for which nobody says it.
+const DefaultPool = 2
+
+type (
+	// RunPlanParams are a plan and who is to carry it out: Agents, or else Pool.
+	RunPlanParams struct {
+		Plan   Plan      `json:"plan"`
+		Agents *[]string `json:"agents,omitzero"` // ids; 1 to MaxPool
+		// Pool describes agents that are created for the run and destroyed after.
+		Pool *PlanPool `json:"pool,omitzero"`
+		// Context and Options go with each task.
+		Context *TaskContext `json:"context,omitzero"`
+		Options *TaskOptions `json:"options,omitzero"`
+		// TimeoutS bounds the run, TaskTimeoutS the turns of each task; seconds.
+		TimeoutS     *float64 `json:"timeout_s,omitzero"`
+		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero"`
+		// RequestID names the run: the same one again joins it, continues it or
+		// gets its result. A UUID if missing; else the name of a file.
+		RequestID *string `json:"request_id,omitzero"`
+		OnFailure *string `json:"on_failure,omitzero"` // stop (default) or continue
+	}
+	// PlanPool are agents that are made alike; the members are those of
+	// CreateAgentParams. Size is 1 to MaxPool, by default DefaultPool.
+	PlanPool struct {
+		Size         *int    `json:"size,omitzero"`
+		Preset       *string `json:"preset,omitzero"`
+		Cwd          *string `json:"cwd,omitzero"`
+		Model        *string `json:"model,omitzero"`
+		Provider     *string `json:"provider,omitzero"`
+		SystemPrompt *string `json:"system_prompt,omitzero"`
+	}
+	// RunPlanResult is how a run ended.
+	RunPlanResult struct {
+		PlanRunID string           `json:"plan_run_id"` // the request_id
+		Status    string           `json:"status"`      // completed, failed, cancelled or timed_out
+		Tasks     []PlanTaskResult `json:"tasks"`       // in the plan's order
+		// Resumed says that a part was done before the server was last started;
+		// Replayed, that the run had ended before this request came.
+		Resumed  bool `json:"resumed,omitzero"`
+		Replayed bool `json:"replayed,omitzero"`
+	}
+	// PlanTaskResult is what became of one task.
+	PlanTaskResult struct {
+		TaskID string `json:"task_id"`
+		Status string `json:"status"` // success, failed, cancelled or skipped
+		// AgentID and RequestID are of the last attempt, "" for a task that was
+		// skipped.
+		AgentID   string             `json:"agent_id,omitzero" wire:"default"`
+		RequestID string             `json:"request_id,omitzero" wire:"default"`
+		Result    *ExecuteTaskResult `json:"result,omitzero"`
+		Error     *TaskError         `json:"error,omitzero"`
+		Reason    string             `json:"reason,omitzero" wire:"default"` // why it was skipped
+	}
+	// TaskError is what execute_task would have failed with.
+	TaskError struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Details string `json:"details"`
+	}
+
+	// PlanStartParams open the stream of a run. Completed are the ids of the tasks
+	// that have ended before, of which no other notification tells.
+	PlanStartParams struct {
+		PlanRunID string   `json:"plan_run_id"`
+		Tasks     int      `json:"tasks"`
+		Completed []string `json:"completed"`
+	}
+	// TaskStartParams say who has begun a task.
+	TaskStartParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		TaskID    string `json:"task_id"`
+		AgentID   string `json:"agent_id"`
+		RequestID string `json:"request_id"`
+	}
+	// TaskEndParams say how a task ended.
+	TaskEndParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		PlanTaskResult
+	}
+	// PlanEndParams close the stream; the response follows.
+	PlanEndParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		Status    string `json:"status"`
+	}
+)
+
+var planRunID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p RunPlanParams) Check() error {
+	if problems := p.Plan.Problems(MaxTasks); problems != nil {
+		name := "plan." + problems[0].Param
+		return &ParamError{Param: name, Problem: strings.Replace(problems[0].Problem, problems[0].Param, name, 1)}
+	}
+	if p.RequestID != nil && !planRunID.MatchString(*p.RequestID) {
+		return Invalid("request_id", "want 1 to 64 letters, digits, '.', '_' and '-'")
+	}
+	switch Value(p.OnFailure) {
+	case OnFailureStop, OnFailureContinue:
+	default:
+		if p.OnFailure != nil {
+			return Invalid("on_failure", "want stop or continue")
+		}
+	}
+	if err := checkTimeout("timeout_s", p.TimeoutS, MaxTimeout); err != nil {
+		return err
+	}
+	if err := checkTimeout("task_timeout_s", p.TaskTimeoutS, MaxTimeout); err != nil {
+		return err
+	}
+	return p.checkWho()
+}
+
+func (p RunPlanParams) checkWho() error {
+	if p.Agents != nil && p.Pool != nil {
+		return Invalid("pool", "excludes agents")
+	}
+	if p.Agents != nil {
+		seen := map[string]bool{}
+		for _, id := range *p.Agents {
+			if !ValidAgentID(id) || seen[id] {
+				return Invalid("agents", "want names of agents, each once")
+			}
+			seen[id] = true
+		}
+		if n := len(seen); n == 0 || n > MaxPool {
+			return Invalid("agents", "want 1 to %d", MaxPool)
+		}
+	}
+	if p.Pool == nil {
+		return nil
+	}
+	if size := p.Pool.Size; size != nil && (*size < 1 || *size > MaxPool) {
+		return Invalid("pool.size", "want 1 to %d", MaxPool)
+	}
+	if cwd := p.Pool.Cwd; cwd != nil && !path.IsAbs(*cwd) {
+		return Invalid("pool.cwd", "want an absolute path")
+	}
+	if p.Pool.Preset != nil && checkPreset(*p.Pool.Preset) != nil {
+		return Invalid("pool.preset", "want trusted or sandboxed")
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus.internal/bridge/api"
+)
+
+// ErrInterrupted is the cause to end the context of Execute with where the run
+// is to go on later: what is under way is not recorded. Any other cause ends it
+// for good.
+var ErrInterrupted = errors.New("the plan goes on later")
+
+// Options are what Execute needs. All but Tell and Pause are required.
+type Options struct {
+	// Plan has no problems: see api.Plan.Problems.
+	Plan    api.Plan
+	Workers int // at least 1
+	// StopOnFailure starts nothing more once a task has failed; else what does
+	// not depend on it goes on.
+	StopOnFailure bool
+	Record        *Record
+	// Do carries out one task, in a goroutine of its own, and returns soon after
+	// the end of ctx. needs are the results of its dependencies, in their order.
+	// again says that an attempt that was resumed was cut off: there is another.
+	Do func(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, again bool)
+	// RequestID is the id of an attempt at a task.
+	RequestID func(taskID string, attempt int) string
+	// Tell hears of what was recorded, from the goroutine of Execute: exactly one
+	// argument is not nil.
+	Tell func(*Start, *api.PlanTaskResult)
+	// Pause is closed when nothing more is to be begun and the run is to go on
+	// later. What is under way may end.
+	Pause <-chan struct{}
+}
+
+// run is one Execute.
+type run struct {
+	Options
+	free     []int // workers
+	under    map[string]Start
+	stopped  string // why nothing more is begun; "" while it is
+	left     bool   // the run goes on later
+	finished chan finished
+}
+
+// finished is how an attempt ended.
+type finished struct {
+	result api.PlanTaskResult
+	again  bool
+}
+
+// Execute carries out what the record does not have yet, and returns how the run
+// ended: one of api.PlanCompleted and its like. ErrInterrupted is that it goes
+// on later; another error, that it could not be recorded. Nothing of it runs
+// any more then.
+func Execute(ctx context.Context, o Options) (string, error) {
+	r := &run{Options: o, under: map[string]Start{}, finished: make(chan finished)}
+	for worker := range o.Workers {
+		r.free = append(r.free, worker)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, pause := ctx.Done(), o.Pause
+	err := r.step(ctx)
+	for err == nil && len(r.under) > 0 {
+		select {
+		case f := <-r.finished:
+			err = r.settle(ctx, f)
+		case <-pause:
+			pause, r.left, r.stopped = nil, true, "the server goes down"
+		case <-done:
+			done = nil
+			r.end(ctx)
+		}
+		if err == nil {
+			err = r.step(ctx)
+		}
+	}
+	if err != nil {
+		cancel(err)
+	}
+	for len(r.under) > 0 {
+		delete(r.under, (<-r.finished).result.TaskID)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case ctx.Err() != nil && r.stopped == "":
+		r.end(ctx)
+	}
+	if r.left && len(r.Record.Done) < len(o.Plan.Tasks) {
+		return "", ErrInterrupted
+	}
+	return r.close(ctx)
+}
+
+// end takes note that ctx has ended.
+func (r *run) end(ctx context.Context) {
+	cause := context.Cause(ctx)
+	r.stopped = cause.Error()
+	r.left = r.left || errors.Is(cause, ErrInterrupted)
+}
+
+// settle takes the result of a task, unless it was cut off to go on later.
+func (r *run) settle(ctx context.Context, f finished) error {
+	result, s := f.result, r.under[f.result.TaskID]
+	r.free = append(r.free, s.Worker)
+	delete(r.under, result.TaskID)
+	switch {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrInterrupted) && result.Status != api.TaskSuccess:
+		return nil // whatever it died of, it would not have without
+	case f.again:
+		s = Start{TaskID: s.TaskID, Worker: s.Worker, Attempt: s.Attempt + 1}
+		s.RequestID = r.RequestID(s.TaskID, s.Attempt)
+		return r.Record.start(s)
+	}
+	err := r.record(result)
+	if r.StopOnFailure && result.Status != api.TaskSuccess && r.stopped == "" {
+		r.stopped = "the task " + result.TaskID + " did not succeed"
+	}
+	return err
+}
+
+func (r *run) record(result api.PlanTaskResult) error {
+	if err := r.Record.end(result); err != nil {
+		return err
+	}
+	if r.Tell != nil {
+		r.Tell(nil, &result)
+	}
+	return nil
+}
+
+// step skips what cannot run any more and begins what can, as long as there are
+// workers.
+func (r *run) step(ctx context.Context) error {
+	if err := r.skip(); err != nil {
+		return err
+	}
+	if r.stopped == "" && ctx.Err() != nil {
+		r.end(ctx)
+	}
+	for r.stopped == "" && len(r.free) > 0 {
+		t, needs, ok := r.next()
+		if !ok {
+			return nil
+		}
+		s := Start{TaskID: t.ID, Worker: r.free[0], Attempt: 1}
+		if begun, again := r.Record.Begun[t.ID]; again {
+			s = begun // by the same worker and id: perhaps it has an outcome
+			if !slices.Contains(r.free, s.Worker) {
+				s.Worker = r.free[0]
+			}
+		} else {
+			s.RequestID = r.RequestID(t.ID, s.Attempt)
+			if err := r.Record.start(s); err != nil {
+				return err
+			}
+		}
+		if r.Tell != nil {
+			r.Tell(&s, nil)
+		}
+		r.free = slices.DeleteFunc(r.free, func(w int) bool { return w == s.Worker })
+		r.under[t.ID] = s
+		go func() { // joined by Execute, which takes a result for each task that is under way
+			result, again := r.Do(ctx, s, t, needs)
+			r.finished <- finished{result, again}
+		}()
+	}
+	return nil
+}
+
+// next is the task to begin: of those whose dependencies have succeeded, one that
+// was begun before, else that of the lowest priority, else the first.
+func (r *run) next() (t api.PlanTask, needs []api.PlanTaskResult, ok bool) {
+	var ready []api.PlanTask
+	for _, t := range r.Plan.Tasks {
+		_, done := r.Record.Done[t.ID]
+		_, under := r.under[t.ID]
+		if !done && !under && !slices.ContainsFunc(t.Dependencies, func(id string) bool { return r.Record.Done[id].Status != api.TaskSuccess }) {
+			ready = append(ready, t)
+		}
+	}
+	if len(ready) == 0 {
+		return t, nil, false
+	}
+	begun := func(t api.PlanTask) int {
+		if _, ok := r.Record.Begun[t.ID]; ok {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(ready, func(a, b api.PlanTask) int {
+		return cmp.Or(cmp.Compare(begun(a), begun(b)), cmp.Compare(a.Priority, b.Priority))
+	})
+	for _, id := range ready[0].Dependencies {
+		needs = append(needs, r.Record.Done[id])
+	}
+	return ready[0], needs, true
+}
+
+// skip records the tasks that can never run, as something that they need did
+// not succeed; and what depends on those.
+func (r *run) skip() error {
+	for again := true; again; {
+		again = false
+		for _, t := range r.Plan.Tasks {
+			if _, done := r.Record.Done[t.ID]; done {
+				continue
+			}
+			for _, need := range t.Dependencies {
+				result, done := r.Record.Done[need]
+				if !done || result.Status == api.TaskSuccess {
+					continue
+				}
+				again = true
+				reason := fmt.Sprintf("it depends on %s, which ended as %s", need, result.Status)
+				if err := r.record(api.PlanTaskResult{TaskID: t.ID, Status: api.TaskSkipped, Reason: reason}); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// close records what was never begun, and how the run ended.
+func (r *run) close(ctx context.Context) (string, error) {
+	status := api.PlanCompleted
+	for _, t := range r.Plan.Tasks {
+		result, done := r.Record.Done[t.ID]
+		if !done {
+			result = api.PlanTaskResult{TaskID: t.ID, Status: api.TaskSkipped, Reason: r.stopped}
+			if err := r.record(result); err != nil {
+				return "", err
+			}
+		}
+		if result.Status != api.TaskSuccess {
+			status = api.PlanFailed
+		}
+	}
+	if ctx.Err() != nil && status != api.PlanCompleted {
+		status = api.PlanCancelled
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			status = api.PlanTimedOut
+		}
+	}
+	return status, r.Record.finish(status)
+}

@@ -1,0 +1,312 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/plan"
+)
+
+// stage plays the workers of a plan: each task takes a second.
+type stage struct {
+	t      *testing.T
+	path   string
+	fails  map[string]bool
+	again  map[string]bool // a resumed attempt at it was cut off
+	mu     sync.Mutex      // guards what follows
+	said   []string
+	inside map[int]bool // workers
+	most   int
+}
+
+func tasks(lines ...string) api.Plan {
+	var p api.Plan
+	for i, line := range lines {
+		id, needs, _ := strings.Cut(line, " < ")
+		p.Tasks = append(p.Tasks, api.PlanTask{ID: id, Type: "testing", Description: id, Dependencies: strings.Fields(needs), Priority: i})
+	}
+	return p
+}
+
+func (s *stage) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, fmt.Sprintf(format, args...))
+}
+
+func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, bool) {
+	s.mu.Lock()
+	if s.inside[st.Worker] {
+		s.t.Errorf("worker %d has two tasks", st.Worker)
+	}
+	s.inside[st.Worker] = true
+	s.most = max(s.most, len(s.inside))
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.inside, st.Worker)
+		s.mu.Unlock()
+	}()
+	for i, need := range needs {
+		if need.TaskID != t.Dependencies[i] || need.Status != api.TaskSuccess {
+			s.t.Errorf("%s was begun after %+v", t.ID, need)
+		}
+	}
+	result := api.PlanTaskResult{TaskID: t.ID, Status: api.TaskSuccess, RequestID: st.RequestID}
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		result.Status = api.TaskCancelled
+		return result, false
+	}
+	if st.Resumed && s.again[t.ID] {
+		return result, true
+	}
+	if s.fails[t.ID] {
+		result.Status, result.Error = api.TaskFailed, &api.TaskError{Code: -32000, Message: "m", Type: "T"}
+		return result, false
+	}
+	result.Result = &api.ExecuteTaskResult{Status: api.TaskSuccess, Output: api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{"/a"}}}
+	return result, false
+}
+
+func (s *stage) options(p api.Plan, workers int) plan.Options {
+	s.inside = map[int]bool{}
+	return plan.Options{
+		Plan: p, Workers: workers, Do: s.do,
+		RequestID: func(task string, attempt int) string { return fmt.Sprintf("%s.%d", task, attempt) },
+		Tell: func(begun *plan.Start, ended *api.PlanTaskResult) {
+			if begun != nil {
+				s.say("+%s", begun.RequestID)
+			} else {
+				s.say("%s:%s", ended.TaskID, ended.Status)
+			}
+		},
+	}
+}
+
+// run opens the record and executes.
+func (s *stage) run(ctx context.Context, o plan.Options) (string, error) {
+	s.t.Helper()
+	record, err := plan.Open(s.path, "digest")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer record.Close()
+	o.Record = record
+	return plan.Execute(ctx, o)
+}
+
+func newStage(t *testing.T) *stage {
+	return &stage{t: t, path: filepath.Join(t.TempDir(), "plans", "run.jsonl"), fails: map[string]bool{}, again: map[string]bool{}}
+}
+
+func TestExecute(t *testing.T) {
+	diamond := []string{"a", "b < a", "c < a", "d < b c"}
+	for _, tt := range []struct {
+		name    string
+		tasks   []string
+		workers int
+		fails   string
+		stop    bool
+		want    string
+		status  string
+		most    int
+	}{
+		{"in order", diamond, 1, "", true, "+a.1 a:success +b.1 b:success +c.1 c:success +d.1 d:success", api.PlanCompleted, 1},
+		{"the last is written first", []string{"z < y", "y < x", "x"}, 4, "", true, "+x.1 x:success +y.1 y:success +z.1 z:success", api.PlanCompleted, 1},
+		{"in parallel", []string{"a", "b", "c", "d"}, 3, "", true, "", api.PlanCompleted, 3},
+		{"stop", []string{"a", "b", "c < a"}, 1, "a", true, "+a.1 a:failed c:skipped b:skipped", api.PlanFailed, 1},
+		{"continue", []string{"a", "b", "c < a", "d < c"}, 1, "a", false, "+a.1 a:failed c:skipped d:skipped +b.1 b:success", api.PlanFailed, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t)
+			synctest.Test(t, func(t *testing.T) {
+				o := s.options(tasks(tt.tasks...), tt.workers)
+				o.StopOnFailure = tt.stop
+				s.fails[tt.fails] = true
+				status, err := s.run(t.Context(), o)
+				if err != nil || status != tt.status || s.most != tt.most {
+					t.Errorf("got %s, %v, with up to %d at once, want %s and %d", status, err, s.most, tt.status, tt.most)
+				}
+				if tt.want != "" {
+					if diff := cmp.Diff(strings.Fields(tt.want), s.said); diff != "" {
+						t.Error(diff)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A run that is cut off goes on: what was done is not done again, what was under
+// way is begun with the id that it had, on the worker that it had, and again
+// with another where that came to nothing.
+func TestResume(t *testing.T) {
+	s := newStage(t)
+	p := tasks("a", "b", "c < a b", "d < c")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(2500*time.Millisecond, func() { cancel(plan.ErrInterrupted) }) // within c
+		if _, err := s.run(ctx, s.options(p, 1)); !errors.Is(err, plan.ErrInterrupted) {
+			t.Errorf("got %v", err)
+		}
+	})
+	if want := strings.Fields("+a.1 a:success +b.1 b:success +c.1"); !slices.Equal(s.said, want) {
+		t.Fatalf("got %v, want %v", s.said, want)
+	}
+	torn, err := os.OpenFile(s.path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := torn.WriteString(`{"type":"task_end","end":{"task_id":"c"`); err != nil {
+		t.Fatal(err)
+	}
+	torn.Close()
+
+	s.said, s.again["c"] = nil, true
+	synctest.Test(t, func(t *testing.T) {
+		status, err := s.run(t.Context(), s.options(p, 1))
+		if err != nil || status != api.PlanCompleted {
+			t.Errorf("got %s, %v", status, err)
+		}
+	})
+	if want := strings.Fields("+c.1 +c.2 c:success +d.1 d:success"); !slices.Equal(s.said, want) {
+		t.Errorf("got %v, want %v", s.said, want)
+	}
+	record, err := plan.Open(s.path, "digest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	if record.Status != api.PlanCompleted || len(record.Done) != 4 || record.Done["c"].RequestID != "c.2" ||
+		record.Done["a"].Result.Output.FilesCreated[0] != "/a" {
+		t.Errorf("got %+v", record)
+	}
+	if _, err := plan.Open(s.path, "another"); !errors.Is(err, plan.ErrConflict) {
+		t.Errorf("another plan: %v", err)
+	}
+}
+
+func TestEndings(t *testing.T) {
+	for _, tt := range []struct {
+		name, want, status string
+		end                func(context.Context) (context.Context, func())
+	}{
+		{"cancelled", "+a.1 a:cancelled b:skipped", api.PlanCancelled, func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second/2, func() { cancel(errors.New("not wanted")) })
+			return ctx, func() {}
+		}},
+		{"timed out", "+a.1 a:cancelled b:skipped", api.PlanTimedOut, func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second/2)
+			return ctx, cancel
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t)
+			synctest.Test(t, func(t *testing.T) {
+				ctx, done := tt.end(t.Context())
+				defer done()
+				status, err := s.run(ctx, s.options(tasks("a", "b < a"), 1))
+				if err != nil || status != tt.status {
+					t.Errorf("got %s, %v, want %s", status, err, tt.status)
+				}
+				if diff := cmp.Diff(strings.Fields(tt.want), s.said); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A pause lets what is under way end, and begins nothing.
+func TestPause(t *testing.T) {
+	s := newStage(t)
+	synctest.Test(t, func(t *testing.T) {
+		pause := make(chan struct{})
+		time.AfterFunc(time.Second/2, func() { close(pause) })
+		o := s.options(tasks("a", "b"), 1)
+		o.Pause = pause
+		if _, err := s.run(t.Context(), o); !errors.Is(err, plan.ErrInterrupted) {
+			t.Errorf("got %v", err)
+		}
+		if want := strings.Fields("+a.1 a:success"); !slices.Equal(s.said, want) {
+			t.Errorf("got %v, want %v", s.said, want)
+		}
+	})
+}
+
+// Records that cannot be written end the run, and none is begun unrecorded.
+func TestUnwritable(t *testing.T) {
+	s := newStage(t)
+	record, err := plan.Open(s.path, "digest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Close()
+	o := s.options(tasks("a"), 1)
+	o.Record = record
+	if status, err := plan.Execute(t.Context(), o); err == nil || len(s.said) > 0 {
+		t.Errorf("got %s, %v, %v", status, err, s.said)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	for i := range plan.Kept + 3 {
+		record, err := plan.Open(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)), "digest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		record.Close()
+		old := time.Unix(int64(1000+i), 0)
+		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != plan.Kept {
+		t.Errorf("%d records are left (%v), want %d", len(left), err, plan.Kept)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "0.jsonl")); err == nil {
+		t.Error("the oldest is still there")
+	}
+}
+
+// FuzzOpen: whatever a record holds, it is refused or can be gone on with.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("{\"type\":\"plan\",\"digest\":\"digest\"}\n{\"type\":\"task_start\",\"start\":{\"task_id\":\"a\",\"worker\":7,\"request_id\":\"x\",\"attempt\":1}}\n"))
+	f.Add([]byte("{\"type\":\"plan\",\"digest\":\"digest\"}\n{\"type\":\"plan_end\",\"status\":\"failed\"}\n{"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "r.jsonl")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		first, err := plan.Open(path, "digest")
+		if err != nil {
+			return
+		}
+		first.Close()
+		second, err := plan.Open(path, "digest")
+		if err != nil {
+			t.Fatalf("opened once and not twice: %v", err)
+		}
+		defer second.Close()
+		if diff := cmp.Diff(first.Done, second.Done); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -1,0 +1,342 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/plan"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// abortTimeout is how long the turns of a plan that was cancelled may take to
+// end.
+const abortTimeout = 10 * time.Second
+
+// plans are the runs that are under way, by their ids.
+type plans struct {
+	mu   sync.Mutex // guards runs
+	runs map[string]*planRun
+}
+
+// planRun is one run of a plan, which goes on whoever waits for it.
+type planRun struct {
+	id     string
+	digest string
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed at last; the two below are valid then
+	result api.RunPlanResult
+	err    error
+
+	mu    sync.Mutex // guards what follows
+	notes []planNote // at most two for each task, and two
+	more  chan struct{}
+}
+
+// planNote is one notification of a run.
+type planNote struct {
+	method string
+	line   []byte
+}
+
+// errPlanEnded is why a run that was cancelled ends.
+var errPlanEnded = fmt.Errorf("the run was cancelled: %w", supervisor.ErrAborted)
+
+func (s *Server) runPlan(ctx context.Context, c *call, p api.RunPlanParams) (any, error) {
+	run, replayed, err := s.beginPlan(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case replayed != nil:
+		return *replayed, nil
+	case c.request.IsNotification():
+		return nil, nil
+	}
+	return run.wait(ctx)
+}
+
+// wait waits for the end of the run, which does not depend on that.
+func (r *planRun) wait(ctx context.Context) (any, error) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.result, nil
+}
+
+// beginPlan joins the run of that id, goes on with it, or begins it. A run that
+// has ended is its result.
+func (s *Server) beginPlan(ctx context.Context, p api.RunPlanParams) (*planRun, *api.RunPlanResult, error) {
+	id := requestID(p.RequestID)
+	p.RequestID = &id
+	digest, err := digestOf(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.locks.lock("plan/" + id)() // no agent has a slash in its name
+	s.plans.mu.Lock()
+	run := s.plans.runs[id]
+	s.plans.mu.Unlock()
+	if run != nil {
+		if run.digest != digest {
+			return nil, nil, supervisor.ErrTurnConflict
+		}
+		return run, nil, nil
+	}
+	record, err := plan.Open(filepath.Join(s.o.PlansDir, id+".jsonl"), digest)
+	if errors.Is(err, plan.ErrConflict) {
+		err = fmt.Errorf("%w: %w", supervisor.ErrTurnConflict, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if record.Status != "" {
+		defer record.Close()
+		result := resultOf(p.Plan, id, record)
+		result.Resumed, result.Replayed = false, true
+		return nil, &result, nil
+	}
+	for _, agent := range api.Value(p.Agents) {
+		if _, err := s.agent(ctx, agent); err != nil {
+			return nil, nil, errors.Join(err, record.Discard())
+		}
+	}
+	if !s.requests.enter() {
+		return nil, nil, errors.Join(supervisor.ErrDraining, record.Discard())
+	}
+	// The run outlives its request, and ends by cancel, timeout_s or the server.
+	lives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	run = &planRun{id: id, digest: digest, cancel: cancel, done: make(chan struct{}), more: make(chan struct{})}
+	s.plans.mu.Lock()
+	if s.plans.runs == nil {
+		s.plans.runs = map[string]*planRun{}
+	}
+	s.plans.runs[id] = run
+	s.plans.mu.Unlock()
+	go s.carryPlan(lives, run, p, record) // joined by the drain, as it is inside s.requests
+	return run, nil, nil
+}
+
+// carryPlan sees a run to its end.
+func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParams, record *plan.Record) {
+	defer s.requests.leave()
+	defer record.Close()
+	if p.TimeoutS != nil {
+		var over context.CancelFunc
+		ctx, over = context.WithTimeout(ctx, timeout(p.TimeoutS))
+		defer over()
+	}
+	crew := s.newCrew(p)
+	completed := []string{}
+	for _, t := range p.Plan.Tasks {
+		if _, done := record.Done[t.ID]; done {
+			completed = append(completed, t.ID)
+		}
+	}
+	run.note(api.PlanStart, api.PlanStartParams{PlanRunID: run.id, Tasks: len(p.Plan.Tasks), Completed: completed})
+	status, err := plan.Execute(ctx, plan.Options{
+		Plan: p.Plan, Workers: len(crew.ids), StopOnFailure: api.Value(p.OnFailure) != api.OnFailureContinue,
+		Record: record, Pause: s.requests.closing,
+		RequestID: func(task string, attempt int) string { return attemptID(run.id, task, attempt) },
+		Do: func(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, bool) {
+			return s.carryTask(ctx, crew, st, taskOf(p, t, needs))
+		},
+		Tell: func(begun *plan.Start, ended *api.PlanTaskResult) {
+			if begun != nil {
+				run.note(api.TaskStart, api.TaskStartParams{
+					PlanRunID: run.id, TaskID: begun.TaskID, AgentID: crew.ids[begun.Worker], RequestID: begun.RequestID,
+				})
+				return
+			}
+			run.note(api.TaskEnd, api.TaskEndParams{PlanRunID: run.id, PlanTaskResult: *ended})
+		},
+	})
+	crew.dismiss()
+	if err == nil {
+		run.result = resultOf(p.Plan, run.id, record)
+		run.note(api.PlanEnd, api.PlanEndParams{PlanRunID: run.id, Status: status})
+	}
+	if errors.Is(err, plan.ErrInterrupted) {
+		err = fmt.Errorf("the run goes on when it is asked for again: %w", supervisor.ErrDraining)
+	}
+	run.err = err
+	run.cancel(nil)
+	s.plans.mu.Lock()
+	delete(s.plans.runs, run.id)
+	s.plans.mu.Unlock()
+	close(run.done)
+	s.log.Info("plan ended", zap.String("plan_run_id", run.id), zap.String("status", status), zap.Int("tasks", len(p.Plan.Tasks)), zap.Error(err))
+}
+
+// note adds a notification for all who follow the run.
+func (r *planRun) note(method string, params any) {
+	line, err := jsonrpc.AppendNotification(nil, method, params)
+	if err != nil {
+		panic(fmt.Sprintf("bridge: encode %s: %v", method, err)) // of strings and numbers
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, planNote{method, line})
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// since are the notifications from the nth on, and what is closed when there
+// are more.
+func (r *planRun) since(n int) ([]planNote, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notes[n:], r.more
+}
+
+// cancelPlan ends a run for good and waits until it has ended. It reports
+// whether there was one that did not end by itself.
+func (s *Server) cancelPlan(ctx context.Context, id string) (bool, error) {
+	s.plans.mu.Lock()
+	run := s.plans.runs[id]
+	s.plans.mu.Unlock()
+	if run == nil {
+		return false, nil
+	}
+	run.cancel(errPlanEnded)
+	select {
+	case <-run.done:
+		return run.result.Status == api.PlanCancelled, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// interruptPlans cuts off all runs; each goes on when it is asked for again.
+func (s *Server) interruptPlans() {
+	s.plans.mu.Lock()
+	defer s.plans.mu.Unlock()
+	for _, run := range s.plans.runs {
+		run.cancel(plan.ErrInterrupted)
+	}
+}
+
+// carryTask has a worker do one attempt at a task.
+func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, again bool) {
+	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: crew.ids[st.Worker], RequestID: st.RequestID}
+	fail := func(err error) {
+		r := explain(err)
+		if r.internal {
+			s.log.Error("a task of a plan failed", zap.String("request_id", st.RequestID), zap.Error(err))
+		}
+		result.Error = &api.TaskError{Code: int(r.err.Code), Message: r.err.Message, Type: r.err.Data.Type, Details: r.err.Data.Details}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	a, err := crew.worker(ctx, st.Worker)
+	if err != nil {
+		fail(err)
+		return result, false
+	}
+	done, err := s.carryOut(ctx, a, p, st.RequestID)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		s.abortTask(ctx, a, st.RequestID)
+		result.Status = api.TaskCancelled
+		return result, false
+	case st.Resumed && (done.Status == api.TaskCancelled || cutOff(err)):
+		return result, true
+	case err != nil:
+		fail(err)
+		return result, false
+	}
+	result.Status, result.Result = done.Status, &done
+	return result, false
+}
+
+// cutOff reports whether a turn ended with its process.
+func cutOff(err error) bool {
+	_, crashed := errors.AsType[*supervisor.CrashError](err)
+	return crashed
+}
+
+// abortTask ends the turns of a task whose run is over, unless they go on later.
+func (s *Server) abortTask(ctx context.Context, a *supervisor.Agent, id string) {
+	if errors.Is(context.Cause(ctx), plan.ErrInterrupted) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	for _, turn := range []string{id, secondTurn(id)} {
+		if _, err := a.Abort(ctx, turn); err != nil {
+			s.log.Warn("a turn of a plan that was cancelled", zap.String("agent", a.ID()), zap.String("request_id", turn), zap.Error(err))
+		}
+	}
+}
+
+// maxNeed bounds what a task is told of one that it depends on, in bytes.
+const maxNeed = 4 << 10
+
+// taskOf is a task of a plan as an executor is asked for it. The same records
+// make the same task.
+func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api.ExecuteTaskParams {
+	prompt := t.Description
+	for _, need := range needs {
+		if need.Result == nil {
+			continue
+		}
+		said := need.Result.Output.Explanation
+		if len(said) > maxNeed {
+			end := maxNeed
+			for !utf8.RuneStart(said[end]) {
+				end--
+			}
+			said = said[:end] + "…"
+		}
+		prompt += fmt.Sprintf("\n\nThe task %s, which was done before: %s", need.TaskID, said)
+		for _, path := range append(need.Result.Output.FilesCreated, need.Result.Output.FilesModified...) {
+			prompt += "\n- " + path
+		}
+	}
+	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS}
+}
+
+// attemptID is the id of the turn of an attempt.
+func attemptID(run, task string, attempt int) string {
+	if attempt == 1 {
+		return run + "/" + task
+	}
+	return fmt.Sprintf("%s/%s/%d", run, task, attempt)
+}
+
+func resultOf(p api.Plan, id string, record *plan.Record) api.RunPlanResult {
+	result := api.RunPlanResult{PlanRunID: id, Status: record.Status, Resumed: record.Resumed, Tasks: []api.PlanTaskResult{}}
+	for _, t := range p.Tasks {
+		result.Tasks = append(result.Tasks, record.Done[t.ID])
+	}
+	return result
+}
+
+// digestOf is what tells two runs of one id apart.
+func digestOf(p api.RunPlanParams) (string, error) {
+	text, err := json.Marshal(p, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode a plan: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,97 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/jsonrpc"
+)
+
+// servePlanStream answers run_plan as it goes (SPEC §6.7): its notifications,
+// from the first on, and the response. A run that is not begun, or has ended
+// before, is answered as any other request.
+func (s *Server) servePlanStream(x *exchange, c *call) {
+	ctx, start := x.r.Context(), time.Now()
+	run, replayed, err := s.acceptPlan(ctx, c)
+	if run == nil {
+		var response *jsonrpc.Response
+		status := 200
+		if err == nil {
+			response, err = result(c.request.ID, *replayed)
+		}
+		if err != nil {
+			response, status = s.failure(x, c, start, err)
+		} else {
+			s.logCall(x, c, start, nil)
+		}
+		if response != nil {
+			s.answer(x, status, jsonrpc.AppendResponse(nil, *response))
+		}
+		return
+	}
+	out := s.openStream(x)
+	if err = s.followPlan(ctx, out, run); errors.Is(err, errSlowClient) {
+		s.logCall(x, c, start, errClientLeft)
+		return
+	}
+	var response *jsonrpc.Response
+	if err == nil {
+		var value any
+		if value, err = run.wait(ctx); err == nil {
+			response, err = result(c.request.ID, value)
+		}
+	}
+	if err == nil {
+		s.logCall(x, c, start, nil)
+	} else if response, _ = s.failure(x, c, start, err); response == nil {
+		return
+	}
+	_ = out.send(appendEvent(nil, 0, "response", jsonrpc.AppendResponse(nil, *response))) // a client that left has no use for an error
+}
+
+func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, *api.RunPlanResult, error) {
+	if err := s.admit(c); err != nil {
+		return nil, nil, err
+	}
+	p, err := params[api.RunPlanParams](c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.beginPlan(ctx, p)
+}
+
+// followPlan passes on all notifications of a run until it has ended. Errors are
+// errSlowClient and that of ctx.
+func (s *Server) followPlan(ctx context.Context, out *stream, run *planRun) error {
+	beat := time.NewTicker(s.o.Heartbeat)
+	defer beat.Stop()
+	for sent, last := 0, false; ; {
+		notes, more := run.since(sent)
+		var batch []byte
+		for _, n := range notes {
+			batch = appendEvent(batch, 0, n.method, n.line)
+		}
+		if batch != nil {
+			if err := out.send(batch); err != nil {
+				return err
+			}
+		}
+		sent += len(notes)
+		if last {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-run.done: // all has been noted by now
+			last = true
+		case <-beat.C:
+			if err := out.beat(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
