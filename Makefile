@@ -5,12 +5,13 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PREFIX   ?= $(HOME)/.local
 FUZZTIME ?= 3000x
+CHAOSFLAGS ?= --minutes 1 --seed 1
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign fuzz race lint bench demo clean install
+.PHONY: help build test unit scripts foreign fuzz race lint bench chaos demo clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +21,7 @@ help: ## this list
 build: ## the programs, in bin/
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
-test: unit scripts foreign fuzz ## everything that must hold
+test: unit scripts foreign fuzz chaos ## everything that must hold
 
 unit:
 	$(GO) vet ./...
@@ -48,6 +49,9 @@ lint: ## golangci-lint and deadcode, built from .ci/tools
 bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=-quick: in half a minute)
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
 	bin/nexus-bench $(BENCHFLAGS)
+
+chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')
+	bin/nexus chaos $(CHAOSFLAGS)
 
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin

@@ -1,0 +1,156 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// attacker does what nobody should do to a server.
+type attacker struct {
+	server  *server
+	history *History
+	plan    Plan
+}
+
+// patience is how long the attacker waits for what must happen.
+const patience = 20 * time.Second
+
+// attack does the steps until ctx ends; what has begun is finished, unless whole
+// ends. The error is one of the attacker's own: a server that does not come
+// back, for one.
+func (a *attacker) attack(ctx, whole context.Context, began time.Time) error {
+	for _, step := range a.plan.Attack {
+		if !pause(ctx, time.Until(began.Add(step.At))) {
+			return nil
+		}
+		err := a.do(whole, step)
+		r := Record{What: Did, Deed: step.Do, Agent: a.plan.Name(step.Agent)}
+		if skipped, ok := errors.AsType[*skippedError](err); ok {
+			r.What, r.Text = Skipped, skipped.why
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", step.Do, err)
+		}
+		a.history.Add(r)
+	}
+	return nil
+}
+
+// skippedError says why a step could not be done.
+type skippedError struct{ why string }
+
+func (e *skippedError) Error() string { return e.why }
+
+func (a *attacker) do(ctx context.Context, step Step) error {
+	switch step.Do {
+	case Kill, Stop:
+		return a.signal(ctx, step)
+	case FillDisk:
+		return a.fillDisk(ctx, step.For)
+	case KillServer:
+		if err := a.server.kill(); err != nil {
+			return err
+		}
+		a.server.look(ctx, a.history, "processes after SIGKILL of the server", func() []string {
+			return a.server.processes()
+		})
+		starting, cancel := context.WithTimeout(ctx, 3*patience)
+		defer cancel()
+		return a.server.start(starting)
+	default:
+		return fmt.Errorf("%s is no attack", step.Do)
+	}
+}
+
+// signal kills or stops the process of an agent, if it is one.
+func (a *attacker) signal(ctx context.Context, step Step) error {
+	c, err := a.server.call(ctx)
+	if err != nil {
+		return err
+	}
+	listed, err := c.ListAgents(ctx)
+	if err != nil {
+		return &skippedError{err.Error()}
+	}
+	name := a.plan.Name(step.Agent)
+	for _, agent := range listed.Agents {
+		if agent.AgentID != name || agent.PID == nil {
+			continue
+		}
+		// The handle is the process's own: once its parent is checked, the
+		// number cannot be another's.
+		process, err := os.FindProcess(*agent.PID)
+		if err != nil {
+			return err
+		}
+		defer process.Release() //nolint:errcheck // it frees a descriptor
+		if parent(*agent.PID) != a.server.pid() {
+			return &skippedError{fmt.Sprintf("process %d is no child of the server", *agent.PID)}
+		}
+		if step.Do == Kill {
+			return ended(process.Signal(syscall.SIGKILL))
+		}
+		if err := ended(process.Signal(syscall.SIGSTOP)); err != nil {
+			return err
+		}
+		pause(ctx, step.For)
+		return ended(process.Signal(syscall.SIGCONT))
+	}
+	return &skippedError{"it has no process"}
+}
+
+// ended makes a process that has ended meanwhile a reason to skip.
+func ended(err error) error {
+	if errors.Is(err, os.ErrProcessDone) {
+		return &skippedError{"it has ended meanwhile"}
+	}
+	return err
+}
+
+// parent is the parent of a process; 0 if there is none to be seen.
+func parent(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // a program's name may have spaces, and ours has no parenthesis
+	if fields := strings.Fields(rest); len(fields) > 1 {
+		ppid, _ := strconv.Atoi(fields[1]) // 0 is nobody's
+		return ppid
+	}
+	return 0
+}
+
+// fillDisk leaves no byte on the disk of the home, for a while.
+func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error) {
+	if a.server.o.Disk == "" {
+		return &skippedError{a.server.o.NoDisk}
+	}
+	path := filepath.Join(a.server.o.Disk, "ballast")
+	defer func() {
+		err = errors.Join(err, os.Remove(path))
+		a.history.Add(Record{What: DiskFree})
+	}()
+	a.history.Add(Record{What: DiskFull})
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for size := 1 << 20; size > 0; { // whole pages first, then what is left
+		if _, err = file.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	pause(ctx, long)
+	return nil
+}

@@ -1,0 +1,293 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Promise is one of the things that are checked.
+type Promise string
+
+// The promises.
+const (
+	OneOutcome   Promise = "each accepted send has one outcome"
+	Remembered   Promise = "what was answered is in the conversation"
+	Numbered     Promise = "events have no hole and no double"
+	NothingLeft  Promise = "nothing is left"
+	CalmInBounds Promise = "the others are served"
+)
+
+// Promises are all of them, in the order of a report.
+var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, CalmInBounds}
+
+const (
+	maxTold = 20      // violations of a promise that are told; the others are counted
+	keptSum = 1 << 16 // events of an agent whose sums are kept, to compare what is seen again
+)
+
+// Checker judges a history. Its zero value is not usable; see [NewChecker]. It is
+// not safe for concurrent use: its [History] shows it one record after another.
+type Checker struct {
+	isCalm   func(agent string) bool
+	patience time.Duration
+
+	sends  map[string]*send        // by request
+	order  []string                // their requests, as they came
+	seen   map[string]*numbers     // by agent
+	subs   map[subscription]uint64 // the number of the last event
+	broken map[Promise][]string
+	counts map[Promise]int // violations, also those that are not told
+	facts  map[string]int  // see Tally
+	looked int
+	full   bool // the disk is
+	downs  int  // deaths of the server so far
+	calm   latencies
+	unsafe []span // when the server was down or the disk full; the last may be open
+	attack span
+	last   time.Duration
+}
+
+type subscription struct {
+	agent string
+	sub   int
+}
+
+// span is a time. to is -1 while it is open.
+type span struct{ from, to time.Duration }
+
+func (s span) meets(from, to time.Duration) bool { return s.from <= to && (s.to < 0 || s.to >= from) }
+
+// send is what is known of one request.
+type send struct {
+	agent    string
+	began    map[int]time.Duration // by try
+	accepted bool
+	answered bool
+	outcome  string
+	sum      uint64
+	bare     bool
+	started  uint64 // number of the event that began its turn; 0 for none seen
+	ended    uint64
+	endedAs  string
+	downs    int  // deaths of the server before it ended
+	unkept   bool // it was told while no outcome could be recorded (SPEC §2.3)
+	cancel   bool // a cancel said that it was cancelled
+	found    int
+	foundSum uint64
+}
+
+// numbers are the events of one agent that were seen.
+type numbers struct {
+	sums map[uint64]uint64
+	high uint64
+}
+
+// NewChecker returns a checker. isCalm tells the agents that nobody attacks;
+// each try of theirs ends within patience, unless the server or its disk was
+// attacked meanwhile.
+func NewChecker(isCalm func(agent string) bool, patience time.Duration) *Checker {
+	return &Checker{
+		isCalm: isCalm, patience: patience, sends: map[string]*send{}, seen: map[string]*numbers{}, subs: map[subscription]uint64{},
+		broken: map[Promise][]string{}, counts: map[Promise]int{}, facts: map[string]int{}, attack: span{-1, -1},
+	}
+}
+
+// Observe takes the next record.
+func (c *Checker) Observe(r Record) {
+	c.last = r.At
+	c.tally(r)
+	switch r.What {
+	case Sent:
+		c.send(r).began[r.Try] = r.At
+	case Answered:
+		c.answer(r)
+	case CancelSaid:
+		s := c.send(r)
+		s.cancel = s.cancel || r.Done
+	case Subscribed:
+		c.subs[subscription{r.Agent, r.Sub}] = r.Seq
+	case Seen:
+		c.event(r)
+	case Found:
+		s := c.send(r)
+		s.found++
+		s.foundSum = r.Sum
+	case ServerDown, DiskFull:
+		if r.What == ServerDown {
+			c.downs++
+		} else {
+			c.full = true
+		}
+		c.unsafe = append(c.unsafe, span{r.At, -1})
+	case ServerUp, DiskFree:
+		c.full = c.full && r.What != DiskFree
+		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 {
+			c.unsafe[n-1].to = r.At
+		}
+	case AttackBegan:
+		c.attack.from = r.At
+	case AttackEnded:
+		c.attack.to = r.At
+	case Looked:
+		c.looked++
+	case Left:
+		c.violated(NothingLeft, r, "%s", r.Text)
+	case Refused, Lost, Did, Skipped:
+	}
+}
+
+func (c *Checker) violated(p Promise, r Record, format string, args ...any) {
+	c.counts[p]++
+	if len(c.broken[p]) < maxTold {
+		c.broken[p] = append(c.broken[p], fmt.Sprintf("%.3f s: ", r.At.Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *Checker) send(r Record) *send {
+	s := c.sends[r.Request]
+	if s == nil {
+		s = &send{agent: r.Agent, began: map[int]time.Duration{}}
+		c.sends[r.Request] = s
+		c.order = append(c.order, r.Request)
+	}
+	return s
+}
+
+func (c *Checker) answer(r Record) {
+	s := c.send(r)
+	began := s.began[r.Try]
+	c.serve(r, began)
+	s.accepted = true
+	if !s.answered {
+		s.answered, s.outcome, s.sum, s.bare = true, r.Outcome, r.Sum, r.Bare
+		s.unkept = s.unkept || c.full
+		return
+	}
+	if r.Outcome != s.outcome && c.forgotten(s) {
+		return
+	}
+	if r.Outcome != s.outcome {
+		c.violated(OneOutcome, r, "%s of %s was %s, and then %s", r.Request, r.Agent, s.outcome, r.Outcome)
+		return
+	}
+	if r.Outcome == "completed" && !r.Bare && !s.bare && r.Sum != s.sum {
+		c.violated(OneOutcome, r, "%s of %s was answered twice, with different texts", r.Request, r.Agent)
+	}
+	// Only these outcomes say that they are replayed; the others are errors.
+	tells := r.Outcome == "completed" || r.Outcome == "cancelled"
+	if tells && !r.Replayed && s.endedBefore(began, c) {
+		c.violated(OneOutcome, r, "%s of %s had ended, and its repetition is not replayed", r.Request, r.Agent)
+	}
+}
+
+// endedBefore says that a first answer had come before a try began: it was
+// noted with the tries before it.
+func (s *send) endedBefore(began time.Duration, c *Checker) bool {
+	at, ok := c.calm.firstAnswer[s]
+	return ok && at < began
+}
+
+func (c *Checker) event(r Record) {
+	from := subscription{r.Agent, r.Sub}
+	last := c.subs[from]
+	first := r.Seq
+	if r.Type == "gap" {
+		first = r.From
+	}
+	switch {
+	case first > last+1:
+		c.violated(Numbered, r, "%s: after event %d comes %d, without a gap", r.Agent, last, first)
+	case first <= last:
+		c.violated(Numbered, r, "%s: after event %d comes %d again", r.Agent, last, first)
+	case r.Seq < first:
+		c.violated(Numbered, r, "%s: a gap from %d to %d", r.Agent, first, r.Seq)
+	}
+	c.subs[from] = r.Seq
+	if r.Type == "gap" {
+		return
+	}
+	n := c.seen[r.Agent]
+	if n == nil {
+		n = &numbers{sums: map[uint64]uint64{}}
+		c.seen[r.Agent] = n
+	}
+	if known, ok := n.sums[r.Seq]; ok {
+		if known != r.Sum {
+			c.violated(Numbered, r, "%s: event %d is another than before", r.Agent, r.Seq)
+		}
+		return
+	}
+	n.sums[r.Seq] = r.Sum
+	if n.high = max(n.high, r.Seq); n.high > keptSum {
+		delete(n.sums, n.high-keptSum)
+	}
+	c.turn(r)
+}
+
+// turn takes the events that tell of a turn.
+func (c *Checker) turn(r Record) {
+	if r.Request == "" {
+		return
+	}
+	s := c.send(r)
+	switch r.Type {
+	case "turn_start":
+		if s.started != 0 {
+			c.violated(OneOutcome, r, "%s of %s ran twice: events %d and %d", r.Request, r.Agent, s.started, r.Seq)
+		}
+		s.accepted, s.started = true, r.Seq
+	case "turn_end":
+		// An event that was lost with the server is told anew by the next one.
+		anew := r.Outcome == s.endedAs && c.downs > s.downs
+		if s.ended != 0 && !anew && !c.forgotten(s) {
+			c.violated(OneOutcome, r, "%s of %s ended twice: events %d and %d", r.Request, r.Agent, s.ended, r.Seq)
+		}
+		s.ended, s.endedAs, s.downs = r.Seq, r.Outcome, c.downs
+		s.unkept = s.unkept || c.full
+	}
+}
+
+// forgotten says that an outcome may have been another before, and counts it.
+func (c *Checker) forgotten(s *send) bool {
+	if s.unkept {
+		c.facts["outcomes: told with a full disk, and forgotten"]++
+	}
+	return s.unkept
+}
+
+// finish judges what can be judged at the end alone.
+func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int) {
+	end := *c
+	end.broken, end.counts = map[Promise][]string{}, map[Promise]int{}
+	for p, told := range c.broken {
+		end.broken[p], end.counts[p] = slices.Clone(told), c.counts[p]
+	}
+	at := Record{At: c.last}
+	for _, request := range c.order {
+		s := c.sends[request]
+		if s.accepted && !s.answered && s.ended == 0 {
+			end.violated(OneOutcome, at, "%s of %s was accepted and has no outcome", request, s.agent)
+		}
+		if s.answered && s.ended != 0 && s.endedAs != s.outcome && !s.unkept {
+			end.violated(OneOutcome, at, "%s of %s was answered as %s, and its event says %s", request, s.agent, s.outcome, s.endedAs)
+		}
+		if s.cancel && s.answered && s.outcome != "cancelled" {
+			end.violated(OneOutcome, at, "%s of %s was cancelled, as the cancel was told, and %s", request, s.agent, s.outcome)
+		}
+		if s.answered && s.outcome == "completed" && s.found == 0 {
+			end.violated(Remembered, at, "%s of %s was answered, and is not in the conversation", request, s.agent)
+		}
+		if s.answered && s.outcome == "completed" && s.found > 0 && !s.bare && s.foundSum != s.sum {
+			end.violated(Remembered, at, "%s of %s stands otherwise in the conversation than it was answered", request, s.agent)
+		}
+		if s.found > 1 {
+			end.violated(Remembered, at, "%s of %s stands %d times in the conversation", request, s.agent, s.found)
+		}
+	}
+	if c.looked == 0 {
+		end.violated(NothingLeft, at, "nobody looked")
+	}
+	c.judgeCalm(&end)
+	return end.broken, end.counts
+}

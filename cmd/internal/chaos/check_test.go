@@ -1,0 +1,201 @@
+package chaos_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"nexus.internal/cmd/internal/chaos"
+)
+
+const ms = time.Millisecond
+
+// good is a history that keeps every promise: a send that completes and is
+// replayed, one that is lost with the server and found to have crashed, one
+// that is cancelled, an event stream with a gap, and a calm agent that fails
+// while the server is down.
+func good() []chaos.Record {
+	return []chaos.Record{
+		{At: 1 * ms, What: chaos.ServerUp},
+		{At: 2 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 1},
+		{At: 3 * ms, What: chaos.Sent, Agent: "prey", Request: "r1", Try: 1},
+		{At: 4 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 1, Type: "agent_state", Sum: 11},
+		{At: 5 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 2, Type: "turn_start", Request: "r1", Sum: 12},
+		{At: 6 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13},
+		{At: 7 * ms, What: chaos.Answered, Agent: "prey", Request: "r1", Try: 1, Outcome: "completed", Sum: 7},
+		{At: 8 * ms, What: chaos.Sent, Agent: "prey", Request: "r1", Try: 2},
+		{At: 9 * ms, What: chaos.Answered, Agent: "prey", Request: "r1", Try: 2, Outcome: "completed", Sum: 7, Replayed: true},
+		{At: 10 * ms, What: chaos.AttackBegan},
+		{At: 11 * ms, What: chaos.Sent, Agent: "prey", Request: "r2", Try: 1},
+		{At: 12 * ms, What: chaos.Sent, Agent: "calm", Request: "c1", Try: 1},
+		{At: 13 * ms, What: chaos.ServerDown},
+		{At: 14 * ms, What: chaos.Lost, Agent: "prey", Request: "r2", Try: 1},
+		{At: 15 * ms, What: chaos.Lost, Agent: "calm", Request: "c1", Try: 1},
+		{At: 16 * ms, What: chaos.ServerUp},
+		{At: 17 * ms, What: chaos.Sent, Agent: "prey", Request: "r2", Try: 2},
+		{At: 18 * ms, What: chaos.Answered, Agent: "prey", Request: "r2", Try: 2, Outcome: "crashed"},
+		{At: 19 * ms, What: chaos.Sent, Agent: "calm", Request: "c1", Try: 2},
+		{At: 20 * ms, What: chaos.Answered, Agent: "calm", Request: "c1", Try: 2, Outcome: "crashed"},
+		{At: 21 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 2, Seq: 2},
+		{At: 22 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13},
+		{At: 23 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, From: 4, Seq: 8, Type: "gap"},
+		{At: 24 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, Seq: 9, Type: "message_update", Sum: 19},
+		{At: 25 * ms, What: chaos.Sent, Agent: "prey", Request: "r3", Try: 1},
+		{At: 26 * ms, What: chaos.CancelSaid, Agent: "prey", Request: "r3", Done: true},
+		{At: 27 * ms, What: chaos.Answered, Agent: "prey", Request: "r3", Try: 1, Outcome: "cancelled"},
+		{At: 30 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 3},
+		{At: 31 * ms, What: chaos.Seen, Agent: "prey", Sub: 3, Seq: 1, Type: "agent_state", Sum: 11},
+		{At: 32 * ms, What: chaos.Sent, Agent: "prey", Request: "r4", Try: 1},
+		{At: 33 * ms, What: chaos.Refused, Agent: "prey", Request: "r4", Try: 1, Type: "QUEUE_FULL"},
+		{At: 40 * ms, What: chaos.Sent, Agent: "calm", Request: "c2", Try: 1},
+		{At: 50 * ms, What: chaos.Answered, Agent: "calm", Request: "c2", Try: 1, Outcome: "completed", Sum: 5},
+		{At: 60 * ms, What: chaos.AttackEnded},
+		{At: 61 * ms, What: chaos.Found, Agent: "prey", Request: "r1", Sum: 7},
+		{At: 62 * ms, What: chaos.Found, Agent: "prey", Request: "r2", Sum: 1},
+		{At: 63 * ms, What: chaos.Found, Agent: "calm", Request: "c2", Sum: 5},
+		{At: 64 * ms, What: chaos.Looked, Text: "processes"},
+	}
+}
+
+func judge(history []chaos.Record) *chaos.Report {
+	c := chaos.NewChecker(func(agent string) bool { return agent == "calm" }, 100*ms)
+	for _, r := range history {
+		c.Observe(r)
+	}
+	return c.Report(chaos.Plan{})
+}
+
+func TestGoodHistory(t *testing.T) {
+	if r := judge(good()); !r.Held() {
+		t.Errorf("got %v", r.Broken)
+	}
+}
+
+// Each case makes the good history a bad one, by one fact, and the checker says
+// which promise that breaks, and how.
+func TestBadHistories(t *testing.T) {
+	at := func(h []chaos.Record, when time.Duration) *chaos.Record {
+		for i := range h {
+			if h[i].At == when*ms {
+				return &h[i]
+			}
+		}
+		t.Fatalf("nothing happens at %d ms", when)
+		return nil
+	}
+	for _, test := range []struct {
+		name    string
+		spoil   func(h []chaos.Record)
+		promise chaos.Promise
+		says    string
+	}{
+		{"another outcome", func(h []chaos.Record) { at(h, 9).Outcome = "crashed" }, chaos.OneOutcome, "r1 of prey was completed, and then crashed"},
+		{"another text", func(h []chaos.Record) { at(h, 9).Sum = 8 }, chaos.OneOutcome, "different texts"},
+		{"not replayed", func(h []chaos.Record) { at(h, 9).Replayed = false }, chaos.OneOutcome, "is not replayed"},
+		{"the event says otherwise", func(h []chaos.Record) { at(h, 7).Outcome, at(h, 9).Outcome = "cancelled", "cancelled" }, chaos.OneOutcome, "its event says completed"},
+		{"no outcome", func(h []chaos.Record) { at(h, 24).Type, at(h, 24).Request = "turn_start", "r5" }, chaos.OneOutcome, "r5 of prey was accepted and has no outcome"},
+		{"two starts", func(h []chaos.Record) { at(h, 24).Type, at(h, 24).Request = "turn_start", "r1" }, chaos.OneOutcome, "ran twice: events 2 and 9"},
+		{"two ends", func(h []chaos.Record) { at(h, 24).Type, at(h, 24).Request = "turn_end", "r1" }, chaos.OneOutcome, "ended twice: events 3 and 9"},
+		{"cancelled and not", func(h []chaos.Record) { at(h, 27).Outcome = "failed" }, chaos.OneOutcome, "r3 of prey was cancelled, as the cancel was told, and failed"},
+		{"not found", func(h []chaos.Record) { at(h, 61).Request = "r9" }, chaos.Remembered, "r1 of prey was answered, and is not in the conversation"},
+		{"found otherwise", func(h []chaos.Record) { at(h, 61).Sum = 8 }, chaos.Remembered, "stands otherwise"},
+		{"found twice", func(h []chaos.Record) { at(h, 62).Request, at(h, 62).Sum = "r1", 7 }, chaos.Remembered, "stands 2 times"},
+		{"a hole", func(h []chaos.Record) { at(h, 24).Seq = 10 }, chaos.Numbered, "after event 8 comes 10, without a gap"},
+		{"a hole after a new subscription", func(h []chaos.Record) { at(h, 21).Seq = 1 }, chaos.Numbered, "after event 1 comes 3, without a gap"},
+		{"a beginning that is missing", func(h []chaos.Record) { at(h, 31).Seq = 2 }, chaos.Numbered, "after event 0 comes 2"},
+		{"a double", func(h []chaos.Record) { at(h, 5).Seq = 1 }, chaos.Numbered, "comes 1 again"},
+		{"a gap too late", func(h []chaos.Record) { at(h, 23).From = 5 }, chaos.Numbered, "after event 3 comes 5"},
+		{"a gap that goes back", func(h []chaos.Record) { at(h, 23).Seq = 3 }, chaos.Numbered, "a gap from 4 to 3"},
+		{"another event of a number", func(h []chaos.Record) { at(h, 22).Sum = 14 }, chaos.Numbered, "event 3 is another than before"},
+		{"something left", func(h []chaos.Record) {
+			*at(h, 64) = chaos.Record{At: 64 * ms, What: chaos.Left, Text: "process 7: sleep"}
+		}, chaos.NothingLeft, "process 7: sleep"},
+		{"nobody looked", func(h []chaos.Record) { at(h, 64).What = chaos.Did }, chaos.NothingLeft, "nobody looked"},
+		{"a calm agent that crashed", func(h []chaos.Record) { at(h, 50).Outcome = "crashed" }, chaos.CalmInBounds, "c2 of calm, which nobody attacked: crashed"},
+		{"a calm agent that waited", func(h []chaos.Record) {
+			for i := range h {
+				if h[i].At >= 50*ms {
+					h[i].At += 100 * ms
+				}
+			}
+		}, chaos.CalmInBounds, "took 0.1 s"},
+		{"a calm agent without an answer", func(h []chaos.Record) { at(h, 20).What = chaos.Lost }, chaos.CalmInBounds, "c1 of calm, which nobody attacked, was never answered"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := good()
+			test.spoil(h)
+			r := judge(h)
+			if got := strings.Join(r.Broken[test.promise], "\n"); !strings.Contains(got, test.says) {
+				t.Errorf("%s: got %q, want …%s…", test.promise, got, test.says)
+			}
+			if r.Held() {
+				t.Error("it is said to have held")
+			}
+		})
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	h := good()
+	r := judge(h)
+	// The first try of c1 met the death of the server, its second and c2 did not.
+	if want := (chaos.Latency{Tries: 2, P50: 10 * ms, P99: 10 * ms, Max: 10 * ms}); r.Chaos != want || r.Quiet != (chaos.Latency{}) {
+		t.Errorf("got %+v quiet, %+v under attack, want none and %+v", r.Quiet, r.Chaos, want)
+	}
+}
+
+// An outcome that was told while the disk was full may be forgotten, and an
+// event that was lost with the server is told anew; nothing else.
+func TestWhatMayBeForgotten(t *testing.T) {
+	told := func(outcome string, between ...chaos.What) []chaos.Record {
+		h := append(good(), chaos.Record{At: 70 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 4, Seq: 9},
+			chaos.Record{At: 71 * ms, What: chaos.Seen, Agent: "prey", Sub: 4, Seq: 10, Type: "turn_end", Request: "r6", Outcome: "completed", Sum: 20})
+		for _, what := range between {
+			h = append(h, chaos.Record{At: 72 * ms, What: what})
+		}
+		return append(h,
+			chaos.Record{At: 73 * ms, What: chaos.Seen, Agent: "prey", Sub: 4, Seq: 11, Type: "turn_end", Request: "r6", Outcome: outcome, Sum: 20})
+	}
+	if r := judge(told("completed", chaos.ServerDown, chaos.ServerUp)); !r.Held() {
+		t.Errorf("told anew: %v", r.Broken)
+	}
+	if r := judge(told("completed")); r.Held() {
+		t.Error("the same server may tell it anew")
+	}
+	if r := judge(told("crashed", chaos.ServerDown, chaos.ServerUp)); r.Held() {
+		t.Error("another server may tell it otherwise")
+	}
+	full := func(outcome string) []chaos.Record {
+		return append(good(),
+			chaos.Record{At: 70 * ms, What: chaos.Sent, Agent: "prey", Request: "r7", Try: 1},
+			chaos.Record{At: 71 * ms, What: chaos.DiskFull},
+			chaos.Record{At: 72 * ms, What: chaos.Answered, Agent: "prey", Request: "r7", Try: 1, Outcome: "failed"},
+			chaos.Record{At: 73 * ms, What: chaos.DiskFree},
+			chaos.Record{At: 74 * ms, What: chaos.Sent, Agent: "prey", Request: "r7", Try: 2},
+			chaos.Record{At: 75 * ms, What: chaos.Answered, Agent: "prey", Request: "r7", Try: 2, Outcome: outcome})
+	}
+	if r := judge(full("crashed")); !r.Held() || r.Facts["outcomes: told with a full disk, and forgotten"] != 1 {
+		t.Errorf("told with a full disk: %v, %v", r.Broken, r.Facts)
+	}
+	h := full("crashed")
+	h[len(h)-5].What = chaos.DiskFree
+	if r := judge(h); r.Held() {
+		t.Error("it may be forgotten without a full disk")
+	}
+}
+
+// What is told is bounded, and what is counted is all.
+func TestManyViolations(t *testing.T) {
+	h := good()
+	for range 100 {
+		h = append(h, chaos.Record{At: 70 * ms, What: chaos.Left, Text: "one more"})
+	}
+	r := judge(h)
+	var text strings.Builder
+	if err := r.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "VIOLATED 100 times") || !strings.Contains(text.String(), "and 80 more") {
+		t.Errorf("got\n%s", text.String())
+	}
+}

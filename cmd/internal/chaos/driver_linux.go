@@ -1,0 +1,304 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+)
+
+// driver is all that one agent's client does. Its methods are called by one
+// goroutine; the sends within a step run beside each other.
+type driver struct {
+	server  *server
+	history *History
+	agent   string
+	follower
+	requests atomic.Int64
+	tries    map[string]int // of the sends, by request; guarded by mu
+	mu       sync.Mutex
+	sent     []message // those that have ended or were given up, in the order of that
+}
+
+// message is one send, that can be repeated.
+type message struct {
+	id, content string
+	busy        string  // when_busy, "" for the default
+	timeout     float64 // seconds; 0 for none
+	streamed    bool
+}
+
+// repeatable is how many of an agent's last sends are repeated at the end; the
+// server remembers 256.
+const repeatable = 40
+
+func newDriver(s *server, h *History, agent string) *driver {
+	return &driver{
+		server: s, history: h, agent: agent, tries: map[string]int{},
+		follower: follower{server: s, history: h, agent: agent},
+	}
+}
+
+// talk does the steps until ctx ends; a step that has begun is finished, unless
+// whole ends. began is when the attack did.
+func (d *driver) talk(ctx, whole context.Context, began time.Time, steps []Step) {
+	for _, step := range steps {
+		if !pause(ctx, time.Until(began.Add(step.At))) {
+			return
+		}
+		d.do(whole, step)
+		d.history.Add(Record{What: Did, Deed: step.Do, Agent: d.agent})
+	}
+}
+
+func (d *driver) do(ctx context.Context, step Step) {
+	switch step.Do {
+	case Echo:
+		d.send(ctx, d.message("echo %s one two three"))
+	case Count:
+		m := d.message("%s " + prompt("talk"))
+		m.streamed = true
+		d.send(ctx, m)
+	case HangUp:
+		d.leave()
+		d.follow()
+	case Burst:
+		d.sendAll(ctx, d.message("echo %s first"), d.message("echo %s second"), d.message("echo %s third"))
+	case Cancel:
+		d.cancel(ctx, step.For)
+	case Steer:
+		second := d.message("echo %s instead")
+		second.busy = api.WhenBusySteer
+		var both sync.WaitGroup
+		first := d.long()
+		both.Go(func() { d.send(ctx, first) })
+		pause(ctx, step.For)
+		d.send(ctx, second)
+		both.Wait()
+	case Timeout:
+		m := d.long()
+		m.timeout = step.For.Seconds()
+		d.send(ctx, m)
+	case Repeat:
+		if n := len(d.sent); n > 0 {
+			d.send(ctx, d.sent[n-1])
+		}
+	case Prompt:
+		d.send(ctx, d.message("%s "+prompt(step.Word)))
+	case Rebirth:
+		d.rebirth(ctx)
+	case Shutdown:
+		if c, err := d.server.call(ctx); err == nil {
+			_ = c.ShutdownAgent(ctx, d.agent) // the server may be killed meanwhile
+		}
+	case Kill, Stop, FillDisk, KillServer: // the attacker's
+	}
+}
+
+// message is a new send; %s in its content is its request_id.
+func (d *driver) message(content string) message {
+	id := fmt.Sprintf("%s-%d", d.agent, d.requests.Add(1))
+	return message{id: id, content: fmt.Sprintf(content, id)}
+}
+
+// long is a send that takes 20 s if nobody ends it.
+func (d *driver) long() message { return d.message("%s " + prompt("wait")) }
+
+func (d *driver) sendAll(ctx context.Context, all ...message) {
+	var sending sync.WaitGroup
+	for _, m := range all {
+		sending.Go(func() { d.send(ctx, m) })
+	}
+	sending.Wait()
+}
+
+// cancel begins a long turn and cancels it, until it has ended.
+func (d *driver) cancel(ctx context.Context, after time.Duration) {
+	m := d.long()
+	running, ended := context.WithCancel(ctx)
+	var sending sync.WaitGroup
+	sending.Go(func() { defer ended(); d.send(ctx, m) })
+	defer sending.Wait()
+	// The cancel may come before its send, or with a server that is killed.
+	for pause(running, after) {
+		c, err := d.server.call(ctx)
+		if err != nil {
+			continue
+		}
+		if result, err := c.Cancel(ctx, d.agent, m.id); err == nil {
+			d.history.Add(Record{What: CancelSaid, Agent: d.agent, Request: m.id, Done: result.Cancelled})
+		}
+		after = 200 * time.Millisecond
+	}
+}
+
+// rebirth destroys the agent and creates it again, over the server's death too.
+// What a named agent remembers goes on, the numbers of its events among it. Its
+// follower is away meanwhile: asking for the events would bring it back as well,
+// with other settings.
+func (d *driver) rebirth(ctx context.Context) {
+	d.leave()
+	defer d.follow()
+	for {
+		c, err := d.server.call(ctx)
+		if err == nil {
+			_, err = c.DestroyAgent(ctx, d.agent)
+		}
+		if err == nil {
+			break
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+	for {
+		c, err := d.server.call(ctx)
+		if err == nil {
+			err = d.server.create(ctx, c, d.agent)
+		}
+		if err == nil || !pause(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// send sends until there is an outcome, by the same request_id.
+func (d *driver) send(ctx context.Context, m message) {
+	d.mu.Lock()
+	known := d.tries[m.id] > 0
+	d.mu.Unlock()
+	if !known {
+		defer func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.sent = append(d.sent, m)
+		}()
+	}
+	for d.try(ctx, m) {
+		if !pause(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// try sends once, and reports whether that must be done again.
+func (d *driver) try(ctx context.Context, m message) (again bool) {
+	c, err := d.server.call(ctx)
+	if err != nil {
+		return false
+	}
+	d.mu.Lock()
+	d.tries[m.id]++
+	r := Record{Agent: d.agent, Request: m.id, Try: d.tries[m.id]}
+	d.mu.Unlock()
+	note := func(what What, change func(*Record)) {
+		r := r
+		r.What = what
+		change(&r)
+		d.history.Add(r)
+	}
+	note(Sent, func(*Record) {})
+	result, err := m.send(ctx, c, d.agent)
+	if err == nil {
+		note(Answered, func(r *Record) {
+			r.Outcome, r.Replayed, r.Bare = "completed", result.Replayed, result.Truncated
+			if result.Cancelled {
+				r.Outcome = "cancelled"
+			} else {
+				r.Sum = sum(api.Value(result.Content))
+			}
+		})
+		return false
+	}
+	if outcome, ok := outcomes[kind(err)]; ok {
+		note(Answered, func(r *Record) { r.Outcome, r.Text = outcome, err.Error() })
+		return false
+	}
+	if kind(err) == "" {
+		note(Lost, func(r *Record) { r.Text = err.Error() })
+		return true
+	}
+	note(Refused, func(r *Record) { r.Type, r.Text = kind(err), err.Error() })
+	if kind(err) == "AGENT_FAILED" {
+		_ = c.ShutdownAgent(ctx, d.agent) // the next try starts it afresh
+	}
+	return true
+}
+
+// outcomes are what errors of a send say of the turn; others are refusals.
+var outcomes = map[string]string{"CHILD_CRASHED": "crashed", "TIMEOUT": "timed_out", "EXECUTION_ERROR": "failed"}
+
+func (m message) send(ctx context.Context, c *client.Client, agent string) (api.SendResult, error) {
+	p := api.SendParams{Content: m.content, RequestID: &m.id}
+	if m.busy != "" {
+		p.WhenBusy = &m.busy
+	}
+	if m.timeout > 0 {
+		p.TimeoutS = &m.timeout
+	}
+	if !m.streamed {
+		return c.Send(ctx, agent, p)
+	}
+	var text strings.Builder
+	result, err := c.SendStream(ctx, agent, p, func(chunk string) { text.WriteString(chunk) }, text.Reset)
+	if err == nil && !result.Replayed && !result.Truncated {
+		said := text.String()
+		result.Content = &said // that the two are the same is a promise as well
+	}
+	return result, err
+}
+
+// settle repeats the last sends, and notes what the conversation has.
+func (d *driver) settle(ctx context.Context) error {
+	for _, m := range d.sent[max(0, len(d.sent)-repeatable):] {
+		d.send(ctx, m)
+	}
+	c, err := d.server.call(ctx)
+	if err != nil {
+		return err
+	}
+	var request string
+	var answer []string
+	found := func() {
+		if request != "" {
+			d.history.Add(Record{What: Found, Agent: d.agent, Request: request, Sum: sum(strings.Join(answer, "\n\n"))})
+		}
+		request, answer = "", nil
+	}
+	for offset := uint64(0); ; {
+		page, err := c.GetMessages(ctx, d.agent, api.GetMessagesParams{Offset: &offset})
+		if err != nil {
+			return err
+		}
+		for _, m := range page.Messages {
+			switch {
+			case m.Role == protocol.RoleUser:
+				found()
+				request = requestIn(m.Content, d.agent)
+			case m.Role == protocol.RoleAssistant && m.Content != "":
+				answer = append(answer, m.Content)
+			}
+		}
+		offset += uint64(len(page.Messages))
+		if len(page.Messages) == 0 || offset >= page.Total {
+			found()
+			return nil
+		}
+	}
+}
+
+// requestIn finds the request_id in a prompt.
+func requestIn(content, agent string) string {
+	for word := range strings.FieldsSeq(content) {
+		if strings.HasPrefix(word, agent+"-") {
+			return word
+		}
+	}
+	return ""
+}

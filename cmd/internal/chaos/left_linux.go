@@ -1,0 +1,92 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// look waits until find finds nothing, and notes what it still finds when its
+// patience is over.
+func (s *server) look(ctx context.Context, history *History, what string, find func() []string) {
+	history.Add(Record{What: Looked, Text: what})
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		found := find()
+		if len(found) == 0 {
+			return
+		}
+		if !pause(limited, 20*time.Millisecond) {
+			for _, one := range found {
+				history.Add(Record{What: Left, Text: what + ": " + one})
+			}
+			return
+		}
+	}
+}
+
+// processes are those of the server, its agents and their tools: everything on
+// the machine but ourselves that has the home or the mark of a tool in its
+// arguments or its environment.
+func (s *server) processes() []string { return processesWith(s.mark, s.home) }
+
+// tools are the processes that tools have started.
+func (s *server) tools() []string { return processesWith(s.mark) }
+
+func processesWith(marks ...string) (found []string) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return []string{err.Error()} // who cannot look has not seen that there is nothing
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// Both may be unreadable: it has ended, or is somebody else's.
+		line, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		environ, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		for _, mark := range marks {
+			if strings.Contains(string(line), mark) || strings.Contains(string(environ), mark) {
+				found = append(found, fmt.Sprintf("process %d: %s", pid, strings.ReplaceAll(string(line), "\x00", " ")))
+				break
+			}
+		}
+	}
+	return found
+}
+
+// held is what the server holds that grows if it forgets to let go.
+type held struct{ descriptors, goroutines int }
+
+// holds asks the server for its goroutines, and the kernel for its descriptors.
+// Connections that wait for us are closed first.
+func (s *server) holds(ctx context.Context) (held, error) {
+	c, err := s.call(ctx)
+	if err != nil {
+		return held{}, err
+	}
+	c.Close()
+	ready, err := c.Ready(ctx)
+	if err != nil {
+		return held{}, err
+	}
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.pid()))
+	return held{len(entries), ready.Goroutines}, err
+}
+
+// beyond tells what is held beyond what was, and a few that come once.
+func (h held) beyond(was held) (found []string) {
+	if h.descriptors > was.descriptors+slack {
+		found = append(found, fmt.Sprintf("%d descriptors, and there were %d", h.descriptors, was.descriptors))
+	}
+	if h.goroutines > was.goroutines+slack {
+		found = append(found, fmt.Sprintf("%d goroutines, and there were %d", h.goroutines, was.goroutines))
+	}
+	return found
+}

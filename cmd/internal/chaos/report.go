@@ -1,0 +1,131 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what came of a run.
+type Report struct {
+	Plan    Plan
+	Facts   map[string]int // how often what happened; see Tally
+	Broken  map[Promise][]string
+	Counts  map[Promise]int // violations of each, also of those that Broken does not tell
+	Quiet   Latency         // of the calm agents before the attack
+	Chaos   Latency         // and under it
+	NotDone []string        // what could not be tried here, and why
+	Folder  string          // what is kept, "" if nothing is
+}
+
+// Report judges what was observed so far.
+func (c *Checker) Report(p Plan) *Report {
+	broken, counts := c.finish()
+	return &Report{
+		Plan: p, Facts: maps.Clone(c.facts), Broken: broken, Counts: counts, Quiet: c.latency(false), Chaos: c.latency(true),
+	}
+}
+
+// tally counts what a report has in its table, as "section: what".
+func (c *Checker) tally(r Record) {
+	switch r.What {
+	case Sent:
+		if r.Try == 1 {
+			c.facts["sends: asked"]++
+		} else {
+			c.facts["sends: asked again by their request_id"]++
+		}
+	case Answered:
+		if s := c.send(r); !s.answered {
+			c.facts["outcomes: "+r.Outcome]++
+		}
+		if r.Replayed {
+			c.facts["sends: replayed"]++
+		}
+	case Refused:
+		c.facts["refusals: "+r.Type]++
+	case Lost:
+		c.facts["sends: answer lost with the server"]++
+	case Did:
+		c.facts["deeds: "+string(r.Deed)]++
+	case Skipped:
+		c.facts["deeds: "+string(r.Deed)+", not possible then"]++
+	case Seen:
+		c.facts["events: seen"]++
+		if r.Type == "gap" {
+			c.facts["events: gaps"]++
+		}
+	case Subscribed:
+		c.facts["events: subscriptions"]++
+	case ServerUp:
+		c.facts["server: started"]++
+	case ServerDown:
+		c.facts["server: killed"]++
+	case Found:
+		c.facts["sends: found in a conversation"]++
+	case Looked:
+		c.facts["looked for: "+r.Text]++
+	case CancelSaid, DiskFull, DiskFree, AttackBegan, AttackEnded, Left:
+	}
+}
+
+// Held reports whether every promise did.
+func (r *Report) Held() bool { return len(r.Counts) == 0 }
+
+// Print writes the table, and below it what was violated.
+func (r *Report) Print(w io.Writer) error {
+	tab := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	section := ""
+	for _, fact := range slices.Sorted(maps.Keys(r.Facts)) {
+		of, what, _ := strings.Cut(fact, ": ")
+		if of == section {
+			of = ""
+		} else {
+			section = of
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%d\n", of, what, r.Facts[fact])
+	}
+	for _, one := range []struct {
+		name string
+		l    Latency
+	}{{"quiet", r.Quiet}, {"under attack", r.Chaos}} {
+		fmt.Fprintf(tab, "calm agents\t%s: p50, p99, max of %d sends\t%s %s %s\n",
+			one.name, one.l.Tries, short(one.l.P50), short(one.l.P99), short(one.l.Max))
+	}
+	for _, why := range r.NotDone {
+		fmt.Fprintf(tab, "not done here\t%s\t\n", why)
+	}
+	for _, p := range Promises {
+		verdict := "ok"
+		if n := r.Counts[p]; n > 0 {
+			verdict = fmt.Sprintf("VIOLATED %d times", n)
+		}
+		fmt.Fprintf(tab, "promise\t%s\t%s\n", p, verdict)
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	for _, p := range Promises {
+		if len(r.Broken[p]) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s: not so\n", p)
+		for _, fact := range r.Broken[p] {
+			fmt.Fprintf(w, "  %s\n", fact)
+		}
+		if more := r.Counts[p] - len(r.Broken[p]); more > 0 {
+			fmt.Fprintf(w, "  and %d more\n", more)
+		}
+	}
+	if r.Folder != "" {
+		fmt.Fprintf(w, "\nthe history, the server's logs and its home are in %s\n", r.Folder)
+	}
+	_, err := fmt.Fprintf(w, "\nto repeat the plan: --seed %d --agents %d --minutes %g\n", r.Plan.Seed, r.Plan.Agents, r.Plan.Time.Minutes())
+	return err
+}
+
+func short(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/cmd/internal/chaos"
+	"nexus.internal/cmd/internal/cli"
+)
+
+// chaosOptions are the flags of chaos.
+type chaosOptions struct {
+	minutes float64
+	seed    uint64
+	agents  int
+	keep    bool
+	// The stages that chaos starts itself for: with mount, a file system is to
+	// be mounted at dir; with disk, it is there.
+	dir         string
+	mount, disk bool
+}
+
+func addChaos(app *cli.App) {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Attack a server of its own, and check that it keeps its promises",
+		Long: "Starts a server in a temporary home with agents on the offline model. Clients send, cancel, repeat, destroy and\n" +
+			"create while agents are killed and stopped, the disk is filled, and the server is killed and started again.\n" +
+			"Then every answer, event, process and descriptor is accounted for. Exit status 1 if a promise was broken.",
+		Args: cli.MaxArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.minutes < 0.05 || o.minutes > 24*60:
+				return cli.Usage("--minutes must be from 0.05 to 1440, not %g", o.minutes)
+			case o.agents < 2 || o.agents > 500:
+				return cli.Usage("--agents must be from 2 to 500, not %d", o.agents)
+			}
+			return runChaos(cmd.Context(), app, o)
+		},
+	}
+	cmd.Flags().Float64Var(&o.minutes, "minutes", 1, "how long to attack")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "what the plan follows from (default: another each time; it is printed)")
+	cmd.Flags().IntVar(&o.agents, "agents", 20, "how many agents; a third of them is left in peace")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also if all is well")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "")
+	cmd.Flags().BoolVar(&o.mount, "mount", false, "")
+	cmd.Flags().BoolVar(&o.disk, "disk", false, "")
+	for _, internal := range []string{"dir", "mount", "disk"} {
+		_ = cmd.Flags().MarkHidden(internal) // they exist
+	}
+	app.Add(cmd)
+}
+
+// again are the arguments of the next stage.
+func (o chaosOptions) again(stage string) []string {
+	return []string{
+		"chaos", stage, "--dir", o.dir, "--minutes", strconv.FormatFloat(o.minutes, 'g', -1, 64), "--seed", strconv.FormatUint(o.seed, 10),
+		"--agents", strconv.Itoa(o.agents), "--keep=" + strconv.FormatBool(o.keep),
+	}
+}
+
+// diskDir is where the small file system is.
+func (o chaosOptions) diskDir() string { return filepath.Join(o.dir, "disk") }
+
+func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.mount {
+		return attack(ctx, app, o, chaos.Mount(o.diskDir(), o.again("--disk")))
+	}
+	if o.disk {
+		return attack(ctx, app, o, nil)
+	}
+	for o.seed == 0 {
+		o.seed = rand.Uint64()
+	}
+	if _, err := fmt.Fprintf(app.Stdout, "seed %d\n", o.seed); err != nil {
+		return err
+	}
+	if o.dir, err = os.MkdirTemp("", "nexus-chaos-"); err != nil {
+		return err
+	}
+	if err := os.Mkdir(o.diskDir(), 0o700); err != nil {
+		return err
+	}
+	status, err := chaos.OnDisk(ctx, o.again("--mount"))
+	if err != nil {
+		status, err = 0, attack(ctx, app, o, err)
+	}
+	if status != 0 {
+		os.Exit(status) // that process has said why
+	}
+	if err == nil && !o.keep {
+		err = os.RemoveAll(o.dir)
+	}
+	return err
+}
+
+// attack runs the attack and says what came of it. noDisk is why there is no
+// disk to be filled, nil if there is one. What a broken promise can be seen by
+// is left in the folder.
+func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := chaos.Options{
+		Nexus: self, Seed: o.seed, Agents: o.agents, Time: time.Duration(o.minutes * float64(time.Minute)),
+		Dir: o.dir, Disk: o.diskDir(), Progress: app.Stderr,
+	}
+	if noDisk != nil {
+		options.Disk, options.NoDisk = "", noDisk.Error()
+	}
+	report, err := chaos.Run(ctx, options)
+	if keep := o.keep || err != nil || !report.Held(); keep && noDisk == nil {
+		err = errors.Join(err, os.CopyFS(filepath.Join(o.dir, "home"), os.DirFS(filepath.Join(o.diskDir(), "home"))))
+	}
+	if report == nil {
+		return fmt.Errorf("%w (see %s)", err, o.dir)
+	}
+	if o.keep || !report.Held() {
+		report.Folder = o.dir
+	}
+	if err := report.Print(app.Stdout); err != nil {
+		return err
+	}
+	if err == nil && !report.Held() {
+		err = errors.New("a promise was broken")
+	}
+	return err
+}
