@@ -72,7 +72,7 @@ func TestPingUnanswered(t *testing.T) {
 				if info := a.Info(); info.PID == 0 || info.Incarnation != 1 {
 					h.Errorf("lost too early: %+v", info)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond) // in the bubble's time
 				synctest.Wait()
 				info := h.state(a, supervisor.Backoff)
 				if want := "child crashed: ping not answered in 15s (incarnation 1, signal: killed)"; info.LastError != want {
@@ -84,7 +84,7 @@ func TestPingUnanswered(t *testing.T) {
 						h.Errorf("result %+v", r)
 					}
 				}
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // in the bubble's time
 				if info := h.state(a, supervisor.Ready); info.LastRestart != supervisor.ReasonPing || since(start) > 32*time.Second {
 					h.Errorf("info %+v", info)
 				}
@@ -178,12 +178,12 @@ func TestPingEndsWithTheIncarnation(t *testing.T) {
 		if err := a.Shutdown(h.Context()); err != nil {
 			h.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // in the bubble's time
 		if n := p.seen.Load(); n != 1 {
 			h.Errorf("%d pings, want 1", n)
 		}
 		h.outcome(h.prompt(a, "1", "x"), supervisor.Completed)
-		time.Sleep(16 * time.Second)
+		time.Sleep(16 * time.Second) // in the bubble's time
 		if n := p.seen.Load(); n != 2 {
 			h.Errorf("%d pings, want 2", n)
 		}
@@ -211,11 +211,11 @@ func TestPingAfterOurOwnSleep(t *testing.T) {
 		a := h.start("alice")
 		time.Sleep(16 * time.Second) // in the bubble's time
 		supervisor.Oversleep(a, 2*time.Second)
-		time.Sleep(15 * time.Second)
+		time.Sleep(15 * time.Second) // in the bubble's time
 		if info := h.state(a, supervisor.Ready); info.Incarnation != 1 {
 			h.Errorf("lost at once: %s", info.LastError)
 		}
-		time.Sleep(15 * time.Second)
+		time.Sleep(15 * time.Second) // in the bubble's time
 		if info := h.state(a, supervisor.Ready); info.Incarnation != 2 || info.LastRestart != supervisor.ReasonPing {
 			h.Errorf("info %+v, want that it was lost in the end", info)
 		}

@@ -85,7 +85,7 @@ func TestRestartsThatHang(t *testing.T) {
 		if err := waits.Shutdown(h.Context()); err != nil || since(start) != 0 {
 			h.Errorf("Shutdown of one that waits = %v after %v", err, since(start))
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // in the bubble's time
 		synctest.Wait()
 		h.state(sound, supervisor.Ready)
 		if n := len(h.launcher.Launches("waits")); n != 1 {
@@ -107,11 +107,11 @@ func TestRestartsHaveTheirTime(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - 1) // in the bubble's time
 		failed(0)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond) // in the bubble's time
 		failed(slots())
-		time.Sleep(250*time.Millisecond - 1)
+		time.Sleep(250*time.Millisecond - 1) // in the bubble's time
 		failed(slots())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond) // in the bubble's time
 		failed(2 * slots())
 	})
 }

@@ -74,8 +74,9 @@ var sequences = []sequence{
 	{"exits in a turn, not forgiven", always(supervisortest.Play{Prompt: crash}), unforgiving, prompts, "starting ready busy failed"},
 	{"stopped in a turn", always(supervisortest.Play{Prompt: supervisortest.Hang}), supervisor.Policy{}, then(prompts, shutsDown), "starting ready busy stopping stopped"},
 	{
-		"does not honour a cancel", always(supervisortest.Play{Prompt: supervisortest.Hang}), supervisor.Policy{}, then(prompts, aborts, shutsDown),
-		"starting ready busy stopping backoff stopped",
+		"does not honour a cancel", always(supervisortest.Play{Prompt: supervisortest.Hang}),
+		supervisor.Policy{},
+		then(prompts, aborts, shutsDown), "starting ready busy stopping backoff stopped",
 	},
 	{"the same, not forgiven", always(supervisortest.Play{Prompt: supervisortest.Hang}), unforgiving, then(prompts, aborts), "starting ready busy stopping failed"},
 	{"restart fails", series(supervisortest.Play{}, refused, supervisortest.Play{}), supervisor.Policy{}, then(exits, waits, waits), "starting ready backoff starting backoff starting ready"},

@@ -178,7 +178,7 @@ func (w *worker) round(ctx context.Context, id string) error {
 // pause lets others go first, now and then for longer.
 func (w *worker) pause() {
 	if rand.IntN(4) == 0 {
-		time.Sleep(rand.N(w.Pause + 1))
+		<-time.NewTimer(rand.N(w.Pause + 1)).C
 		return
 	}
 	for range rand.IntN(20) {
