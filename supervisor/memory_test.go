@@ -1,0 +1,499 @@
+package supervisor_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// diary is an event log in memory. What its lost names is not kept.
+type diary struct {
+	mu      sync.Mutex // guards all below
+	events  []supervisor.Event
+	last    uint64
+	lost    func(seq uint64) bool
+	ended   string // how: "closed", "removed"
+	reading func()
+}
+
+func (d *diary) Last() uint64 { return d.last }
+
+func (d *diary) Append(e supervisor.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost == nil || !d.lost(e.Seq) {
+		d.events = append(d.events, e)
+	}
+}
+
+func (d *diary) Read(after uint64) iter.Seq2[supervisor.Event, error] {
+	return func(yield func(supervisor.Event, error) bool) {
+		d.mu.Lock()
+		events := slices.Clone(d.events)
+		d.mu.Unlock()
+		if d.reading != nil {
+			d.reading()
+		}
+		for _, e := range events {
+			if e.Seq > after && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (d *diary) Close() error { d.ended = "closed"; return nil }
+
+func (d *diary) Remove() error { d.ended = "removed"; return nil }
+
+// ledger is an outcome log in memory.
+type ledger struct {
+	diary  *diary
+	past   []pastTurn
+	found  map[string]supervisor.Result
+	hold   chan struct{} // Accept and End wait for a value, unless nil
+	refuse error         // of Accept
+	onEnd  func(supervisor.Result)
+
+	mu       sync.Mutex // guards all below
+	accepted []string
+	results  []supervisor.Result
+	ended    string
+}
+
+type pastTurn struct {
+	id, message string
+	result      *supervisor.Result
+}
+
+func (l *ledger) Past(yield func(string, [sha256.Size]byte, *supervisor.Result)) {
+	for _, p := range l.past {
+		yield(p.id, sha256.Sum256([]byte(p.message)), p.result)
+	}
+}
+
+func (l *ledger) Find(ids ...string) (map[string]supervisor.Result, error) { return l.found, nil }
+
+func (l *ledger) wait() {
+	if l.hold != nil {
+		<-l.hold
+	}
+}
+
+func (l *ledger) Accept(id string, _ [sha256.Size]byte) error {
+	l.wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refuse != nil {
+		return l.refuse
+	}
+	l.accepted = append(l.accepted, id)
+	return nil
+}
+
+func (l *ledger) End(r supervisor.Result) {
+	l.wait()
+	if l.onEnd != nil {
+		l.onEnd(r)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.results = append(l.results, r)
+}
+
+func (l *ledger) Close() error { l.ended = "closed"; return nil }
+
+func (l *ledger) Remove() error { l.ended = "removed"; return nil }
+
+// remembering is run with a memory for each agent.
+func remembering(t *testing.T, memory func(id string) supervisor.Memory, plan func(supervisor.Spec, int) supervisortest.Play, f func(h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		launcher := &supervisortest.Launcher{Plan: plan}
+		h := &house{T: t, launcher: launcher}
+		h.sup = supervisor.New(supervisor.Options{
+			Launchers: map[string]supervisor.Launcher{"": launcher},
+			Memory:    func(id string) (supervisor.Memory, error) { return memory(id), nil },
+			Spread:    func() float64 { return 0.5 },
+		})
+		defer h.drain()
+		f(h)
+	})
+}
+
+// with is the same memory for all agents of a test.
+func with(d *diary, l *ledger) func(string) supervisor.Memory {
+	return func(string) supervisor.Memory { return supervisor.Memory{Events: d, Outcomes: l} }
+}
+
+// all reads everything that is kept, until n events have come.
+func (h *house) all(a *supervisor.Agent, after uint64, n int) []string {
+	h.Helper()
+	sub := h.subscribe(a, after)
+	defer sub.Close()
+	var got []string
+	for len(got) < n {
+		batch, err := sub.Next(h.Context())
+		if err != nil {
+			h.Fatal(err)
+		}
+		for _, e := range batch {
+			got = append(got, fmt.Sprintf("%d %s", e.Seq, e.Data))
+		}
+	}
+	return got
+}
+
+// An outcome is recorded before anybody is told of it, and what a client was told
+// is what is recorded.
+func TestOutcomeIsRecordedFirst(t *testing.T) {
+	l := &ledger{}
+	var h *house
+	l.onEnd = func(r supervisor.Result) {
+		a, err := h.sup.Agent("alice")
+		if err != nil {
+			h.Error(err)
+			return
+		}
+		sub, err := a.Subscribe(0)
+		if err != nil { // it is being removed
+			return
+		}
+		defer sub.Close()
+		batch, _ := sub.Next(h.Context()) // there is something
+		for _, e := range batch {
+			if e.Type == "turn_end" && strings.Contains(string(e.Data), `"`+r.TurnID+`"`) {
+				h.Errorf("%s was told before it was recorded", r.TurnID)
+			}
+		}
+	}
+	remembering(t, with(&diary{}, l), series(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		switch p.Message {
+		case "crash":
+			crash(c, p)
+		case "wait":
+			supervisortest.UntilAborted(c, p)
+		default:
+			supervisortest.Echo(c, p)
+		}
+	}}), func(house *house) {
+		h = house
+		a := h.start("alice")
+		want := []supervisor.Outcome{supervisor.Completed, supervisor.Cancelled, supervisor.Crashed, supervisor.Cancelled}
+		h.outcome(h.prompt(a, "1", "hi"), want[0])
+		running, waiting := h.prompt(a, "3", "wait"), h.prompt(a, "2", "x")
+		a.Abort(h.Context(), "2")
+		h.outcome(waiting, want[1])
+		a.Abort(h.Context(), "3")
+		h.outcome(running, supervisor.Cancelled)
+		h.outcome(h.prompt(a, "4", "crash"), want[2])
+		last := h.prompt(a, "5", "wait")
+		if err := h.sup.Remove(h.Context(), "alice"); err != nil {
+			h.Fatal(err)
+		}
+		h.outcome(last, want[3])
+		if want := []string{"1", "3", "2", "4", "5"}; !slices.Equal(l.accepted, want) {
+			h.Errorf("accepted %v, want %v", l.accepted, want)
+		}
+		var got []string
+		for _, r := range l.results {
+			got = append(got, r.TurnID+" "+string(r.Outcome)+" "+r.Text)
+		}
+		if want := []string{"1 completed hi", "2 cancelled ", "3 cancelled working", "4 crashed half", "5 cancelled "}; !slices.Equal(got, want) {
+			h.Errorf("recorded %q, want %q", got, want)
+		}
+		if l.ended != "closed" {
+			h.Errorf("the outcomes are %q", l.ended)
+		}
+	})
+}
+
+// A disk that hangs holds up its agent and who waits for that: not the list of
+// agents, not another agent, nor that one's removal.
+func TestSlowDisk(t *testing.T) {
+	slow := &ledger{}
+	memory := func(id string) supervisor.Memory {
+		if id == "alice" {
+			return supervisor.Memory{Outcomes: slow}
+		}
+		return supervisor.Memory{Outcomes: &ledger{}}
+	}
+	remembering(t, memory, nil, func(h *house) {
+		slow.hold = make(chan struct{}) // of the bubble
+		a, b := h.start("alice"), h.start("bob")
+		told := make(chan supervisor.Result, 1)
+		go func() {
+			turn, err := a.Prompt(h.Context(), protocol.Prompt{ID: "1", Message: "hi"}, supervisor.PromptOptions{})
+			if err != nil {
+				h.Error(err)
+				return
+			}
+			r, _ := turn.Wait(h.Context())
+			told <- r
+		}()
+		for _, at := range []string{"accepting", "ending"} {
+			synctest.Wait()
+			if n := len(h.sup.Agents()); n != 2 {
+				h.Errorf("%d agents while %s", n, at)
+			}
+			if info := a.Info(); at == "ending" && info.Running != "1" {
+				h.Errorf("%q runs while %s", info.Running, at)
+			}
+			h.outcome(h.prompt(b, "b"+at, "x"), supervisor.Completed)
+			if len(told) > 0 {
+				h.Errorf("told while %s", at)
+			}
+			slow.hold <- struct{}{}
+		}
+		if r := <-told; r.Outcome != supervisor.Completed {
+			h.Errorf("outcome %+v", r)
+		}
+		go func() { slow.hold <- struct{}{} }()
+		h.prompt(a, "2", "x")
+		removed := make(chan error, 1)
+		go func() { removed <- h.sup.Remove(h.Context(), "alice") }()
+		synctest.Wait()
+		if err := h.sup.Remove(h.Context(), "bob"); err != nil {
+			h.Errorf("remove another agent: %v", err)
+		}
+		close(slow.hold)
+		if err := <-removed; err != nil {
+			h.Error(err)
+		}
+	})
+}
+
+// A prompt that is accepted as its agent goes is cancelled, and recorded so.
+func TestAcceptedWhileRemoved(t *testing.T) {
+	l := &ledger{}
+	remembering(t, with(&diary{}, l), nil, func(h *house) {
+		l.hold = make(chan struct{})
+		a := h.start("alice")
+		turns := make(chan *supervisor.Turn, 1)
+		go func() {
+			turn, err := a.Prompt(h.Context(), protocol.Prompt{ID: "1"}, supervisor.PromptOptions{})
+			if err != nil {
+				h.Error(err)
+			}
+			turns <- turn
+		}()
+		synctest.Wait()
+		removed := make(chan error, 1)
+		go func() { removed <- h.sup.Remove(h.Context(), "alice") }()
+		synctest.Wait()
+		close(l.hold)
+		h.outcome(<-turns, supervisor.Cancelled)
+		if err := <-removed; err != nil || len(l.results) != 1 || l.ended != "closed" {
+			h.Errorf("%v, recorded %v, %s", err, l.results, l.ended)
+		}
+	})
+}
+
+// What cannot be recorded is refused, and harms nothing: the id is free.
+func TestNotRecorded(t *testing.T) {
+	full := errors.New("no space left on device")
+	l := &ledger{refuse: full}
+	remembering(t, with(&diary{}, l), nil, func(h *house) {
+		a := h.start("alice")
+		_, err := a.Prompt(h.Context(), protocol.Prompt{ID: "1", Message: "x"}, supervisor.PromptOptions{})
+		if !errors.Is(err, supervisor.ErrUnrecorded) || !errors.Is(err, full) {
+			h.Errorf("Prompt = %v, want ErrUnrecorded", err)
+		}
+		l.refuse = nil
+		if r := h.outcome(h.prompt(a, "1", "other"), supervisor.Completed); r.Replayed {
+			h.Errorf("result %+v", r)
+		}
+	})
+}
+
+// A later server knows what an earlier one has told, and ends what that could not:
+// as the session has it, or as crashed, with what had been said.
+func TestRecall(t *testing.T) {
+	d := &diary{last: 1000}
+	for i, data := range []string{
+		`{"type":"turn_start","turn_id":"done"}`, `{"type":"message_update","event":{"type":"text_delta","delta":"yes"}}`,
+		`{"type":"turn_start","turn_id":"cut"}`, `{"type":"message_update","event":{"type":"text_delta","delta":"void"}}`,
+		`{"type":"turn_start","turn_id":"cut","attempt":2}`, `{"type":"message_update","event":{"type":"text_delta","delta":"so f"}}`,
+		`{"type":"message_update","event":{"type":"text_delta","delta":"ar"}}`,
+	} {
+		typ, _, _ := strings.Cut(strings.TrimPrefix(data, `{"type":"`), `"`)
+		d.events = append(d.events, supervisor.Event{Seq: uint64(i + 1), Type: typ, Data: []byte(data)})
+	}
+	l := &ledger{
+		past: []pastTurn{
+			{"old", "m", &supervisor.Result{TurnID: "old", Outcome: supervisor.Completed, Text: "was"}},
+			{"done", "m", nil}, {"cut", "m", nil}, {"waited", "m", nil},
+		},
+		found: map[string]supervisor.Result{"done": {TurnID: "done", Outcome: supervisor.Completed, Text: "yes"}},
+	}
+	remembering(t, with(d, l), nil, func(h *house) {
+		a := h.start("alice")
+		for _, c := range []struct {
+			id      string
+			outcome supervisor.Outcome
+			text    string
+			attempt int
+		}{
+			{"old", supervisor.Completed, "was", 0},
+			{"done", supervisor.Completed, "yes", 1},
+			{"cut", supervisor.Crashed, "so far", 2},
+			{"waited", supervisor.Crashed, "", 0},
+		} {
+			r := h.outcome(h.prompt(a, c.id, "m"), c.outcome)
+			if r.Text != c.text || !r.Replayed || r.Attempt != c.attempt {
+				h.Errorf("%s: %+v", c.id, r)
+			}
+			if c.outcome == supervisor.Crashed && r.Err.Error() != "the server ended before the turn did" {
+				h.Errorf("%s: %v", c.id, r.Err)
+			}
+			if _, err := a.Prompt(h.Context(), protocol.Prompt{ID: c.id, Message: "n"}, supervisor.PromptOptions{}); !errors.Is(err, supervisor.ErrTurnConflict) {
+				h.Errorf("%s with other content: %v", c.id, err)
+			}
+		}
+		if len(l.results) != 3 || len(l.accepted) != 0 {
+			h.Errorf("recorded %d outcomes, accepted %v", len(l.results), l.accepted)
+		}
+		got := h.all(a, 6, 7)
+		want := []string{
+			`7 {"type":"message_update","event":{"type":"text_delta","delta":"ar"}}`,
+			`1000 {"type":"gap","from":8,"to":1000}`,
+			`1001 {"type":"turn_end","turn_id":"done","outcome":"completed"}`,
+			`1002 {"type":"turn_end","turn_id":"cut","outcome":"crashed","error":"the server ended before the turn did"}`,
+			`1003 {"type":"turn_end","turn_id":"waited","outcome":"crashed","error":"the server ended before the turn did"}`,
+			`1004 {"type":"agent_state","state":"starting","incarnation":1}`,
+			`1005 {"type":"agent_state","state":"ready","incarnation":1}`,
+		}
+		if !slices.Equal(got, want) {
+			h.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// What is gone from memory is read from the log, without a hole or a number
+// twice, also while more is published; what the log has lost is told as gaps.
+func TestEventsFromTheLog(t *testing.T) {
+	d := &diary{lost: func(seq uint64) bool { return seq >= 500 && seq < 600 || seq == 700 }}
+	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+		a := h.start("alice")
+		h.say(a, 3000)
+		more := 3
+		d.reading = func() { // after it was looked at how much there is to read
+			if more--; more >= 0 {
+				h.say(a, 400)
+			}
+		}
+		sub := h.subscribe(a, 10)
+		defer sub.Close()
+		seq, gaps := uint64(10), []string{}
+		for seq < 3005+3*403 {
+			ctx, cancel := context.WithTimeout(h.Context(), time.Second)
+			batch, err := sub.Next(ctx)
+			cancel()
+			if err != nil {
+				h.Fatalf("after %d: %v", seq, err)
+			}
+			for _, e := range batch {
+				switch {
+				case e.Type == "gap":
+					gaps = append(gaps, string(e.Data))
+				case e.Seq != seq+1:
+					h.Fatalf("event %d follows %d", e.Seq, seq)
+				}
+				seq = e.Seq
+			}
+			if sub.After() != seq {
+				h.Fatalf("After = %d, want %d", sub.After(), seq)
+			}
+		}
+		if want := []string{`{"type":"gap","from":500,"to":599}`, `{"type":"gap","from":700,"to":700}`}; !slices.Equal(gaps, want) {
+			h.Errorf("gaps %v, want %v", gaps, want)
+		}
+		if first := h.all(a, 0, 1)[0]; !strings.HasPrefix(first, "1 ") {
+			h.Errorf("all that is kept begins with %s", first)
+		}
+	})
+}
+
+// A memory that was opened for nothing goes with the start that failed, and so
+// does that of a temporary agent; one that was there before stays.
+func TestMemoryEnds(t *testing.T) {
+	refused := supervisortest.Play{Refuse: errors.New("no model")}
+	for _, c := range []struct {
+		name      string
+		last      uint64
+		temporary bool
+		play      supervisortest.Play
+		want      string
+	}{
+		{"named", 0, false, supervisortest.Play{}, "closed"},
+		{"temporary", 0, true, supervisortest.Play{}, "removed"},
+		{"new and not started", 0, false, refused, "removed"},
+		{"not started again", 7, false, refused, "closed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, l := &diary{last: c.last}, &ledger{}
+			memory := supervisor.Memory{Events: d, Outcomes: l, Temporary: c.temporary}
+			remembering(t, func(string) supervisor.Memory { return memory }, always(c.play), func(h *house) {
+				_, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice"})
+				if (err != nil) != (c.play.Refuse != nil) {
+					h.Errorf("Start = %v", err)
+				}
+				if err == nil {
+					err = h.sup.Remove(h.Context(), "alice")
+				}
+				if d.ended != c.want || l.ended != c.want {
+					h.Errorf("events %s, outcomes %s, want %s; %v", d.ended, l.ended, c.want, err)
+				}
+			})
+		})
+	}
+}
+
+// A memory that cannot be opened is a start that fails; the name stays free.
+func TestMemoryNotOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("in use by another server")
+		opening := make(chan struct{})
+		h := &house{T: t, launcher: &supervisortest.Launcher{}}
+		h.sup = supervisor.New(supervisor.Options{
+			Launchers: map[string]supervisor.Launcher{"": h.launcher},
+			Memory: func(string) (supervisor.Memory, error) {
+				<-opening
+				return supervisor.Memory{}, broken
+			},
+		})
+		started := make(chan error, 1)
+		go func() {
+			_, err := h.sup.Start(context.Background(), supervisor.Spec{ID: "alice"})
+			started <- err
+		}()
+		synctest.Wait()
+		if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice"}); !errors.Is(err, supervisor.ErrExists) {
+			h.Errorf("a second Start meanwhile = %v, want ErrExists", err)
+		}
+		opening <- struct{}{}
+		err := <-started
+		if _, ok := errors.AsType[*supervisor.StartError](err); !ok || !errors.Is(err, broken) {
+			h.Errorf("Start = %v", err)
+		}
+		broken = nil
+		close(opening)
+		h.start("alice")
+		h.drain()
+		if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "bob"}); !errors.Is(err, supervisor.ErrDraining) {
+			h.Errorf("Start after Run = %v", err)
+		}
+	})
+}
