@@ -33,9 +33,17 @@ func (c *Catalogue) Clone(src, dest string) error {
 		return err
 	}
 	defer release()
-	data, err := c.read(src)
+	if !c.there(src) {
+		return &Error{Name: src, Err: ErrNotFound}
+	}
+	f, err := c.open(src)
 	if err != nil {
 		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return &Error{Name: src, Err: err}
 	}
 	if _, err := transcript.Summarize(data); err != nil {
 		return &Error{Name: src, Err: err}

@@ -80,35 +80,59 @@ func (c *Catalogue) found(temp bool) ([]Entry, error) {
 	return entries, nil
 }
 
-// Summary is what there is to say of one session. The error wraps ErrNotFound,
-// or says why it cannot be read.
-func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
-	data, err := c.read(id)
-	if err != nil {
-		return transcript.Summary{}, err
-	}
-	summary, err := transcript.Summarize(data)
-	if err != nil {
-		return transcript.Summary{}, &Error{Name: id, Err: err}
-	}
-	return summary, nil
+// maxReadings is how many summaries are kept. When there are more, all are
+// forgotten.
+const maxReadings = 4 * api.MaxSessions
+
+// reading is what was found in a file. It holds as long as the file is the same,
+// and of the same length and time.
+type reading struct {
+	info    os.FileInfo
+	summary transcript.Summary
+	err     error // of Summarize
 }
 
-// read reads the file of a session. A link is none.
-func (c *Catalogue) read(id string) ([]byte, error) {
+// Summary is what there is to say of one session; what it points to must not be
+// changed. A file that was not written to since is not read again. The error
+// wraps ErrNotFound, or says why it cannot be read.
+func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
 	if !c.there(id) {
-		return nil, &Error{Name: id, Err: ErrNotFound}
+		return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 	}
 	f, err := c.open(id)
 	if err != nil {
-		return nil, err
+		return transcript.Summary{}, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	info, err := f.Stat() // before it is read: what is written meanwhile is for the next time
 	if err != nil {
-		return nil, &Error{Name: id, Err: err}
+		return transcript.Summary{}, &Error{Name: id, Err: err}
 	}
-	return data, nil
+	c.mu.Lock()
+	r, ok := c.read[id]
+	c.mu.Unlock()
+	if !ok || !os.SameFile(r.info, info) || r.info.Size() != info.Size() || !r.info.ModTime().Equal(info.ModTime()) {
+		data, err := io.ReadAll(f)
+		if err != nil {
+			return transcript.Summary{}, &Error{Name: id, Err: err}
+		}
+		r = reading{info: info}
+		r.summary, r.err = transcript.Summarize(data)
+		c.keep(id, r)
+	}
+	if r.err != nil {
+		return transcript.Summary{}, &Error{Name: id, Err: r.err}
+	}
+	return r.summary, nil
+}
+
+func (c *Catalogue) keep(id string, r reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read == nil || len(c.read) >= maxReadings {
+		c.read = map[string]reading{}
+	}
+	c.read[id] = r
 }
 
 // open opens the file itself and not what a link leads to.

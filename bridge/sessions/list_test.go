@@ -111,3 +111,27 @@ func TestLast(t *testing.T) {
 		t.Errorf("a last one that is gone: %q, %v", c.Last(), err)
 	}
 }
+
+// What was read once is read again when it was written to, also where its length
+// stays the same.
+func TestSummaryIsOfNow(t *testing.T) {
+	c := sessions.New(t.TempDir())
+	for i, want := range []uint64{1, 2, 2, 5} {
+		save(t, c, "a", int(want), transcript.Settings{Cwd: new(fmt.Sprint("/site/", i))})
+		if err := os.Chtimes(c.Path("a"), begun, begun.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			got, err := c.Summary("a")
+			if err != nil || got.Messages != want || *got.Settings.Cwd != fmt.Sprint("/site/", i) {
+				t.Errorf("%d: %d messages in %s, %v", i, got.Messages, *got.Settings.Cwd, err)
+			}
+		}
+	}
+	write(t, c.Path("a"), "damaged\n")
+	for range 2 {
+		if _, err := c.Summary("a"); !errors.Is(err, transcript.ErrNoSession) {
+			t.Errorf("got %v, want that it is no session", err)
+		}
+	}
+}

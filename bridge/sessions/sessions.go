@@ -35,6 +35,9 @@ import (
 type Catalogue struct {
 	home     string
 	changing sync.Mutex // held during each change
+
+	mu   sync.Mutex // guards read
+	read map[string]reading
 }
 
 // New returns the catalogue of a home. It touches nothing.

@@ -120,6 +120,7 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 		{"streams", b.streams},
 		{"starts", b.starts},
 		{"sessions", b.sessions},
+		{"lists", b.listing},
 		{"crashes", b.crashes},
 		{"deaths", b.deaths},
 		{"servers killed", b.killedServers},

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -27,5 +28,17 @@ func TestSession(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What is listed is what it is said to be: long conversations first.
+func TestFill(t *testing.T) {
+	b, home := &bench{dir: t.TempDir()}, t.TempDir()
+	if err := b.fill(filepath.Join(home, "sessions"), pageSessions+2); err != nil {
+		t.Fatal(err)
+	}
+	page, total, err := sessions.New(home).List(pageSessions-1, 2, false)
+	if err != nil || total != pageSessions+2 || len(page) != 2 || page[0].Messages != crashMessages || page[1].Messages != 2 {
+		t.Errorf("%d in all, %+v, %v", total, page, err)
 	}
 }

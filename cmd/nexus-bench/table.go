@@ -71,6 +71,8 @@ the same job (its floor). Both are taken in turns, and these are the medians.
   quiet       the same figure on the same server, without the trouble
   fdatasync   256 bytes appended to a file, and fdatasync, after an http echo
               that is not counted
+  readdir,    the names in a directory, and the size and time of each file
+  stat
 
 Agents answer by the offline model. Short means that an agent is made anew for
 every 25 sends, synced that its journal is on the disk before a turn ends.

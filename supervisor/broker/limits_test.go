@@ -357,3 +357,31 @@ func TestCutOffAnswerCosts(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// An agent whose saved session has become another's is held to what that one
+// used; one that runs is not forgotten.
+func TestForget(t *testing.T) {
+	dir := t.TempDir()
+	o := broker.Options{File: func(agent string) string { return filepath.Join(dir, agent+".usage") }}
+	h := newHouse(t, o, costs)
+	limits := &broker.Limits{Tokens: 1000, RequestsPerMinute: 100}
+	socket, end := h.start(broker.Agent{ID: "spent", Limits: &broker.Limits{Tokens: 100}})
+	h.ask(socket, "{}")
+	end()
+	socket, end = h.start(broker.Agent{ID: "rich", Limits: limits})
+	h.ask(socket, "{}") // its bucket is not full, so that it is kept
+	h.Forget("rich")
+	if h.usage("rich") == (broker.Usage{}) {
+		t.Error("an agent that runs was forgotten")
+	}
+	end()
+	h.Forget("spent")
+	if err := os.Rename(o.File("spent"), o.File("rich")); err != nil {
+		t.Fatal(err)
+	}
+	h.Forget("rich")
+	socket, _ = h.start(broker.Agent{ID: "rich"})
+	if res, answer := h.ask(socket, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "of its 100") {
+		t.Errorf("got %s %s, want what the other one may", res.Status, answer)
+	}
+}

@@ -1,0 +1,119 @@
+package bridge_test
+
+import (
+	"fmt"
+	"testing"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+const savedText = `{"type":"session","version":1,"session_id":"s","created_at":"2026-01-02T03:04:05Z"}` + "\n"
+
+// The last session is the one that a person sent to, not one that an agent
+// began; it is known to the home when the server ends, however many were talked
+// to in turn.
+func TestLastSession(t *testing.T) {
+	r := rigged(t, nil)
+	for i := range 30 {
+		id := fmt.Sprint("agent-", i)
+		r.save("home/sessions/"+id+".jsonl", []byte(savedText), 1)
+		if _, err := r.client.Send(r.ctx(), id, api.SendParams{Content: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.create("boss")
+	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("boss")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Send(r.ctx(), "helper", api.SendParams{Content: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
+	if err != nil || api.Value(list.LastSession) != "agent-29" {
+		t.Errorf("the last session is %q, %v", api.Value(list.LastSession), err)
+	}
+	r.stop()
+	<-r.served
+	if got := r.sessions.Last(); got != "agent-29" {
+		t.Errorf("the home says %q", got)
+	}
+}
+
+// A temporary agent that is destroyed leaves its session only as long as it is
+// the last that a person used; no agent takes its name meanwhile.
+func TestLastTemporarySession(t *testing.T) {
+	f := familyOf(t, "trusted")
+	r := f.rig
+	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new(".1")}); err != nil {
+		t.Fatal(err)
+	}
+	<-f.asked
+	r.save("home/run/temp/.1.jsonl", []byte(savedText), 1)
+	if _, err := r.client.Send(r.ctx(), ".1", api.SendParams{Content: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+		t.Fatal(err)
+	}
+	_, refused := r.server.HostCall(r.ctx(), supervisor.Caller{AgentID: "trusted"}, "create_agent", []byte(`{"agent_id":".1"}`))
+	if refused == nil || refused.Message != "Not permitted: .1 is what a person used last: choose another name" {
+		t.Errorf("an agent takes the name: %+v", refused)
+	}
+	if _, err := r.sessions.Summary(".1"); err != nil {
+		t.Errorf("the last session is gone: %v", err)
+	}
+	loaded, err := r.client.LoadSession(r.ctx(), api.LoadSessionParams{Last: new(true)})
+	if err != nil || loaded.AgentID != ".1" || !loaded.Restored {
+		t.Errorf("got %+v, %v", loaded, err)
+	}
+	if p := <-f.asked; !p.Restored {
+		t.Error("its limits would begin anew")
+	}
+	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Send(r.ctx(), "trusted", api.SendParams{Content: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.sessions.Summary(".1"); err == nil {
+		t.Error("it is not the last any more, and still there")
+	}
+}
+
+func TestRenameOfABusyAgent(t *testing.T) {
+	running, stop := make(chan struct{}), make(chan struct{})
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		close(running)
+		<-stop
+		c.Finish(p, "done")
+	}))
+	r.create("a")
+	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
+	sent := make(chan error)
+	go func() {
+		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+		sent <- err
+	}()
+	<-running
+	_, err := r.client.RenameSession(r.ctx(), "a", "b")
+	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
+	close(stop)
+	if err := <-sent; err != nil {
+		t.Errorf("the send that ran: %v", err)
+	}
+	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.client.RenameSession(r.ctx(), "a", "b")
+	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
+	if _, err := r.client.DestroyAgent(r.ctx(), "helper"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.RenameSession(r.ctx(), "a", "b"); err != nil || r.sessions.Exists("a") || !r.sessions.Exists("b") {
+		t.Errorf("rename: %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Sessions that are listed: how many there are, and how many a page has.
+const (
+	savedSessions = 10_000
+	pageSessions  = 50
+)
+
+// listing is a page of many saved sessions, through the façade. Its floor reads
+// the same directory and asks for the size and time of each file.
+func (b *bench) listing(ctx context.Context) (_ []row, err error) {
+	s, err := b.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	dir := filepath.Join(s.home, "sessions")
+	if err := b.fill(dir, savedSessions); err != nil {
+		return nil, err
+	}
+	list := func(offset int) step {
+		params := fmt.Sprintf(`{"offset":%d,"limit":%d}`, offset, pageSessions)
+		return func() (float64, error) {
+			return p50(ctx, 3, func() error {
+				var page struct {
+					Total    int        `json:"total"`
+					Sessions []struct{} `json:"sessions"`
+				}
+				err := s.call(ctx, "/", "list_sessions", params, &page)
+				if err == nil && (page.Total != savedSessions || len(page.Sessions) != pageSessions) {
+					err = fmt.Errorf("listed %d of %d sessions", len(page.Sessions), page.Total)
+				}
+				return err
+			})
+		}
+	}
+	got, err := inTurns(ctx, b.size.rounds,
+		func() (float64, error) { return p50(ctx, 3, func() error { return stats(dir) }) },
+		list(0), list(savedSessions/2),
+	)
+	if err != nil {
+		return nil, err
+	}
+	many := strconv.Itoa(savedSessions) + " sessions"
+	return []row{
+		{"list_sessions, 50 of " + many + ", of " + strconv.Itoa(crashMessages) + " messages: p50", got[1], got[0], "readdir, stat", seconds, atMost(50e-3)},
+		{"list_sessions, 50 of " + many + ", of 2 messages: p50", got[2], got[0], "readdir, stat", seconds, atMost(50e-3)},
+	}, nil
+}
+
+// fill saves that many conversations: those of the first page are long, and all
+// others short.
+func (b *bench) fill(dir string, sessions int) error {
+	if err := errors.Join(b.session("listed-short", 2), b.session("listed-long", crashMessages), os.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
+	var text [2][]byte
+	for i, name := range []string{"listed-short", "listed-long"} {
+		data, err := os.ReadFile(filepath.Join(b.dir, name+".jsonl"))
+		if err != nil {
+			return err
+		}
+		text[i] = data
+	}
+	now := time.Now()
+	for i := range sessions {
+		data := text[0]
+		if i < pageSessions {
+			data = text[1]
+		}
+		path := filepath.Join(dir, fmt.Sprintf("saved-%05d.jsonl", i))
+		at := now.Add(-time.Duration(i) * time.Second)
+		if err := errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, at, at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stats is the least that a list in order of time needs.
+func stats(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		_, failed := entry.Info()
+		err = errors.Join(err, failed)
+	}
+	return err
+}
