@@ -24,10 +24,21 @@ func (s Scope) String() string {
 	}
 }
 
+// Effect says whether a method changes anything.
+type Effect int
+
+const (
+	// Changes is what a read-only key may not do.
+	Changes Effect = iota
+	// Reads changes nothing, but that a saved agent may be started to answer.
+	Reads
+)
+
 // Method is one row of the table.
 type Method struct {
-	Name  string
-	Scope Scope
+	Name   string
+	Scope  Scope
+	Effect Effect
 	// Params and Result are zero values of the method's types.
 	Params any
 	Result any
@@ -38,38 +49,38 @@ type Method struct {
 // Methods is every method of the façade, those of an agent alone last. It must not be
 // changed.
 var Methods = []Method{
-	{"create_agent", Global, CreateAgentParams{}, CreateAgentResult{}, "Start an agent, or continue the saved one of that name"},
-	{"destroy_agent", Global, AgentIDParams{}, DestroyAgentResult{}, "Stop an agent and forget it; a named one's session stays saved"},
-	{"list_agents", Global, None{}, ListAgentsResult{}, "List the agents that the server runs"},
-	{"list_sessions", Global, ListSessionsParams{}, ListSessionsResult{}, "List the saved sessions, the latest used first"},
-	{"load_session", Global, LoadSessionParams{}, LoadSessionResult{}, "Start an agent from a saved session"},
-	{"save_session", Global, SaveSessionParams{}, SaveSessionResult{}, "Save a temporary agent under a name, or a copy of a named one"},
-	{"clone_session", Global, CloneSessionParams{}, CloneSessionResult{}, "Copy a session as it is now"},
-	{"rename_session", Global, RenameSessionParams{}, RenameSessionResult{}, "Give a session another name, and its agent too"},
-	{"delete_session", Global, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
-	{"get_agent_summaries", Global, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
-	{"shutdown_server", Global, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
+	{"create_agent", Global, Changes, CreateAgentParams{}, CreateAgentResult{}, "Start an agent, or continue the saved one of that name"},
+	{"destroy_agent", Global, Changes, AgentIDParams{}, DestroyAgentResult{}, "Stop an agent and forget it; a named one's session stays saved"},
+	{"list_agents", Global, Reads, None{}, ListAgentsResult{}, "List the agents that the server runs"},
+	{"list_sessions", Global, Reads, ListSessionsParams{}, ListSessionsResult{}, "List the saved sessions, the latest used first"},
+	{"load_session", Global, Changes, LoadSessionParams{}, LoadSessionResult{}, "Start an agent from a saved session"},
+	{"save_session", Global, Changes, SaveSessionParams{}, SaveSessionResult{}, "Save a temporary agent under a name, or a copy of a named one"},
+	{"clone_session", Global, Changes, CloneSessionParams{}, CloneSessionResult{}, "Copy a session as it is now"},
+	{"rename_session", Global, Changes, RenameSessionParams{}, RenameSessionResult{}, "Give a session another name, and its agent too"},
+	{"delete_session", Global, Changes, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
+	{"get_agent_summaries", Global, Reads, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
+	{"shutdown_server", Global, Changes, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
 
-	{"execute_task", Both, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
-	{"create_plan", Both, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
-	{"run_plan", Global, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
-	{"update_context", Both, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
+	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
+	{"create_plan", Both, Changes, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
+	{"run_plan", Global, Changes, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
+	{"update_context", Both, Changes, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
 
-	{"send", Agent, SendParams{}, SendResult{}, "Send a message and wait for the answer"},
-	{"cancel", Both, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs; globally, a run of a plan"},
-	{"shutdown", Agent, None{}, SuccessResult{}, "Stop the agent's process; the next send starts it again"},
-	{"get_tokens", Agent, None{}, GetTokensResult{}, "Tell how the context window is used"},
-	{"get_context", Agent, None{}, GetContextResult{}, "Describe the conversation"},
-	{"get_messages", Agent, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
-	{"get_model", Agent, None{}, GetModelResult{}, "Tell which model answers"},
-	{"set_model", Agent, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},
-	{"set_cwd", Agent, SetCwdParams{}, SetCwdResult{}, "Move to another working directory for the turns to come"},
-	{"get_permissions", Agent, None{}, GetPermissionsResult{}, "Tell what the agent may do, and what waits for an approval"},
-	{"set_permissions", Agent, SetPermissionsParams{}, SetPermissionsResult{}, "Change what the agent may do, at once"},
-	{"respond_permission", Agent, RespondPermissionParams{}, RespondPermissionResult{}, "Approve or deny a call that waits for it"},
-	{"get_system_prompt", Agent, None{}, GetSystemPromptResult{}, "Read the system prompt"},
-	{"set_system_prompt", Agent, SetSystemPromptParams{}, UpdatedResult{}, "Replace the system prompt for the turns to come"},
-	{"list_tools", Agent, None{}, ListToolsResult{}, "List the tools that the model may call"},
+	{"send", Agent, Changes, SendParams{}, SendResult{}, "Send a message and wait for the answer"},
+	{"cancel", Both, Changes, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs; globally, a run of a plan"},
+	{"shutdown", Agent, Changes, None{}, SuccessResult{}, "Stop the agent's process; the next send starts it again"},
+	{"get_tokens", Agent, Reads, None{}, GetTokensResult{}, "Tell how the context window is used"},
+	{"get_context", Agent, Reads, None{}, GetContextResult{}, "Describe the conversation"},
+	{"get_messages", Agent, Reads, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
+	{"get_model", Agent, Reads, None{}, GetModelResult{}, "Tell which model answers"},
+	{"set_model", Agent, Changes, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},
+	{"set_cwd", Agent, Changes, SetCwdParams{}, SetCwdResult{}, "Move to another working directory for the turns to come"},
+	{"get_permissions", Agent, Reads, None{}, GetPermissionsResult{}, "Tell what the agent may do, and what waits for an approval"},
+	{"set_permissions", Agent, Changes, SetPermissionsParams{}, SetPermissionsResult{}, "Change what the agent may do, at once"},
+	{"respond_permission", Agent, Changes, RespondPermissionParams{}, RespondPermissionResult{}, "Approve or deny a call that waits for it"},
+	{"get_system_prompt", Agent, Reads, None{}, GetSystemPromptResult{}, "Read the system prompt"},
+	{"set_system_prompt", Agent, Changes, SetSystemPromptParams{}, UpdatedResult{}, "Replace the system prompt for the turns to come"},
+	{"list_tools", Agent, Reads, None{}, ListToolsResult{}, "List the tools that the model may call"},
 }
 
 // Find looks a method up by its exact name.
