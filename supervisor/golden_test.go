@@ -23,6 +23,12 @@ func TestGoldenEvents(t *testing.T) {
 		switch p.Message {
 		case "fail":
 			c.Fail(p, `the model says "no"`)
+		case "crash once":
+			if c.Number() > 2 {
+				talk(c, p)
+				return
+			}
+			c.Crash(supervisor.Exit{Code: 3})
 		case "crash":
 			c.Crash(supervisor.Exit{Code: 3, Stderr: "out of luck"})
 		case "cancel":
@@ -40,6 +46,9 @@ func TestGoldenEvents(t *testing.T) {
 				name += "-" + value
 			}
 		}
+		if strings.Contains(string(e.Data), `"attempt"`) {
+			name += "-again"
+		}
 		if _, again := got[name]; !again {
 			got[name] = string(e.Data)
 		}
@@ -55,6 +64,7 @@ func TestGoldenEvents(t *testing.T) {
 		h.outcome(turn, supervisor.Cancelled)
 		h.outcome(h.prompt(a, "r-4", "crash"), supervisor.Crashed)
 		h.outcome(h.prompt(a, "r-5", "k"), supervisor.Completed) // after the restart
+		h.outcome(h.prompt(a, "r-6", "crash once", supervisor.PromptOptions{Retry: true}), supervisor.Completed)
 		for _, e := range h.events(a) {
 			keep(e)
 		}
