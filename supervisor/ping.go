@@ -13,13 +13,18 @@ import (
 type pulse struct {
 	timer    *time.Timer // nil before ready and after quiet
 	answered time.Time   // the last answer, or ready
-	asked    time.Time   // the ping that has no answer yet; zero if none
+	asked    time.Time   // when the ping went out that waits for an answer
+	ping     *call       // that one, nil if none does
 	due      time.Time   // of timer
 }
 
 // lateness is how late a timer may be before we judge nobody by it: then it was
 // we who stood still, and what was said meanwhile is yet to be read.
 const lateness = time.Second
+
+// idleFactor is how many times longer a child is left alone of which nothing is
+// asked: a thousand idle agents cost little, and nobody waits for them.
+const idleFactor = 4
 
 // watch begins to look after a ready incarnation.
 func (a *Agent) watch(inc *incarnation) {
@@ -34,22 +39,31 @@ func (a *Agent) watch(inc *incarnation) {
 	})
 }
 
-// feel pings an incarnation that has answered nothing for PingEvery, and gives
-// up one that has not answered its ping for PingTimeout.
+// feel pings an incarnation that has answered nothing for PingEvery, or for
+// idleFactor times that if it owes nothing, and gives up one that has not answered
+// its ping for PingTimeout.
 func (a *Agent) feel(inc *incarnation) {
 	p, now := &inc.pulse, time.Now()
 	late := a.telling || now.Sub(p.due) > lateness // who tells waits for the disk, and may be the reader
-	if !p.answered.Before(p.asked) {
-		p.asked = time.Time{}
+	if p.ping != nil && !p.answered.Before(p.asked) {
+		a.forget(p.ping) // if something else was answered in its place
+		p.ping = nil
+	}
+	patience := a.spec.PingEvery
+	if a.turn == nil && len(a.pending) == 0 {
+		patience *= idleFactor
 	}
 	switch {
-	case p.asked.IsZero() && now.Sub(p.answered) >= a.spec.PingEvery:
-		q := &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}
-		a.pending[q.command.Ident()] = q
-		inc.put(q.command)
+	case p.ping == nil && now.Sub(p.answered) >= patience:
+		p.ping = &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}
+		a.pending[p.ping.command.Ident()] = p.ping
+		inc.put(p.ping.command)
 		p.asked, p.due = now, now.Add(a.spec.PingTimeout)
-	case p.asked.IsZero():
+	case p.ping == nil:
 		p.due = p.answered.Add(a.spec.PingEvery)
+		if !p.due.After(now) { // idle
+			p.due = now.Add(a.spec.PingEvery)
+		}
 	case late:
 		p.due = now.Add(a.spec.PingTimeout)
 	default:

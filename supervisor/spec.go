@@ -28,8 +28,8 @@ type Spec struct {
 	// AbortGrace is how long a cancel may take until the child counts as
 	// wedged and is killed; 0 means DefaultAbortGrace.
 	AbortGrace time.Duration
-	// PingEvery is how long a child may answer nothing until it is pinged; 0
-	// means DefaultPingEvery.
+	// PingEvery is how long a child may answer nothing until it is pinged, four
+	// times as long if nothing is asked of it; 0 means DefaultPingEvery.
 	PingEvery time.Duration
 	// PingTimeout is how long it may leave a ping without an answer until it
 	// counts as wedged and is killed; 0 means DefaultPingTimeout.
