@@ -70,14 +70,17 @@ func (o chaosOptions) again(stage string) []string {
 	}
 }
 
+func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
+
 // diskDir is where the small file system is.
 func (o chaosOptions) diskDir() string { return filepath.Join(o.dir, "disk") }
 
 func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	if o.mount {
-		return attack(ctx, app, o, chaos.Mount(o.diskDir(), o.again("--disk")))
+		return attack(ctx, app, o, chaos.Mount(o.diskDir(), o.agents, o.long(), o.again("--disk")))
 	}
 	if o.disk {
 		return attack(ctx, app, o, nil)
@@ -116,7 +119,7 @@ func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) err
 		return err
 	}
 	options := chaos.Options{
-		Nexus: self, Seed: o.seed, Agents: o.agents, Time: time.Duration(o.minutes * float64(time.Minute)),
+		Nexus: self, Seed: o.seed, Agents: o.agents, Time: o.long(),
 		Dir: o.dir, Disk: o.diskDir(), Progress: app.Stderr,
 	}
 	if noDisk != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // attacker does what nobody should do to a server.
@@ -131,6 +133,13 @@ func parent(pid int) int {
 func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error) {
 	if a.server.o.Disk == "" {
 		return &skippedError{a.server.o.NoDisk}
+	}
+	var free unix.Statfs_t
+	if err := unix.Statfs(a.server.o.Disk, &free); err != nil {
+		return err
+	}
+	if n := free.Bavail * uint64(free.Bsize); n > most {
+		return &skippedError{fmt.Sprintf("%d bytes are free, too many to fill", n)}
 	}
 	path := filepath.Join(a.server.o.Disk, "ballast")
 	defer func() {

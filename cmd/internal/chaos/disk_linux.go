@@ -7,12 +7,19 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// diskSize is how much the home may hold.
-const diskSize = "size=64m"
+// diskSize is how much the home may hold, in bytes: a fixed part, and what the
+// sessions and events of each agent grow by.
+func diskSize(agents int, long time.Duration) uint64 {
+	return 64<<20 + uint64(float64(agents)*long.Minutes()*(3<<20))
+}
+
+// most is the most that is written to fill a disk, in bytes: a tmpfs is memory.
+const most = 1 << 30
 
 // OnDisk runs this program again, with args, in a mount namespace of its own,
 // where [Mount] may mount: as root, or in a user namespace. The mount is gone
@@ -43,14 +50,15 @@ func OnDisk(ctx context.Context, args []string) (status int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Mount mounts a small file system at dir and goes on as this program with
-// args, without the right to mount. It returns only an error.
-func Mount(dir string, args []string) error {
+// Mount mounts a file system at dir, with room for so many agents for so long,
+// and goes on as this program with args, without the right to mount. It returns
+// only an error.
+func Mount(dir string, agents int, long time.Duration, args []string) error {
 	runtime.LockOSThread() // capabilities are a thread's
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	if err := unix.Mount("nexus-chaos", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, diskSize+",mode=0700"); err != nil {
+	if err := unix.Mount("nexus-chaos", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=0700", diskSize(agents, long))); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {

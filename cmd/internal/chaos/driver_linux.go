@@ -168,8 +168,11 @@ func (d *driver) rebirth(ctx context.Context) {
 	}
 }
 
-// send sends until there is an outcome, by the same request_id.
+// send sends until there is an outcome, by the same request_id, or it is given
+// up.
 func (d *driver) send(ctx context.Context, m message) {
+	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	defer cancel()
 	d.mu.Lock()
 	known := d.tries[m.id] > 0
 	d.mu.Unlock()

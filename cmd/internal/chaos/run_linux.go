@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -18,8 +19,8 @@ type Options struct {
 	Agents int           // at least 2
 	// Dir is an empty directory for all that is written.
 	Dir string
-	// Disk is an empty directory on a small file system of its own, for the
-	// home; if it is "", no disk is filled, and NoDisk says why.
+	// Disk is an empty directory on a file system of its own (see [Mount]), for
+	// the home; if it is "", no disk is filled, and NoDisk says why.
 	Disk, NoDisk string
 	Progress     io.Writer
 }
@@ -28,6 +29,9 @@ type Options struct {
 // have: connections that are just closing, and what the runtime needs once.
 const slack = 4
 
+// giveUp is how long a send is tried again that is not accepted or not answered.
+const giveUp = 2 * time.Minute
+
 // slowest is how long a send of a calm agent may take.
 const slowest = 10 * time.Second
 
@@ -35,6 +39,8 @@ const slowest = 10 * time.Second
 // judged. The error says what kept it from being judged; what is violated is in
 // the report.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
+	runtime.LockOSThread() // see server.start
+	defer runtime.UnlockOSThread()
 	plan := NewPlan(o.Seed, o.Agents, o.Time)
 	calm := map[string]bool{}
 	for agent := range plan.Calm {

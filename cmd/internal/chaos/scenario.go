@@ -21,7 +21,7 @@ func scenario(mark string) ([]byte, error) {
 	for word, steps := range map[string][]step{
 		"talk":   {{"text": strings.Repeat("la ", 30), "every_ms": 20}},
 		"wait":   {{"text": strings.Repeat("still ", 400), "every_ms": 50}},
-		"flood":  {{"flood": step{"count": 2000, "bytes": 100}}},
+		"flood":  {{"flood": step{"count": 1000, "bytes": 40}}},
 		"think":  {{"thinking": "Let me think about what to say."}, {"text": "I have thought."}},
 		"error":  {{"text": "So far so good."}, {"error": step{"message": "the model is overloaded"}}},
 		"exit":   {{"text": "Good bye."}, {"exit": 7}},

@@ -67,7 +67,8 @@ func newServer(o Options, p Plan, history *History) (*server, error) {
 	)
 }
 
-// start starts a process and its agents. ctx bounds the start alone.
+// start starts a process and its agents. ctx bounds the start alone. It must be
+// called by Run's goroutine: the server dies with its thread.
 func (s *server) start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *server) start(ctx context.Context) error {
 	cmd := exec.Command(s.o.Nexus, "serve", "0", "--home", s.home, "--scenario", filepath.Join(s.o.Dir, "scenario.json"))
 	cmd.Dir = s.work
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's interrupt is for us
+	// The terminal's interrupt is for us, and our death is the server's.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return errors.Join(err, log.Close())
