@@ -164,6 +164,12 @@ func explainTyped(err error) (refusal, bool) {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Error(),
 			"Ask again with a new request_id, or another agent or model."), true
 	}
+	if e, ok := errors.AsType[*CheckError](err); ok && e.Kind == CheckMissing {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "CHECKER_NOT_FOUND", e.Details,
+			"Install one of them where the server's PATH finds it."), true
+	} else if ok {
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Details), true
+	}
 	if e, ok := errors.AsType[*methodError](err); ok {
 		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",
 			fmt.Sprintf("%s is no %s method", e.name, e.scope), e.hint), true

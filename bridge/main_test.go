@@ -29,6 +29,27 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
+// looks is a checker that finds fault with one word.
+func looks(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	result := api.ValidateCodeResult{
+		Valid: true, Checker: api.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
+		Diagnostics: []api.CodeDiagnostic{}, UncheckedRules: append([]string{}, api.Value(p.Rules)...),
+	}
+	switch {
+	case p.Language == "cobol":
+		return result, &bridge.CheckError{Kind: bridge.CheckLanguage, Details: `"cobol" is none of go, python`}
+	case p.Language == "rust":
+		return result, &bridge.CheckError{Kind: bridge.CheckMissing, Details: "no checker for rust is on this machine: install rustc"}
+	case p.Code == "slow":
+		<-ctx.Done()
+		return result, ctx.Err()
+	case p.Code == "bad":
+		result.Valid = false
+		result.Diagnostics = []api.CodeDiagnostic{{Line: 1, Column: 1, Severity: "error", Rule: "words", Message: "bad"}}
+	}
+	return result, nil
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must happen; nothing is asserted
@@ -75,7 +96,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Key: r.key, Addr: r.addr, Log: log, Version: "test",
-		PlansDir: filepath.Join(r.home, "plans"),
+		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if api.Value(p.Model) == "none" {
 				return supervisor.Spec{}, api.Invalid("model", "there is no model none")

@@ -51,6 +51,9 @@ type Options struct {
 	// server has stopped taking new requests; it must not block. May be nil:
 	// Serve returns in any case.
 	Shutdown func()
+	// Check looks at code for validate_code, within ctx. A *CheckError reaches the
+	// client as it is. Required; safe for concurrent use.
+	Check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
 	// Roles are the agents for tasks and plans that name none, by what creates
 	// them where they are not there; each has an AgentID. May be nil.
 	Roles map[Role]api.CreateAgentParams
@@ -117,8 +120,8 @@ type Server struct {
 // New returns a Server that serves at once. It fails if an option that is
 // required is missing, or if Addr is not on loopback.
 func New(o Options) (*Server, error) {
-	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() || o.PlansDir == "" {
-		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Key and PlansDir are required")
+	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() || o.PlansDir == "" || o.Check == nil {
+		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Key, PlansDir and Check are required")
 	}
 	host, port, err := net.SplitHostPort(o.Addr)
 	if err != nil {

@@ -68,6 +68,7 @@ func (s *Server) methodTable() map[string]handler {
 
 		"execute_task":   bind(s.executeTask),
 		"create_plan":    bind(s.createPlan),
+		"validate_code":  bind(s.validateCode),
 		"run_plan":       bind(s.runPlan),
 		"update_context": bind(s.updateContext),
 

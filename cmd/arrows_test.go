@@ -74,7 +74,7 @@ var arrows = []rule{
 	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
-		except: []string{"supervisor/proc/...", "child/sandbox/...", "bridge/task/...", "cmd/..."},
+		except: []string{"supervisor/proc/...", "child/sandbox/...", "cmd/..."},
 	},
 	{
 		name: "fixtures are for tests",

@@ -63,6 +63,7 @@ var Methods = []Method{
 
 	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
 	{"create_plan", Both, Changes, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
+	{"validate_code", Both, Reads, ValidateCodeParams{}, ValidateCodeResult{}, "Have a real checker of the machine look at code, without running it"},
 	{"run_plan", Global, Changes, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
 	{"update_context", Both, Changes, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
 

@@ -145,6 +145,41 @@ type (
 		Priority int `json:"priority" wire:"default"`
 	}
 
+	// ValidateCodeParams are code to be looked at, and never run.
+	ValidateCodeParams struct {
+		Code     string `json:"code"`
+		Language string `json:"language"`
+		// Rules are those to apply, by the checker's own names.
+		Rules *[]string `json:"rules,omitzero"` // at most MaxRules
+		// TimeoutS bounds it, waiting included, in seconds.
+		TimeoutS *float64 `json:"timeout_s,omitzero"`
+	}
+	// ValidateCodeResult is what a checker found.
+	ValidateCodeResult struct {
+		// Valid says that there is no diagnostic of severity error.
+		Valid       bool             `json:"valid"`
+		Checker     CodeChecker      `json:"checker"`
+		Diagnostics []CodeDiagnostic `json:"diagnostics"`
+		// Truncated says that there were more diagnostics.
+		Truncated bool `json:"truncated,omitzero" wire:"default"`
+		// UncheckedRules are those that the checker cannot be asked for.
+		UncheckedRules []string `json:"unchecked_rules"`
+	}
+	// CodeChecker is what looked at the code.
+	CodeChecker struct {
+		Name    string   `json:"name"`
+		Version string   `json:"version"`
+		Command []string `json:"command"` // [] for what is built in
+	}
+	// CodeDiagnostic is one fault. Line and Column count from 1; 0 is unknown.
+	CodeDiagnostic struct {
+		Line     int    `json:"line"`
+		Column   int    `json:"column"`
+		Severity string `json:"severity"` // error or warning
+		Rule     string `json:"rule,omitzero" wire:"default"`
+		Message  string `json:"message"`
+	}
+
 	// UpdateContextParams change what agents are told beside the conversation.
 	UpdateContextParams struct {
 		Action      string         `json:"action"`       // add, remove or modify
@@ -194,6 +229,26 @@ func (p CreatePlanParams) Check() error {
 		}
 	}
 	return checkTask(p.AgentID, p.RequestID, p.TimeoutS)
+}
+
+// rule is the name of a rule of some checker. It becomes part of an argument.
+var rule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_@/.-]{0,99}$`)
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p ValidateCodeParams) Check() error {
+	if strings.TrimSpace(p.Language) == "" {
+		return Invalid("language", "is empty")
+	}
+	for i, name := range Value(p.Rules) {
+		if !rule.MatchString(name) {
+			return Invalid(fmt.Sprintf("rules[%d]", i), "want the name of a rule")
+		}
+	}
+	if n := len(Value(p.Rules)); n > MaxRules {
+		return Invalid("rules", "want at most %d, have %d", MaxRules, n)
+	}
+	return checkTimeout("timeout_s", p.TimeoutS, MaxCheckTimeout)
 }
 
 // Check finds values that are of the right type and still cannot be used. The

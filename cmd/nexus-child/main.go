@@ -38,6 +38,9 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	errs := newLogSink(stderr)
 	defer errs.flush()
+	if len(args) > 0 && args[0] == "check" {
+		return runCheck(ctx, args[1:], stdin, stdout, errs, environ)
+	}
 	f, err := parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

@@ -179,6 +179,9 @@ func (p *Process) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// CloseStdin lets the process see the end of its stdin.
+func (p *Process) CloseStdin() error { return p.stdin.Close() }
+
 // Stdout is the process's output, for one goroutine. io.EOF means that the
 // process is gone and all it wrote was read; any other error that its output
 // ended while it lives.

@@ -1,0 +1,302 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/strict"
+)
+
+const (
+	maxRequest     = 8 << 20 // bytes: 1 MiB of code, each byte of which JSON may write as six
+	maxOutput      = 1 << 20 // bytes of a checker's output that are read
+	maxDiagnostics = 200
+	maxMessage     = 1 << 10 // bytes of one message
+)
+
+// Request is what is to be looked at.
+type Request struct {
+	Code     string `json:"code"`
+	Language string `json:"language"`
+	// Rules are those that the checker is to apply, by its own names for them.
+	Rules []string `json:"rules" wire:"default"`
+	// Cache is a directory in which a checker may keep what it compiled; "" for
+	// none.
+	Cache string `json:"cache" wire:"default"`
+}
+
+// Answer is a Result, or else a FailureError.
+type Answer struct {
+	Result  *Result       `json:"result,omitzero"`
+	Failure *FailureError `json:"failure,omitzero"`
+}
+
+// FailureError says why nothing was checked.
+type FailureError struct {
+	// Kind is language (nobody knows it), missing (no checker for it is here) or
+	// failed (the checker did not do its work).
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+// Result is what a checker found.
+type Result struct {
+	// Valid says that there is no diagnostic of severity error.
+	Valid       bool         `json:"valid"`
+	Checker     Checker      `json:"checker"`
+	Diagnostics []Diagnostic `json:"diagnostics"`
+	// Truncated says that there were more diagnostics.
+	Truncated bool `json:"truncated,omitzero"`
+	// UncheckedRules are the rules that the checker cannot be asked for.
+	UncheckedRules []string `json:"unchecked_rules"`
+}
+
+// Checker is what looked at the code.
+type Checker struct {
+	Name    string   `json:"name"`
+	Version string   `json:"version"` // the first line of what it says of itself
+	Command []string `json:"command"`
+}
+
+// Diagnostic is one fault. Line and Column count from 1; 0 is unknown.
+type Diagnostic struct {
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Severity string `json:"severity"` // error or warning
+	Rule     string `json:"rule,omitzero"`
+	Message  string `json:"message"`
+}
+
+// Serve reads a request and writes the answer, each one JSON object. The error is
+// of the pipes, or of a request that cannot be read.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, environ []string) error {
+	text, err := io.ReadAll(io.LimitReader(in, maxRequest+1))
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	var r Request
+	if len(text) > maxRequest {
+		return fmt.Errorf("read the request: more than %d bytes", maxRequest)
+	}
+	if err := strict.Unmarshal(text, &r, strict.RejectUnknown); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	var answer Answer
+	result, err := Check(ctx, r, environ)
+	if failure, ok := errors.AsType[*FailureError](err); ok {
+		answer.Failure = failure
+	} else if err != nil {
+		answer.Failure = &FailureError{"failed", err.Error()}
+	} else {
+		answer.Result = &result
+	}
+	return json.MarshalWrite(out, answer)
+}
+
+func (f *FailureError) Error() string { return f.Message }
+
+// Check has the code looked at by the first checker of its language that is
+// there, as environ's PATH has them. The error is a *FailureError where it is the
+// request's, or the machine's.
+func Check(ctx context.Context, r Request, environ []string) (Result, error) {
+	language := strings.ToLower(r.Language)
+	if known, ok := aliases[language]; ok {
+		language = known
+	}
+	tools, ok := languages[language]
+	if !ok {
+		return Result{}, &FailureError{"language", fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
+	}
+	var wanted []string
+	for _, t := range tools {
+		if t.builtin != nil {
+			return finish(Result{Checker: Checker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.builtin(r.Code)}, r, t), nil
+		}
+		if program := find(t.program, environ); program != "" {
+			return t.run(ctx, r, program, environ)
+		}
+		wanted = append(wanted, t.program)
+	}
+	return Result{}, &FailureError{"missing", fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
+}
+
+// Languages are the names of the languages that are known, sorted.
+func Languages() []string {
+	var names []string
+	for name := range languages {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (t tool) run(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+	dir, err := makeDir()
+	if err != nil {
+		return Result{}, err
+	}
+	defer os.RemoveAll(dir)
+	file := t.file
+	if t.nameFor != nil {
+		file = t.nameFor(r.Code)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(r.Code), 0o600); err != nil {
+		return Result{}, fmt.Errorf("write the code to be checked: %w", err)
+	}
+	version, err := t.ask(ctx, program, dir, r.Cache, environ, t.version)
+	if err != nil {
+		return Result{}, err
+	}
+	args := slices.Clone(t.args)
+	if t.withRules != nil && len(r.Rules) > 0 {
+		args = append(args, t.withRules(r.Rules)...)
+	}
+	args = append(args, file)
+	said, err := t.ask(ctx, program, dir, r.Cache, environ, args)
+	if err != nil {
+		return Result{}, err
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
+	result := Result{
+		Checker:     Checker{Name: t.name, Version: clip(line), Command: append([]string{t.program}, args...)},
+		Diagnostics: t.parse(said.text, file),
+	}
+	if said.failed && len(result.Diagnostics) == 0 {
+		// It says no, and in words that are not understood: they are the fault.
+		result.Diagnostics = []Diagnostic{{Severity: "error", Message: clip(strings.TrimSpace(said.text))}}
+	}
+	return finish(result, r, t), nil
+}
+
+// finish fills in what follows from the diagnostics and the rules.
+func finish(result Result, r Request, t tool) Result {
+	if len(result.Diagnostics) > maxDiagnostics {
+		result.Diagnostics, result.Truncated = result.Diagnostics[:maxDiagnostics], true
+	}
+	result.Valid, result.UncheckedRules = true, []string{}
+	for i, d := range result.Diagnostics {
+		result.Diagnostics[i].Message = clip(d.Message)
+		result.Valid = result.Valid && d.Severity != "error"
+	}
+	if result.Diagnostics == nil {
+		result.Diagnostics = []Diagnostic{}
+	}
+	if t.withRules == nil && r.Rules != nil {
+		result.UncheckedRules = r.Rules
+	}
+	return result
+}
+
+// said is what a program wrote, and whether its exit status was not 0.
+type said struct {
+	text   string
+	failed bool
+}
+
+// ask runs the checker, confined, in dir.
+func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args []string) (said, error) {
+	rules := sandbox.Rules{
+		Confinement: sandbox.WherePossible, ReadWrite: []string{dir}, ReadOnly: roots(program, environ),
+		Limits: sandbox.Limits{FileSize: 256 << 20, CPU: 600},
+	}
+	env := slices.Clone(t.env)
+	for _, pair := range environ {
+		if strings.HasPrefix(pair, "HOME=") {
+			env = append(env, pair)
+		}
+	}
+	if cache, err := filepath.EvalSymlinks(cache); t.cache != "" && err == nil && cache != "" {
+		rules.ReadWrite = append(rules.ReadWrite, cache)
+		env = append(env, t.cache+"="+cache)
+	}
+	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: append([]string{program}, args...), Dir: dir, Env: env, Rules: rules})
+	if err != nil {
+		return said{}, err
+	}
+	defer p.Close()
+	text, err := io.ReadAll(io.LimitReader(p.Stdout(), maxOutput))
+	if len(text) == maxOutput {
+		p.Kill() // it says enough
+	}
+	exit := p.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return said{}, ctx.Err()
+	case err != nil:
+		return said{}, fmt.Errorf("read what %s says: %w", t.name, err)
+	case exit.Signal != 0 && len(text) < maxOutput:
+		return said{}, &FailureError{"failed", fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, clip(string(text)))}
+	}
+	return said{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
+}
+
+// makeDir makes a directory for the code, without symbolic links in its path.
+func makeDir() (string, error) {
+	base, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return "", fmt.Errorf("find the directory for temporary files: %w", err)
+	}
+	return os.MkdirTemp(base, "nexus-check-")
+}
+
+// find is the absolute path of a program of environ's PATH, "" if it is not
+// there.
+func find(program string, environ []string) string {
+	for _, pair := range environ {
+		path, ok := strings.CutPrefix(pair, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			candidate := filepath.Join(dir, program)
+			if info, err := os.Stat(candidate); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return candidate
+			}
+		}
+	}
+	return ""
+}
+
+// roots are the directories that a program is installed in, as far as its path,
+// with and without links, tells: what is above its bin directory, and the usual
+// places in the home. Never the home itself.
+func roots(program string, environ []string) []string {
+	home := ""
+	for _, pair := range environ {
+		if value, ok := strings.CutPrefix(pair, "HOME="); ok {
+			home = value
+		}
+	}
+	var list []string
+	add := func(dir string) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && real != "/" && real != home && !slices.Contains(list, real) {
+			list = append(list, real)
+		}
+	}
+	add(filepath.Dir(filepath.Dir(program)))
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		add(filepath.Dir(real))
+		add(filepath.Dir(filepath.Dir(real)))
+	}
+	if home != "" {
+		add(filepath.Join(home, ".rustup"))
+		add(filepath.Join(home, ".pyenv"))
+	}
+	return list
+}
+
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}

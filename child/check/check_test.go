@@ -1,0 +1,181 @@
+package check_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"nexus.internal/child/check"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is for a checker on a busy machine; go compiles what is imported.
+const patience = 2 * time.Minute
+
+// samples are code that is right, which would never end if it ran, and code that
+// is wrong in its third line.
+var samples = []struct {
+	language, right, wrong string
+	programs               []string
+}{
+	{"go", "package main\n\nfunc main() {\n\tfor {\n\t}\n}\n", "package main\n\nfunc main() { x := }\n", []string{"go", "gofmt"}},
+	{"python", "while True:\n    pass\n", "while True:\n    pass\ndef f(:\n", []string{"ruff", "python3"}},
+	{"javascript", "for (;;) {}\n", "let a = 1;\n\nlet = = 2;\n", []string{"node"}},
+	{"typescript", "for (;;) {}\n", "let a = 1;\n\nlet b: number = 'x';\n", []string{"tsc"}},
+	{"shell", "while :; do :; done\n", "a=1\n\n)\n", []string{"shellcheck", "bash", "sh"}},
+	{"c", "int main(void) { for (;;) {} }\n", "int main(void)\n{\n  return x;\n}\n", []string{"gcc", "clang"}},
+	{"cpp", "int main() { for (;;) {} }\n", "int main()\n{\n  return x;\n}\n", []string{"g++", "clang++"}},
+	{"rust", "pub fn f() { loop {} }\n", "pub fn f() {\n\n  x\n}\n", []string{"rustc"}},
+	{"json", `{"a": [1, 2]}`, "{\n\"a\": 1,\n\"a\": 2}", nil},
+}
+
+// goCache is where go keeps what it compiled for us, or a directory of the test's.
+func goCache(t *testing.T) string {
+	if out, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
+		if real, err := filepath.EvalSymlinks(strings.TrimSpace(string(out))); err == nil {
+			return real
+		}
+	}
+	return t.TempDir()
+}
+
+// Each language is checked by what the machine has; where it has nothing, the
+// answer names what would be needed.
+func TestLanguages(t *testing.T) {
+	cache := goCache(t)
+	for _, s := range samples {
+		t.Run(s.language, func(t *testing.T) {
+			there := s.programs == nil
+			for _, program := range s.programs {
+				_, err := exec.LookPath(program)
+				there = there || err == nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			ask := func(code string) (check.Result, error) {
+				return check.Check(ctx, check.Request{Code: code, Language: s.language, Rules: []string{}, Cache: cache}, os.Environ())
+			}
+			right, err := ask(s.right)
+			if !there {
+				failure, ok := errors.AsType[*check.FailureError](err)
+				if !ok || failure.Kind != "missing" || !strings.Contains(failure.Message, s.programs[0]) {
+					t.Errorf("without a checker: %+v, %v", right, err)
+				}
+				return
+			}
+			if err != nil || !right.Valid || len(right.Diagnostics) > 0 || right.Checker.Name == "" || right.Checker.Version == "" {
+				t.Errorf("right: got %+v, %v", right, err)
+			}
+			wrong, err := ask(s.wrong)
+			if err != nil || wrong.Valid || len(wrong.Diagnostics) == 0 {
+				t.Fatalf("wrong: got %+v, %v", wrong, err)
+			}
+			if d := wrong.Diagnostics[0]; d.Line != 3 || d.Severity != "error" || d.Message == "" {
+				t.Errorf("wrong: got %+v, want an error in line 3", d)
+			}
+		})
+	}
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "nexus-check-*")) // the pattern is well-formed
+	if len(left) > 0 && os.Getenv("TMPDIR") != "" {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A checker must not show what the code names: files of the server's user.
+func TestConfined(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret.h")
+	if err := os.WriteFile(secret, []byte("#error hunter2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	result, err := check.Check(ctx, check.Request{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
+	if failure, ok := errors.AsType[*check.FailureError](err); ok && failure.Kind == "missing" {
+		if !strings.Contains(failure.Message, "gcc or clang") {
+			t.Errorf("got %v", failure)
+		}
+		return
+	}
+	text, _ := json.Marshal(result) // of strings and numbers
+	if err != nil || result.Valid || strings.Contains(string(text), "hunter2") {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+// What the machine lacks and what nobody knows is said as it is.
+func TestFailures(t *testing.T) {
+	empty := []string{"PATH=" + t.TempDir()}
+	for _, tt := range []struct{ language, kind, message string }{
+		{"go", "missing", "no checker for go is on this machine: install go or gofmt"},
+		{"TypeScript", "missing", "install tsc"},
+		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, python, rust, shell, typescript`},
+	} {
+		_, err := check.Check(t.Context(), check.Request{Language: tt.language}, empty)
+		failure, ok := errors.AsType[*check.FailureError](err)
+		if !ok || failure.Kind != tt.kind || !strings.Contains(failure.Message, tt.message) {
+			t.Errorf("%s: got %v", tt.language, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := check.Check(ctx, check.Request{Language: "shell"}, os.Environ()); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// The words of checkers that this machine may not have, as they write them.
+func TestLines(t *testing.T) {
+	text := strings.Join([]string{
+		"# command-line-arguments",
+		"vet: ./f:3:2: undefined: x",
+		"f:1:8: F401 [*] `os` imported but unused",
+		"f:2:1: warning: Double quote this. [SC2086]",
+		"/tmp/x/f:4:5: fatal error: no such thing",
+		"f:5:7: warning: unused variable 'x' [-Wunused-variable]",
+		"f:6:7: note: declared here",
+		"f:7:3: error[E0425]: cannot find value `x`: not found",
+		"f(8,5): error TS2322: Type 'string' is not assignable.",
+		"f: line 9: syntax error near unexpected token `)'",
+		"f: 10: Syntax error: \")\" unexpected",
+		"other.h:1:1: error: elsewhere",
+		"1 error generated.",
+	}, "\n")
+	want := []check.Diagnostic{
+		{Line: 3, Column: 2, Severity: "error", Message: "undefined: x"},
+		{Line: 1, Column: 8, Severity: "error", Rule: "F401", Message: "[*] `os` imported but unused"},
+		{Line: 2, Column: 1, Severity: "warning", Rule: "SC2086", Message: "Double quote this."},
+		{Line: 4, Column: 5, Severity: "error", Message: "no such thing"},
+		{Line: 5, Column: 7, Severity: "warning", Rule: "-Wunused-variable", Message: "unused variable 'x'"},
+		{Line: 7, Column: 3, Severity: "error", Rule: "E0425", Message: "cannot find value `x`: not found"},
+		{Line: 8, Column: 5, Severity: "error", Rule: "TS2322", Message: "Type 'string' is not assignable."},
+		{Line: 9, Severity: "error", Message: "syntax error near unexpected token `)'"},
+		{Line: 10, Severity: "error", Message: "Syntax error: \")\" unexpected"},
+	}
+	if diff := cmp.Diff(want, check.Lines(text, "f")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestServe(t *testing.T) {
+	var out strings.Builder
+	in := strings.NewReader(`{"code":"{","language":"json","rules":["x"]}`)
+	if err := check.Serve(t.Context(), in, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"unchecked_rules":["x"]`; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), `"valid":false`) {
+		t.Errorf("got %s", out.String())
+	}
+	if err := check.Serve(t.Context(), strings.NewReader(`{"code":5}`), &out, nil); err == nil {
+		t.Error("a bad request is taken")
+	}
+}

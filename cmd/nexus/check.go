@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor/proc"
+)
+
+const (
+	// maxChecks is how many checkers run at once; others wait.
+	maxChecks = 2
+	// maxVerdict bounds what is read of an answer, in bytes: 200 diagnostics and
+	// the rules.
+	maxVerdict = 8 << 20
+)
+
+// checkers has code looked at by nexus-child check, each time in a process tree of
+// its own. It is safe for concurrent use.
+type checkers struct {
+	child string
+	env   []string
+	cache string // what checkers keep of their own; made when it is needed
+	guard *proc.Guard
+	log   *zap.Logger
+	room  chan struct{} // one item for each that runs; those that wait leave with their ctx
+}
+
+func newCheckers(child string, env []string, cache string, guard *proc.Guard, log *zap.Logger) *checkers {
+	return &checkers{child: child, env: env, cache: cache, guard: guard, log: log.Named("check"), room: make(chan struct{}, maxChecks)}
+}
+
+// checkRequest and checkAnswer are what nexus-child check reads and writes.
+type (
+	checkRequest struct {
+		Code     string   `json:"code"`
+		Language string   `json:"language"`
+		Rules    []string `json:"rules"`
+		Cache    string   `json:"cache"`
+	}
+	checkAnswer struct {
+		Result  *api.ValidateCodeResult `json:"result,omitzero"`
+		Failure *struct {
+			Kind    string `json:"kind"`
+			Message string `json:"message"`
+		} `json:"failure,omitzero"`
+	}
+)
+
+// check is bridge.Options.Check. When ctx ends, nothing of the checker is left.
+func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	select {
+	case c.room <- struct{}{}:
+		defer func() { <-c.room }()
+	case <-ctx.Done():
+		return api.ValidateCodeResult{}, ctx.Err()
+	}
+	if err := os.MkdirAll(c.cache, 0o700); err != nil {
+		return api.ValidateCodeResult{}, fmt.Errorf("make the cache of checkers: %w", err)
+	}
+	request, err := json.Marshal(checkRequest{Code: p.Code, Language: p.Language, Rules: append([]string{}, api.Value(p.Rules)...), Cache: c.cache})
+	if err != nil {
+		return api.ValidateCodeResult{}, fmt.Errorf("encode a check: %w", err)
+	}
+	text, exit, err := c.run(ctx, request)
+	switch {
+	case ctx.Err() != nil:
+		return api.ValidateCodeResult{}, ctx.Err()
+	case err != nil:
+		return api.ValidateCodeResult{}, err
+	}
+	var answer checkAnswer
+	if err := strict.Unmarshal(text, &answer, strict.IgnoreUnknown); err != nil {
+		return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckFailed, Details: fmt.Sprintf("the checker ended without an answer (status %d %s%s): %s", exit.Code, exit.Signal, exit.Limit, exit.Stderr)}
+	}
+	if f := answer.Failure; f != nil {
+		return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckKind(f.Kind), Details: f.Message}
+	}
+	if answer.Result == nil {
+		return api.ValidateCodeResult{}, errors.New("nexus-child check gave neither a result nor a failure")
+	}
+	return *answer.Result, nil
+}
+
+// run starts the process, gives it the request and reads the answer.
+func (c *checkers) run(ctx context.Context, request []byte) ([]byte, proc.Exit, error) {
+	p, err := proc.Start(proc.Spec{
+		Argv: []string{c.child, "check"}, Env: c.env, Log: c.log, Guard: c.guard,
+		Limits: proc.Limits{MemoryBytes: 4 << 30, Processes: 1024, CPUSeconds: 2 * api.MaxCheckTimeout},
+	})
+	if err != nil {
+		return nil, proc.Exit{}, fmt.Errorf("start a checker: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() { // joined below; ctx kills the tree and with it everything here
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			p.Stop(ctx, nil)
+		case <-p.Done():
+		}
+	}()
+	_, err = p.Write(request)
+	if err == nil {
+		err = p.CloseStdin()
+	}
+	text, readErr := io.ReadAll(io.LimitReader(p.Stdout(), maxVerdict))
+	exit := p.Stop(ctx, nil)
+	<-ended
+	return text, exit, errors.Join(err, readErr)
+}
