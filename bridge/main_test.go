@@ -64,6 +64,7 @@ type rig struct {
 	addr     string
 	launcher *supervisortest.Launcher
 	sup      *supervisor.Supervisor
+	memory   supervisor.Memory // of all agents
 	sessions *sessions.Catalogue
 	server   *bridge.Server
 	client   *client.Client
@@ -84,6 +85,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
+		Memory: func(string) (supervisor.Memory, error) { return r.memory, nil },
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return r.server.HostCall(ctx, from, method, params)
 		},

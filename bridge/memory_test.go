@@ -1,0 +1,101 @@
+package bridge_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// fullDisk is an outcome log that can take nothing while it is full.
+type fullDisk struct{ full atomic.Bool }
+
+func (d *fullDisk) Accept(string, [sha256.Size]byte) error {
+	if d.full.Load() {
+		return errors.New("no space left on device")
+	}
+	return nil
+}
+
+func (*fullDisk) Past(func(string, [sha256.Size]byte, *supervisor.Result)) {}
+
+func (*fullDisk) Find(...string) (map[string]supervisor.Result, error) { return nil, nil }
+
+func (*fullDisk) End(supervisor.Result) {}
+
+func (*fullDisk) Close() error { return nil }
+
+func (*fullDisk) Remove() error { return nil }
+
+func TestNotRecorded(t *testing.T) {
+	disk := &fullDisk{}
+	r := rigged(t, func(r *rig, _ *bridge.Options) { r.memory.Outcomes = disk })
+	r.create("a")
+	disk.full.Store(true)
+	send := api.SendParams{Content: "hi", RequestID: new("r")}
+	_, err := r.client.Send(r.ctx(), "a", send)
+	e := wantError(t, err, jsonrpc.CodeUnavailable, "NOT_RECORDED", 200)
+	if !strings.Contains(e.Data.Details, "no space left") {
+		t.Errorf("details %q", e.Data.Details)
+	}
+	disk.full.Store(false)
+	got, err := r.client.Send(r.ctx(), "a", send)
+	if err != nil || *got.Content != "hi" || got.Replayed {
+		t.Errorf("the same send with room: %+v, %v", got, err)
+	}
+}
+
+// What was said before a crash is in the error, also when it is told again.
+func TestPartial(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Say(strings.Repeat("é", 40_000))
+		c.Crash(supervisor.Exit{Code: 3})
+	}))
+	r.create("a")
+	for _, replayed := range []bool{false, true} {
+		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")})
+		e := wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
+		if e.Data.Partial != strings.Repeat("é", 32<<10) || e.Data.Replayed != replayed {
+			t.Errorf("%d bytes, replayed %v, want %v", len(e.Data.Partial), e.Data.Replayed, replayed)
+		}
+	}
+}
+
+// A send that is sent again says so, and its stream that it begins anew.
+func TestOnCrash(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		if c.Number()%2 == 0 {
+			supervisortest.Echo(c, p)
+			return
+		}
+		c.Say("half")
+		c.Crash(supervisor.Exit{Code: 3})
+	}))
+	for _, c := range []struct {
+		onCrash string
+		chunks  string
+	}{{api.OnCrashRetry, "half|whole"}, {api.OnCrashFail, "half"}} {
+		r.create(c.onCrash)
+		var chunks string
+		p := api.SendParams{Content: "whole", OnCrash: &c.onCrash}
+		got, err := r.client.SendStream(r.ctx(), c.onCrash, p, func(s string) { chunks += s }, func() { chunks += "|" })
+		if chunks != c.chunks {
+			t.Errorf("%s: chunks %q, want %q", c.onCrash, chunks, c.chunks)
+		}
+		if c.onCrash == api.OnCrashFail {
+			wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
+		} else if err != nil || *got.Content != "whole" || got.Attempt != 2 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	_, err := r.client.Send(r.ctx(), api.OnCrashFail, api.SendParams{Content: "x", OnCrash: new("again")})
+	wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
+}

@@ -1,0 +1,102 @@
+package main_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// resume reads an agent's events after a number until one of them is the last
+// that is wanted, and returns its number. Each follows the one before, but for
+// gaps, which say so.
+func (s *live) resume(agent string, after uint64, last func(data string) bool) (seq uint64, gaps int) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/agent/"+agent+"/events", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	req.Header.Set("Last-Event-ID", strconv.FormatUint(after, 10))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer res.Body.Close()
+	seq = after
+	lines := bufio.NewScanner(res.Body)
+	var id uint64
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			id, _ = strconv.ParseUint(text, 10, 64) // 0 is none that follows
+		}
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		from := id
+		if gjson.Get(data, "type").Str == "gap" {
+			gaps++
+			from = gjson.Get(data, "from").Uint()
+		}
+		if from != seq+1 {
+			s.Fatalf("event %d, from %d, follows %d: %s", id, from, seq, data)
+		}
+		if seq = id; last(data) {
+			return seq, gaps
+		}
+	}
+	s.Fatalf("the events end after %d: %v", seq, lines.Err())
+	return 0, 0
+}
+
+// An event stream goes on from the last number that was seen, whatever of agent
+// and server was killed or ended meanwhile: nothing twice, and nothing missing
+// without a gap that says so. A gap there is only where the server was killed.
+func TestEventsGoOn(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a"}`)
+	has := func(text string) func(string) bool {
+		return func(data string) bool { return strings.Contains(data, text) }
+	}
+	var seen uint64
+	for life := range 3 {
+		id := "killed-" + strconv.Itoa(life)
+		running := make(chan struct{})
+		go func() {
+			defer close(running)
+			_, _, _ = request(http.MethodPost, s.url+"/agent/a", http.Header{"Authorization": {"Bearer " + s.key}}, // cut off
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"send","params":{"request_id":%q,"content":"count to 4000"}}`, id))
+		}()
+		seen, _ = s.resume("a", seen, has(`"turn_start","turn_id":"`+id+`"`))
+		seen, _ = s.resume("a", seen, has(`"delta":"5 "`))
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Wait() // killed
+		<-running
+		s.again()
+		var gaps int
+		seen, gaps = s.resume("a", seen, has(`"turn_end","turn_id":"`+id+`","outcome":"crashed"`))
+		if gaps != 1 {
+			t.Errorf("%d gaps after a kill, want 1", gaps)
+		}
+	}
+	s.end()
+	s.again()
+	s.send("a", "echo after all")
+	if _, gaps := s.resume("a", seen, has(`"outcome":"completed"`)); gaps != 0 {
+		t.Errorf("%d gaps after a clean end", gaps)
+	}
+	if first, _ := s.resume("a", 1, has(`"delta":"1 "`)); first > seen { // it is all still there
+		t.Errorf("the first word has the number %d", first)
+	}
+	s.end()
+}
