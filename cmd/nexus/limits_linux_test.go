@@ -3,7 +3,9 @@ package main_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,7 +41,10 @@ var hogs = []struct {
 func TestLimitsOfAgents(t *testing.T) {
 	for name, uid := range users() {
 		t.Run(name, func(t *testing.T) {
-			s := newLive(t, func(cmd *exec.Cmd) { runAs(t, cmd, uid) })
+			s := newLive(t, func(cmd *exec.Cmd) {
+				cmd.Args = append(cmd.Args, "--child", plainChild(t))
+				runAs(t, cmd, uid)
+			})
 			for _, id := range []string{"quiet", "worker"} {
 				s.create(id, "{}")
 			}
@@ -101,7 +106,7 @@ func TestLimitsAreKept(t *testing.T) {
 
 // Limits that are too low for any agent are an error with their name.
 func TestLimitsTooLow(t *testing.T) {
-	s := newLive(t, nil)
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--child", plainChild(t)) })
 	for limits, want := range map[string]string{
 		`{"processes":2}`:        "process limit 2",
 		`{"memory_bytes":65536}`: "memory limit 64 KiB",
@@ -113,6 +118,22 @@ func TestLimitsTooLow(t *testing.T) {
 		}
 	}
 	s.end()
+}
+
+// plainChild is nexus-child without the race detector, which takes more memory than
+// any limit here.
+func plainChild(t *testing.T) string {
+	if !raceEnabled {
+		return filepath.Join(programs, "nexus-child")
+	}
+	path := filepath.Join(programs, "plain", "nexus-child")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../nexus-child").CombinedOutput(); err != nil {
+		t.Fatalf("build nexus-child: %v\n%s", err, out)
+	}
+	return path
 }
 
 // create makes an agent that may run what it likes.

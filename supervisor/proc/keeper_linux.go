@@ -45,6 +45,7 @@ func keep(args []string) int {
 	_, _ = io.Copy(io.Discard, os.NewFile(keeperFD, "server"))
 	// What it is to end may want all of the processors. Only root may want more.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0) // where sessions share the processors
 	r := &record{tag: t, path: args[1], cgroup: args[2]}
 	if len(r.sweep()) > 0 {
 		return 1

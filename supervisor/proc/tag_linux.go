@@ -121,7 +121,10 @@ func everybody() []int {
 func endTagged(wanted func(uint64) bool, first func()) (left []int) {
 	return endAll(func(kill bool) []int {
 		pids, groups := tagged(wanted)
-		if kill && len(pids) > 0 {
+		switch {
+		case !kill:
+			calm(pids, groups)
+		case len(pids) > 0:
 			first()
 			killAll(pids, groups, wanted)
 		}
@@ -129,18 +132,41 @@ func endTagged(wanted func(uint64) bool, first func()) (left []int) {
 	})
 }
 
+// calm lets those that fork have the processors last: a storm of them would keep
+// us, who may not be root, from listing them. A process that leads its group, as
+// wardens do, goes on as it was.
+func calm(pids []int, groups map[int]bool) {
+	for _, pid := range pids {
+		if group, err := unix.Getpgid(pid); err == nil && group != pid && groups[group] {
+			_ = unix.Setpriority(unix.PRIO_PGRP, group, 19) // or it has gone
+			delete(groups, group)
+		}
+	}
+}
+
 // tagged lists the processes that live with a wanted number, but for this one,
-// and their groups, our own left out.
+// and their groups that nobody else is in.
 func tagged(wanted func(uint64) bool) (pids []int, groups map[int]bool) {
 	groups = map[int]bool{}
+	others := map[int][]int{} // by group
 	for _, pid := range everybody() {
 		group, err := unix.Getpgid(pid) // first: it may be gone when we know that it is wanted
-		if pid == os.Getpid() || !wanted(numberOf(pid)) || dead(pid) {
-			continue
+		switch {
+		case pid == os.Getpid():
+		case !wanted(numberOf(pid)):
+			if err == nil {
+				others[group] = append(others[group], pid)
+			}
+		case !dead(pid):
+			pids = append(pids, pid)
+			if err == nil && group > 1 && group != unix.Getpgrp() {
+				groups[group] = true
+			}
 		}
-		pids = append(pids, pid)
-		if err == nil && group > 1 && group != unix.Getpgrp() {
-			groups[group] = true
+	}
+	for group := range groups {
+		if slices.ContainsFunc(others[group], func(pid int) bool { return !dead(pid) }) {
+			delete(groups, group)
 		}
 	}
 	return pids, groups
@@ -196,15 +222,8 @@ func parseStat(data []byte) (s stat, ok bool) {
 // pass to another process at any time. Of a group that has nobody else in it, all
 // are killed at once: who forks does not get away by dying first.
 func killAll(pids []int, groups map[int]bool, wanted func(uint64) bool) {
-	for _, pid := range everybody() {
-		if group, err := unix.Getpgid(pid); err == nil && groups[group] && !wanted(numberOf(pid)) && !dead(pid) {
-			groups[group] = false
-		}
-	}
-	for group, ours := range groups {
-		if ours {
-			_ = unix.Kill(-group, unix.SIGKILL) // nobody is left in it
-		}
+	for group := range groups {
+		_ = unix.Kill(-group, unix.SIGKILL) // or nobody is left in it
 	}
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
