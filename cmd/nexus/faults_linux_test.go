@@ -64,6 +64,9 @@ func newFaulty(t *testing.T, prepare func(*exec.Cmd)) *faulty {
 // give makes paths the server's.
 func (f *faulty) give(paths ...string) {
 	f.Helper()
+	if os.Getenv(inNamespace) != "" {
+		return // there is nobody else
+	}
 	for _, path := range paths {
 		if err := os.Chown(path, nobody, nobody); err != nil && os.Getuid() == 0 {
 			f.Fatal(err)
