@@ -68,6 +68,9 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Disk == "" {
 		report.NotDone = append(report.NotDone, "the disk was not filled: "+o.NoDisk)
 	}
+	if r.first.descriptors < 0 {
+		report.NotDone = append(report.NotDone, "the server's descriptors were not counted: only root may")
+	}
 	return report, nil
 }
 

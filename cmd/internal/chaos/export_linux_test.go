@@ -1,0 +1,4 @@
+package chaos
+
+// ProcessesWith is what finds the processes that are left.
+var ProcessesWith = processesWith
