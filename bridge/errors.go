@@ -263,6 +263,8 @@ var (
 		"no API key was sent", "Send Authorization: Bearer KEY; the server's key file holds the key.")
 	wrongKey = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", "AUTHENTICATION_FAILED",
 		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
+	badChallenge = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", "INVALID_PARAMS",
+		"a challenge is 16 to 128 letters, digits, hyphens and underscores", "Send one that nobody can foresee.")
 	unknownPath = refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
 		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", "NOT_FOUND", "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")

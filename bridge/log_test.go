@@ -9,7 +9,6 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/auth"
 )
 
 // Nothing that a client or a model says, and no key, may reach the log.
@@ -59,7 +58,7 @@ func TestLogLine(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	r := rigged(t, nil)
 	whole := bridge.Options{
-		Supervisor: r.sup, Sessions: r.sessions, Key: auth.Generate(), Addr: "127.0.0.1:1",
+		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: "127.0.0.1:1",
 		Spec: nil,
 	}
 	if _, err := bridge.New(whole); err == nil {

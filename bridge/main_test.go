@@ -60,7 +60,8 @@ const patience = 20 * time.Second
 type rig struct {
 	t        *testing.T
 	home     string
-	key      auth.Key
+	keys     *auth.Keyring
+	key      auth.Key // the full one at the start
 	addr     string
 	launcher *supervisortest.Launcher
 	sup      *supervisor.Supervisor
@@ -77,11 +78,21 @@ type rig struct {
 func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, home: t.TempDir(), key: auth.Generate(), logs: &logBuffer{},
+		t: t, home: t.TempDir(), logs: &logBuffer{},
 		launcher: &supervisortest.Launcher{}, served: make(chan struct{}),
 	}
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
 	r.sessions = sessions.New(r.home)
+	var err error
+	if r.keys, err = auth.OpenKeyring(auth.KeyPath(r.home, 1), filepath.Join(r.home, "keys.json")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.keys.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.key = r.keys.Key()
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
@@ -97,7 +108,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	}
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
-		Supervisor: r.sup, Sessions: r.sessions, Key: r.key, Addr: r.addr, Log: log, Version: "test",
+		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if api.Value(p.Model) == "none" {

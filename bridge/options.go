@@ -40,8 +40,8 @@ type Options struct {
 	Spec func(api.CreateAgentParams) (supervisor.Spec, error)
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
-	// Key is what a client must present. Required.
-	Key auth.Key
+	// Keys are those that a client may present. Required.
+	Keys *auth.Keyring
 	// Addr is the host and port that is listened on; its port is the one that
 	// Host headers must name. Required.
 	Addr string
@@ -120,8 +120,8 @@ type Server struct {
 // New returns a Server that serves at once. It fails if an option that is
 // required is missing, or if Addr is not on loopback.
 func New(o Options) (*Server, error) {
-	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Key.IsZero() || o.PlansDir == "" || o.Check == nil {
-		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Key, PlansDir and Check are required")
+	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Keys == nil || o.PlansDir == "" || o.Check == nil {
+		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Keys, PlansDir and Check are required")
 	}
 	host, port, err := net.SplitHostPort(o.Addr)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -120,7 +122,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if to.kind == toHealth {
-		s.health(x)
+		s.health(x, query)
 		return
 	}
 	if refused, ok := s.checkKey(r); !ok {
@@ -152,7 +154,10 @@ func (s *Server) checkKey(r *http.Request) (refusal, bool) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return noKey, false
 	}
-	if len(values) > 1 || !s.o.Key.Matches(strings.TrimSpace(presented)) {
+	if len(values) > 1 {
+		return wrongKey, false
+	}
+	if _, _, ok := s.o.Keys.Check(strings.TrimSpace(presented)); !ok {
 		return wrongKey, false
 	}
 	return refusal{}, true
@@ -217,13 +222,23 @@ func isJSON(h http.Header) bool {
 	return false
 }
 
-func (s *Server) health(x *exchange) {
+// health answers GET /healthz, and a challenge in its query (SPEC §6.5).
+func (s *Server) health(x *exchange, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	status := "ok"
+	health := api.Health{Status: "ok", Service: api.Service, Version: s.o.Version}
 	if s.requests.isClosed() {
-		status = "draining"
+		health.Status = "draining"
 	}
-	body, err := json.Marshal(api.Health{Status: status, Service: api.Service, Version: s.o.Version})
+	if asked, err := url.ParseQuery(query); err != nil || asked.Has("challenge") {
+		if err != nil || !auth.ValidNonce(asked.Get("challenge")) {
+			s.refuse(x, badChallenge)
+			return
+		}
+		if address, ok := x.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			health.Proof, _ = s.o.Keys.Prove(asked.Get("key"), asked.Get("challenge"), address.String())
+		}
+	}
+	body, err := json.Marshal(health)
 	if err != nil {
 		s.fail(x, err)
 		return

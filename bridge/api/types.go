@@ -408,6 +408,8 @@ type (
 		Status  string `json:"status"`  // ok or draining
 		Service string `json:"service"` // always Service
 		Version string `json:"version"`
+		// Proof answers a challenge of the client (SPEC §6.5); "" without one.
+		Proof string `json:"proof,omitzero"`
 	}
 
 	// Readiness is the body of GET /readyz.

@@ -23,18 +23,19 @@ func KeyPath(home string, port int) string {
 }
 
 // Create makes a new key and puts it at path, in place of an older one, in one
-// step: a reader sees the old key or the new one, whole. The file is 0600. The
-// directory is made 0700 if it is missing and tightened to that if others may
-// enter it; a shared one (sticky, like /tmp) is refused.
+// step: a reader sees the old key or the new one, whole. The file is 0600 and
+// holds the key alone. The directory is made 0700 if it is missing and tightened
+// to that if others may enter it; a shared one (sticky, like /tmp) is refused.
 func Create(path string) (Key, error) {
 	key := Generate()
-	if err := create(path, key); err != nil {
+	if err := replace(path, key.Reveal()+"\n"); err != nil {
 		return Key{}, fmt.Errorf("write key file %s: %w", path, err)
 	}
 	return key, nil
 }
 
-func create(path string, key Key) (err error) {
+// replace puts text at path in one step, for its owner alone.
+func replace(path, text string) (err error) {
 	dir := filepath.Dir(path)
 	if err := tighten(dir); err != nil {
 		return err
@@ -53,8 +54,8 @@ func create(path string, key Key) (err error) {
 			_ = os.Remove(temp)
 		}
 	}()
-	_, err = f.WriteString(key.Reveal() + "\n")
-	if err := errors.Join(err, f.Chmod(0o600), f.Close()); err != nil {
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temp, path)
@@ -95,26 +96,31 @@ const (
 )
 
 func read(path string, mode fileMode) (Key, error) {
-	f, err := os.OpenFile(path, openFlags, 0)
+	text, err := readOwn(path, mode, maxKeyText+2)
 	if err != nil {
 		return Key{}, err
+	}
+	return Parse(string(text))
+}
+
+// readOwn reads at most limit bytes of a file that has the mode.
+func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, openFlags, 0)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return Key{}, err
+		return nil, err
 	case !info.Mode().IsRegular():
-		return Key{}, errors.New("it is not a plain file")
+		return nil, errors.New("it is not a plain file")
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
-		return Key{}, fmt.Errorf("its mode is %04o, so others may read it: run chmod 600 %s, or restart the server for a new key",
+		return nil, fmt.Errorf("its mode is %04o, so others may read it: run chmod 600 %s, or restart the server for a new key",
 			info.Mode().Perm(), path)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyText+2))
-	if err != nil {
-		return Key{}, err
-	}
-	return Parse(string(text))
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // Remove removes the file at path if it still holds key, whatever its mode is

@@ -66,7 +66,7 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT", base)
 	}
 	return &Client{base: "http://" + u.Host, key: o.Key, http: &http.Client{
-		Transport: transport(),
+		Transport: transportTo(o.Key),
 		// The key must not follow a redirect; our servers send none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -84,6 +84,16 @@ func transport() *http.Transport {
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true,
 	}
+}
+
+// transportTo is a transport whose connections all lead to servers that have the
+// key.
+func transportTo(key auth.Key) *http.Transport {
+	t := transport()
+	if !key.IsZero() {
+		t.DialContext = (&prover{key: key, dialer: net.Dialer{Timeout: dialTimeout}}).dial
+	}
+	return t
 }
 
 // URL is the server's base, without a slash at its end.

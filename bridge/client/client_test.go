@@ -21,10 +21,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve answers every request with handler and returns the port.
+// testKey is the key of the servers and of the clients.
+var testKey = auth.Generate()
+
+// proving answers challenges as a server that has the key does, and all else with
+// handler.
+func proving(key auth.Key, handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		nonce := r.URL.Query().Get("challenge")
+		if nonce == "" {
+			handler(w, r)
+			return
+		}
+		address := r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+		_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"7","proof":"`+key.Prove(nonce, address)+`"}`)
+	}
+}
+
+// serve answers every request with handler, and challenges with the key, and
+// returns the port.
 func serve(t *testing.T, handler http.HandlerFunc) int {
 	t.Helper()
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(proving(testKey, handler))
 	t.Cleanup(server.Close)
 	return portOf(t, server.Listener.Addr())
 }
@@ -44,7 +62,7 @@ func portOf(t *testing.T, addr net.Addr) int {
 
 func dial(t *testing.T, port int) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{Port: port, Key: auth.Generate()})
+	c, err := client.New(client.Options{Port: port, Key: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}

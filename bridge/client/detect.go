@@ -77,7 +77,7 @@ func detect(ctx context.Context, base string) (found Detection, health api.Healt
 	if err == nil {
 		defer response.Body.Close()
 		var body []byte
-		if body, err = io.ReadAll(io.LimitReader(response.Body, 4<<10)); err == nil {
+		if body, err = io.ReadAll(io.LimitReader(response.Body, maxHealth)); err == nil {
 			if health, ours := readHealth(body); ours {
 				return NexusServer, health, nil
 			}

@@ -9,8 +9,8 @@
 //
 // An error that the server gave is an *RPCError; that no server answered is an
 // error of package net wrapped with what was attempted. The key goes to
-// loopback addresses only and never with a redirect. Detect asks without it,
-// so that it is not sent to whatever else may listen on the port.
+// loopback addresses only, never with a redirect, and on a connection only after
+// the server has proved on it that it has the key: else the error is ErrUnproved.
 //
 // A Client is safe for concurrent use. Bounds: an answer and an event of at most
 // 49 MiB each, which is room for 8 MiB of text however JSON escapes it; memory

@@ -115,18 +115,18 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, guard.Close()) }()
 	keyPath := cfg.KeyPath(port)
-	key, err := auth.Create(keyPath)
+	keys, err := auth.OpenKeyring(keyPath, cfg.Path("keys.json"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, auth.Remove(keyPath, key)) }()
+	defer func() { err = errors.Join(err, keys.Close()) }()
 
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
-	ended := watchSignals(asked, ask, func() { _ = auth.Remove(keyPath, key) })
+	ended := watchSignals(asked, ask, func() { _ = keys.Close() })
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, environ: app.Environ, listener: listener, key: key, guard: guard, log: log,
+		o: o, cfg: cfg, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log,
 		version: app.Version,
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ type assembly struct {
 	cfg      *config.Config
 	environ  []string
 	listener net.Listener
-	key      auth.Key
+	keys     *auth.Keyring
 	guard    *proc.Guard
 	log      *zap.Logger
 	version  string
@@ -194,7 +194,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Supervisor: sup,
 		Spec:       agents.spec,
 		Sessions:   catalogue,
-		Key:        a.key,
+		Keys:       a.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
 		Shutdown:   ask,
@@ -235,7 +235,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	group.Add(func() error {
 		return models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := herald{address: a.listener.Addr().String(), key: a.key, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := herald{address: a.listener.Addr().String(), key: a.keys.Key, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/bridge/auth"
 	"nexus.internal/cmd/internal/cli"
 )
 
@@ -27,7 +29,10 @@ func run(t *testing.T, handler http.HandlerFunc, stdout io.Writer, args ...strin
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
-			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"test"}`)
+			key, _ := auth.Parse("nxk_test")
+			address := r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+			proof := key.Prove(r.URL.Query().Get("challenge"), address)
+			_, _ = io.WriteString(w, `{"status":"ok","service":"nexus","version":"test","proof":"`+proof+`"}`)
 			return
 		}
 		handler(w, r)

@@ -1,0 +1,307 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/strict"
+)
+
+// Bounds of a Keyring (SPEC §7).
+const (
+	MaxScoped  = 256     // scoped keys that are kept
+	maxOld     = 8       // full keys that are good for a while yet; the oldest goes
+	maxRecords = 1 << 20 // bytes of the file of scoped keys
+)
+
+// Scope says what a key is good for.
+type Scope string
+
+const (
+	ScopeFull  Scope = "full"  // everything
+	ScopeRead  Scope = "read"  // what changes nothing
+	ScopeAgent Scope = "agent" // one agent and its events
+)
+
+// Grant is a key that a server takes, without the key.
+type Grant struct {
+	// ID names the key (Key.ID).
+	ID    string
+	Scope Scope
+	// Name is what its maker called it; "" if nothing.
+	Name string
+	// AgentID is the agent of ScopeAgent, else "".
+	AgentID string
+	Created time.Time
+	// Expires is when it ends; zero for never.
+	Expires time.Time
+}
+
+// held is a key of a Keyring.
+type held struct {
+	Grant
+	key      Key // zero for a scoped key: that is not kept
+	verifier verifier
+	// valid ends when the key does.
+	valid context.Context //nolint:containedctx // its life is the key's and no call's
+	end   context.CancelFunc
+}
+
+func hold(g Grant, key Key, v verifier) *held {
+	h := &held{Grant: g, key: key, verifier: v}
+	h.ID = v.id()
+	if g.Expires.IsZero() {
+		h.valid, h.end = context.WithCancel(context.Background())
+	} else {
+		h.valid, h.end = context.WithDeadline(context.Background(), g.Expires)
+	}
+	return h
+}
+
+// Keyring is the keys that a server takes: its full key, those that it has
+// replaced and that are good for a while yet, and the scoped ones. It is safe
+// for concurrent use, and must be closed.
+type Keyring struct {
+	path    string // of the full key's file
+	records string // path of the file of scoped keys
+
+	mu     sync.Mutex // guards what follows, and the files
+	full   *held
+	old    []*held // the oldest first
+	scoped []*held // in the order of their creation
+}
+
+// OpenKeyring makes a new full key at path (as Create does) and reads the scoped
+// keys at records, of which there may be none. It refuses records that others
+// could have written, or that it cannot understand.
+func OpenKeyring(path, records string) (*Keyring, error) {
+	k := &Keyring{path: path, records: records}
+	if err := k.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the scoped keys %s: %w", records, err), k.Close())
+	}
+	key, err := Create(path)
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	k.full = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
+	return k, nil
+}
+
+// Close ends all keys of this server and removes the full key's file, if it is
+// still its own. Scoped keys are good again for the next server.
+func (k *Keyring) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range slices.Concat(k.old, k.scoped) {
+		h.end()
+	}
+	if k.full == nil {
+		return nil
+	}
+	k.full.end()
+	return Remove(k.path, k.full.key)
+}
+
+// Key is the full key.
+func (k *Keyring) Key() Key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.full.key
+}
+
+// Path is the file that holds the full key.
+func (k *Keyring) Path() string { return k.path }
+
+// all are the keys that are good now. mu is held.
+func (k *Keyring) all() []*held {
+	keys := slices.Concat([]*held{k.full}, k.old, k.scoped)
+	return slices.DeleteFunc(keys, func(h *held) bool { return h.valid.Err() != nil })
+}
+
+// Check says what presented is good for. valid ends when the key does: by
+// Rotate, Revoke, its time or Close.
+func (k *Keyring) Check(presented string) (g Grant, valid context.Context, ok bool) {
+	v := Key{text: presented}.verifier() // its time says nothing about a key
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.all() {
+		if subtle.ConstantTimeCompare([]byte(h.verifier), []byte(v)) == 1 {
+			return h.Grant, h.valid, true
+		}
+	}
+	return Grant{}, nil, false
+}
+
+// CheckSignature finds the full key that made a signature of text.
+func (k *Keyring) CheckSignature(text, signature string) (g Grant, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.all() {
+		if h.key.Signed(text, signature) {
+			return h.Grant, true
+		}
+	}
+	return Grant{}, false
+}
+
+// Prove answers a challenge (Key.Prove) for the key of that id, "" for the full
+// one. ok is false if there is no such key.
+func (k *Keyring) Prove(id, nonce, address string) (proof string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.all() { // the full one is the first
+		if h.ID == id || id == "" {
+			return h.verifier.prove(nonce, address), true
+		}
+	}
+	return "", false
+}
+
+// Rotate puts a new full key into the file. The one before it is good for the
+// grace, 0 for not at all.
+func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, err := Create(k.path)
+	if err != nil {
+		return Grant{}, err
+	}
+	before := k.full
+	k.full = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
+	k.old = slices.DeleteFunc(k.old, func(h *held) bool { return h.valid.Err() != nil })
+	if grace > 0 {
+		g := before.Grant
+		g.Expires = time.Now().Add(grace)
+		again := hold(g, before.key, before.verifier)
+		// What is under way with the old key goes on until then.
+		context.AfterFunc(again.valid, before.end)
+		k.old = append(k.old, again)
+	} else {
+		before.end()
+	}
+	if len(k.old) > maxOld {
+		k.old[0].end()
+		k.old = k.old[1:]
+	}
+	return k.full.Grant, nil
+}
+
+// ErrTooMany says that there are MaxScoped keys already.
+var ErrTooMany = fmt.Errorf("there are %d scoped keys: revoke one first", MaxScoped)
+
+// Add makes a scoped key; of g, ID and Created are chosen. The key is told
+// here and never again: only its hash is kept.
+func (k *Keyring) Add(g Grant) (Key, Grant, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	kept := k.living()
+	if len(kept) >= MaxScoped {
+		return Key{}, Grant{}, ErrTooMany
+	}
+	key := Generate()
+	g.Created = time.Now()
+	h := hold(g, Key{}, key.verifier())
+	if err := k.save(append(kept, h)); err != nil {
+		h.end()
+		return Key{}, Grant{}, err
+	}
+	return key, h.Grant, nil
+}
+
+// List are the scoped keys that are good now, the oldest first.
+func (k *Keyring) List() []Grant {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []Grant
+	for _, h := range k.living() {
+		out = append(out, h.Grant)
+	}
+	return out
+}
+
+// Revoke ends the scoped key of that id and reports whether there was one.
+func (k *Keyring) Revoke(id string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	kept := k.living()
+	i := slices.IndexFunc(kept, func(h *held) bool { return h.ID == id })
+	if i < 0 {
+		return false, nil
+	}
+	gone := kept[i]
+	if err := k.save(slices.Delete(kept, i, i+1)); err != nil {
+		return false, err
+	}
+	gone.end()
+	return true, nil
+}
+
+// living are the scoped keys that have not expired, in a slice of their own. mu
+// is held.
+func (k *Keyring) living() []*held {
+	return slices.DeleteFunc(slices.Clone(k.scoped), func(h *held) bool { return h.valid.Err() != nil })
+}
+
+// record is a scoped key in its file.
+type record struct {
+	Verifier verifier  `json:"sha256"`
+	Scope    Scope     `json:"scope"`
+	Name     string    `json:"name,omitzero"`
+	AgentID  string    `json:"agent_id,omitzero"`
+	Created  time.Time `json:"created_at"`
+	Expires  time.Time `json:"expires_at,omitzero"`
+}
+
+// save writes the keys and then takes them for its own. mu is held.
+func (k *Keyring) save(keys []*held) error {
+	records := []record{}
+	for _, h := range keys {
+		records = append(records, record{h.verifier, h.Scope, h.Name, h.AgentID, h.Created.UTC(), h.Expires.UTC()})
+	}
+	text, err := json.Marshal(map[string]any{"keys": records}, jsontext.WithIndent("  "))
+	if err == nil {
+		err = replace(k.records, string(text)+"\n")
+	}
+	if err != nil {
+		return fmt.Errorf("write the scoped keys %s: %w", k.records, err)
+	}
+	k.scoped = keys
+	return nil
+}
+
+func (k *Keyring) load() error {
+	text, err := readOwn(k.records, ownersAlone, maxRecords)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var file struct {
+		Keys []record `json:"keys"`
+	}
+	if err := strict.Valid(text); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &file, json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	for i, r := range file.Keys {
+		if len(r.Verifier) != 64 || r.Scope != ScopeRead && (r.Scope != ScopeAgent || r.AgentID == "") {
+			return fmt.Errorf("keys[%d] is no scoped key", i)
+		}
+		k.scoped = append(k.scoped, hold(Grant{
+			Scope: r.Scope, Name: r.Name, AgentID: r.AgentID, Created: r.Created, Expires: r.Expires,
+		}, Key{}, r.Verifier))
+	}
+	return nil
+}
