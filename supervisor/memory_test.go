@@ -60,7 +60,6 @@ func (d *diary) Remove() error { d.ended = "removed"; return nil }
 
 // ledger is an outcome log in memory.
 type ledger struct {
-	diary  *diary
 	past   []pastTurn
 	found  map[string]supervisor.Result
 	hold   chan struct{} // Accept and End wait for a value, unless nil
@@ -334,7 +333,9 @@ func TestRecall(t *testing.T) {
 	l := &ledger{
 		past: []pastTurn{
 			{"old", "m", &supervisor.Result{TurnID: "old", Outcome: supervisor.Completed, Text: "was"}},
-			{"done", "m", nil}, {"cut", "m", nil}, {"waited", "m", nil},
+			{"done", "m", nil},
+			{"cut", "m", nil},
+			{"waited", "m", nil},
 		},
 		found: map[string]supervisor.Result{"done": {TurnID: "done", Outcome: supervisor.Completed, Text: "yes"}},
 	}
@@ -422,6 +423,19 @@ func TestEventsFromTheLog(t *testing.T) {
 		}
 		if first := h.all(a, 0, 1)[0]; !strings.HasPrefix(first, "1 ") {
 			h.Errorf("all that is kept begins with %s", first)
+		}
+	})
+}
+
+// What the log has lost up to what is in memory is a gap too.
+func TestEventsThatTheLogLost(t *testing.T) {
+	d := &diary{lost: func(seq uint64) bool { return seq >= 100 }}
+	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+		a := h.start("alice")
+		h.say(a, 1000) // 1005 events
+		got := h.all(a, 97, 100)
+		if !strings.HasPrefix(got[1], "99 ") || !strings.Contains(got[2], `{"type":"gap","from":100,"to":`) {
+			h.Errorf("events: %.200q", got)
 		}
 	})
 }
