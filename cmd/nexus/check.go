@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
@@ -93,8 +94,14 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 
 // run starts the process, gives it the request and reads the answer.
 func (c *checkers) run(ctx context.Context, request []byte) ([]byte, proc.Exit, error) {
+	// All that it makes is in here, so that nothing is left when it is killed.
+	temp, err := os.MkdirTemp("", "nexus-check-")
+	if err != nil {
+		return nil, proc.Exit{}, fmt.Errorf("make a directory for a check: %w", err)
+	}
+	defer os.RemoveAll(temp)
 	p, err := proc.Start(proc.Spec{
-		Argv: []string{c.child, "check"}, Env: c.env, Log: c.log, Guard: c.guard,
+		Argv: []string{c.child, "check"}, Env: append(slices.Clone(c.env), "TMPDIR="+temp), Log: c.log, Guard: c.guard,
 		Limits: proc.Limits{MemoryBytes: 4 << 30, Processes: 1024, CPUSeconds: 2 * api.MaxCheckTimeout},
 	})
 	if err != nil {

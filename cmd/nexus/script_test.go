@@ -64,7 +64,7 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s.cmd = exec.Command(filepath.Join(programs, "nexus"), append([]string{"serve", "0"}, args...)...)
 	s.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "NEXUS_HOME", "GORACE", "OPENAI_API_KEY", "CANARY"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "NEXUS_HOME", "GORACE", "OPENAI_API_KEY", "CANARY"} {
 		if value := ts.Getenv(name); value != "" {
 			s.cmd.Env = append(s.cmd.Env, name+"="+value)
 		}
