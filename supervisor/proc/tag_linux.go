@@ -144,9 +144,26 @@ func calm(pids []int, groups map[int]bool) {
 	}
 }
 
+// lookAgain is how often nobody is looked for again while others end: one that
+// was listed may have started another before it ended, which was not.
+const lookAgain = 20
+
 // tagged lists the processes that live with a wanted number, but for this one,
 // and their groups that nobody else is in.
 func tagged(wanted func(uint64) bool) (pids []int, groups map[int]bool) {
+	for range lookAgain {
+		var ended bool
+		pids, groups, ended = look(wanted)
+		if len(pids) > 0 || !ended {
+			break
+		}
+	}
+	return pids, groups
+}
+
+// look is one look at all processes. ended says that some of those that were
+// wanted, or might have been, have ended meanwhile.
+func look(wanted func(uint64) bool) (pids []int, groups map[int]bool, ended bool) {
 	groups = map[int]bool{}
 	others := map[int][]int{} // by group
 	for _, pid := range everybody() {
@@ -157,7 +174,10 @@ func tagged(wanted func(uint64) bool) (pids []int, groups map[int]bool) {
 			if err == nil {
 				others[group] = append(others[group], pid)
 			}
-		case !dead(pid):
+			ended = ended || err != nil || errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+		case dead(pid):
+			ended = true
+		default:
 			pids = append(pids, pid)
 			if err == nil && group > 1 && group != unix.Getpgrp() {
 				groups[group] = true
@@ -169,7 +189,7 @@ func tagged(wanted func(uint64) bool) (pids []int, groups map[int]bool) {
 			delete(groups, group)
 		}
 	}
-	return pids, groups
+	return pids, groups, ended
 }
 
 // dead reports whether a process has ended, though perhaps nobody took note. A

@@ -234,7 +234,16 @@ func childrenOf(pid int) []int {
 func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
 	g.mu.Lock()
 	defer g.mu.Unlock() // nobody else is reaped meanwhile, so the ids stay whose they are
-	var live []int
+	for {
+		live, reaped := g.adoptedNow(wanted, kill)
+		if len(live) > 0 || !reaped { // what one left that has been reaped has come to us since
+			return live
+		}
+	}
+}
+
+// adoptedNow is one look at our children. g.mu is held.
+func (g *Guard) adoptedNow(wanted func(uint64) bool, kill bool) (live []int, reaped bool) {
 	// The kernel may leave some out of a list while others end: it is read twice.
 	children := append(childrenOf(os.Getpid()), childrenOf(os.Getpid())...)
 	slices.Sort(children)
@@ -245,7 +254,9 @@ func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
 		if group, err := unix.Getpgid(pid); kill && err == nil && group > 1 && group != unix.Getpgrp() && !g.started[group] {
 			_ = unix.Kill(-group, unix.SIGKILL) // there may be nobody but a zombie
 		}
-		if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || errors.Is(err, syscall.ECHILD) {
+		ended, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		if ended == pid || errors.Is(err, syscall.ECHILD) {
+			reaped = reaped || ended == pid
 			continue
 		}
 		if kill {
@@ -253,5 +264,5 @@ func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
 		}
 		live = append(live, pid)
 	}
-	return live
+	return live, reaped
 }
