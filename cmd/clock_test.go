@@ -19,16 +19,19 @@ var wallClock = map[string]bool{
 
 // wallClockUses are those that a jump cannot hurt.
 var wallClockUses = map[string]string{
-	"bridge/saved.go UnixMilli":           "shown",
-	"bridge/sessions/import.go Parse":     "recorded",
-	"cmd/internal/cli/saved.go UnixMilli": "shown",
-	"bridge/sessions/list.go ModTime":     "shown, and compared with itself: whether a file was written to",
-	"child/mcp/pipe.go Unix":              "a deadline that is always over",
-	"child/serve.go Unix":                 "a deadline that is always over",
-	"child/tool/file/edit.go ModTime":     "compared with itself: whether a file was changed",
-	"child/tool/shell/output.go ModTime":  "the order in which old outputs go",
-	"child/workplace/scratch.go ModTime":  "the order in which old directories go",
-	"protocol/strict/strict.go Parse":     "whether a text is a time",
+	"bridge/client/prove.go Unix":                 "a deadline that is always over",
+	"bridge/plan/record.go ModTime":               "the order in which old records go",
+	"bridge/saved.go UnixMilli":                   "shown",
+	"bridge/sessions/import.go Parse":             "recorded",
+	"cmd/internal/cli/saved.go UnixMilli":         "shown",
+	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
+	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
+	"child/mcp/pipe.go Unix":                      "a deadline that is always over",
+	"child/serve.go Unix":                         "a deadline that is always over",
+	"child/tool/file/edit.go ModTime":             "compared with itself: whether a file was changed",
+	"child/tool/shell/output.go ModTime":          "the order in which old outputs go",
+	"child/workplace/scratch.go ModTime":          "the order in which old directories go",
+	"protocol/strict/strict.go Parse":             "whether a text is a time",
 }
 
 func TestNoDecisionByTheWallClock(t *testing.T) {
