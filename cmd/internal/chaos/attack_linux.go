@@ -143,7 +143,7 @@ func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error)
 	}
 	path := filepath.Join(a.server.o.Disk, "ballast")
 	defer func() {
-		err = errors.Join(err, os.Remove(path))
+		err = errors.Join(err, os.Remove(path), freed(ctx, path))
 		a.history.Add(Record{What: DiskFree})
 	}()
 	a.history.Add(Record{What: DiskFull})
@@ -162,4 +162,17 @@ func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error)
 	}
 	pause(ctx, long)
 	return nil
+}
+
+// freed waits until a file can be written at path again: the kernel may take its
+// time to give back what a removed one had.
+func freed(ctx context.Context, path string) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := errors.Join(os.WriteFile(path, make([]byte, 1<<20), 0o600), os.Remove(path))
+		if !errors.Is(err, syscall.ENOSPC) || !pause(limited, 10*time.Millisecond) {
+			return err
+		}
+	}
 }
