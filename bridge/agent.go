@@ -148,7 +148,12 @@ func (s *Server) askID(ctx context.Context, c *call, command protocol.Command) (
 // ask gives an agent's process one command and returns the body of the
 // response, a JSON object.
 func (s *Server) ask(ctx context.Context, a *supervisor.Agent, command protocol.Command) (jsontext.Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
+	return s.askFor(ctx, a, command, s.o.CommandTimeout)
+}
+
+// askFor is ask for a command that may take its time.
+func (s *Server) askFor(ctx context.Context, a *supervisor.Agent, command protocol.Command, patience time.Duration) (jsontext.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	response, err := a.Do(ctx, command)
 	return response.Body, named(a.ID(), err)
@@ -240,4 +245,36 @@ func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (a
 		model = p.Model
 	}
 	return api.SetModelResult{Updated: true, Model: model}, nil
+}
+
+// compactPatience is how long a summary may be in the making.
+const compactPatience = 10 * time.Minute
+
+func (s *Server) compact(ctx context.Context, c *call, _ api.None) (any, error) {
+	a, err := s.agent(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	c.incarnation = a.Info().Incarnation
+	body, err := s.askFor(ctx, a, protocol.Compact{}, compactPatience)
+	if err != nil {
+		return nil, err
+	}
+	told, err := read[struct {
+		Compacted    bool   `json:"compacted"`
+		Reason       string `json:"reason" wire:"default"`
+		Summary      string `json:"summary" wire:"default"`
+		By           string `json:"by" wire:"default"`
+		TokensBefore uint64 `json:"tokens_before" wire:"default"`
+		TokensAfter  uint64 `json:"tokens_after" wire:"default"`
+	}](body, "compact")
+	return api.CompactResult(told), err
+}
+
+func (s *Server) listModels(ctx context.Context, c *call, _ api.None) (any, error) {
+	body, err := s.askID(ctx, c, protocol.GetAvailableModels{})
+	if err != nil {
+		return nil, err
+	}
+	return read[api.ListModelsResult](body, "get_available_models")
 }

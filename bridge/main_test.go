@@ -179,6 +179,24 @@ func plays(turn func(*supervisortest.Child, protocol.Prompt)) func(*rig, *bridge
 	}
 }
 
+// mcpServers are those that get_state tells of.
+var mcpServers = []map[string]any{
+	{"name": "files", "transport": "stdio", "state": "ready", "tools": 3, "note": "2 tools left out"},
+	{"name": "theirs", "transport": "stdio", "state": "idle", "tools": 0, "project": true, "target": "sh server.sh"},
+}
+
+// connected is the answer to mcp_connect.
+func connected(c protocol.MCPConnect) map[string]any {
+	server := map[string]any{"name": c.Server, "transport": "stdio", "state": "ready", "tools": 3}
+	if c.Server == "theirs" {
+		if api.Value(c.Target) != "sh server.sh" {
+			return map[string]any{"ok": false, "error": "mcp_connect: the project names it: allow it by its target, \"sh server.sh\""}
+		}
+		server["project"], server["target"] = true, "sh server.sh"
+	}
+	return map[string]any{"ok": true, "server": server}
+}
+
 // stateful answers get_state with everything that a nexus-child tells.
 func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 	preset := "sandboxed"
@@ -207,6 +225,7 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 					Preset: preset, DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 				},
 			},
+			"mcp_servers": mcpServers,
 			"tokens": map[string]int{
 				"system": 150, "tools": 0, "messages": 42, "total": 192, "budget": 8000, "available": 6000,
 			},
@@ -227,6 +246,26 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "set_permissions: the preset trusted (at most sandboxed)"})
 			return true
 		}
+	case protocol.Compact:
+		if len(c.Messages()) > 0 {
+			break // the conversation is short
+		}
+		c.Respond(cmd, map[string]any{
+			"ok": true, "compacted": true, "summary": "They talked.", "by": "model", "tokens_before": 900, "tokens_after": 90,
+		})
+		return true
+	case protocol.MCPConnect:
+		c.Respond(cmd, connected(cmd))
+		return true
+	case protocol.MCPDisconnect:
+		answer := map[string]any{"ok": false, "error": "mcp_disconnect: there is no such MCP server: \"none\""}
+		if cmd.Server != "none" {
+			answer = map[string]any{"ok": true, "server": map[string]any{
+				"name": cmd.Server, "transport": "stdio", "state": "disabled", "tools": 3, "error": "it was disconnected",
+			}}
+		}
+		c.Respond(cmd, answer)
+		return true
 	case protocol.SetModel:
 		if cmd.Model == "none" {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "unknown model none"})

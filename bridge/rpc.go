@@ -86,6 +86,8 @@ func (s *Server) methodTable() map[string]handler {
 		"get_tokens":   bind(s.getTokens),
 		"get_context":  bind(s.getContext),
 		"get_messages": bind(s.getMessages),
+		"compact":      bind(s.compact),
+		"list_models":  bind(s.listModels),
 		"get_model":    bind(s.getModel),
 		"set_model":    bind(s.setModel),
 
@@ -96,6 +98,11 @@ func (s *Server) methodTable() map[string]handler {
 		"get_system_prompt":  bind(s.getSystemPrompt),
 		"set_system_prompt":  bind(s.setSystemPrompt),
 		"list_tools":         bind(s.listTools),
+
+		"mcp_list_servers": bind(s.mcpListServers),
+		"mcp_status":       bind(s.mcpStatus),
+		"mcp_connect":      bind(s.mcpConnect),
+		"mcp_disconnect":   bind(s.mcpDisconnect),
 	}
 	for _, m := range api.Methods {
 		if table[m.Name] == nil {

@@ -132,7 +132,11 @@ func (s *Server) getSystemPrompt(ctx context.Context, c *call, _ api.None) (any,
 }
 
 func (s *Server) setSystemPrompt(ctx context.Context, c *call, p api.SetSystemPromptParams) (any, error) {
-	if _, err := s.set(ctx, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: &p.SystemPrompt}); err != nil {
+	text, err := p.Text()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.set(ctx, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: text}); err != nil {
 		return nil, err
 	}
 	return api.UpdatedResult{Updated: true}, nil
@@ -143,11 +147,15 @@ func (s *Server) listTools(ctx context.Context, c *call, _ api.None) (any, error
 	if err != nil {
 		return nil, err
 	}
-	var result struct {
+	return read[struct {
 		Tools []jsontext.Value `json:"tools"`
-	}
+	}](body, "tools_list")
+}
+
+// read reads a child's answer to a command into R.
+func read[R any](body jsontext.Value, command string) (result R, err error) {
 	if err := strict.Fill(body, &result, strict.IgnoreUnknown); err != nil {
-		return nil, &supervisor.ChildError{Command: "tools_list", Message: "the child's answer cannot be read: " + err.Error()}
+		return result, &supervisor.ChildError{Command: command, Message: "the child's answer cannot be read: " + err.Error()}
 	}
 	return result, nil
 }

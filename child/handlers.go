@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -52,6 +53,16 @@ func (s *server) handle(c protocol.Command) {
 		s.setCwd(c)
 	case protocol.SetPermissions:
 		s.setPermissions(c)
+	case protocol.MCPConnect:
+		s.serverCommand(c, c.Server, func(ctx context.Context) error {
+			target := ""
+			if c.Target != nil {
+				target = *c.Target
+			}
+			return s.Servers.Connect(ctx, c.Server, target)
+		})
+	case protocol.MCPDisconnect:
+		s.serverCommand(c, c.Server, func(ctx context.Context) error { return s.Servers.Disconnect(ctx, c.Server) })
 	case protocol.PermissionResponse, protocol.HostResult:
 		s.answer(c)
 	case protocol.SetSystemPrompt:

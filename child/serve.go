@@ -210,6 +210,8 @@ type server struct {
 	queue     []*job // what runs after it; at most maxQueue
 	closed    bool   // nothing more is accepted
 	lookups   int    // of side
+	// serverCommands are of side, too.
+	serverCommands int
 }
 
 func newServer(o Options) *server {

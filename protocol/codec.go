@@ -18,7 +18,7 @@ var (
 	commands = table[Command](
 		Prompt{}, FollowUp{}, Compact{}, NewSession{}, GetMessages{}, SetModel{}, GetAvailableModels{},
 		Abort{}, GetSessionStats{}, GetState{}, ToolsList{}, Ping{}, SetCwd{}, SetPermissions{}, SetSystemPrompt{},
-		UpdateContext{}, PermissionResponse{}, HostResult{}, Shutdown{},
+		UpdateContext{}, MCPConnect{}, MCPDisconnect{}, PermissionResponse{}, HostResult{}, Shutdown{},
 	)
 	events = table[Event](
 		Ready{}, SubagentStart{}, SubagentUpdate{}, SubagentDone{}, AgentEnd{}, Error{}, SessionUpdate{},

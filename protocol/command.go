@@ -117,6 +117,21 @@ type (
 		Data        jsontext.Value `json:"data"`         // an object
 	}
 
+	// MCPConnect starts an MCP server of the configuration (SPEC §4.9).
+	MCPConnect struct {
+		ID     string `json:"id"`
+		Server string `json:"server"` // its name
+		// Target is what get_state says of a server that the project names: that is
+		// what is allowed.
+		Target *string `json:"target,omitzero"`
+	}
+
+	// MCPDisconnect ends an MCP server until it is connected again.
+	MCPDisconnect struct {
+		ID     string `json:"id"`
+		Server string `json:"server"`
+	}
+
 	// PermissionResponse answers a [PermissionRequest].
 	PermissionResponse struct {
 		ID        string   `json:"id"`
@@ -154,6 +169,8 @@ func (SetCwd) Name() string             { return "set_cwd" }
 func (SetPermissions) Name() string     { return "set_permissions" }
 func (SetSystemPrompt) Name() string    { return "set_system_prompt" }
 func (UpdateContext) Name() string      { return "update_context" }
+func (MCPConnect) Name() string         { return "mcp_connect" }
+func (MCPDisconnect) Name() string      { return "mcp_disconnect" }
 func (PermissionResponse) Name() string { return "permission_response" }
 func (HostResult) Name() string         { return "host_result" }
 func (Shutdown) Name() string           { return "shutdown" }
@@ -173,6 +190,8 @@ func (c SetCwd) Ident() string             { return c.ID }
 func (c SetPermissions) Ident() string     { return c.ID }
 func (c SetSystemPrompt) Ident() string    { return c.ID }
 func (c UpdateContext) Ident() string      { return c.ID }
+func (c MCPConnect) Ident() string         { return c.ID }
+func (c MCPDisconnect) Ident() string      { return c.ID }
 func (c PermissionResponse) Ident() string { return c.ID }
 func (c HostResult) Ident() string         { return c.ID }
 func (Shutdown) Ident() string             { return "" }
@@ -200,6 +219,8 @@ func (SetCwd) command()             {}
 func (SetPermissions) command()     {}
 func (SetSystemPrompt) command()    {}
 func (UpdateContext) command()      {}
+func (MCPConnect) command()         {}
+func (MCPDisconnect) command()      {}
 func (PermissionResponse) command() {}
 func (HostResult) command()         {}
 func (Shutdown) command()           {}

@@ -99,6 +99,12 @@ func withID(c protocol.Command, id string) (protocol.Command, error) {
 	case protocol.UpdateContext:
 		c.ID = id
 		return c, nil
+	case protocol.MCPConnect:
+		c.ID = id
+		return c, nil
+	case protocol.MCPDisconnect:
+		c.ID = id
+		return c, nil
 	case protocol.PermissionResponse:
 		c.ID = id
 		return c, nil

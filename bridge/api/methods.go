@@ -73,6 +73,8 @@ var Methods = []Method{
 	{"get_tokens", Agent, Reads, None{}, GetTokensResult{}, "Tell how the context window is used"},
 	{"get_context", Agent, Reads, None{}, GetContextResult{}, "Describe the conversation"},
 	{"get_messages", Agent, Reads, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
+	{"compact", Agent, Changes, None{}, CompactResult{}, "Replace all but the last turns of the conversation by a summary"},
+	{"list_models", Agent, Reads, None{}, ListModelsResult{}, "List the models that the agent can be switched to"},
 	{"get_model", Agent, Reads, None{}, GetModelResult{}, "Tell which model answers"},
 	{"set_model", Agent, Changes, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},
 	{"set_cwd", Agent, Changes, SetCwdParams{}, SetCwdResult{}, "Move to another working directory for the turns to come"},
@@ -82,6 +84,10 @@ var Methods = []Method{
 	{"get_system_prompt", Agent, Reads, None{}, GetSystemPromptResult{}, "Read the system prompt"},
 	{"set_system_prompt", Agent, Changes, SetSystemPromptParams{}, UpdatedResult{}, "Replace the system prompt for the turns to come"},
 	{"list_tools", Agent, Reads, None{}, ListToolsResult{}, "List the tools that the model may call"},
+	{"mcp_list_servers", Agent, Reads, None{}, MCPListServersResult{}, "List the MCP servers of the agent's configuration"},
+	{"mcp_status", Agent, Reads, MCPServerParams{}, MCPStatusResult{}, "Tell how one MCP server gets on"},
+	{"mcp_connect", Agent, Changes, MCPConnectParams{}, MCPConnectResult{}, "Start an MCP server, also one that the project names"},
+	{"mcp_disconnect", Agent, Changes, MCPServerParams{}, MCPDisconnectResult{}, "End an MCP server until it is connected again"},
 }
 
 // Find looks a method up by its exact name.

@@ -45,7 +45,7 @@ func BenchmarkConnect(b *testing.B) {
 		if err := m.Disconnect(b.Context(), "s"); err != nil {
 			b.Fatal(err)
 		}
-		if err := m.Connect(b.Context(), "s"); err != nil {
+		if err := m.Connect(b.Context(), "s", ""); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -64,6 +64,14 @@ func (s Server) transport() string {
 	}
 }
 
+// target is what would be started or reached.
+func (s Server) target() string {
+	if s.Command == "" {
+		return s.URL
+	}
+	return s.commandLine()
+}
+
 // commandLine is what the server's program would be started with, variables
 // included, in words of a shell.
 func (s Server) commandLine() string {

@@ -162,7 +162,7 @@ func TestLoadBrokenProject(t *testing.T) {
 			if len(m.Tools()) != 0 {
 				t.Errorf("it has %d tools", len(m.Tools()))
 			}
-			if err := m.Connect(t.Context(), "project"); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := m.Connect(t.Context(), "project", ""); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("connect: %v", err)
 			}
 		})

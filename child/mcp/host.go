@@ -15,6 +15,9 @@ import (
 	"nexus.internal/child/tool"
 )
 
+// maxTarget bounds what get_state tells of a program or an address, in bytes.
+const maxTarget = 1 << 10
+
 // maxPause is the longest pause before a server that fails is started again.
 const maxPause = time.Minute
 
@@ -45,6 +48,9 @@ type Status struct {
 	Error     string `json:"error,omitempty"`  // why it failed or is disabled
 	Note      string `json:"note,omitempty"`   // what was left out of it, or what it waits for
 	Project   bool   `json:"project,omitzero"` // the project's file names it
+	// Target is the program or the address of a project's server, by which Connect
+	// allows it. At most maxTarget bytes; what is longer is cut and cannot be allowed so.
+	Target string `json:"target,omitempty"`
 }
 
 // host holds one server: its session if there is one, and what is known of it.
@@ -305,6 +311,9 @@ func (h *host) status() Status {
 	st := Status{
 		Name: h.server.Name, Transport: h.server.transport(), Project: h.server.Project,
 		Tools: len(h.catalog.tools), Note: h.catalog.note,
+	}
+	if h.server.Project {
+		st.Target = cut(h.server.target(), maxTarget)
 	}
 	switch {
 	case h.session != nil:

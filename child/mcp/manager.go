@@ -140,12 +140,16 @@ func (m *Manager) Prepare(ctx context.Context) {
 }
 
 // Connect starts a server, also one that is disabled, was disconnected, or that
-// a project names: whoever calls it has decided that. It returns when the server
-// is ready, or why it is not. The error may wrap [ErrUnknown].
-func (m *Manager) Connect(ctx context.Context, name string) error {
+// a project names: whoever calls it has decided that. Of the latter, target has to
+// be what Status says. It returns when the server is ready, or why it is not. The
+// error may wrap [ErrUnknown].
+func (m *Manager) Connect(ctx context.Context, name, target string) error {
 	h, err := m.host(name)
 	if err != nil {
 		return err
+	}
+	if h.server.Project && h.server.Problem == "" && (target == "" || target != h.server.target()) {
+		return fmt.Errorf("connect the MCP server %s: the project names it: allow it by its target, %.*q", name, maxTarget, h.server.target())
 	}
 	if err := h.connect(ctx); err != nil {
 		return fmt.Errorf("connect the MCP server %s: %w", name, err)

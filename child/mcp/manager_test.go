@@ -55,7 +55,7 @@ func TestSlowStart(t *testing.T) {
 		if waited := time.Since(began); waited != 2*time.Second || status(m).State != mcp.StateConnecting {
 			t.Errorf("waited for %v, %s", waited, status(m).State)
 		}
-		err := m.Connect(t.Context(), "s")
+		err := m.Connect(t.Context(), "s", "")
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "connect the MCP server s: it was not ready after 30s") || took > 31*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -158,6 +158,14 @@ func TestProject(t *testing.T) {
 		if tools := m.Tools(); len(tools) != 1 || tools[0].Spec().Name != "mcp_p_connect" {
 			t.Errorf("after a restart there are %d tools", len(tools))
 		}
+		for _, target := range []string{"", "run me", line + " "} {
+			if err := m.Connect(t.Context(), "p", target); err == nil || !strings.Contains(err.Error(), "allow it by its target") || starts != 1 {
+				t.Errorf("allowed by %q: %v, %d starts", target, err, starts)
+			}
+		}
+		if err := m.Connect(t.Context(), "p", status(m).Target); err != nil || starts != 2 {
+			t.Errorf("allowed by what status says: %v, %d starts", err, starts)
+		}
 	})
 }
 
@@ -247,14 +255,14 @@ func TestConnect(t *testing.T) {
 			t.Errorf("at first: %+v", got)
 		}
 		forbidden = errors.New("sandboxed agents use no MCP servers")
-		if err := m.Connect(t.Context(), "s"); err == nil || err.Error() != "connect the MCP server s: sandboxed agents use no MCP servers" {
+		if err := m.Connect(t.Context(), "s", ""); err == nil || err.Error() != "connect the MCP server s: sandboxed agents use no MCP servers" {
 			t.Errorf("a connect that is not permitted: %v", err)
 		}
 		if got := status(m); got.State != mcp.StateDisabled || got.Error != forbidden.Error() {
 			t.Errorf("not permitted: %+v", got)
 		}
 		forbidden = nil
-		if err := m.Connect(t.Context(), "s"); err != nil || status(m).State != mcp.StateReady {
+		if err := m.Connect(t.Context(), "s", ""); err != nil || status(m).State != mcp.StateReady {
 			t.Errorf("connect: %v, %+v", err, status(m))
 		}
 		echo := find(t, m, "mcp_s_echo")
@@ -264,10 +272,10 @@ func TestConnect(t *testing.T) {
 		if _, err := echo.Run(t.Context(), input(t)); err == nil || err.Error() != "the MCP server s: it was disconnected" {
 			t.Errorf("a call of a server that was disconnected: %v", err)
 		}
-		if err := m.Connect(t.Context(), "s"); err != nil || len(m.Tools()) == 0 {
+		if err := m.Connect(t.Context(), "s", ""); err != nil || len(m.Tools()) == 0 {
 			t.Errorf("connect again: %v, %d tools", err, len(m.Tools()))
 		}
-		for _, err := range []error{m.Connect(t.Context(), "other"), m.Disconnect(t.Context(), "other")} {
+		for _, err := range []error{m.Connect(t.Context(), "other", ""), m.Disconnect(t.Context(), "other")} {
 			if !errors.Is(err, mcp.ErrUnknown) {
 				t.Errorf("another name: %v", err)
 			}
@@ -348,7 +356,7 @@ func TestProblem(t *testing.T) {
 	if got := status(m); got.State != mcp.StateFailed || got.Error != "the variable T is not set" || len(m.Tools()) != 0 {
 		t.Errorf("status %+v, %d tools", got, len(m.Tools()))
 	}
-	if err := m.Connect(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "the variable T is not set") {
+	if err := m.Connect(t.Context(), "s", ""); err == nil || !strings.Contains(err.Error(), "the variable T is not set") {
 		t.Errorf("connect: %v", err)
 	}
 }

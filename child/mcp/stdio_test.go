@@ -196,7 +196,7 @@ func write(t *testing.T, content string) string {
 func TestClose(t *testing.T) {
 	m := manage(t, mcp.Options{Servers: []mcp.Server{self(t, "deaf", "deaf"), self(t, "good", "good")}, Start: sandboxed(), Wait: time.Millisecond})
 	m.Prepare(t.Context())
-	if err := m.Connect(t.Context(), "good"); err != nil {
+	if err := m.Connect(t.Context(), "good", ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := status(m).State; got != mcp.StateConnecting {

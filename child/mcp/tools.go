@@ -205,7 +205,7 @@ func (c connector) Spec() tool.Spec {
 	s := c.host.server
 	description := fmt.Sprintf("The MCP server %s is not connected", s.Name)
 	if s.Project {
-		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", s.Name, cut(c.target(), 300))
+		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", s.Name, cut(s.target(), 300))
 	}
 	if c.why != "" {
 		description += ": " + strings.TrimSuffix(c.why, ".")
@@ -220,14 +220,6 @@ func (c connector) Spec() tool.Spec {
 	}
 }
 
-// target is what would be started or reached.
-func (c connector) target() string {
-	if s := c.host.server; s.Command == "" {
-		return s.URL
-	}
-	return c.host.server.commandLine()
-}
-
 // Scope implements [tool.Scoped]. The whole command line of what a project names
 // counts as the program, so that an allowance is for that alone.
 func (c connector) Scope(jsontext.Value) (tool.Scope, error) {
@@ -237,10 +229,10 @@ func (c connector) Scope(jsontext.Value) (tool.Scope, error) {
 	}
 	scope := tool.Scope{
 		Action:  protocol.ActionExternal,
-		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", s.Name, cut(c.target(), 300)),
+		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", s.Name, cut(s.target(), 300)),
 	}
 	if s.Command != "" {
-		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, c.target(), []string{c.target()}
+		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, s.target(), []string{s.target()}
 	}
 	return scope, nil
 }

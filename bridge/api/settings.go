@@ -1,0 +1,185 @@
+package api
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+)
+
+type (
+	// SetCwdParams name a directory, absolute.
+	SetCwdParams struct {
+		Cwd string `json:"cwd"`
+	}
+
+	// SetCwdResult is the working directory of the turns to come.
+	SetCwdResult struct {
+		Cwd string `json:"cwd"`
+	}
+
+	// GetPermissionsResult is what the agent may do.
+	GetPermissionsResult struct {
+		// PermissionLevel is yolo, trusted or sandboxed; Preset the name by which
+		// it was chosen.
+		PermissionLevel   string            `json:"permission_level"`
+		Preset            string            `json:"preset"`
+		DisabledTools     []string          `json:"disabled_tools"`
+		Policy            PermissionPolicy  `json:"policy"`
+		SessionAllowances SessionAllowances `json:"session_allowances"`
+		// Pending are the calls that wait for respond_permission, oldest first.
+		Pending []protocol.PermissionRequest `json:"pending"`
+	}
+
+	// PermissionPolicy is where tools may go. Paths are absolute.
+	PermissionPolicy struct {
+		Cwd string `json:"cwd"`
+		// AllowedPaths are reachable beside Cwd; null for no bound.
+		AllowedPaths *[]string `json:"allowed_paths"`
+		// WritePaths, unless null, are the only ones that may be changed.
+		WritePaths   *[]string `json:"write_paths"`
+		BlockedPaths []string  `json:"blocked_paths"`
+		// Tools are rules for single tools, by name.
+		Tools map[string]protocol.ToolRule `json:"tools"`
+	}
+
+	// SessionAllowances are what was allowed for the rest of the session.
+	SessionAllowances struct {
+		ReadPaths  []string            `json:"read_paths"`
+		WritePaths []string            `json:"write_paths"`
+		ExecDirs   map[string][]string `json:"exec_dirs"` // by tool
+		Tools      []string            `json:"tools"`     // whatever they are called with
+	}
+
+	// SetPermissionsParams name a preset.
+	SetPermissionsParams struct {
+		Preset string `json:"preset"`
+	}
+
+	// SetPermissionsResult is what holds now.
+	SetPermissionsResult struct {
+		Updated         bool   `json:"updated"`
+		PermissionLevel string `json:"permission_level"`
+		Preset          string `json:"preset"`
+	}
+
+	// RespondPermissionParams answer a permission_request.
+	RespondPermissionParams struct {
+		RequestID string            `json:"request_id"`
+		Decision  protocol.Decision `json:"decision"`
+		// Reason is told to the model where the decision is a no.
+		Reason *string `json:"reason,omitzero"`
+	}
+
+	// RespondPermissionResult says that the answer was the first.
+	RespondPermissionResult struct {
+		Responded bool              `json:"responded"`
+		RequestID string            `json:"request_id"`
+		Decision  protocol.Decision `json:"decision"`
+	}
+
+	// GetSystemPromptResult is the system prompt of the turns to come.
+	GetSystemPromptResult struct {
+		SystemPrompt     string  `json:"system_prompt"`
+		SystemPromptPath *string `json:"system_prompt_path"`
+		// Truncated says that SystemPrompt is only the head of it.
+		Truncated bool `json:"truncated,omitzero"`
+	}
+
+	// SetSystemPromptParams have the whole prompt; "" is none, and null goes back
+	// to the files of SPEC §4.7.
+	SetSystemPromptParams struct {
+		SystemPrompt jsontext.Value `json:"system_prompt" schema:"string,null"`
+	}
+)
+
+type (
+	// CompactResult says what became of the conversation. Reason is why nothing
+	// did.
+	CompactResult struct {
+		Compacted    bool   `json:"compacted"`
+		Reason       string `json:"reason,omitzero"`
+		Summary      string `json:"summary,omitzero"`
+		By           string `json:"by,omitzero"` // model, or rule where there is none or it failed
+		TokensBefore uint64 `json:"tokens_before,omitzero"`
+		TokensAfter  uint64 `json:"tokens_after,omitzero"`
+	}
+
+	// ListModelsResult is what set_model takes, as far as it is known.
+	ListModelsResult struct {
+		Models []Model `json:"models"`
+	}
+
+	// Model is one model of one provider.
+	Model struct {
+		Provider      string `json:"provider"`
+		ModelID       string `json:"model_id"`
+		ModelName     string `json:"model_name"`
+		ContextWindow uint64 `json:"context_window"` // tokens
+	}
+
+	// MCPServer is an MCP server of the agent's configuration (SPEC §4.9).
+	MCPServer struct {
+		Name      string `json:"name"`
+		Transport string `json:"transport"` // stdio or http; "" for a project's file that is wrong
+		State     string `json:"state"`     // idle, connecting, ready, failed or disabled
+		Tools     uint64 `json:"tools"`     // how many, as far as they are known
+		// Error is why it failed or is disabled, Note what was left out of it or
+		// what it waits for.
+		Error string `json:"error,omitzero"`
+		Note  string `json:"note,omitzero"`
+		// Project says that the project's file names it; Target is then what is
+		// started or reached, for mcp_connect. At most 1 KiB.
+		Project bool   `json:"project,omitzero"`
+		Target  string `json:"target,omitzero"`
+	}
+
+	// MCPListServersResult is all of them, the personal ones first.
+	MCPListServersResult struct {
+		Servers []MCPServer `json:"servers"`
+	}
+
+	// MCPServerParams name an MCP server.
+	MCPServerParams struct {
+		Server string `json:"server"`
+	}
+
+	// MCPStatusResult is one MCP server.
+	MCPStatusResult struct {
+		Server MCPServer `json:"server"`
+	}
+
+	// MCPConnectParams name an MCP server to start.
+	MCPConnectParams struct {
+		Server string `json:"server"`
+		// Target is that of MCPServer: whoever repeats it has seen what a project
+		// would have started. Only a project's server needs it.
+		Target *string `json:"target,omitzero"`
+	}
+
+	// MCPConnectResult is the server, which is ready.
+	MCPConnectResult struct {
+		Connected bool      `json:"connected"`
+		Server    MCPServer `json:"server"`
+	}
+
+	// MCPDisconnectResult is the server, which is disabled.
+	MCPDisconnectResult struct {
+		Disconnected bool      `json:"disconnected"`
+		Server       MCPServer `json:"server"`
+	}
+)
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p SetSystemPromptParams) Check() error {
+	if kind := p.SystemPrompt.Kind(); kind != '"' && kind != 'n' {
+		return Invalid("system_prompt", "must be a string or null")
+	}
+	return nil
+}
+
+// Text is the prompt, once it was checked; nil for null.
+func (p SetSystemPromptParams) Text() (text *string, err error) {
+	return text, json.Unmarshal(p.SystemPrompt, &text)
+}
