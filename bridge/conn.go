@@ -18,14 +18,19 @@ import (
 )
 
 // listener makes a conn of each connection.
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	crowd *crowd
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	one := &conn{Conn: c, crowd: l.crowd}
+	l.crowd.enter(one)
+	return one, nil
 }
 
 // conn gives a JSON-RPC body to the refusals that net/http makes before any
@@ -33,6 +38,7 @@ func (l listener) Accept() (net.Conn, error) {
 // and nothing at all for one that does not arrive in time.
 type conn struct {
 	net.Conn
+	crowd   *crowd
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
 	refused atomic.Bool // the last answer of this connection has been written
@@ -116,6 +122,12 @@ func (c *conn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return nil
+}
+
+// Close ends the connection.
+func (c *conn) Close() error {
+	c.crowd.leave(c)
+	return c.Conn.Close()
 }
 
 // explainHTTP is our refusal for one that net/http has written.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/transcript"
@@ -60,6 +61,12 @@ func refuse(status int, code jsonrpc.Code, message, kind, details string, sugges
 		Code: code, Message: message,
 		Data: &jsonrpc.ErrorData{Type: kind, Details: details, RecoverySuggestions: suggestions},
 	}}
+}
+
+// with is the refusal with another HTTP status.
+func (r refusal) with(status int) refusal {
+	r.status = status
+	return r
 }
 
 // limited says which limit ended the agent's process, if one did.
@@ -199,6 +206,9 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*deniedError](err); ok {
 		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", "NOT_PERMITTED", e.Error()), true
 	}
+	if errors.Is(err, auth.ErrTooMany) {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_KEYS", err.Error(), "See list_keys and revoke_key."), true
+	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		if _, alien := errors.AsType[*supervisor.HandshakeError](e); alien {
 			return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
@@ -265,13 +275,19 @@ var (
 		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
 	badChallenge = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", "INVALID_PARAMS",
 		"a challenge is 16 to 128 letters, digits, hyphens and underscores", "Send one that nobody can foresee.")
+	unsigned = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", "AUTHENTICATION_REQUIRED",
+		"this server wants each request signed", "Sign each request by its member auth.")
+	tooMany = refuse(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", "RATE_LIMITED",
+		"more requests came than may be answered", "Wait for as many seconds as Retry-After says.")
 	unknownPath = refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
 		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", "NOT_FOUND", "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
 	tooLarge = refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", "BODY_TOO_LARGE",
 		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
 	wrongType = refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", "UNSUPPORTED_MEDIA_TYPE",
-		"the body is not declared as JSON", "Send Content-Type: application/json and no Content-Encoding.")
+		"the body is not declared as JSON", "Send Content-Type: application/json, and no Content-Encoding but gzip.")
+	badGzip = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"the body is not what its Content-Encoding says", "Send it packed by gzip, or as it is and without Content-Encoding.")
 	tooSlow = refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", "REQUEST_TIMEOUT",
 		"the request did not arrive in time", "Send the whole request at once.")
 	brokenBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
@@ -284,6 +300,12 @@ var (
 		fmt.Sprintf("the results of a batch have at most %d bytes together", MaxBatchAnswer), "Ask in smaller batches.")
 	draining = explain(supervisor.ErrDraining)
 )
+
+// badSignature refuses signed requests, for a reason that says nothing about keys.
+func badSignature(reason string) refusal {
+	return refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", "AUTHENTICATION_FAILED", reason,
+		"Sign each request once, with its own timestamp.")
+}
 
 // badEventID refuses a position in an event stream that is no number; source
 // says where it stands.

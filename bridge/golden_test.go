@@ -25,13 +25,16 @@ var variable = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`nxk_[A-Za-z0-9_-]{43}`), "KEY"},
+	{regexp.MustCompile(`"key_id":"[0-9a-f]{12}"`), `"key_id":"HEX12"`},
+	{regexp.MustCompile(`"key_file":"[^"]*"`), `"key_file":"FILE"`},
 	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},
 	{regexp.MustCompile(`"updated_at":[0-9.]+`), `"updated_at":SECONDS`},
 	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
 }
 
 // shown are the response headers that the contract is about.
-var shown = []string{"Allow", "Connection", "Content-Type", "WWW-Authenticate"}
+var shown = []string{"Allow", "Connection", "Content-Type", "Retry-After", "WWW-Authenticate"}
 
 // TestGolden plays each file of fixtures/rpc against a server of its own: what
 // is asked, byte for byte, and what is answered. In a request, $HOST is the

@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
@@ -25,6 +26,9 @@ const (
 	maxDiscard     = 8 << 20  // bytes that are read and dropped after a body that is too large
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
 )
+
+// DefaultMaxStrangers is how many connections may be open that have shown no key.
+const DefaultMaxStrangers = 1024
 
 // DefaultDrainTimeout is how long running requests and turns may take when the
 // server ends.
@@ -42,6 +46,15 @@ type Options struct {
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
+	// AllowedOrigins are the web pages, as scheme://host:port, that may call.
+	AllowedOrigins []string
+	// RequestsPerMinute bounds each key; 0 is no limit.
+	RequestsPerMinute int
+	// RequireSignatures refuses requests without the member auth.
+	RequireSignatures bool
+	// MaxStrangers is how many connections without a key may be open, the oldest
+	// of which is closed for another one: 1,024.
+	MaxStrangers int
 	// Addr is the host and port that is listened on; its port is the one that
 	// Host headers must name. Required.
 	Addr string
@@ -94,6 +107,9 @@ func (o Options) withDefaults() Options {
 			*d.value = d.standard
 		}
 	}
+	if o.MaxStrangers <= 0 {
+		o.MaxStrangers = DefaultMaxStrangers
+	}
 	if o.Moved == nil {
 		o.Moved = func(string) {}
 	}
@@ -108,6 +124,10 @@ type Server struct {
 	o       Options
 	log     *zap.Logger
 	hosts   map[string]bool // what a Host header may be, lower case
+	origins map[string]bool // web pages that may call
+	rate    *limit.Rate     // by the key's id
+	seen    limit.Seen      // signatures
+	keyless chan struct{}   // holds one for each body without a key that is being read
 	methods map[string]handler
 	locks   keyedMutex
 	last    lastUsed
@@ -132,6 +152,10 @@ func New(o Options) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
+	s.origins, s.rate, s.keyless = map[string]bool{}, limit.NewRate(o.RequestsPerMinute), make(chan struct{}, maxKeyless)
+	for _, origin := range o.AllowedOrigins {
+		s.origins[origin] = true
+	}
 	s.last.id = o.Sessions.Last()
 	s.methods = s.methodTable()
 	return s, nil

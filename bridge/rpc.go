@@ -24,6 +24,8 @@ type call struct {
 	request jsonrpc.Request
 	// id is the agent of the path; "" for a global method.
 	id string
+	// pass is what let the client in.
+	pass pass
 	// from is the agent that asks, by a host call; nil for a client.
 	from *supervisor.Caller
 	// incarnation is what the log says; a handler sets it where it knows.
@@ -65,6 +67,10 @@ func (s *Server) methodTable() map[string]handler {
 		"destroy_agent":   bind(s.destroyAgent),
 		"list_agents":     bind(s.listAgents),
 		"shutdown_server": bind(s.shutdownServer),
+		"rotate_key":      bind(s.rotateKey),
+		"create_key":      bind(s.createKey),
+		"list_keys":       bind(s.listKeys),
+		"revoke_key":      bind(s.revokeKey),
 
 		"execute_task":   bind(s.executeTask),
 		"create_plan":    bind(s.createPlan),
@@ -117,13 +123,9 @@ func (s *Server) methodTable() map[string]handler {
 
 // serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
 func (s *Server) serveRPC(x *exchange, to target) {
-	body, refused, ok := s.readBody(x)
+	message, refused, ok := s.readMessage(x)
 	if !ok {
 		s.refuse(x, refused)
-		return
-	}
-	if !isJSON(x.r.Header) {
-		s.refuse(x, wrongType)
 		return
 	}
 	if !s.requests.enter() {
@@ -132,7 +134,6 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	}
 	defer s.requests.leave()
 
-	message := jsonrpc.DecodeBody(body, MaxBatch)
 	if message.Batch {
 		s.serveBatch(x, to, message.Items)
 		return
@@ -143,7 +144,7 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		s.logRefusal(x, refusal{status: http.StatusBadRequest, err: item.Refused.Error})
 		return
 	}
-	c := &call{request: item.Request, id: to.agent}
+	c := &call{request: item.Request, id: to.agent, pass: x.pass}
 	if streams(x.r, c) {
 		if c.id == "" {
 			s.servePlanStream(x, c)
@@ -161,6 +162,34 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	}
 }
 
+// readMessage reads the body and lets in what may come in: the checks of size,
+// type, JSON, signatures and rate. Of a body without a key it says no more than
+// that there is none, whatever else is wrong with it.
+func (s *Server) readMessage(x *exchange) (message jsonrpc.Body, refused refusal, ok bool) {
+	if x.pass.key.IsZero() {
+		select {
+		case s.keyless <- struct{}{}:
+			defer func() { <-s.keyless }()
+		default:
+			return message, s.later(x, tooMany, time.Second), false
+		}
+	}
+	body, refused, ok := s.readBody(x)
+	switch {
+	case x.pass.key.IsZero() && (!ok || !isJSON(x.r.Header)):
+		return message, noKey, false
+	case !ok:
+		return message, refused, false
+	case !isJSON(x.r.Header):
+		return message, wrongType, false
+	}
+	message = jsonrpc.DecodeBody(body, MaxBatch)
+	if refused, ok = s.checkSigned(x, message.Items); ok {
+		refused, ok = s.checkRate(x, len(message.Items))
+	}
+	return message, refused, ok
+}
+
 // serveBatch runs all items at once and answers in their order.
 func (s *Server) serveBatch(x *exchange, to target, items []jsonrpc.Item) {
 	responses := make([]*jsonrpc.Response, len(items))
@@ -173,7 +202,7 @@ func (s *Server) serveBatch(x *exchange, to target, items []jsonrpc.Item) {
 			continue
 		}
 		running.Go(func() {
-			responses[i], statuses[i] = s.run(x, &call{request: item.Request, id: to.agent})
+			responses[i], statuses[i] = s.run(x, &call{request: item.Request, id: to.agent, pass: x.pass})
 		})
 	}
 	running.Wait()
@@ -299,8 +328,12 @@ func (s *Server) admit(c *call) error {
 		}
 	}
 	name := c.request.Method
-	if m, ok := api.Find(name); !ok || m.Scope != scope && m.Scope != api.Both {
+	m, ok := api.Find(name)
+	if !ok || m.Scope != scope && m.Scope != api.Both {
 		return &methodError{name: clipName(name), hint: hint, scope: scope}
+	}
+	if err := c.pass.may(m); err != nil {
+		return err
 	}
 	if c.request.Positional {
 		return &api.ParamError{Problem: positional.err.Message}

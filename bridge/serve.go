@@ -44,7 +44,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err = server.Serve(listener{ln})
+		err = server.Serve(listener{Listener: ln, crowd: newCrowd(s.o.MaxStrangers)})
 	}()
 	select {
 	case <-ended:

@@ -85,6 +85,8 @@ type exchange struct {
 	// id is the request's id in the log and in X-Request-Id.
 	id    string
 	start time.Time
+	// pass is what lets the request in, once its key was checked.
+	pass pass
 }
 
 // ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
@@ -110,12 +112,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(x, badHost)
 		return
 	}
-	if len(r.Header.Values("Origin")) > 0 {
-		s.refuse(x, badOrigin)
-		return
-	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	to := route(path)
+	if !s.checkOrigin(x, to) {
+		return
+	}
 	if allowed := to.allows(); allowed != nil && !slices.Contains(allowed, r.Method) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		s.refuse(x, badMethod)
@@ -125,17 +126,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.health(x, query)
 		return
 	}
-	if refused, ok := s.checkKey(r); !ok {
-		if refused.status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
-		}
+	passed, refused, ok := s.checkKey(r, to)
+	if !ok {
+		s.refuse(x, refused)
+		return
+	}
+	if !passed.key.IsZero() {
+		x.letIn(passed)
+	}
+	if to.kind == toGlobal || to.kind == toAgent {
+		s.serveRPC(x, to)
+		return
+	}
+	if refused, ok := s.checkRate(x, 1); !ok {
 		s.refuse(x, refused)
 		return
 	}
 	switch to.kind {
-	case toGlobal, toAgent:
-		s.serveRPC(x, to)
 	case toEvents:
+		defer x.bind()()
 		s.serveEvents(x, to.agent, query)
 	case toReady:
 		s.ready(x)
@@ -144,32 +153,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkKey compares the key of the Authorization header with ours.
-func (s *Server) checkKey(r *http.Request) (refusal, bool) {
-	values := r.Header.Values("Authorization")
-	if len(values) == 0 {
-		return noKey, false
-	}
-	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return noKey, false
-	}
-	if len(values) > 1 {
-		return wrongKey, false
-	}
-	if _, _, ok := s.o.Keys.Check(strings.TrimSpace(presented)); !ok {
-		return wrongKey, false
-	}
-	return refusal{}, true
-}
-
 // readBody reads the whole body, within the bounds of size and time.
 func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
 	if x.r.ContentLength > MaxBody {
 		return nil, tooLarge, false
 	}
 	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
+	// What is packed is bounded as it comes, and again as it unfolds.
 	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
+	if plain, known := unpacked(x.r.Header.Get("Content-Encoding"), body); known {
+		body = http.MaxBytesReader(x.w, plain, MaxBody)
+	}
 	for {
 		if len(buf) == cap(buf) {
 			buf = slices.Grow(buf, len(buf))
@@ -195,13 +189,16 @@ func bodyRefusal(err error) refusal {
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 		return tooSlow
 	}
+	if errors.Is(err, errGzip) {
+		return badGzip
+	}
 	return brokenBody
 }
 
 // isJSON reports whether the headers declare a body that we read: JSON, what
 // curl declares on its own, or nothing at all.
 func isJSON(h http.Header) bool {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if _, known := unpacked(h.Get("Content-Encoding"), nil); !known {
 		return false
 	}
 	declared := h.Get("Content-Type")
@@ -246,18 +243,30 @@ func (s *Server) health(x *exchange, query string) {
 	s.answer(x, http.StatusOK, body)
 }
 
-// answer writes a response with a JSON body.
+// answer writes a response with a JSON body, packed if that is worth it and the
+// client takes it.
 func (s *Server) answer(x *exchange, status int, body []byte) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
-	x.w.Header().Set("Content-Type", "application/json")
-	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	h := x.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Add("Vary", "Accept-Encoding")
+	// A client that left has no use for an error.
+	if len(body) > minGzip && takesGzip(x.r.Header) {
+		h.Set("Content-Encoding", "gzip")
+		x.w.WriteHeader(status)
+		_ = writePacked(x.w, body)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
-	_, _ = x.w.Write(body) // a client that left has no use for an error
+	_, _ = x.w.Write(body)
 }
 
 // refuse answers a request that did not get as far as its id.
 func (s *Server) refuse(x *exchange, r refusal) {
 	switch r.status {
+	case http.StatusUnauthorized:
+		x.w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusBadRequest:
 		x.w.Header().Set("Connection", "close") // the rest of the body may still come
 		_ = x.rc.EnableFullDuplex()

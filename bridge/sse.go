@@ -173,11 +173,12 @@ func (st *stream) send(batch []byte) error {
 // beat is a sign of life that means nothing.
 func (st *stream) beat() error { return st.send([]byte(": heartbeat\n\n")) }
 
-// Why a stream of events ends. The first three are said to the client.
+// Why a stream of events ends. The first four are said to the client.
 const (
 	endSlow     = "slow"     // it fell too far behind
 	endRemoved  = "removed"  // the agent was destroyed
 	endDraining = "draining" // the server is shutting down
+	endRevoked  = "revoked"  // the key is not good any more
 	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
 	endLeft     = "left"     // it closed the connection
 )
@@ -190,6 +191,8 @@ func endOf(ctx context.Context, err error) string {
 		return endRemoved
 	case errors.Is(context.Cause(ctx), supervisor.ErrDraining):
 		return endDraining
+	case errors.Is(context.Cause(ctx), errKeyEnded):
+		return endRevoked
 	case errors.Is(err, errSlowClient):
 		return endUnread
 	default:

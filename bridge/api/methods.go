@@ -60,6 +60,10 @@ var Methods = []Method{
 	{"delete_session", Global, Changes, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
 	{"get_agent_summaries", Global, Reads, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
 	{"shutdown_server", Global, Changes, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
+	{"rotate_key", Global, Changes, RotateKeyParams{}, RotateKeyResult{}, "Put another key into the server's key file"},
+	{"create_key", Global, Changes, CreateKeyParams{}, CreateKeyResult{}, "Make a key that is good for reading, or for one agent"},
+	{"list_keys", Global, Reads, None{}, ListKeysResult{}, "List the keys that create_key made and that are good"},
+	{"revoke_key", Global, Changes, RevokeKeyParams{}, RevokeKeyResult{}, "End a key that create_key made"},
 
 	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
 	{"create_plan", Both, Changes, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},

@@ -167,7 +167,7 @@ func (k *Keyring) Prove(id, nonce, address string) (proof string, ok bool) {
 }
 
 // Rotate puts a new full key into the file. The one before it is good for the
-// grace, 0 for not at all.
+// grace; with a grace of 0, no other full key is good any more.
 func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -186,7 +186,10 @@ func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 		context.AfterFunc(again.valid, before.end)
 		k.old = append(k.old, again)
 	} else {
-		before.end()
+		for _, h := range append(k.old, before) {
+			h.end()
+		}
+		k.old = nil
 	}
 	if len(k.old) > maxOld {
 		k.old[0].end()

@@ -1,0 +1,200 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/limit"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/strict"
+)
+
+// Bounds of signed requests (SPEC §6.5).
+const (
+	signedFor  = 300 * time.Second // a signature may be this old, or this far ahead
+	maxKeyless = 16                // bodies without a key that are read at once, to see whether they are signed
+)
+
+// pass is what lets a request in.
+type pass struct {
+	grant auth.Grant
+	// valid ends when the key does.
+	valid context.Context //nolint:containedctx // its life is the key's, not the request's
+	// key was presented; zero where the body alone can show that it is known.
+	key auth.Key
+}
+
+// letIn notes what lets the request in.
+func (x *exchange) letIn(p pass) {
+	x.pass = p
+	if c := connOf(x.r.Context()); c != nil {
+		c.crowd.leave(c) // it is no stranger's
+	}
+}
+
+// checkOrigin refuses web pages, but for those of the allowed origins, which are
+// told so (CORS). It answers a preflight, and reports whether the request goes on.
+func (s *Server) checkOrigin(x *exchange, to target) bool {
+	origins := x.r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	if len(origins) > 1 || !s.origins[origins[0]] {
+		s.refuse(x, badOrigin)
+		return false
+	}
+	h := x.w.Header()
+	h.Set("Access-Control-Allow-Origin", origins[0])
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
+	allowed := to.allows()
+	if x.r.Method != http.MethodOptions || x.r.Header.Get("Access-Control-Request-Method") == "" || allowed == nil {
+		return true
+	}
+	h.Set("Access-Control-Allow-Methods", strings.Join(allowed, ", "))
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID")
+	h.Set("Access-Control-Max-Age", "600")
+	x.w.WriteHeader(http.StatusNoContent)
+	return false
+}
+
+// checkKey finds what the key of the Authorization header is good for. A body
+// without that header may be signed instead: then the pass has no key yet.
+func (s *Server) checkKey(r *http.Request, to target) (p pass, refused refusal, ok bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		return pass{}, noKey, to.kind == toGlobal || to.kind == toAgent
+	}
+	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return pass{}, noKey, false
+	}
+	key, err := auth.Parse(presented)
+	if len(values) > 1 || err != nil {
+		return pass{}, wrongKey, false
+	}
+	grant, valid, ok := s.o.Keys.Check(key.Reveal())
+	if !ok {
+		return pass{}, wrongKey, false
+	}
+	if grant.Scope == auth.ScopeAgent && (to.kind != toAgent && to.kind != toEvents || to.agent != grant.AgentID) {
+		return pass{}, explain(&deniedError{"the key is good for agent " + grant.AgentID + " alone"}).with(http.StatusForbidden), false
+	}
+	return pass{grant: grant, valid: valid, key: key}, refusal{}, true
+}
+
+// may says why a pass is not good enough for a method, nil if it is.
+func (p pass) may(m api.Method) error {
+	if p.grant.Scope == auth.ScopeRead && m.Effect != api.Reads {
+		return &deniedError{"the key is good for reading alone, and " + m.Name + " changes something"}
+	}
+	return nil
+}
+
+// errKeyEnded is why what a key had opened ends with it.
+var errKeyEnded = errors.New("the key is not good any more")
+
+// bind makes a long request end with its key. unbind must be called.
+func (x *exchange) bind() (unbind func()) {
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	stop := context.AfterFunc(x.pass.valid, func() { cancel(errKeyEnded) })
+	x.r = x.r.WithContext(ctx)
+	return func() { stop(); cancel(nil) }
+}
+
+// checkRate counts n requests for the key. Where those are too many, none is
+// counted.
+func (s *Server) checkRate(x *exchange, n int) (refusal, bool) {
+	if wait := s.rate.Take(x.pass.grant.ID, n); wait > 0 {
+		return s.later(x, tooMany, wait), false
+	}
+	return refusal{}, true
+}
+
+// later is the refusal r with word of when to come again.
+func (s *Server) later(x *exchange, r refusal, wait time.Duration) refusal {
+	x.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
+	return r
+}
+
+// signedText is what the signature of a request is made of (SPEC §6.5): target
+// as in the request line, the rest as it stands in the body.
+func signedText(timestamp jsontext.Value, target string, r jsonrpc.Request) string {
+	return strings.Join([]string{"nexus-request-v1", string(timestamp), target, r.ID.String(), r.Method, string(r.Params)}, "\n")
+}
+
+// checkSigned checks the signatures of all requests in a body, before any of
+// them is carried out: each must be signed if there is no other proof of a key, or
+// if the server wants that.
+func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (refusal, bool) {
+	var used []string
+	now, until := time.Now(), time.Time{}
+	for _, item := range items {
+		switch {
+		case item.Refused != nil && !x.pass.key.IsZero():
+			continue // it is answered as what it is, and nothing is done
+		case item.Request.Auth == nil && (x.pass.key.IsZero() || s.o.RequireSignatures):
+			if x.pass.key.IsZero() {
+				return noKey, false
+			}
+			return unsigned, false
+		case item.Request.Auth == nil:
+			continue
+		}
+		signature, at, problem := s.verify(x, item.Request)
+		if problem != "" {
+			return badSignature(problem), false
+		}
+		if now.Sub(at).Abs() > signedFor {
+			return badSignature("its timestamp is more than 300 seconds from the server's time"), false
+		}
+		used = append(used, signature)
+		if end := at.Add(signedFor); end.After(until) {
+			until = end
+		}
+	}
+	switch err := s.seen.Use(used, now, until); {
+	case errors.Is(err, limit.ErrSeen):
+		return badSignature(err.Error()), false
+	case err != nil:
+		return s.later(x, tooMany, time.Minute), false
+	}
+	return refusal{}, true
+}
+
+// verify checks one signature, with the key that was presented, else with the
+// full keys, which alone the server knows. problem is "" if it is right.
+func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at time.Time, problem string) {
+	var signed struct {
+		Timestamp jsontext.Value `json:"timestamp"`
+		Signature string         `json:"signature"`
+	}
+	if err := strict.Fill(r.Auth, &signed, strict.RejectUnknown); err != nil {
+		return "", at, "member auth: " + err.Error()
+	}
+	seconds, err := strconv.ParseFloat(string(signed.Timestamp), 64)
+	if err != nil || math.Abs(seconds) > 1e12 {
+		return "", at, "member auth.timestamp must be seconds since 1970"
+	}
+	target, _, _ := strings.Cut(x.r.RequestURI, "?")
+	text := signedText(signed.Timestamp, target, r)
+	if key := x.pass.key; !key.IsZero() {
+		if !key.Signed(text, signed.Signature) {
+			return "", at, "it is not the presented key's signature of this request"
+		}
+	} else if grant, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
+		x.letIn(pass{grant: grant})
+	} else {
+		return "", at, "it is no full key's signature of this request"
+	}
+	return signed.Signature, time.UnixMicro(int64(seconds * 1e6)), ""
+}

@@ -1,0 +1,95 @@
+package bridge
+
+import (
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// minGzip is how long an answer is at least, in bytes, for gzip to be worth its
+// time.
+const minGzip = 1 << 10
+
+// errGzip says that a body is not what its Content-Encoding says.
+var errGzip = errors.New("not gzip")
+
+// unpacked is a request's body without its Content-Encoding; known is false if
+// we do not know that. Reading it unpacks no more than was asked for.
+func unpacked(encoding string, body io.ReadCloser) (plain io.ReadCloser, known bool) {
+	switch {
+	case encoding == "", strings.EqualFold(encoding, "identity"):
+		return body, true
+	case strings.EqualFold(encoding, "gzip"), strings.EqualFold(encoding, "x-gzip"):
+		return &gunzip{body: body}, true
+	}
+	return body, false
+}
+
+// gunzip unpacks a body. Its errors are errGzip and those of the body.
+type gunzip struct {
+	body io.ReadCloser
+	in   *gzip.Reader // nil until something is read
+}
+
+func (g *gunzip) Read(p []byte) (n int, err error) {
+	if g.in == nil {
+		if g.in, err = gzip.NewReader(g.body); err != nil {
+			return 0, asGzip(err)
+		}
+	}
+	n, err = g.in.Read(p)
+	return n, asGzip(err)
+}
+
+func (g *gunzip) Close() error { return g.body.Close() }
+
+// asGzip tells what is wrong with the packing from what is wrong with the
+// connection.
+func asGzip(err error) error {
+	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
+		return errors.Join(errGzip, err)
+	}
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.Join(errGzip, err)
+	}
+	return err
+}
+
+// takesGzip reports whether a client wants its answers packed.
+func takesGzip(h http.Header) bool {
+	for _, accept := range h.Values("Accept-Encoding") {
+		for coding := range strings.SplitSeq(accept, ",") {
+			name, weight, weighed := strings.Cut(coding, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			weight, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=")
+			q, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
+			return !weighed || ok && err == nil && q > 0
+		}
+	}
+	return false
+}
+
+// packers are kept, because making one costs a megabyte.
+var packers = sync.Pool{New: func() any {
+	packer, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return packer
+}}
+
+// writePacked writes body to w by gzip.
+func writePacked(w io.Writer, body []byte) error {
+	packer, _ := packers.Get().(*gzip.Writer)
+	defer packers.Put(packer)
+	packer.Reset(w)
+	_, err := packer.Write(body)
+	return errors.Join(err, packer.Close())
+}

@@ -1,0 +1,54 @@
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+)
+
+// rotateKey puts another full key in the place of the one that there is.
+func (s *Server) rotateKey(_ context.Context, _ *call, p api.RotateKeyParams) (any, error) {
+	now, err := s.o.Keys.Rotate(time.Duration(api.Value(p.GraceSeconds)) * time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return api.RotateKeyResult{Rotated: true, KeyID: now.ID, KeyFile: s.o.Keys.Path()}, nil
+}
+
+func (s *Server) createKey(_ context.Context, _ *call, p api.CreateKeyParams) (any, error) {
+	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: api.Value(p.AgentID), Name: api.Value(p.Name)}
+	if p.ExpiresSeconds != nil {
+		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
+	}
+	key, made, err := s.o.Keys.Add(g)
+	if err != nil {
+		return nil, err
+	}
+	return api.CreateKeyResult{Key: key.Reveal(), KeyInfo: keyInfo(made)}, nil
+}
+
+func (s *Server) listKeys(context.Context, *call, api.None) (any, error) {
+	result := api.ListKeysResult{Keys: []api.KeyInfo{}}
+	for _, g := range s.o.Keys.List() {
+		result.Keys = append(result.Keys, keyInfo(g))
+	}
+	return result, nil
+}
+
+func (s *Server) revokeKey(_ context.Context, _ *call, p api.RevokeKeyParams) (any, error) {
+	revoked, err := s.o.Keys.Revoke(p.KeyID)
+	return api.RevokeKeyResult{Revoked: revoked, KeyID: p.KeyID}, err
+}
+
+func keyInfo(g auth.Grant) api.KeyInfo {
+	info := api.KeyInfo{
+		KeyID: g.ID, Scope: string(g.Scope), AgentID: known(g.AgentID), Name: known(g.Name),
+		CreatedAt: g.Created.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano),
+	}
+	if !g.Expires.IsZero() {
+		info.ExpiresAt = known(g.Expires.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano))
+	}
+	return info
+}
