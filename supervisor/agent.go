@@ -171,6 +171,7 @@ func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions)
 		if t.digest != sum {
 			return nil, false, ErrTurnConflict
 		}
+		a.sup.count.repeats.Add(1)
 		return t, false, nil
 	}
 	occupied := a.turn != nil || len(a.queue) > 0

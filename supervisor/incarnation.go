@@ -105,7 +105,12 @@ func (a *Agent) bringUp(ctx context.Context, inc *incarnation) (Conn, error) {
 	timeout := a.spec.StartTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ready in %s", timeout))
 	defer cancel()
-	return a.launcher.Launch(ctx, a.spec, a.ranBefore())
+	began := time.Now()
+	conn, err := a.launcher.Launch(ctx, a.spec, a.ranBefore())
+	if err == nil {
+		a.sup.launched(time.Since(began))
+	}
+	return conn, err
 }
 
 func (a *Agent) ranBefore() bool {
@@ -189,6 +194,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	a.mu.Lock()
 	defer a.releaseElsewhere()
 	defer close(inc.gone)
+	a.sup.count.cpu.Add(int64(inc.conn.Usage().CPU))
 	inc.quiet()
 	crash := &CrashError{Incarnation: inc.number, Reason: inc.lost, Cause: inc.cause, Exit: &exit}
 	if inc.lost == "" {

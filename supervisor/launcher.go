@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"nexus.internal/protocol"
 )
@@ -42,6 +43,19 @@ type Conn interface {
 	// Done is closed once the process is gone; Exit then says how.
 	Done() <-chan struct{}
 	Exit() Exit
+	// Usage is what the process takes now, or took when it is gone. It may be called
+	// at any time.
+	Usage() Usage
+}
+
+// Usage is what one process takes; zero where the system does not tell.
+type Usage struct {
+	// CPU is its time on the processors, with that of what it started and waited
+	// for.
+	CPU time.Duration
+	// MemoryBytes are what it has in memory, shared pages included; 0 once it is
+	// gone. What it started is not in it.
+	MemoryBytes int64
 }
 
 // Exit is how an incarnation ended.

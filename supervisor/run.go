@@ -59,6 +59,7 @@ func (a *Agent) again(t *Turn) bool {
 	if !t.repeatable() || t.reason != nil || t.end != nil {
 		return false
 	}
+	a.sup.count.retries.Add(1)
 	t.stopTimers()
 	if t.limit > 0 {
 		t.limit = max(t.limit-time.Since(t.began), time.Nanosecond)

@@ -1,6 +1,9 @@
 package supervisor
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Stats is a snapshot of what a Supervisor has counted since it was made.
 type Stats struct {
@@ -13,7 +16,9 @@ type Stats struct {
 	LaunchFailures uint64            // that did not
 	Crashes        map[Reason]uint64 // of both kinds, before and after ready
 	Restarts       map[Reason]uint64 // incarnations that became ready after a crash, by the reason of that crash
-	Prompts        uint64            // accepted, joined and replayed ones not counted
+	Prompts        uint64            // accepted, repeated ones not counted
+	Repeats        uint64            // prompts whose id was known, joined and replayed ones
+	Retries        uint64            // turns that were sent once more after a crash
 	Events         uint64            // published
 	SlowSubs       uint64            // subscriptions lost with ErrSlow
 	// Outcomes counts ended turns.
@@ -21,9 +26,11 @@ type Stats struct {
 }
 
 type counters struct {
-	launches, launchFailures, prompts, slow, events atomic.Uint64
-	completed, cancelled, erred, crashed, timedOut  atomic.Uint64
-	crashes, restarts                               tally
+	launches, launchFailures, slow, events         atomic.Uint64
+	prompts, repeats, retries                      atomic.Uint64
+	completed, cancelled, erred, crashed, timedOut atomic.Uint64
+	crashes, restarts                              tally
+	cpu                                            atomic.Int64 // nanoseconds, of those that are gone
 }
 
 func (c *counters) outcome(o Outcome) *atomic.Uint64 {
@@ -52,6 +59,8 @@ func (s *Supervisor) Stats() Stats {
 		Crashes:        s.count.crashes.snapshot(),
 		Restarts:       s.count.restarts.snapshot(),
 		Prompts:        s.count.prompts.Load(),
+		Repeats:        s.count.repeats.Load(),
+		Retries:        s.count.retries.Load(),
 		Events:         s.count.events.Load(),
 		SlowSubs:       s.count.slow.Load(),
 		Outcomes:       map[Outcome]uint64{},
@@ -64,4 +73,37 @@ func (s *Supervisor) Stats() Stats {
 		st.Waiting += info.Queued
 	}
 	return st
+}
+
+// Usages is what the agents' processes take.
+type Usages struct {
+	Agents map[string]Usage // by id, of those that have a process
+	// CPU is the time of all incarnations that there were since the Supervisor was
+	// made. One that ends meanwhile may be left out.
+	CPU time.Duration
+}
+
+// Usage asks the system about each process there is, some microseconds for each.
+func (s *Supervisor) Usage() Usages {
+	u := Usages{Agents: map[string]Usage{}, CPU: time.Duration(s.count.cpu.Load())}
+	for _, a := range s.all() {
+		conn := a.conn()
+		if conn == nil {
+			continue
+		}
+		one := conn.Usage()
+		u.Agents[a.spec.ID] = one
+		u.CPU += one.CPU
+	}
+	return u
+}
+
+// conn is that of the agent's incarnation; nil without one.
+func (a *Agent) conn() Conn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inc == nil {
+		return nil
+	}
+	return a.inc.conn
 }

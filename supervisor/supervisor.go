@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -30,6 +31,9 @@ type Options struct {
 	// is not called again for that id before what it gave is closed. Nil: nothing is
 	// remembered.
 	Memory func(id string) (Memory, error)
+	// Launched is told how long each incarnation took to be ready. It must not block.
+	// May be nil.
+	Launched func(took time.Duration)
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
 	StopTimeout time.Duration
 	// Spread returns numbers in [0,1) that spread restarts in time; nil means
@@ -46,6 +50,7 @@ type Supervisor struct {
 	count       counters
 	host        HostHandler
 	restarts    restarts
+	launched    func(time.Duration)
 	memory      func(id string) (Memory, error)
 	waits       waits  // between agents, by host calls
 	idPrefix    string // of the ids that we make, hard to guess
@@ -66,6 +71,7 @@ func New(o Options) *Supervisor {
 		stopTimeout: or(o.StopTimeout, DefaultStopTimeout),
 		spread:      o.Spread,
 		host:        o.Host,
+		launched:    o.Launched,
 		restarts:    newRestarts(),
 		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
@@ -77,6 +83,9 @@ func New(o Options) *Supervisor {
 	}
 	if s.log == nil {
 		s.log = zap.NewNop()
+	}
+	if s.launched == nil {
+		s.launched = func(time.Duration) {}
 	}
 	if s.spread == nil {
 		s.spread = rand.Float64
@@ -201,14 +210,16 @@ func (s *Supervisor) Agent(id string) (*Agent, error) {
 	return nil, ErrNotFound
 }
 
+// all are the agents there are now.
+func (s *Supervisor) all() []*Agent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.agents))
+}
+
 // Agents describes all agents, sorted by id.
 func (s *Supervisor) Agents() []Info {
-	s.mu.Lock()
-	agents := make([]*Agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		agents = append(agents, a)
-	}
-	s.mu.Unlock()
+	agents := s.all()
 	infos := make([]Info, len(agents))
 	for i, a := range agents {
 		infos[i] = a.Info()

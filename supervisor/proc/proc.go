@@ -53,6 +53,13 @@ type Exit struct {
 	Limit  string // that of Spec.Limits which ended it, as in "memory limit 512 MiB"; "" if none did
 }
 
+// Usage is what a process takes by itself, not its tree; zero where the system
+// does not tell.
+type Usage struct {
+	CPU         time.Duration // on the processors, with what it started and waited for
+	MemoryBytes int64         // that are in memory, shared pages included; 0 once it is gone
+}
+
 // Process is a running or ended process. Its methods are safe for concurrent
 // use, but concurrent Writes may mix.
 type Process struct {
@@ -198,6 +205,22 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit
+}
+
+// Usage is what the process takes now, or took when it is gone.
+func (p *Process) Usage() Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped { // so its id is still its own
+		return usageOf(p.cmd.Process.Pid)
+	}
+	select {
+	case <-p.dead:
+		state := p.cmd.ProcessState
+		return Usage{CPU: state.UserTime() + state.SystemTime()}
+	default:
+		return Usage{}
+	}
 }
 
 // output is the reading side of stdout.

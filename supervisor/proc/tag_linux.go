@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -211,7 +212,11 @@ type stat struct {
 	parent int
 	ticks  int64 // on the processors, its children that were waited for included
 	tasks  int64 // threads
+	pages  int64 // of memory that are there
 }
+
+// cpu is the time that the ticks are: USER_HZ is the same on all machines of ours.
+func (s stat) cpu() time.Duration { return time.Duration(s.ticks) * (time.Second / 100) }
 
 func readStat(pid int) (s stat, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -224,14 +229,14 @@ func readStat(pid int) (s stat, ok bool) {
 // parseStat reads PID (NAME) STATE PARENT …, where the name may hold anything.
 func parseStat(data []byte) (s stat, ok bool) {
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 18 {
+	if len(fields) < 22 {
 		return stat{}, false
 	}
 	number := func(i int) int64 { // 0 for what is none
 		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
 		return max(n, 0)
 	}
-	s = stat{state: fields[0][0], parent: int(min(number(1), math.MaxInt32)), tasks: number(17)}
+	s = stat{state: fields[0][0], parent: int(min(number(1), math.MaxInt32)), tasks: number(17), pages: min(number(21), 1<<40)}
 	for i := 11; i <= 14; i++ { // utime stime cutime cstime
 		s.ticks += min(number(i), math.MaxInt64/8)
 	}

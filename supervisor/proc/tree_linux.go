@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -177,7 +176,7 @@ func (t *tree) usage() usage {
 		}
 		seen[pid] = true
 		u.tasks += s.tasks
-		u.cpu += time.Duration(s.ticks) * (time.Second / 100) // USER_HZ, the same on all machines of ours
+		u.cpu += s.cpu()
 		u.memory += memoryOf(pid)
 		todo = append(todo, childrenOf(pid)...)
 	}
@@ -188,6 +187,12 @@ func (t *tree) usage() usage {
 		}
 	}
 	return u
+}
+
+// usageOf is what one process takes.
+func usageOf(pid int) Usage {
+	s, _ := readStat(pid) // zero once it is gone
+	return Usage{CPU: s.cpu(), MemoryBytes: s.pages * int64(os.Getpagesize())}
 }
 
 // memoryOf is what a process has of memory that no file backs, in bytes.

@@ -136,6 +136,11 @@ func (c *conn) Ready() protocol.Ready { return c.ready }
 func (c *conn) PID() int              { return c.process.PID() }
 func (c *conn) Done() <-chan struct{} { return c.process.Done() }
 
+func (c *conn) Usage() supervisor.Usage {
+	u := c.process.Usage()
+	return supervisor.Usage{CPU: u.CPU, MemoryBytes: u.MemoryBytes}
+}
+
 func (c *conn) Exit() supervisor.Exit { return exitOf(c.process.Exit()) }
 
 func exitOf(e proc.Exit) supervisor.Exit {

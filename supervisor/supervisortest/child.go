@@ -273,6 +273,17 @@ func (c *conn) Ready() protocol.Ready {
 // PID is made up: 1000 and the number of the incarnation.
 func (c *conn) PID() int { return 1000 + c.number }
 
+// Usage is made up: a second for each incarnation, and a MiB while it lives.
+func (c *conn) Usage() supervisor.Usage {
+	u := supervisor.Usage{CPU: time.Duration(c.number) * time.Second, MemoryBytes: 1 << 20}
+	select {
+	case <-c.gone:
+		u.MemoryBytes = 0
+	default:
+	}
+	return u
+}
+
 func (c *conn) Send(cmd protocol.Command) error {
 	line, err := protocol.AppendCommand(nil, cmd)
 	if err == nil && len(line) >= frame.MaxWritten {
