@@ -15,8 +15,10 @@
 // A record is in the file when Accept or End returns, and so survives the end of
 // every process; only the file written anew is synced, so a machine that stops
 // may take the latest records with it. A prompt that cannot be recorded is
-// refused; an outcome that cannot is kept, without its text, and goes before
-// whatever is written next. A line that is damaged ends what is read; the whole
+// refused. Its record has room for its outcome, without the text, so that a
+// full disk keeps no outcome from being recorded. Where that cannot be written
+// either it is kept and goes before whatever is written next. A line that begins
+// with a space says nothing. A line that is damaged ends what is read; the whole
 // file is copied beside itself then, to NAME.damaged.
 //
 // What was accepted and has no outcome when a log is opened was cut off by the

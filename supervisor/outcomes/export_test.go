@@ -14,5 +14,6 @@ func Again(data []byte) (again []byte, good, ended, waiting int, err error) {
 	if err != nil {
 		return nil, 0, 0, 0, err
 	}
-	return s.encode(), good, len(s.done), len(s.open), nil
+	again, _ = s.encode()
+	return again, good, len(s.done), len(s.open), nil
 }

@@ -15,7 +15,7 @@ func FuzzFile(f *testing.F) {
 	accepted := `{"type":"accepted","request_id":"1",` + digest
 	ended := `{"type":"ended","request_id":"1","outcome":"crashed","usage":{"input_tokens":1,"output_tokens":2},"incarnation":1,` +
 		`"error":{"message":"m","is":["aborted"],"kind":"crash","exit":{"code":-1,"signal":"killed"}},"text":"€"}` + "\n"
-	for _, s := range []string{"", head, head + accepted, head + accepted + ended, head + accepted + ended + accepted + ended, head + ended + accepted, head + accepted + ended[:50], `{"type":"outcomes","version":2}` + "\n"} {
+	for _, s := range []string{"", head, head + accepted, head + accepted + ended, head + accepted + ended + accepted + ended, head + ended + accepted, head + accepted + ended[:50], head + accepted + "   \n" + accepted, head + accepted + " \"x\n" + ended, " \n" + head, `{"type":"outcomes","version":2}` + "\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,6 +4,7 @@ package outcomes_test
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -175,7 +176,7 @@ func TestKill(t *testing.T) {
 }
 
 // The disk takes no more: a request is refused rather than forgotten, and the
-// outcome of one that runs is written once there is room.
+// outcome of one that runs is in the file at once, if without its text.
 func TestNoRoom(t *testing.T) {
 	must(t, command(t, "limit", t.TempDir()).Run())
 }
@@ -200,6 +201,13 @@ func limited(dir string) error {
 			return err
 		}
 	}
+	for i := range outcomes.MaxOutcomes { // so that the file is written anew
+		id := fmt.Sprint(i)
+		if err := l.Accept(id, sum(id)); err != nil {
+			return err
+		}
+		l.End(completed(id, ""))
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -210,23 +218,52 @@ func limited(dir string) error {
 	if err := l.Accept("c", sum("c")); !errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("without room Accept = %w", err)
 	}
-	l.End(completed("a", "yes"))
+	l.End(completed("a", strings.Repeat("yes", 1000)))
+	crash := &supervisor.CrashError{Incarnation: 1, Cause: strings.Repeat("c", 5000), Exit: &supervisor.Exit{Code: 3, Stderr: strings.Repeat("e", 4096)}}
+	l.End(supervisor.Result{TurnID: "b", Outcome: supervisor.Crashed, Err: crash})
 	if now, err := os.Stat(path); err != nil || now.Size() != info.Size() {
 		return fmt.Errorf("what failed is in the file: %d bytes, had %d, %w", now.Size(), info.Size(), err)
 	}
 	if err := room(1 << 30); err != nil {
 		return err
 	}
-	l.End(completed("b", "yes"))
+	killed, err := os.ReadFile(path) // what it is now, the next server would find
+	if err != nil {
+		return err
+	}
+	if err := l.Accept("d", sum("d")); err != nil {
+		return err
+	}
+	l.End(completed("d", "yes"))
 	if err := l.Close(); err != nil {
 		return err
 	}
-	if l, err = outcomes.Open(path, outcomes.Options{}); err != nil {
+	copied := path + ".copy"
+	if err := os.WriteFile(copied, killed, 0o600); err != nil {
 		return err
 	}
-	got := past(l)
-	if len(got) != 2 || got[0].id != "a" || got[0].ended.Text != "" || !got[0].ended.Truncated || got[1].ended.Text != "yes" {
-		return fmt.Errorf("found %+v", got)
+	for _, path := range []string{path, copied} {
+		if l, err = outcomes.Open(path, outcomes.Options{}); err != nil {
+			return err
+		}
+		found := map[string]*supervisor.Result{}
+		l.Past(func(id string, _ [sha256.Size]byte, ended *supervisor.Result) { found[id] = ended })
+		if a := found["a"]; a == nil || a.Text != "" || !a.Truncated {
+			return fmt.Errorf("of the answer %+v is left", a)
+		}
+		if found["b"] == nil {
+			return errors.New("the crash is forgotten")
+		}
+		told, ok := errors.AsType[*supervisor.CrashError](found["b"].Err)
+		if !ok || told.Exit.Code != 3 || told.Exit.Stderr != "" || told.Cause == "" || !strings.HasPrefix(crash.Cause, told.Cause) {
+			return fmt.Errorf("of the crash %+v is left", told)
+		}
+		if d := found["d"]; path != copied && (d == nil || d.Text != "yes") {
+			return fmt.Errorf("after that, found %+v", d)
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
 	}
-	return l.Close()
+	return nil
 }

@@ -3,7 +3,6 @@ package outcomes
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +27,10 @@ const (
 	maxGrowth = 4 << 20
 	// maxBacklog is how many outcomes wait to be written; the oldest go.
 	maxBacklog = 256
+	// roomSize is what is kept free for the outcome of a prompt, beyond twice the
+	// length of its own line: bytes.
+	roomSize = 768
+	maxShort = 160 // bytes of each text of an error that is written there
 )
 
 // damaged is added to the name of a file for a copy of what could not be read.
@@ -54,9 +57,10 @@ type Log struct {
 	size    int64      // bytes of whole lines
 	anew    int64      // size when it was opened or written anew
 	ends    int        // outcomes in it since then
-	backlog [][]byte   // lines of outcomes that are not in the file, without texts
-	spoiled bool       // what follows size could not be cut off
-	past    *state     // until Past
+	rooms   map[string]room
+	backlog [][]byte // lines of outcomes that are not in the file, without texts
+	spoiled bool     // what follows size could not be cut off
+	past    *state   // until Past
 }
 
 // Open opens the file at path or begins one, and takes its lock. Errors wrap
@@ -105,10 +109,11 @@ func (l *Log) open() (err error) {
 			return err
 		}
 	}
-	l.past = past
+	l.past, l.rooms = past, past.rooms()
 	l.size, l.anew = int64(good), int64(good)
 	if good == 0 {
-		return l.write(appendLine(nil, header{Type: "outcomes", Version: Version}))
+		_, err := l.write(appendLine(nil, header{Type: "outcomes", Version: Version}))
+		return err
 	}
 	if len(past.done) > maxOutcomes {
 		past.done = past.done[len(past.done)-maxOutcomes:]
@@ -164,15 +169,20 @@ func (l *Log) Past(yield func(id string, digest [sha256.Size]byte, ended *superv
 func (l *Log) Accept(id string, digest [sha256.Size]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := accepted{Type: "accepted", RequestID: id, SHA256: hex.EncodeToString(digest[:])}
-	if err := l.write(appendLine(nil, line)); err != nil {
+	line, free := appendAccepted(nil, id, digest)
+	at, err := l.write(line)
+	if err != nil {
 		return fmt.Errorf("record the request: %w", err)
 	}
+	free.at += at
+	l.rooms[id] = free
 	return nil
 }
 
-// End records the outcome of r.TurnID. One that cannot be written is logged and
-// written later, without its text. After Close it is not recorded.
+// End records the outcome of r.TurnID. Where the disk takes no more it is
+// written in the room that Accept kept free for it, without its text. One that
+// cannot be written there either is logged and written later. After Close it is
+// not recorded.
 func (l *Log) End(r supervisor.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,77 +191,96 @@ func (l *Log) End(r supervisor.Result) {
 		return
 	}
 	record := endedOf(r)
-	if err := l.write(appendLine(nil, record)); err != nil {
-		l.log.Warn("outcome not recorded yet", zap.String("request_id", r.TurnID), zap.Error(err))
-		record.Truncated = record.Truncated || record.Text != ""
-		record.Text = ""
-		if len(l.backlog) == maxBacklog {
-			l.backlog = slices.Delete(l.backlog, 0, 1)
+	if _, err := l.write(appendLine(nil, record)); err != nil {
+		record = record.short()
+		if squeezed := l.squeeze(record); squeezed != nil {
+			l.log.Warn("outcome not recorded yet", zap.String("request_id", r.TurnID), zap.Errors("errors", []error{err, squeezed}))
+			if len(l.backlog) == maxBacklog {
+				l.backlog = slices.Delete(l.backlog, 0, 1)
+			}
+			l.backlog = append(l.backlog, appendLine(nil, record))
+			return
 		}
-		l.backlog = append(l.backlog, appendLine(nil, record))
-		return
+		l.log.Warn("outcome recorded without its text", zap.String("request_id", r.TurnID), zap.Error(err))
 	}
+	delete(l.rooms, r.TurnID)
 	l.ends++
 	if l.ends >= maxOutcomes || l.size > l.anew+maxGrowth {
 		l.renew()
 	}
 }
 
-// write adds a line after those that wait: all or none.
-func (l *Log) write(line []byte) error {
+// squeeze writes an outcome in the room of its prompt. What was said of it before
+// stays until the last byte is written, the first one of the line.
+func (l *Log) squeeze(e ended) error {
+	free, ok := l.rooms[e.RequestID]
+	line := appendLine(nil, e)
+	if !ok || len(line) > free.size {
+		return errors.New("no room was kept for it")
+	}
+	line = slices.Concat(line[:len(line)-1], bytes.Repeat([]byte(" "), free.size-len(line)), []byte("\n"))
+	if _, err := l.file.WriteAt(line[1:], free.at+1); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt(line[:1], free.at)
+	return err
+}
+
+// write adds lines after those that wait, all or none, and tells where they are.
+func (l *Log) write(lines []byte) (at int64, err error) {
 	if l.file == nil {
-		return fs.ErrClosed
+		return 0, fs.ErrClosed
 	}
 	if l.spoiled {
 		if err := l.file.Truncate(l.size); err != nil {
-			return err
+			return 0, err
 		}
 		l.spoiled = false
 	}
-	if len(l.backlog) > 0 {
-		line = append(slices.Concat(l.backlog...), line...)
-	}
-	if _, err := l.file.WriteAt(line, l.size); err != nil {
+	waited := slices.Concat(l.backlog...)
+	all := append(waited, lines...)
+	if _, err := l.file.WriteAt(all, l.size); err != nil {
 		l.spoiled = l.file.Truncate(l.size) != nil
-		return err
+		return 0, err
 	}
-	l.size += int64(len(line))
+	at = l.size + int64(len(waited))
+	l.size += int64(len(all))
 	l.ends += len(l.backlog)
 	l.backlog = nil
-	return nil
+	return at, nil
 }
 
 // renew writes the file anew with what is still remembered. If it cannot, the
 // old one is kept, and it is tried again later.
 func (l *Log) renew() {
 	l.ends = 0
-	size, file, err := l.rewrite()
+	size, rooms, file, err := l.rewrite()
 	if err != nil {
 		l.anew = l.size
 		l.log.Warn("outcomes not written anew", zap.String("path", l.path), zap.Error(err))
 		return
 	}
 	_ = l.file.Close() // the old one has nothing left to say
-	l.file, l.size, l.anew = file, size, size
+	l.file, l.size, l.anew, l.rooms = file, size, size, rooms
 }
 
-func (l *Log) rewrite() (size int64, _ *os.File, err error) {
+func (l *Log) rewrite() (size int64, rooms map[string]room, _ *os.File, err error) {
 	data := make([]byte, l.size)
 	if _, err := l.file.ReadAt(data, 0); err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	s, _, err := parse(data)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
-	data = s.encode()
+	data, rooms = s.encode()
 	beside := l.path + ".new"
 	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	file, err := os.OpenFile(beside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if err = lock(file); err == nil { // before anybody can open it by its name
 		_, err = file.Write(data)
@@ -263,13 +292,13 @@ func (l *Log) rewrite() (size int64, _ *os.File, err error) {
 		err = os.Rename(beside, l.path)
 	}
 	if err != nil {
-		return 0, nil, errors.Join(err, file.Close(), os.Remove(beside))
+		return 0, nil, nil, errors.Join(err, file.Close(), os.Remove(beside))
 	}
-	return int64(len(data)), file, nil
+	return int64(len(data)), rooms, file, nil
 }
 
-// encode is the file of what is remembered of s.
-func (s *state) encode() []byte {
+// encode is the file of what is remembered of s, and the rooms in it.
+func (s *state) encode() ([]byte, map[string]room) {
 	done := s.done[max(0, len(s.done)-maxOutcomes):]
 	texts := 0
 	for _, e := range slices.Backward(done) {
@@ -278,13 +307,15 @@ func (s *state) encode() []byte {
 		}
 	}
 	data := appendLine(nil, header{Type: "outcomes", Version: Version})
-	for _, e := range slices.Concat(done, s.waiting()) {
-		data = appendLine(data, accepted{Type: "accepted", RequestID: e.id, SHA256: hex.EncodeToString(e.digest[:])})
-		if e.end != nil {
-			data = appendLine(data, *e.end)
-		}
+	for _, e := range done {
+		data = appendLine(data, acceptedOf(e.id, e.digest))
+		data = appendLine(data, *e.end)
 	}
-	return data
+	rooms := map[string]room{}
+	for _, e := range s.waiting() {
+		data, rooms[e.id] = appendAccepted(data, e.id, e.digest)
+	}
+	return data, rooms
 }
 
 // Close writes what waits and gives the lock back. The error is that of the
@@ -297,7 +328,7 @@ func (l *Log) Close() error {
 	}
 	var err error
 	if len(l.backlog) > 0 {
-		if err = l.write(nil); err != nil {
+		if _, err = l.write(nil); err != nil {
 			err = fmt.Errorf("close outcomes: %d not recorded: %w", len(l.backlog), err)
 		}
 	}

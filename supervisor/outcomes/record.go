@@ -78,6 +78,26 @@ type (
 	}
 )
 
+// room is a line of spaces behind that of a prompt: its outcome goes there if
+// the disk takes no more.
+type room struct {
+	at   int64 // of its first byte
+	size int   // with the newline
+}
+
+func acceptedOf(id string, digest [sha256.Size]byte) accepted {
+	return accepted{Type: "accepted", RequestID: id, SHA256: hex.EncodeToString(digest[:])}
+}
+
+// appendAccepted appends the line of a prompt and its room.
+func appendAccepted(dst []byte, id string, digest [sha256.Size]byte) ([]byte, room) {
+	before := len(dst)
+	dst = appendLine(dst, acceptedOf(id, digest))
+	free := room{at: int64(len(dst)), size: roomSize + 2*(len(dst)-before)}
+	dst = append(dst, bytes.Repeat([]byte(" "), free.size-1)...)
+	return append(dst, '\n'), free
+}
+
 // appendLine appends v as a line. What is not UTF-8 in it is replaced.
 func appendLine(dst []byte, v any) []byte {
 	line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
@@ -88,19 +108,36 @@ func appendLine(dst []byte, v any) []byte {
 }
 
 func endedOf(r supervisor.Result) ended {
-	text, cut := head(r.Text)
+	text, cut := head(r.Text, maxText)
 	return ended{
 		Type: "ended", RequestID: r.TurnID, Outcome: r.Outcome, StopReason: r.StopReason, Usage: r.Usage,
 		Incarnation: r.Incarnation, Attempt: r.Attempt, Error: failureOf(r.Err), Truncated: r.Truncated || cut, Text: text,
 	}
 }
 
-// head is the beginning of text, at most maxText bytes of whole characters.
-func head(text string) (_ string, cut bool) {
-	if len(text) <= maxText {
+// short is e without what can be long: its text, and most of an error's.
+func (e ended) short() ended {
+	e.Truncated = e.Truncated || e.Text != ""
+	e.Text = ""
+	if e.Error == nil {
+		return e
+	}
+	f := *e.Error
+	f.Message, _ = head(f.Message, maxShort)
+	f.Cause, _ = head(f.Cause, maxShort)
+	if f.Exit != nil {
+		f.Exit = &exit{Code: f.Exit.Code, Signal: f.Exit.Signal, Limit: f.Exit.Limit}
+	}
+	e.Error = &f
+	return e
+}
+
+// head is the beginning of text, at most limit bytes of whole characters.
+func head(text string, limit int) (_ string, cut bool) {
+	if len(text) <= limit {
 		return text, false
 	}
-	n := maxText
+	n := limit
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
@@ -201,6 +238,7 @@ type entry struct {
 	id     string
 	number int // in the order they were accepted
 	digest [sha256.Size]byte
+	room   room
 	end    *ended // nil while it has no outcome
 }
 
@@ -208,7 +246,19 @@ type entry struct {
 type state struct {
 	open     map[string]*entry
 	done     []*entry // in the order they ended
+	last     *entry   // that was accepted, if nothing but that is after it
 	accepted int
+}
+
+// rooms are those of what is open.
+func (s *state) rooms() map[string]room {
+	rooms := map[string]room{}
+	for id, e := range s.open {
+		if e.room.size > 0 {
+			rooms[id] = e.room
+		}
+	}
+	return rooms
 }
 
 // waiting is open in order.
@@ -226,6 +276,15 @@ func parse(data []byte) (s *state, good int, err error) {
 			break
 		}
 		line := data[good : good+n]
+		if good > 0 && n > 0 && line[0] == ' ' { // nothing, or an outcome of which the first byte was not written
+			if s.last != nil {
+				s.last.room = room{at: int64(good), size: n + 1}
+			}
+			s.last = nil
+			good += n + 1
+			continue
+		}
+		s.last = nil
 		if good == 0 {
 			err = s.header(line)
 		} else {
@@ -274,7 +333,8 @@ func (s *state) apply(line []byte) error {
 		}
 		if s.open[a.RequestID] == nil {
 			s.accepted++
-			s.open[a.RequestID] = &entry{id: a.RequestID, number: s.accepted, digest: [sha256.Size]byte(sum)}
+			s.last = &entry{id: a.RequestID, number: s.accepted, digest: [sha256.Size]byte(sum)}
+			s.open[a.RequestID] = s.last
 		}
 	case "ended":
 		e := &ended{}

@@ -40,8 +40,7 @@ type Checker struct {
 	counts map[Promise]int // violations, also those that are not told
 	facts  map[string]int  // see Tally
 	looked int
-	full   bool // the disk is
-	downs  int  // deaths of the server so far
+	downs  int // deaths of the server so far
 	calm   latencies
 	unsafe []span // when the server was down or the disk full; the last may be open
 	attack span
@@ -71,7 +70,6 @@ type send struct {
 	ended    uint64
 	endedAs  string
 	downs    int  // deaths of the server before it ended
-	unkept   bool // it was told while no outcome could be recorded (SPEC §2.3)
 	cancel   bool // a cancel said that it was cancelled
 	found    int
 	foundSum uint64
@@ -116,12 +114,9 @@ func (c *Checker) Observe(r Record) {
 	case ServerDown, DiskFull:
 		if r.What == ServerDown {
 			c.downs++
-		} else {
-			c.full = true
 		}
 		c.unsafe = append(c.unsafe, span{r.At, -1})
 	case ServerUp, DiskFree:
-		c.full = c.full && r.What != DiskFree
 		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 {
 			c.unsafe[n-1].to = r.At
 		}
@@ -161,10 +156,6 @@ func (c *Checker) answer(r Record) {
 	s.accepted = true
 	if !s.answered {
 		s.answered, s.outcome, s.sum, s.bare = true, r.Outcome, r.Sum, r.Bare
-		s.unkept = s.unkept || c.full
-		return
-	}
-	if r.Outcome != s.outcome && c.forgotten(s) {
 		return
 	}
 	if r.Outcome != s.outcome {
@@ -240,20 +231,11 @@ func (c *Checker) turn(r Record) {
 	case "turn_end":
 		// An event that was lost with the server is told anew by the next one.
 		anew := r.Outcome == s.endedAs && c.downs > s.downs
-		if s.ended != 0 && !anew && !c.forgotten(s) {
+		if s.ended != 0 && !anew {
 			c.violated(OneOutcome, r, "%s of %s ended twice: events %d and %d", r.Request, r.Agent, s.ended, r.Seq)
 		}
 		s.ended, s.endedAs, s.downs = r.Seq, r.Outcome, c.downs
-		s.unkept = s.unkept || c.full
 	}
-}
-
-// forgotten says that an outcome may have been another before, and counts it.
-func (c *Checker) forgotten(s *send) bool {
-	if s.unkept {
-		c.facts["outcomes: told with a full disk, and forgotten"]++
-	}
-	return s.unkept
 }
 
 // finish judges what can be judged at the end alone.
@@ -269,7 +251,7 @@ func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int)
 		if s.accepted && !s.answered && s.ended == 0 {
 			end.violated(OneOutcome, at, "%s of %s was accepted and has no outcome", request, s.agent)
 		}
-		if s.answered && s.ended != 0 && s.endedAs != s.outcome && !s.unkept {
+		if s.answered && s.ended != 0 && s.endedAs != s.outcome {
 			end.violated(OneOutcome, at, "%s of %s was answered as %s, and its event says %s", request, s.agent, s.outcome, s.endedAs)
 		}
 		if s.cancel && s.answered && s.outcome != "cancelled" {

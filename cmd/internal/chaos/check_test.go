@@ -144,8 +144,7 @@ func TestLatencies(t *testing.T) {
 	}
 }
 
-// An outcome that was told while the disk was full may be forgotten, and an
-// event that was lost with the server is told anew; nothing else.
+// An event that was lost with the server is told anew; nothing else.
 func TestWhatMayBeForgotten(t *testing.T) {
 	told := func(outcome string, between ...chaos.What) []chaos.Record {
 		h := append(good(), chaos.Record{At: 70 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 4, Seq: 9},
@@ -164,23 +163,6 @@ func TestWhatMayBeForgotten(t *testing.T) {
 	}
 	if r := judge(told("crashed", chaos.ServerDown, chaos.ServerUp)); r.Held() {
 		t.Error("another server may tell it otherwise")
-	}
-	full := func(outcome string) []chaos.Record {
-		return append(good(),
-			chaos.Record{At: 70 * ms, What: chaos.Sent, Agent: "prey", Request: "r7", Try: 1},
-			chaos.Record{At: 71 * ms, What: chaos.DiskFull},
-			chaos.Record{At: 72 * ms, What: chaos.Answered, Agent: "prey", Request: "r7", Try: 1, Outcome: "failed"},
-			chaos.Record{At: 73 * ms, What: chaos.DiskFree},
-			chaos.Record{At: 74 * ms, What: chaos.Sent, Agent: "prey", Request: "r7", Try: 2},
-			chaos.Record{At: 75 * ms, What: chaos.Answered, Agent: "prey", Request: "r7", Try: 2, Outcome: outcome})
-	}
-	if r := judge(full("crashed")); !r.Held() || r.Facts["outcomes: told with a full disk, and forgotten"] != 1 {
-		t.Errorf("told with a full disk: %v, %v", r.Broken, r.Facts)
-	}
-	h := full("crashed")
-	h[len(h)-5].What = chaos.DiskFree
-	if r := judge(h); r.Held() {
-		t.Error("it may be forgotten without a full disk")
 	}
 }
 
