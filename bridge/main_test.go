@@ -236,7 +236,17 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 			{Name: "sleep", Description: "Wait for a number of seconds.", InputSchema: jsontext.Value(`{"type":"object"}`)},
 		}})
 		return true
+	case protocol.PermissionResponse:
+		c.Respond(cmd, map[string]any{"ok": true})
+		return true
 	case protocol.SetCwd:
+		if cmd.Cwd == "/asks" { // so that the question is there before the answer
+			c.Emit(protocol.PermissionRequest{
+				RequestID: "p7", TurnID: "t", ToolID: "call_1", ToolName: "shell", Action: protocol.ActionExecute, Summary: "run make",
+				Reason: "it runs a program", Input: jsontext.Value(`{"command":"make"}`), Paths: []string{"/asks"},
+				Deadline: "2026-01-20T09:11:02Z", Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny},
+			})
+		}
 		if cmd.Cwd == "/none" {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "set_cwd: /none is not a directory"})
 			return true

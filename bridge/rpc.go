@@ -66,6 +66,7 @@ func (s *Server) methodTable() map[string]handler {
 		"create_agent":    bind(s.createAgent),
 		"destroy_agent":   bind(s.destroyAgent),
 		"list_agents":     bind(s.listAgents),
+		"rpc.discover":    bind(s.discover),
 		"shutdown_server": bind(s.shutdownServer),
 		"rotate_key":      bind(s.rotateKey),
 		"create_key":      bind(s.createKey),

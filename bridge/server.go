@@ -37,6 +37,7 @@ const (
 	toEvents
 	toHealth
 	toReady
+	toDocs
 )
 
 // route finds the target of a raw path: nothing is decoded, cleaned or
@@ -49,6 +50,8 @@ func route(path string) target {
 		return target{kind: toHealth}
 	case "/readyz":
 		return target{kind: toReady}
+	case "/docs":
+		return target{kind: toDocs}
 	}
 	id, ok := strings.CutPrefix(path, "/agent/")
 	if !ok {
@@ -70,7 +73,7 @@ func (t target) allows() []string {
 		return []string{http.MethodPost}
 	case toEvents:
 		return []string{http.MethodGet}
-	case toHealth, toReady:
+	case toHealth, toReady, toDocs:
 		return []string{http.MethodGet, http.MethodHead}
 	default:
 		return nil
@@ -122,8 +125,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(x, badMethod)
 		return
 	}
-	if to.kind == toHealth {
+	switch to.kind {
+	case toHealth:
 		s.health(x, query)
+		return
+	case toDocs:
+		s.docs(x)
 		return
 	}
 	passed, refused, ok := s.checkKey(r, to)
@@ -246,9 +253,13 @@ func (s *Server) health(x *exchange, query string) {
 // answer writes a response with a JSON body, packed if that is worth it and the
 // client takes it.
 func (s *Server) answer(x *exchange, status int, body []byte) {
+	s.write(x, status, "application/json", body)
+}
+
+func (s *Server) write(x *exchange, status int, media string, body []byte) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 	h := x.w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", media)
 	h.Add("Vary", "Accept-Encoding")
 	// A client that left has no use for an error.
 	if len(body) > minGzip && takesGzip(x.r.Header) {

@@ -34,6 +34,13 @@ const (
 	Reads
 )
 
+func (e Effect) String() string {
+	if e == Reads {
+		return "reads"
+	}
+	return "changes"
+}
+
 // Method is one row of the table.
 type Method struct {
 	Name   string
@@ -59,6 +66,7 @@ var Methods = []Method{
 	{"rename_session", Global, Changes, RenameSessionParams{}, RenameSessionResult{}, "Give a session another name, and its agent too"},
 	{"delete_session", Global, Changes, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
 	{"get_agent_summaries", Global, Reads, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
+	{"rpc.discover", Global, Reads, None{}, DiscoverResult{}, "Describe all methods, as an OpenRPC document"},
 	{"shutdown_server", Global, Changes, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
 	{"rotate_key", Global, Changes, RotateKeyParams{}, RotateKeyResult{}, "Put another key into the server's key file"},
 	{"create_key", Global, Changes, CreateKeyParams{}, CreateKeyResult{}, "Make a key that is good for reading, or for one agent"},

@@ -48,7 +48,7 @@ type (
 		// RequestID names the run: the same one again joins it, continues it or
 		// gets its result. A UUID if missing; else the name of a file.
 		RequestID *string `json:"request_id,omitzero"`
-		OnFailure *string `json:"on_failure,omitzero"` // stop (default) or continue
+		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue"` // stop (default) or continue
 	}
 	// PlanPool are agents that are made alike; the members are those of
 	// CreateAgentParams. Size is 1 to MaxPool, by default DefaultPool.

@@ -66,7 +66,7 @@ type (
 	// RespondPermissionParams answer a permission_request.
 	RespondPermissionParams struct {
 		RequestID string            `json:"request_id"`
-		Decision  protocol.Decision `json:"decision"`
+		Decision  protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
 		// Reason is told to the model where the decision is a no.
 		Reason *string `json:"reason,omitzero"`
 	}

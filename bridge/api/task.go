@@ -49,7 +49,7 @@ const (
 type (
 	// ExecuteTaskParams is one piece of work for the executor.
 	ExecuteTaskParams struct {
-		TaskType string       `json:"task_type"` // one of TaskTypes
+		TaskType string       `json:"task_type" enum:"code_generation,refactoring,analysis,testing"` // one of TaskTypes
 		Prompt   string       `json:"prompt"`
 		Context  *TaskContext `json:"context,omitzero"`
 		Options  *TaskOptions `json:"options,omitzero"`
@@ -182,9 +182,9 @@ type (
 
 	// UpdateContextParams change what agents are told beside the conversation.
 	UpdateContextParams struct {
-		Action      string         `json:"action"`       // add, remove or modify
-		ContextType string         `json:"context_type"` // file, dependency or state
-		Data        jsontext.Value `json:"data"`         // an object, SPEC §4.8
+		Action      string         `json:"action" enum:"add,remove,modify"`           // add, remove or modify
+		ContextType string         `json:"context_type" enum:"file,dependency,state"` // file, dependency or state
+		Data        jsontext.Value `json:"data"`                                      // an object, SPEC §4.8
 		// AgentID names the one agent; if missing, it is that of the path, or all.
 		AgentID *string `json:"agent_id,omitzero"`
 	}

@@ -44,7 +44,7 @@ type (
 		DisableTools *[]string `json:"disable_tools,omitzero"`
 		// Approvals says what becomes of a call that needs one: ask (see
 		// respond_permission) or deny, the default.
-		Approvals *string `json:"approvals,omitzero"`
+		Approvals *string `json:"approvals,omitzero" enum:"ask,deny"`
 		// Limits bound what the agent, with those that it creates, may use.
 		Limits *Limits `json:"limits,omitzero"`
 		// ParentAgentID names the agent on whose behalf this one is made.
@@ -149,6 +149,15 @@ type (
 		PendingPermissions int `json:"pending_permissions"`
 	}
 
+	// DiscoverResult is an OpenRPC 1.3 document.
+	DiscoverResult struct {
+		OpenRPC    string           `json:"openrpc"` // its version
+		Info       jsontext.Value   `json:"info"`
+		Servers    []jsontext.Value `json:"servers"`
+		Methods    []jsontext.Value `json:"methods"`
+		Components jsontext.Value   `json:"components"`
+	}
+
 	// SuccessResult has nothing to say but that it was done.
 	SuccessResult struct {
 		Success bool `json:"success"`
@@ -162,11 +171,11 @@ type (
 		RequestID   *string                `json:"request_id,omitzero"`
 		Attachments *[]protocol.Attachment `json:"attachments,omitzero"`
 		// WhenBusy is queue (default), reject or steer.
-		WhenBusy *string `json:"when_busy,omitzero"`
+		WhenBusy *string `json:"when_busy,omitzero" enum:"queue,reject,steer"`
 		// TimeoutS bounds the turn's run time, in seconds; none if missing.
 		TimeoutS *float64 `json:"timeout_s,omitzero"`
 		// OnCrash is fail (default) or retry: sent once more after the restart.
-		OnCrash *string `json:"on_crash,omitzero"`
+		OnCrash *string `json:"on_crash,omitzero" enum:"fail,retry"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and

@@ -1,0 +1,22 @@
+package bridge
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/openrpc"
+)
+
+// docs answers with the page about the methods. It has nothing of what the
+// server does or knows, so it needs no key.
+func (s *Server) docs(x *exchange) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	x.w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
+}
+
+func (s *Server) discover(context.Context, *call, api.None) (any, error) {
+	return openrpc.Document(s.o.Version, "http://"+s.o.Addr)
+}
