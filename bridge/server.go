@@ -101,6 +101,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now()}
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set("Cache-Control", "no-store")
+	if len(r.TransferEncoding) > 0 {
+		// A Content-Length beside it is gone by now: whoever believed that one would
+		// see another request behind this one, so nothing behind it is read.
+		w.Header().Set("Connection", "close")
+	}
 	if !s.handlers.enter() {
 		s.refuse(x, draining)
 		return

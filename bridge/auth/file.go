@@ -117,7 +117,7 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("it is not a plain file")
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("its mode is %04o, so others may read it: run chmod 600 %s, or restart the server for a new key",
+		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)
 	}
 	return io.ReadAll(io.LimitReader(f, limit))

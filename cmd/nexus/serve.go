@@ -38,6 +38,9 @@ type serveOptions struct {
 	durability string
 	scenario   string
 	drain      time.Duration
+	rate       uint32 // if rated
+	rated      bool
+	signed     bool
 }
 
 func serveCommand(app *cli.App) *cobra.Command {
@@ -67,6 +70,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if o.drain < 0 {
 				return cli.Usage("--drain-timeout must not be negative")
 			}
+			o.rated = cmd.Flags().Changed("rate")
 			return serve(cmd.Context(), app, o)
 		},
 	}
@@ -75,6 +79,8 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.durability, "durability", "", "how journals are saved: turn (synced, the default) or os")
 	cmd.Flags().StringVar(&o.scenario, "scenario", "", "scenario file that the offline model plays")
 	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long turns may go on when the server is asked to end")
+	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
+	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	return cmd
 }
 
@@ -185,6 +191,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Memory:    memoryOf(catalogue, events, a.log),
 		Log:       a.log,
 	})
+	door := a.cfg.Server()
+	if a.o.rated {
+		door.RequestsPerMinute = uint64(a.o.rate)
+	}
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario,
@@ -197,10 +207,16 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Keys:       a.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
-		Shutdown:   ask,
-		Moved:      models.Forget,
-		Version:    a.version,
-		Guard:      a.guard.Means().String(),
+
+		AllowedOrigins:    door.AllowedOrigins,
+		RequestsPerMinute: int(door.RequestsPerMinute),
+		RequireSignatures: door.RequireSignatures || a.o.signed,
+		MaxStrangers:      maxStrangers(),
+
+		Shutdown: ask,
+		Moved:    models.Forget,
+		Version:  a.version,
+		Guard:    a.guard.Means().String(),
 		Checks: []bridge.Check{
 			{Name: "home", Ask: func() error { return writable(a.cfg.RunDir()) }},
 			{Name: "broker", Ask: models.Check},

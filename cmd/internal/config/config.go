@@ -105,6 +105,35 @@ type Role struct {
 	SystemPrompt string `json:"system_prompt" wire:"default"`
 }
 
+// Server says what the façade lets in.
+type Server struct {
+	// AllowedOrigins are the web pages that may call, as scheme://host:port.
+	AllowedOrigins []string `json:"allowed_origins" wire:"default"`
+	// RequestsPerMinute bounds each key; 0 is no limit.
+	RequestsPerMinute uint64 `json:"requests_per_minute" wire:"default"`
+	// RequireSignatures refuses requests that are not signed.
+	RequireSignatures bool `json:"require_signatures" wire:"default"`
+}
+
+// maxRate bounds Server.RequestsPerMinute.
+const maxRate = 1_000_000
+
+func (s Server) check() error {
+	if s.RequestsPerMinute > maxRate {
+		return &strict.Error{Path: "server.requests_per_minute", Problem: fmt.Sprintf("is more than %d", maxRate)}
+	}
+	for i, origin := range s.AllowedOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
+			return &strict.Error{
+				Path:    fmt.Sprintf("server.allowed_origins[%d]", i),
+				Problem: "is no origin as a browser writes it: want scheme://host or scheme://host:port, in lower case",
+			}
+		}
+	}
+	return nil
+}
+
 // file is the layout of config.json.
 type file struct {
 	Providers       map[string]Provider `json:"providers" wire:"default"`
@@ -115,6 +144,7 @@ type file struct {
 	Presets map[string]protocol.Permissions `json:"presets" wire:"default"`
 	Limits  *Limits                         `json:"limits,omitzero"`
 	Roles   map[string]Role                 `json:"roles" wire:"default"`
+	Server  *Server                         `json:"server,omitzero"`
 }
 
 // FileError says which configuration file is wrong, and how.
@@ -256,6 +286,9 @@ func (c *Config) merge(path string, by trust) error {
 	if f.Limits != nil {
 		c.file.Limits = f.Limits
 	}
+	if f.Server != nil {
+		c.file.Server = f.Server
+	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted
 	}
@@ -298,6 +331,11 @@ var (
 func (f file) check() error {
 	for name, p := range f.Presets {
 		if err := checkPreset(name, p); err != nil {
+			return err
+		}
+	}
+	if f.Server != nil {
+		if err := f.Server.check(); err != nil {
 			return err
 		}
 	}
@@ -350,6 +388,9 @@ func (f file) check() error {
 func (c *Config) checkProject(f file) error {
 	if f.Limits != nil {
 		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	if f.Server != nil {
+		return &strict.Error{Path: "server", Problem: "is the server's to say: move it to config.json in the home"}
 	}
 	if len(f.Roles) > 0 {
 		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}
@@ -419,6 +460,14 @@ func (c *Config) Limits() Limits {
 		return Limits{}
 	}
 	return *c.file.Limits
+}
+
+// Server is what the façade lets in.
+func (c *Config) Server() Server {
+	if c.file.Server == nil {
+		return Server{}
+	}
+	return *c.file.Server
 }
 
 // Roles are the agents for tasks and plans that name none, by planner or

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"nexus.internal/cmd/internal/config"
 )
 
@@ -345,5 +347,25 @@ func TestRoles(t *testing.T) {
 	write(t, filepath.Join(project, ".nexus3", "config.json"), `{"roles":{"planner":{"agent_id":"a"}}}`)
 	if _, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, project); err == nil || !strings.Contains(err.Error(), "is the server's to say") {
 		t.Errorf("a project's roles: %v", err)
+	}
+}
+
+func TestServer(t *testing.T) {
+	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true}}`).Server()
+	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, origin := range []string{"", "*", "null", "app.example", "https://app.example/", "HTTPS://app.example", "https://App.example", "https://u@app.example", "https://app.example?x"} {
+		home := t.TempDir()
+		write(t, filepath.Join(home, "config.json"), `{"server":{"allowed_origins":["`+origin+`"]}}`)
+		if _, err := config.Load([]string{"NEXUS_HOME=" + home}, ""); err == nil || !strings.Contains(err.Error(), "server.allowed_origins[0]") {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+	project := t.TempDir()
+	write(t, filepath.Join(project, ".nexus3", "config.json"), `{"server":{"allowed_origins":["https://evil.example"]}}`)
+	if _, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, project); err == nil || !strings.Contains(err.Error(), "is the server's to say") {
+		t.Errorf("a project's origins: %v", err)
 	}
 }

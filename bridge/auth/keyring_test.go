@@ -1,0 +1,202 @@
+package auth_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/bridge/auth"
+)
+
+func open(t *testing.T, home string) *auth.Keyring {
+	t.Helper()
+	k, err := auth.OpenKeyring(auth.KeyPath(home, 1), filepath.Join(home, "keys.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+func good(k *auth.Keyring, key auth.Key) bool {
+	_, _, ok := k.Check(key.Reveal())
+	return ok
+}
+
+func TestKeyringRotates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := open(t, t.TempDir())
+		first := k.Key()
+		if _, err := k.Rotate(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		second := k.Key()
+		if inFile, err := auth.Read(k.Path()); err != nil || !inFile.Matches(second.Reveal()) {
+			t.Errorf("the file has another key: %v", err)
+		}
+		if !good(k, first) || !good(k, second) {
+			t.Error("within the grace both keys are good")
+		}
+		time.Sleep(59 * time.Second)
+		if !good(k, first) {
+			t.Error("the old key ended before its grace")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if good(k, first) || !good(k, second) {
+			t.Error("after the grace the new key alone is good")
+		}
+		for range 12 { // more than are kept
+			if _, err := k.Rotate(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if good(k, second) {
+			t.Error("the oldest of too many old keys is still good")
+		}
+		last := k.Key()
+		if _, err := k.Rotate(0); err != nil {
+			t.Fatal(err)
+		}
+		if good(k, last) || !good(k, k.Key()) {
+			t.Error("without a grace the newest key alone is good")
+		}
+	})
+}
+
+// Scoped keys outlive the server, their hashes alone are kept, and the file is for
+// its owner alone.
+func TestKeyringKeepsScopedKeys(t *testing.T) {
+	home := t.TempDir()
+	k := open(t, home)
+	read, made, err := k.Add(auth.Grant{Scope: auth.ScopeRead, Name: "dashboard"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, _, err := k.Add(auth.Grant{Scope: auth.ScopeAgent, AgentID: "a", Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, filepath.Join(home, "keys.json"), 0o600)
+	text, err := os.ReadFile(filepath.Join(home, "keys.json"))
+	if err != nil || strings.Contains(string(text), "nxk_") || strings.Contains(string(text), read.Reveal()[4:]) {
+		t.Errorf("the file shows a key: %v", err)
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, valid, ok := k.Check(read.Reveal()); ok {
+		t.Errorf("a closed keyring takes a key: %v", valid.Err())
+	}
+
+	again := open(t, home)
+	if diff := cmp.Diff(k.List(), []auth.Grant(nil)); diff != "" {
+		t.Errorf("keys of the closed one: %s", diff)
+	}
+	g, _, ok := again.Check(read.Reveal())
+	if !ok || g.Scope != auth.ScopeRead || g.Name != "dashboard" || g.ID != made.ID || g.ID != read.ID() {
+		t.Errorf("after a restart: %+v, %v", g, ok)
+	}
+	g, _, ok = again.Check(agent.Reveal())
+	if !ok || g.Scope != auth.ScopeAgent || g.AgentID != "a" || g.Expires.IsZero() {
+		t.Errorf("after a restart: %+v, %v", g, ok)
+	}
+	if ok, err := again.Revoke(made.ID); !ok || err != nil {
+		t.Errorf("Revoke: %v, %v", ok, err)
+	}
+	if ok, err := again.Revoke(made.ID); ok || err != nil {
+		t.Errorf("Revoke once more: %v, %v", ok, err)
+	}
+	if good(again, read) || !good(again, agent) {
+		t.Error("the wrong key was revoked")
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if third := open(t, home); good(third, read) || !good(third, agent) {
+		t.Error("a revoked key is good again after a restart")
+	}
+}
+
+func TestKeyringIsBounded(t *testing.T) {
+	k := open(t, t.TempDir())
+	for range auth.MaxScoped {
+		if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); err != auth.ErrTooMany { //nolint:errorlint // the very one
+		t.Errorf("one more: %v, want ErrTooMany", err)
+	}
+	if ok, err := k.Revoke(k.List()[0].ID); !ok || err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); err != nil {
+		t.Errorf("in the place of a revoked one: %v", err)
+	}
+}
+
+// A file that somebody else could have written, or that is damaged, gives nobody
+// a key and lets no server start.
+func TestKeyringRefusesItsFile(t *testing.T) {
+	const hash = `"0000000000000000000000000000000000000000000000000000000000000000"`
+	for name, test := range map[string]struct {
+		text string
+		mode os.FileMode
+		say  string
+	}{
+		"others may write": {`{"keys":[]}`, 0o606, "chmod 600"},
+		"others may read":  {`{"keys":[]}`, 0o604, "chmod 600"},
+		"no JSON":          {`{"keys":`, 0o600, "keys.json"},
+		"a full key":       {`{"keys":[{"sha256":` + hash + `,"scope":"full","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
+		"no scope":         {`{"keys":[{"sha256":` + hash + `,"created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
+		"no agent":         {`{"keys":[{"sha256":` + hash + `,"scope":"agent","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
+		"no hash":          {`{"keys":[{"sha256":"","scope":"read","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			write(t, filepath.Join(home, "keys.json"), test.text, test.mode)
+			_, err := auth.OpenKeyring(auth.KeyPath(home, 1), filepath.Join(home, "keys.json"))
+			if err == nil || !strings.Contains(err.Error(), test.say) {
+				t.Errorf("got %v, want an error that says %q", err, test.say)
+			}
+			if _, err := os.Stat(auth.KeyPath(home, 1)); err == nil {
+				t.Error("a key file was left")
+			}
+		})
+	}
+}
+
+// What proves a key is computed here by hand, as SPEC §6.5 says.
+func TestProof(t *testing.T) {
+	key, err := auth.Parse("nxk_test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nonce, address = "0123456789abcdef", "127.0.0.1:8765"
+	// v=$(printf nxk_test | sha256sum | cut -d' ' -f1)
+	// printf 'nexus-proof-v1\n0123456789abcdef\n127.0.0.1:8765' | openssl dgst -sha256 -hmac $v -binary | base64
+	// printf $v | sha256sum | cut -c1-12
+	if got, want := key.Prove(nonce, address), "SJQ3T/ssL4qQPYO2SjwwLgd3wwFuc2dFqyk/zy6fcsU="; got != want {
+		t.Errorf("proof %s, want %s", got, want)
+	}
+	if got, want := key.ID(), "fdc0c89d7dda"; got != want {
+		t.Errorf("id %s, want %s", got, want)
+	}
+	// printf 'x' | openssl dgst -sha256 -hmac nxk_test -binary | base64
+	if got, want := key.Sign("x"), "nZHCcS50j/qGUadwoG1P0eD5xj884oV0/5OxmetORcQ="; got != want {
+		t.Errorf("signature %s, want %s", got, want)
+	}
+	if !key.Proves(nonce, address, key.Prove(nonce, address)) || key.Proves(nonce, address, "") || (auth.Key{}).Proves(nonce, address, auth.Key{}.Prove(nonce, address)) {
+		t.Error("Proves is wrong")
+	}
+}

@@ -1,0 +1,318 @@
+package bridge_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol/jsonrpc"
+)
+
+func grant(scope auth.Scope, agent string) auth.Grant {
+	return auth.Grant{Scope: scope, AgentID: agent}
+}
+
+// key makes a scoped key and returns it as a header.
+func (r *rig) scoped(scope auth.Scope, agent string) (bearer, id string) {
+	r.t.Helper()
+	key, made, err := r.keys.Add(grant(scope, agent))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return "Bearer " + key.Reveal(), made.ID
+}
+
+// A key for reading is good for no method that changes something, by itself, in a
+// batch, as a stream or as a notification.
+func TestAttackChangeWithReadOnlyKey(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	for _, m := range api.Methods {
+		path := "/rpc"
+		if m.Scope == api.Agent {
+			path = "/agent/a"
+		}
+		for _, body := range []string{callBody(m.Name), "[" + callBody(m.Name) + "]"} {
+			_, answer := r.post(path, body, "Authorization", bearer, "Accept", "application/json, text/event-stream")
+			denied := strings.Contains(answer, `"NOT_PERMITTED"`) && strings.Contains(answer, "-32003")
+			if denied != (m.Effect == api.Changes) {
+				t.Errorf("%s: %s", m.Name, answer)
+			}
+		}
+		if m.Effect == api.Changes {
+			r.post(path, `{"jsonrpc":"2.0","method":"`+m.Name+`","params":{}}`, "Authorization", bearer)
+		}
+	}
+	if agents := r.sup.Agents(); len(agents) != 1 || agents[0].ShouldShutdown {
+		t.Errorf("something was changed: %+v", agents)
+	}
+	r.works()
+}
+
+// A key for one agent opens nothing but that agent's path and events, and does not
+// tell what else there is.
+func TestAttackElsewhereWithAgentKey(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	r.create("b")
+	bearer, _ := r.scoped(auth.ScopeAgent, "a")
+	for _, route := range []string{
+		"POST /", "POST /rpc", "POST /agent/b", "POST /agent/nobody", "GET /agent/b/events", "GET /agent/nobody/events", "GET /readyz", "GET /nowhere",
+		"GET /events", "GET /metrics",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		response, body := r.do(method, path, strings.NewReader(callBody("get_model")), "Authorization", bearer)
+		if response.StatusCode != 403 || gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
+			t.Errorf("%s: HTTP %d %s", route, response.StatusCode, body)
+		}
+		wantWhole(t, body, jsonrpc.CodeNotAuthenticated)
+	}
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"update_context","params":{"agent_id":"b","action":"add","context_type":"note","data":{}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"agent_id":"b","task_type":"code_generation","prompt":"x"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"create_plan","params":{"agent_id":"b","user_request":"x"}}`,
+		callBody("create_key"), callBody("destroy_agent"), callBody("list_agents"),
+	} {
+		if _, answer := r.post("/agent/a", body, "Authorization", bearer); gjson.Get(answer, "result").Exists() {
+			t.Errorf("%s: %s", body, answer)
+		}
+	}
+	if response, body := r.post("/agent/a", callBody("get_model"), "Authorization", bearer); response.StatusCode != 200 || !gjson.Get(body, "result").Exists() {
+		t.Errorf("its own agent: HTTP %d %s", response.StatusCode, body)
+	}
+}
+
+// events opens the events of agent a with a key.
+func (r *rig) events(bearer string) (*http.Response, *bufio.Reader) {
+	r.t.Helper()
+	conn := r.dial()
+	if _, err := io.WriteString(conn, "GET /agent/a/events HTTP/1.1\r\nHost: "+r.addr+"\r\nAuthorization: "+bearer+"\r\n\r\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { response.Body.Close() })
+	return response, bufio.NewReader(response.Body)
+}
+
+// wantRevoked checks that a stream ends because its key did.
+func wantRevoked(t *testing.T, in io.Reader) {
+	t.Helper()
+	all, err := io.ReadAll(in)
+	if err != nil || !strings.Contains(string(all), `{"type":"end","reason":"revoked"}`) {
+		t.Errorf("the stream ended with %q, %v, want reason revoked", all, err)
+	}
+}
+
+// A key that was revoked, has run out or was replaced opens nothing, and what it
+// had opened is closed.
+func TestAttackWithEndedKeys(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	opened := func(bearer string) *bufio.Reader {
+		t.Helper()
+		response, in := r.events(bearer)
+		if line, err := in.ReadString('\n'); response.StatusCode != 200 || err != nil || line != ": open\n" {
+			t.Fatalf("HTTP %d %q %v", response.StatusCode, line, err)
+		}
+		return in
+	}
+	refused := func(bearer string) {
+		t.Helper()
+		if response, body := r.post("/agent/a", callBody("get_model"), "Authorization", bearer); response.StatusCode != 403 {
+			t.Errorf("HTTP %d %s, want 403", response.StatusCode, body)
+		}
+	}
+	revoked, id := r.scoped(auth.ScopeAgent, "a")
+	in := opened(revoked)
+	if _, body := r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"revoke_key","params":{"key_id":"`+id+`"}}`); !gjson.Get(body, "result.revoked").Bool() {
+		t.Fatal(body)
+	}
+	wantRevoked(t, in)
+	refused(revoked)
+
+	key, _, err := r.keys.Add(auth.Grant{Scope: auth.ScopeRead, Expires: time.Now().Add(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expires := "Bearer " + key.Reveal()
+	wantRevoked(t, opened(expires))
+	refused(expires)
+
+	old := "Bearer " + r.key.Reveal()
+	in = opened(old)
+	if _, body := r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"rotate_key","params":{"grace_s":3600}}`); !gjson.Get(body, "result.rotated").Bool() {
+		t.Fatal(body)
+	}
+	r.works() // within the grace, with the old one
+	now, err := auth.Read(r.keys.Path())
+	if err != nil || now.Matches(r.key.Reveal()) {
+		t.Fatalf("the file has no new key: %v", err)
+	}
+	if _, body := r.post("/rpc", callBody("rotate_key"), "Authorization", "Bearer "+now.Reveal()); !gjson.Get(body, "result.rotated").Bool() {
+		t.Fatal(body)
+	}
+	wantRevoked(t, in)
+	refused(old)
+	refused("Bearer " + now.Reveal())
+	if now, err = auth.Read(r.keys.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if response, _ := r.post("/rpc", list, "Authorization", "Bearer "+now.Reveal()); response.StatusCode != 200 {
+		t.Errorf("the newest key: HTTP %d", response.StatusCode)
+	}
+}
+
+// sign is a request with its signature, made by hand as SPEC §6.5 says.
+func sign(key auth.Key, at any, path, id, method, params string) string {
+	stamp := fmt.Sprint(at)
+	signature := key.Sign("nexus-request-v1\n" + stamp + "\n" + path + "\n" + id + "\n" + method + "\n" + params)
+	body := `{"jsonrpc":"2.0","method":"` + method + `","auth":{"timestamp":` + stamp + `,"signature":"` + signature + `"}`
+	if id != "" {
+		body += `,"id":` + id
+	}
+	if params != "" {
+		body += `,"params":` + params
+	}
+	return body + "}"
+}
+
+// without sends a body without the Authorization header.
+func (r *rig) without(path, body string) (*http.Response, string) {
+	r.t.Helper()
+	return r.raw(withLength("POST "+path+" HTTP/1.1\r\nHost: "+r.addr+"\r\n", body))
+}
+
+func TestSignedRequests(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	now := time.Now().Unix()
+	for name, test := range map[string]struct{ path, body string }{
+		"with an id":           {"/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")},
+		"with params":          {"/rpc", sign(r.key, now, "/rpc", `"x"`, "list_sessions", "{ \"limit\":\n 1}")},
+		"of an agent":          {"/agent/a", sign(r.key, fmt.Sprintf("%d.25", now), "/agent/a", "1", "get_model", "")},
+		"a batch":              {"/rpc", "[" + sign(r.key, now, "/rpc", "2", "list_agents", "") + "," + sign(r.key, now, "/rpc", "3", "list_agents", "") + "]"},
+		"early, within bounds": {"/rpc", sign(r.key, now-290, "/rpc", "1", "list_agents", "")},
+		"late, within bounds":  {"/rpc", sign(r.key, now+290, "/rpc", "1", "list_agents", "")},
+	} {
+		response, body := r.without(test.path, test.body)
+		if response.StatusCode != 200 || !strings.Contains(body, `"result"`) || strings.Contains(body, `"error"`) {
+			t.Errorf("%s: HTTP %d %s", name, response.StatusCode, body)
+		}
+	}
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	key, err := auth.Parse(strings.TrimPrefix(bearer, "Bearer "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, body := r.post("/rpc", sign(key, now, "/rpc", "1", "list_agents", ""), "Authorization", bearer); response.StatusCode != 200 {
+		t.Errorf("with a scoped key's header: HTTP %d %s", response.StatusCode, body)
+	}
+	if response, body := r.without("/rpc", sign(key, now+1, "/rpc", "1", "list_agents", "")); response.StatusCode != 403 {
+		t.Errorf("with a scoped key and no header: HTTP %d %s", response.StatusCode, body)
+	}
+}
+
+func TestAttackReplayedSignature(t *testing.T) {
+	r := rigged(t, nil)
+	now := time.Now().Unix()
+	request := sign(r.key, now, "/rpc", "1", "create_agent", `{"agent_id":"a"}`)
+	if response, body := r.without("/rpc", request); response.StatusCode != 200 {
+		t.Fatalf("HTTP %d %s", response.StatusCode, body)
+	}
+	if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	twice := sign(r.key, now, "/rpc", "2", "create_agent", `{"agent_id":"b"}`)
+	for name, body := range map[string]string{
+		"the same again": request, "within a batch": "[" + request + "]", "beside a new one": "[" + sign(r.key, now, "/rpc", "9", "list_agents", "") + "," + request + "]",
+		"twice in a batch": "[" + twice + "," + twice + "]",
+	} {
+		for _, send := range []func(string, string) (*http.Response, string){
+			r.without, func(path, body string) (*http.Response, string) { return r.post(path, body) },
+		} {
+			response, answer := send("/rpc", body)
+			if response.StatusCode != 403 || gjson.Get(answer, "error.message").Str != "Invalid signature" || !strings.Contains(answer, "used before") {
+				t.Errorf("%s: HTTP %d %s", name, response.StatusCode, answer)
+			}
+		}
+	}
+	if agents := r.sup.Agents(); len(agents) != 0 {
+		t.Errorf("something was done again: %v", agents)
+	}
+}
+
+func TestAttackForgedSignature(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	now := time.Now().Unix()
+	good := sign(r.key, now, "/rpc", "1", "list_agents", "{}")
+	for _, test := range []struct {
+		name, path, body string
+		status           int
+	}{
+		{"another method", "/rpc", strings.Replace(good, "list_agents", "list_keys", 1), 403},
+		{"other params", "/rpc", strings.Replace(good, "{}", "{ }", 1), 403},
+		{"another id", "/rpc", strings.Replace(good, `"id":1`, `"id":2`, 1), 403},
+		{"no id", "/rpc", strings.Replace(good, `"id":1,`, "", 1), 403},
+		{"another path", "/", good, 403},
+		{"another agent's path", "/agent/a", sign(r.key, now, "/agent/b", "1", "get_model", ""), 403},
+		{"another time", "/rpc", strings.Replace(good, fmt.Sprint(now), fmt.Sprint(now+1), 1), 403},
+		{"another key", "/rpc", sign(auth.Generate(), now, "/rpc", "1", "list_agents", ""), 403},
+		{"too old", "/rpc", sign(r.key, now-302, "/rpc", "1", "list_agents", ""), 403},
+		{"of the future", "/rpc", sign(r.key, now+310, "/rpc", "1", "list_agents", ""), 403},
+		{"no number", "/rpc", sign(r.key, `"now"`, "/rpc", "1", "list_agents", ""), 403},
+		{"too large a number", "/rpc", sign(r.key, "1e300", "/rpc", "1", "list_agents", ""), 403},
+		{"no signature", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","auth":{"timestamp":1}}`, 403},
+		{"no object", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","auth":"x"}`, 403},
+		{"twice", "/rpc", strings.Replace(good, `"auth"`, `"auth":{},"auth"`, 1), 401},
+		{"one of a batch", "/rpc", "[" + sign(r.key, now, "/rpc", "5", "list_agents", "") + "," + list + "]", 401},
+		{"one of a batch that is no request", "/rpc", "[" + sign(r.key, now, "/rpc", "6", "list_agents", "") + ",1]", 401},
+		{"none", "/rpc", list, 401},
+		{"no JSON", "/rpc", "{", 401},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response, body := r.without(test.path, test.body)
+			if response.StatusCode != test.status || !gjson.Get(body, "error").Exists() {
+				t.Errorf("HTTP %d %s, want %d", response.StatusCode, body, test.status)
+			}
+			wantWhole(t, body, jsonrpc.CodeNotAuthenticated)
+			if test.status == 403 { // a good header does not make up for it
+				if response, body = r.post(test.path, test.body); response.StatusCode != 403 {
+					t.Errorf("with the header: HTTP %d %s", response.StatusCode, body)
+				}
+			}
+		})
+	}
+	if response, body := r.without("/rpc", good); response.StatusCode != 200 {
+		t.Errorf("the good one, which none of these used up: HTTP %d %s", response.StatusCode, body)
+	}
+}
+
+// Where signatures are required, the key alone is not enough to change or read
+// anything.
+func TestAttackUnsignedWhereSignaturesAreRequired(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.RequireSignatures = true })
+	now := time.Now().Unix()
+	for _, body := range []string{list, "[" + list + "]", "[" + sign(r.key, now, "/rpc", "1", "list_agents", "") + "," + list + "]"} {
+		response, answer := r.post("/rpc", body)
+		if response.StatusCode != 401 || gjson.Get(answer, "error.message").Str != "Signature required" {
+			t.Errorf("%s: HTTP %d %s", body, response.StatusCode, answer)
+		}
+	}
+	if response, body := r.post("/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")); response.StatusCode != 200 {
+		t.Errorf("signed: HTTP %d %s", response.StatusCode, body)
+	}
+}
