@@ -1,12 +1,12 @@
 package bridge_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -37,7 +37,10 @@ func TestDiscover(t *testing.T) {
 		Methods []described `json:"methods"`
 	}
 	_, body := r.post("/rpc", `{"jsonrpc":"2.0","method":"rpc.discover","id":1}`)
-	if err := json.Unmarshal([]byte(body), &struct{ Result any }{&document}); err != nil {
+	answer := struct {
+		Result any `json:"result"`
+	}{&document}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
 		t.Fatal(err)
 	}
 	methods, shown := map[string]described{}, map[string]bool{"rpc.discover": true}

@@ -237,6 +237,9 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 		}})
 		return true
 	case protocol.PermissionResponse:
+		if cmd.RequestID != "p7" {
+			break
+		}
 		c.Respond(cmd, map[string]any{"ok": true})
 		return true
 	case protocol.SetCwd:

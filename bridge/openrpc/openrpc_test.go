@@ -1,12 +1,12 @@
 package openrpc_test
 
 import (
-	"encoding/json"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"nexus.internal/bridge/api"
