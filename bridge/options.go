@@ -46,15 +46,7 @@ type Options struct {
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
-	// AllowedOrigins are the web pages, as scheme://host:port, that may call.
-	AllowedOrigins []string
-	// RequestsPerMinute bounds each key; 0 is no limit.
-	RequestsPerMinute int
-	// RequireSignatures refuses requests without the member auth.
-	RequireSignatures bool
-	// MaxStrangers is how many connections without a key may be open, the oldest
-	// of which is closed for another one: 1,024.
-	MaxStrangers int
+	Door
 	// Addr is the host and port that is listened on; its port is the one that
 	// Host headers must name. Required.
 	Addr string
@@ -89,6 +81,20 @@ type Options struct {
 	CommandTimeout time.Duration // for a child to answer anything but a prompt: 30 s
 	DrainTimeout   time.Duration // for what runs when the server ends: DefaultDrainTimeout
 	Heartbeat      time.Duration // between signs of life on a quiet stream: 15 s
+}
+
+// Door is what a Server lets in (SPEC §6.5). The zero value lets in every program
+// with a key, and no web page.
+type Door struct {
+	// AllowedOrigins are the web pages, as scheme://host:port, that may call.
+	AllowedOrigins []string
+	// RequestsPerMinute bounds each key; 0 is no limit.
+	RequestsPerMinute int
+	// RequireSignatures refuses requests without the member auth.
+	RequireSignatures bool
+	// MaxStrangers is how many connections that have shown no key may be open, the
+	// oldest of which is closed for another one; 0 is DefaultMaxStrangers.
+	MaxStrangers int
 }
 
 func (o Options) withDefaults() Options {

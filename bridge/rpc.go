@@ -124,7 +124,7 @@ func (s *Server) methodTable() map[string]handler {
 
 // serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
 func (s *Server) serveRPC(x *exchange, to target) {
-	message, refused, ok := s.readMessage(x)
+	body, refused, ok := s.takeBody(x)
 	if !ok {
 		s.refuse(x, refused)
 		return
@@ -134,6 +134,14 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		return
 	}
 	defer s.requests.leave()
+	message := jsonrpc.DecodeBody(body, MaxBatch)
+	if refused, ok = s.checkSigned(x, message.Items); ok {
+		refused, ok = s.checkRate(x, len(message.Items))
+	}
+	if !ok {
+		s.refuse(x, refused)
+		return
+	}
 
 	if message.Batch {
 		s.serveBatch(x, to, message.Items)
@@ -163,32 +171,25 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	}
 }
 
-// readMessage reads the body and lets in what may come in: the checks of size,
-// type, JSON, signatures and rate. Of a body without a key it says no more than
-// that there is none, whatever else is wrong with it.
-func (s *Server) readMessage(x *exchange) (message jsonrpc.Body, refused refusal, ok bool) {
+// takeBody reads a body of the right size and type. Of one without a key it says no
+// more than that there is none, whatever else is wrong with it.
+func (s *Server) takeBody(x *exchange) (body []byte, refused refusal, ok bool) {
 	if x.pass.key.IsZero() {
 		select {
 		case s.keyless <- struct{}{}:
 			defer func() { <-s.keyless }()
 		default:
-			return message, s.later(x, tooMany, time.Second), false
+			return nil, s.later(x, tooMany, time.Second), false
 		}
 	}
-	body, refused, ok := s.readBody(x)
-	switch {
-	case x.pass.key.IsZero() && (!ok || !isJSON(x.r.Header)):
-		return message, noKey, false
-	case !ok:
-		return message, refused, false
-	case !isJSON(x.r.Header):
-		return message, wrongType, false
+	body, refused, ok = s.readBody(x)
+	if ok && !isJSON(x.r.Header) {
+		refused, ok = wrongType, false
 	}
-	message = jsonrpc.DecodeBody(body, MaxBatch)
-	if refused, ok = s.checkSigned(x, message.Items); ok {
-		refused, ok = s.checkRate(x, len(message.Items))
+	if !ok && x.pass.key.IsZero() {
+		refused = noKey
 	}
-	return message, refused, ok
+	return body, refused, ok
 }
 
 // serveBatch runs all items at once and answers in their order.

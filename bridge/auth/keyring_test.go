@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,11 +47,11 @@ func TestKeyringRotates(t *testing.T) {
 		if !good(k, first) || !good(k, second) {
 			t.Error("within the grace both keys are good")
 		}
-		time.Sleep(59 * time.Second)
+		<-time.After(59 * time.Second)
 		if !good(k, first) {
 			t.Error("the old key ended before its grace")
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if good(k, first) || !good(k, second) {
 			t.Error("after the grace the new key alone is good")
@@ -134,7 +135,7 @@ func TestKeyringIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); err != auth.ErrTooMany { //nolint:errorlint // the very one
+	if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); !errors.Is(err, auth.ErrTooMany) {
 		t.Errorf("one more: %v, want ErrTooMany", err)
 	}
 	if ok, err := k.Revoke(k.List()[0].ID); !ok || err != nil {

@@ -23,7 +23,7 @@ func TestRate(t *testing.T) {
 		if wait := r.Take("b", 1); wait != 0 {
 			t.Errorf("another name: wait %s", wait)
 		}
-		time.Sleep(wait)
+		<-time.After(wait)
 		if wait := r.Take("a", 2); wait != 0 {
 			t.Errorf("after the wait: wait %s", wait)
 		}

@@ -84,6 +84,20 @@ func serveCommand(app *cli.App) *cobra.Command {
 	return cmd
 }
 
+// door is what the server lets in, by the configuration and the flags.
+func (o serveOptions) door(cfg *config.Config) bridge.Door {
+	said := cfg.Server()
+	if o.rated {
+		said.RequestsPerMinute = uint64(o.rate)
+	}
+	return bridge.Door{
+		AllowedOrigins:    said.AllowedOrigins,
+		RequestsPerMinute: int(said.RequestsPerMinute),
+		RequireSignatures: said.RequireSignatures || o.signed,
+		MaxStrangers:      maxStrangers(),
+	}
+}
+
 // serve runs a server until it is asked to end and everything has ended.
 func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	cfg, err := app.Config()
@@ -191,10 +205,6 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Memory:    memoryOf(catalogue, events, a.log),
 		Log:       a.log,
 	})
-	door := a.cfg.Server()
-	if a.o.rated {
-		door.RequestsPerMinute = uint64(a.o.rate)
-	}
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario,
@@ -207,16 +217,11 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Keys:       a.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
-
-		AllowedOrigins:    door.AllowedOrigins,
-		RequestsPerMinute: int(door.RequestsPerMinute),
-		RequireSignatures: door.RequireSignatures || a.o.signed,
-		MaxStrangers:      maxStrangers(),
-
-		Shutdown: ask,
-		Moved:    models.Forget,
-		Version:  a.version,
-		Guard:    a.guard.Means().String(),
+		Door:       a.o.door(a.cfg),
+		Shutdown:   ask,
+		Moved:      models.Forget,
+		Version:    a.version,
+		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{
 			{Name: "home", Ask: func() error { return writable(a.cfg.RunDir()) }},
 			{Name: "broker", Ask: models.Check},
