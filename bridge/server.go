@@ -137,6 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case toDocs:
 		s.docs(x)
 		return
+	default: // needs a key
 	}
 	passed, refused, ok := s.checkKey(r, to)
 	if !ok {

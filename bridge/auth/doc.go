@@ -1,14 +1,16 @@
-// Package auth makes, keeps and compares the façade's API key.
+// Package auth makes, keeps and compares the façade's API keys.
 //
 // Server:
 //
-//	key, err := auth.Create(auth.KeyPath(home, port)) // new key, file 0600
-//	defer auth.Remove(auth.KeyPath(home, port), key)
-//	if key.Matches(presented) { … }
+//	keys, err := auth.OpenKeyring(auth.KeyPath(home, port), records) // new key, file 0600
+//	defer keys.Close()
+//	if grant, valid, ok := keys.Check(presented); ok { … }
+//	proof, ok := keys.Prove(id, nonce, address)
 //
 // Client:
 //
 //	key, source, err := auth.Discover(auth.Lookup{Flag: f, Env: e, Home: home, Port: port})
+//	if key.Proves(nonce, address, proof) { … } // now it may be sent
 //
 // A [Key] never shows itself: every way of printing, logging or encoding one
 // gives a redacted text; only [Key.Reveal] gives the key, and is called where
