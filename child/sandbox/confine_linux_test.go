@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -149,10 +150,51 @@ func TestOrdinaryUser(t *testing.T) {
 	copyFile(t, argv[0], bin)
 	argv[0] = bin
 	cmd := exec.Command(argv[0], argv[1:]...)
+	temp := filepath.Join(filepath.Dir(p.work), "temp")
+	if err := os.Mkdir(temp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(temp, 0o777)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	text, err := cmd.CombinedOutput()
 	if want := "own: 0\nbeside: 1\nescaped: -1\nwarden: 1\n"; string(text) != want || err != nil {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, string(text)))
+	}
+}
+
+// A warden that was killed leaves its program's directory to the next one, which
+// removes no other: not one that is in use, nor a new one, nor what a link names.
+func TestTempOfTheKilled(t *testing.T) {
+	base := t.TempDir()
+	t.Setenv("TMPDIR", base)
+	p := start(t, sandbox.Spec{Argv: sh("echo; sleep 60"), Dir: base}) // its warden is at work
+	hear(p.Stdout(), 1)
+	used, err := filepath.Glob(filepath.Join(base, "nexus-tool-*"))
+	if err != nil || len(used) != 1 {
+		t.Fatal(used, err)
+	}
+	dirs := map[string]bool{used[0]: true} // whether it stays
+	for name, stays := range map[string]bool{"nexus-tool-left": false, "nexus-tool-new": true, "else": true} {
+		dirs[filepath.Join(base, name)] = stays
+	}
+	for dir := range dirs {
+		at := time.Now()
+		if !strings.HasSuffix(dir, "-new") {
+			at = at.Add(-time.Hour)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o700), os.Chtimes(dir, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("else", filepath.Join(base, "nexus-tool-link")); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.SweepTemp(base)
+	for dir, stays := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "sub")); (err == nil) != stays {
+			t.Errorf("%s: %v", dir, err)
+		}
 	}
 }
 

@@ -17,3 +17,6 @@ func KillChildren() error {
 	_, err := killChildren(nil)
 	return err
 }
+
+// SweepTemp is for tests of what the killed leave.
+var SweepTemp = sweepTemp

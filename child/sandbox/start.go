@@ -161,13 +161,20 @@ func check(ctx context.Context, s Spec) error {
 	return ctx.Err()
 }
 
-// makeTemp makes the program's own directory for temporary files.
+// tempPrefix begins the name of a program's directory for temporary files.
+const tempPrefix = "nexus-tool-"
+
+var sweepOnce sync.Once
+
+// makeTemp makes the program's own directory for temporary files. The first one
+// that this process makes takes the place of those that killed wardens left.
 func makeTemp() (string, error) {
 	base, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
 		return "", fmt.Errorf("find the directory for temporary files: %w", err)
 	}
-	return os.MkdirTemp(base, "nexus-tool-")
+	sweepOnce.Do(func() { sweepTemp(base) })
+	return os.MkdirTemp(base, tempPrefix)
 }
 
 // launch starts the warden. stderr is nil if it goes the way of stdout.

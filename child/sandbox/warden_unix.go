@@ -34,6 +34,7 @@ func warden() int {
 	if err := receive(orders, &o); err != nil {
 		return 2 // whoever should have given it is gone, or a person tries the argument out
 	}
+	holdTemp(o.Temp)
 	hide()
 	reapOrphans()
 	signals := make(chan os.Signal, 1)
