@@ -307,9 +307,8 @@ func badSignature(reason string) refusal {
 		"Sign each request once, with its own timestamp.")
 }
 
-// badEventID refuses a position in an event stream that is no number; source
-// says where it stands.
-func badEventID(source string) refusal {
-	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want a non-negative integer",
-		"INVALID_PARAMS", "after and Last-Event-ID are sequence numbers", "Send the id of the last event seen, or 0 for all that is kept.")
+// badEvents refuses the parameters of an event stream; source says what is wrong.
+func badEvents(source, want, way string) refusal {
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, "INVALID_PARAMS",
+		source+" cannot be used", way)
 }

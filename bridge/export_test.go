@@ -11,7 +11,7 @@ import (
 var JoinBatch = joinBatch
 
 // AppendEvent lets a test write events that no child of ours would send.
-var AppendEvent = appendEvent
+var AppendEvent = appendEvent[string]
 
 // Named gives a test the error of an agent that was destroyed meanwhile.
 var Named = named

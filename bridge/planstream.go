@@ -48,7 +48,7 @@ func (s *Server) servePlanStream(x *exchange, c *call) {
 	} else if response, _ = s.failure(x, c, start, err); response == nil {
 		return
 	}
-	_ = out.send(appendEvent(nil, 0, "response", jsonrpc.AppendResponse(nil, *response))) // a client that left has no use for an error
+	_ = out.send(appendEvent(nil, "", "response", jsonrpc.AppendResponse(nil, *response))) // a client that left has no use for an error
 }
 
 func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, *api.RunPlanResult, error) {
@@ -71,7 +71,7 @@ func (s *Server) followPlan(ctx context.Context, out *stream, run *planRun) erro
 		notes, more := run.since(sent)
 		var batch []byte
 		for _, n := range notes {
-			batch = appendEvent(batch, 0, n.method, n.line)
+			batch = appendEvent(batch, "", n.method, n.line)
 		}
 		if batch != nil {
 			if err := out.send(batch); err != nil {

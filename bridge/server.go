@@ -38,6 +38,7 @@ const (
 	toHealth
 	toReady
 	toDocs
+	toAllEvents
 )
 
 // route finds the target of a raw path: nothing is decoded, cleaned or
@@ -50,6 +51,8 @@ func route(path string) target {
 		return target{kind: toHealth}
 	case "/readyz":
 		return target{kind: toReady}
+	case "/events":
+		return target{kind: toAllEvents}
 	case "/docs":
 		return target{kind: toDocs}
 	}
@@ -71,7 +74,7 @@ func (t target) allows() []string {
 	switch t.kind {
 	case toGlobal, toAgent:
 		return []string{http.MethodPost}
-	case toEvents:
+	case toEvents, toAllEvents:
 		return []string{http.MethodGet}
 	case toHealth, toReady, toDocs:
 		return []string{http.MethodGet, http.MethodHead}
@@ -159,6 +162,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case toEvents:
 		defer x.bind()()
 		s.serveEvents(x, to.agent, query)
+	case toAllEvents:
+		defer x.bind()()
+		s.serveAllEvents(x, query)
 	case toReady:
 		s.ready(x)
 	default:

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/supervisor"
 )
 
@@ -23,9 +24,16 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		s.refuse(x, draining)
 		return
 	}
-	after, wrong := position(x.r.Header, query)
-	if wrong != "" {
-		s.refuse(x, badEventID(wrong))
+	after := uint64(math.MaxUint64)
+	asked, wrong := readEventsQuery(x.r.Header, query)
+	if wrong == nil && asked.position != "" {
+		var err error
+		if after, err = strconv.ParseUint(asked.position, 10, 64); err != nil {
+			wrong = new(badEvents(asked.source, "a non-negative integer", "Send the id of the last event seen, or 0 for all that is kept."))
+		}
+	}
+	if wrong != nil {
+		s.refuse(x, *wrong)
 		return
 	}
 	ctx := x.r.Context()
@@ -44,58 +52,90 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	if out.send([]byte(": open\n\n")) != nil {
 		return
 	}
-	reason := endOf(ctx, pump(ctx, sub, s.o.Heartbeat, out))
-	out.end(reason, sub.After())
+	reason := endOf(ctx, pump(ctx, sub, asked.types, out))
+	out.end(reason, strconv.FormatUint(sub.After(), 10))
 	s.logStream(x, id, reason)
 }
 
-// position is the number of the last event that the client has seen. The
-// header wins over the query: a browser's EventSource repeats the URL and says
-// in the header how far it got. wrong names what holds no number, "" if all is
-// well.
-func position(h http.Header, query string) (after uint64, wrong string) {
-	const header, parameter = "header Last-Event-ID", "parameter after"
-	text, source := h.Get("Last-Event-ID"), header
-	if text == "" {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			return 0, parameter
-		}
-		text, source = values.Get("after"), parameter
-	}
-	if text == "" {
-		return math.MaxUint64, ""
-	}
-	after, err := strconv.ParseUint(text, 10, 64)
+// eventsQuery is what a client asks of a stream of events.
+type eventsQuery struct {
+	// position is after which events; "" if nothing was said. source names where
+	// that stands.
+	position, source string
+	types            map[string]bool // nil: all
+	agents           map[string]bool // nil: all
+}
+
+// maxNames bounds the types and the agents that a query names.
+const maxNames = 256
+
+// readEventsQuery reads the query. For the position, the header wins over it: a
+// browser's EventSource repeats the URL and says in the header how far it got.
+func readEventsQuery(h http.Header, query string) (q eventsQuery, wrong *refusal) {
+	values, err := url.ParseQuery(query)
 	if err != nil {
-		return 0, source
+		return q, new(badEvents("query", "NAME=VALUE&…", "Escape what is not a letter or digit."))
 	}
-	return after, ""
+	q.position, q.source = h.Get("Last-Event-ID"), "header Last-Event-ID"
+	if q.position == "" {
+		q.position, q.source = values.Get("after"), "parameter after"
+	}
+	const names = "names set apart by commas, at most 256"
+	var ok bool
+	if q.types, ok = nameSet(values, "types", func(name string) bool { return name != "" }); !ok {
+		return q, new(badEvents("parameter types", names, "Name types of events, as in types=turn_end,error."))
+	}
+	if q.agents, ok = nameSet(values, "agents", api.ValidAgentID); !ok {
+		return q, new(badEvents("parameter agents", names, "Name agents, as in agents=worker-1,worker-2."))
+	}
+	return q, nil
+}
+
+// nameSet reads a list of names; nil if there is none.
+func nameSet(values url.Values, key string, valid func(string) bool) (set map[string]bool, ok bool) {
+	if !values.Has(key) {
+		return nil, true
+	}
+	set = map[string]bool{}
+	for name := range strings.SplitSeq(values.Get(key), ",") {
+		if set[name] = true; !valid(name) || len(set) > maxNames {
+			return nil, false
+		}
+	}
+	return set, true
+}
+
+// wanted reports whether an event passes a filter; a gap always does.
+func wanted(types map[string]bool, name string) bool {
+	return types == nil || types[name] || name == "gap"
 }
 
 // pump writes what the subscription gives, a batch at a time, until something
 // fails: the client (its error), the subscription or ctx.
-func pump(ctx context.Context, sub *supervisor.Subscription, heartbeat time.Duration, out *stream) error {
-	var buf []byte
+func pump(ctx context.Context, sub *supervisor.Subscription, types map[string]bool, out *stream) error {
+	var buf, id []byte
 	for {
-		events, err := nextEvents(ctx, sub, heartbeat, out)
+		events, err := nextEvents(ctx, sub, out)
 		if err != nil {
 			return err
 		}
 		buf = buf[:0]
 		for _, e := range events {
-			buf = appendEvent(buf, e.Seq, e.Type, e.Data)
+			if wanted(types, e.Type) {
+				id = strconv.AppendUint(id[:0], e.Seq, 10)
+				buf = appendEvent(buf, id, e.Type, e.Data)
+			}
 		}
-		if err := out.send(buf); err != nil {
+		if err := out.sendOrBeat(buf); err != nil {
 			return err
 		}
 	}
 }
 
 // nextEvents waits for events and keeps the stream alive meanwhile.
-func nextEvents(ctx context.Context, sub *supervisor.Subscription, heartbeat time.Duration, out *stream) ([]supervisor.Event, error) {
+func nextEvents(ctx context.Context, sub *supervisor.Subscription, out *stream) ([]supervisor.Event, error) {
 	for {
-		wait, cancel := context.WithTimeout(ctx, heartbeat)
+		wait, cancel := context.WithTimeout(ctx, out.heartbeat)
 		events, err := sub.Next(wait)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -107,12 +147,12 @@ func nextEvents(ctx context.Context, sub *supervisor.Subscription, heartbeat tim
 	}
 }
 
-// appendEvent appends one event in the form of text/event-stream; seq 0 stands
-// for an event without a number. data is one JSON value.
-func appendEvent(buf []byte, seq uint64, name string, data []byte) []byte {
-	if seq != 0 {
+// appendEvent appends one event in the form of text/event-stream; id is "" for an
+// event without one. data is one JSON value.
+func appendEvent[ID string | []byte](buf []byte, id ID, name string, data []byte) []byte {
+	if len(id) > 0 {
 		buf = append(buf, "id: "...)
-		buf = strconv.AppendUint(buf, seq, 10)
+		buf = append(buf, id...)
 		buf = append(buf, '\n')
 	}
 	buf = append(buf, "event: "...)
@@ -142,8 +182,10 @@ func oneLine(name string) string {
 
 // stream is an open text/event-stream response.
 type stream struct {
-	x       *exchange
-	timeout time.Duration // for one batch
+	x         *exchange
+	timeout   time.Duration // for one batch
+	heartbeat time.Duration // between signs of life
+	sent      time.Time     // when something was
 }
 
 // errSlowClient says that the client did not take a batch in time, or left.
@@ -154,13 +196,14 @@ func (s *Server) openStream(x *exchange) *stream {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	x.w.WriteHeader(http.StatusOK)
-	return &stream{x: x, timeout: s.o.WriteTimeout}
+	return &stream{x: x, timeout: s.o.WriteTimeout, heartbeat: s.o.Heartbeat, sent: time.Now()}
 }
 
 // send writes a batch and flushes it. A client that does not take it within
 // the timeout loses its connection.
 func (st *stream) send(batch []byte) error {
-	_ = st.x.rc.SetWriteDeadline(time.Now().Add(st.timeout))
+	st.sent = time.Now()
+	_ = st.x.rc.SetWriteDeadline(st.sent.Add(st.timeout))
 	if _, err := st.x.w.Write(batch); err != nil {
 		return errSlowClient
 	}
@@ -168,6 +211,19 @@ func (st *stream) send(batch []byte) error {
 		return errSlowClient
 	}
 	return nil
+}
+
+// sendOrBeat sends a batch; instead of an empty one it gives a sign of life, if
+// it is time for that.
+func (st *stream) sendOrBeat(batch []byte) error {
+	switch {
+	case len(batch) > 0:
+		return st.send(batch)
+	case time.Since(st.sent) >= st.heartbeat:
+		return st.beat()
+	default:
+		return nil
+	}
 }
 
 // beat is a sign of life that means nothing.
@@ -179,6 +235,7 @@ const (
 	endRemoved  = "removed"  // the agent was destroyed
 	endDraining = "draining" // the server is shutting down
 	endRevoked  = "revoked"  // the key is not good any more
+	endCrowded  = "crowded"  // of a stream of all agents: there are more than maxNames
 	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
 	endLeft     = "left"     // it closed the connection
 )
@@ -187,6 +244,8 @@ func endOf(ctx context.Context, err error) string {
 	switch {
 	case errors.Is(err, supervisor.ErrSlow):
 		return endSlow
+	case errors.Is(err, errCrowded):
+		return endCrowded
 	case errors.Is(err, io.EOF):
 		return endRemoved
 	case errors.Is(context.Cause(ctx), supervisor.ErrDraining):
@@ -201,14 +260,14 @@ func endOf(ctx context.Context, err error) string {
 }
 
 // end says why the stream ends, where there is somebody to tell, and after which
-// number another one may go on.
-func (st *stream) end(reason string, after uint64) {
+// position, as JSON, another one may go on.
+func (st *stream) end(reason, after string) {
 	data := []byte(`{"type":"end","reason":"` + reason + `"`)
 	switch reason {
 	case endUnread, endLeft:
 		return
-	case endSlow, endDraining:
-		data = strconv.AppendUint(append(data, `,"after":`...), after, 10)
+	case endSlow, endDraining, endCrowded:
+		data = append(append(data, `,"after":`...), after...)
 	}
-	_ = st.send(appendEvent(nil, 0, "end", append(data, '}')))
+	_ = st.send(appendEvent(nil, "", "end", append(data, '}')))
 }

@@ -325,7 +325,7 @@ func TestAppendEventKeepsTheFraming(t *testing.T) {
 		{"a type that breaks the line", "a\nid: 9", "{}", "id: 7\nevent: unknown\ndata: {}\n\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := string(bridge.AppendEvent(nil, 7, test.kind, []byte(test.data))); got != test.want {
+			if got := string(bridge.AppendEvent(nil, "7", test.kind, []byte(test.data))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -51,7 +51,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		}
 		return
 	}
-	t := &textStream{out: s.openStream(x), id: uuid.NewString(), heartbeat: s.o.Heartbeat}
+	t := &textStream{out: s.openStream(x), id: uuid.NewString()}
 	err = t.notify(api.StreamStart, api.StreamStartParams{StreamID: t.id, TaskID: turn.ID()})
 	if err == nil {
 		err = t.follow(ctx, turn)
@@ -70,7 +70,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		return
 	}
 	if t.notify(api.StreamEnd, api.StreamEndParams{StreamID: t.id, TotalChunks: t.chunks}) == nil {
-		_ = t.out.send(appendEvent(nil, 0, "response", jsonrpc.AppendResponse(nil, *response)))
+		_ = t.out.send(appendEvent(nil, "", "response", jsonrpc.AppendResponse(nil, *response)))
 	}
 }
 
@@ -102,7 +102,6 @@ func (s *Server) acceptStream(ctx context.Context, c *call) (*supervisor.Turn, e
 type textStream struct {
 	out       *stream
 	id        string
-	heartbeat time.Duration
 	chunks    uint64
 	line, buf []byte
 }
@@ -112,7 +111,7 @@ func (t *textStream) notify(method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return t.out.send(appendEvent(nil, 0, method, line))
+	return t.out.send(appendEvent(nil, "", method, line))
 }
 
 // follow passes on the turn's text, from its start, until the turn has ended
@@ -122,7 +121,7 @@ func (t *textStream) notify(method string, params any) error {
 // and that of ctx.
 func (t *textStream) follow(ctx context.Context, turn *supervisor.Turn) error {
 	for at := (supervisor.Place{}); ; {
-		wait, cancel := context.WithTimeout(ctx, t.heartbeat)
+		wait, cancel := context.WithTimeout(ctx, t.out.heartbeat)
 		text, next, err := turn.Read(wait, at)
 		cancel()
 		if t.chunks > 0 && next.Attempt != at.Attempt {
@@ -160,6 +159,6 @@ func (t *textStream) chunk(text string) (err error) {
 	t.line = append(t.line, `,"sequence":`...)
 	t.line = strconv.AppendUint(t.line, t.chunks, 10)
 	t.line = append(t.line, "}}"...)
-	t.buf = appendEvent(t.buf[:0], 0, api.StreamData, t.line)
+	t.buf = appendEvent(t.buf[:0], "", api.StreamData, t.line)
 	return t.out.send(t.buf)
 }

@@ -29,6 +29,7 @@ type Agent struct {
 	memory   Memory
 	fresh    bool // there was no memory before
 	hub      hub
+	since    uint64         // the number of the hub's last event at the beginning
 	removed  chan struct{}  // closed when nothing is left of it
 	work     sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
 
@@ -102,9 +103,14 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 		a.hub.log, a.hub.last = memory.Events, memory.Events.Last()
 		a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
 	}
+	a.since = a.hub.last
 	a.recall()
 	return a
 }
+
+// Since is the number of the last event before the agent was started in this
+// server: to subscribe after it misses nothing of what it does.
+func (a *Agent) Since() uint64 { return a.since }
 
 // ID is the agent's id.
 func (a *Agent) ID() string { return a.spec.ID }

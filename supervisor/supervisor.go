@@ -58,6 +58,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // guards all below
 	agents   map[string]*Agent
+	changed  chan struct{}   // closed and replaced when agents does
 	opening  map[string]bool // ids of those to come, whose memory is being opened
 	draining bool
 	removals sync.WaitGroup // of agents, and of openings; Add only under mu
@@ -76,6 +77,7 @@ func New(o Options) *Supervisor {
 		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
+		changed:     make(chan struct{}),
 		opening:     map[string]bool{},
 	}
 	if s.memory == nil {
@@ -197,6 +199,7 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 		return nil, nil, ErrDraining
 	}
 	s.agents[spec.ID] = a
+	s.tell()
 	return a, a.start(ctx), nil
 }
 
@@ -210,11 +213,24 @@ func (s *Supervisor) Agent(id string) (*Agent, error) {
 	return nil, ErrNotFound
 }
 
-// all are the agents there are now.
-func (s *Supervisor) all() []*Agent {
+// tell wakes those that watch; mu is held.
+func (s *Supervisor) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Watch returns the agents that there are now, in no order, and a channel that is
+// closed once there are others.
+func (s *Supervisor) Watch() (agents []*Agent, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.agents))
+	return slices.Collect(maps.Values(s.agents)), s.changed
+}
+
+// all are the agents there are now.
+func (s *Supervisor) all() []*Agent {
+	agents, _ := s.Watch()
+	return agents
 }
 
 // Agents describes all agents, sorted by id.
@@ -259,6 +275,7 @@ func (s *Supervisor) closeAgent(a *Agent, reason error) {
 		a.join()
 		s.mu.Lock()
 		delete(s.agents, a.spec.ID)
+		s.tell()
 		s.mu.Unlock()
 		close(a.removed)
 	})
