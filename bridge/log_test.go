@@ -16,7 +16,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	const prompt, canary = "a-very-private-prompt", "nxk_canarycanarycanarycanarycanarycanarycanary"
 	r := rigged(t, nil)
 	r.create("a")
-	if _, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: prompt}, func(string) {}, nil); err != nil {
+	if _, err := r.sendStream(r.ctx(), "a", api.SendParams{Content: prompt}, func(string) {}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: prompt, WhenBusy: new(prompt)}); err == nil {

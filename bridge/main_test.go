@@ -123,7 +123,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	if r.server, err = bridge.New(o); err != nil {
 		t.Fatal(err)
 	}
-	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key}); err != nil {
+	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key, Retries: -1}); err != nil {
 		t.Fatal(err)
 	}
 	r.run(ln)
@@ -167,6 +167,26 @@ func (r *rig) create(id string) {
 	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: &id}); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// sendStream sends, and calls chunk with each text and restart, which may be nil,
+// at each restart.
+func (r *rig) sendStream(
+	ctx context.Context, agent string, p api.SendParams, chunk func(string), restart func(),
+) (result api.SendResult, err error) {
+	for part, failed := range r.client.SendStream(ctx, agent, p) {
+		switch {
+		case failed != nil:
+			err = failed
+		case part.Result != nil:
+			result = *part.Result
+		case part.Restart && restart != nil:
+			restart()
+		case !part.Restart:
+			chunk(part.Text)
+		}
+	}
+	return result, err
 }
 
 // plays makes all children to come run their turns so.

@@ -86,7 +86,7 @@ func TestOnCrash(t *testing.T) {
 		r.create(c.onCrash)
 		var chunks string
 		p := api.SendParams{Content: "whole", OnCrash: &c.onCrash}
-		got, err := r.client.SendStream(r.ctx(), c.onCrash, p, func(s string) { chunks += s }, func() { chunks += "|" })
+		got, err := r.sendStream(r.ctx(), c.onCrash, p, func(s string) { chunks += s }, func() { chunks += "|" })
 		if chunks != c.chunks {
 			t.Errorf("%s: chunks %q, want %q", c.onCrash, chunks, c.chunks)
 		}

@@ -264,7 +264,7 @@ func TestStreamingSend(t *testing.T) {
 			seen <- s
 		}
 	}
-	got, err := r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "x"}, take, nil)
+	got, err := r.sendStream(r.ctx(), "a", api.SendParams{Content: "x"}, take, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,11 +272,11 @@ func TestStreamingSend(t *testing.T) {
 		t.Errorf("got chunks %q and content %q", chunks, *got.Content)
 	}
 	chunks = nil
-	_, err = r.client.SendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, take, nil)
+	_, err = r.sendStream(r.ctx(), "a", api.SendParams{Content: "fail"}, take, nil)
 	if e := rpcError(t, err); e.Code != -32603 || len(chunks) != 3 {
 		t.Errorf("got %v after %d chunks, want the failure after 3", e, len(chunks))
 	}
-	_, err = r.client.SendStream(r.ctx(), "nobody", api.SendParams{Content: "x"}, func(string) {}, nil)
+	_, err = r.sendStream(r.ctx(), "nobody", api.SendParams{Content: "x"}, func(string) {}, nil)
 	if e := rpcError(t, err); e.HTTPStatus != 404 {
 		t.Errorf("got %v, want 404", e)
 	}
@@ -297,7 +297,7 @@ func TestStreamingSendWaitsItsTurn(t *testing.T) {
 	done := make(chan error, 1)
 	ctx := r.ctx()
 	go func() {
-		_, err := r.client.SendStream(ctx, "a", api.SendParams{Content: "mine"}, func(s string) { text.WriteString(s) }, nil)
+		_, err := r.sendStream(ctx, "a", api.SendParams{Content: "mine"}, func(s string) { text.WriteString(s) }, nil)
 		done <- err
 	}()
 	for { // until it waits

@@ -152,7 +152,7 @@ func TestDisconnectEndsTheStreamAlone(t *testing.T) {
 	r.create("a")
 	left := r.logs.seen(`"client left"`)
 	ctx, leave := context.WithCancel(r.ctx())
-	_, err := r.client.SendStream(ctx, "a", api.SendParams{Content: "x", RequestID: new("r")}, func(string) { leave() }, nil)
+	_, err := r.sendStream(ctx, "a", api.SendParams{Content: "x", RequestID: new("r")}, func(string) { leave() }, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("the client's own error is %v", err)
 	}

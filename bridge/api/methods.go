@@ -1,5 +1,7 @@
 package api
 
+import "reflect"
+
 // Scope says where a method is called.
 type Scope int
 
@@ -100,6 +102,16 @@ var Methods = []Method{
 	{"mcp_status", Agent, Reads, MCPServerParams{}, MCPStatusResult{}, "Tell how one MCP server gets on"},
 	{"mcp_connect", Agent, Changes, MCPConnectParams{}, MCPConnectResult{}, "Start an MCP server, also one that the project names"},
 	{"mcp_disconnect", Agent, Changes, MCPServerParams{}, MCPDisconnectResult{}, "End an MCP server until it is connected again"},
+}
+
+// Once reports whether the method does its work once for each request_id, and a
+// caller may give it one: then it can be called again without harm.
+func (m Method) Once() bool {
+	if m.Params == nil {
+		return false
+	}
+	id, ok := reflect.TypeOf(m.Params).FieldByName("RequestID")
+	return ok && id.Type.Kind() == reflect.Pointer
 }
 
 // Find looks a method up by its exact name.

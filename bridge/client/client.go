@@ -17,7 +17,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol/jsonrpc"
 )
@@ -36,19 +35,28 @@ const (
 type Options struct {
 	URL  string // as in http://127.0.0.1:8765
 	Port int    // on 127.0.0.1; 0 means auth.DefaultPort
-	Key  auth.Key
+	// Key is sent once the server has proved that it has it. Without one, it is
+	// looked for by Lookup, and again where the server turns out to have another:
+	// each server makes its own.
+	Key    auth.Key
+	Lookup *auth.Lookup
+	// Retries is how often a request that may be repeated is tried again: 0 means
+	// DefaultRetries, below 0 never.
+	Retries int
 }
 
 // Client calls one server.
 type Client struct {
-	base   string // without a slash at its end
-	key    auth.Key
-	http   *http.Client
-	lastID atomic.Int64
+	base    string // without a slash at its end
+	keys    *keys
+	http    *http.Client
+	retries int
+	lastID  atomic.Int64
 }
 
 // New returns a client. It calls nobody yet. A URL that is not http on a
-// loopback address is an error: the key would leave the machine.
+// loopback address is an error: the key would leave the machine. So is a Lookup
+// that finds no key that can be used.
 func New(o Options) (*Client, error) {
 	base := o.URL
 	if base == "" {
@@ -65,11 +73,19 @@ func New(o Options) (*Client, error) {
 	if u.Scheme != "http" || !loopback(u.Hostname()) || u.User != nil || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("server URL %q: want http://127.0.0.1:PORT", base)
 	}
-	return &Client{base: "http://" + u.Host, key: o.Key, http: &http.Client{
-		Transport: transportTo(o.Key),
+	held, err := newKeys(o.Key, o.Lookup)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{base: "http://" + u.Host, keys: held, retries: o.Retries, http: &http.Client{
+		Transport: transportTo(held),
 		// The key must not follow a redirect; our servers send none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}}
+	if c.retries == 0 {
+		c.retries = DefaultRetries
+	}
+	return c, nil
 }
 
 func loopback(host string) bool {
@@ -88,11 +104,9 @@ func transport() *http.Transport {
 
 // transportTo is a transport whose connections all lead to servers that have the
 // key.
-func transportTo(key auth.Key) *http.Transport {
+func transportTo(held *keys) *http.Transport {
 	t := transport()
-	if !key.IsZero() {
-		t.DialContext = (&prover{key: key, dialer: net.Dialer{Timeout: dialTimeout}}).dial
-	}
+	t.DialContext = (&prover{keys: held, dialer: net.Dialer{Timeout: dialTimeout}}).dial
 	return t
 }
 
@@ -110,6 +124,8 @@ type RPCError struct {
 	Data jsonrpc.ErrorData
 	// HTTPStatus is the status that the response came with.
 	HTTPStatus int
+	// RetryAfter is how long the server asks to wait; 0 if it does not.
+	RetryAfter time.Duration
 }
 
 // Error is the message and, where they add something, the details.
@@ -129,29 +145,51 @@ const RootPath = "/rpc"
 // AgentPath is where the methods of an agent are called.
 func AgentPath(id string) string { return "/agent/" + url.PathEscape(id) }
 
+// pathOf is where a method is called that may be about an agent; "" for none.
+func pathOf(agent string) string {
+	if agent == "" {
+		return RootPath
+	}
+	return AgentPath(agent)
+}
+
 // Call calls a method. params is a struct or map, nil for none; result is a
 // pointer that the result is decoded into, nil to ignore it. Unknown members
 // of the result are ignored. ctx bounds the call; a send goes on without its
 // caller.
+//
+// A method that only reads, or that takes a request_id and does no work twice
+// under it, is tried again where the connection broke or the server had no time
+// (HTTP 429, 503). A request_id that is missing is made, once for all tries.
 func (c *Client) Call(ctx context.Context, path, method string, params, result any) error {
-	response, err := c.post(ctx, path, method, params, "application/json")
+	raw, repeatable, err := encode(method, params)
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	return finish(method, response, result)
+	return c.again(ctx, repeatable, func() error {
+		response, err := c.post(ctx, path, method, raw, "application/json")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		return finish(ctx, method, response, result)
+	})
 }
 
 // finish reads a response that is not a stream.
-func finish(method string, response *http.Response, result any) error {
+func finish(ctx context.Context, method string, response *http.Response, result any) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return fmt.Errorf("call %s: read the answer: %w", method, err)
+		return fmt.Errorf("call %s: read the answer: %w", method, broken(ctx, err))
 	}
 	if len(body) > maxAnswer {
 		return fmt.Errorf("call %s: the answer is longer than %d bytes", method, maxAnswer)
 	}
-	return decode(method, body, response.StatusCode, result)
+	err = decode(method, body, response.StatusCode, result)
+	if e, ok := errors.AsType[*RPCError](err); ok {
+		e.RetryAfter = retryAfter(response.Header)
+	}
+	return err
 }
 
 func decode(method string, body []byte, status int, result any) error {
@@ -179,15 +217,8 @@ func decode(method string, body []byte, status int, result any) error {
 	return nil
 }
 
-func (c *Client) post(ctx context.Context, path, method string, params any, accept string) (*http.Response, error) {
-	request := jsonrpc.Request{Method: method, ID: jsonrpc.NumberID(c.lastID.Add(1))}
-	if params != nil {
-		raw, err := json.Marshal(params)
-		if err != nil {
-			return nil, fmt.Errorf("call %s: encode the parameters: %w", method, err)
-		}
-		request.Params = raw
-	}
+func (c *Client) post(ctx context.Context, path, method string, params jsontext.Value, accept string) (*http.Response, error) {
+	request := jsonrpc.Request{Method: method, ID: jsonrpc.NumberID(c.lastID.Add(1)), Params: params}
 	body, err := jsonrpc.AppendRequest(nil, request)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
@@ -202,102 +233,12 @@ func (c *Client) post(ctx context.Context, path, method string, params any, acce
 }
 
 func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
-	if !c.key.IsZero() {
-		r.Header.Set("Authorization", "Bearer "+c.key.Reveal())
+	if key := c.keys.now(); !key.IsZero() {
+		r.Header.Set("Authorization", "Bearer "+key.Reveal())
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("call %s: %w", what, err)
+		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}
 	return response, nil
-}
-
-// CreateAgent starts an agent.
-func (c *Client) CreateAgent(ctx context.Context, p api.CreateAgentParams) (r api.CreateAgentResult, err error) {
-	return r, c.Call(ctx, RootPath, "create_agent", p, &r)
-}
-
-// DestroyAgent stops an agent and forgets it.
-func (c *Client) DestroyAgent(ctx context.Context, id string) (r api.DestroyAgentResult, err error) {
-	return r, c.Call(ctx, RootPath, "destroy_agent", api.AgentIDParams{AgentID: id}, &r)
-}
-
-// ListAgents lists the agents that the server runs.
-func (c *Client) ListAgents(ctx context.Context) (r api.ListAgentsResult, err error) {
-	return r, c.Call(ctx, RootPath, "list_agents", nil, &r)
-}
-
-// ShutdownServer ends the server.
-func (c *Client) ShutdownServer(ctx context.Context) error {
-	return c.Call(ctx, RootPath, "shutdown_server", nil, nil)
-}
-
-// Send sends a message and waits for the answer.
-func (c *Client) Send(ctx context.Context, id string, p api.SendParams) (r api.SendResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "send", p, &r)
-}
-
-// Cancel cancels a send that waits or runs.
-func (c *Client) Cancel(ctx context.Context, id, requestID string) (r api.CancelResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "cancel", api.CancelParams{RequestID: requestID}, &r)
-}
-
-// ShutdownAgent stops an agent's process.
-func (c *Client) ShutdownAgent(ctx context.Context, id string) error {
-	return c.Call(ctx, AgentPath(id), "shutdown", nil, nil)
-}
-
-// GetTokens tells how an agent's context window is used.
-func (c *Client) GetTokens(ctx context.Context, id string) (r api.GetTokensResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "get_tokens", nil, &r)
-}
-
-// GetContext describes an agent's conversation.
-func (c *Client) GetContext(ctx context.Context, id string) (r api.GetContextResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "get_context", nil, &r)
-}
-
-// GetMessages reads a page of an agent's conversation.
-func (c *Client) GetMessages(ctx context.Context, id string, p api.GetMessagesParams) (r api.GetMessagesResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "get_messages", p, &r)
-}
-
-// GetModel tells which model answers.
-func (c *Client) GetModel(ctx context.Context, id string) (r api.GetModelResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "get_model", nil, &r)
-}
-
-// SetModel switches an agent's model.
-func (c *Client) SetModel(ctx context.Context, id, model string) (r api.SetModelResult, err error) {
-	return r, c.Call(ctx, AgentPath(id), "set_model", api.SetModelParams{Model: model}, &r)
-}
-
-// ListSessions reads a page of the saved sessions.
-func (c *Client) ListSessions(ctx context.Context, p api.ListSessionsParams) (r api.ListSessionsResult, err error) {
-	return r, c.Call(ctx, RootPath, "list_sessions", p, &r)
-}
-
-// LoadSession starts an agent from a saved session.
-func (c *Client) LoadSession(ctx context.Context, p api.LoadSessionParams) (r api.LoadSessionResult, err error) {
-	return r, c.Call(ctx, RootPath, "load_session", p, &r)
-}
-
-// SaveSession saves a temporary agent under a name, or a copy of a named one.
-func (c *Client) SaveSession(ctx context.Context, p api.SaveSessionParams) (r api.SaveSessionResult, err error) {
-	return r, c.Call(ctx, RootPath, "save_session", p, &r)
-}
-
-// CloneSession copies a session.
-func (c *Client) CloneSession(ctx context.Context, src, dest string) (r api.CloneSessionResult, err error) {
-	return r, c.Call(ctx, RootPath, "clone_session", api.CloneSessionParams{SrcSession: src, DestSession: dest}, &r)
-}
-
-// RenameSession gives a session another name.
-func (c *Client) RenameSession(ctx context.Context, old, name string) (r api.RenameSessionResult, err error) {
-	return r, c.Call(ctx, RootPath, "rename_session", api.RenameSessionParams{OldName: old, NewName: name}, &r)
-}
-
-// DeleteSession deletes a saved session.
-func (c *Client) DeleteSession(ctx context.Context, name string) (r api.DeleteSessionResult, err error) {
-	return r, c.Call(ctx, RootPath, "delete_session", api.DeleteSessionParams{SessionName: name}, &r)
 }

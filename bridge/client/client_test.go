@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,7 +63,7 @@ func portOf(t *testing.T, addr net.Addr) int {
 
 func dial(t *testing.T, port int) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{Port: port, Key: testKey})
+	c, err := client.New(client.Options{Port: port, Key: testKey, Retries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,13 +252,29 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// collect reads a streamed answer. Each restart is written as |.
+func collect(parts iter.Seq2[client.Part, error]) (text string, result api.SendResult, err error) {
+	for part, failed := range parts {
+		switch {
+		case failed != nil:
+			err = failed
+		case part.Restart:
+			text += "|"
+		case part.Result != nil:
+			result = *part.Result
+		default:
+			text += part.Text
+		}
+	}
+	return text, result, err
+}
+
 func TestSendStreamThatBreaksOff(t *testing.T) {
 	c := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "event: stream_data\ndata: {\"params\":{\"chunk\":\"a\\n\"}}\n\n")
 	}))
-	text := ""
-	_, err := c.SendStream(context.Background(), "a", api.SendParams{}, func(s string) { text += s }, nil)
+	text, _, err := collect(c.SendStream(context.Background(), "a", api.SendParams{}))
 	if !errors.Is(err, io.ErrUnexpectedEOF) || text != "a\n" {
 		t.Errorf("got %q, %v, want what came and an error", text, err)
 	}
@@ -278,9 +295,9 @@ func TestLongestAnswer(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, answer)
 	}))
-	streamed, err := c.SendStream(t.Context(), "a", api.SendParams{}, func(string) {}, nil)
-	if err != nil || api.Value(streamed.Content) != want {
-		t.Errorf("streamed: %d bytes, %v", len(api.Value(streamed.Content)), err)
+	text, streamed, err := collect(c.SendStream(t.Context(), "a", api.SendParams{}))
+	if err != nil || api.Value(streamed.Content) != want || text != want {
+		t.Errorf("streamed: %d bytes, a result of %d, %v", len(text), len(api.Value(streamed.Content)), err)
 	}
 	whole, err := c.Send(t.Context(), "a", api.SendParams{})
 	if err != nil || api.Value(whole.Content) != want {

@@ -2,13 +2,16 @@
 //
 //	found, err := client.Detect(ctx, port)
 //	if found.Detection != client.NexusServer { … }
-//	c, err := client.New(client.Options{URL: found.URL, Key: key})
+//	c, err := client.New(client.Options{URL: found.URL, Lookup: &auth.Lookup{Home: home, Port: port}})
 //	created, err := c.CreateAgent(ctx, api.CreateAgentParams{})
-//	result, err := c.SendStream(ctx, id, params, func(chunk string) { fmt.Print(chunk) }, nil)
-//	for event, err := range c.Events(ctx, id, client.FromNow) { … }
+//	for part, err := range c.SendStream(ctx, id, params) { fmt.Print(part.Text) }
+//	for event, err := range c.Follow(ctx, id, client.FromNow) { … }
 //
-// An error that the server gave is an *RPCError; that no server answered is an
-// error of package net wrapped with what was attempted. The key goes to
+// There is a function for each method of api.Methods, and Call for all of them.
+// An error that the server gave is an *RPCError; that no server answered, or that
+// the connection broke, is a *ConnError. What may be repeated without harm is then
+// tried again, with pauses that grow, also with a server that was started since and
+// has another key. The key goes to
 // loopback addresses only, never with a redirect, and on a connection only after
 // the server has proved on it that it has the key: else the error is ErrUnproved.
 //

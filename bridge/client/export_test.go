@@ -1,8 +1,10 @@
 package client
 
-// What fuzz targets reach without a server.
+// What tests reach without a server.
 var (
 	ReadEvents = readEvents
 	ReadHealth = readHealth
 	Decode     = decode
+	Encode     = encode
+	Again      = (*Client).again
 )

@@ -28,7 +28,7 @@ const (
 
 // prover opens connections to servers that have the key, and to no others.
 type prover struct {
-	key    auth.Key
+	keys   *keys
 	dialer net.Dialer
 }
 
@@ -40,18 +40,22 @@ func (p *prover) dial(ctx context.Context, network, host string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := p.challenge(ctx, conn, host); err != nil {
+	key := p.keys.now()
+	if key.IsZero() { // then none is sent
+		return conn, nil
+	}
+	if err := challenge(ctx, conn, host, key); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func (p *prover) challenge(ctx context.Context, conn net.Conn, host string) error {
+func challenge(ctx context.Context, conn net.Conn, host string, key auth.Key) error {
 	if err := conn.SetDeadline(time.Now().Add(proofTimeout)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	health, err := ask(conn, host, url.Values{"challenge": {auth.Nonce()}, "key": {p.key.ID()}}, p.key)
+	health, err := ask(conn, host, url.Values{"challenge": {auth.Nonce()}, "key": {key.ID()}}, key)
 	if !stop() { // ctx has ended, and its deadline may come after ours
 		return context.Cause(ctx)
 	}
@@ -72,6 +76,9 @@ func ask(conn net.Conn, host string, query url.Values, key auth.Key) (health api
 		return health, err
 	}
 	in := bufio.NewReader(conn)
+	if _, err := in.Peek(1); err != nil { // it left, perhaps at its end
+		return health, err
+	}
 	response, err := http.ReadResponse(in, nil)
 	if err != nil {
 		return health, fmt.Errorf("%w: %w: %w", ErrUnproved, ErrNotNexus, err)

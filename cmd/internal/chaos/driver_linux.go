@@ -249,12 +249,24 @@ func (m message) send(ctx context.Context, c *client.Client, agent string) (api.
 		return c.Send(ctx, agent, p)
 	}
 	var text strings.Builder
-	result, err := c.SendStream(ctx, agent, p, func(chunk string) { text.WriteString(chunk) }, text.Reset)
-	if err == nil && !result.Replayed && !result.Truncated {
+	var result api.SendResult
+	for part, err := range c.SendStream(ctx, agent, p) {
+		switch {
+		case err != nil:
+			return result, err
+		case part.Restart:
+			text.Reset()
+		case part.Result != nil:
+			result = *part.Result
+		default:
+			text.WriteString(part.Text)
+		}
+	}
+	if !result.Replayed && !result.Truncated {
 		said := text.String()
 		result.Content = &said // that the two are the same is a promise as well
 	}
-	return result, err
+	return result, nil
 }
 
 // settle repeats the last sends, and notes what the conversation has.

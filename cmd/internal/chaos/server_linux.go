@@ -92,7 +92,7 @@ func (s *server) start(ctx context.Context) error {
 	s.cmd, s.log = cmd, log
 	stuck := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stuck()
-	o := client.Options{}
+	o := client.Options{Retries: -1} // each try is accounted for
 	lines := bufio.NewScanner(out)
 	for o.Key.IsZero() && lines.Scan() {
 		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {

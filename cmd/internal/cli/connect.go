@@ -50,11 +50,10 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	if found.Detection != client.NexusServer {
 		return nil, &noServerError{describe(found.Detection, a.Port)}
 	}
-	key, source, err := auth.Discover(auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port})
-	if err != nil {
-		return nil, fmt.Errorf("find the API key (%s): %w", or(source, "nowhere"), err)
-	}
-	return client.New(client.Options{URL: found.URL, Key: key})
+	return client.New(client.Options{
+		URL:    found.URL,
+		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port},
+	})
 }
 
 // find says what listens on the port.

@@ -92,7 +92,7 @@ func (a *App) eventsVerb() *cobra.Command {
 func (a *App) events(ctx context.Context, c *client.Client, agent string, after uint64) error {
 	ctx, release := interruptible(ctx)
 	defer release()
-	for event, err := range c.Events(ctx, agent, after) {
+	for event, err := range c.Follow(ctx, agent, after) {
 		if ctx.Err() != nil {
 			return nil // that is how it is ended
 		}

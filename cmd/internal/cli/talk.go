@@ -86,12 +86,21 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 		return errors.Join(a.printJSON(result), cancelled(result))
 	}
 	text := &answer{out: a.Stdout}
-	result, err := c.SendStream(ctx, agent, p, text.add, func() {
-		text.restart()
-		fmt.Fprintf(a.Stderr, "%s: the agent crashed; its answer begins anew\n", a.Name)
-	})
-	if err == nil {
-		err = text.complete(result)
+	var result api.SendResult
+	var err error
+	for part, failed := range c.SendStream(ctx, agent, p) {
+		switch {
+		case failed != nil:
+			err = failed
+		case part.Restart:
+			text.restart()
+			fmt.Fprintf(a.Stderr, "%s: the agent crashed, or the connection broke; the answer begins anew\n", a.Name)
+		case part.Result != nil:
+			result = *part.Result
+			err = text.complete(result)
+		default:
+			text.add(part.Text)
+		}
 	}
 	broken := text.end()
 	if err != nil {

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+)
+
+// DefaultRetries is how often a request is tried again unless Options say
+// otherwise. With the pauses, that is about six seconds.
+const DefaultRetries = 5
+
+const (
+	firstPause = 200 * time.Millisecond // doubled from try to try, and half of it left to chance
+	longPause  = 5 * time.Second
+	// longWait is the longest Retry-After that is waited for.
+	longWait = time.Minute
+)
+
+// ConnError says that the connection could not be had, or broke. Whether the
+// server did what it was asked for is then not known.
+type ConnError struct{ Err error }
+
+func (e *ConnError) Error() string { return e.Err.Error() }
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// broken is err of a connection, unless it is the caller's doing or the server
+// could not prove itself.
+func broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, ErrUnproved) {
+		return err
+	}
+	return &ConnError{err}
+}
+
+// again tries until it succeeds, fails for good, or was tried often enough. What
+// may not be repeated is tried again only where the server took no key of ours,
+// and so nothing else, and another key is found.
+func (c *Client) again(ctx context.Context, repeatable bool, try func() error) error {
+	for n := 0; ; n++ {
+		key := c.keys.now()
+		err := try()
+		if err == nil || n >= c.retries {
+			return err
+		}
+		if keyless(err) {
+			if !c.keys.refused(key) {
+				return err
+			}
+			c.Close() // what the old key has proved
+			continue
+		}
+		after, ok := later(err)
+		if !ok || !repeatable || after > longWait {
+			return err
+		}
+		if ended := pause(ctx, max(after, backoff(n))); ended != nil {
+			return fmt.Errorf("%w, before it was tried again: %w", ended, err)
+		}
+	}
+}
+
+// keyless reports whether the server has another key than ours.
+func keyless(err error) bool {
+	e, refused := errors.AsType[*RPCError](err)
+	return refused && e.Data.Type == "AUTHENTICATION_FAILED" || errors.Is(err, ErrUnproved)
+}
+
+// later reports whether err may pass with time, and how long the server asks to
+// wait.
+func later(err error) (after time.Duration, ok bool) {
+	if e, refused := errors.AsType[*RPCError](err); refused {
+		return e.RetryAfter, e.HTTPStatus == http.StatusTooManyRequests || e.HTTPStatus == http.StatusServiceUnavailable
+	}
+	_, ok = errors.AsType[*ConnError](err)
+	return 0, ok
+}
+
+// backoff is the pause after try n, which counts from 0.
+func backoff(n int) time.Duration {
+	most := min(firstPause<<min(n, 10), longPause)
+	return most/2 + rand.N(most/2+1)
+}
+
+// pause waits, unless ctx ends: then it says why.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// retryAfter is Retry-After, in whole seconds as our servers give it.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// encode writes the parameters of a method; nil for none. It gives a request that
+// is done once under its request_id one, and reports whether it may be repeated.
+func encode(method string, params any) (raw jsontext.Value, repeatable bool, err error) {
+	raw = jsontext.Value("{}")
+	if params != nil {
+		if raw, err = json.Marshal(params); err != nil {
+			return nil, false, fmt.Errorf("call %s: encode the parameters: %w", method, err)
+		}
+	}
+	m, known := api.Find(method)
+	if !m.Once() {
+		return raw, known && m.Effect == api.Reads, nil
+	}
+	id := gjson.GetBytes(raw, "request_id")
+	if !id.Exists() {
+		member := `{"request_id":` + strconv.Quote(uuid.NewString())
+		rest := strings.TrimPrefix(string(raw), "{")
+		if len(rest) > 1 {
+			member += ","
+		}
+		raw = jsontext.Value(member + rest)
+	}
+	return raw, !id.Exists() || id.Type == gjson.String, nil
+}
