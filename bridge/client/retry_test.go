@@ -300,6 +300,37 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// The events of all agents go on from their own kind of id.
+func TestFollowAll(t *testing.T) {
+	var got requests
+	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if got.take(t, r) == 1 {
+			_, _ = io.WriteString(w, "id: a:1,b:2\nevent: open\ndata: {}\n\n")
+			return
+		}
+		if after := r.URL.Query().Get("after"); r.URL.Path != "/events" || after != "a:1,b:2" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		_, _ = io.WriteString(w, "event: end\ndata: {\"reason\":\"revoked\"}\n\n")
+	})
+	c, err := client.New(client.Options{Port: port, Key: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var types []string
+	for event, err := range c.FollowAll(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, event.Type)
+	}
+	if !slices.Equal(types, []string{"open", "end"}) {
+		t.Errorf("got %v", types)
+	}
+}
+
 func lastOf(events func(func(client.Event, error) bool)) (last error) {
 	for _, err := range events {
 		last = err
