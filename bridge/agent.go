@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
@@ -37,8 +38,28 @@ func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api
 		return api.SendResult{RequestID: turn.ID()}, nil // nobody waits for more
 	}
 	outcome, err := turn.Wait(ctx)
+	if gone(ctx) {
+		s.left(ctx, a.ID(), turn, p)
+	}
 	c.incarnation = outcome.Incarnation
 	return sendResult(outcome, err)
+}
+
+// left cancels the turn of a client that left, if it asked for that, and returns
+// when the turn has ended.
+func (s *Server) left(ctx context.Context, id string, turn *supervisor.Turn, p api.SendParams) {
+	if api.Value(p.OnDisconnect) != api.OnDisconnectCancel {
+		return
+	}
+	a, err := s.o.Supervisor.Agent(id)
+	if err != nil {
+		return // and so is the turn
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.CommandTimeout)
+	defer cancel()
+	if _, err := a.Abort(ctx, turn.ID()); err != nil {
+		s.log.Warn("turn of a client that left is not cancelled", zap.String("agent", id), zap.Error(err))
+	}
 }
 
 // accept hands the message to its agent.

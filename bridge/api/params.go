@@ -263,6 +263,13 @@ func (p SendParams) Check() error {
 			return Invalid("on_crash", "want fail or retry")
 		}
 	}
+	if p.OnDisconnect != nil {
+		switch *p.OnDisconnect {
+		case OnDisconnectContinue, OnDisconnectCancel:
+		default:
+			return Invalid("on_disconnect", "want continue or cancel")
+		}
+	}
 	if p.TimeoutS != nil && (*p.TimeoutS <= 0 || *p.TimeoutS > MaxTimeout) {
 		return Invalid("timeout_s", "want more than 0 and at most %d seconds", MaxTimeout)
 	}

@@ -19,6 +19,12 @@ const (
 	OnCrashRetry = "retry" // it is sent once more after the restart
 )
 
+// What becomes of a send whose client leaves.
+const (
+	OnDisconnectContinue = "continue" // it goes on; the default
+	OnDisconnectCancel   = "cancel"   // it is cancelled
+)
+
 type (
 	// None is the parameters of a method that has none.
 	None struct{}
@@ -176,6 +182,9 @@ type (
 		TimeoutS *float64 `json:"timeout_s,omitzero"`
 		// OnCrash is fail (default) or retry: sent once more after the restart.
 		OnCrash *string `json:"on_crash,omitzero" enum:"fail,retry"`
+		// OnDisconnect is continue (default) or cancel: the turn ends if the client
+		// leaves before its answer.
+		OnDisconnect *string `json:"on_disconnect,omitzero" enum:"continue,cancel"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and
