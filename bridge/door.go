@@ -126,12 +126,6 @@ func (s *Server) later(x *exchange, r refusal, wait time.Duration) refusal {
 	return r
 }
 
-// signedText is what the signature of a request is made of (SPEC §6.5): target
-// as in the request line, the rest as it stands in the body.
-func signedText(timestamp jsontext.Value, target string, r jsonrpc.Request) string {
-	return strings.Join([]string{"nexus-request-v1", string(timestamp), target, r.ID.String(), r.Method, string(r.Params)}, "\n")
-}
-
 // checkSigned checks the signatures of all requests in a body, before any of
 // them is carried out: each must be signed if there is no other proof of a key, or
 // if the server wants that.
@@ -185,8 +179,8 @@ func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at ti
 	if err != nil || math.Abs(seconds) > 1e12 {
 		return "", at, "member auth.timestamp must be seconds since 1970"
 	}
-	target, _, _ := strings.Cut(x.r.RequestURI, "?")
-	text := signedText(signed.Timestamp, target, r)
+	path, _, _ := strings.Cut(x.r.RequestURI, "?")
+	text := auth.RequestText(string(signed.Timestamp), path, r)
 	if key := x.pass.key; !key.IsZero() {
 		if !key.Signed(text, signed.Signature) {
 			return "", at, "it is not the presented key's signature of this request"

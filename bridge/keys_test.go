@@ -315,4 +315,11 @@ func TestAttackUnsignedWhereSignaturesAreRequired(t *testing.T) {
 	if response, body := r.post("/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")); response.StatusCode != 200 {
 		t.Errorf("signed: HTTP %d %s", response.StatusCode, body)
 	}
+	// The client of ours signs where that is wanted, and only there.
+	r.create("a")
+	for range 3 {
+		if got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello\nthere"}); err != nil || *got.Content != "hello\nthere" {
+			t.Errorf("the client: %+v, %v", got, err)
+		}
+	}
 }

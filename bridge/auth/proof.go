@@ -8,6 +8,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"regexp"
+	"strings"
+
+	"nexus.internal/protocol/jsonrpc"
 )
 
 // verifier is what a server keeps of a key that it need not send: the SHA-256
@@ -57,6 +60,12 @@ var nonce = regexp.MustCompile(`^[A-Za-z0-9_-]{16,128}$`)
 // ValidNonce reports whether text can be a challenge: 16 to 128 letters, digits,
 // hyphens and underscores.
 func ValidNonce(text string) bool { return nonce.MatchString(text) }
+
+// RequestText is what the signature of a request is made of (SPEC §6.5): its time
+// as written, the path of the request line, and its members as the body has them.
+func RequestText(timestamp, path string, r jsonrpc.Request) string {
+	return strings.Join([]string{"nexus-request-v1", timestamp, path, r.ID.String(), r.Method, string(r.Params)}, "\n")
+}
 
 // Sign is the signature of text by the key (SPEC §6.5).
 func (k Key) Sign(text string) string { return mac(k.text, text) }

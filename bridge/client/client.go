@@ -52,6 +52,7 @@ type Client struct {
 	http    *http.Client
 	retries int
 	lastID  atomic.Int64
+	signs   atomic.Bool // the server wants requests signed
 }
 
 // New returns a client. It calls nobody yet. A URL that is not http on a
@@ -219,6 +220,10 @@ func decode(method string, body []byte, status int, result any) error {
 
 func (c *Client) post(ctx context.Context, path, method string, params jsontext.Value, accept string) (*http.Response, error) {
 	request := jsonrpc.Request{Method: method, ID: jsonrpc.NumberID(c.lastID.Add(1)), Params: params}
+	signed := c.signs.Load()
+	if signed {
+		request.Auth = c.signature(path, request)
+	}
 	body, err := jsonrpc.AppendRequest(nil, request)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
@@ -229,7 +234,11 @@ func (c *Client) post(ctx context.Context, path, method string, params jsontext.
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", accept)
-	return c.do(r, method)
+	response, err := c.do(r, method)
+	if err == nil && !signed && c.mustSign(response) {
+		return c.post(ctx, path, method, params, accept)
+	}
+	return response, err
 }
 
 func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
