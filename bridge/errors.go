@@ -310,5 +310,5 @@ func badSignature(reason string) refusal {
 // badEvents refuses the parameters of an event stream; source says what is wrong.
 func badEvents(source, want, way string) refusal {
 	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, "INVALID_PARAMS",
-		source+" cannot be used", way)
+		source+" says from where on, or of what, the stream tells", way)
 }
