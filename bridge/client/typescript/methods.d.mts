@@ -347,6 +347,7 @@ export type SendParams = {
   when_busy?: "queue" | "reject" | "steer" | null;
   timeout_s?: number | null;
   on_crash?: "fail" | "retry" | null;
+  on_disconnect?: "continue" | "cancel" | null;
 };
 export type SendResult = {
   content?: string | null;

@@ -191,6 +191,7 @@ class SyncMethods:
         when_busy: Literal["queue", "reject", "steer", None] = None,
         timeout_s: Optional[float] = None,
         on_crash: Literal["fail", "retry", None] = None,
+        on_disconnect: Literal["continue", "cancel", None] = None,
     ) -> results.Send:
         """Send a message and wait for the answer."""
         return cast(results.Send, self._call("send", locals()))
