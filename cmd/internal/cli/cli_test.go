@@ -148,3 +148,32 @@ func TestUsage(t *testing.T) {
 		})
 	}
 }
+
+// Every method can be called, where it belongs and with what is given.
+func TestCall(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"path":%q,"asked":%s}}`, r.URL.Path, body)
+	}
+	for _, test := range []struct {
+		args []string
+		want outcome
+	}{
+		{
+			[]string{"list_agents"},
+			outcome{0, `{"path":"/rpc","asked":{"jsonrpc":"2.0","method":"list_agents","params":{},"id":1}}` + "\n", ""},
+		},
+		{
+			[]string{"get_messages", `{"limit": 1}`, "--agent", "a"},
+			outcome{0, `{"path":"/agent/a","asked":{"jsonrpc":"2.0","method":"get_messages","params":{"limit":1},"id":1}}` + "\n", ""},
+		},
+		{[]string{"newer", "-"}, outcome{2, "", "nexus-rpc: PARAMS are no JSON object\n"}},
+		{[]string{"newer", "[1]"}, outcome{2, "", "nexus-rpc: PARAMS must be a JSON object, or - to read one from stdin, not \"[1]\"\n"}},
+		{[]string{"send", "{}"}, outcome{2, "", "nexus-rpc: send is a method of an agent: say which by --agent\n"}},
+	} {
+		got := run(t, echo, nil, append([]string{"call"}, test.args...)...)
+		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%q: -want +got:\n%s", test.args, diff)
+		}
+	}
+}

@@ -33,6 +33,7 @@ func (a *App) verbs() []*cobra.Command {
 		a.importVerb(),
 		a.messagesVerb(),
 		a.eventsVerb(),
+		a.callVerb(),
 	}
 }
 
