@@ -274,14 +274,15 @@ func (b *Broker) enter(acc *account, paid bool) *refusal {
 	return nil
 }
 
-// leave accounts for a request that enter let in.
-func (b *Broker) leave(acc *account, used Usage) {
+// leave accounts for a request to s that enter let in.
+func (b *Broker) leave(acc *account, s *service, c course, used Usage) {
 	now := time.Now()
 	b.mu.Lock()
 	used.Requests = 1
 	acc.own--
 	acc.usage.add(used)
 	b.total.add(used)
+	b.traffic[s.name].count(c, used)
 	line := acc.line()
 	for _, a := range line {
 		a.running--

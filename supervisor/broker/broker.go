@@ -47,7 +47,8 @@ type Broker struct {
 	accounts map[string]*account // by agent
 	doors    map[*door]struct{}  // open ones
 	closed   bool
-	total    Usage // of all agents since New
+	total    Usage               // of all agents since New
+	traffic  map[string]*Traffic // by provider; all there are
 }
 
 // New makes a broker and the directory of its sockets, and removes those of
@@ -61,14 +62,14 @@ func New(o Options) (*Broker, error) {
 	}
 	b := &Broker{
 		o: o, log: o.Log.Named("broker"), services: map[string]*service{}, transport: newTransport(), uid: os.Getuid(),
-		accounts: map[string]*account{}, doors: map[*door]struct{}{},
+		accounts: map[string]*account{}, doors: map[*door]struct{}{}, traffic: map[string]*Traffic{},
 	}
 	for name, p := range o.Providers {
 		s, err := newService(name, p)
 		if err != nil {
 			return nil, fmt.Errorf("new broker: %w", err)
 		}
-		b.services[name] = s
+		b.services[name], b.traffic[name] = s, &Traffic{}
 	}
 	dir, err := newSocketDir(cmp.Or(o.Dir, os.TempDir()))
 	if err != nil && o.Dir != "" {
@@ -224,16 +225,21 @@ type Stats struct {
 	Total Usage
 	// Running is how many requests are under way.
 	Running int
+	// Providers are all services, by name.
+	Providers map[string]Traffic
 }
 
 // Stats returns the counts.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Total: b.total}
+	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Total: b.total, Providers: make(map[string]Traffic, len(b.traffic))}
 	for id, acc := range b.accounts {
 		s.Agents[id] = acc.usage
 		s.Running += acc.own
+	}
+	for name, t := range b.traffic {
+		s.Providers[name] = *t
 	}
 	return s
 }

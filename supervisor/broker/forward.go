@@ -48,13 +48,14 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused = d.broker.enter(d.account, paid)
 	}
 	if refused != nil {
+		d.broker.refused(s)
 		if refused != tooLarge { // who still writes might not read the answer
 			_, _ = io.CopyN(io.Discard, r.Body, maxBody)
 		}
 		refused.write(w)
 		return
 	}
-	x := &exchange{broker: d.broker, account: d.account, service: s, paid: paid, began: time.Now()}
+	x := &exchange{broker: d.broker, account: d.account, service: s, paid: paid, began: time.Now(), course: failed}
 	x.run(w, r, rest)
 }
 
@@ -68,15 +69,16 @@ type exchange struct {
 	paid    bool
 	began   time.Time
 
-	asked question
-	meter meter
-	used  Usage
+	asked  question
+	meter  meter
+	used   Usage
+	course course
 }
 
 // run forwards the request and its answer, and accounts for both whatever ends
 // them.
 func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
-	defer func() { x.broker.leave(x.account, x.used) }()
+	defer func() { x.broker.leave(x.account, x.service, x.course, x.used) }()
 	x.asked.body = http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
 		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
@@ -114,6 +116,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 // unreachable answers where no answer came.
 func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil { // the child has left; what it asked was perhaps answered
+		x.course = abandoned
 		if asked, whole := x.asked.tokens(); x.paid && whole {
 			x.used = x.meter.sum(asked)
 		}
@@ -123,6 +126,7 @@ func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error
 		tooLarge.write(w)
 		return
 	}
+	x.course = unreachable
 	reason := x.service.secrets.scrub(why(err))
 	x.broker.log.Warn("a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.String("reason", reason))
 	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, reason).write(w)
@@ -180,6 +184,7 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 	w.WriteHeader(res.StatusCode)
 	flush := http.NewResponseController(w).Flush
 	if flush() != nil {
+		x.course = abandoned
 		return
 	}
 	errs := sieve{secrets: x.service.secrets}
@@ -191,11 +196,13 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 		_, _ = x.meter.Write(buf[:n])
 		if out := red.next(errs.next(buf[:n])); len(out) > 0 {
 			if _, err := w.Write(out); err != nil || flush() != nil {
+				x.course = abandoned
 				return
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
+			x.course = answered
 			_, _ = w.Write(red.next(errs.rest()))
 			_, _ = w.Write(red.rest())
 			return

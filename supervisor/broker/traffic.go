@@ -1,0 +1,50 @@
+package broker
+
+// Traffic is what one service was asked since the broker was made.
+type Traffic struct {
+	// Refused were not forwarded: they were over a limit, too large or without a
+	// key.
+	Refused uint64
+	// Each of the others is one of these when it is over.
+	Answered    uint64 // by a success
+	Failed      uint64 // by an error, or an answer that broke off
+	Unreachable uint64 // by nobody
+	Abandoned   uint64 // the child left before all of the answer was there
+	// Used is what the others cost.
+	Used Usage
+}
+
+// course is what became of a request that was let in.
+type course int
+
+const (
+	answered course = iota + 1
+	failed
+	unreachable
+	abandoned
+)
+
+// count adds a request that is over.
+func (t *Traffic) count(c course, used Usage) {
+	switch c {
+	case answered:
+		t.Answered++
+	case unreachable:
+		t.Unreachable++
+	case abandoned:
+		t.Abandoned++
+	case failed:
+		t.Failed++
+	}
+	t.Used.add(used)
+}
+
+// refused counts a request that was not let in.
+func (b *Broker) refused(s *service) {
+	if s == nil { // for no service of ours
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.traffic[s.name].Refused++
+}
