@@ -234,17 +234,20 @@ var errCallerLeft = errors.New("caller left")
 // logHostCall writes the line of one host call, as that of a request, with the
 // agent that asked.
 func (s *Server) logHostCall(c *call, start time.Time, err error) {
+	status, code := "success", jsonrpc.Code(0)
+	if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		status, code = "error", failure.Code
+	} else if err != nil {
+		status = err.Error()
+	}
 	data := []zap.Field{
 		zap.String("method", clipName(c.request.Method)),
 		zap.String("id", c.from.TurnID[:min(len(c.from.TurnID), maxLoggedID)]),
 		zap.Float64("duration_ms", milliseconds(time.Since(start))),
+		zap.String("status", status),
 	}
-	if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		data = append(data, zap.String("status", "error"), zap.Int("code", int(failure.Code)))
-	} else if err != nil {
-		data = append(data, zap.String("status", err.Error()))
-	} else {
-		data = append(data, zap.String("status", "success"))
+	if code != 0 {
+		data = append(data, zap.Int("code", int(code)))
 	}
 	fields := []zap.Field{
 		zap.Dict("data", data...), zap.String("agent", c.from.AgentID), zap.Uint64("incarnation", c.from.Incarnation),
@@ -253,4 +256,6 @@ func (s *Server) logHostCall(c *call, start time.Time, err error) {
 		fields = append(fields, zap.String("target", strings.ToValidUTF8(c.id, "")))
 	}
 	s.log.Info("host call", fields...)
+	s.metrics.Call("agent", c.request.Method, int(code), time.Since(start))
+	s.audit(c, "", status, code)
 }

@@ -40,6 +40,8 @@ func (s *Server) logCall(x *exchange, c *call, start time.Time, err error) {
 		fields = append(fields, zap.Uint64("incarnation", c.incarnation))
 	}
 	s.log.Info("rpc request", fields...)
+	s.metrics.Call("client", c.request.Method, int(code), time.Since(start))
+	s.audit(c, x.id, status, code)
 }
 
 // logRefusal writes the line of a request that never reached a method.

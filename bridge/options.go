@@ -12,8 +12,10 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
@@ -52,6 +54,12 @@ type Options struct {
 	Addr string
 	// Log gets a line for each request; nil logs nothing.
 	Log *zap.Logger
+	// Audit gets a line for each call that changes something; it is not closed. Nil
+	// records none.
+	Audit *audit.Log
+	// Models tells what the models' services were asked, for GET /metrics; safe for
+	// concurrent use. May be nil.
+	Models func() metrics.Models
 	// Shutdown is called when a client asks for shutdown_server, after the
 	// server has stopped taking new requests; it must not block. May be nil:
 	// Serve returns in any case.
@@ -129,6 +137,8 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	o       Options
 	log     *zap.Logger
+	access  *zap.Logger
+	metrics *metrics.Metrics
 	hosts   map[string]bool // what a Host header may be, lower case
 	origins map[string]bool // web pages that may call
 	rate    *limit.Rate     // by the key's id
@@ -162,10 +172,15 @@ func New(o Options) (*Server, error) {
 	for _, origin := range o.AllowedOrigins {
 		s.origins[origin] = true
 	}
+	s.access = o.Log.Named("access")
+	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
 	s.last.id = o.Sessions.Last()
 	s.methods = s.methodTable()
 	return s, nil
 }
+
+// Launched counts, for GET /metrics, an agent's process that became ready.
+func (s *Server) Launched(took time.Duration) { s.metrics.Launched(took) }
 
 func ownHosts(port string) map[string]bool {
 	hosts := map[string]bool{}

@@ -30,6 +30,8 @@ type call struct {
 	from *supervisor.Caller
 	// incarnation is what the log says; a handler sets it where it knows.
 	incarnation uint64
+	// tool is what an approval was about, for the audit log; a handler sets it.
+	tool string
 }
 
 // handler runs one method. The result is written as JSON; a jsontext.Value is

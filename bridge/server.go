@@ -39,6 +39,7 @@ const (
 	toReady
 	toDocs
 	toAllEvents
+	toMetrics
 )
 
 // route finds the target of a raw path: nothing is decoded, cleaned or
@@ -55,6 +56,8 @@ func route(path string) target {
 		return target{kind: toAllEvents}
 	case "/docs":
 		return target{kind: toDocs}
+	case "/metrics":
+		return target{kind: toMetrics}
 	}
 	id, ok := strings.CutPrefix(path, "/agent/")
 	if !ok {
@@ -74,7 +77,7 @@ func (t target) allows() []string {
 	switch t.kind {
 	case toGlobal, toAgent:
 		return []string{http.MethodPost}
-	case toEvents, toAllEvents:
+	case toEvents, toAllEvents, toMetrics:
 		return []string{http.MethodGet}
 	case toHealth, toReady, toDocs:
 		return []string{http.MethodGet, http.MethodHead}
@@ -91,6 +94,7 @@ type exchange struct {
 	// id is the request's id in the log and in X-Request-Id.
 	id    string
 	start time.Time
+	to    targetKind
 	// pass is what lets the request in, once its key was checked.
 	pass pass
 }
@@ -101,7 +105,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.handling(true)
 		defer c.handling(false)
 	}
-	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now()}
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	to := route(path)
+	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now(), to: to.kind}
+	defer s.account(x)()
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set("Cache-Control", "no-store")
 	if len(r.TransferEncoding) > 0 {
@@ -123,8 +130,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(x, badHost)
 		return
 	}
-	path, query, _ := strings.Cut(r.RequestURI, "?")
-	to := route(path)
 	if !s.checkOrigin(x, to) {
 		return
 	}
@@ -167,6 +172,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveAllEvents(x, query)
 	case toReady:
 		s.ready(x)
+	case toMetrics:
+		s.scrape(x)
 	default:
 		s.refuse(x, unknownPath)
 	}
@@ -260,6 +267,13 @@ func (s *Server) health(x *exchange, query string) {
 		return
 	}
 	s.answer(x, http.StatusOK, body)
+}
+
+// scrape answers GET /metrics (SPEC §6.10).
+func (s *Server) scrape(x *exchange) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+	s.metrics.ServeHTTP(x.w, x.r)
 }
 
 // answer writes a response with a JSON body, packed if that is worth it and the

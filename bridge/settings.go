@@ -110,6 +110,11 @@ func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPe
 		return nil, supervisor.ErrNoRequest
 	}
 	c.incarnation = a.Info().Incarnation
+	for _, asked := range a.PermissionRequests() {
+		if asked.RequestID == p.RequestID {
+			c.tool = asked.ToolName
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
 	defer cancel()
 	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: api.Value(p.Reason)})

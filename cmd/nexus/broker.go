@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/supervisor/broker"
@@ -43,4 +44,22 @@ func brokered(cfg *config.Config) map[string]broker.Provider {
 		}
 	}
 	return providers
+}
+
+// traffic is what the broker counted, for the metrics.
+func traffic(s broker.Stats) metrics.Models {
+	m := metrics.Models{Running: s.Running}
+	for name, t := range s.Providers {
+		m.Services = append(m.Services, metrics.Service{
+			Provider: name,
+			Requests: map[string]uint64{
+				"answered": t.Answered, "failed": t.Failed, "unreachable": t.Unreachable, "abandoned": t.Abandoned, "refused": t.Refused,
+			},
+			Tokens: map[string]uint64{
+				"input": t.Used.Input, "output": t.Used.Output, "cache_read": t.Used.CacheRead, "cache_creation": t.Used.CacheCreation,
+			},
+			Estimated: t.Used.Estimated,
+		})
+	}
+	return m
 }

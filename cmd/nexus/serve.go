@@ -19,7 +19,9 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
@@ -141,12 +143,15 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, keys.Close()) }()
 
+	changes := audit.Open(cfg.Path("audit.jsonl"))
+	defer func() { err = errors.Join(err, changes.Close()) }()
+
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
 	ended := watchSignals(asked, ask, func() { _ = keys.Close() })
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log,
+		o: o, cfg: cfg, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
 		version: app.Version,
 	})
 	if err != nil {
@@ -175,6 +180,7 @@ type assembly struct {
 	keys     *auth.Keyring
 	guard    *proc.Guard
 	log      *zap.Logger
+	audit    *audit.Log
 	version  string
 }
 
@@ -204,6 +210,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
 		Memory:    memoryOf(catalogue, events, a.log),
 		Log:       a.log,
+		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
@@ -217,6 +224,8 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Keys:       a.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
+		Audit:      a.audit,
+		Models:     func() metrics.Models { return traffic(models.Stats()) },
 		Door:       a.o.door(a.cfg),
 		Shutdown:   ask,
 		Moved:      models.Forget,

@@ -1,0 +1,121 @@
+package audit_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"nexus.internal/bridge/audit"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// The log goes on where it was left, and is its owner's alone.
+func TestGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	for _, line := range []string{"one\n", "two\n"} {
+		log := audit.Open(path)
+		if err := log.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, path); got != "one\ntwo\n" {
+		t.Errorf("the log has %q", got)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// The files stay below their bound, whole lines and the youngest are kept, in
+// order, whoever writes at once.
+func TestBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Open(path)
+	defer log.Close()
+	const writers, kilobytes = 4, 64
+	fill := strings.Repeat("x", kilobytes<<10)
+	var work sync.WaitGroup
+	for w := range writers {
+		work.Go(func() {
+			for n := range (audit.Kept + 3) * audit.MaxFile / writers / len(fill) {
+				if err := log.Write(fmt.Appendf(nil, "%d %d %s\n", w, n, fill)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	last := map[string]int{}
+	for i := audit.Kept; i >= 0; i-- {
+		name := path
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", path, i)
+		}
+		text := read(t, name)
+		if len(text) > audit.MaxFile || i > 0 && len(text) < audit.MaxFile-2*len(fill) {
+			t.Errorf("%s has %d bytes", name, len(text))
+		}
+		for line := range strings.Lines(text) {
+			var w string
+			var n int
+			if _, err := fmt.Sscan(line, &w, &n); err != nil || !strings.HasSuffix(line, fill+"\n") {
+				t.Fatalf("a line of %d bytes in %s: %.20s, %v", len(line), name, line, err)
+			}
+			if before, seen := last[w]; seen && n != before+1 {
+				t.Errorf("line %d of writer %s follows %d", n, w, before)
+			}
+			last[w] = n
+		}
+	}
+	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != audit.Kept+1 {
+		t.Errorf("files %v, %v", files, err)
+	}
+}
+
+// A log that cannot be written says so, and works again once it can be.
+func TestRecovers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	log := audit.Open(filepath.Join(dir, "audit.jsonl"))
+	defer log.Close()
+	if err := log.Write([]byte("lost\n")); err == nil {
+		t.Error("a line went nowhere")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write([]byte("kept\n")); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, filepath.Join(dir, "audit.jsonl")); got != "kept\n" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// A line that the disk has no room for leaves no part of itself. /dev/full has no
+// room at all.
+func TestFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.Symlink("/dev/full", path); err != nil {
+		t.Fatal(err)
+	}
+	log := audit.Open(path)
+	defer log.Close()
+	if err := log.Write(bytes.Repeat([]byte("x"), 8192)); err == nil {
+		t.Error("a full disk took a line")
+	}
+}

@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/supervisor"
+)
+
+// maxScrapes is how many scrapes run at once; one more is refused with 503.
+const maxScrapes = 4
+
+// Options are where a Metrics reads from.
+type Options struct {
+	// Supervisor runs the agents. Required.
+	Supervisor *supervisor.Supervisor
+	// Models tells what the models' services were asked. It is asked for each scrape
+	// and must be safe for concurrent use; nil tells of none.
+	Models func() Models
+	// Version is that of the program.
+	Version string
+}
+
+// Models is what the models' services were asked since the server started.
+type Models struct {
+	Running  int // requests under way
+	Services []Service
+}
+
+// Service is one provider of the configuration.
+type Service struct {
+	Provider  string
+	Requests  map[string]uint64 // by what became of them
+	Tokens    map[string]uint64 // by kind
+	Estimated uint64            // requests whose tokens nobody counted
+}
+
+// Metrics counts and collects.
+type Metrics struct {
+	registry *prometheus.Registry
+	scrape   http.Handler
+
+	calls     *prometheus.HistogramVec // from, method, code
+	requests  *prometheus.CounterVec   // route, status
+	running   *prometheus.GaugeVec     // route
+	received  *prometheus.HistogramVec // route
+	sent      *prometheus.HistogramVec // route
+	launches  prometheus.Histogram
+	unaudited prometheus.Counter
+}
+
+// New returns a Metrics with a registry of its own.
+func New(o Options) *Metrics {
+	bytes := prometheus.ExponentialBuckets(256, 4, 9) // to 16 MiB
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "nexus_rpc_duration_seconds", Help: "Calls of methods by clients and agents, from dispatch to answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"from", "method", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nexus_http_requests_total", Help: "HTTP requests that were answered.",
+		}, []string{"route", "status"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nexus_http_requests_running", Help: "HTTP requests under way, event streams among them.",
+		}, []string{"route"}),
+		received: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "nexus_http_request_bytes", Help: "Bodies of HTTP requests, as far as they were read.", Buckets: bytes,
+		}, []string{"route"}),
+		sent: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "nexus_http_response_bytes", Help: "Bodies of HTTP answers.", Buckets: bytes,
+		}, []string{"route"}),
+		launches: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "nexus_launch_seconds", Help: "Starts of agents' processes that succeeded, until they were ready.",
+			Buckets: []float64{.005, .01, .02, .03, .05, .075, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		unaudited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "nexus_audit_lines_lost_total", Help: "Audit lines that could not be written.",
+		}),
+	}
+	m.registry.MustRegister(
+		m.calls, m.requests, m.running, m.received, m.sent, m.launches, m.unaudited, newSampler(o),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	return m
+}
+
+// Call counts a call of a method that is over. from is "client" or "agent"; code
+// is that of its JSON-RPC error, 0 for none.
+func (m *Metrics) Call(from, method string, code int, took time.Duration) {
+	if _, ok := api.Find(method); !ok {
+		method = "unknown"
+	}
+	label := "ok"
+	if code != 0 {
+		label = strconv.Itoa(code)
+	}
+	m.calls.WithLabelValues(from, method, label).Observe(took.Seconds())
+}
+
+// Request counts an HTTP request that begins, on one of the server's routes. The
+// caller calls done when it is over, with its status and the bytes of both
+// bodies; status 0 is that of a client that left without an answer.
+func (m *Metrics) Request(route string) (done func(status int, received, sent int64)) {
+	running := m.running.WithLabelValues(route)
+	running.Inc()
+	return func(status int, received, sent int64) {
+		running.Dec()
+		m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+		m.received.WithLabelValues(route).Observe(float64(received))
+		m.sent.WithLabelValues(route).Observe(float64(sent))
+	}
+}
+
+// Launched counts a process that became ready.
+func (m *Metrics) Launched(took time.Duration) { m.launches.Observe(took.Seconds()) }
+
+// Unaudited counts an audit line that was lost.
+func (m *Metrics) Unaudited() { m.unaudited.Inc() }
+
+// ServeHTTP answers a scrape.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.scrape.ServeHTTP(w, r) }

@@ -1,0 +1,219 @@
+package bridge_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/audit"
+	"nexus.internal/bridge/metrics"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// watched starts a server with an audit log; changes reads that.
+func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r *rig, changes func() []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Open(path)
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r = rigged(t, func(r *rig, o *bridge.Options) {
+		plays(turn)(r, o)
+		o.Audit = log
+		o.Models = func() metrics.Models { return metrics.Models{Running: 3} }
+	})
+	return r, func() []string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	}
+}
+
+// Who created, approved, changed and destroyed is in the audit log, with what
+// came of it, before the answer is there; what was only read or said is not.
+func TestAudit(t *testing.T) {
+	r, changes := watched(t, func(c *supervisortest.Child, p protocol.Prompt) {
+		if p.Message == "ask" {
+			c.Permission(p, protocol.PermissionRequest{ToolName: "shell", Action: protocol.ActionExecute, Deadline: "2026-01-20T09:11:02Z"})
+		} else if method, params, ok := strings.Cut(p.Message, " "); ok {
+			c.Host(p, method, params)
+		}
+		c.Finish(p, "done")
+	})
+	call := func(path, method, params string) string {
+		_, body := r.post(path, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+		return body
+	}
+	call("/", "create_agent", `{"agent_id":"trusted","preset":"trusted"}`)
+	call("/", "create_agent", `{"agent_id":"trusted"}`)
+	call("/", "list_agents", `{}`)
+	call("/agent/trusted", "send", `{"content":"create_agent {\"agent_id\":\"kid\",\"initial_message\":\"private\"}"}`)
+	call("/agent/trusted", "set_permissions", `{"preset":"sandboxed"}`)
+	call("/agent/trusted", "set_cwd", `{"cwd":"/none"}`)
+	call("/agent/trusted", "set_system_prompt", `{"system_prompt":"private"}`)
+	running := r.sendAsync("trusted", api.SendParams{Content: "ask"})
+	asked := ""
+	for began := time.Now(); asked == ""; asked = gjson.Get(call("/agent/trusted", "get_permissions", `{}`), "result.pending.0.request_id").Str {
+		if time.Since(began) > patience {
+			t.Fatal("nothing is asked")
+		}
+	}
+	call("/agent/trusted", "respond_permission", `{"request_id":"`+asked+`","decision":"deny","reason":"private"}`)
+	<-running
+	made := call("/", "create_key", `{"scope":"read","name":"ci"}`)
+	reader := gjson.Get(made, "result.key").Str
+	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"kid"}}`, "Authorization", "Bearer "+reader)
+	call("/", "destroy_agent", `{"agent_id":"trusted"}`)
+
+	var got []string
+	for _, line := range changes() {
+		who := gjson.Get(line, "by.agent").Str
+		if key := gjson.Get(line, "by.key").Str; key != "" {
+			who = map[bool]string{true: "full", false: gjson.Get(line, "by.key_name").Str}[key == r.key.ID()]
+			if gjson.Get(line, "request_id").Str == "" {
+				t.Errorf("no request id: %s", line)
+			}
+		}
+		if !gjson.Get(line, "timestamp").Exists() || gjson.Get(line, "message").Str != "audit" {
+			t.Errorf("line %s", line)
+		}
+		got = append(got, strings.TrimSpace(fmt.Sprintln(who, gjson.Get(line, "data.method"), gjson.Get(line, "agent"),
+			gjson.Get(line, "data.status"), gjson.Get(line, "data.code"), gjson.Get(line, "data.params"))))
+		if strings.Contains(line, "private") || strings.Contains(line, "nxk_") {
+			t.Errorf("the audit log shows what it must not: %s", line)
+		}
+	}
+	want := []string{
+		`full create_agent  success  {"agent_id":"trusted","preset":"trusted"}`,
+		`full create_agent  error -32602 {"agent_id":"trusted"}`,
+		`trusted create_agent  success  {"agent_id":"kid"}`,
+		`full set_permissions trusted success  {"preset":"sandboxed"}`,
+		`full set_cwd trusted error -32602 {"cwd":"/none"}`,
+		`full set_system_prompt trusted success  {}`,
+		`full respond_permission trusted success  {"decision":"deny","request_id":"` + asked + `","tool":"shell"}`,
+		`full create_key  success  {"name":"ci","scope":"read"}`,
+		`ci destroy_agent  error -32003 {"agent_id":"kid"}`,
+		`full destroy_agent  success  {"agent_id":"trusted"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("audit log (-want +got):\n%s", diff)
+	}
+}
+
+// A line that cannot be written is in the log, and the request is answered.
+func TestAuditLost(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) { o.Audit = audit.Open(filepath.Join(r.home, "none", "audit.jsonl")) })
+	r.create("a")
+	if log := r.logs.String(); !strings.Contains(log, "not audited") || !strings.Contains(log, `\"method\":\"create_agent\"`) {
+		t.Errorf("log %s", log)
+	}
+	if _, body := r.do("GET", "/metrics", nil); !strings.Contains(body, "\nnexus_audit_lines_lost_total 1\n") {
+		t.Error("the loss is not counted")
+	}
+}
+
+// Each HTTP request has a line with its bytes, its status and the key's name.
+func TestAccessLog(t *testing.T) {
+	r := rigged(t, nil)
+	_, made := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"read","name":"ci"}}`)
+	reader := gjson.Get(made, "result.key").Str
+	for _, c := range []struct {
+		name, method, path, body, key string
+		want                          string // route, status, http_status, bytes in, the key's name
+	}{
+		{"call", "POST", "/", list, r.key.Reveal(), "rpc success 200 " + fmt.Sprint(len(list)) + " full"},
+		{"named key", "POST", "/rpc", list, reader, "rpc success 200 " + fmt.Sprint(len(list)) + " ci"},
+		{"unknown agent", "POST", "/agent/a", list, r.key.Reveal(), "agent error 404 " + fmt.Sprint(len(list)) + " full"},
+		{"wrong key", "POST", "/", list, "nxk_wrong", "rpc error 403 0 "},
+		{"scrape", "GET", "/metrics", "", reader, "metrics success 200 0 ci"},
+		{"no such path", "GET", "/secret-path", "", r.key.Reveal(), "none error 404 0 full"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			response, body := r.do(c.method, c.path, strings.NewReader(c.body), "Authorization", "Bearer "+c.key)
+			id := response.Header.Get("X-Request-Id")
+			line := ""
+			for began := time.Now(); line == ""; { // it is written after the answer
+				for l := range strings.Lines(r.logs.String()) {
+					if gjson.Get(l, "request_id").Str == id && gjson.Get(l, "msg").Str == "http request" {
+						line = l
+					}
+				}
+				if time.Since(began) > patience {
+					t.Fatal("no line")
+				}
+			}
+			who := gjson.Get(line, "key_name").Str
+			if gjson.Get(line, "key").Str == r.key.ID() {
+				who = "full"
+			}
+			data := gjson.Get(line, "data")
+			got := fmt.Sprint(data.Get("route"), " ", data.Get("status"), " ", data.Get("http_status"), " ", data.Get("bytes_in"), " ", who)
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s\n%s", got, c.want, line)
+			}
+			if n := data.Get("bytes_out").Int(); n < 1 || response.Header.Get("Content-Encoding") == "" && !response.Uncompressed && n != int64(len(body)) {
+				t.Errorf("%d bytes answered, %d are there", n, len(body))
+			}
+			if strings.Contains(line, "secret-path") || strings.Contains(line, "nxk_") {
+				t.Errorf("line %s", line)
+			}
+		})
+	}
+}
+
+// A scrape shows what was done, under names from fixed sets.
+func TestMetrics(t *testing.T) {
+	r, _ := watched(t, supervisortest.Echo)
+	r.create("a")
+	for range 2 {
+		if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const canary = "made-up-name-of-a-stranger"
+	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"`+canary+`"}`)
+	r.post("/"+canary, list)
+	r.server.Launched(40 * time.Millisecond)
+	response, body := r.do("GET", "/metrics", nil)
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/plain; version=0.0.4") {
+		t.Errorf("HTTP %d %s", response.StatusCode, response.Header.Get("Content-Type"))
+	}
+	for _, want := range []string{
+		`nexus_rpc_duration_seconds_count{code="ok",from="client",method="send"} 2`,
+		`nexus_rpc_duration_seconds_count{code="-32601",from="client",method="unknown"} 1`,
+		`nexus_http_requests_total{route="none",status="404"} 1`,
+		`nexus_http_requests_running{route="metrics"} 1`,
+		`nexus_agents{state="ready"} 1`, `nexus_sends_total 1`, `nexus_sends_repeated_total 1`, `nexus_turns_total{outcome="completed"} 1`,
+		`nexus_agents_memory_bytes 1.048576e+06`, `nexus_agent_memory_bytes{agent="a"} 1.048576e+06`, `nexus_agents_cpu_seconds_total 1`,
+		`nexus_launch_seconds_bucket{le="0.05"} 1`, `nexus_launches_total 1`, `nexus_model_requests_running 3`,
+		`nexus_build_info{protocol="1",version="test"} 1`,
+	} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if strings.Contains(body, canary) {
+		t.Error("what a client makes up is the value of a label")
+	}
+	if response, _ := r.do("GET", "/metrics", nil, "Authorization", ""); response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a key: HTTP %d", response.StatusCode)
+	}
+	if response, _ := r.post("/metrics", list); response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: HTTP %d", response.StatusCode)
+	}
+}
