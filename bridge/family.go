@@ -3,7 +3,10 @@ package bridge
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/tidwall/gjson"
@@ -51,8 +54,12 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	if p.Preset == nil {
 		p.Preset = new(api.PresetSandboxed)
 	}
-	if want, have := *p.Preset, state.Get("preset").String(); !atMost(want, have) {
-		return nil, api.Invalid("preset", "%s is more than the parent's %s", want, have)
+	want, err := s.basis(*p.Preset)
+	if err != nil {
+		return nil, err
+	}
+	if have := state.Get("preset").String(); !atMost(want, have) {
+		return nil, api.Invalid("preset", "%s is more than the parent's %s", *p.Preset, have)
 	}
 	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" {
 		p.Cwd = &cwd
@@ -82,6 +89,27 @@ var ranks = map[string]int{api.PresetSandboxed: 1, api.PresetTrusted: 2, api.Pre
 // that is not built in nothing is known but that it is as much as itself.
 func atMost(want, have string) bool {
 	return want == have || ranks[want] > 0 && ranks[want] <= ranks[have] || want == api.PresetSandboxed
+}
+
+// basis is the built-in preset that a preset is made of. The error, a
+// *api.ParamError, is for one that there is not, or that cannot be had.
+func (s *Server) basis(name string) (string, error) {
+	if name == api.PresetTrusted || name == api.PresetSandboxed {
+		return name, nil
+	}
+	switch basis, ok := s.o.Presets[name]; {
+	case basis == api.PresetYolo || name == api.PresetYolo:
+		return "", api.Invalid("preset", "yolo cannot be granted over RPC")
+	case ok:
+		return basis, nil
+	}
+	names := []string{api.PresetTrusted, api.PresetSandboxed}
+	for _, name := range slices.Sorted(maps.Keys(s.o.Presets)) {
+		if s.o.Presets[name] != api.PresetYolo {
+			names = append(names, name)
+		}
+	}
+	return "", api.Invalid("preset", "want one of %s", strings.Join(names, ", "))
 }
 
 func depthOf(info supervisor.Info) uint64 {

@@ -32,6 +32,11 @@ func (s *Server) agent(ctx context.Context, id string) (*supervisor.Agent, error
 // start launches the agent that p describes. The lock of its id is held.
 func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*supervisor.Agent, error) {
 	id := *p.AgentID
+	if p.Preset != nil {
+		if _, err := s.basis(*p.Preset); err != nil {
+			return nil, err
+		}
+	}
 	provenance := api.Value(p.ParentAgentID)
 	if p.Restored = p.Restored || s.o.Sessions.Exists(id); p.Restored {
 		provenance = cmp.Or(provenance, s.resume(&p))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -109,6 +110,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
+		Presets:  map[string]string{"reviewer": api.PresetSandboxed, "root": api.PresetYolo},
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if api.Value(p.Model) == "none" {
@@ -275,6 +277,11 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 			return true
 		}
 	case protocol.SetPermissions:
+		if rules := cmd.Permissions; rules != nil { // what is asked for is what is refused, so that it can be seen
+			text, _ := json.Marshal(rules, json.Deterministic(true))
+			c.Respond(cmd, map[string]any{"ok": false, "error": "set_permissions: " + string(text)})
+			return true
+		}
 		if *cmd.Preset == "trusted" && preset == "sandboxed" {
 			c.Respond(cmd, map[string]any{"ok": false, "error": "set_permissions: the preset trusted (at most sandboxed)"})
 			return true

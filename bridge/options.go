@@ -70,6 +70,9 @@ type Options struct {
 	// Roles are the agents for tasks and plans that name none, by what creates
 	// them where they are not there; each has an AgentID. May be nil.
 	Roles map[Role]api.CreateAgentParams
+	// Presets are those of the configuration, by the built-in preset that each is
+	// made of. May be nil.
+	Presets map[string]string
 	// Moved is called when what is saved under a name is about to become another
 	// session's, or none's, and no agent of that name runs. May be nil.
 	Moved func(id string)

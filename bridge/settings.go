@@ -47,7 +47,6 @@ func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, 
 			AllowedPaths: textsOrNull(held.Get("policy.allowed_paths")),
 			WritePaths:   textsOrNull(held.Get("policy.write_paths")),
 			BlockedPaths: texts(held.Get("policy.blocked_paths")),
-			Tools:        map[string]protocol.ToolRule{},
 		},
 		SessionAllowances: api.SessionAllowances{
 			ReadPaths:  texts(held.Get("session_allowances.read_paths")),
@@ -56,12 +55,8 @@ func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, 
 			Tools:      texts(held.Get("session_allowances.tools")),
 		},
 	}
-	for tool, raw := range held.Get("policy.tools").Map() {
-		var rule protocol.ToolRule
-		if err := strict.Fill([]byte(raw.Raw), &rule, strict.IgnoreUnknown); err != nil {
-			return nil, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
-		}
-		result.Policy.Tools[tool] = rule
+	if result.Policy.Tools, err = toolRules(held); err != nil {
+		return nil, err
 	}
 	for tool, dirs := range held.Get("session_allowances.exec_dirs").Map() {
 		result.SessionAllowances.ExecDirs[tool] = texts(dirs)
@@ -91,7 +86,29 @@ func textsOrNull(list gjson.Result) *[]string {
 }
 
 func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissionsParams) (any, error) {
-	if _, err := s.set(ctx, c, "preset", protocol.SetPermissions{Preset: &p.Preset}); err != nil {
+	if p.Preset != nil {
+		if _, err := s.basis(*p.Preset); err != nil {
+			return nil, err
+		}
+	}
+	command, param := protocol.SetPermissions{Preset: p.Preset}, "preset"
+	if p.HasRules() {
+		held := gjson.Result{}
+		if p.Preset == nil {
+			param = "permissions"
+			state, err := s.state(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			held = state.Get("permissions")
+		}
+		asked, err := rulesOver(held, p)
+		if err != nil {
+			return nil, err
+		}
+		command = protocol.SetPermissions{Permissions: &asked}
+	}
+	if _, err := s.set(ctx, c, param, command); err != nil {
 		return nil, err
 	}
 	state, err := s.state(ctx, c)
@@ -101,6 +118,52 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 	return api.SetPermissionsResult{
 		Updated: true, PermissionLevel: state.Get("permissions.permission_level").String(), Preset: state.Get("preset").String(),
 	}, nil
+}
+
+// rulesOver puts what is asked for in the place of what an agent has, by its
+// state; nothing if it was not asked.
+func rulesOver(held gjson.Result, p api.SetPermissionsParams) (protocol.Permissions, error) {
+	rules := protocol.Permissions{
+		Preset:        held.Get("permission_level").String(),
+		DisabledTools: texts(held.Get("disabled_tools")), AllowedPaths: texts(held.Get("policy.allowed_paths")),
+		WritePaths:   api.Value(textsOrNull(held.Get("policy.write_paths"))),
+		BlockedPaths: texts(held.Get("policy.blocked_paths")),
+	}
+	var err error
+	if rules.Tools, err = toolRules(held); err != nil {
+		return rules, err
+	}
+	if p.Preset != nil {
+		rules.Preset = *p.Preset
+	}
+	for _, one := range []struct {
+		asked *[]string
+		rule  *[]string
+	}{
+		{p.DisabledTools, &rules.DisabledTools}, {p.AllowedPaths, &rules.AllowedPaths},
+		{p.WritePaths, &rules.WritePaths}, {p.BlockedPaths, &rules.BlockedPaths},
+	} {
+		if one.asked != nil {
+			*one.rule = append([]string{}, *one.asked...)
+		}
+	}
+	if p.Tools != nil {
+		rules.Tools = *p.Tools
+	}
+	return rules, nil
+}
+
+// toolRules are the rules for single tools that an agent has.
+func toolRules(held gjson.Result) (map[string]protocol.ToolRule, error) {
+	rules := map[string]protocol.ToolRule{}
+	for tool, raw := range held.Get("policy.tools").Map() {
+		var rule protocol.ToolRule
+		if err := strict.Fill([]byte(raw.Raw), &rule, strict.IgnoreUnknown); err != nil {
+			return nil, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
+		}
+		rules[tool] = rule
+	}
+	return rules, nil
 }
 
 func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPermissionParams) (any, error) {

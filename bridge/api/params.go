@@ -177,20 +177,11 @@ func (l Limits) Check() error {
 const MaxRules = 256
 
 func (p CreateAgentParams) checkPermissions() error {
-	for i, dir := range Value(p.AllowedWritePaths) {
-		if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
-			return Invalid(fmt.Sprintf("allowed_write_paths[%d]", i), "want an absolute path")
-		}
+	if err := checkPaths("allowed_write_paths", Value(p.AllowedWritePaths)); err != nil {
+		return err
 	}
-	for i, name := range Value(p.DisableTools) {
-		if name == "" || strings.ContainsFunc(name, control) {
-			return Invalid(fmt.Sprintf("disable_tools[%d]", i), "want the name of a tool")
-		}
-	}
-	for name, list := range map[string]*[]string{"allowed_write_paths": p.AllowedWritePaths, "disable_tools": p.DisableTools} {
-		if n := len(Value(list)); n > MaxRules {
-			return Invalid(name, "want at most %d, have %d", MaxRules, n)
-		}
+	if err := checkTools("disable_tools", Value(p.DisableTools)); err != nil {
+		return err
 	}
 	switch Value(p.Approvals) {
 	case "", ApprovalsAsk, ApprovalsDeny:
@@ -205,21 +196,17 @@ func (p CreateAgentParams) checkPermissions() error {
 	return nil
 }
 
-// checkPreset finds presets that cannot be asked for.
+// checkPreset finds what can be the name of no preset to be had. Which ones the
+// configuration has, the server knows.
 func checkPreset(name string) error {
-	switch name {
-	case PresetTrusted, PresetSandboxed:
-		return nil
-	case PresetYolo:
+	switch {
+	case name == PresetYolo:
 		return Invalid("preset", "yolo cannot be granted over RPC")
-	default:
-		return Invalid("preset", "want trusted or sandboxed")
+	case name == "" || strings.ContainsFunc(name, control):
+		return Invalid("preset", "want the name of a preset")
 	}
+	return nil
 }
-
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SetPermissionsParams) Check() error { return checkPreset(p.Preset) }
 
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.

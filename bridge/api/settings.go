@@ -1,6 +1,10 @@
 package api
 
 import (
+	"fmt"
+	"path"
+	"strings"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -51,9 +55,17 @@ type (
 		Tools      []string            `json:"tools"`     // whatever they are called with
 	}
 
-	// SetPermissionsParams name a preset.
+	// SetPermissionsParams say what the agent may do, below its ceiling. With a
+	// preset, the lists are all that is asked for beside it; without one, what is
+	// not given stays as it is. Paths are absolute.
 	SetPermissionsParams struct {
-		Preset string `json:"preset"`
+		Preset        *string   `json:"preset,omitzero"`
+		DisabledTools *[]string `json:"disabled_tools,omitzero"`
+		AllowedPaths  *[]string `json:"allowed_paths,omitzero"`
+		WritePaths    *[]string `json:"write_paths,omitzero"`
+		BlockedPaths  *[]string `json:"blocked_paths,omitzero"`
+		// Tools are rules for single tools, by name.
+		Tools *map[string]protocol.ToolRule `json:"tools,omitzero"`
 	}
 
 	// SetPermissionsResult is what holds now.
@@ -182,4 +194,58 @@ func (p SetSystemPromptParams) Check() error {
 // Text is the prompt, once it was checked; nil for null.
 func (p SetSystemPromptParams) Text() (text *string, err error) {
 	return text, json.Unmarshal(p.SystemPrompt, &text)
+}
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p SetPermissionsParams) Check() error {
+	if p.Preset == nil && !p.HasRules() {
+		return &ParamError{Param: "preset", Problem: "Missing required parameter: preset"}
+	}
+	if p.Preset != nil {
+		if err := checkPreset(*p.Preset); err != nil {
+			return err
+		}
+	}
+	for _, one := range []struct {
+		name string
+		list *[]string
+	}{{"allowed_paths", p.AllowedPaths}, {"write_paths", p.WritePaths}, {"blocked_paths", p.BlockedPaths}} {
+		if err := checkPaths(one.name, Value(one.list)); err != nil {
+			return err
+		}
+	}
+	if n := len(Value(p.Tools)); n > MaxRules {
+		return Invalid("tools", "want at most %d, have %d", MaxRules, n)
+	}
+	return checkTools("disabled_tools", Value(p.DisabledTools))
+}
+
+// HasRules reports whether more is given than a preset.
+func (p SetPermissionsParams) HasRules() bool {
+	return p.DisabledTools != nil || p.AllowedPaths != nil || p.WritePaths != nil || p.BlockedPaths != nil || p.Tools != nil
+}
+
+func checkPaths(param string, paths []string) error {
+	if n := len(paths); n > MaxRules {
+		return Invalid(param, "want at most %d, have %d", MaxRules, n)
+	}
+	for i, one := range paths {
+		if !path.IsAbs(one) || strings.Contains(one, "\x00") {
+			return Invalid(fmt.Sprintf("%s[%d]", param, i), "want an absolute path")
+		}
+	}
+	return nil
+}
+
+func checkTools(param string, names []string) error {
+	if n := len(names); n > MaxRules {
+		return Invalid(param, "want at most %d, have %d", MaxRules, n)
+	}
+	for i, one := range names {
+		if one == "" || strings.ContainsFunc(one, control) {
+			return Invalid(fmt.Sprintf("%s[%d]", param, i), "want the name of a tool")
+		}
+	}
+	return nil
 }

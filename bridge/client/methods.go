@@ -179,8 +179,8 @@ func (c *Client) GetPermissions(ctx context.Context, agent string) (r api.GetPer
 }
 
 // SetPermissions calls set_permissions: Change what the agent may do, at once.
-func (c *Client) SetPermissions(ctx context.Context, agent string, preset string) (r api.SetPermissionsResult, err error) {
-	return r, c.Call(ctx, AgentPath(agent), "set_permissions", api.SetPermissionsParams{Preset: preset}, &r)
+func (c *Client) SetPermissions(ctx context.Context, agent string, p api.SetPermissionsParams) (r api.SetPermissionsResult, err error) {
+	return r, c.Call(ctx, AgentPath(agent), "set_permissions", p, &r)
 }
 
 // RespondPermission calls respond_permission: Approve or deny a call that waits for it.

@@ -30,3 +30,12 @@ func rolesOf(cfg *config.Config) (map[bridge.Role]api.CreateAgentParams, error) 
 	}
 	return roles, nil
 }
+
+// presetsOf are the presets of the configuration, by what each is made of.
+func presetsOf(cfg *config.Config) map[string]string {
+	presets := map[string]string{}
+	for name, p := range cfg.Presets() {
+		presets[name] = p.Preset
+	}
+	return presets
+}

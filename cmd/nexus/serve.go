@@ -239,6 +239,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Check:        newCheckers(a.o.child, agents.env, a.cfg.Path("cache"), a.guard, a.log).check,
 		PlansDir:     a.cfg.Path("plans"),
 		Roles:        roles,
+		Presets:      presetsOf(a.cfg),
 	})
 	if err != nil {
 		events.Close()

@@ -488,7 +488,12 @@ export type GetPermissionsResult = {
 };
 
 export type SetPermissionsParams = {
-  preset: string;
+  preset?: string | null;
+  disabled_tools?: Array<string> | null;
+  allowed_paths?: Array<string> | null;
+  write_paths?: Array<string> | null;
+  blocked_paths?: Array<string> | null;
+  tools?: Record<string, { mode?: string; allowed_paths?: Array<string>; blocked_paths?: Array<string> }> | null;
 };
 export type SetPermissionsResult = { updated: boolean; permission_level: string; preset: string };
 
@@ -655,7 +660,7 @@ export interface Methods {
   /** Tell what the agent may do, and what waits for an approval. */
   getPermissions(params?: GetPermissionsParams, options?: CallOptions): Promise<GetPermissionsResult>;
   /** Change what the agent may do, at once. */
-  setPermissions(params: SetPermissionsParams, options?: CallOptions): Promise<SetPermissionsResult>;
+  setPermissions(params?: SetPermissionsParams, options?: CallOptions): Promise<SetPermissionsResult>;
   /** Approve or deny a call that waits for it. */
   respondPermission(params: RespondPermissionParams, options?: CallOptions): Promise<RespondPermissionResult>;
   /** Read the system prompt. */

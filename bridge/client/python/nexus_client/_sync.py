@@ -245,7 +245,16 @@ class SyncMethods:
         """Tell what the agent may do, and what waits for an approval."""
         return cast(results.GetPermissions, self._call("get_permissions", locals()))
 
-    def set_permissions(self, preset: str) -> results.SetPermissions:
+    def set_permissions(
+        self,
+        preset: Optional[str] = None,
+        *,
+        disabled_tools: Optional[List[str]] = None,
+        allowed_paths: Optional[List[str]] = None,
+        write_paths: Optional[List[str]] = None,
+        blocked_paths: Optional[List[str]] = None,
+        tools: Optional[Dict[str, Dict[str, Any]]] = None,
+    ) -> results.SetPermissions:
         """Change what the agent may do, at once."""
         return cast(results.SetPermissions, self._call("set_permissions", locals()))
 

@@ -48,7 +48,7 @@ METHODS: Dict[str, Method] = {
     "set_model": Method("agent", "", 0, ("model",)),
     "set_cwd": Method("agent", "", 0, ("cwd",)),
     "get_permissions": Method("agent", "reads", 0, ()),
-    "set_permissions": Method("agent", "", 0, ("preset",)),
+    "set_permissions": Method("agent", "", 0, ()),
     "respond_permission": Method("agent", "", 0, ("request_id", "decision",)),
     "get_system_prompt": Method("agent", "reads", 0, ()),
     "set_system_prompt": Method("agent", "", 0, ("system_prompt",)),
