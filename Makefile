@@ -11,10 +11,10 @@ PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign fuzz race lint bench chaos demo clean install
+.PHONY: help build test unit scripts foreign fuzz race lint bench chaos demo test-browser clean install
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Without C a program is one file that runs on any system of its kind, and a
 # child starts a quarter faster.
@@ -37,6 +37,9 @@ foreign: build ## a parent in another language drives nexus-child (needs node)
 
 fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME)
+
+test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, too)
+	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
 
 race: ## the tests again, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 ./...

@@ -27,6 +27,8 @@ func (k targetKind) String() string {
 		return "metrics"
 	case toDocs:
 		return "docs"
+	case toFile:
+		return "page"
 	default:
 		return "none"
 	}

@@ -146,9 +146,13 @@ func (s *Server) listAgents(context.Context, *call, api.None) (any, error) {
 			children[parent]++
 		}
 	}
+	usage := s.o.Supervisor.Usage().Agents
 	agents := make([]api.AgentInfo, len(infos))
 	for i, info := range infos {
 		agents[i] = describe(info, children[info.ID])
+		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
+			agents[i].MemoryBytes = &took
+		}
 	}
 	return api.ListAgentsResult{Agents: agents}, nil
 }

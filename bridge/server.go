@@ -19,13 +19,15 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/page"
 	"nexus.internal/protocol/jsonrpc"
 )
 
 // target is what a path leads to.
 type target struct {
 	kind  targetKind
-	agent string // for toAgent and toEvents; valid as an id
+	agent string     // for toAgent and toEvents; valid as an id
+	file  *page.File // what the path gives to anybody by GET; nil for nothing
 }
 
 type targetKind int
@@ -40,13 +42,21 @@ const (
 	toDocs
 	toAllEvents
 	toMetrics
+	toFile
 )
 
-// route finds the target of a raw path: nothing is decoded, cleaned or
+// route finds the target of a raw path, asked for by a method: nothing is decoded, cleaned or
 // redirected, so that what was checked is what is used.
-func route(path string) target {
+func route(method, path string) target {
+	if file, ok := page.Find(path); ok {
+		kind := toFile
+		if path == "/" && method != http.MethodGet && method != http.MethodHead {
+			kind = toGlobal
+		}
+		return target{kind: kind, file: &file}
+	}
 	switch path {
-	case "/", "/rpc":
+	case "/rpc":
 		return target{kind: toGlobal}
 	case "/healthz":
 		return target{kind: toHealth}
@@ -76,10 +86,13 @@ func route(path string) target {
 func (t target) allows() []string {
 	switch t.kind {
 	case toGlobal, toAgent:
+		if t.file != nil {
+			return []string{http.MethodPost, http.MethodGet, http.MethodHead}
+		}
 		return []string{http.MethodPost}
 	case toEvents, toAllEvents, toMetrics:
 		return []string{http.MethodGet}
-	case toHealth, toReady, toDocs:
+	case toHealth, toReady, toDocs, toFile:
 		return []string{http.MethodGet, http.MethodHead}
 	default:
 		return nil
@@ -106,7 +119,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer c.handling(false)
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
-	to := route(path)
+	to := route(r.Method, path)
 	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now(), to: to.kind}
 	defer s.account(x)()
 	w.Header().Set("X-Request-Id", x.id)
@@ -144,6 +157,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case toDocs:
 		s.docs(x)
+		return
+	case toFile:
+		s.serveFile(x, *to.file)
 		return
 	default: // needs a key
 	}
@@ -274,6 +290,13 @@ func (s *Server) scrape(x *exchange) {
 	_ = x.rc.SetReadDeadline(time.Time{})
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 	s.metrics.ServeHTTP(x.w, x.r)
+}
+
+// serveFile answers with a file of the page.
+func (s *Server) serveFile(x *exchange, file page.File) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	page.Head(x.w.Header())
+	s.write(x, http.StatusOK, file.Type, file.Body)
 }
 
 // answer writes a response with a JSON body, packed if that is worth it and the

@@ -153,6 +153,9 @@ type (
 		LastError *string `json:"last_error"`
 		// PendingPermissions is how many calls wait for respond_permission.
 		PendingPermissions int `json:"pending_permissions"`
+		// MemoryBytes is what the agent's process has in memory, shared pages
+		// included; null while none runs, and where the system does not tell.
+		MemoryBytes *int64 `json:"memory_bytes"`
 	}
 
 	// DiscoverResult is an OpenRPC 1.3 document.

@@ -82,6 +82,7 @@ export type ListAgentsResult = {
     last_restart_reason: string | null;
     last_error: string | null;
     pending_permissions: number;
+    memory_bytes: number | null;
   }>;
 };
 

@@ -76,6 +76,7 @@ class ListAgentsAgents(TypedDict):
     last_restart_reason: Optional[str]
     last_error: Optional[str]
     pending_permissions: int
+    memory_bytes: Optional[int]
 
 
 class ListAgents(TypedDict):

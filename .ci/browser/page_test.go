@@ -1,0 +1,305 @@
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// visible is an expression that says whether an element is shown.
+func visible(selector string) string {
+	return fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, selector)
+}
+
+func TestKey(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := open(t, s.url+"/")
+	b.says("#door", "Which key?")
+	if eval[bool](b, visible("#desk")) {
+		t.Error("agents are shown before there is a key")
+	}
+	b.write("#key", "nxk_"+strings.Repeat("A", 43)+"\r")
+	b.says("#key-error", "Invalid API key")
+
+	b.enter(s)
+	b.says("#empty", "No agent runs here")
+	kept := `JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, document.documentElement.outerHTML,
+		[...document.querySelectorAll("input")].map((i) => i.value)])`
+	if where := eval[string](b, kept); strings.Contains(where, s.key) {
+		t.Errorf("the key is to be found in the page: %s", where)
+	}
+	b.clean()
+
+	b.do(chromedp.Reload())
+	b.says("#door", "Which key?")
+	b.enter(s)
+	b.click("#forget")
+	b.says("#door", "Which key?")
+	b.says("#link", "No key")
+}
+
+// Everything that a person does with one agent, by the keyboard where that is
+// usual: create, talk, cancel, destroy.
+func TestAgent(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := open(t, s.url+"/")
+	b.enter(s)
+
+	b.click("#create summary")
+	b.write("#new-id", "no such name!")
+	b.click("#create-form button")
+	b.says("#create-error", "agent_id")
+	b.empty("#new-id")
+	b.write("#new-id", "alice\r")
+	b.says("#agent-title", "alice")
+	b.says("#rows .state", "ready")
+	b.says("#facts", "offline")
+	b.says("#flow", "live")
+
+	b.write("#message", "My name is Alice\r")
+	b.says("#talk .answer", "Nice to meet you, Alice!")
+	b.says("#talk .outcome", "completed")
+	b.says("#events", "turn_end")
+	b.says("#events", "Nice to meet you, Alice!")
+	b.until(`document.querySelector("#rows td:nth-child(5)").innerText.includes("/")`)
+
+	b.write("#message", "write a long essay\r")
+	b.says("#talk .running .outcome", "Answering") // it is shown while it is written
+	b.says("#rows .state", "busy")
+	b.click("#talk .running button")
+	b.says("#talk .outcome", "Cancelled")
+	b.says("#events", "cancelled")
+
+	b.write("#message", "fail\r")
+	b.says("#talk .outcome.bad", "fail")
+
+	b.click("#destroy")
+	b.says("#sure", "Destroy alice?")
+	b.click("#sure button[value=no]")
+	b.click("#destroy")
+	b.click("#sure button[value=yes]")
+	b.says("#empty", "No agent runs here")
+	b.until("!" + visible("#agent"))
+	b.clean()
+}
+
+func TestApprovals(t *testing.T) {
+	s := serve(t, t.TempDir())
+	site := t.TempDir()
+	s.rpc("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"careful","approvals":"ask","cwd":%q}}`, site))
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	for _, step := range []struct {
+		press string
+		made  bool
+	}{{"Deny", false}, {"Allow once", true}} {
+		b.write("#message", "run mkdir made\r")
+		b.says("#asked-list", "mkdir made")
+		b.says("#rows .asks", "1")
+		b.press("asked-list", step.press)
+		b.until("!" + visible("#asked"))
+		b.until(`document.querySelectorAll("#talk li.running").length === 0`)
+		if _, err := os.Stat(filepath.Join(site, "made")); (err == nil) != step.made {
+			t.Errorf("after %s: %v, want it made: %v", step.press, err, step.made)
+		}
+	}
+
+	// One that is answered elsewhere goes away by itself.
+	b.write("#message", "run mkdir other\r")
+	b.says("#asked-list", "mkdir other")
+	s.rpc("/agent/careful", `{"jsonrpc":"2.0","id":1,"method":"respond_permission","params":{"request_id":"p3","decision":"deny"}}`)
+	b.until("!" + visible("#asked"))
+	b.clean()
+}
+
+// Whatever agents say is shown as text, wherever it is shown.
+func TestHostileText(t *testing.T) {
+	const bad = `<img src=x onerror="document.title='ran'"><script>document.title='ran'</script>`
+	dir := t.TempDir()
+	scenario := filepath.Join(dir, "scenario.json")
+	if err := os.WriteFile(scenario, fmt.Appendf(nil, `{"turns":[
+		{"match":"talk","steps":[{"text":%q},{"thinking":%[1]q},{"tool":{"name":"read_file","input":{"path":%[1]q}}},{"text":"said"}]},
+		{"match":"ask","steps":[{"tool":{"name":"shell","input":{"command":"mkdir '%[2]s' \u202e"}}},{"text":"asked"}]},
+		{"match":"fail","steps":[{"error":{"message":%[1]q}}]},
+		{"match":"die","steps":[{"stderr":%[1]q},{"exit":3}]}],"after":"offline"}`,
+		bad, strings.ReplaceAll(bad, `"`, `\"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, filepath.Join(dir, "home"), "0", "--scenario", scenario)
+	site := filepath.Join(dir, `<img src=x onerror="document.title='ran'">`)
+	if err := os.Mkdir(site, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.rpc("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"mallory","approvals":"ask","cwd":%q}}`, site))
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	b.says("#flow", "live")
+	b.says("#facts", site)
+
+	b.write("#message", bad+" talk\r")
+	b.says("#talk .said", bad)
+	b.says("#talk .answer", bad)
+	b.says("#talk .answer", "said")
+	for _, kind := range []string{"text_delta", "thinking_delta", "toolcall_input", "toolcall_result"} {
+		b.until(fmt.Sprintf(`[...document.querySelectorAll("#events li")].some((e) => e.children[1].innerText === %q && e.innerText.includes("<img"))`, kind))
+	}
+
+	b.write("#message", "ask\r")
+	b.says("#asked-list", bad)
+	b.says("#asked-list", `\u{202e}`) // what would turn the text around is spelled out
+	b.press("asked-list", "Deny")
+	b.says("#talk .answer", "asked")
+
+	b.write("#message", "fail\r")
+	b.says("#talk .outcome.bad", "<img")
+	b.write("#message", "die\r")
+	b.says("#rows .fault", "exit status 3")
+	b.says("#talk li:last-child .outcome.bad", "its last words")
+	b.says("#talk li:last-child .outcome.bad", "<img")
+
+	if n := eval[int](b, `document.querySelectorAll("img, script:not([src])").length`); n != 0 {
+		t.Errorf("%d elements were made of what an agent said", n)
+	}
+	if title := eval[string](b, `document.title`); title == "ran" {
+		t.Error("what an agent said was run")
+	}
+	b.clean()
+}
+
+// The policy holds by itself: markup that got in would do nothing.
+func TestPolicy(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := open(t, s.url+"/")
+	for _, test := range []struct{ name, script, stops string }{
+		{"a string as HTML", `try { document.body.innerHTML = "<p>in</p>"; "taken" } catch (e) { "refused" }`, "require-trusted-types-for"},
+		{"a script of the page", `const s = document.createElement("script"); try { s.text = "1"; "taken" } catch (e) { "refused" }`, "require-trusted-types-for"},
+		{"an image from elsewhere", `const i = new Image(); i.src = "http://127.0.0.1:1/x.png"; document.body.append(i); "refused"`, "img-src"},
+		{"a request to elsewhere", `fetch("http://127.0.0.1:1/").then(() => "taken", () => "refused")`, "connect-src"},
+	} {
+		if got := eval[string](b, "{"+test.script+"}"); got != "refused" {
+			t.Errorf("%s: %s", test.name, got)
+		}
+		b.until(fmt.Sprintf(`window.stopped.some((s) => s.startsWith(%q))`, test.stops))
+	}
+}
+
+// The connection breaks and comes back; the server drains, dies, and another one
+// with another key takes its place.
+func TestServerGone(t *testing.T) {
+	home := t.TempDir()
+	s := serve(t, home, "0", "--drain-timeout", "20s")
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	b.says("#flow", "live")
+	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo before"}}`)
+	b.says("#events", "before")
+
+	b.offline(true)
+	b.says("#link", "does not answer")
+	b.says("#flow", "broken off")
+	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo meanwhile"}}`)
+	b.offline(false)
+	b.says("#link", "Connected")
+	b.says("#events", "meanwhile") // it goes on where it broke off
+	numbers := eval[[]int](b, `[...document.querySelectorAll("#events .seq")].map((e) => Number(e.innerText))`)
+	for i := 1; i < len(numbers); i++ {
+		if numbers[i] <= numbers[i-1] {
+			t.Errorf("events are shown as %v: twice, or out of order", numbers)
+		}
+	}
+
+	b.write("#message", "count to 600\r")
+	b.says("#talk .running .outcome", "Answering")
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	b.says("#link", "The server is ending")
+	s.end(syscall.SIGKILL)
+	b.says("#link", "does not answer")
+
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := serve(t, home, at.Port())
+	b.says("#key-error", "Invalid API key")
+	b.enter(again)
+	b.says("#empty", "No agent runs here")
+}
+
+// A stream that is cut off in the middle is joined again: the answer is whole,
+// and was sent once.
+func TestStreamBreaks(t *testing.T) {
+	s := serve(t, t.TempDir())
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	b.write("#message", "count to 100\r")
+	b.says("#talk .answer", "3")
+	b.offline(true)
+	b.says("#talk .outcome", "The connection broke")
+	b.offline(false)
+	b.says("#talk .outcome", "completed")
+	if answer := eval[string](b, `document.querySelector("#talk .answer").innerText`); !strings.Contains(answer, "100") || strings.Count(answer, "57") != 1 {
+		t.Errorf("the answer is not whole: %s", answer)
+	}
+	if messages := s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"get_messages"}`); strings.Count(messages, `"role":"user"`) != 1 {
+		t.Errorf("it was not sent once: %s", messages)
+	}
+}
+
+// An agent that floods its subscribers does not wedge the page.
+func TestFlood(t *testing.T) {
+	s := serve(t, t.TempDir())
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	b.says("#flow", "live")
+	b.write("#message", "flood 200000\r")
+	b.says("#talk .outcome", "completed")
+	for range 200 {
+		s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo x"}}`)
+	}
+	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo the last"}}`)
+	b.says("#events", "the last")
+	if n := eval[int](b, `document.querySelectorAll("#events li").length`); n != 300 {
+		t.Errorf("%d events are shown, want the last 300", n)
+	}
+	if n := eval[int](b, `document.querySelector("#talk .answer").innerText.length`); n > 1<<16 {
+		t.Errorf("%d characters of an answer are shown", n)
+	}
+}
+
+// offline cuts the browser off the network, with what goes on over it.
+func (b *tab) offline(cut bool) {
+	b.t.Helper()
+	command(b, network.Enable, network.EnableParams{})
+	command(b, emulateNetworkConditions, network.OverrideNetworkStateParams{Offline: cut, DownloadThroughput: -1, UploadThroughput: -1})
+}
+
+// emulateNetworkConditions is what all versions of the browser know; its
+// successor is told by rules, which some do not.
+var emulateNetworkConditions = cdp.Command[network.OverrideNetworkStateParams, cdp.Empty]{Method: "Network.emulateNetworkConditions"}
+
+// scheme sets what prefers-color-scheme says.
+func (b *tab) scheme(name string) {
+	b.t.Helper()
+	command(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	})
+}

@@ -1,0 +1,30 @@
+// What all parts of the page build with. Whatever agents say becomes text nodes:
+// none of it is ever read as HTML.
+
+export const $ = (id) => document.getElementById(id);
+
+// make builds an element: text goes in as text, the rest as attributes.
+export function make(tag, attributes = {}, ...inside) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...inside);
+  return node;
+}
+
+// plain shows what could pretend to be other text: control characters and
+// those that turn the direction of writing.
+export function plain(value) {
+  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+}
+
+export function put(node, value) {
+  if (node.textContent !== value) node.textContent = value;
+}
+
+export const cut = (text, length) => (text.length > length ? text.slice(0, length) + "…" : text);
+export const thousands = (n) => (n < 1000 ? String(n) : n < 1e6 ? (n / 1000).toFixed(n < 1e4 ? 1 : 0) + "k" : (n / 1e6).toFixed(1) + "M");
+export const mebibytes = (n) => (n === undefined || n === null || n === 0 ? "–" : (n / (1 << 20)).toFixed(1) + " MiB");
+
+// atEnd reports whether a list that scrolls shows its end.
+export const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 24;

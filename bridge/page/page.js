@@ -1,0 +1,215 @@
+// The page of a nexus server (SPEC §6.11): the key, and the agents.
+
+import { $, cut, make, mebibytes, plain, put, thousands } from "./dom.js";
+import { follow } from "./events.js";
+import { questions } from "./questions.js";
+import { forgetTalk, showTalk } from "./talk.js";
+import { call, every, inTime, pause, post, refusal, Refused, request, session, wake } from "./wire.js";
+
+$("key-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const given = $("key").value.trim();
+  if (!/^[\x21-\x7e]+$/.test(given)) return lock("A key is one word, without spaces.");
+  session.key = given;
+  session.ends = new AbortController();
+  try {
+    show(await look());
+  } catch (error) {
+    return lock(error instanceof Refused ? `${error.message}. ${error.advice}` : "The server does not answer. Does it run?");
+  }
+  $("key").value = "";
+  put($("key-error"), "");
+  $("key-error").hidden = $("door").hidden = true;
+  $("desk").hidden = $("forget").hidden = false;
+  link("up", "Connected");
+  watch(session.signal);
+});
+
+$("forget").addEventListener("click", () => lock(""));
+
+// lock forgets the key and all that was learned by it, and asks for one.
+function lock(why) {
+  session.ends.abort();
+  session.key = "";
+  choose("");
+  show({ agents: [], summaries: [] });
+  $("desk").hidden = $("forget").hidden = true;
+  $("door").hidden = false;
+  put($("key-error"), why);
+  $("key-error").hidden = why === "";
+  link("none", "No key");
+  put($("count"), "");
+  $("key").value = "";
+  $("key").focus();
+}
+
+function link(state, text) {
+  $("link").dataset.link = state;
+  put($("link"), text);
+  $("desk").classList.toggle("stale", state === "gone");
+}
+
+function notice(text) {
+  put($("notice"), text);
+  $("notice").hidden = text === "";
+}
+
+async function look() {
+  const response = await post("/", [request("list_agents"), request("get_agent_summaries", { include_context: false }, 2)],
+    inTime());
+  if (!response.ok) throw await refusal(response);
+  const [list, sums] = await response.json();
+  if (list.error) throw new Refused(response.status, list.error);
+  return { agents: list.result.agents, summaries: sums.result?.agents ?? [] };
+}
+
+async function watch(signal) {
+  for (let failed = 0; ;) {
+    await pause(document.hidden ? 5 * every : Math.min(every * 2 ** failed, 5 * every), signal, true);
+    if (signal.aborted) return;
+    try {
+      const seen = await look();
+      if (signal.aborted) return;
+      show(seen);
+      failed = 0;
+      notice("");
+      link("up", "Connected");
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.locked) return lock(`${error.message}. ${error.advice}`);
+      if (error.type === "SERVER_DRAINING") {
+        link("draining", "The server is ending: what runs may finish, nothing new begins");
+      } else if (error instanceof Refused) {
+        notice(`${error.message}. ${error.advice}`);
+      } else {
+        failed = Math.min(failed + 1, 3);
+        link("gone", "The server does not answer; trying again");
+      }
+    }
+    await pause(300, signal); // however often it is woken
+  }
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) wake(); });
+window.addEventListener("online", () => wake());
+
+const rows = new Map(); // by agent
+let chosen = "";
+
+function show({ agents, summaries }) {
+  const tokens = new Map(summaries.map((s) => [s.agent_id, s.tokens]));
+  const here = new Set(agents.map((a) => a.agent_id));
+  for (const [id, row] of rows) if (!here.has(id)) { row.tr.remove(); rows.delete(id); forgetTalk(id); }
+  agents.forEach((agent, i) => {
+    let row = rows.get(agent.agent_id);
+    if (!row) rows.set(agent.agent_id, row = newRow(agent.agent_id));
+    if ($("rows").children[i] !== row.tr) $("rows").insertBefore(row.tr, $("rows").children[i] ?? null);
+    put(row.state, agent.state);
+    row.state.dataset.state = agent.state;
+    put(row.restarts, String(agent.restarts));
+    put(row.memory, mebibytes(agent.memory_bytes));
+    const used = tokens.get(agent.agent_id);
+    put(row.tokens, used ? `${thousands(used.total)} / ${thousands(used.budget)}` : "–");
+    put(row.asks, String(agent.pending_permissions || "–"));
+    row.asks.classList.toggle("some", agent.pending_permissions > 0);
+    put(row.fault, cut(plain(agent.last_error), 2000));
+    row.fault.title = row.fault.textContent;
+  });
+  $("empty").hidden = agents.length > 0;
+  put($("count"), agents.length === 1 ? "1 agent" : `${agents.length} agents`);
+  facts(agents.find((a) => a.agent_id === chosen));
+  questions(agents);
+}
+
+function newRow(id) {
+  const name = make("button", { type: "button", title: id }, id);
+  name.addEventListener("click", () => choose(id));
+  const row = { name, tr: make("tr", { role: "row" }, make("td", { role: "cell" }, name)) };
+  for (const [member, label, style] of [["state", "", "state"], ["restarts", "Restarts", "number"], ["memory", "Memory", "number"],
+    ["tokens", "Tokens", "number"], ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
+    row[member] = make("td", { role: "cell", class: style, ...(label && { "data-label": label }) });
+    row.tr.append(row[member]);
+  }
+  return row;
+}
+
+let following = new AbortController();
+
+// choose opens an agent; "" opens none.
+function choose(id) {
+  if (id === chosen && id !== "") return;
+  following.abort();
+  chosen = id;
+  for (const [name, row] of rows) {
+    row.tr.classList.toggle("chosen", name === id);
+    row.name.setAttribute("aria-pressed", String(name === id));
+  }
+  $("agent").hidden = id === "";
+  $("desk").classList.toggle("two", id !== "");
+  put($("agent-title"), id);
+  $("facts").replaceChildren();
+  showTalk(id);
+  if (id === "") return;
+  following = new AbortController();
+  follow(id, AbortSignal.any([session.signal, following.signal]));
+  wake();
+}
+
+function facts(agent) {
+  if (!agent) { if (chosen !== "") choose(""); return; }
+  const told = [["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
+    ["incarnation", agent.incarnation], ["messages", agent.message_count], ["waiting", agent.queued || null],
+    ["parent", agent.parent_agent_id], ["last restart", agent.last_restart_reason]].filter(([, v]) => v !== null && v !== undefined);
+  const text = told.map(([name, value]) => `${name} ${plain(value)}`).join("\n");
+  if ($("facts").dataset.told === text && $("facts").children.length > 0) return;
+  $("facts").dataset.told = text;
+  $("facts").replaceChildren(...told.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, plain(value)))));
+}
+
+$("create-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const params = { approvals: $("new-ask").checked ? "ask" : "deny" };
+  for (const [member, field] of [["agent_id", "new-id"], ["preset", "new-preset"], ["model", "new-model"], ["cwd", "new-cwd"]]) {
+    const value = $(field).value.trim();
+    if (value !== "") params[member] = value;
+  }
+  const button = event.target.querySelector("button");
+  button.disabled = true;
+  try {
+    const made = await call("/", "create_agent", params);
+    show(await look());
+    choose(made.agent_id);
+    event.target.reset();
+    $("create").open = false;
+    fault("create-error", "");
+    $("message").focus();
+  } catch (error) {
+    fault("create-error", error.message);
+  } finally {
+    button.disabled = false;
+  }
+});
+
+function fault(id, text) {
+  put($(id), text);
+  $(id).hidden = text === "";
+}
+
+$("destroy").addEventListener("click", () => {
+  const id = chosen;
+  put($("sure-title"), `Destroy ${id}?`);
+  put($("sure-text"), id.startsWith(".") ? "Its process ends, and nothing of it is kept." : "Its process ends. Its conversation stays saved under its name.");
+  $("sure").returnValue = "no";
+  $("sure").onclose = async () => {
+    if ($("sure").returnValue !== "yes") return;
+    try {
+      await call("/", "destroy_agent", { agent_id: id });
+    } catch (error) {
+      notice(error.message);
+    }
+    wake();
+  };
+  $("sure").showModal();
+});
+
+$("key").focus();
