@@ -31,6 +31,11 @@ func (b *bench) many(ctx context.Context) (rows []row, err error) {
 	}
 	live := fmt.Sprintf("%d live agents", b.size.agents)
 	rows = append(rows, row{"send, short, " + live + ": p50", got[1], got[0], "send, short, one live agent", seconds, ratioAtMost(1.3)})
+	scrape, err := crowded.scraping(ctx, b.size.rounds)
+	if err != nil {
+		return rows, err
+	}
+	rows = append(rows, row{"GET /metrics, " + live + ": p50", scrape[1], scrape[0], "/proc/PID/stat of each", seconds, atMost(20e-3)})
 	if unknown != nil {
 		return rows, unknown
 	}

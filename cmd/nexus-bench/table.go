@@ -71,6 +71,7 @@ the same job (its floor). Both are taken in turns, and these are the medians.
   quiet       the same figure on the same server, without the trouble
   fdatasync   256 bytes appended to a file, and fdatasync, after an http echo
               that is not counted
+  /proc/PID/stat of each agent's process, read as a file
   readdir,    the names in a directory, and the size and time of each file
   stat
 

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// scraping is GET /metrics of a server with agents. Its floor reads
+// /proc/PID/stat of each of their processes, which a scrape cannot do without.
+func (s *server) scraping(ctx context.Context, rounds int) (got []float64, err error) {
+	pids, err := s.pids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want := fmt.Sprintf("\nnexus_agents{state=\"ready\"} %d\n", len(pids))
+	return inTurns(ctx, rounds,
+		func() (float64, error) { return p50(ctx, 5, func() error { return readStats(pids) }) },
+		func() (float64, error) {
+			return p50(ctx, 5, func() error {
+				text, err := s.metrics(ctx)
+				if err == nil && !strings.Contains(text, want) {
+					err = fmt.Errorf("the metrics lack %q", want)
+				}
+				return err
+			})
+		},
+	)
+}
+
+func readStats(pids map[string]int) error {
+	for _, pid := range pids {
+		if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metrics is what GET /metrics answers.
+func (s *server) metrics(ctx context.Context) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	res, err := s.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("metrics: %s", res.Status)
+	}
+	return string(text), err
+}

@@ -1,0 +1,84 @@
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// What operators read of a server (its log, its metrics, its audit log) holds
+// nothing of what clients, agents and models said, and no key: not the
+// service's, which is in the server's environment and in all that the service says
+// back, nor the façade's.
+func TestObservationKeepsSecrets(t *testing.T) {
+	vendor := newVendor(t)
+	s := startServer(t, vendor)
+	const (
+		prompt, answer = "canary-prompt-51ac", "Your key is " // what the vendor answers begins so
+		first, system  = "canary-first-77d0", "canary-system-0b3e"
+		reason, header = "canary-reason-9a1f", "canary-header-c2d4"
+		path, cookie   = "canary-path-e8b7", "canary-cookie-d01d"
+	)
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"loud","cwd":%q,"initial_message":%q,"wait_for_initial_response":true}`, s.cwd, first))
+	s.call("/agent/loud", "set_system_prompt", fmt.Sprintf(`{"system_prompt":%q}`, system))
+	for _, say := range []string{"echo ", "fail ", "refuse "} { // the service's errors have the key in them
+		s.send("loud", say+prompt)
+	}
+	s.call("/agent/loud", "respond_permission", fmt.Sprintf(`{"request_id":"none","decision":"deny","reason":%q}`, reason))
+	for _, to := range []string{"/rpc?key=" + path, "/" + path, "/metrics", "/agent/loud/events?after=" + path} {
+		headers := http.Header{"Authorization": {"Bearer nxk_" + header}, "Cookie": {cookie}, "X-Key": {header}}
+		if _, _, err := request(http.MethodGet, s.url+to, headers, ""); err != nil {
+			t.Error(err)
+		}
+		headers.Set("Authorization", "Bearer "+s.key)
+		if to == "/metrics" {
+			continue
+		}
+		if _, _, err := request(http.MethodPost, s.url+to, headers, prompt); err != nil {
+			t.Error(err)
+		}
+	}
+	made := s.call("/", "create_key", `{"scope":"read","name":"ci"}`)
+	reader := gjson.Get(made, "result.key").Str
+	_, metrics, err := request(http.MethodGet, s.url+"/metrics", http.Header{"Authorization": {"Bearer " + reader}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, c := range map[string]struct{ text, sign string }{
+		"the log":       {s.log.String(), `"message":"http request"`},
+		"the metrics":   {metrics, "\n" + `nexus_model_requests_total{provider="vendor",result="failed"} 2` + "\n"},
+		"the audit log": {string(audit), `"method":"set_system_prompt"`},
+	} {
+		if !strings.Contains(c.text, c.sign) {
+			t.Errorf("%s has no %s, so nothing was tried:\n%s", where, c.sign, c.text)
+		}
+		for _, secret := range []string{
+			prompt, answer, first, system, reason, header, path, cookie, canary, canary[8:20], s.key, reader, "nxk_",
+		} {
+			if strings.Contains(c.text, secret) {
+				t.Errorf("%s shows %q:\n%s", where, secret, c.text)
+			}
+		}
+	}
+	for _, want := range []string{
+		"\nnexus_agents{state=\"ready\"} 2\n", "\nnexus_launch_seconds_count 2\n", "\n" + `nexus_model_tokens_total{kind="output",provider="vendor"} 60` + "\n",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, metrics)
+		}
+	}
+	_, memory, _ := strings.Cut(metrics, "\n"+`nexus_agent_memory_bytes{agent="loud"} `)
+	if v, _, _ := strings.Cut(memory, "\n"); !strings.Contains(v, "e+0") {
+		t.Errorf("the agent's process has %q bytes", v)
+	}
+}
