@@ -25,6 +25,9 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 		if p.ParentAgentID != nil && *p.ParentAgentID != c.from.AgentID {
 			return nil, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.from.AgentID)
 		}
+		if p.Env != nil {
+			return nil, api.Invalid("env", "%s cannot set it: that is for people", c.from.AgentID)
+		}
 		p.ParentAgentID = &c.from.AgentID
 	}
 	parent, err := s.inherit(ctx, &p)

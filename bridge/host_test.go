@@ -168,6 +168,7 @@ func TestHostMethods(t *testing.T) {
 		{"box", "get_tokens", `{"agent_id":"../x"}`, "error -32602 Invalid parameter agent_id: is not the name of an agent"},
 		{"box", "get_tokens", `{"agent_id":"nobody"}`, "error -32602 Agent not found: nobody: no agent of that name runs, and none is saved"},
 		{"box", "set_permissions", `{"agent_id":"box","preset":"trusted"}`, "error -32003 Not permitted: an agent cannot ask for set_permissions"},
+		{"box", "create_agent", `{"env":{"A":"b"}}`, "error -32602 Invalid parameter env: box cannot set it: that is for people"},
 		{"box", "respond_permission", `{"agent_id":"box"}`, "error -32003 Not permitted: an agent cannot ask for respond_permission"},
 		{"box", "no_such", `{}`, "error -32003 Not permitted: an agent cannot ask for no_such"},
 		{"trusted", "send", `{"agent_id":"nobody","content":"x"}`, "error -32602 Agent not found: nobody: no agent of that name runs, and none is saved"},

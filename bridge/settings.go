@@ -140,8 +140,10 @@ func rulesOver(held gjson.Result, p api.SetPermissionsParams) (protocol.Permissi
 		asked *[]string
 		rule  *[]string
 	}{
-		{p.DisabledTools, &rules.DisabledTools}, {p.AllowedPaths, &rules.AllowedPaths},
-		{p.WritePaths, &rules.WritePaths}, {p.BlockedPaths, &rules.BlockedPaths},
+		{p.DisabledTools, &rules.DisabledTools},
+		{p.AllowedPaths, &rules.AllowedPaths},
+		{p.WritePaths, &rules.WritePaths},
+		{p.BlockedPaths, &rules.BlockedPaths},
 	} {
 		if one.asked != nil {
 			*one.rule = append([]string{}, *one.asked...)

@@ -104,3 +104,41 @@ func decode(data []byte) (api.SendParams, error) {
 	}
 	return p, err
 }
+
+// What decides how programs are found and loaded is not for an agent to be given.
+func TestCheckEnv(t *testing.T) {
+	long, many := map[string]string{"A": strings.Repeat("x", api.MaxEnvSize)}, map[string]string{}
+	for i := range api.MaxEnv + 1 {
+		many[fmt.Sprint("V", i)] = ""
+	}
+	for _, env := range []map[string]string{
+		{"": "x"},
+		{"A=B": "x"},
+		{"1A": "x"},
+		{"A-B": "x"},
+		{"A\n": "x"},
+		{strings.Repeat("A", 129): "x"},
+		{"A": "x\x00"},
+		long, many,
+		{"PATH": "/tmp"},
+		{"path": "/tmp"},
+		{"LD_PRELOAD": "x"},
+		{"DYLD_INSERT_LIBRARIES": "x"},
+		{"NEXUS_HOME": "/"},
+		{"NEXUS3_API_KEY": "x"},
+		{"BASH_ENV": "x"},
+		{"BASH_FUNC_ls": "x"},
+		{"OPENAI_API_KEY": "x"},
+		{"GODEBUG": "x"},
+	} {
+		if _, ok := errors.AsType[*api.ParamError](api.CheckEnv(env)); !ok {
+			t.Errorf("%.60q is accepted", fmt.Sprint(env))
+		}
+	}
+	delete(many, "V0")
+	for _, env := range []map[string]string{nil, {"_a1": ""}, {"GOFLAGS": "-mod=mod", "DATABASE_URL": "x=y\nz"}, many} {
+		if err := api.CheckEnv(env); err != nil {
+			t.Errorf("%.60q: %v", fmt.Sprint(env), err)
+		}
+	}
+}

@@ -140,6 +140,9 @@ func (p CreateAgentParams) Check() error {
 			return err
 		}
 	}
+	if err := CheckEnv(Value(p.Env)); err != nil {
+		return err
+	}
 	return p.checkPermissions()
 }
 

@@ -57,6 +57,8 @@ type (
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
 		// InitialMessage is sent to the new agent at once.
 		InitialMessage *string `json:"initial_message,omitzero"`
+		// Env are variables for the programs that the agent runs; see CheckEnv.
+		Env *map[string]string `json:"env,omitzero"`
 		// WaitForInitialResponse holds the answer back until that turn ended.
 		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero"`
 

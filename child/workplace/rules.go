@@ -13,12 +13,14 @@ import (
 func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 	g := w.grant(ctx)
 	policy := g.policy
+	inherit := w.options.PassEnv
 	if g.looking {
+		inherit = nil
 		policy.Permissions.Preset = permission.Sandboxed.String()
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
-	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Network: s.Network}
+	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Network: s.Network, Inherit: inherit}
 	if w.scratch.dir != "" {
 		r.ReadOnly = append(r.ReadOnly, w.scratch.dir)
 	}

@@ -57,6 +57,9 @@ type Options struct {
 	// Scratch is a directory of the agent's own for what is too long for a
 	// result. It is made when it is needed; "" keeps nothing.
 	Scratch string
+	// PassEnv names variables of our environment that programs get besides the
+	// usual, but for those that run unasked because they only look.
+	PassEnv []string
 	// Timeout bounds one call; 0 means the registry's default.
 	Timeout time.Duration
 	// Log may be nil.

@@ -239,7 +239,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
 		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
-		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log,
+		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
 	}
 	switch {
 	case f.permissions != nil:

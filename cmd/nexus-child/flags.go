@@ -41,6 +41,7 @@ type flags struct {
 	scenario, modelSocket       string
 	configs                     []string
 	ascii, updates, version     bool
+	passEnv                     []string
 	hostCalls, toolOutput       bool
 	approvals                   string
 	approvalTimeout             time.Duration
@@ -78,6 +79,7 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
 	set.BoolVar(&f.toolOutput, "tool-output", false, "emit what tools put out while they run, as toolcall_output_delta")
 	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
+	set.StringSliceVar(&f.passEnv, "pass-env", nil, "variables that programs get besides the usual, as `A,B`")
 	set.StringVar(&f.approvals, "approvals", "deny", "what needs an approval: `ask` the parent, deny it, or allow it")
 	set.DurationVar(&f.approvalTimeout, "approval-timeout", upcall.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -78,6 +80,14 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
+	env := s.env
+	if names := slices.Sorted(maps.Keys(api.Value(p.Env))); len(names) > 0 {
+		always = append(always, "--pass-env="+strings.Join(names, ","))
+		env = slices.Clone(env)
+		for _, name := range names { // of two of a name, the last holds
+			env = append(env, name+"="+(*p.Env)[name])
+		}
+	}
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
 		first = append(first, "--system="+*p.SystemPrompt)
@@ -97,7 +107,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		ID:     id,
 		Argv:   first,
 		Resume: append([]string{s.child, "--continue=" + id}, always...),
-		Env:    s.env,
+		Env:    env,
 		Dir:    api.Value(p.Cwd),
 		Limits: held.Process,
 

@@ -39,6 +39,7 @@ func TestSpec(t *testing.T) {
 		wantArgv    []string
 		wantResume  []string
 		wantDir     string
+		wantEnv     []string // where it is not that of every child
 		wantKnown   broker.Agent
 		wantInvalid string // parameter
 	}{
@@ -65,6 +66,13 @@ func TestSpec(t *testing.T) {
 			},
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantDir:    cwd,
+		},
+		{
+			name:       "variables by their names alone",
+			params:     api.CreateAgentParams{AgentID: new("a"), Env: &map[string]string{"B": "2", "A": "1"}},
+			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1", "--pass-env=A,B"},
+			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1", "--pass-env=A,B"},
+			wantEnv:    []string{"PATH=/bin", "A=1", "B=2"},
 		},
 		{
 			name:       "an empty system prompt is one that was asked for",
@@ -153,8 +161,12 @@ func TestSpec(t *testing.T) {
 			if got.Limits != (supervisor.Limits{Processes: 7}) {
 				t.Errorf("limits %+v, want those that the broker says hold", got.Limits)
 			}
-			if !got.HostCalls || got.Dir != tt.wantDir || !slices.Equal(got.Env, s.env) {
-				t.Errorf("dir %q, env %q; want %q, %q", got.Dir, got.Env, tt.wantDir, s.env)
+			wantEnv := s.env
+			if tt.wantEnv != nil {
+				wantEnv = tt.wantEnv
+			}
+			if !got.HostCalls || got.Dir != tt.wantDir || !slices.Equal(got.Env, wantEnv) {
+				t.Errorf("dir %q, env %q; want %q, %q", got.Dir, got.Env, tt.wantDir, wantEnv)
 			}
 		})
 	}

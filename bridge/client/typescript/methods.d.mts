@@ -23,6 +23,7 @@ export type CreateAgentParams = {
   } | null;
   parent_agent_id?: string | null;
   initial_message?: string | null;
+  env?: Record<string, string> | null;
   wait_for_initial_response?: boolean | null;
 };
 export type CreateAgentResult = {

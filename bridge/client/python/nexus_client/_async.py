@@ -27,6 +27,7 @@ class AsyncMethods:
         limits: Optional[Dict[str, Any]] = None,
         parent_agent_id: Optional[str] = None,
         initial_message: Optional[str] = None,
+        env: Optional[Dict[str, str]] = None,
         wait_for_initial_response: Optional[bool] = None,
     ) -> results.CreateAgent:
         """Start an agent, or continue the saved one of that name."""
