@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path"
@@ -47,8 +48,8 @@ func TestGolden(t *testing.T) {
 			archive := txtar.Parse(fixtures.Read(t, name))
 			var got txtar.Archive
 			got.Comment = archive.Comment
-			conn := r.dial()
-			in := bufio.NewReader(conn)
+			var conn net.Conn // nil: the next step needs one of its own
+			var in *bufio.Reader
 			for _, f := range archive.Files {
 				step, isRequest := strings.CutSuffix(f.Name, ".request")
 				if strings.HasPrefix(f.Name, "home/") {
@@ -59,15 +60,18 @@ func TestGolden(t *testing.T) {
 					continue
 				}
 				got.Files = append(got.Files, f)
+				if conn == nil {
+					conn = r.dial()
+					in = bufio.NewReader(conn)
+				}
 				if _, err := conn.Write([]byte(r.expand(string(f.Data)))); err != nil {
 					t.Fatalf("%s: %v", step, err)
 				}
 				response, body := readResponse(t, in)
 				got.Files = append(got.Files, txtar.File{Name: step + ".response", Data: []byte(show(response, body))})
-				if response.Close { // the next step needs a connection of its own
+				if response.Close {
 					conn.Close()
-					conn = r.dial()
-					in = bufio.NewReader(conn)
+					conn = nil
 				}
 			}
 			fixtures.Golden(t, name, txtar.Format(&got))
