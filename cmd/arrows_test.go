@@ -72,6 +72,14 @@ var arrows = []rule{
 		of:   []string{"cmd/nexus", "cmd/nexus-rpc"}, deny: []string{"child/..."}, deps: true,
 	},
 	{
+		name: "metrics have one package",
+		of:   []string{"..."}, except: []string{"bridge/metrics"}, deny: []string{"github.com/prometheus/..."},
+	},
+	{
+		name: "a child does not carry the server's metrics",
+		of:   []string{"child/...", "cmd/nexus-child"}, deny: []string{"github.com/prometheus/..."}, deps: true,
+	},
+	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
 		except: []string{"supervisor/proc/...", "child/sandbox/...", "cmd/..."},
@@ -112,6 +120,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "child/turn", Imports: []string{module + "bridge/api"}, Deps: []string{module + "bridge/api"}},
 		{ImportPath: module + "bridge/api", TestImports: []string{"encoding/json"}},
 		{ImportPath: module + "child", TestImports: []string{module + "fixtures"}},
+		{ImportPath: module + "bridge/task", Imports: []string{"github.com/prometheus/client_golang/prometheus"}},
+		{ImportPath: module + "cmd/nexus-child", Deps: []string{"github.com/prometheus/common/model"}},
 		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
 	}, arrows)
 	want := []string{
@@ -122,6 +132,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"bridge imports supervisor/proc: the bridge reaches agents by the supervisor alone",
 		"child/turn imports bridge/api: a child knows its pipes and nothing else",
 		"cmd/nexus imports fixtures: fixtures are for tests",
+		"bridge/task imports github.com/prometheus/client_golang/prometheus: metrics have one package",
+		"cmd/nexus-child imports github.com/prometheus/common/model: a child does not carry the server's metrics",
 		"bridge/api imports encoding/json: JSON has one decoder and one encoder",
 	}
 	slices.Sort(got)
