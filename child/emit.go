@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child/outlet"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/outlet"
 )
 
 const (

@@ -167,6 +167,7 @@ var roles = map[string]func(args []string){
 		fmt.Println(reach(0))
 		fmt.Println(reach(os.Getppid()))
 	},
+	"retag": func([]string) { fmt.Println(retag()) },
 	// starve takes the open files from who could kill it, and escapes.
 	"starve": func([]string) {
 		starve()

@@ -68,6 +68,40 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// retag tries to lower the limit by which a supervisor knows its processes, by
+// either call, and to do what is allowed with limits.
+func retag() string {
+	var says []string
+	try := func(name string, call uintptr, args ...uintptr) {
+		var a [4]uintptr
+		copy(a[:], args)
+		if _, _, errno := syscall.Syscall6(call, a[0], a[1], a[2], a[3], 0, 0); errno == 0 {
+			says = append(says, name)
+		}
+	}
+	low, read := unix.Rlimit{Cur: 7, Max: 7}, unix.Rlimit{}
+	at, to := uintptr(unsafe.Pointer(&low)), uintptr(unsafe.Pointer(&read))
+	try("read", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_LOCKS, 0, to)
+	try("queue", unix.SYS_SETRLIMIT, unix.RLIMIT_MSGQUEUE, at)
+	try("queue", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_MSGQUEUE, at, to)
+	try("prlimit", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_LOCKS, at, to)
+	try("setrlimit", unix.SYS_SETRLIMIT, unix.RLIMIT_LOCKS, at)
+	return strings.Join(says, " ")
+}
+
+// A confined program cannot take off the number that it is known by.
+func TestTagStays(t *testing.T) {
+	for name, rules := range confinements {
+		want := "read queue queue\n"
+		if name == "unconfined" {
+			want = "read queue queue prlimit setrlimit\n"
+		}
+		if text, _ := output(t, rules, "", role("retag")...); text != want {
+			t.Errorf("%s: %q, want %q", name, text, want)
+		}
+	}
+}
+
 var deniedForSandboxed = []int{unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN}
 
 // A program that only looks does not change what is said of files either.

@@ -18,6 +18,7 @@ const (
 	dataArch   = 4
 	dataArg0   = 16
 	dataArg1   = 24
+	dataArg2   = 32
 )
 
 // x32 marks the calls of a second, rarely used interface of amd64.
@@ -46,10 +47,10 @@ var deniedAll = []calls{
 // ring does what other calls do, unseen by a filter.
 var ring = calls{unix.ENOSYS, []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}}
 
-// pidFirst change the limits or the scheduling of the process or thread that
-// their first argument names. 0 is the caller.
+// pidFirst change the scheduling of the process or thread that their first
+// argument names. 0 is the caller.
 var pidFirst = []uint32{
-	unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
+	unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
 }
 
 // deniedSandboxed make, or change, what outlives the program and belongs to no
@@ -142,6 +143,7 @@ func callFilter(r Rules) []unix.SockFilter {
 		}
 	}
 	deny(deniedAll)
+	program = append(program, limits...)
 	program = append(program, ofItselfAlone()...)
 	if r.Confinement == Always {
 		deny(deniedSandboxed)
@@ -164,8 +166,31 @@ func callFilter(r Rules) []unix.SockFilter {
 	return append(program, allow)
 }
 
-// ofItselfAlone is the part of the filter that lets a program change the limits
-// and the scheduling of nobody but the caller: others may be our own processes.
+// limits is the part of the filter that lets a program change the limits of the
+// caller alone, and not that of file locks: a supervisor tells by it whose a
+// process is (SPEC §5.5), and anybody may lower it.
+var limits = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_SETRLIMIT, Jf: 4},
+	{Code: load, K: dataArg0},
+	{Code: equal, K: unix.RLIMIT_LOCKS, Jf: 1},
+	refuse(unix.EPERM),
+	allow,
+	{Code: equal, K: unix.SYS_PRLIMIT64, Jf: 11},
+	{Code: load, K: dataArg0},
+	{Code: equal, K: 0, Jt: 1},
+	refuse(unix.EPERM),
+	{Code: load, K: dataArg1},
+	{Code: equal, K: unix.RLIMIT_LOCKS, Jf: 5},
+	{Code: load, K: dataArg2}, // the new limit; null where it is only read
+	{Code: equal, K: 0, Jf: 2},
+	{Code: load, K: dataArg2 + 4},
+	{Code: equal, K: 0, Jt: 1},
+	refuse(unix.EPERM),
+	allow,
+}
+
+// ofItselfAlone is the part of the filter that lets a program change the
+// scheduling of nobody but the caller: others may be our own processes.
 func ofItselfAlone() []unix.SockFilter {
 	var part []unix.SockFilter
 	for _, call := range pidFirst {

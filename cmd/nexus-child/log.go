@@ -1,55 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"nexus.internal/child/outlet"
 )
-
-const (
-	// maxLogLines and maxLogBytes bound what waits because stderr is not read.
-	// Lines beyond them are lost, and a line says how many.
-	maxLogLines = 1024
-	maxLogBytes = 1 << 20
-	// logGrace is how long the end waits for whoever reads stderr.
-	logGrace = 100 * time.Millisecond
-)
-
-// logSink is stderr for those who must not wait for its reader: each Write is
-// one piece, written at once where there is room, else soon. It never fails.
-type logSink struct{ out *outlet.Writer }
-
-func newLogSink(stderr io.Writer) logSink {
-	return logSink{outlet.New(outlet.Options{
-		Write: func(line []byte) error {
-			_, err := stderr.Write(line)
-			return err
-		},
-		Room: outlet.Room(stderr), MaxPieces: maxLogLines, MaxBytes: maxLogBytes, Lost: lostLines,
-	})}
-}
-
-// Write implements [io.Writer].
-func (s logSink) Write(line []byte) (int, error) {
-	s.out.Post(bytes.Clone(line))
-	return len(line), nil
-}
-
-// flush waits until all is written, but not for long. Nothing is taken after.
-func (s logSink) flush() {
-	timer := time.NewTimer(logGrace)
-	defer timer.Stop()
-	select {
-	case <-s.out.Close():
-	case <-timer.C:
-	}
-}
 
 // lostLines is the line that stands for n others.
 func lostLines(n int) []byte {

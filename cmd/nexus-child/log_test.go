@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
+
+	"nexus.internal/cmd/internal/logsink"
 )
 
 // A log that nobody reads holds nobody up, and whoever reads it later is told
@@ -15,7 +17,7 @@ import (
 func TestLogNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		sink := newLogSink(w)
+		sink := logsink.New(w, lostLines)
 		log := newLog(sink)
 		const lines = 3000
 		log.Info("line", zap.Int("n", 0))
@@ -23,9 +25,9 @@ func TestLogNeverWaits(t *testing.T) {
 		for i := 1; i < lines; i++ {
 			log.Info("line", zap.Int("n", i))
 		}
-		sink.flush() // gives up soon
+		sink.Flush() // gives up soon
 		reader := bufio.NewReader(r)
-		for seen := range maxLogLines + 1 {
+		for seen := range logsink.MaxLines + 1 {
 			line, err := reader.ReadString('\n')
 			if err != nil {
 				t.Fatal(err)
@@ -35,7 +37,7 @@ func TestLogNeverWaits(t *testing.T) {
 			}
 		}
 		line, err := reader.ReadString('\n')
-		if got, want := gjson.Get(line, "lost").Int(), int64(lines-maxLogLines-1); err != nil || got != want {
+		if got, want := gjson.Get(line, "lost").Int(), int64(lines-logsink.MaxLines-1); err != nil || got != want {
 			t.Errorf("the last line is %q, %v, want %d lost", line, err, want)
 		}
 	})

@@ -21,6 +21,7 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/sandbox"
+	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 )
 
@@ -36,8 +37,8 @@ func main() {
 // run is the whole program but for what only a process can do. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	errs := newLogSink(stderr)
-	defer errs.flush()
+	errs := logsink.New(stderr, lostLines)
+	defer errs.Flush()
 	if len(args) > 0 && args[0] == "check" {
 		return runCheck(ctx, args[1:], stdin, stdout, errs, environ)
 	}

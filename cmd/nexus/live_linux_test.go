@@ -60,10 +60,10 @@ func (s *live) again() {
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "NEXUS_HOME=" + s.home, "GORACE=atexit_sleep_ms=0",
 	}
+	cmd.Stderr = s.log
 	if s.prepare != nil {
 		s.prepare(cmd)
 	}
-	cmd.Stderr = s.log
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		s.Fatal(err)

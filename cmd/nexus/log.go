@@ -1,27 +1,34 @@
 package main
 
 import (
-	"errors"
 	"io"
-	"syscall"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// newLogger writes JSON lines with the members timestamp, level and message.
+// newLogger writes JSON lines with the members timestamp, level and message to
+// w, which locks itself.
 func newLogger(w io.Writer) *zap.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey, encoding.MessageKey = "timestamp", "message"
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.MillisDurationEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(zapcore.AddSync(w)), zapcore.InfoLevel))
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(w), zapcore.InfoLevel))
 }
 
-// flush is Sync where that means something: terminals and pipes refuse it.
-func flush(log *zap.Logger) error {
-	if err := log.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTTY) {
-		return err
+// lostLines is the line that stands for n others.
+func lostLines(n int) []byte {
+	line, err := json.Marshal(struct {
+		Level     string         `json:"level"`
+		Timestamp time.Time      `json:"timestamp"`
+		Message   string         `json:"message"`
+		Data      map[string]int `json:"data"`
+	}{"warn", time.Now(), "stderr was not read: log lines were lost", map[string]int{"lost": n}})
+	if err != nil {
+		return nil // no such value exists
 	}
-	return nil
+	return append(line, '\n')
 }

@@ -25,6 +25,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/eventlog"
@@ -115,8 +116,9 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if o.scenario, err = findScenario(o.scenario); err != nil {
 		return err
 	}
-	log := newLogger(app.Stderr)
-	defer func() { err = errors.Join(err, flush(log)) }()
+	lines := logsink.New(app.Stderr, lostLines) // whoever reads them holds nobody up
+	defer lines.Flush()
+	log := newLogger(lines)
 
 	listener, err := listen(ctx, app, o)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"nexus.internal/child/outlet"
+	"nexus.internal/protocol/outlet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/child/outlet"
+	"nexus.internal/protocol/outlet"
 )
 
 // A write that Room vouches for never blocks, however full the pipe is; one
