@@ -1,5 +1,6 @@
 # Everything needs only Go and make; race needs a C compiler as well, lint the
-# network once, for its tools. Where there is node, test runs a program of it.
+# network once, for its tools. Where there are node and python3, test runs what is
+# written for them.
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -31,9 +32,18 @@ unit:
 scripts:
 	$(GO) test -count=1 ./cmd ./cmd/nexus
 
-foreign: build ## a parent in another language drives nexus-child (needs node)
+foreign: build ## programs in other languages: a parent of nexus-child, the clients (need node, python3)
 	@if command -v node >/dev/null; then node fixtures/parent/parent.mjs bin/nexus-child; \
 	else echo 'not run: fixtures/parent/parent.mjs, as there is no node here'; fi
+	@if node -e 'process.exit(!globalThis.AbortSignal?.any)' 2>/dev/null; then \
+	cd bridge/client/typescript && node --test --test-reporter=dot tests/; \
+	else echo 'not run: bridge/client/typescript, as there is no node 20.3 here'; fi
+	@if command -v tsc >/dev/null; then cd bridge/client/typescript && \
+	tsc --noEmit --strict --module nodenext --target es2022 --lib es2022,dom tests/types.mts; \
+	else echo 'not run: bridge/client/typescript/tests/types.mts, as there is no tsc here'; fi
+	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then \
+	cd bridge/client/python && python3 -B -m unittest -q; \
+	else echo 'not run: bridge/client/python, as there is no python3 3.9 here'; fi
 
 fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME)

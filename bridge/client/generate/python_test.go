@@ -79,15 +79,19 @@ type classes struct {
 
 func pythonResults(list []row) ([]byte, error) {
 	c := &classes{names: map[string]string{}}
-	fmt.Fprintf(&c.text, "# %s\n\"\"\"What the methods return: plain dictionaries, whose members are named here.\"\"\"\n\n", generated)
-	fmt.Fprint(&c.text, "from typing import Any, Dict, List, Literal, Optional, TypedDict\n")
 	for _, m := range list {
 		schema, name := m.spec.Get("result.schema"), camel(m.Name)
 		if found := c.class(name, schema); found != name {
 			fmt.Fprintf(&c.text, "\n\n%s = %s\n", name, found)
 		}
 	}
-	return c.text.Bytes(), nil
+	literal := ""
+	if bytes.Contains(c.text.Bytes(), []byte("Literal[")) {
+		literal = "Literal, "
+	}
+	head := fmt.Sprintf("# %s\n\"\"\"What the methods return: plain dictionaries, whose members are named here.\"\"\"\n\n"+
+		"from typing import Any, Dict, List, %sOptional, TypedDict\n", generated, literal)
+	return append([]byte(head), c.text.Bytes()...), nil
 }
 
 // class is the class of an object, written after those that it is made of, unless

@@ -28,7 +28,7 @@ func inTypeScript(list []row) ([]byte, error) {
 			name, typeScriptParams(m.spec), name, typeScriptType(m.spec.Get("result.schema"), ""))
 	}
 	fmt.Fprint(&b, "\n/** What may be said of one call. */\nexport interface CallOptions {\n"+
-		"  /** Seconds that this call may take, in place of the client's. */\n  timeout?: number;\n"+
+		"  /** Seconds that this call may take, in place of the client's. */\n  timeout?: number | null;\n"+
 		"  /** Ends the call, and not what it began. */\n  signal?: AbortSignal;\n}\n"+
 		"\n/** Every method of a server. */\nexport interface Methods {\n")
 	for _, m := range list {

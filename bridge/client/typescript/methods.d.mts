@@ -588,7 +588,7 @@ export type MCPDisconnectResult = {
 /** What may be said of one call. */
 export interface CallOptions {
   /** Seconds that this call may take, in place of the client's. */
-  timeout?: number;
+  timeout?: number | null;
   /** Ends the call, and not what it began. */
   signal?: AbortSignal;
 }

@@ -1,0 +1,27 @@
+"""A client of the nexus server: SPEC.md, section 6.
+
+    async with NexusClient("http://127.0.0.1:8765/agent/worker-1") as client:
+        result = await client.send("Hello!")
+        print(result["content"])
+
+NexusClientSync has the same methods for plain code. Both may be shared: by tasks
+of a loop, by threads. A request has a connection of its own, on which the server
+proves that it has the API key before the key is sent.
+"""
+
+from . import results
+from .client import NexusClient, NexusClientSync, detect, detect_sync
+from .core import Event, Part
+from .errors import ClientError, NexusError
+
+__all__ = [
+    "ClientError",
+    "Event",
+    "NexusClient",
+    "NexusClientSync",
+    "NexusError",
+    "Part",
+    "detect",
+    "detect_sync",
+    "results",
+]

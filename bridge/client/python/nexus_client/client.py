@@ -1,0 +1,165 @@
+"""The clients."""
+
+from typing import Any, AsyncIterator, Dict, Iterator, List, Literal, Optional, TypeVar, Union
+
+from . import core, wire
+from ._async import AsyncMethods
+from ._sync import SyncMethods
+
+S = TypeVar("S", bound="_Shape")
+
+_URL = "http://127.0.0.1:8765"
+
+
+class _Shape:
+    """What both clients are made of."""
+
+    _io: wire.IO
+
+    def __init__(
+        self,
+        url: str = _URL,
+        timeout: Optional[float] = 60.0,
+        *,
+        agent_id: Optional[str] = None,
+        api_key: Optional[str] = None,
+        home: Optional[str] = None,
+        retries: int = core.RETRIES,
+    ) -> None:
+        """Call nobody yet.
+
+        url is that of a server or of an agent, as in
+        http://127.0.0.1:8765/agent/worker-1, which is the same as agent_id. timeout
+        bounds a request, in seconds, None for no bound; what a method may take by
+        itself (timeout_s) is added. The key is api_key, or looked for as
+        NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3). retries is how often what
+        may be repeated is tried again. A URL of another machine is a ValueError.
+        """
+        self._core = core.Core(url, timeout, agent_id, api_key, home, retries, self._io)
+
+    @property
+    def agent_id(self) -> Optional[str]:
+        """The agent that this client talks to; None for the server alone."""
+        return self._core.target.agent
+
+    def agent(self: S, agent_id: str) -> S:
+        """A client like this one, of an agent."""
+        return self._like(core.target("http://" + self._core.target.authority, agent_id), self._core.timeout)
+
+    def with_timeout(self: S, timeout: Optional[float]) -> S:
+        """A client like this one, with another timeout."""
+        return self._like(self._core.target, timeout)
+
+    def _like(self: S, target: core.Target, timeout: Optional[float]) -> S:
+        other = object.__new__(type(self))
+        other._core = core.Core.__new__(core.Core)
+        other._core.__dict__.update(self._core.__dict__)
+        other._core.target, other._core.timeout = target, timeout
+        return other
+
+    def _events_path(self) -> str:
+        return self._core.path("events", core.METHODS["send"]) + "/events"
+
+
+class NexusClient(_Shape, AsyncMethods):
+    """A client for asyncio. It keeps no connection; close and async with are there for the habit."""
+
+    _io = wire.ASYNC
+
+    async def __aenter__(self) -> "NexusClient":
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Do nothing: each request has closed its connection."""
+
+    async def call(self, method: str, params: Optional[Dict[str, Any]] = None) -> Any:
+        """Call any method by its name. params must be as the server wants them."""
+        return await self._call(method, params or {})
+
+    async def _call(self, method: str, given: Dict[str, Any]) -> Any:
+        return await self._core.call(method, given, self._core.timeout)
+
+    def send_stream(
+        self,
+        content: str,
+        request_id: Optional[str] = None,
+        *,
+        attachments: Optional[List[Dict[str, Any]]] = None,
+        when_busy: Literal["queue", "reject", "steer", None] = None,
+        timeout_s: Optional[float] = None,
+        on_crash: Literal["fail", "retry", None] = None,
+    ) -> AsyncIterator[core.Part]:
+        """Send a message and have the answer as it comes.
+
+        The texts joined, since the last restart, are the result's content. To leave
+        earlier ends no turn. timeout bounds the wait for the first part.
+        """
+        return self._core.send_stream(locals(), self._core.timeout)
+
+    def events(self, after: Optional[int] = None) -> AsyncIterator[core.Event]:
+        """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
+
+        They go on where they were when a connection breaks, also with a later server,
+        and end with an event "end" when the agent is destroyed.
+        """
+        return self._core.events(self._events_path(), None if after is None else str(after), self._core.timeout)
+
+    def all_events(self, after: Union[str, int, None] = None) -> AsyncIterator[core.Event]:
+        """Follow the events of all agents, from the id of one on: 0 for all that is kept."""
+        return self._core.events("/events", None if after is None else str(after), self._core.timeout)
+
+
+class NexusClientSync(_Shape, SyncMethods):
+    """The same client for plain code."""
+
+    _io = wire.SYNC
+
+    def __enter__(self) -> "NexusClientSync":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Do nothing: each request has closed its connection."""
+
+    def call(self, method: str, params: Optional[Dict[str, Any]] = None) -> Any:
+        """Call any method by its name. params must be as the server wants them."""
+        return self._call(method, params or {})
+
+    def _call(self, method: str, given: Dict[str, Any]) -> Any:
+        return wire.run(self._core.call(method, given, self._core.timeout))
+
+    def send_stream(
+        self,
+        content: str,
+        request_id: Optional[str] = None,
+        *,
+        attachments: Optional[List[Dict[str, Any]]] = None,
+        when_busy: Literal["queue", "reject", "steer", None] = None,
+        timeout_s: Optional[float] = None,
+        on_crash: Literal["fail", "retry", None] = None,
+    ) -> Iterator[core.Part]:
+        """Send a message and have the answer as it comes; see NexusClient."""
+        return wire.iterate(self._core.send_stream(locals(), self._core.timeout))
+
+    def events(self, after: Optional[int] = None) -> Iterator[core.Event]:
+        """Follow the agent's events; see NexusClient."""
+        return wire.iterate(self._core.events(self._events_path(), None if after is None else str(after), self._core.timeout))
+
+    def all_events(self, after: Union[str, int, None] = None) -> Iterator[core.Event]:
+        """Follow the events of all agents; see NexusClient."""
+        return wire.iterate(self._core.events("/events", None if after is None else str(after), self._core.timeout))
+
+
+async def detect(url: str = _URL) -> str:
+    """Tell what listens there, without a key: nexus_server, no_server, other_service or timeout."""
+    return await core.health(wire.ASYNC, url)
+
+
+def detect_sync(url: str = _URL) -> str:
+    """The same for plain code."""
+    return wire.run(core.health(wire.SYNC, url))

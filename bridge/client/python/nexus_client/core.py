@@ -1,0 +1,391 @@
+"""What the client for asyncio and the plain one have in common."""
+
+import json
+import random
+import re
+import urllib.parse
+import uuid
+from dataclasses import dataclass
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
+
+from . import keys, results
+from ._table import METHODS, Method
+from .errors import ClientError, told
+from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Response, Strange
+
+T = TypeVar("T")
+
+RETRIES = 5  # with the pauses, about six seconds
+_FIRST_PAUSE, _LONG_PAUSE = 0.2, 5.0  # doubled from try to try, and half of it left to chance
+_LONG_WAIT = 60.0  # the longest Retry-After that is waited for
+_SILENCE = 60.0  # a stream that says nothing for so long is dead: a server says something every 15 s
+_DETECT = 3.0
+_AGENT = re.compile(r"/agent/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})/?")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a streamed answer: text, or restart, or, as the last one, result.
+
+    restart says that the text before it is void: the agent crashed and the send is
+    tried again (on_crash), or the connection broke and the answer is told from its
+    start.
+    """
+
+    text: str = ""
+    restart: bool = False
+    result: Optional[results.Send] = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a stream.
+
+    id is where the stream goes on after it, None if it has none; seq is the same as
+    a number, 0 where it is none; type is its name, and data what it says.
+    """
+
+    id: Optional[str]
+    seq: int
+    type: str
+    data: Dict[str, Any]
+
+
+class Target(NamedTuple):
+    """Where a server is, and whom there a client talks to."""
+
+    host: str
+    port: int
+    agent: Optional[str]
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def target(url: str, agent_id: Optional[str]) -> Target:
+    """Read a URL as http://127.0.0.1:8765 or http://127.0.0.1:8765/agent/worker-1."""
+    u = urllib.parse.urlsplit(url)
+    if u.scheme != "http" or u.hostname not in ("127.0.0.1", "localhost", "::1") or u.username or u.query or u.fragment:
+        raise ValueError(f"server URL {url!r}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID")
+    if u.path not in ("", "/"):
+        match = _AGENT.fullmatch(u.path)
+        if not match or agent_id not in (None, match.group(1)):
+            raise ValueError(f"server URL {url!r}: want /agent/ID after the port, or nothing")
+        agent_id = match.group(1)
+    return Target(u.hostname, u.port or 80, agent_id)
+
+
+class Core:
+    """A client, without the shape of its methods. Its state is the key alone."""
+
+    def __init__(
+        self, url: str, timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
+        home: Optional[str], retries: int, io: IO,
+    ) -> None:
+        self.target = target(url, agent_id)
+        self.timeout = timeout
+        self.retries = retries
+        self._io = io
+        self._home = home
+        self._found = api_key is None
+        self._key = None if api_key is None else keys.parse(api_key, "api_key")
+
+    def key(self) -> str:
+        """The key, looked for at the first call and where the server turned out to have another."""
+        if self._key is None:
+            self._key = keys.discover(self.target.port, self._home)
+        return self._key
+
+    async def call(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> Any:
+        """Call a method, and again where that is safe and worth it."""
+        known = METHODS.get(method, Method("both", "", 0, ()))
+        params = {k: v for k, v in given.items() if k != "self" and (v is not None or k in known.required)}
+        path = self.path(method, known)
+        if known.repeat == "once":
+            params.setdefault("request_id", str(uuid.uuid4()))
+        deadline = Deadline(None if timeout is None else timeout + float(params.get("timeout_s") or known.wait))
+
+        async def once() -> Any:
+            response, close = await self._post(path, method, params, "application/json", deadline)
+            try:
+                return _result(response, await response.body(MAX_LINE, deadline))
+            finally:
+                close()
+
+        return await _named(self.again(known.repeat != "", once, deadline), params)
+
+    def path(self, method: str, known: Method) -> str:
+        agent = self.target.agent
+        if known.scope == "global" or known.scope == "both" and agent is None:
+            return "/rpc"
+        if agent is None:
+            raise ClientError(f"{method} is called of an agent: give the client agent_id, or use client.agent(ID)", type="NO_AGENT")
+        return "/agent/" + agent
+
+    async def send_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[Part]:
+        """A send whose answer comes in parts."""
+        params = {k: v for k, v in given.items() if k != "self" and v is not None}
+        params.setdefault("request_id", str(uuid.uuid4()))
+        path = self.path("send", METHODS["send"])
+        said = False
+        tries = 0
+        while True:
+            deadline = Deadline(timeout)
+            try:
+                response, close = await self._post(path, "send", params, "text/event-stream, application/json", deadline)
+                try:
+                    if said:
+                        said = False
+                        yield Part(restart=True)
+                    result: Any = None
+                    if not _is_stream(response):
+                        result = _result(response, await response.body(MAX_LINE, deadline))
+                    else:
+                        async for event in _events(response):
+                            if event.type == "stream_data":
+                                said = True
+                                yield Part(text=event.data["params"]["chunk"])
+                            elif event.type == "stream_restart":
+                                said = False
+                                yield Part(restart=True)
+                            elif event.type == "response":
+                                result = _unwrap(event.data, response)
+                                break
+                finally:
+                    close()
+                if not said and result.get("content"):  # of a turn that had ended before
+                    yield Part(text=result["content"])
+                yield Part(result=cast(results.Send, result))
+                return
+            except (ClientError, Broken, Strange, Late) as e:
+                await _named(self._pause(True, e, tries, Deadline(None)), params)
+                tries += 1
+
+    async def events(self, path: str, after: Optional[str], timeout: Optional[float]) -> AsyncIterator[Event]:
+        """Events, which go on where they were when a connection breaks."""
+        tries = 0
+        while True:
+            try:
+                query = "" if after is None else "?after=" + urllib.parse.quote(after, safe="")
+                deadline = Deadline(timeout)
+                response, close = await self._request("GET", path + query, b"", "text/event-stream", deadline)
+                try:
+                    if not _is_stream(response):
+                        _result(response, await response.body(MAX_LINE, deadline))
+                        raise Strange("no stream")
+                    async for event in _events(response):
+                        if event.type == "end" and event.data.get("reason") in ("slow", "draining"):
+                            raise Broken("the server ended the stream")
+                        tries = 0
+                        after = event.id or after
+                        yield event
+                        if event.type == "end":
+                            return
+                finally:
+                    close()
+            except (ClientError, Broken, Strange, Late) as e:
+                await self._pause(True, e, tries, Deadline(None))
+                tries += 1
+
+    async def again(self, repeatable: bool, once: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
+        """Try until it succeeds, fails for good, or was tried often enough."""
+        tries = 0
+        while True:
+            try:
+                return await once()
+            except (ClientError, Broken, Strange, Late) as e:
+                await self._pause(repeatable, e, tries, deadline)
+                tries += 1
+
+    async def _pause(self, repeatable: bool, error: Exception, tries: int, deadline: Deadline) -> None:
+        """Wait before another try, or raise the error if there is no point in one.
+
+        What may not be repeated is tried again only where the server took no key of
+        ours, and so nothing else, and another key is found.
+        """
+        if isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED"):
+            if tries < self.retries and self._found and self._another():
+                return
+            raise error
+        after, worth = 0.0, isinstance(error, Broken)
+        if isinstance(error, ClientError):
+            after, worth = error.retry_after, error.http_status in (429, 503)
+        if not worth or not repeatable or tries >= self.retries or after > _LONG_WAIT:
+            raise _plain(error)
+        most = min(_FIRST_PAUSE * 2**tries, _LONG_PAUSE)
+        wait = max(after, random.uniform(most / 2, most))
+        try:
+            left = deadline.left()
+        except Late:
+            left = 0.0
+        if left is not None and left < wait:
+            raise _plain(error)
+        await self._io.sleep(wait)
+
+    def _another(self) -> bool:
+        """Whether there is another key now."""
+        before = self._key
+        try:
+            self._key = keys.discover(self.target.port, self._home)
+        except ClientError:
+            return False
+        return self._key != before
+
+    async def _post(
+        self, path: str, method: str, params: Dict[str, Any], accept: str, deadline: Deadline
+    ) -> Tuple[Response, Callable[[], None]]:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        body = json.dumps(request, separators=(",", ":"), allow_nan=False).encode()
+        return await self._request("POST", path, body, accept, deadline)
+
+    async def _request(
+        self, method: str, path: str, body: bytes, accept: str, deadline: Deadline
+    ) -> Tuple[Response, Callable[[], None]]:
+        """Make a request on a connection of its own, once the server has proved itself on it."""
+        key = self.key()
+        connection = await self._io.open(self.target.host, self.target.port, deadline.left())
+        try:
+            await self._prove(connection, key, deadline)
+            head = (
+                f"{method} {path} HTTP/1.1\r\nHost: {self.target.authority}\r\nAuthorization: Bearer {key}\r\n"
+                f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            await connection.write(head.encode() + body, deadline.left())
+            response = Response(connection)
+            await response.head(deadline)
+            return response, connection.close
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _prove(self, connection: Connection, key: str, deadline: Deadline) -> None:
+        nonce, path = keys.challenge(key)
+        await connection.write(f"GET {path} HTTP/1.1\r\nHost: {self.target.authority}\r\n\r\n".encode(), deadline.left())
+        response = Response(connection)
+        try:
+            await response.head(deadline)
+            health = _object(await response.body(4096, deadline))
+        except Strange:
+            health = {}
+        ended = response.headers.get("connection", "").lower() == "close" or response.rest()
+        if ended or not keys.proves(key, nonce, connection.address, str(health.get("proof", ""))):
+            raise ClientError(
+                "the server does not have this API key, which was not sent to it", type="SERVER_UNPROVED",
+                recovery_suggestions=["See what listens there with detect, and whose key this is."],
+            )
+
+
+async def health(io: IO, url: str) -> str:
+    """What listens there, without a key: nexus_server, no_server, other_service or timeout."""
+    where = target(url, None)
+    deadline = Deadline(_DETECT)
+    try:
+        connection = await io.open(where.host, where.port, deadline.left())
+    except Broken:
+        return "no_server"
+    except Late:
+        return "timeout"
+    try:
+        await connection.write(f"GET /healthz HTTP/1.1\r\nHost: {where.authority}\r\nConnection: close\r\n\r\n".encode(), deadline.left())
+        response = Response(connection)
+        await response.head(deadline)
+        ours = _object(await response.body(4096, deadline)).get("service") == "nexus"
+        return "nexus_server" if ours else "other_service"
+    except Late:
+        return "timeout"
+    except (Broken, Strange):
+        return "other_service"
+    finally:
+        connection.close()
+
+
+async def _named(work: Awaitable[T], params: Dict[str, Any]) -> T:
+    """Have errors say of which request they are."""
+    try:
+        return await work
+    except ClientError as e:
+        e.request_id = str(params.get("request_id", ""))
+        raise
+
+
+def _plain(error: Exception) -> ClientError:
+    """What went wrong, as callers see it."""
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, Late):
+        return ClientError(
+            "the server did not answer in time", type="CLIENT_TIMEOUT",
+            recovery_suggestions=["Ask again with the same request_id: what was begun goes on.", "Raise timeout."],
+        )
+    if isinstance(error, Strange):
+        return ClientError("the answer is not a nexus server's", type="NOT_NEXUS", details=str(error))
+    return ClientError("no connection to the server", type="CONNECTION_FAILED", details=str(error))
+
+
+def _object(body: bytes) -> Dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        raise Strange("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise Strange("it is no object")
+    return value
+
+
+def _result(response: Response, body: bytes) -> Any:
+    return _unwrap(_object(body), response)
+
+
+def _unwrap(answer: Dict[str, Any], response: Response) -> Any:
+    if isinstance(answer.get("error"), dict):
+        after = response.headers.get("retry-after", "")
+        raise told(answer["error"], response.status, float(after) if after.isdigit() else 0.0)
+    if "result" not in answer:
+        raise Strange("it has no result")
+    return answer["result"]
+
+
+def _is_stream(response: Response) -> bool:
+    media = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    return response.status == 200 and media == "text/event-stream"
+
+
+async def _events(response: Response) -> AsyncIterator[Event]:
+    """Read text/event-stream. It ends with Broken where the stream does."""
+    lines = _Lines()
+    event: Dict[str, str] = {}
+    while True:
+        piece = await response.piece(lambda: _SILENCE)
+        if not piece:
+            raise Broken("the stream ended")
+        for line in lines.of(piece):
+            if line:
+                name, _, value = line.partition(":")
+                event[name] = value[1:] if value.startswith(" ") else value
+                continue
+            if "data" in event:
+                number = event.get("id", "")
+                seq = int(number) if number.isdigit() else 0
+                yield Event(event.get("id"), seq, event.get("event", ""), _object(event["data"].encode()))
+            event = {}
+
+
+class _Lines:
+    """The lines of a stream that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: List[bytes] = []
+        self._size = 0
+
+    def of(self, piece: bytes) -> Iterator[str]:
+        *whole, rest = piece.split(b"\n")
+        for end in whole:
+            line = b"".join(self._pieces) + end
+            self._pieces, self._size = [], 0
+            yield line.rstrip(b"\r").decode()
+        self._pieces.append(rest)
+        self._size += len(rest)
+        if self._size > MAX_LINE:
+            raise Strange(f"a line is longer than {MAX_LINE} bytes")

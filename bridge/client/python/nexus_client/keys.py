@@ -1,0 +1,77 @@
+"""The API key: where it lies, and how a server proves to have it (SPEC 6.5)."""
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from typing import Optional, Tuple
+
+from .errors import ClientError
+
+DEFAULT_PORT = 8765
+_MAX_KEY = 512  # bytes
+
+
+def default_home() -> str:
+    """The directory where a server keeps its things."""
+    return os.environ.get("NEXUS_HOME") or os.path.join(os.path.expanduser("~"), ".nexus3")
+
+
+def discover(port: int, home: Optional[str]) -> str:
+    """Find the key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts."""
+    given = os.environ.get("NEXUS3_API_KEY")
+    if given:
+        return parse(given, "NEXUS3_API_KEY")
+    home = home or default_home()
+    names = ["server.key"] if port == DEFAULT_PORT else [f"server-{port}.key", "server.key"]
+    for name in names:
+        path = os.path.join(home, name)
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            raise ClientError(f"read key file {path}: {e}", type="NO_KEY") from e
+    raise ClientError(f"no API key found: no NEXUS3_API_KEY, no {names[0]} in {home}", type="NO_KEY")
+
+
+def parse(text: str, source: str) -> str:
+    """Read a key as a person or a file gives it. The error never shows it."""
+    text = text.strip()
+    if len(text) > _MAX_KEY or not re.fullmatch(r"nxk_[A-Za-z0-9_-]+", text):
+        raise ClientError(f"malformed API key ({source}): want nxk_ and letters, digits, '-' or '_'", type="NO_KEY")
+    return text
+
+
+def _read(path: str) -> str:
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    fd = os.open(path, flags)
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise ClientError(f"key file {path} is not a plain file", type="NO_KEY")
+        if os.name == "posix" and info.st_mode & 0o077:
+            raise ClientError(f"others may read key file {path}: run chmod 600 {path}, or restart the server", type="NO_KEY")
+        return parse(os.read(fd, _MAX_KEY + 2).decode("ascii", "replace"), path)
+    finally:
+        os.close(fd)
+
+
+def challenge(key: str) -> Tuple[str, str]:
+    """A nonce, and the path that asks a server to prove that it has the key."""
+    nonce = secrets.token_urlsafe(24)
+    return nonce, f"/healthz?challenge={nonce}&key={_digest(_digest(key))[:12]}"
+
+
+def proves(key: str, nonce: str, address: str, proof: str) -> bool:
+    """Whether proof is what a server that has the key answers at the address."""
+    text = f"nexus-proof-v1\n{nonce}\n{address}"
+    mac = hmac.new(_digest(key).encode(), text.encode(), hashlib.sha256).digest()
+    return hmac.compare_digest(base64.b64encode(mac).decode(), proof)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

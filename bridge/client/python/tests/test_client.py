@@ -1,0 +1,312 @@
+"""The clients against a real server: python3 -m unittest, with its programs in NEXUS_BIN."""
+
+import asyncio
+import inspect
+import os
+import tempfile
+import threading
+import time
+import unittest
+from typing import Any, List
+
+from nexus_client import ClientError, NexusClient, NexusClientSync, detect, detect_sync
+from nexus_client._table import METHODS
+
+from .server import Player, Server, response, result, stream
+
+PATIENCE = 60.0  # nothing is asserted about the time that things take
+
+os.environ.pop("NEXUS3_API_KEY", None)  # of whoever runs the tests
+
+
+class Real(unittest.TestCase):
+    def setUp(self) -> None:
+        self.server = Server()
+        self.addCleanup(self.server.close)
+
+    def sync(self, **options: Any) -> NexusClientSync:
+        return NexusClientSync(self.server.url, PATIENCE, home=self.server.home, **options)
+
+    def client(self, **options: Any) -> NexusClient:
+        return NexusClient(self.server.url, PATIENCE, home=self.server.home, **options)
+
+    def test_conversation(self) -> None:
+        with self.sync() as server:
+            self.assertEqual(server.create_agent("worker-1")["url"], "/agent/worker-1")
+            worker = NexusClientSync(self.server.url + "/agent/worker-1", PATIENCE, home=self.server.home)
+            worker.send("My name is Alice")
+            answer = worker.send("What is my name?", "req-1")
+            self.assertIn("Alice", answer["content"])
+            self.assertEqual(answer["request_id"], "req-1")
+            self.assertTrue(worker.send("What is my name?", "req-1")["replayed"])
+            self.assertGreater(worker.get_tokens()["total"], 0)
+            self.assertEqual(worker.get_context()["message_count"], 4)
+            self.assertEqual(worker.get_messages()["total"], 4)
+            self.assertEqual(worker.cancel("req-1")["reason"], "not_found_or_completed")
+            worker.set_system_prompt("Be brief.")
+            self.assertEqual(worker.get_system_prompt()["system_prompt"], "Be brief.")
+            worker.set_system_prompt(None)
+            self.assertEqual(worker.call("get_model")["model"], worker.get_model()["model"])
+            self.assertTrue(worker.shutdown()["success"])
+            self.assertEqual([a["agent_id"] for a in server.list_agents()["agents"]], ["worker-1"])
+            self.assertTrue(server.destroy_agent("worker-1")["success"])
+            self.assertTrue(server.shutdown_server()["success"])
+            self.server.process.wait(PATIENCE)
+
+    def test_conversation_of_asyncio(self) -> None:
+        async def talk() -> None:
+            async with self.client() as server:
+                await server.create_agent(agent_id="a")
+                a = server.agent("a")
+                self.assertEqual((a.agent_id, server.agent_id), ("a", None))
+                answers = await asyncio.gather(*(a.send(f"My name is Alice {i}") for i in range(5)))
+                self.assertEqual(len({x["request_id"] for x in answers}), 5)
+                self.assertEqual((await a.get_context())["message_count"], 10)
+                running = asyncio.create_task(a.send("Write a long essay", "long"))
+                cancelled = {"cancelled": False}
+                while not cancelled["cancelled"] and not running.done():
+                    cancelled = await a.cancel("long")
+                self.assertTrue((await running)["cancelled"])
+
+        asyncio.run(talk())
+
+    def test_every_method_is_there(self) -> None:
+        names = [m["name"] for m in self.sync().rpc_discover()["methods"]]
+        self.assertEqual(names, list(METHODS))
+        for shape in (NexusClient, NexusClientSync):
+            for name in names:
+                self.assertTrue(callable(getattr(shape, name.replace(".", "_"))), name)
+        self.assertEqual(list(inspect.signature(NexusClient.send).parameters)[:3], ["self", "content", "request_id"])
+
+    def test_stream(self) -> None:
+        self.sync().create_agent("a")
+        parts = list(self.sync(agent_id="a").send_stream("My name is Alice and I like short answers"))
+        self.assertGreater(len(parts), 1)
+        self.assertEqual("".join(p.text for p in parts), parts[-1].result["content"])
+
+        async def leave() -> None:
+            a = self.client(agent_id="a")
+            pieces = a.send_stream("Write a long essay", "essay")
+            async for part in pieces:
+                self.assertTrue(part.text)
+                break
+            await pieces.aclose()
+            await a.cancel("essay")
+            again = [p async for p in a.send_stream("Write a long essay", "essay")]
+            self.assertEqual(again[-1].result["request_id"], "essay")
+
+        asyncio.run(leave())
+
+    def test_events_go_on_over_a_killed_server(self) -> None:
+        async def follow() -> None:
+            server = self.client(retries=50)
+            await server.create_agent("a")
+            a = server.agent("a")
+            await a.send("one", "one")
+            events: List[Any] = []
+            killed = False
+            async for event in a.events(0):
+                events.append(event)
+                if event.type == "turn_end" and not killed:
+                    killed = True
+                    self.server.kill()
+                    self.server.start()  # it has another key
+                    await a.send("two", "two")
+                elif event.type == "turn_end":
+                    break
+            numbers = [e.seq for e in events if e.seq]
+            self.assertEqual(numbers, sorted(set(numbers)))
+            self.assertEqual([e.data["turn_id"] for e in events if e.type == "turn_end"], ["one", "two"])
+            everything = server.all_events(0)
+            first = await everything.__anext__()
+            self.assertEqual((first.type, first.seq), ("open", 0))
+            await everything.aclose()
+
+        asyncio.run(follow())
+        client = self.sync()
+        with self.assertRaises(ClientError) as caught:
+            list(client.agent("nobody").events(0))
+        self.assertEqual(caught.exception.type, "AGENT_NOT_FOUND")
+
+    def test_a_send_goes_on_with_a_later_server(self) -> None:
+        client = self.sync(retries=50)
+        client.create_agent("a")
+        client.agent("a").send("My name is Alice", "one")
+        self.server.kill()
+
+        async def both() -> Any:
+            a = self.client(agent_id="a", retries=50)
+            a._core._key = client._core.key()  # the key of the server that is gone
+            waiting = asyncio.create_task(a.send("What is my name?"))
+            await asyncio.sleep(0)
+            await asyncio.get_running_loop().run_in_executor(None, self.server.start)
+            return await waiting
+
+        self.assertIn("Alice", asyncio.run(both())["content"])
+
+    def test_errors(self) -> None:
+        client = self.sync()
+        for call, code, kind in (
+            (lambda: client.agent("nobody").send("x"), -32602, "AGENT_NOT_FOUND"),
+            (lambda: client.call("unheard_of"), -32601, "METHOD_NOT_FOUND"),
+            (lambda: client.create_agent("..", cwd="x"), -32602, "INVALID_PARAMS"),
+            (lambda: client.send("x"), None, "NO_AGENT"),
+            (lambda: self.sync(api_key="nxk_wrong").list_agents(), None, "SERVER_UNPROVED"),
+            (lambda: NexusClientSync("http://127.0.0.1:1", home=self.server.home).list_agents(), None, "NO_KEY"),
+        ):
+            with self.assertRaises(ClientError) as caught:
+                call()
+            self.assertEqual((caught.exception.code, caught.exception.type), (code, kind))
+        with self.assertRaises(ClientError) as caught:
+            client.agent("nobody").get_tokens()
+        self.assertIn("Agent not found: nobody", str(caught.exception))
+        self.assertTrue(caught.exception.recovery_suggestions)
+
+    def test_detect(self) -> None:
+        self.assertEqual(detect_sync(self.server.url), "nexus_server")
+        self.assertEqual(asyncio.run(detect(self.server.url)), "nexus_server")
+        self.server.kill()
+        self.assertEqual(detect_sync(self.server.url), "no_server")
+
+
+class Played(unittest.TestCase):
+    def player(self, play: Any, key: Any = "nxk_test") -> Player:
+        player = Player(play, key)
+        self.addCleanup(player.close)
+        return player
+
+    def sync(self, player: Player, **options: Any) -> NexusClientSync:
+        return NexusClientSync(player.url + "/agent/a", options.pop("timeout", PATIENCE), api_key="nxk_test", **options)
+
+    def test_no_key_for_a_stranger(self) -> None:
+        for key in (None, "nxk_other"):
+            player = self.player(lambda n, body: result({"agents": []}), key)
+            for retries in (0, 2):
+                with self.assertRaises(ClientError) as caught:
+                    self.sync(player, retries=retries).list_agents()
+                self.assertEqual(caught.exception.type, "SERVER_UNPROVED")
+            self.assertEqual(player.bodies, [])
+            self.assertNotIn(b"nxk_", b"".join(player.heard))
+
+    def test_tries_again_what_is_safe(self) -> None:
+        busy = response(503, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Resource unavailable"}})
+        rate = response(429, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32002, "message": "Too many"}}, "Retry-After: 1")
+        half = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"
+        for bad in (busy, rate, half, None):
+            for name, again in (("send", True), ("list_agents", True), ("create_agent", False), ("set_model", False)):
+                player = self.player(lambda n, body: bad if n == 1 else result({"content": "x"}))
+                client = self.sync(player)
+                begun = time.monotonic()
+                arguments = ["x"] if name in ("send", "set_model") else []
+                if again:
+                    getattr(client, name)(*arguments)
+                    if bad is rate:
+                        self.assertGreaterEqual(time.monotonic() - begun, 1)
+                else:
+                    self.assertRaises(ClientError, getattr(client, name), *arguments)
+                self.assertEqual(len(player.bodies), 2 if again else 1, name)
+                if name == "send":
+                    first, second = (b["params"]["request_id"] for b in player.bodies)
+                    self.assertEqual(first, second)
+
+    def test_gives_up(self) -> None:
+        player = self.player(lambda n, body: None)
+        with self.assertRaises(ClientError) as caught:
+            self.sync(player, retries=2).send("x", "mine")
+        self.assertEqual((caught.exception.type, caught.exception.request_id, len(player.bodies)), ("CONNECTION_FAILED", "mine", 3))
+        long = response(429, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32002, "message": "Too many"}}, "Retry-After: 3600")
+        player = self.player(lambda n, body: long)
+        with self.assertRaises(ClientError) as caught:
+            self.sync(player).list_agents()
+        self.assertEqual((caught.exception.retry_after, len(player.bodies)), (3600, 1))
+
+    def test_stream_that_breaks_is_told_again(self) -> None:
+        def chunk(text: str) -> str:
+            return 'event: stream_data\ndata: {"params":{"chunk":"%s"}}\n\n' % text
+
+        whole = 'event: response\ndata: {"result":{"request_id":"r","content":"one two"}}\n\n'
+        for second in (stream(chunk("one "), chunk("two"), whole), stream(whole), result({"request_id": "r", "content": "one two"})):
+            player = self.player(lambda n, body: stream(": open\n\n", chunk("one")) if n == 1 else second)
+            parts = list(self.sync(player).send_stream("x"))
+            self.assertEqual([p.text or "|" for p in parts if p.result is None][:2], ["one", "|"])
+            self.assertEqual("".join(p.text or "|" for p in parts if p.result is None), "one|one two")
+            self.assertEqual(parts[-1].result["content"], "one two")
+            self.assertEqual(player.bodies[0]["params"], player.bodies[1]["params"])
+
+    def test_time_is_over(self) -> None:
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        player = self.player(lambda n, body: ended.wait() and None)
+        with self.assertRaises(ClientError) as caught:
+            self.sync(player, timeout=0.2).send("x", "mine")
+        self.assertEqual((caught.exception.type, caught.exception.request_id), ("CLIENT_TIMEOUT", "mine"))
+        ended.set()
+
+        async def later() -> None:
+            stuck = threading.Event()
+            self.addCleanup(stuck.set)
+            player = self.player(lambda n, body: stuck.wait() and None)
+            client = NexusClient(player.url, api_key="nxk_test").with_timeout(0.2)
+            with self.assertRaises(ClientError) as caught:
+                await client.list_agents()
+            self.assertEqual(caught.exception.type, "CLIENT_TIMEOUT")
+            stuck.set()
+
+        asyncio.run(later())
+
+    def test_strange_answers(self) -> None:
+        for answer in (b"220 mail ready\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", response(200, {}), response(502, {"a": 1})):
+            player = self.player(lambda n, body: answer)
+            with self.assertRaises(ClientError) as caught:
+                self.sync(player, retries=0).list_agents()
+            self.assertEqual(caught.exception.type, "NOT_NEXUS")
+        chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        body = b'{"result":{"agents":[]}}'
+        for piece in (1, 5, 100):
+            parts = [body[i : i + piece] for i in range(0, len(body), piece)]
+            answer = chunks + b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in parts) + b"0\r\n\r\n"
+            self.assertEqual(self.sync(self.player(lambda n, body: answer)).list_agents(), {"agents": []})
+
+
+class Keys(unittest.TestCase):
+    def test_order_and_modes(self) -> None:
+        from nexus_client import keys
+
+        with tempfile.TemporaryDirectory() as home:
+            def put(name: str, text: str, mode: int = 0o600) -> None:
+                with open(os.path.join(home, name), "w", encoding="ascii") as f:
+                    f.write(text + "\n")
+                os.chmod(os.path.join(home, name), mode)
+
+            with self.assertRaises(ClientError) as caught:
+                keys.discover(9, home)
+            self.assertEqual(caught.exception.type, "NO_KEY")
+            put("server.key", "nxk_default")
+            self.assertEqual(keys.discover(9, home), "nxk_default")
+            put("server-9.key", "nxk_nine")
+            self.assertEqual((keys.discover(9, home), keys.discover(8765, home)), ("nxk_nine", "nxk_default"))
+            os.environ["NEXUS3_API_KEY"] = "nxk_environment"
+            self.addCleanup(os.environ.pop, "NEXUS3_API_KEY", None)
+            self.assertEqual(keys.discover(9, home), "nxk_environment")
+            os.environ["NEXUS3_API_KEY"] = ""
+            for text, mode in (("nxk_nine", 0o644), ("secret", 0o600), ("nxk_a b", 0o600)):
+                put("server-9.key", text, mode)
+                with self.assertRaises(ClientError) as caught:
+                    keys.discover(9, home)
+                self.assertNotIn(text, str(caught.exception))
+            os.remove(os.path.join(home, "server-9.key"))
+            os.symlink(os.path.join(home, "server.key"), os.path.join(home, "server-9.key"))
+            self.assertRaises(ClientError, keys.discover, 9, home)
+
+    def test_other_machines_are_refused(self) -> None:
+        for url in (
+            "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
+            "http://127.0.0.1/x", "http://127.0.0.1/agent/../rpc", "http://127.0.0.1/agent/a/events",
+        ):
+            self.assertRaises(ValueError, NexusClient, url)
+        self.assertEqual(NexusClient("http://[::1]:1/agent/a").agent_id, "a")
+        self.assertRaises(ValueError, NexusClient, "http://127.0.0.1/agent/a", agent_id="b")
+
+
+if __name__ == "__main__":
+    unittest.main()

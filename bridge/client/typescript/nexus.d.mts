@@ -1,0 +1,95 @@
+// A client of the nexus server (SPEC.md, section 6).
+
+import type { CallOptions, Methods, SendParams, SendResult } from "./methods.mjs";
+
+export type * from "./methods.mjs";
+
+export interface Options {
+  /** Of a server or of an agent, as in http://127.0.0.1:8765/agent/worker-1. */
+  url?: string;
+  /** The agent, where url does not name it. */
+  agentId?: string;
+  /** Looked for as NEXUS3_API_KEY and in home, where it is missing. */
+  apiKey?: string;
+  /** Where the server keeps its key: NEXUS_HOME, or ~/.nexus3. */
+  home?: string;
+  /** Seconds that a request may take, 60 by default, null for no bound; timeout_s is added. */
+  timeout?: number | null;
+  /** How often what may be repeated is tried again, 5 by default. */
+  retries?: number;
+}
+
+/**
+ * A piece of a streamed answer; the last one is the result. restart says that the
+ * text before it is void: the agent crashed and the send is tried again (on_crash),
+ * or the connection broke and the answer is told from its start.
+ */
+export type Part = { type: "text"; text: string } | { type: "restart" } | { type: "result"; result: SendResult };
+
+export interface Event {
+  /** Where the stream goes on after this event; null if it has none. */
+  id: string | null;
+  /** The same as a number; 0 where it is none. */
+  seq: number;
+  type: string;
+  data: Record<string, unknown>;
+}
+
+export interface EventsOptions<After> extends CallOptions {
+  /** What was seen last: 0 for all that is kept; missing for only what comes. */
+  after?: After;
+}
+
+/** A call that failed. */
+export class ClientError extends Error {
+  /** Of JSON-RPC; null where no server answered. */
+  code: number | null;
+  /**
+   * A word in capitals: the server's, or CONNECTION_FAILED, CLIENT_TIMEOUT, NO_KEY,
+   * SERVER_UNPROVED (the key was not sent), NOT_NEXUS or NO_AGENT.
+   */
+  type: string;
+  details: string;
+  recoverySuggestions: string[];
+  /** All that the server said. */
+  data: Record<string, unknown>;
+  httpStatus: number;
+  /** Seconds; 0 where the server does not say. */
+  retryAfter: number;
+  /** Of a send or a task, to ask for its outcome by. */
+  requestId: string;
+}
+
+export interface NexusClient extends Methods {}
+
+/**
+ * A client. A request has a connection of its own, on which the server proves that
+ * it has the key before the key is sent.
+ */
+export class NexusClient {
+  /** Calls nobody yet. A URL of another machine is a TypeError. */
+  constructor(options?: Options);
+  /** The agent that this client talks to; undefined for the server alone. */
+  readonly agentId: string | undefined;
+  /** A client like this one, of an agent. */
+  agent(agentId: string): NexusClient;
+  /** A client like this one, with another timeout. */
+  withTimeout(timeout: number | null): NexusClient;
+  /** Calls any method by its name. */
+  call(method: string, params?: object, options?: CallOptions): Promise<unknown>;
+  /**
+   * Sends a message and gives the answer as it comes. The texts joined, since the last
+   * restart, are the result's content. timeout bounds the wait for the first part.
+   */
+  sendStream(params: SendParams, options?: CallOptions): AsyncGenerator<Part, void, undefined>;
+  /**
+   * Follows the agent's events. They go on where they were when a connection breaks,
+   * also with a later server, and end with an event "end" when the agent is destroyed.
+   */
+  events(options?: EventsOptions<number>): AsyncGenerator<Event, void, undefined>;
+  /** Follows the events of all agents, from the id of one on. */
+  allEvents(options?: EventsOptions<string | number>): AsyncGenerator<Event, void, undefined>;
+}
+
+/** Tells what listens there, without a key. */
+export function detect(url?: string): Promise<"nexus_server" | "no_server" | "other_service" | "timeout">;

@@ -1,0 +1,239 @@
+// The client against a real server: node --test, with its programs in NEXUS_BIN.
+
+import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { METHODS } from "../methods.mjs";
+import { ClientError, detect, NexusClient } from "../nexus.mjs";
+import { discover } from "../wire.mjs";
+import { player, response, result, Server, stream } from "./server.mjs";
+
+const PATIENCE = 60; // seconds; nothing is asserted about the time that things take
+
+delete process.env.NEXUS3_API_KEY; // of whoever runs the tests
+
+async function real(t) {
+  const server = await new Server().start();
+  t.after(() => server.close());
+  const client = (options = {}) => new NexusClient({ url: server.url, home: server.home, timeout: PATIENCE, ...options });
+  return { server, client };
+}
+
+async function played(t, play, key) {
+  const p = await player(play, key);
+  t.after(p.close);
+  const client = (options = {}) => new NexusClient({ url: `${p.url}/agent/a`, apiKey: "nxk_test", timeout: PATIENCE, ...options });
+  return { ...p, client };
+}
+
+async function all(items) {
+  const list = [];
+  for await (const item of items) list.push(item);
+  return list;
+}
+
+describe("a real server", () => {
+  test("a conversation", async (t) => {
+    const { server, client } = await real(t);
+    const root = client();
+    assert.equal((await root.createAgent({ agent_id: "worker-1" })).url, "/agent/worker-1");
+    const worker = client({ url: `${server.url}/agent/worker-1` });
+    await worker.send({ content: "My name is Alice" });
+    const answer = await worker.send({ content: "What is my name?", request_id: "req-1" });
+    assert.match(answer.content, /Alice/);
+    assert.equal((await worker.send({ content: "What is my name?", request_id: "req-1" })).replayed, true);
+    assert.ok((await worker.getTokens()).total > 0);
+    assert.equal((await worker.getContext()).message_count, 4);
+    assert.equal((await worker.call("get_messages", { limit: 1 })).messages.length, 1);
+    await worker.setSystemPrompt({ system_prompt: null });
+    const running = worker.send({ content: "Write a long essay", request_id: "long" });
+    let over = false;
+    running.finally(() => (over = true));
+    while (!(await worker.cancel({ request_id: "long" })).cancelled && !over);
+    assert.equal((await running).cancelled, true);
+    assert.equal((await worker.shutdown()).success, true);
+    assert.deepEqual((await root.listAgents()).agents.map((a) => a.agent_id), ["worker-1"]);
+    assert.equal((await root.destroyAgent({ agent_id: "worker-1" })).success, true);
+    assert.equal((await root.shutdownServer()).success, true);
+    await server.exited;
+  });
+
+  test("every method is there", async (t) => {
+    const { client } = await real(t);
+    const names = (await client().rpcDiscover()).methods.map((m) => m.name);
+    assert.deepEqual(names, Object.values(METHODS).map(([name]) => name));
+    for (const name of Object.keys(METHODS)) assert.equal(typeof client()[name], "function", name);
+  });
+
+  test("a streamed answer", async (t) => {
+    const { client } = await real(t);
+    await client().createAgent({ agent_id: "a" });
+    const a = client().agent("a");
+    const parts = await all(a.sendStream({ content: "My name is Alice and I like short answers" }));
+    const text = parts.map((p) => p.text ?? "").join("");
+    assert.ok(text.length > 0);
+    assert.equal(text, parts.at(-1).result.content);
+    for await (const part of a.sendStream({ content: "Write a long essay", request_id: "essay" })) {
+      assert.equal(part.type, "text");
+      break;
+    }
+    await a.cancel({ request_id: "essay" });
+    assert.equal((await all(a.sendStream({ content: "Write a long essay", request_id: "essay" }))).at(-1).result.request_id, "essay");
+  });
+
+  test("events and sends go on with a later server, which has another key", async (t) => {
+    const { server, client } = await real(t);
+    const root = client({ retries: 50 });
+    await root.createAgent({ agent_id: "a" });
+    const a = root.agent("a");
+    await a.send({ content: "My name is Alice", request_id: "one" });
+    const ended = [];
+    const numbers = [];
+    let answer;
+    for await (const event of a.events({ after: 0 })) {
+      if (event.seq) numbers.push(event.seq);
+      if (event.type !== "turn_end") continue;
+      ended.push(event.data.turn_id);
+      if (ended.length === 2) break;
+      await server.end("SIGKILL");
+      answer = a.send({ content: "What is my name?", request_id: "two" });
+      await server.start();
+    }
+    assert.match((await answer).content, /Alice/);
+    assert.deepEqual(ended, ["one", "two"]);
+    assert.deepEqual(numbers, [...new Set(numbers)].sort((x, y) => x - y));
+    for await (const event of root.allEvents({ after: 0 })) {
+      assert.equal(event.type, "open");
+      break;
+    }
+    await assert.rejects(all(root.agent("nobody").events()), { type: "AGENT_NOT_FOUND" });
+  });
+
+  test("errors", async (t) => {
+    const { server, client } = await real(t);
+    const root = client();
+    for (const [call, code, type] of [
+      [() => root.agent("nobody").send({ content: "x" }), -32602, "AGENT_NOT_FOUND"],
+      [() => root.call("unheard_of"), -32601, "METHOD_NOT_FOUND"],
+      [() => root.createAgent({ agent_id: ".." }), -32602, "INVALID_PARAMS"],
+      [() => root.send({ content: "x" }), null, "NO_AGENT"],
+      [() => client({ apiKey: "nxk_wrong" }).listAgents(), null, "SERVER_UNPROVED"],
+      [() => client({ url: "http://127.0.0.1:1" }).listAgents(), null, "NO_KEY"],
+    ]) {
+      await assert.rejects(call, { name: "ClientError", code, type });
+    }
+    await assert.rejects(root.agent("nobody").getTokens(), (e) => /Agent not found: nobody/.test(e.message) && e.recoverySuggestions.length > 0);
+    assert.equal(await detect(server.url), "nexus_server");
+    await server.end("SIGKILL");
+    assert.equal(await detect(server.url), "no_server");
+  });
+});
+
+describe("a server that plays", () => {
+  test("a stranger gets no key", async (t) => {
+    for (const key of [null, "nxk_other"]) {
+      const p = await played(t, () => result({ agents: [] }), key);
+      await assert.rejects(p.client().listAgents(), { type: "SERVER_UNPROVED" });
+      assert.deepEqual(p.bodies, []);
+      assert.doesNotMatch(p.heard.join(""), /nxk_/);
+    }
+  });
+
+  test("what is safe is tried again", async (t) => {
+    const error = (code) => ({ jsonrpc: "2.0", id: 1, error: { code, message: "later" } });
+    const half = "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{";
+    for (const bad of [response(503, error(-32001)), response(429, error(-32002), "Retry-After: 1"), half, null]) {
+      for (const [name, again] of [["send", true], ["listAgents", true], ["createAgent", false], ["setModel", false]]) {
+        const p = await played(t, (n) => (n === 1 ? bad : result({ content: "x" })));
+        const call = p.client()[name]({ content: "x" });
+        await (again ? call : assert.rejects(call, ClientError));
+        assert.equal(p.bodies.length, again ? 2 : 1, name);
+        if (name === "send") assert.equal(p.bodies[0].params.request_id, p.bodies[1].params.request_id);
+      }
+    }
+  });
+
+  test("it gives up", async (t) => {
+    const gone = await played(t, () => null);
+    await assert.rejects(gone.client({ retries: 2 }).send({ content: "x", request_id: "mine" }), { type: "CONNECTION_FAILED", requestId: "mine" });
+    assert.equal(gone.bodies.length, 3);
+    const rate = response(429, { jsonrpc: "2.0", id: 1, error: { code: -32002, message: "later" } }, "Retry-After: 3600");
+    const busy = await played(t, () => rate);
+    await assert.rejects(busy.client().listAgents(), { httpStatus: 429, retryAfter: 3600 });
+    assert.equal(busy.bodies.length, 1);
+  });
+
+  test("a streamed answer that breaks off is told again", async (t) => {
+    const chunk = (text) => `event: stream_data\ndata: {"params":{"chunk":"${text}"}}\n\n`;
+    const whole = 'event: response\ndata: {"result":{"request_id":"r","content":"one two"}}\n\n';
+    for (const second of [stream(chunk("one "), chunk("two"), whole), stream(whole), result({ request_id: "r", content: "one two" })]) {
+      const p = await played(t, (n) => (n === 1 ? stream(": open\n\n", chunk("one")) : second));
+      const parts = await all(p.client().sendStream({ content: "x" }));
+      assert.equal(parts.slice(0, -1).map((part) => part.text ?? "|").join(""), "one|one two");
+      assert.equal(parts.at(-1).result.content, "one two");
+      assert.deepEqual(p.bodies[0].params, p.bodies[1].params);
+    }
+  });
+
+  test("the time is over, or the caller has enough", async (t) => {
+    const p = await played(t, () => undefined);
+    await assert.rejects(p.client({ timeout: 0.2 }).send({ content: "x", request_id: "mine" }), { type: "CLIENT_TIMEOUT", requestId: "mine" });
+    await assert.rejects(p.client().listAgents({}, { timeout: 0.2 }), { type: "CLIENT_TIMEOUT" });
+    const stop = new AbortController();
+    const call = p.client().listAgents({}, { signal: stop.signal });
+    stop.abort();
+    await assert.rejects(call, { name: "AbortError" });
+    const events = await played(t, () => `${stream(": open\n\n", 'id: 1\nevent: a\ndata: {}\n\n')}`);
+    const leave = new AbortController();
+    await assert.rejects(async () => {
+      for await (const event of events.client().events({ signal: leave.signal })) {
+        assert.equal(event.seq, 1);
+        leave.abort();
+      }
+    }, { name: "AbortError" });
+  });
+
+  test("strange answers", async (t) => {
+    for (const answer of ["220 mail ready\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", response(200, {}), response(502, { a: 1 })]) {
+      const p = await played(t, () => answer);
+      await assert.rejects(p.client({ retries: 0 }).listAgents(), { type: "NOT_NEXUS" });
+    }
+  });
+});
+
+test("keys: order and modes", (t) => {
+  const home = mkdtempSync(join(tmpdir(), "nexus-keys-"));
+  t.after(() => rmSync(home, { recursive: true }));
+  const put = (name, text, mode = 0o600) => {
+    writeFileSync(join(home, name), `${text}\n`);
+    chmodSync(join(home, name), mode);
+  };
+  assert.throws(() => discover(9, home), { type: "NO_KEY" });
+  put("server.key", "nxk_default");
+  assert.equal(discover(9, home), "nxk_default");
+  put("server-9.key", "nxk_nine");
+  assert.deepEqual([discover(9, home), discover(8765, home)], ["nxk_nine", "nxk_default"]);
+  process.env.NEXUS3_API_KEY = "nxk_environment";
+  assert.equal(discover(9, home), "nxk_environment");
+  delete process.env.NEXUS3_API_KEY;
+  for (const [text, mode] of [["nxk_nine", 0o644], ["secret", 0o600], ["nxk_a b", 0o600]]) {
+    put("server-9.key", text, mode);
+    assert.throws(() => discover(9, home), (e) => e.type === "NO_KEY" && !e.message.includes(text));
+  }
+  rmSync(join(home, "server-9.key"));
+  symlinkSync(join(home, "server.key"), join(home, "server-9.key"));
+  assert.throws(() => discover(9, home), { type: "NO_KEY" });
+});
+
+test("other machines are refused", () => {
+  for (const url of [
+    "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
+    "http://127.0.0.1/x", "http://127.0.0.1/agent/a/events", "http://127.0.0.1/agent/a?x=1",
+  ]) {
+    assert.throws(() => new NexusClient({ url }), TypeError, url);
+  }
+  assert.equal(new NexusClient({ url: "http://[::1]:1/agent/a" }).agentId, "a");
+  assert.throws(() => new NexusClient({ url: "http://127.0.0.1/agent/a", agentId: "b" }), TypeError);
+});

@@ -1,0 +1,294 @@
+// Connections to a nexus server: the key, the proof that the server has it, one
+// request, and the events of a stream (SPEC.md, sections 6.4 and 6.5).
+
+import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import { homedir } from "node:os";
+import { join } from "node:path";
+
+const MAX_ANSWER = 49 << 20; // bytes: 8 MiB of text, however JSON escapes it
+const MAX_HEALTH = 8 << 10; // bytes of GET /healthz with its head
+const MAX_KEY = 512; // bytes
+const SILENCE = 60_000; // ms; a stream that says nothing for so long is dead
+
+/** A call that failed. */
+export class ClientError extends Error {
+  constructor(message, { type = "", code = null, data = {}, httpStatus = 0, retryAfter = 0, ...options } = {}) {
+    const details = options.details ?? data.details ?? "";
+    super(details && !message.includes(details) ? `${message}: ${details}` : message, options);
+    this.name = "ClientError";
+    this.code = code;
+    this.type = data.type ?? type;
+    this.details = details;
+    this.recoverySuggestions = data.recovery_suggestions ?? [];
+    this.data = data;
+    this.httpStatus = httpStatus;
+    this.retryAfter = retryAfter;
+    this.requestId = "";
+  }
+}
+
+const strange = (details) => new ClientError("the answer is not a nexus server's", { type: "NOT_NEXUS", details });
+const broken = (cause) =>
+  new ClientError("no connection to the server", { type: "CONNECTION_FAILED", details: cause.message, cause });
+
+/** The key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. */
+export function discover(port, home) {
+  const given = process.env.NEXUS3_API_KEY;
+  if (given) return parseKey(given, "NEXUS3_API_KEY");
+  const where = home ?? (process.env.NEXUS_HOME || join(homedir(), ".nexus3"));
+  const names = port === 8765 ? ["server.key"] : [`server-${port}.key`, "server.key"];
+  for (const name of names) {
+    try {
+      return readKey(join(where, name));
+    } catch (e) {
+      if (e.code === "ENOENT") continue;
+      throw e instanceof ClientError ? e : new ClientError(`read key file ${join(where, name)}: ${e.message}`, { type: "NO_KEY" });
+    }
+  }
+  throw new ClientError(`no API key found: no NEXUS3_API_KEY, no ${names[0]} in ${where}`, { type: "NO_KEY" });
+}
+
+/** A key as a person or a file gives it. The error never shows it. */
+export function parseKey(text, source) {
+  const key = text.trim();
+  if (key.length > MAX_KEY || !/^nxk_[A-Za-z0-9_-]+$/.test(key)) {
+    throw new ClientError(`malformed API key (${source}): want nxk_ and letters, digits, '-' or '_'`, { type: "NO_KEY" });
+  }
+  return key;
+}
+
+function readKey(path) {
+  const fd = openSync(path, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
+  try {
+    const info = fstatSync(fd);
+    if (!info.isFile()) throw new ClientError(`key file ${path} is not a plain file`, { type: "NO_KEY" });
+    if (process.platform !== "win32" && info.mode & 0o077) {
+      throw new ClientError(`others may read key file ${path}: run chmod 600 ${path}, or restart the server`, { type: "NO_KEY" });
+    }
+    const buffer = Buffer.alloc(MAX_KEY + 2);
+    return parseKey(buffer.toString("ascii", 0, readSync(fd, buffer)), path);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+const digest = (text) => createHash("sha256").update(text).digest("hex");
+
+function proves(key, nonce, address, proof) {
+  const want = createHmac("sha256", digest(key)).update(`nexus-proof-v1\n${nonce}\n${address}`).digest();
+  const got = Buffer.from(String(proof), "base64");
+  return got.length === want.length && timingSafeEqual(got, want);
+}
+
+/** The server and the agent that a URL names. */
+export function target(url, agentId) {
+  const u = new URL(url);
+  const host = u.hostname;
+  const path = /^\/agent\/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})\/?$/.exec(u.pathname);
+  const ours = u.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(host);
+  if (!ours || u.username || u.search || u.hash || (u.pathname !== "/" && !path) || (path && agentId && agentId !== path[1])) {
+    throw new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID`);
+  }
+  const port = Number(u.port || 80);
+  return { host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? agentId };
+}
+
+/** Connect. limit, an AbortSignal, ends the connection whatever it does. */
+function connect(where, limit) {
+  return new Promise((resolve, reject) => {
+    limit?.throwIfAborted();
+    const socket = net.connect({ host: where.host, port: where.port });
+    const end = () => socket.destroy(limit.reason);
+    limit?.addEventListener("abort", end, { once: true });
+    socket.settled = () => limit?.removeEventListener("abort", end); // from then on limit does not count
+    socket.once("close", socket.settled);
+    socket.once("error", reject);
+    socket.once("connect", () => {
+      socket.off("error", reject);
+      socket.on("error", () => {}); // whoever uses it hears it, too
+      socket.setNoDelay(true);
+      resolve(socket);
+    });
+  });
+}
+
+/** Ask GET path on the connection, which goes on. What is no answer of ours is {}. */
+function health(socket, where, path) {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    const done = (settle, value) => {
+      socket.off("data", take).off("close", gone);
+      settle(value);
+    };
+    const gone = () => done(reject, socket.errored ?? new Error("the server closed the connection"));
+    const take = (data) => {
+      text += data.toString("latin1");
+      const head = text.indexOf("\r\n\r\n");
+      const length = head < 0 ? null : /\r\ncontent-length: *(\d+)\r\n/i.exec(text.slice(0, head + 2));
+      const whole = length && head + 4 + Number(length[1]);
+      if (text.length > MAX_HEALTH || !"HTTP/1.".startsWith(text.slice(0, 7)) || (head >= 0 && !length)) {
+        done(resolve, {});
+      } else if (whole && text.length >= whole) {
+        const more = text.length > whole || /\r\nconnection: *close\r\n/i.test(text.slice(0, head + 2));
+        let value = {};
+        try {
+          value = more ? {} : (JSON.parse(text.slice(head + 4)) ?? {});
+        } catch {
+          // no answer of ours
+        }
+        done(resolve, value);
+      }
+    };
+    socket.on("data", take).on("close", gone);
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: ${where.authority}\r\n\r\n`);
+  });
+}
+
+/** What listens there, without a key. */
+export async function detect(url = "http://127.0.0.1:8765") {
+  const where = target(url);
+  const limit = AbortSignal.timeout(3000);
+  let socket;
+  try {
+    socket = await connect(where, limit);
+    const { service } = await health(socket, where, "/healthz");
+    return service === "nexus" ? "nexus_server" : "other_service";
+  } catch {
+    if (limit.aborted) return "timeout";
+    return socket ? "other_service" : "no_server";
+  } finally {
+    socket?.destroy();
+  }
+}
+
+/**
+ * Make a request on a connection of its own, once the server has proved on it that
+ * it has the key. Returns the response; its socket must be destroyed.
+ */
+export async function request(where, key, method, path, body, accept, limit) {
+  let socket;
+  try {
+    socket = await connect(where, limit);
+    const nonce = randomBytes(24).toString("base64url");
+    const { proof = "" } = await health(socket, where, `/healthz?challenge=${nonce}&key=${digest(digest(key)).slice(0, 12)}`);
+    const host = socket.remoteFamily === "IPv6" ? `[${socket.remoteAddress}]` : socket.remoteAddress;
+    if (!proves(key, nonce, `${host}:${socket.remotePort}`, proof)) {
+      throw new ClientError("the server does not have this API key, which was not sent to it", { type: "SERVER_UNPROVED" });
+    }
+    return await new Promise((resolve, reject) => {
+      const headers = {
+        Host: where.authority, Authorization: `Bearer ${key}`, Accept: accept,
+        "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body), Connection: "close",
+      };
+      const call = http.request({ createConnection: () => socket, method, path, headers, setHost: false });
+      call.once("response", resolve).once("error", reject).end(body);
+    });
+  } catch (e) {
+    socket?.destroy();
+    throw told(e, limit);
+  }
+}
+
+/** What went wrong with a connection, as callers see it. */
+function told(e, limit) {
+  if (e instanceof ClientError) return e;
+  if (limit?.aborted && limit.reason?.name === "TimeoutError") {
+    return new ClientError("the server did not answer in time", {
+      type: "CLIENT_TIMEOUT", details: "what was begun goes on: ask again with the same request_id", cause: e,
+    });
+  }
+  if (limit?.aborted) return limit.reason;
+  return String(e.code).startsWith("HPE_") ? strange(e.message) : broken(e);
+}
+
+/** The result in a response, which is read to its end. */
+export async function result(response, limit) {
+  const pieces = [];
+  let size = 0;
+  try {
+    for await (const piece of response) {
+      pieces.push(piece);
+      size += piece.length;
+      if (size > MAX_ANSWER) throw strange(`it is longer than ${MAX_ANSWER} bytes`);
+    }
+  } catch (e) {
+    throw told(e, limit);
+  } finally {
+    response.socket?.destroy();
+  }
+  return unwrap(object(Buffer.concat(pieces).toString()), response);
+}
+
+function object(text) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw strange("it is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw strange("it is no object");
+  return value;
+}
+
+/** The result of a JSON-RPC response, or its error thrown. */
+export function unwrap(answer, response) {
+  if (answer.error) {
+    const after = Number(response.headers["retry-after"]);
+    throw new ClientError(String(answer.error.message ?? ""), {
+      code: answer.error.code, data: answer.error.data ?? {}, httpStatus: response.statusCode, retryAfter: after > 0 ? after : 0,
+    });
+  }
+  if (!("result" in answer)) throw strange("it has no result");
+  return answer.result;
+}
+
+export const isStream = (response) =>
+  response.statusCode === 200 && /^text\/event-stream(;|$)/i.test(response.headers["content-type"] ?? "");
+
+/**
+ * Read text/event-stream, as { id, seq, type, data }. It never ends but by an error,
+ * or when its reader leaves. Of what limited the request, only signal counts now.
+ */
+export async function* events(response, signal) {
+  const { socket } = response;
+  const end = () => socket.destroy(signal.reason);
+  socket.settled();
+  signal?.addEventListener("abort", end, { once: true });
+  socket.setTimeout(SILENCE, () => socket.destroy(new Error("the server fell silent")));
+  let event = {};
+  let rest = [];
+  let size = 0;
+  try {
+    for await (const piece of response) {
+      let start = 0;
+      for (let at = piece.indexOf(10); at >= 0; start = at + 1, at = piece.indexOf(10, start)) {
+        const line = Buffer.concat([...rest, piece.subarray(start, at)]).toString().replace(/\r$/, "");
+        rest = [];
+        size = 0;
+        if (line !== "") {
+          const colon = line.indexOf(":");
+          const [name, value] = colon < 0 ? [line, ""] : [line.slice(0, colon), line.slice(colon + 1)];
+          event[name] = value.replace(/^ /, "");
+          continue;
+        }
+        if (event.data !== undefined) {
+          const seq = /^\d+$/.test(event.id ?? "") ? Number(event.id) : 0;
+          yield { id: event.id ?? null, seq, type: event.event ?? "", data: object(event.data) };
+        }
+        event = {};
+      }
+      rest.push(piece.subarray(start));
+      size += piece.length - start;
+      if (size > MAX_ANSWER) throw strange(`a line is longer than ${MAX_ANSWER} bytes`);
+    }
+    throw new Error("the stream ended");
+  } catch (e) {
+    throw told(e, signal);
+  } finally {
+    signal?.removeEventListener("abort", end);
+    socket.destroy();
+  }
+}
