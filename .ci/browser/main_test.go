@@ -154,13 +154,14 @@ type tab struct {
 	ctx context.Context
 }
 
-func open(t *testing.T, url string) *tab {
+func open(t *testing.T, url string, more ...chromedp.ExecAllocatorOption) *tab {
 	t.Helper()
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
 	options = append(options,
 		chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1360, 860), chromedp.WSURLReadTimeout(patience))
+	options = append(options, more...)
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeTab := chromedp.NewContext(allocated)
 	t.Cleanup(func() {

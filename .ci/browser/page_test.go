@@ -9,9 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -200,18 +198,19 @@ func TestServerGone(t *testing.T) {
 	home := t.TempDir()
 	s := serve(t, home, "0", "--drain-timeout", "20s")
 	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
-	b := open(t, s.url+"/")
+	r := relayTo(t, s)
+	b := open(t, r.url+"/", throughRelay)
 	b.enter(s)
 	b.click("#rows button")
 	b.says("#flow", "live")
 	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo before"}}`)
 	b.says("#events", "before")
 
-	b.offline(true)
+	r.cut()
 	b.says("#link", "does not answer")
 	b.says("#flow", "broken off")
 	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo meanwhile"}}`)
-	b.offline(false)
+	r.mend()
 	b.says("#link", "Connected")
 	b.says("#events", "meanwhile") // it goes on where it broke off
 	numbers := eval[[]int](b, `[...document.querySelectorAll("#events .seq")].map((e) => Number(e.innerText))`)
@@ -245,14 +244,15 @@ func TestServerGone(t *testing.T) {
 func TestStreamBreaks(t *testing.T) {
 	s := serve(t, t.TempDir())
 	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
-	b := open(t, s.url+"/")
+	r := relayTo(t, s)
+	b := open(t, r.url+"/", throughRelay)
 	b.enter(s)
 	b.click("#rows button")
 	b.write("#message", "count to 100\r")
 	b.says("#talk .answer", "3")
-	b.offline(true)
+	r.cut()
 	b.says("#talk .outcome", "The connection broke")
-	b.offline(false)
+	r.mend()
 	b.says("#talk .outcome", "completed")
 	if answer := eval[string](b, `document.querySelector("#talk .answer").innerText`); !strings.Contains(answer, "100") || strings.Count(answer, "57") != 1 {
 		t.Errorf("the answer is not whole: %s", answer)
@@ -284,17 +284,6 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d characters of an answer are shown", n)
 	}
 }
-
-// offline cuts the browser off the network, with what goes on over it.
-func (b *tab) offline(cut bool) {
-	b.t.Helper()
-	command(b, network.Enable, network.EnableParams{})
-	command(b, emulateNetworkConditions, network.OverrideNetworkStateParams{Offline: cut, DownloadThroughput: -1, UploadThroughput: -1})
-}
-
-// emulateNetworkConditions is what all versions of the browser know; its
-// successor is told by rules, which some do not.
-var emulateNetworkConditions = cdp.Command[network.OverrideNetworkStateParams, cdp.Empty]{Method: "Network.emulateNetworkConditions"}
 
 // scheme sets what prefers-color-scheme says.
 func (b *tab) scheme(name string) {

@@ -38,6 +38,7 @@ function lock(why) {
   put($("key-error"), why);
   $("key-error").hidden = why === "";
   link("none", "No key");
+  notice("");
   put($("count"), "");
   $("key").value = "";
   $("key").focus();
