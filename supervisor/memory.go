@@ -12,12 +12,11 @@ import (
 
 // Memory is what an agent remembers beyond the life of the server: its events
 // and how its prompts ended (SPEC §5.3, §5.6). The agent owns it from the start
-// to the end and closes it. A nil part remembers nothing.
+// to the end and closes it: it stays as long as the agent's session does. A nil
+// part remembers nothing.
 type Memory struct {
 	Events   EventLog
 	Outcomes OutcomeLog
-	// Temporary says that it goes with the agent: it is removed, not closed.
-	Temporary bool
 }
 
 // EventLog keeps the numbered events of one agent. Package supervisor/eventlog
@@ -186,7 +185,7 @@ func (a *Agent) untilTold() {
 
 // closeMemory gives up what the agent has of it; all its goroutines have ended.
 func (a *Agent) closeMemory() {
-	remove := a.memory.Temporary || a.fresh && !a.ranBefore() // it was never there
+	remove := a.fresh && !a.ranBefore() // it was never there
 	var errs []error
 	if l := a.memory.Events; l != nil && remove {
 		errs = append(errs, l.Remove())

@@ -440,25 +440,23 @@ func TestEventsThatTheLogLost(t *testing.T) {
 	})
 }
 
-// A memory that was opened for nothing goes with the start that failed, and so
-// does that of a temporary agent; one that was there before stays.
+// A memory that was opened for nothing goes with the start that failed; one that
+// was there before stays.
 func TestMemoryEnds(t *testing.T) {
 	refused := supervisortest.Play{Refuse: errors.New("no model")}
 	for _, c := range []struct {
-		name      string
-		last      uint64
-		temporary bool
-		play      supervisortest.Play
-		want      string
+		name string
+		last uint64
+		play supervisortest.Play
+		want string
 	}{
-		{"named", 0, false, supervisortest.Play{}, "closed"},
-		{"temporary", 0, true, supervisortest.Play{}, "removed"},
-		{"new and not started", 0, false, refused, "removed"},
-		{"not started again", 7, false, refused, "closed"},
+		{"ended", 0, supervisortest.Play{}, "closed"},
+		{"new and not started", 0, refused, "removed"},
+		{"not started again", 7, refused, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, l := &diary{last: c.last}, &ledger{}
-			memory := supervisor.Memory{Events: d, Outcomes: l, Temporary: c.temporary}
+			memory := supervisor.Memory{Events: d, Outcomes: l}
 			remembering(t, func(string) supervisor.Memory { return memory }, always(c.play), func(h *house) {
 				_, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice"})
 				if (err != nil) != (c.play.Refuse != nil) {

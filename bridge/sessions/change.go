@@ -33,7 +33,7 @@ func (c *Catalogue) Clone(src, dest string) error {
 		return err
 	}
 	defer release()
-	if !c.there(src) {
+	if !c.There(src) {
 		return &Error{Name: src, Err: ErrNotFound}
 	}
 	f, err := c.open(src)
@@ -181,7 +181,7 @@ func (c *Catalogue) taken(id string) bool {
 
 // hold opens a session and keeps every child from it until the file is closed.
 func (c *Catalogue) hold(id string) (*os.File, error) {
-	if !c.there(id) {
+	if !c.There(id) {
 		return nil, &Error{Name: id, Err: ErrNotFound}
 	}
 	f, err := c.open(id)

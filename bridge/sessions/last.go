@@ -20,7 +20,7 @@ func (c *Catalogue) Last() string {
 		return ""
 	}
 	name := strings.TrimSuffix(string(data), "\n")
-	if !c.there(name) {
+	if !c.There(name) {
 		return ""
 	}
 	return name

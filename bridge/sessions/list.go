@@ -96,7 +96,7 @@ type reading struct {
 // changed. A file that was not written to since is not read again. The error
 // wraps ErrNotFound, or says why it cannot be read.
 func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
-	if !c.there(id) {
+	if !c.There(id) {
 		return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 	}
 	f, err := c.open(id)

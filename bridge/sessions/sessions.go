@@ -131,10 +131,11 @@ func (c *Catalogue) EventsDir(id string) string { return c.part(id, ".events") }
 
 // Exists reports whether a saved session of that name is there. A temporary
 // agent has none, whatever an earlier run left behind.
-func (c *Catalogue) Exists(id string) bool { return !api.IsTemp(id) && c.there(id) }
+func (c *Catalogue) Exists(id string) bool { return !api.IsTemp(id) && c.There(id) }
 
-// there reports whether a session of that name is there, temporary or not.
-func (c *Catalogue) there(id string) bool {
+// There reports whether a session of that name is there to be gone on with,
+// temporary or not.
+func (c *Catalogue) There(id string) bool {
 	if !api.ValidAgentID(id) {
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/eventlog"
@@ -21,7 +20,7 @@ import (
 func memoryOf(catalogue *sessions.Catalogue, events *eventlog.Writer, log *zap.Logger) func(id string) (supervisor.Memory, error) {
 	return func(id string) (supervisor.Memory, error) {
 		outcomesPath, eventsDir := catalogue.OutcomesPath(id), catalogue.EventsDir(id)
-		if !catalogue.Exists(id) {
+		if !catalogue.There(id) {
 			if err := errors.Join(os.RemoveAll(outcomesPath), os.RemoveAll(eventsDir)); err != nil {
 				return supervisor.Memory{}, fmt.Errorf("remove what another agent %s left: %w", id, err)
 			}
@@ -40,7 +39,7 @@ func memoryOf(catalogue *sessions.Catalogue, events *eventlog.Writer, log *zap.L
 		if err != nil {
 			return supervisor.Memory{}, errors.Join(err, ended.Close())
 		}
-		return supervisor.Memory{Events: happened, Outcomes: ended, Temporary: api.IsTemp(id)}, nil
+		return supervisor.Memory{Events: happened, Outcomes: ended}, nil
 	}
 }
 

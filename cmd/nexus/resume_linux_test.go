@@ -100,3 +100,52 @@ func TestEventsGoOn(t *testing.T) {
 	}
 	s.end()
 }
+
+// What a temporary agent did is remembered as long as its session can be gone on
+// with: however agent and server ended, and under the name that it is saved by. A
+// prompt would be run twice otherwise.
+func TestTemporaryAgentRemembers(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":".t"}`)
+	once := func(agent string) gjson.Result {
+		return gjson.Parse(s.call("/agent/"+agent, "send", `{"request_id":"once","content":"echo once"}`)).Get("result")
+	}
+	if r := once(".t"); r.Get("content").Str != "once" || r.Get("replayed").Bool() {
+		t.Fatalf("the first send: %s", r)
+	}
+	seen, _ := s.resume(".t", 0, func(data string) bool { return strings.Contains(data, "turn_end") })
+	for how, end := range map[string]func(){
+		"destroyed": func() { s.call("/", "destroy_agent", `{"agent_id":".t"}`) },
+		"drained": func() {
+			s.end()
+			s.again()
+		},
+		"killed": func() {
+			if err := s.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = s.cmd.Wait() // killed
+			s.again()
+		},
+	} {
+		end()
+		s.call("/", "load_session", `{"last":true}`)
+		if r := once(".t"); r.Get("content").Str != "once" || !r.Get("replayed").Bool() {
+			t.Errorf("%s, and sent again: %s", how, r)
+		}
+		seen, _ = s.resume(".t", seen, func(data string) bool { return strings.Contains(data, `"state":"ready"`) })
+	}
+	s.call("/", "save_session", `{"agent_id":".t","session_name":"kept"}`)
+	if r := once("kept"); !r.Get("replayed").Bool() {
+		t.Errorf("saved under a name, and sent again: %s", r)
+	}
+	s.resume("kept", seen, func(data string) bool { return strings.Contains(data, `"state":"ready"`) })
+	s.call("/", "create_agent", `{"agent_id":".t"}`)
+	if r := once(".t"); r.Get("replayed").Bool() {
+		t.Errorf("a new agent of the name: %s", r)
+	}
+	if messages := gjson.Parse(s.call("/agent/kept", "get_messages", `{}`)).Get("result.total").Int(); messages != 2 {
+		t.Errorf("%d messages, want 2", messages)
+	}
+	s.end()
+}
