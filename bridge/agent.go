@@ -128,17 +128,30 @@ func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, 
 		}
 		return result, nil
 	}
-	// An agent that does not run has nothing to cancel and need not be started.
-	a, err := s.o.Supervisor.Agent(c.id)
-	if err == nil && p.RequestID != "" {
-		if result.Cancelled, err = a.Abort(ctx, p.RequestID); err != nil {
-			return nil, err
-		}
+	var err error
+	if p.RequestID != "" {
+		result.Cancelled, err = s.abort(ctx, c.id, p.RequestID)
 	}
 	if !result.Cancelled {
 		result.Reason = "not_found_or_completed"
 	}
-	return result, nil
+	return result, err
+}
+
+// abort cancels a send and reports whether it ended as cancelled. An agent that
+// does not run has nothing to cancel and is not started: what it did is on record.
+func (s *Server) abort(ctx context.Context, id, requestID string) (bool, error) {
+	if a, err := s.o.Supervisor.Agent(id); err == nil {
+		return a.Abort(ctx, requestID)
+	}
+	unlock := s.locks.lock(id) // nobody starts it meanwhile
+	if a, err := s.o.Supervisor.Agent(id); err == nil {
+		unlock()
+		return a.Abort(ctx, requestID)
+	}
+	defer unlock()
+	outcome, err := s.o.Outcome(id, requestID)
+	return outcome == supervisor.Cancelled, err
 }
 
 func (s *Server) shutdown(ctx context.Context, c *call, _ api.None) (any, error) {

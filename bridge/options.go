@@ -76,6 +76,9 @@ type Options struct {
 	// Moved is called when what is saved under a name is about to become another
 	// session's, or none's, and no agent of that name runs. May be nil.
 	Moved func(id string)
+	// Outcome is how a send to an agent that does not run ended; "" if that is not
+	// known. May be nil.
+	Outcome func(agent, requestID string) (supervisor.Outcome, error)
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string
@@ -129,6 +132,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Moved == nil {
 		o.Moved = func(string) {}
+	}
+	if o.Outcome == nil {
+		o.Outcome = func(string, string) (supervisor.Outcome, error) { return "", nil }
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

@@ -271,13 +271,14 @@ func (a *Agent) submit(q *call) error {
 
 // Abort cancels a turn: one that waits at once, one that runs by asking the
 // child, and then it returns when the turn has ended; "" means the one that
-// runs. cancelled is false if no such turn waits or runs, and if it ended in
-// another way before the cancel reached it. err is the turn's *CrashError if
-// the child had to be killed, or that of ctx; the cancel goes on then.
+// runs. cancelled says that the turn ended as cancelled, by this cancel or by
+// what came before it; false if no such turn is known, too. err is the turn's
+// *CrashError if the child had to be killed, or that of ctx; the cancel goes on
+// then.
 func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err error) {
-	t := a.abortTurn(turnID, ErrAborted)
-	if t == nil {
-		return false, nil
+	t, over := a.abortTurn(turnID, ErrAborted)
+	if t == nil || over {
+		return t != nil && t.result.Outcome == Cancelled, nil
 	}
 	select {
 	case <-t.done:
@@ -290,28 +291,26 @@ func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err e
 	}
 }
 
-// abortTurn begins the cancel of a turn that waits or runs; nil if there is none.
-// reason wraps ErrAborted.
-func (a *Agent) abortTurn(turnID string, reason error) *Turn {
+// abortTurn begins the cancel of a turn that waits or runs. It is over if it has
+// ended and was told; nil if there is none. reason wraps ErrAborted.
+func (a *Agent) abortTurn(turnID string, reason error) (t *Turn, over bool) {
 	a.mu.Lock()
 	defer a.release()
-	t := a.turn
+	t = a.turn
 	if turnID != "" {
 		t = a.turns.find(turnID)
 	}
-	if t == nil || t.over() {
-		return nil
-	}
-	if t.ended {
-		return t // and is about to be told
-	}
-	if t == a.turn {
+	switch {
+	case t == nil || t.over():
+		return t, t != nil
+	case t.ended: // and is about to be told
+	case t == a.turn:
 		a.abort(t, reason)
-	} else {
+	default:
 		a.unqueue(t)
 		a.finish(t, Cancelled, reason)
 	}
-	return t
+	return t, false
 }
 
 // Shutdown stops the agent's process by the ladder and returns when nothing is

@@ -78,9 +78,9 @@ func TestCancelOfWaiting(t *testing.T) {
 		}
 		h.outcome(first, supervisor.Completed)
 		h.outcome(third, supervisor.Completed)
-		for _, id := range []string{"1", "2", "unknown", ""} {
-			if cancelled, err := a.Abort(h.Context(), id); cancelled || err != nil {
-				h.Errorf("Abort(%q) of what has ended = %v, %v", id, cancelled, err)
+		for id, want := range map[string]bool{"1": false, "2": true, "unknown": false, "": false} {
+			if cancelled, err := a.Abort(h.Context(), id); cancelled != want || err != nil {
+				h.Errorf("Abort(%q) of what has ended = %v, %v, want %v", id, cancelled, err, want)
 			}
 		}
 	})

@@ -213,8 +213,8 @@ type (
 		RequestID string `json:"request_id"`
 	}
 
-	// CancelResult has Cancelled false and a Reason if nothing of that id
-	// waits or runs.
+	// CancelResult has Cancelled false and a Reason if no send of that id is known,
+	// or it did not end as cancelled.
 	CancelResult struct {
 		Cancelled bool   `json:"cancelled"`
 		RequestID string `json:"request_id"`

@@ -43,6 +43,17 @@ func memoryOf(catalogue *sessions.Catalogue, events *eventlog.Writer, log *zap.L
 	}
 }
 
+// outcomeOf looks up how a prompt of an agent that does not run ended; "" if that
+// is not remembered. The function is safe for concurrent use, for different agents.
+func outcomeOf(catalogue *sessions.Catalogue) func(agent, id string) (supervisor.Outcome, error) {
+	return func(agent, id string) (supervisor.Outcome, error) {
+		if !catalogue.There(agent) {
+			return "", nil
+		}
+		return outcomes.Look(catalogue.OutcomesPath(agent), catalogue.Path(agent), id)
+	}
+}
+
 // setAside renames what is no regular file, or no directory, in the place of one:
 // PATH.damaged, over what is there already.
 func setAside(path string, regular bool, log *zap.Logger) error {

@@ -231,6 +231,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Door:       a.o.door(a.cfg),
 		Shutdown:   ask,
 		Moved:      models.Forget,
+		Outcome:    outcomeOf(catalogue),
 		Version:    a.version,
 		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{

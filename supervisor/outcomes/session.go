@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,11 +24,15 @@ import (
 // process may be writing that turn. The error is that the session cannot be
 // read; one that is not there has no turns.
 func (l *Log) Find(ids ...string) (map[string]supervisor.Result, error) {
+	return findIn(l.session, ids...)
+}
+
+func findIn(session string, ids ...string) (map[string]supervisor.Result, error) {
 	found := map[string]supervisor.Result{}
-	if l.session == "" || len(ids) == 0 {
+	if session == "" || len(ids) == 0 {
 		return found, nil
 	}
-	file, err := os.Open(l.session)
+	file, err := os.Open(session)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
@@ -39,6 +44,38 @@ func (l *Log) Find(ids ...string) (map[string]supervisor.Result, error) {
 		return nil, fmt.Errorf("look for turns in the session: %w", err)
 	}
 	return found, nil
+}
+
+// Look tells how the prompt of that id ended, by the file at path and the agent's
+// session, while no Log has them open; "" if that is not remembered. It changes
+// nothing. What is damaged is not read; the error is a *VersionError, or what the
+// system says.
+func Look(path, session, id string) (supervisor.Outcome, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for an outcome: %w", err)
+	}
+	past, _, err := parse(data)
+	if err != nil {
+		return "", fmt.Errorf("look for an outcome: %w", err)
+	}
+	if past.open[id] != nil {
+		found, err := findIn(session, id)
+		if r, ok := found[id]; ok || err != nil {
+			return r.Outcome, err
+		}
+		return supervisor.Crashed, nil
+	}
+	done := past.done[max(0, len(past.done)-maxOutcomes):]
+	for _, e := range slices.Backward(done) {
+		if e.id == id {
+			return e.end.Outcome, nil
+		}
+	}
+	return "", nil
 }
 
 func find(r io.Reader, ids []string, found map[string]supervisor.Result) error {

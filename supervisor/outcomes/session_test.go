@@ -1,6 +1,7 @@
 package outcomes_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,6 +78,35 @@ func TestFind(t *testing.T) {
 			if r.Truncated != (tt.name == "much text") {
 				t.Errorf("truncated: %v", r.Truncated)
 			}
+			must(t, l.Accept("1", [32]byte{}))
+			must(t, l.Close())
+			looked, err := outcomes.Look(filepath.Join(dir, "alice.outcomes"), session, "1")
+			if want := cmp.Or(tt.want, supervisor.Crashed); looked != want || err != nil {
+				t.Errorf("looked up: %q, %v, want %q", looked, err, want)
+			}
 		})
+	}
+}
+
+// What is on record is told without opening the log, as it was told before.
+func TestLook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "alice.outcomes")
+	look := func(id string, want supervisor.Outcome) {
+		t.Helper()
+		if got, err := outcomes.Look(path, "", id); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", id, got, err, want)
+		}
+	}
+	look("1", "")
+	l := open(t, path, outcomes.Options{})
+	must(t, l.Accept("1", [32]byte{}))
+	look("1", supervisor.Crashed)
+	l.End(supervisor.Result{TurnID: "1", Outcome: supervisor.Cancelled, Err: supervisor.ErrAborted})
+	look("1", supervisor.Cancelled)
+	look("2", "")
+	must(t, l.Close())
+	must(t, os.WriteFile(path, []byte(`{"type":"outcomes","version":99}`+"\n"), 0o600))
+	if _, err := outcomes.Look(path, "", "1"); err == nil {
+		t.Error("a file of a later version is read")
 	}
 }
