@@ -116,6 +116,24 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, program := range []struct{ language, name, interpreter, run string }{
+		{"python", "program.py", "python3", "PYTHONPATH=CLIENTS/python python3 -B program.py"},
+		{"ts", "program.mjs", "node", "mkdir node_modules; ln -s CLIENTS/typescript node_modules/nexus-client; node program.mjs"},
+	} {
+		_, block, found := strings.Cut(string(text), "```"+program.language+"\n")
+		block, _, _ = strings.Cut(block, "```")
+		if !found {
+			t.Errorf("the README has no program in %s", program.language)
+		}
+		if _, err := exec.LookPath(program.interpreter); err != nil {
+			t.Logf("the README's program in %s is not run, as there is no %s here", program.language, program.interpreter)
+			continue
+		}
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			runReadmeProgram(t, block, program.name, program.run)
+		})
+	}
 	for _, section := range []string{"Five minutes with curl", "At a terminal", "One agent over a pipe"} {
 		script := shellBlocks(string(text), section)
 		if script == "" {

@@ -85,9 +85,25 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	}
 }
 
+// runReadmeProgram runs a block of another language against a server. run may say
+// CLIENTS for the folder of the clients.
+func runReadmeProgram(t *testing.T, block, name, run string) {
+	clients, err := filepath.Abs("../../bridge/client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runReadme(t, "bin/nexus serve &\n"+
+		"until curl -s http://127.0.0.1:8765/healthz; do sleep 0.2; done\n"+
+		"cat > "+name+" <<'END'\n"+block+"END\n"+
+		strings.ReplaceAll(run, "CLIENTS", "'"+clients+"'")+"\n"+
+		"bin/nexus-rpc shutdown\nwait\n", true)
+}
+
 // expected is what a section must print for its text to be true.
 func expected(script string) []string {
 	switch {
+	case strings.Contains(script, "from nexus_client"):
+		return []string{"Your name is Alice.", "AGENT_NOT_FOUND", "create_agent"}
 	case strings.Contains(script, "create_agent"):
 		return []string{
 			`{"jsonrpc":"2.0","id":1,"result":{"agent_id":"chat","url":"/agent/chat"}}`,
