@@ -100,7 +100,7 @@ func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
 
 // sendResult is what send returns for the outcome of a turn.
 func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
-	if r.Outcome == supervisor.Cancelled {
+	if r.Outcome == supervisor.Cancelled && (r.Replayed || !errors.Is(err, supervisor.ErrDraining)) {
 		return api.SendResult{RequestID: r.TurnID, Cancelled: true, Replayed: r.Replayed}, nil
 	}
 	if err != nil {

@@ -138,6 +138,12 @@ func table(err error) refusal {
 		return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, unavailable, "SERVER_DRAINING", err.Error(),
 			"Start the server again; saved agents come back when they are asked.")
 	case errors.Is(err, supervisor.ErrTurnTimeout):
+		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
+			r := refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
+				"Create the agent with a higher limits.turn_s, or ask for less in one message.")
+			r.err.Data.Limit = e.Limit()
+			return r
+		}
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
 			"Raise timeout_s, or ask for less in one message.")
 	case errors.Is(err, context.DeadlineExceeded):

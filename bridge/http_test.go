@@ -260,6 +260,42 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// At the end of the drain's time nothing begins any more: what waits has ended before
+// what runs, and does not take its place.
+func TestNothingBeginsAfterTheDrain(t *testing.T) {
+	begun, release := make(chan string, 3), make(chan struct{})
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) { // its DrainTimeout is 1 ms
+		begun <- p.ID
+		select {
+		case <-release:
+			supervisortest.Echo(c, p)
+		case <-c.Gone():
+		}
+	}))
+	r.create("a")
+	running := r.begin("a", "run")
+	waiting := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("wait")})
+	for queued := 0; queued == 0; {
+		list, err := r.client.ListAgents(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		queued = list.Agents[0].Queued
+	}
+	r.stop()
+	for _, s := range []<-chan sent{waiting, running} {
+		wantError(t, r.await(s).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	}
+	<-r.served
+	close(release) // the turn ends by itself, before its agent is stopped
+	if err := r.sup.Settle(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if len(begun) != 1 {
+		t.Errorf("%d turns began, want the one that ran already", len(begun))
+	}
+}
+
 // What does not end within the drain's time is told why.
 func TestDrainTimeout(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted)) // its DrainTimeout is 1 ms

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -37,6 +38,31 @@ func TestLimitIsTold(t *testing.T) {
 	_, err = r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("small")})
 	e = wantError(t, err, jsonrpc.CodeServerError, "START_FAILED", 200)
 	if e.Data.Limit != "process limit 4" || !strings.Contains(e.Data.Details, "(killed: process limit 4)") {
+		t.Errorf("got data %+v", e.Data)
+	}
+}
+
+// A turn that was longer than the agent's limit is told of it, also when it is asked
+// for again; one that was longer than its sender wanted is not.
+func TestTurnLimitIsTold(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(supervisortest.UntilAborted)(r, o)
+		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+			return supervisor.Spec{Limits: supervisor.Limits{TurnTime: time.Second}}, nil
+		}
+	})
+	r.create("a")
+	for range 2 {
+		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")})
+		e := wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+		if e.Data.Limit != "turn limit 1 s" || !strings.Contains(e.Data.Details, e.Data.Limit) ||
+			len(e.Data.RecoverySuggestions) != 1 || !strings.Contains(e.Data.RecoverySuggestions[0], "limits.turn_s") {
+			t.Errorf("got data %+v", e.Data)
+		}
+	}
+	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: new(0.01)})
+	e := wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
+	if e.Data.Limit != "" || !strings.Contains(e.Data.RecoverySuggestions[0], "timeout_s") {
 		t.Errorf("got data %+v", e.Data)
 	}
 }

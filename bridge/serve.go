@@ -24,8 +24,9 @@ func (s *Server) Drain() { s.requests.close() }
 // Serve serves the connections of ln until ctx ends, Drain is called or
 // listening fails. Then it drains: new requests are refused, running ones and
 // the turns of all agents, also those that nobody waits for, may take up to
-// DrainTimeout, what is left is answered as SERVER_DRAINING, event streams end.
-// Turns that are left end with the supervisor. It returns when no handler runs any more; nil unless listening
+// DrainTimeout. Then nothing begins any more, what waits is answered as SERVER_DRAINING
+// first, what runs next, and event streams end. Turns that are left end with the
+// supervisor. It returns when no handler runs any more; nil unless listening
 // failed. ln is closed. Serve may be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -73,8 +74,9 @@ func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 		s.log.Warn("turns run longer than the server waits for them", zap.Duration("waited", s.o.DrainTimeout))
 	}
 	s.handlers.close()
-	cancel(supervisor.ErrDraining)
 	s.interruptPlans()
+	s.o.Supervisor.Refuse() // first, so that nothing takes the place of what is cut off next
+	cancel(supervisor.ErrDraining)
 
 	closed, done := context.WithTimeout(context.Background(), closeTimeout)
 	defer done()

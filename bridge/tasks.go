@@ -178,7 +178,7 @@ func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e erra
 		outcome, err := turn.Wait(ctx)
 		c.usage.Add(outcome.Usage)
 		switch {
-		case outcome.Outcome == supervisor.Cancelled:
+		case outcome.Outcome == supervisor.Cancelled && (outcome.Replayed || !errors.Is(err, supervisor.ErrDraining)):
 			c.cancelled = true
 			return answer, c, nil
 		case err != nil:

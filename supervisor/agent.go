@@ -49,6 +49,7 @@ type Agent struct {
 	pending      map[string]*call // by the id on the wire
 	unsent       []*call          // the part of pending that waits for Ready
 	crashes      []time.Time      // the last ones, oldest first
+	starved      []time.Time      // restarts that the server lacked something for, since one came to anything, oldest first
 	timer        *time.Timer      // of Backoff
 	update       *protocol.SessionUpdate
 	lastError    string
@@ -194,7 +195,7 @@ func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions)
 	if err := a.accept(p.ID, sum); err != nil {
 		return nil, false, err
 	}
-	t = newTurn(&a.mu, p, sum, a.spec.Limits.timed(o))
+	t = newTurn(&a.mu, p, sum, o, a.spec.Limits)
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
 	switch { // whatever happened meanwhile, it is accepted

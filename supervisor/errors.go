@@ -3,6 +3,8 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 	"time"
 )
 
@@ -42,6 +44,19 @@ func (e *StartError) Error() string {
 }
 func (e *StartError) Unwrap() error { return e.Err }
 
+// shortages are what the system says when it lacks something that others have
+// taken, and may have again at any moment.
+var shortages = []error{
+	syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT,
+}
+
+// starved reports whether a launch came to no process because the server lacked
+// something for it, so that nothing is known against the agent.
+func starved(err error) bool {
+	e, ok := errors.AsType[*StartError](err)
+	return ok && e.Exit == nil && slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(e, s) })
+}
+
 // HandshakeError says that a program is no child of ours: its first frame is
 // not ready, or not that of our version. It says the same each time, so it is
 // not started again (SPEC §5.4). It stands in a StartError.
@@ -49,6 +64,15 @@ type HandshakeError struct{ Err error }
 
 func (e *HandshakeError) Error() string { return e.Err.Error() }
 func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// TurnLimitError is ErrTurnTimeout where the time was not the sender's but the
+// agent's own, Limits.TurnTime.
+type TurnLimitError struct{ TurnTime time.Duration }
+
+// Limit is its name, as in "turn limit 60 s".
+func (e *TurnLimitError) Limit() string { return fmt.Sprintf("turn limit %g s", e.TurnTime.Seconds()) }
+func (e *TurnLimitError) Error() string { return ErrTurnTimeout.Error() + ": " + e.Limit() }
+func (e *TurnLimitError) Unwrap() error { return ErrTurnTimeout }
 
 // CrashError says that an incarnation ended while it owed an answer, or that a
 // restart came to nothing.
@@ -68,7 +92,7 @@ func (e *CrashError) Error() string {
 		return e.Cause
 	case e.Exit == nil:
 		return fmt.Sprintf("child not started: %s (incarnation %d)", e.Cause, e.Incarnation)
-	case e.Exit.Limit != "": // whatever else was seen comes of it
+	case e.Exit.Limit != "" && e.Reason != ReasonCancel: // whatever else was seen comes of it
 		return fmt.Sprintf("child crashed: %s (incarnation %d)", e.Exit, e.Incarnation)
 	}
 	return fmt.Sprintf("child crashed: %s (incarnation %d, %s)", e.Cause, e.Incarnation, e.Exit)

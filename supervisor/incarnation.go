@@ -30,11 +30,16 @@ type incarnation struct {
 	stopped error              // why we were asked to stop it, nil if nobody asked
 	lost    Reason             // why we gave it up, "" if we did not
 	cause   string             // the same in words
+	limit   string             // that of a turn which it did not end, if we gave it up for that
 	pulse   pulse
 
 	host  map[string]*hostCall         // by call_id; at most MaxHostCalls
 	asked []protocol.PermissionRequest // that wait for an answer, oldest first; at most maxAsked
 }
+
+// starvePatience is how long what waits goes on waiting while the server lacks
+// something for a restart.
+const starvePatience = 10 * time.Second
 
 // killNow is a context for Conn.Stop that leaves out the polite rungs.
 var killNow = func() context.Context {
@@ -137,6 +142,8 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 		a.setState(Stopped, err.Error())
 		a.failQueue(Erred, err)
 		a.failCalls(err, false)
+	case starved(err):
+		a.starve(err)
 	default:
 		crash := &CrashError{Incarnation: inc.number, Reason: ReasonStart, Cause: err.Error()}
 		if e, ok := errors.AsType[*StartError](err); ok {
@@ -158,7 +165,7 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 	defer a.releaseElsewhere()
 	defer close(inc.settled)
 	inc.conn = conn
-	a.ran = true
+	a.ran, a.starved = true, nil
 	a.sup.count.launches.Add(1)
 	if inc.stopped != nil { // while it was launched
 		inc.err = inc.stopped
@@ -206,6 +213,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	case crash.Reason == ReasonExit && exit.Signal != "":
 		crash.Reason = ReasonSignal
 	}
+	exit.Limit = or(exit.Limit, inc.limit)
 	inc.lost = crash.Reason // so that nothing begins
 	if t := a.running(); t != nil && inc.stopped != nil {
 		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, inc.stopped))
@@ -232,6 +240,41 @@ func (a *Agent) rest(inc *incarnation) {
 	}
 }
 
+// starve decides on what follows a restart for which the server lacked something.
+// It is tried again for as long as it takes, and does not count as a crash. What
+// waits goes on waiting for starvePatience in all, and is then told.
+func (a *Agent) starve(err error) {
+	a.lastError, a.lastCrash = err.Error(), ReasonStart
+	a.inc = nil
+	now := time.Now()
+	a.starved = remember(a.starved, now)
+	patient := a.spec.Policy
+	patient.Limit = crashMemory
+	delay, _ := patient.Next(a.starved, now, a.sup.spread())
+	a.restartAfter(delay, err.Error())
+	if now.Sub(a.starved[0]) >= starvePatience {
+		a.failQueue(Erred, err)
+		a.failCalls(err, false)
+	}
+}
+
+// remember adds a moment to the last ones.
+func remember(moments []time.Time, now time.Time) []time.Time {
+	return append(moments[max(0, len(moments)-crashMemory+1):], now)
+}
+
+// restartAfter lets the next incarnation come after a delay.
+func (a *Agent) restartAfter(delay time.Duration, reason string) {
+	a.setState(Backoff, reason)
+	a.timer = time.AfterFunc(delay, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.state == Backoff && a.closed == nil {
+			a.launch(context.Background(), true)
+		}
+	})
+}
+
 // crashed fails what the incarnation owed and decides on what follows. What
 // waits goes on waiting, unless the agent has failed.
 func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
@@ -247,10 +290,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 	a.failCalls(crash, true)
 	a.inc = nil
 	now := time.Now()
-	a.crashes = append(a.crashes, now)
-	if len(a.crashes) > crashMemory {
-		a.crashes = slices.Delete(a.crashes, 0, 1)
-	}
+	a.crashes, a.starved = remember(a.crashes, now), nil
 	delay, again := a.spec.Policy.Next(a.crashes, now, a.sup.spread())
 	if !again || crash.Reason == ReasonProtocol {
 		a.setState(Failed, crash.Error())
@@ -258,14 +298,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 		a.failCalls(crash, false)
 		return
 	}
-	a.setState(Backoff, crash.Error())
-	a.timer = time.AfterFunc(delay, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.state == Backoff && a.closed == nil {
-			a.launch(context.Background(), true)
-		}
-	})
+	a.restartAfter(delay, crash.Error())
 }
 
 // stop begins the end of whatever the agent does, for the given reason. The
@@ -282,7 +315,7 @@ func (a *Agent) stop(reason error) <-chan struct{} {
 			a.timer = nil
 		}
 		if a.state != Stopped {
-			a.crashes = nil
+			a.crashes, a.starved = nil, nil
 			a.setState(Stopped, "")
 		}
 		nothing := make(chan struct{})

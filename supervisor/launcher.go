@@ -66,8 +66,8 @@ type Exit struct {
 	Signal string
 	// Stderr is the tail of what it wrote to stderr, at most 4 KiB, redacted.
 	Stderr string
-	// Limit is that of Spec.Limits which ended it, as in "memory limit 512 MiB";
-	// "" if none did.
+	// Limit is that of Spec.Limits which ended it, as in "memory limit 512 MiB"; or
+	// "turn limit 60 s" where it did not end a turn of that length. "" if none did.
 	Limit string
 }
 

@@ -13,16 +13,18 @@ type Limits struct {
 	CPUSeconds           int64 // of the whole tree, since its start
 	OutputBytesPerSecond int64 // of the child's stdout
 	// TurnTime is how long a turn may run: what holds where PromptOptions.Timeout
-	// is 0, and no turn's may be more. It ends as one whose Timeout is over.
+	// is 0, and no turn's may be more. It ends as one whose Timeout is over, with a
+	// *TurnLimitError.
 	TurnTime time.Duration
 }
 
-// timed puts the bound of turns into the options of one.
-func (l Limits) timed(o PromptOptions) PromptOptions {
+// timed is how long a turn of these options may run, 0 for as long as it takes,
+// and what it ends with if it runs longer.
+func (l Limits) timed(o PromptOptions) (limit time.Duration, late error) {
 	if l.TurnTime > 0 && (o.Timeout == 0 || o.Timeout > l.TurnTime) {
-		o.Timeout = l.TurnTime
+		return l.TurnTime, &TurnLimitError{TurnTime: l.TurnTime}
 	}
-	return o
+	return o.Timeout, ErrTurnTimeout
 }
 
 // Within is l where it is the tighter one, and outer elsewhere: what an agent may

@@ -14,11 +14,15 @@ import (
 // The agent's own bound of turns holds where nobody said one, and over one that is
 // longer.
 func TestTurnTime(t *testing.T) {
-	for name, c := range map[string]struct{ limit, asked, want time.Duration }{
-		"none asked":      {2 * time.Second, 0, 2 * time.Second},
-		"a longer one":    {2 * time.Second, time.Minute, 2 * time.Second},
-		"a shorter one":   {time.Minute, 3 * time.Second, 3 * time.Second},
-		"no bound at all": {0, 4 * time.Second, 4 * time.Second},
+	for name, c := range map[string]struct {
+		limit, asked, want time.Duration
+		named              string
+	}{
+		"none asked":      {2 * time.Second, 0, 2 * time.Second, "turn limit 2 s"},
+		"a longer one":    {60 * time.Second, time.Hour, time.Minute, "turn limit 60 s"},
+		"a shorter one":   {time.Minute, 3 * time.Second, 3 * time.Second, ""},
+		"the same":        {time.Minute, time.Minute, time.Minute, ""},
+		"no bound at all": {0, 4 * time.Second, 4 * time.Second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
@@ -30,6 +34,40 @@ func TestTurnTime(t *testing.T) {
 				r := h.outcome(h.prompt(a, "1", "", supervisor.PromptOptions{Timeout: c.asked}), supervisor.TimedOut)
 				if !errors.Is(r.Err, supervisor.ErrTurnTimeout) || since(begin) != c.want {
 					h.Errorf("%v after %v, want the timeout after %v", r.Err, since(begin), c.want)
+				}
+				e, limited := errors.AsType[*supervisor.TurnLimitError](r.Err)
+				if limited != (c.named != "") || limited && e.Limit() != c.named {
+					h.Errorf("%T %v, want the limit %q", r.Err, r.Err, c.named)
+				}
+				events := h.events(a)
+				if last := string(events[len(events)-1].Data); !strings.Contains(last, `"turn_end"`) || !strings.Contains(last, c.named) {
+					h.Errorf("the last event is %s, want a turn_end with %q", last, c.named)
+				}
+			})
+		})
+	}
+}
+
+// A child that does not end the turn when the agent's limit of turns is over is
+// killed for that, and the limit is told.
+func TestTurnTimeOfDeafChild(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked time.Duration
+		want  string
+	}{
+		"the agent's":  {0, "child crashed: cancel not honoured in 5s (incarnation 1, killed: turn limit 2 s)"},
+		"the sender's": {time.Second, "child crashed: cancel not honoured in 5s (incarnation 1, signal: killed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, always(supervisortest.Play{Prompt: supervisortest.Hang}), func(h *house) {
+				a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: supervisor.Limits{TurnTime: 2 * time.Second}})
+				if err != nil {
+					h.Fatal(err)
+				}
+				r := h.outcome(h.prompt(a, "1", "", supervisor.PromptOptions{Timeout: c.asked}), supervisor.Crashed)
+				crash, ok := errors.AsType[*supervisor.CrashError](r.Err)
+				if !ok || crash.Error() != c.want || (crash.Exit.Limit != "") != (c.asked == 0) || crash.Reason != supervisor.ReasonCancel {
+					h.Errorf("got %+v, want %s", r.Err, c.want)
 				}
 			})
 		})

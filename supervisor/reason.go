@@ -12,7 +12,7 @@ type Reason string
 const (
 	ReasonExit     Reason = "exit"     // it exited, with whatever status
 	ReasonSignal   Reason = "signal"   // a signal ended it that was not ours
-	ReasonStart    Reason = "start"    // a restart did not become ready
+	ReasonStart    Reason = "start"    // a restart did not become ready, or the server lacked something for it
 	ReasonProtocol Reason = "protocol" // a restart was no child of our version: *HandshakeError
 	ReasonPing     Reason = "ping"     // it did not answer a ping
 	ReasonStdin    Reason = "stdin"    // it did not read its stdin

@@ -39,7 +39,7 @@ func (a *Agent) next() {
 			a.mu.Lock()
 			defer a.releaseElsewhere()
 			if a.turn == t {
-				a.abort(t, ErrTurnTimeout)
+				a.abort(t, t.late)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func (a *Agent) running() *Turn {
 // again puts the running turn, whose process has crashed, back to be sent once
 // more; false if that is not to be.
 func (a *Agent) again(t *Turn) bool {
-	if !t.repeatable() || t.reason != nil || t.end != nil {
+	if a.closed != nil || !t.repeatable() || t.reason != nil || t.end != nil {
 		return false
 	}
 	a.sup.count.retries.Add(1)
@@ -85,6 +85,9 @@ func (a *Agent) abort(t *Turn, reason error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.running() == t && a.inc == inc {
+			if e, ok := errors.AsType[*TurnLimitError](reason); ok {
+				inc.limit = e.Limit()
+			}
 			a.lose(inc, ReasonCancel, fmt.Sprintf("cancel not honoured in %s", grace))
 		}
 	})

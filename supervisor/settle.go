@@ -1,6 +1,9 @@
 package supervisor
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Settle waits until no agent has a turn that runs or waits. It ends nothing and
 // keeps nobody from beginning another one. The error is that of ctx if it ends
@@ -18,6 +21,28 @@ func (s *Supervisor) Settle(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
+	}
+}
+
+// Refuse takes nothing more, from nobody, and ends what waits as cancelled
+// (ErrDraining). What runs goes on, and nothing begins any more. It may be called
+// again.
+func (s *Supervisor) Refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for _, a := range s.agents {
+		a.refuse()
+	}
+}
+
+// refuse is Supervisor.Refuse for one agent.
+func (a *Agent) refuse() {
+	a.mu.Lock()
+	defer a.releaseElsewhere() // the Supervisor's mutex is held
+	if a.closed == nil {
+		a.closed = ErrDraining
+		a.failQueue(Cancelled, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
 	}
 }
 

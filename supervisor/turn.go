@@ -67,7 +67,7 @@ const (
 	Cancelled Outcome = "cancelled" // Err is ErrAborted, with the reason
 	Erred     Outcome = "failed"    // Err is a *ChildError, or a *StartError
 	Crashed   Outcome = "crashed"   // Err is a *CrashError, or ErrFailed
-	TimedOut  Outcome = "timed_out" // Err is ErrTurnTimeout
+	TimedOut  Outcome = "timed_out" // Err is ErrTurnTimeout, or a *TurnLimitError
 )
 
 // Result is what a turn gave.
@@ -101,6 +101,7 @@ type Turn struct {
 	mu          *sync.Mutex
 	prompt      protocol.Prompt // until it is sent for the last time
 	limit       time.Duration   // of what is left to run, when it does not; 0 for none
+	late        error           // what it ends with if it exceeds that
 	began       time.Time       // of the attempt
 	attempt     int             // counts from 1; 0 before it ran
 	incarnation uint64
@@ -118,8 +119,10 @@ type Turn struct {
 	result      Result
 }
 
-func newTurn(mu *sync.Mutex, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	return &Turn{mu: mu, id: p.ID, digest: digest, limit: o.Timeout, retry: o.Retry, prompt: p, done: make(chan struct{})}
+func newTurn(mu *sync.Mutex, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions, l Limits) *Turn {
+	t := &Turn{mu: mu, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
+	t.limit, t.late = l.timed(o)
+	return t
 }
 
 // begin makes the turn new for another attempt.

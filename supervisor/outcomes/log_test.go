@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,7 @@ func TestEveryOutcomeComesBack(t *testing.T) {
 		{"cancelled", supervisor.Result{Outcome: supervisor.Cancelled, Text: "half", Err: supervisor.ErrAborted}, []error{supervisor.ErrAborted}},
 		{"stopped", supervisor.Result{Outcome: supervisor.Cancelled, Err: fmt.Errorf("%w: %w", supervisor.ErrAborted, supervisor.ErrDraining)}, []error{supervisor.ErrAborted, supervisor.ErrDraining}},
 		{"timed out", supervisor.Result{Outcome: supervisor.TimedOut, Err: supervisor.ErrTurnTimeout}, []error{supervisor.ErrTurnTimeout}},
+		{"over the agent's limit", supervisor.Result{Outcome: supervisor.TimedOut, Err: &supervisor.TurnLimitError{TurnTime: time.Minute}}, []error{supervisor.ErrTurnTimeout}},
 		{"failed", supervisor.Result{Outcome: supervisor.Erred, Err: &supervisor.ChildError{Command: "prompt", Message: "no \"key\""}}, nil},
 		{"crashed", supervisor.Result{Outcome: supervisor.Crashed, Err: &supervisor.CrashError{Incarnation: 3, Cause: "process ended", Exit: dead}}, nil},
 		{"not restarted", supervisor.Result{Outcome: supervisor.Crashed, Err: &supervisor.CrashError{Incarnation: 4, Cause: "not ready in 10s"}}, nil},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -68,6 +69,7 @@ type (
 		Reason      string   `json:"reason,omitempty" wire:"default"` // of a crash
 		Cause       string   `json:"cause,omitempty" wire:"default"`
 		Exit        *exit    `json:"exit,omitzero"`
+		TurnMS      int64    `json:"turn_ms,omitzero" wire:"default"` // of a turn limit
 	}
 
 	exit struct {
@@ -180,6 +182,8 @@ func failureOf(err error) *failure {
 		f.Kind, f.Command, f.Cause = "child", e.Command, e.Message
 	} else if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
 		f.Kind, f.Command, f.Cause = "command", e.Command, e.Err.Error()
+	} else if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
+		f.Kind, f.TurnMS = "turn_limit", e.TurnTime.Milliseconds()
 	}
 	return f
 }
@@ -204,6 +208,8 @@ func (f *failure) err() error {
 		return &supervisor.ChildError{Command: f.Command, Message: f.Cause}
 	case "command":
 		return &supervisor.CommandError{Command: f.Command, Err: cause}
+	case "turn_limit":
+		return &supervisor.TurnLimitError{TurnTime: time.Duration(f.TurnMS) * time.Millisecond}
 	default:
 		cause.text = f.Message
 		return cause

@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -187,8 +188,14 @@ func newRecord(dir string, t tag, c *cgroups) (_ *record, err error) {
 	return r, nil
 }
 
-// remove forgets the server.
-func (r *record) remove() error { return errors.Join(os.Remove(r.path), r.file.Close()) }
+// remove forgets the server. A record that is gone is as good as removed.
+func (r *record) remove() error {
+	err := os.Remove(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, r.file.Close())
+}
 
 // deadRecords finds the servers that are dead. Their records are locked: one
 // sweeps them.
