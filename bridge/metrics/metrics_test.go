@@ -145,7 +145,7 @@ func TestSpecNamesAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(data), "### 6.10 Metrics")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section, _, _ = strings.Cut(section, "\n##")
 	told := regexp.MustCompile("`(nexus_[a-z_]+)`").FindAllStringSubmatch(section, -1)
 	var got, want []string
 	for _, name := range told {
