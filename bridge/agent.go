@@ -20,6 +20,7 @@ func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, erro
 	if c.from != nil {
 		return s.sendFor(ctx, c, p)
 	}
+	c.request.Params = nil // while it waits its text is there once
 	a, err := s.agent(ctx, c.id)
 	if err != nil {
 		return nil, err
@@ -30,6 +31,7 @@ func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, erro
 
 // sendTo sends and waits for the answer, unless c is a notification.
 func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api.SendParams) (api.SendResult, error) {
+	onDisconnect := api.Value(p.OnDisconnect)
 	turn, err := s.prompt(ctx, a, p)
 	if err != nil {
 		return api.SendResult{}, err
@@ -39,7 +41,7 @@ func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api
 	}
 	outcome, err := turn.Wait(ctx)
 	if gone(ctx) {
-		s.left(ctx, a.ID(), turn, p)
+		s.left(ctx, a.ID(), turn, onDisconnect)
 	}
 	c.incarnation = outcome.Incarnation
 	return sendResult(outcome, err)
@@ -47,8 +49,8 @@ func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api
 
 // left cancels the turn of a client that left, if it asked for that, and returns
 // when the turn has ended.
-func (s *Server) left(ctx context.Context, id string, turn *supervisor.Turn, p api.SendParams) {
-	if api.Value(p.OnDisconnect) != api.OnDisconnectCancel {
+func (s *Server) left(ctx context.Context, id string, turn *supervisor.Turn, onDisconnect string) {
+	if onDisconnect != api.OnDisconnectCancel {
 		return
 	}
 	a, err := s.o.Supervisor.Agent(id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,12 +73,12 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
-	c := chorus{s: s, asked: asked, followed: map[string]bool{}, batches: make(chan batch), newcomers: math.MaxUint64}
+	c := chorus{s: s, asked: asked, followed: map[string]bool{}, batches: make(chan batch)}
 	switch asked.position {
 	case "":
 		c.at = cursor{}
 	case "0":
-		c.at, c.newcomers = cursor{}, 0
+		c.at, c.all = cursor{}, true
 	default:
 		var ok bool
 		if c.at, ok = parseCursor(asked.position); !ok {
@@ -92,6 +91,11 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 		s.refuse(x, badEvents("parameter agents", "at most 256 agents, and there are more", "Name those that are to be told of, as in agents=worker-1,worker-2."))
 		return
 	}
+	leave, ok := s.enterStreams(x)
+	if !ok {
+		return
+	}
+	defer leave()
 	ctx, stop := context.WithCancel(x.r.Context())
 	err := c.run(ctx, s.openStream(x))
 	reason := endOf(x.r.Context(), err)
@@ -111,11 +115,9 @@ type chorus struct {
 	resumed  bool // at is what the client had
 	listed   bool // those that were there at the beginning are followed
 	followed map[string]bool
-	// newcomers is after which number those are followed that were there at the
-	// beginning.
-	newcomers uint64
-	batches   chan batch
-	work      sync.WaitGroup // one for each that is followed
+	all      bool // all that is kept is wanted
+	batches  chan batch
+	work     sync.WaitGroup // one for each that is followed
 }
 
 // batch is what one agent did, or why nothing more comes of it.
@@ -165,14 +167,15 @@ func (c *chorus) follow(ctx context.Context, agents []*supervisor.Agent) error {
 			continue
 		}
 		after, known := c.at[id]
+		subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
 		switch {
-		case known:
+		case known || !c.listed && c.all:
 		case c.listed || c.resumed: // it came later than what the client saw
 			after = a.Since()
 		default:
-			after = c.newcomers
+			subscribe = a.SubscribeNew
 		}
-		sub, err := a.Subscribe(after)
+		sub, err := subscribe()
 		if err != nil {
 			continue // it is on its way out
 		}

@@ -3,9 +3,13 @@ package bridge_test
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -98,4 +102,52 @@ func TestOnCrash(t *testing.T) {
 	}
 	_, err := r.client.Send(r.ctx(), api.OnCrashFail, api.SendParams{Content: "x", OnCrash: new("again")})
 	wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
+}
+
+// A send that waits is in memory once, however it came: its body, its parameters and
+// its envelope are let go.
+func TestWaitingSendsAreKeptOnce(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		<-c.Aborted()
+		c.Finish(p, "")
+	}))
+	const agents, waiting, size = 4, 8, 1_000_000
+	text := strings.Repeat("x", size)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for i := range agents {
+		r.create(fmt.Sprint(i))
+	}
+	before := heap()
+	for i := range agents * waiting {
+		// One of each kind: plain, streamed, and joined by somebody else.
+		accept := []string{"", "Accept: text/event-stream\r\n"}[i%2]
+		for range 2 {
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"an id","method":"send","params":{"request_id":"%d","content":"%s"}}`, i, text)
+			head := r.head(fmt.Sprintf("POST /agent/%d HTTP/1.1", i%agents)) + accept
+			if _, err := io.WriteString(r.dial(), withLength(head, body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for began := time.Now(); ; {
+		if s := r.sup.Stats(); s.Waiting == agents*(waiting-1) && s.Repeats == agents*waiting {
+			break
+		} else if time.Since(began) > patience {
+			t.Fatalf("%+v", s)
+		}
+		runtime.Gosched()
+	}
+	if grown, most := heap()-before, uint64(agents*waiting*size*3/2); grown > most {
+		t.Errorf("%d bytes more for %d bytes of text", grown, agents*waiting*size)
+	}
+	for i := range agents {
+		if err := r.sup.Remove(r.ctx(), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

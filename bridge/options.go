@@ -153,6 +153,7 @@ type Server struct {
 	rate    *limit.Rate     // by the key's id
 	seen    limit.Seen      // signatures
 	keyless chan struct{}   // holds one for each body without a key that is being read
+	streams chan struct{}   // holds one for each open stream of events
 	methods map[string]handler
 	locks   keyedMutex
 	last    lastUsed
@@ -178,6 +179,7 @@ func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
 	s.origins, s.rate, s.keyless = map[string]bool{}, limit.NewRate(o.RequestsPerMinute), make(chan struct{}, maxKeyless)
+	s.streams = make(chan struct{}, maxStreams)
 	for _, origin := range o.AllowedOrigins {
 		s.origins[origin] = true
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,7 +23,7 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		s.refuse(x, draining)
 		return
 	}
-	after := uint64(math.MaxUint64)
+	var after uint64
 	asked, wrong := readEventsQuery(x.r.Header, query)
 	if wrong == nil && asked.position != "" {
 		var err error
@@ -36,13 +35,22 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
+	leave, ok := s.enterStreams(x)
+	if !ok {
+		return
+	}
+	defer leave()
 	ctx := x.r.Context()
 	a, err := s.agent(ctx, id)
 	if err != nil {
 		s.refuse(x, explain(err))
 		return
 	}
-	sub, err := a.Subscribe(after)
+	subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
+	if asked.position == "" {
+		subscribe = a.SubscribeNew
+	}
+	sub, err := subscribe()
 	if err != nil {
 		s.refuse(x, explain(named(id, err)))
 		return
@@ -55,6 +63,21 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	reason := endOf(ctx, pump(ctx, sub, asked.types, out))
 	out.end(reason, strconv.FormatUint(sub.After(), 10))
 	s.logStream(x, id, reason)
+}
+
+// maxStreams is how many streams of events may be open (SPEC §7).
+const maxStreams = 256
+
+// enterStreams refuses one more stream of events than may be open; leave must
+// follow if it does not.
+func (s *Server) enterStreams(x *exchange) (leave func(), ok bool) {
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams }, true
+	default:
+		s.refuse(x, manyStreams)
+		return nil, false
+	}
 }
 
 // eventsQuery is what a client asks of a stream of events.
@@ -110,6 +133,9 @@ func wanted(types map[string]bool, name string) bool {
 	return types == nil || types[name] || name == "gap"
 }
 
+// maxKept is how large a buffer is kept for the next batch: a large event is rare.
+const maxKept = 128 << 10
+
 // pump writes what the subscription gives, a batch at a time, until something
 // fails: the client (its error), the subscription or ctx.
 func pump(ctx context.Context, sub *supervisor.Subscription, types map[string]bool, out *stream) error {
@@ -119,7 +145,9 @@ func pump(ctx context.Context, sub *supervisor.Subscription, types map[string]bo
 		if err != nil {
 			return err
 		}
-		buf = buf[:0]
+		if buf = buf[:0]; cap(buf) > maxKept {
+			buf = nil
+		}
 		for _, e := range events {
 			if wanted(types, e.Type) {
 				id = strconv.AppendUint(id[:0], e.Seq, 10)

@@ -5,9 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -116,6 +120,58 @@ func TestEventsOfAnotherLife(t *testing.T) {
 	r.create("a")
 	if got := take(t, r, "a", 1<<40, "agent_state"); got[0].Seq != 1 || got[0].Type != "agent_state" {
 		t.Errorf("got %+v, want the events from the first one on", got)
+	}
+	conn := r.dial() // the client has another meaning for this number
+	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=18446744073709551615 HTTP/1.1")+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if id := firstID(t, bufio.NewReader(conn)); id != "id: 1" {
+		t.Errorf("after the highest number there is, the first event is %q", id)
+	}
+}
+
+// More streams than the bound are refused, of one agent and of all, and one that
+// ends makes room.
+func TestManyStreams(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	path := func(i int) string { return []string{"/agent/a/events", "/events"}[i%2] }
+	open := func(path string) (_ net.Conn, status string) {
+		conn := r.dial()
+		if _, err := io.WriteString(conn, r.head("GET "+path+" HTTP/1.1")+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		status, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, strings.TrimSpace(status)
+	}
+	const ok = "HTTP/1.1 200 OK"
+	var first net.Conn
+	for i := range 256 {
+		conn, status := open(path(i))
+		if status != ok {
+			t.Fatalf("stream %d: %s", i+1, status)
+		}
+		if i == 0 {
+			first = conn
+		}
+	}
+	for i := range 2 {
+		response, body := r.do(http.MethodGet, path(i), nil)
+		if response.StatusCode != http.StatusServiceUnavailable || gjson.Get(body, "error.code").Int() != -32001 ||
+			gjson.Get(body, "error.data.type").Str != "TOO_MANY_STREAMS" {
+			t.Errorf("%s: %d %s", path(i), response.StatusCode, body)
+		}
+	}
+	first.Close()
+	for began := time.Now(); ; { // the server has yet to notice
+		if _, status := open("/events"); status == ok {
+			break
+		} else if time.Since(began) > patience {
+			t.Fatalf("after one has left: %s", status)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func streams(r *http.Request, c *call) bool {
 // A send that is not accepted is answered as any other.
 func (s *Server) serveStream(x *exchange, c *call) {
 	ctx, start := x.r.Context(), time.Now()
-	turn, p, err := s.acceptStream(ctx, c)
+	turn, onDisconnect, err := s.acceptStream(ctx, c)
 	if err != nil {
 		if response, status := s.failure(x, c, start, err); response != nil {
 			s.answer(x, status, jsonrpc.AppendResponse(nil, *response))
@@ -57,7 +57,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		err = t.follow(ctx, turn)
 	}
 	if errors.Is(err, errSlowClient) || gone(ctx) {
-		s.left(ctx, c.id, turn, p)
+		s.left(ctx, c.id, turn, onDisconnect)
 	}
 	if errors.Is(err, errSlowClient) {
 		s.logCall(x, c, start, errClientLeft)
@@ -88,15 +88,17 @@ func ended(ctx context.Context, c *call, turn *supervisor.Turn) (*jsonrpc.Respon
 	return result(c.request.ID, value)
 }
 
-func (s *Server) acceptStream(ctx context.Context, c *call) (turn *supervisor.Turn, p api.SendParams, err error) {
+func (s *Server) acceptStream(ctx context.Context, c *call) (turn *supervisor.Turn, onDisconnect string, err error) {
 	if err := s.admit(c); err != nil {
-		return nil, p, err
+		return nil, "", err
 	}
-	if p, err = params[api.SendParams](c); err != nil {
-		return nil, p, err
+	p, err := params[api.SendParams](c)
+	if err != nil {
+		return nil, "", err
 	}
+	c.request.Params = nil // while it waits its text is there once
 	turn, err = s.accept(ctx, c, p)
-	return turn, p, err
+	return turn, api.Value(p.OnDisconnect), err
 }
 
 // textStream writes the text of one turn as notifications. It reads the turn

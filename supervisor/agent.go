@@ -190,12 +190,16 @@ func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions)
 	case len(a.queue) >= a.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
+	t = newTurn(&a.mu, p, sum, o, a.spec.Limits)
+	if err := a.hold(t); err != nil {
+		return nil, false, err
+	}
 	a.work.Add(1) // the memory stays open
 	defer a.work.Done()
 	if err := a.accept(p.ID, sum); err != nil {
+		a.letGo(t)
 		return nil, false, err
 	}
-	t = newTurn(&a.mu, p, sum, o, a.spec.Limits)
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
 	switch { // whatever happened meanwhile, it is accepted
@@ -335,17 +339,27 @@ func (a *Agent) Shutdown(ctx context.Context) error {
 }
 
 // Subscribe returns a place in the agent's events: after is the number of the
-// last event that was seen, 0 for all that is kept, math.MaxUint64 for only
-// what comes. A gap event stands for what is not kept any more. A number above
-// the last one is from an earlier agent of that name: then nothing of this one
-// was seen. ErrNotFound if the agent was removed.
+// last event that was seen, 0 for all that is kept. A gap event stands for what
+// is not kept any more. A number above the last one is from an earlier agent of
+// that name: then nothing of this one was seen. ErrNotFound if the agent was
+// removed.
 func (a *Agent) Subscribe(after uint64) (*Subscription, error) {
+	return a.subscribe(func(uint64) uint64 { return after })
+}
+
+// SubscribeNew is Subscribe for only what comes.
+func (a *Agent) SubscribeNew() (*Subscription, error) {
+	return a.subscribe(func(last uint64) uint64 { return last })
+}
+
+// subscribe is Subscribe after the number that from makes of the last one.
+func (a *Agent) subscribe(from func(last uint64) uint64) (*Subscription, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed != nil {
 		return nil, a.closed
 	}
-	return a.hub.subscribe(after), nil
+	return a.hub.subscribe(from), nil
 }
 
 // close refuses everything from now on and begins the stop. It reports false

@@ -24,6 +24,9 @@ func Oversleep(a *Agent, d time.Duration) {
 	a.inc.pulse.due = a.inc.pulse.due.Add(-d)
 }
 
+// Held is how many bytes of prompts are held for all agents.
+func (s *Supervisor) Held() int64 { return s.held.Load() }
+
 // Hold keeps everybody from an agent's state and from its events until release.
 func Hold(a *Agent) (release func()) {
 	a.mu.Lock()

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"io"
-	"math"
 	"strconv"
 	"sync"
 )
@@ -12,10 +11,9 @@ import (
 const (
 	hubKeep  = 256 << 10 // always kept, once there were so many
 	hubLimit = 4 << 20   // kept for a subscriber that has yet to read them
-	// hubBatch is how many events one call of Next returns at most, and
-	// recallSize about how many bytes, where they are read from the log.
-	hubBatch   = 1024
-	recallSize = 512 << 10
+	// batchSize is how much one call of Next returns at most, but for a single event:
+	// a subscriber that is stuck keeps that to itself.
+	batchSize = 64 << 10
 	// eventCost is what an event counts beyond its data.
 	eventCost = 64
 )
@@ -110,13 +108,10 @@ func (h *hub) close() {
 	}
 }
 
-func (h *hub) subscribe(after uint64) *Subscription {
+func (h *hub) subscribe(from func(last uint64) uint64) *Subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &Subscription{hub: h, read: after, notify: make(chan struct{}, 1)}
-	if after == math.MaxUint64 {
-		s.read = h.last
-	}
+	s := &Subscription{hub: h, read: from(h.last), notify: make(chan struct{}, 1)}
 	if s.read > h.last { // numbers began anew since: nothing of these was seen
 		s.read, s.begun = 0, true
 	}
@@ -191,10 +186,14 @@ func (s *Subscription) take() ([]Event, error) {
 	h.attach(s)
 	s.batch = s.batch[:0]
 	if s.read < h.last {
-		fresh := h.events[s.read+1-h.first():]
-		fresh = fresh[:min(len(fresh), hubBatch)]
-		s.batch = append(s.batch, fresh...)
-		s.read += uint64(len(fresh))
+		size := 0
+		for _, e := range h.events[s.read+1-h.first():] {
+			if size += len(e.Data) + eventCost; size > batchSize && len(s.batch) > 0 {
+				break
+			}
+			s.batch = append(s.batch, e)
+			s.read = e.Seq
+		}
 		h.trim() // nobody else may have needed them
 	}
 	switch {
@@ -234,7 +233,7 @@ func (s *Subscription) recall(first uint64) {
 			skip(e.Seq - 1)
 			s.batch = append(s.batch, e)
 			read = e.Seq
-			if size += len(e.Data) + eventCost; size >= recallSize {
+			if size += len(e.Data) + eventCost; size >= batchSize {
 				return
 			}
 		}

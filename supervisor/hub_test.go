@@ -74,8 +74,8 @@ func TestSubscribe(t *testing.T) {
 			{1, "2 agent_state"},
 			{2, "3 turn_start"},
 			{14, "15 turn_end"},
-			{16, "1 agent_state"}, // from another life: all is new, and nothing is missing
-			{math.MaxUint64 - 1, "1 agent_state"},
+			{16, "1 agent_state"},             // from another life: all is new, and nothing is missing
+			{math.MaxUint64, "1 agent_state"}, // as any other
 		} {
 			sub := h.subscribe(a, c.after)
 			e := h.read(sub, 15)
@@ -84,25 +84,28 @@ func TestSubscribe(t *testing.T) {
 			}
 			sub.Close()
 		}
-		for _, after := range []uint64{15, math.MaxUint64} {
-			sub := h.subscribe(a, after)
+		for i, subscribe := range []func() (*supervisor.Subscription, error){
+			func() (*supervisor.Subscription, error) { return a.Subscribe(15) },
+			a.SubscribeNew, // after what the first one has brought about
+		} {
+			sub, err := subscribe()
+			if err != nil {
+				h.Fatal(err)
+			}
 			ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 			if batch, err := sub.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				h.Errorf("after %d: %v, %v, want nothing yet", after, batch, err)
+				h.Errorf("subscription %d: %v, %v, want nothing yet", i, batch, err)
 			}
 			cancel()
 			go h.say(a, 0)
 			if batch, err := sub.Next(h.Context()); err != nil || batch[0].Type != "turn_start" {
-				h.Errorf("after %d: %v, %v", after, batch, err)
+				h.Errorf("subscription %d: %v, %v", i, batch, err)
 			}
 			sub.Close()
 			if _, err := sub.Next(h.Context()); err != io.EOF {
 				h.Errorf("Next of a closed subscription = %v, want io.EOF", err)
 			}
 			synctest.Wait()
-			if after == 15 {
-				break // the second asks for what comes after that
-			}
 		}
 	})
 }
@@ -203,4 +206,36 @@ func BenchmarkPublish(b *testing.B) {
 	if _, err := turn.Wait(ctx); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// What one subscriber is given at a time is bounded, so that one that is stuck
+// keeps little to itself; a single event is given however large it is.
+func TestBatches(t *testing.T) {
+	const most = 64 << 10
+	d := &diary{}
+	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+		a := h.start("alice")
+		early := h.subscribe(a, 0)
+		h.say(a, 2000) // 2005 events
+		for where, sub := range map[string]*supervisor.Subscription{"memory": early, "log": h.subscribe(a, 0)} {
+			for seq := uint64(0); seq < 2005; {
+				batch, err := sub.Next(h.Context())
+				if err != nil {
+					h.Fatal(err)
+				}
+				size := 0
+				for _, e := range batch {
+					if e.Seq != seq+1 {
+						h.Fatalf("%s: event %d follows %d", where, e.Seq, seq)
+					}
+					seq = e.Seq
+					size += len(e.Data)
+				}
+				if size > most+2000 {
+					h.Fatalf("%s: %d events of %d bytes at once", where, len(batch), size)
+				}
+			}
+			sub.Close()
+		}
+	})
 }

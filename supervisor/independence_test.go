@@ -3,7 +3,6 @@ package supervisor_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +73,7 @@ func live(t *testing.T, sup *supervisor.Supervisor, launcher *supervisortest.Lau
 	if err != nil {
 		return err
 	}
-	sub, err := bob.Subscribe(math.MaxUint64)
+	sub, err := bob.SubscribeNew()
 	if err != nil {
 		return err
 	}

@@ -122,11 +122,19 @@ func (h *house) events(a *supervisor.Agent) []supervisor.Event {
 		h.Fatalf("Subscribe: %v", err)
 	}
 	defer sub.Close()
-	batch, err := sub.Next(h.Context())
-	if err != nil {
-		h.Fatalf("Next: %v", err)
+	now, cancel := context.WithCancel(h.Context())
+	cancel()
+	var events []supervisor.Event
+	for {
+		batch, err := sub.Next(now)
+		if err != nil && len(events) == 0 {
+			h.Fatalf("Next: %v", err)
+		}
+		if err != nil {
+			return events
+		}
+		events = append(events, batch...)
 	}
-	return append([]supervisor.Event(nil), batch...)
 }
 
 func since(start time.Time) time.Duration { return time.Since(start) }

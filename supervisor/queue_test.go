@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,52 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		if stats := h.sup.Stats(); stats.Waiting != 64 || stats.Agents[supervisor.Busy] != 1 {
 			h.Errorf("stats: %+v", stats)
+		}
+	})
+}
+
+// What waits is bounded by its size, too: for one agent, and for all of them but
+// those that can begin at once.
+func TestQueueIsBoundedInSize(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
+		large := strings.Repeat("x", 4<<20)
+		refused := func(a *supervisor.Agent, what string) {
+			h.Helper()
+			_, err := a.Prompt(h.Context(), protocol.Prompt{Message: "one more"}, supervisor.PromptOptions{})
+			if !errors.Is(err, supervisor.ErrQueueFull) || !strings.Contains(err.Error(), what) {
+				h.Errorf("one more: %v, want that it is refused for what waits for %s", err, what)
+			}
+		}
+		idle := h.start("idle")
+		var agents []*supervisor.Agent
+		for i := range 32 {
+			a := h.start(fmt.Sprint(i))
+			agents = append(agents, a)
+			h.prompt(a, "runs", "")
+			h.prompt(a, "waits", large)
+			if i == 0 {
+				_, err := a.Prompt(h.Context(), protocol.Prompt{Message: large + "x"}, supervisor.PromptOptions{})
+				if !errors.Is(err, supervisor.ErrQueueFull) {
+					h.Errorf("more than 8 MiB: %v", err)
+				}
+			}
+			h.prompt(a, "waits, too", large)
+		}
+		refused(agents[0], "has 8388608 bytes")
+		h.prompt(idle, "runs", "at once")
+		refused(idle, "all agents")
+		if cancelled, err := agents[0].Abort(h.Context(), "waits"); !cancelled || err != nil {
+			h.Fatalf("Abort: %v, %v", cancelled, err)
+		}
+		h.prompt(idle, "waits", "where there is room")
+		for _, a := range agents[1:] {
+			if err := h.sup.Remove(h.Context(), a.ID()); err != nil {
+				h.Fatal(err)
+			}
+		}
+		h.outcome(h.prompt(agents[0], "last", ""), supervisor.Completed)
+		if held := h.sup.Held(); held != 0 {
+			h.Errorf("%d bytes are held for nothing", held)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (a *Agent) next() {
 	a.publish("turn_start", turnStartEvent(t.id, t.attempt))
 	a.inc.put(t.prompt)
 	if !t.repeatable() {
-		t.prompt = protocol.Prompt{}
+		a.letGo(t)
 	}
 	if t.limit > 0 {
 		t.deadline = time.AfterFunc(t.limit, func() {
@@ -104,7 +104,8 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	if t.end != nil {
 		t.result.Usage, t.result.StopReason = t.end.Usage, t.end.StopReason
 	}
-	t.text, t.prompt = nil, protocol.Prompt{}
+	t.text = nil
+	a.letGo(t)
 	if a.turn == t {
 		a.inc.endHost(t)
 	}

@@ -100,6 +100,7 @@ type Turn struct {
 	// does not change after.
 	mu          *sync.Mutex
 	prompt      protocol.Prompt // until it is sent for the last time
+	size        int             // of prompt, in bytes as the bounds count; 0 without one
 	limit       time.Duration   // of what is left to run, when it does not; 0 for none
 	late        error           // what it ends with if it exceeds that
 	began       time.Time       // of the attempt

@@ -96,7 +96,7 @@ func decodeItem(value gjson.Result) Item {
 	if problem != "" {
 		return refuse(env.answerID(), CodeInvalidRequest, problem)
 	}
-	request := Request{Method: env.members["method"].Str, ID: env.id()}
+	request := Request{Method: strings.Clone(env.members["method"].Str), ID: env.id()}
 	if params, ok := env.members["params"]; ok {
 		request.Params = jsontext.Value(params.Raw)
 		request.Positional = params.IsArray()
@@ -143,7 +143,7 @@ func (e envelope) id() ID {
 	if !ok || (member.Type != gjson.String && member.Type != gjson.Number && member.Type != gjson.Null) {
 		return ID{}
 	}
-	return ID{raw: member.Raw}
+	return ID{raw: strings.Clone(member.Raw)} // a part of the whole body, which nobody is to keep
 }
 
 // answerID is the id of a refusal.

@@ -269,6 +269,36 @@ func tear(r *rapid.T, dir string, all []uint64) []uint64 {
 
 // The disk does not answer: the agent is not kept waiting, the oldest events
 // are lost, and what waits can be read once the disk answers.
+// Whatever the sizes of the lines, reading begins with the next number, or the
+// next that is there.
+func TestReadsFromAnywhere(t *testing.T) {
+	l := open(t, writer(t, eventlog.Options{}), filepath.Join(t.TempDir(), "a"))
+	var all []uint64
+	for i := range 400 {
+		size := []int{10, 100, 3_000, 20, 70_000, 200, 9_000}[i%7]
+		all = append(all, uint64(5*i+3))
+		l.Append(event(uint64(5*i+3), size))
+	}
+	if err := l.Close(); err != nil { // now all is on the disk
+		t.Fatal(err)
+	}
+	for after := range uint64(5 * 400) {
+		i, _ := slices.BinarySearch(all, after+1)
+		n := 0
+		for e, err := range l.Read(after) {
+			if err != nil || e.Seq != all[i+n] {
+				t.Fatalf("after %d: %d, %v, want %d", after, e.Seq, err, all[i+n])
+			}
+			if n++; n == 3 {
+				break
+			}
+		}
+		if want := min(3, len(all)-i); n != want {
+			t.Fatalf("after %d: %d events, want %d", after, n, want)
+		}
+	}
+}
+
 func TestASlowDiskCostsTheLog(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	w := writer(t, eventlog.Options{Queue: 64 << 10, Log: zap.New(core)})

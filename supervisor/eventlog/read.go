@@ -66,7 +66,11 @@ func (l *Log) readSegment(s segment, after *uint64, yield func(supervisor.Event,
 		return false, err
 	}
 	defer file.Close()
-	in := bufio.NewReaderSize(io.NewSectionReader(file, headerSize, s.size-headerSize), 64<<10)
+	from, err := skip(file, s.size, *after)
+	if err != nil {
+		return false, err
+	}
+	in := bufio.NewReaderSize(io.NewSectionReader(file, from, s.size-from), skipSize)
 	for {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -93,4 +97,56 @@ func (l *Log) readSegment(s segment, after *uint64, yield func(supervisor.Event,
 			return false, nil
 		}
 	}
+}
+
+// skipSize is how much of a segment is rather read than skipped, in bytes.
+const skipSize = 16 << 10
+
+// skip finds a line of a segment before which there is no event above after, not
+// far before the first such event. Numbers rise, so it halves what is left.
+func skip(file io.ReaderAt, size int64, after uint64) (from int64, err error) {
+	from = headerSize
+	for end := size; end-from > skipSize; { // all lines from end on are above after, or damaged
+		middle := from + (end-from)/2
+		start, seq, ok, err := lineFrom(io.NewSectionReader(file, middle-1, size-middle+1), middle-1)
+		if err != nil {
+			return 0, err
+		}
+		if ok && seq <= after {
+			from = start
+		} else {
+			end = middle
+		}
+	}
+	return from, nil
+}
+
+// lineFrom finds the first line that begins after a newline in r, which is at an
+// offset of its file. ok is false if there is none, or it is no event.
+func lineFrom(r io.Reader, offset int64) (start int64, seq uint64, ok bool, err error) {
+	in := bufio.NewReaderSize(r, 4<<10)
+	for {
+		part, err := in.ReadSlice('\n')
+		offset += int64(len(part))
+		if err == nil {
+			break
+		}
+		if errors.Is(err, io.EOF) {
+			return 0, 0, false, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return 0, 0, false, err
+		}
+	}
+	head, err := in.Peek(len(lineHead) + 20 + len(lineMiddle))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, false, err
+	}
+	rest, ok := bytes.CutPrefix(head, []byte(lineHead))
+	number, _, found := bytes.Cut(rest, []byte(lineMiddle))
+	if !ok || !found {
+		return 0, 0, false, nil
+	}
+	seq, ok = parseNumber(number)
+	return offset, seq, ok, nil
 }
