@@ -55,13 +55,7 @@ func TestOnDisconnect(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.waits {
-				for queued := 0; queued == 0; {
-					list, err := r.client.ListAgents(r.ctx())
-					if err != nil {
-						t.Fatal(err)
-					}
-					queued = list.Agents[0].Queued
-				}
+				r.queued("a", 1)
 			} else {
 				<-begun
 			}

@@ -275,13 +275,7 @@ func TestNothingBeginsAfterTheDrain(t *testing.T) {
 	r.create("a")
 	running := r.begin("a", "run")
 	waiting := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("wait")})
-	for queued := 0; queued == 0; {
-		list, err := r.client.ListAgents(r.ctx())
-		if err != nil {
-			t.Fatal(err)
-		}
-		queued = list.Agents[0].Queued
-	}
+	r.queued("a", 1)
 	r.stop()
 	for _, s := range []<-chan sent{waiting, running} {
 		wantError(t, r.await(s).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
@@ -294,6 +288,24 @@ func TestNothingBeginsAfterTheDrain(t *testing.T) {
 	if len(begun) != 1 {
 		t.Errorf("%d turns began, want the one that ran already", len(begun))
 	}
+}
+
+// What waits when everything is refused has not been cancelled by anybody, and is told
+// why it does not run: a send as well as a plan to be made.
+func TestRefusedIsDraining(t *testing.T) {
+	r := rigged(t, plays(supervisortest.UntilAborted))
+	r.create("a")
+	r.begin("a", "run")
+	send := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("wait")})
+	plan := make(chan error, 1)
+	go func() {
+		_, err := r.client.CreatePlan(r.ctx(), "a", api.CreatePlanParams{UserRequest: "x"})
+		plan <- err
+	}()
+	r.queued("a", 2)
+	r.sup.Refuse()
+	wantError(t, r.await(send).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	wantError(t, <-plan, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
 }
 
 // What does not end within the drain's time is told why.

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,21 @@ func (r *rig) sendAsync(agent string, p api.SendParams) <-chan sent {
 		done <- sent{result, err}
 	}()
 	return done
+}
+
+// queued waits until n sends to the one agent wait.
+func (r *rig) queued(agent string, n int) {
+	r.t.Helper()
+	for begin := time.Now(); time.Since(begin) < patience; {
+		list, err := r.client.ListAgents(r.ctx())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if at := slices.IndexFunc(list.Agents, func(a api.AgentInfo) bool { return a.AgentID == agent }); at >= 0 && list.Agents[at].Queued == n {
+			return
+		}
+	}
+	r.t.Fatalf("no %d sends wait for %s", n, agent)
 }
 
 func (r *rig) await(done <-chan sent) sent {

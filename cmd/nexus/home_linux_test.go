@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 // What a server starts does not hold the server's home: neither a child, nor
@@ -67,4 +70,39 @@ func holds(t *testing.T, pid int, path string) bool {
 		}
 	}
 	return false
+}
+
+// A server whose home was renamed, or whose lock was taken away, is not ready, and
+// ends as any other.
+func TestHomeTakenAway(t *testing.T) {
+	for name, spoil := range map[string]func(home string) error{
+		"renamed":    func(home string) error { return os.Rename(home, home+".old") },
+		"lock moved": func(home string) error { return os.Rename(filepath.Join(home, "run", "lock"), home+".lock") },
+		"run removed": func(home string) error {
+			return os.RemoveAll(filepath.Join(home, "run"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLive(t, nil)
+			s.call("/", "create_agent", `{"agent_id":"a"}`)
+			s.send("a", "hello")
+			ready := func() (int, string) {
+				status, answer, err := request(http.MethodGet, s.url+"/readyz", http.Header{"Authorization": {"Bearer " + s.key}}, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return status, gjson.Get(answer, "checks.home").Str
+			}
+			if status, home := ready(); status != http.StatusOK || home != "ok" {
+				t.Errorf("at first: HTTP %d, %q", status, home)
+			}
+			if err := spoil(s.home); err != nil {
+				t.Fatal(err)
+			}
+			if status, home := ready(); status != http.StatusServiceUnavailable || !strings.Contains(home, "the home is not what it was") {
+				t.Errorf("then: HTTP %d, %q", status, home)
+			}
+			s.end() // with status 0
+		})
+	}
 }

@@ -115,6 +115,27 @@ func TestSystemd(t *testing.T) {
 	s.wait()
 }
 
+// What the watchdog wants and cannot be read is none: the server says so and goes
+// on, and tells the rest.
+func TestUnreadableWatchdog(t *testing.T) {
+	for _, said := range []string{"0", "abc", "-5"} {
+		t.Run(said, func(t *testing.T) {
+			hears := newSystemd(t)
+			s := newLive(t, func(cmd *exec.Cmd) {
+				cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+hears.path, "WATCHDOG_USEC="+said)
+			})
+			hears.until("READY=1")
+			if answer := s.call("/", "create_agent", `{"agent_id":"a"}`); !strings.Contains(answer, `"result"`) {
+				t.Errorf("create_agent: %s", answer)
+			}
+			s.end()
+			if log := s.log.String(); !strings.Contains(log, "what the watchdog wants cannot be read") {
+				t.Errorf("the log does not say it:\n%s", log)
+			}
+		})
+	}
+}
+
 // noDescriptors takes from a process the right to open anything more, until
 // again is called.
 func noDescriptors(t *testing.T, pid int) (again func()) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,7 +133,9 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
-	makeThreads(spareThreads)
+	if err := makeThreads(spareThreads); err != nil {
+		return err
+	}
 	guard, err := newGuard(cfg, log)
 	if err != nil {
 		return err
@@ -153,7 +156,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	ended := watchSignals(asked, ask, func() { _ = keys.Close() })
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
+		o: o, cfg: cfg, held: held, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
 		version: app.Version,
 	})
 	if err != nil {
@@ -177,6 +180,7 @@ var errAsked = errors.New("asked to end")
 type assembly struct {
 	o        serveOptions
 	cfg      *config.Config
+	held     *cli.Hold
 	environ  []string
 	listener net.Listener
 	keys     *auth.Keyring
@@ -235,7 +239,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Version:    a.version,
 		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{
-			{Name: "home", Ask: func() error { return writable(a.cfg.RunDir()) }},
+			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.RunDir())) }},
 			{Name: "broker", Ask: models.Check},
 		},
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default

@@ -9,10 +9,17 @@ import (
 // may block at once while the system refuses new threads.
 const spareThreads = 48
 
+// runtimeThreads is how many the runtime may want besides, for itself.
+const runtimeThreads = 8
+
 // makeThreads makes threads that the runtime keeps. One that it has to make and
 // is refused ends the whole process, and a user may come to have too many
-// processes (EAGAIN) by what agents run.
-func makeThreads(n int) {
+// processes (EAGAIN) by what agents run. It fails, and makes none, where it can be
+// seen that there is no room for them.
+func makeThreads(n int) error {
+	if err := roomForThreads(n + runtimeThreads); err != nil {
+		return err
+	}
 	var arrived, work sync.WaitGroup
 	release := make(chan struct{})
 	arrived.Add(n)
@@ -27,4 +34,5 @@ func makeThreads(n int) {
 	arrived.Wait()
 	close(release)
 	work.Wait()
+	return nil
 }

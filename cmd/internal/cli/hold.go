@@ -76,7 +76,30 @@ func holder(file *os.File) (pid, port int) {
 	return pid, port
 }
 
-// Release removes what temporary agents left, and gives up the claim.
+// Check says that the home is not there any more, or is another one: then
+// another server may claim what is there. It may be called at any time until
+// Release.
+func (h *Hold) Check() error {
+	there, err := os.Stat(lockPath(h.home))
+	if err != nil {
+		return fmt.Errorf("the home is not what it was: %w", err)
+	}
+	ours, err := h.file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the claim on %s: %w", h.home, err)
+	}
+	if !os.SameFile(there, ours) {
+		return fmt.Errorf("the home is another one now: %s is not what this server has locked", lockPath(h.home))
+	}
+	return nil
+}
+
+// Release removes what temporary agents left, if the home is still ours, and
+// gives up the claim.
 func (h *Hold) Release() error {
-	return errors.Join(sessions.Tidy(h.home), h.file.Truncate(0), h.file.Close())
+	var err error
+	if h.Check() == nil {
+		err = sessions.Tidy(h.home)
+	}
+	return errors.Join(err, h.file.Truncate(0), h.file.Close())
 }

@@ -54,3 +54,57 @@ func TestHoldHome(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server whose home was taken away, or given to another one, finds that out, and
+// takes nothing from who has it now.
+func TestHoldCheck(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, home string) error{
+		"renamed":      func(_ *testing.T, home string) error { return os.Rename(home, home+".old") },
+		"lock removed": func(_ *testing.T, home string) error { return os.Remove(filepath.Join(home, "run", "lock")) },
+		"another's": func(t *testing.T, home string) error {
+			if err := os.Remove(filepath.Join(home, "run", "lock")); err != nil {
+				return err
+			}
+			other, err := cli.HoldHome(home, 9001)
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = other.Release() }) // its own is tested above
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := filepath.Join(t.TempDir(), "home")
+			temp := filepath.Join(home, "run", "temp")
+			if err := os.MkdirAll(temp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			held, err := cli.HoldHome(home, 9000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := held.Check(); err != nil {
+				t.Errorf("nothing is wrong: %v", err)
+			}
+			if err := spoil(t, home); err != nil {
+				t.Fatal(err)
+			}
+			theirs := filepath.Join(temp, ".t.jsonl")
+			if err := os.MkdirAll(temp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(theirs, []byte("{}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := held.Check(); err == nil {
+				t.Error("it is said to be as it was")
+			}
+			if err := held.Release(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(theirs); err != nil {
+				t.Errorf("it took from the home's next server: %v", err)
+			}
+		})
+	}
+}
