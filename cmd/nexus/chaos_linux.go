@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +41,11 @@ func addChaos(app *cli.App) {
 			"Then every answer, event, process and descriptor is accounted for. Exit status 1 if a promise was broken.",
 		Args: cli.MaxArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range notOfChaos {
+				if cmd.Flags().Changed(name) {
+					return cli.Usage("chaos has no --%s: its server and home are its own", name)
+				}
+			}
 			switch {
 			case o.minutes < 0.05 || o.minutes > 24*60:
 				return cli.Usage("--minutes must be from 0.05 to 1440, not %g", o.minutes)
@@ -59,8 +65,19 @@ func addChaos(app *cli.App) {
 	for _, internal := range []string{"dir", "mount", "disk"} {
 		_ = cmd.Flags().MarkHidden(internal) // they exist
 	}
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		for _, name := range notOfChaos {
+			cmd.InheritedFlags().Lookup(name).Hidden = true
+		}
+		help(cmd, args)
+	})
 	app.Add(cmd)
 }
+
+// notOfChaos are the flags of the other verbs, which name a server and how to
+// print what it says.
+var notOfChaos = []string{"home", "port", "api-key", "json"}
 
 // again are the arguments of the next stage.
 func (o chaosOptions) again(stage string) []string {
@@ -138,8 +155,13 @@ func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) err
 	if err := report.Print(app.Stdout); err != nil {
 		return err
 	}
-	if err == nil && !report.Held() {
-		err = errors.New("a promise was broken")
+	switch {
+	case err != nil:
+		return err
+	case len(report.Counts) > 0:
+		return errors.New("a promise was broken")
+	case len(report.Untried) > 0:
+		return fmt.Errorf("nothing is shown: %s", strings.Join(report.Untried, ", "))
 	}
-	return err
+	return nil
 }

@@ -1,12 +1,15 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,8 +30,8 @@ func TestChaos(t *testing.T) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
-	if n := strings.Count(string(out), " ok\n"); n != 5 {
-		t.Errorf("%d promises of 5 are said to have held:\n%s", n, out)
+	if n := strings.Count(string(out), " ok\n"); n != 6 {
+		t.Errorf("%d promises of 6 are said to have held:\n%s", n, out)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
@@ -36,8 +39,85 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// beginChaos starts an attack, as a user, in a temporary directory, and waits
+// until its server is there.
+func beginChaos(t *testing.T, uid int) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
+	t.Helper()
+	dir, out = t.TempDir(), &bytes.Buffer{}
+	cmd = exec.Command(filepath.Join(programs, "nexus"), "chaos", "--minutes", "5", "--seed", "3", "--agents", "4")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}
+	if uid != os.Geteuid() {
+		if err := errors.Join(os.Chmod(programs, 0o755), os.Chmod(filepath.Dir(dir), 0o711), os.Chown(dir, uid, uid)); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	cmd.Stdout = out
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		if strings.Contains(lines.Text(), "quiet") {
+			return cmd, out, dir
+		}
+	}
+	t.Fatalf("it ended:\n%s", out)
+	return nil, nil, ""
+}
+
+// An attack that is interrupted before it came to anything promises nothing.
+func TestChaosInterrupted(t *testing.T) {
+	cmd, out, _ := beginChaos(t, os.Geteuid())
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Errorf("got %v, want exit status 1", err)
+	}
+	if strings.Contains(out.String(), " ok\n") || !strings.Contains(out.String(), "the server was not killed and started again") {
+		t.Errorf("something is promised:\n%s", out)
+	}
+}
+
+// Nothing goes on when the command is killed: neither its later stages, which
+// are in namespaces of their own, nor a server and its agents.
+func TestChaosKilled(t *testing.T) {
+	for name, uid := range users() {
+		t.Run(name, func(t *testing.T) {
+			cmd, _, dir := beginChaos(t, uid)
+			there := func() (lines []string) {
+				for _, pid := range processes(func(pid int) bool { return strings.Contains(describe(pid), dir) }) {
+					lines = append(lines, describe(pid))
+				}
+				return lines
+			}
+			if before := there(); len(before) < 3 {
+				t.Fatalf("only these run: %q", before)
+			}
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "nothing goes on", func() (struct{}, error) {
+				if left := there(); len(left) > 0 {
+					return struct{}{}, fmt.Errorf("%q", left)
+				}
+				return struct{}{}, nil
+			})
+		})
+	}
+}
+
 func TestChaosUsage(t *testing.T) {
-	for _, args := range [][]string{{"--minutes", "0"}, {"--agents", "1"}, {"--seed", "x"}, {"more"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--agents", "1"}, {"--seed", "x"}, {"more"}, {"--port", "7"}, {"--home", "/"}, {"--json"}, {"--api-key", "k"}} {
 		cmd := exec.Command(filepath.Join(programs, "nexus"), append([]string{"chaos"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		exit, ok := errors.AsType[*exec.ExitError](err)

@@ -81,6 +81,9 @@ func runAs(t *testing.T, cmd *exec.Cmd, uid int) {
 	}
 	home := strings.TrimPrefix(cmd.Env[slices.IndexFunc(cmd.Env, func(s string) bool { return strings.HasPrefix(s, "HOME=") })], "HOME=")
 	top := filepath.Dir(filepath.Dir(home))
+	if within, err := filepath.Rel(os.TempDir(), top); err != nil || within == "." || !filepath.IsLocal(within) {
+		t.Fatalf("%s is no directory of a test: it keeps its owner", top) // all in it would change hands
+	}
 	err := errors.Join(os.Chmod(programs, 0o755), os.Chmod(top, 0o711), filepath.WalkDir(top, func(path string, _ os.DirEntry, err error) error {
 		if err != nil || path == top {
 			return err

@@ -64,13 +64,15 @@ func (a *attacker) do(ctx context.Context, step Step) error {
 		})
 		starting, cancel := context.WithTimeout(ctx, 3*patience)
 		defer cancel()
-		return a.server.start(starting)
+		a.server.restart(starting)
+		return nil
 	default:
 		return fmt.Errorf("%s is no attack", step.Do)
 	}
 }
 
-// signal kills or stops the process of an agent, if it is one.
+// signal kills or stops the process of an agent, or of the next hunted one that
+// has one.
 func (a *attacker) signal(ctx context.Context, step Step) error {
 	c, err := a.server.call(ctx)
 	if err != nil {
@@ -80,20 +82,27 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 	if err != nil {
 		return &skippedError{err.Error()}
 	}
-	name := a.plan.Name(step.Agent)
+	pids := map[string]int{}
 	for _, agent := range listed.Agents {
-		if agent.AgentID != name || agent.PID == nil {
+		if agent.PID != nil {
+			pids[agent.AgentID] = *agent.PID
+		}
+	}
+	hunted := a.plan.Agents - a.plan.Calm
+	for i := range hunted {
+		pid, ok := pids[a.plan.Name(a.plan.Calm+(step.Agent-a.plan.Calm+i)%hunted)]
+		if !ok {
 			continue
 		}
 		// The handle is the process's own: once its parent is checked, the
 		// number cannot be another's.
-		process, err := os.FindProcess(*agent.PID)
+		process, err := os.FindProcess(pid)
 		if err != nil {
 			return err
 		}
 		defer process.Release() //nolint:errcheck // it frees a descriptor
-		if parent(*agent.PID) != a.server.pid() {
-			return &skippedError{fmt.Sprintf("process %d is no child of the server", *agent.PID)}
+		if parent(pid) != a.server.pid() {
+			return &skippedError{fmt.Sprintf("process %d is no child of the server", pid)}
 		}
 		if step.Do == Kill {
 			return ended(process.Signal(syscall.SIGKILL))
@@ -104,7 +113,7 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 		pause(ctx, step.For)
 		return ended(process.Signal(syscall.SIGCONT))
 	}
-	return &skippedError{"it has no process"}
+	return &skippedError{"none has a process"}
 }
 
 // ended makes a process that has ended meanwhile a reason to skip.

@@ -8,6 +8,7 @@ import (
 // latencies are how the calm agents were served.
 type latencies struct {
 	tries       []try
+	refused     []Record                // refused or without an answer, of calm agents
 	firstAnswer map[*send]time.Duration // of every agent's sends
 }
 
@@ -15,6 +16,7 @@ type latencies struct {
 type try struct {
 	request  string
 	from, to time.Duration
+	asked    time.Duration // when the first of its tries began
 	outcome  string
 	first    bool // no answer was known before
 }
@@ -30,7 +32,14 @@ func (c *Checker) serve(r Record, began time.Duration) {
 		c.calm.firstAnswer[s] = r.At
 	}
 	if c.isCalm(r.Agent) {
-		c.calm.tries = append(c.calm.tries, try{r.Request, began, r.At, r.Outcome, first})
+		c.calm.tries = append(c.calm.tries, try{r.Request, began, r.At, s.asked, r.Outcome, first})
+	}
+}
+
+// refuse notes that a send was not accepted, or that its connection broke.
+func (c *Checker) refuse(r Record) {
+	if c.isCalm(r.Agent) {
+		c.calm.refused = append(c.calm.refused, r)
 	}
 }
 
@@ -43,23 +52,24 @@ func (c *Checker) excused(from, to time.Duration) bool {
 func (c *Checker) judgeCalm(verdict *Checker) {
 	for _, t := range c.calm.tries {
 		s := c.sends[t.request]
-		began := t.from
-		for _, at := range s.began {
-			began = min(began, at) // an earlier try may have met the attack
-		}
-		if c.excused(began, t.to) {
+		if c.excused(t.asked, t.to) { // an earlier try may have met the attack
 			continue
 		}
 		at := Record{At: t.to}
-		if t.outcome != "completed" {
+		if t.first && t.outcome != "completed" {
 			verdict.violated(CalmInBounds, at, "%s of %s, which nobody attacked: %s", t.request, s.agent, t.outcome)
 		}
-		if long := t.to - t.from; long > c.patience {
+		if long := t.to - t.asked; long > c.patience {
 			verdict.violated(CalmInBounds, at, "%s of %s, which nobody attacked, took %.1f s", t.request, s.agent, long.Seconds())
 		}
 	}
+	for _, r := range c.calm.refused {
+		if !c.excused(c.sends[r.Request].began[r.Try], r.At) {
+			verdict.violated(CalmInBounds, r, "%s of %s, which nobody attacked, was refused: %s", r.Request, r.Agent, r.Text)
+		}
+	}
 	for _, request := range c.order {
-		if s := c.sends[request]; c.isCalm(s.agent) && !s.answered {
+		if s := c.sends[request]; c.isCalm(s.agent) && !s.answered && !c.died {
 			verdict.violated(CalmInBounds, Record{At: c.last}, "%s of %s, which nobody attacked, was never answered", request, s.agent)
 		}
 	}

@@ -16,15 +16,14 @@ const (
 	Numbered     Promise = "events have no hole and no double"
 	NothingLeft  Promise = "nothing is left"
 	CalmInBounds Promise = "the others are served"
+	Lives        Promise = "the server lives"
 )
 
 // Promises are all of them, in the order of a report.
-var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, CalmInBounds}
+var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, CalmInBounds, Lives}
 
-const (
-	maxTold = 20      // violations of a promise that are told; the others are counted
-	keptSum = 1 << 16 // events of an agent whose sums are kept, to compare what is seen again
-)
+// maxTold is how many violations of a promise are told; the others are counted.
+const maxTold = 20
 
 // Checker judges a history. Its zero value is not usable; see [NewChecker]. It is
 // not safe for concurrent use: its [History] shows it one record after another.
@@ -40,7 +39,10 @@ type Checker struct {
 	counts map[Promise]int // violations, also those that are not told
 	facts  map[string]int  // see Tally
 	looked int
-	downs  int // deaths of the server so far
+	read   map[string]bool // agents whose conversation was read
+	downs  int             // deaths of the server so far
+	fills  int             // how often the disk was full
+	died   bool            // the server did by itself, so what is not answered cannot be
 	calm   latencies
 	unsafe []span // when the server was down or the disk full; the last may be open
 	attack span
@@ -66,7 +68,12 @@ type send struct {
 	outcome  string
 	sum      uint64
 	bare     bool
-	started  uint64 // number of the event that began its turn; 0 for none seen
+	replayed bool          // the first answer was
+	said     text          // until its end, as it was answered
+	told     text          // and as its events tell it
+	asked    time.Duration // when it was sent first since it was answered
+	waiting  bool          // for an answer, since then
+	started  uint64        // number of the event that began its turn; 0 for none seen
 	ended    uint64
 	endedAs  string
 	downs    int  // deaths of the server before it ended
@@ -75,10 +82,10 @@ type send struct {
 	foundSum uint64
 }
 
-// numbers are the events of one agent that were seen.
-type numbers struct {
-	sums map[uint64]uint64
-	high uint64
+// text is one that may be known.
+type text struct {
+	sum   uint64
+	whole bool
 }
 
 // NewChecker returns a checker. isCalm tells the agents that nobody attacks;
@@ -87,7 +94,7 @@ type numbers struct {
 func NewChecker(isCalm func(agent string) bool, patience time.Duration) *Checker {
 	return &Checker{
 		isCalm: isCalm, patience: patience, sends: map[string]*send{}, seen: map[string]*numbers{}, subs: map[subscription]uint64{},
-		broken: map[Promise][]string{}, counts: map[Promise]int{}, facts: map[string]int{}, attack: span{-1, -1},
+		broken: map[Promise][]string{}, counts: map[Promise]int{}, facts: map[string]int{}, read: map[string]bool{}, attack: span{-1, -1},
 	}
 }
 
@@ -97,7 +104,11 @@ func (c *Checker) Observe(r Record) {
 	c.tally(r)
 	switch r.What {
 	case Sent:
-		c.send(r).began[r.Try] = r.At
+		s := c.send(r)
+		s.began[r.Try] = r.At
+		if !s.waiting {
+			s.waiting, s.asked = true, r.At
+		}
 	case Answered:
 		c.answer(r)
 	case CancelSaid:
@@ -107,6 +118,14 @@ func (c *Checker) Observe(r Record) {
 		c.subs[subscription{r.Agent, r.Sub}] = r.Seq
 	case Seen:
 		c.event(r)
+	case GaveUp:
+		c.violated(OneOutcome, r, "%s of %s was given up: it has no outcome", r.Request, r.Agent)
+	case Behind:
+		c.violated(Numbered, r, "%s: event %d was seen, and not when all were asked for again", r.Agent, r.Seq)
+	case Read:
+		c.read[r.Agent] = true
+	case Unread:
+		c.violated(Remembered, r, "the conversation of %s could not be read: %s", r.Agent, r.Text)
 	case Found:
 		s := c.send(r)
 		s.found++
@@ -115,9 +134,16 @@ func (c *Checker) Observe(r Record) {
 		if r.What == ServerDown {
 			c.downs++
 		}
+		if r.What == DiskFull {
+			c.fills++
+		}
 		c.unsafe = append(c.unsafe, span{r.At, -1})
+	case ServerDied:
+		c.died = true
+		c.unsafe = append(c.unsafe, span{r.At, -1})
+		c.violated(Lives, r, "%s", r.Text)
 	case ServerUp, DiskFree:
-		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 {
+		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 && !c.died {
 			c.unsafe[n-1].to = r.At
 		}
 	case AttackBegan:
@@ -128,7 +154,9 @@ func (c *Checker) Observe(r Record) {
 		c.looked++
 	case Left:
 		c.violated(NothingLeft, r, "%s", r.Text)
-	case Refused, Lost, Did, Skipped:
+	case Refused, Lost:
+		c.refuse(r)
+	case Did, Skipped:
 	}
 }
 
@@ -153,9 +181,10 @@ func (c *Checker) answer(r Record) {
 	s := c.send(r)
 	began := s.began[r.Try]
 	c.serve(r, began)
-	s.accepted = true
+	s.accepted, s.waiting = true, false
 	if !s.answered {
-		s.answered, s.outcome, s.sum, s.bare = true, r.Outcome, r.Sum, r.Bare
+		s.answered, s.outcome, s.sum, s.bare, s.replayed = true, r.Outcome, r.Sum, r.Bare, r.Replayed
+		s.said = text{r.Said, r.Whole}
 		return
 	}
 	if r.Outcome != s.outcome {
@@ -165,9 +194,7 @@ func (c *Checker) answer(r Record) {
 	if r.Outcome == "completed" && !r.Bare && !s.bare && r.Sum != s.sum {
 		c.violated(OneOutcome, r, "%s of %s was answered twice, with different texts", r.Request, r.Agent)
 	}
-	// Only these outcomes say that they are replayed; the others are errors.
-	tells := r.Outcome == "completed" || r.Outcome == "cancelled"
-	if tells && !r.Replayed && s.endedBefore(began, c) {
+	if !r.Replayed && s.endedBefore(began, c) {
 		c.violated(OneOutcome, r, "%s of %s had ended, and its repetition is not replayed", r.Request, r.Agent)
 	}
 }
@@ -177,65 +204,6 @@ func (c *Checker) answer(r Record) {
 func (s *send) endedBefore(began time.Duration, c *Checker) bool {
 	at, ok := c.calm.firstAnswer[s]
 	return ok && at < began
-}
-
-func (c *Checker) event(r Record) {
-	from := subscription{r.Agent, r.Sub}
-	last := c.subs[from]
-	first := r.Seq
-	if r.Type == "gap" {
-		first = r.From
-	}
-	switch {
-	case first > last+1:
-		c.violated(Numbered, r, "%s: after event %d comes %d, without a gap", r.Agent, last, first)
-	case first <= last:
-		c.violated(Numbered, r, "%s: after event %d comes %d again", r.Agent, last, first)
-	case r.Seq < first:
-		c.violated(Numbered, r, "%s: a gap from %d to %d", r.Agent, first, r.Seq)
-	}
-	c.subs[from] = r.Seq
-	if r.Type == "gap" {
-		return
-	}
-	n := c.seen[r.Agent]
-	if n == nil {
-		n = &numbers{sums: map[uint64]uint64{}}
-		c.seen[r.Agent] = n
-	}
-	if known, ok := n.sums[r.Seq]; ok {
-		if known != r.Sum {
-			c.violated(Numbered, r, "%s: event %d is another than before", r.Agent, r.Seq)
-		}
-		return
-	}
-	n.sums[r.Seq] = r.Sum
-	if n.high = max(n.high, r.Seq); n.high > keptSum {
-		delete(n.sums, n.high-keptSum)
-	}
-	c.turn(r)
-}
-
-// turn takes the events that tell of a turn.
-func (c *Checker) turn(r Record) {
-	if r.Request == "" {
-		return
-	}
-	s := c.send(r)
-	switch r.Type {
-	case "turn_start":
-		if s.started != 0 {
-			c.violated(OneOutcome, r, "%s of %s ran twice: events %d and %d", r.Request, r.Agent, s.started, r.Seq)
-		}
-		s.accepted, s.started = true, r.Seq
-	case "turn_end":
-		// An event that was lost with the server is told anew by the next one.
-		anew := r.Outcome == s.endedAs && c.downs > s.downs
-		if s.ended != 0 && !anew {
-			c.violated(OneOutcome, r, "%s of %s ended twice: events %d and %d", r.Request, r.Agent, s.ended, r.Seq)
-		}
-		s.ended, s.endedAs, s.downs = r.Seq, r.Outcome, c.downs
-	}
 }
 
 // finish judges what can be judged at the end alone.
@@ -248,16 +216,22 @@ func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int)
 	at := Record{At: c.last}
 	for _, request := range c.order {
 		s := c.sends[request]
-		if s.accepted && !s.answered && s.ended == 0 {
+		if s.accepted && !s.answered && s.ended == 0 && !c.died {
 			end.violated(OneOutcome, at, "%s of %s was accepted and has no outcome", request, s.agent)
 		}
 		if s.answered && s.ended != 0 && s.endedAs != s.outcome {
 			end.violated(OneOutcome, at, "%s of %s was answered as %s, and its event says %s", request, s.agent, s.outcome, s.endedAs)
 		}
+		if s.answered && s.said.whole && s.told.whole && s.said.sum != s.told.sum {
+			end.violated(OneOutcome, at, "%s of %s (%s) was answered with another text than its events told", request, s.agent, s.outcome)
+		}
+		if c.owes(s) {
+			end.violated(OneOutcome, at, "%s of %s was answered as %s, and no turn_end told that", request, s.agent, s.outcome)
+		}
 		if s.cancel && s.answered && s.outcome != "cancelled" {
 			end.violated(OneOutcome, at, "%s of %s was cancelled, as the cancel was told, and %s", request, s.agent, s.outcome)
 		}
-		if s.answered && s.outcome == "completed" && s.found == 0 {
+		if s.answered && s.outcome == "completed" && s.found == 0 && c.read[s.agent] {
 			end.violated(Remembered, at, "%s of %s was answered, and is not in the conversation", request, s.agent)
 		}
 		if s.answered && s.outcome == "completed" && s.found > 0 && !s.bare && s.foundSum != s.sum {

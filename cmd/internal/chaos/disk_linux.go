@@ -23,7 +23,8 @@ const most = 1 << 30
 
 // OnDisk runs this program again, with args, in a mount namespace of its own,
 // where [Mount] may mount: as root, or in a user namespace. The mount is gone
-// with the last process there, however that ends. Its exit status is returned;
+// with the last process there, however that ends, and that program is killed when
+// this process ends. Its exit status is returned;
 // the error says that there can be no such namespace.
 func OnDisk(ctx context.Context, args []string) (status int, err error) {
 	self, err := os.Executable()
@@ -34,7 +35,7 @@ func OnDisk(ctx context.Context, args []string) (status int, err error) {
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
@@ -63,6 +64,10 @@ func Mount(dir string, agents int, long time.Duration, args []string) error {
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop the right to mount: %w", err)
+	}
+	// The one who is to hear of our parent's end is the thread that goes on.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("end with our parent: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -2,11 +2,13 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -121,6 +123,7 @@ func (d *driver) sendAll(ctx context.Context, all ...message) {
 // cancel begins a long turn and cancels it, until it has ended.
 func (d *driver) cancel(ctx context.Context, after time.Duration) {
 	m := d.long()
+	m.streamed = true
 	running, ended := context.WithCancel(ctx)
 	var sending sync.WaitGroup
 	sending.Go(func() { defer ended(); d.send(ctx, m) })
@@ -185,6 +188,9 @@ func (d *driver) send(ctx context.Context, m message) {
 	}
 	for d.try(ctx, m) {
 		if !pause(ctx, 100*time.Millisecond) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // nobody called it off
+				d.history.Add(Record{What: GaveUp, Agent: d.agent, Request: m.id})
+			}
 			return
 		}
 	}
@@ -211,16 +217,24 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	if err == nil {
 		note(Answered, func(r *Record) {
 			r.Outcome, r.Replayed, r.Bare = "completed", result.Replayed, result.Truncated
+			r.Said, r.Whole = sum(api.Value(result.Content)), !result.Replayed && !result.Truncated
 			if result.Cancelled {
 				r.Outcome = "cancelled"
+				r.Whole = r.Whole && m.streamed // else it is not told
 			} else {
-				r.Sum = sum(api.Value(result.Content))
+				r.Sum = r.Said
 			}
 		})
 		return false
 	}
 	if outcome, ok := outcomes[kind(err)]; ok {
-		note(Answered, func(r *Record) { r.Outcome, r.Text = outcome, err.Error() })
+		note(Answered, func(r *Record) {
+			r.Outcome, r.Text = outcome, err.Error()
+			if e, ok := errors.AsType[*client.RPCError](err); ok {
+				r.Replayed, r.Said = e.Data.Replayed, sum(e.Data.Partial)
+				r.Whole = !r.Replayed && len(e.Data.Partial) < mostPartial-utf8.UTFMax
+			}
+		})
 		return false
 	}
 	if kind(err) == "" {
@@ -233,6 +247,9 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	}
 	return true
 }
+
+// mostPartial is how much of its text an error has at most, in bytes (SPEC §7).
+const mostPartial = 64 << 10
 
 // outcomes are what errors of a send say of the turn; others are refusals.
 var outcomes = map[string]string{"CHILD_CRASHED": "crashed", "TIMEOUT": "timed_out", "EXECUTION_ERROR": "failed"}
@@ -269,11 +286,32 @@ func (m message) send(ctx context.Context, c *client.Client, agent string) (api.
 	return result, nil
 }
 
-// settle repeats the last sends, and notes what the conversation has.
-func (d *driver) settle(ctx context.Context) error {
+// settle repeats the last sends and, if again is true, destroys and creates the
+// agent once more; it notes what the conversation has, and asks for all events
+// again. ctx bounds it.
+func (d *driver) settle(ctx context.Context, again bool) {
 	for _, m := range d.sent[max(0, len(d.sent)-repeatable):] {
-		d.send(ctx, m)
+		if d.send(ctx, m); ctx.Err() != nil {
+			break
+		}
 	}
+	if again {
+		d.rebirth(ctx)
+	}
+	if err := d.remember(ctx); err != nil {
+		d.history.Add(Record{What: Unread, Agent: d.agent, Text: err.Error()})
+		return
+	}
+	d.history.Add(Record{What: Read, Agent: d.agent})
+	limited, cancel := context.WithTimeout(ctx, patience/2)
+	defer cancel()
+	for d.history.owesEnds(d.agent) && pause(limited, 20*time.Millisecond) { // the checker tells what is still owed then
+	}
+	d.again(ctx)
+}
+
+// remember notes what the conversation has.
+func (d *driver) remember(ctx context.Context) error {
 	c, err := d.server.call(ctx)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -12,16 +13,23 @@ import (
 	"nexus.internal/protocol"
 )
 
-// follower reads the events of one agent, connecting again where it left off, and allows what the agent asks for.
+// follower reads the events of one agent, connecting again where it left off,
+// and allows what the agent asks for.
 type follower struct {
 	server  *server
 	history *History
 	agent   string
 
-	sub  int
-	last uint64
 	stop context.CancelFunc
 	done sync.WaitGroup
+	last atomic.Uint64 // number of the last event
+
+	// The rest is the reader's.
+	sub  int
+	high uint64 // the highest last so far
+	turn string // the request whose turn is being told; "" for none
+	said []byte // its text so far, as an answer has it
+	tool bool   // a tool was called since
 }
 
 // follow begins where the follower was; leave ends it.
@@ -45,34 +53,79 @@ func (f *follower) leave() {
 	f.done.Wait()
 }
 
+// again asks for all events but the first once more, and follows until it gets
+// to the last that it had seen.
+func (f *follower) again(ctx context.Context) {
+	f.leave()
+	target := f.last.Load()
+	f.turn = ""
+	f.last.Store(min(1, target))
+	f.follow()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for f.last.Load() < target {
+		if !pause(limited, 20*time.Millisecond) {
+			f.history.Add(Record{What: Behind, Agent: f.agent, Seq: target})
+			return
+		}
+	}
+}
+
 // read takes events until the connection ends.
 func (f *follower) read(ctx context.Context, c *client.Client) {
 	opened := false
-	for event, err := range c.Events(ctx, f.agent, f.last) {
+	for event, err := range c.Events(ctx, f.agent, f.last.Load()) {
 		if err != nil || event.Type == "end" {
 			return
 		}
 		if !opened {
 			opened = true
 			f.sub++
-			f.history.Add(Record{What: Subscribed, Agent: f.agent, Sub: f.sub, Seq: f.last})
+			f.history.Add(Record{What: Subscribed, Agent: f.agent, Sub: f.sub, Seq: f.last.Load()})
 		}
 		r := Record{
-			What: Seen, Agent: f.agent, Sub: f.sub, Seq: event.Seq, Type: event.Type, Sum: sum(event.Data),
+			What: Seen, Agent: f.agent, Sub: f.sub, Seq: event.Seq, Type: event.Type, Sum: sum(event.Data), Size: len(event.Data),
 		}
+		fresh := event.Seq > f.high
+		f.high = max(f.high, event.Seq)
 		switch event.Type {
 		case "gap":
 			r.From = gjson.GetBytes(event.Data, "from").Uint()
-		case "turn_start", "turn_end":
+			f.turn = ""
+		case "turn_start":
+			r.Request = gjson.GetBytes(event.Data, "turn_id").Str
+			f.turn, f.said, f.tool = r.Request, nil, false
+		case "message_update":
+			f.take(event.Data)
+		case "turn_end":
 			r.Request, r.Outcome = gjson.GetBytes(event.Data, "turn_id").Str, gjson.GetBytes(event.Data, "outcome").Str
+			r.Said, r.Whole = sum(f.said), f.turn == r.Request
+			f.turn = ""
 		case "permission_request":
+			if !fresh {
+				break
+			}
 			// Whether it still waits is not ours to know.
 			_ = c.Call(ctx, client.AgentPath(f.agent), "respond_permission", api.RespondPermissionParams{
 				RequestID: gjson.GetBytes(event.Data, "request_id").Str, Decision: protocol.AllowOnce,
 			}, nil)
 		}
-		f.last = event.Seq
 		f.history.Add(r)
+		f.last.Store(event.Seq)
+	}
+}
+
+// take adds a piece of a message to the text of the turn (SPEC §6.3).
+func (f *follower) take(update []byte) {
+	switch gjson.GetBytes(update, "event.type").Str {
+	case "text_delta":
+		delta := gjson.GetBytes(update, "event.delta").Str
+		if f.tool && delta != "" {
+			f.said, f.tool = append(f.said, "\n\n"...), false
+		}
+		f.said = append(f.said, delta...)
+	case "toolcall_start":
+		f.tool = len(f.said) > 0
 	}
 }
 

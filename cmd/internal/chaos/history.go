@@ -57,6 +57,14 @@ func (h *History) Add(r Record) {
 	}
 }
 
+// owesEnds reports whether the events of an agent have yet to tell how a turn
+// ended that was answered.
+func (h *History) owesEnds(agent string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.check.owesEnds(agent)
+}
+
 // Close writes what is not yet written. The error is the first of any writing.
 func (h *History) Close() error {
 	h.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,13 +35,44 @@ func (s *server) look(ctx context.Context, history *History, what string, find f
 
 // processes are those of the server, its agents and their tools: everything on
 // the machine but ourselves that has the home or the mark of a tool in its
-// arguments or its environment.
-func (s *server) processes() []string { return processesWith(s.mark, s.home) }
+// arguments or its environment, or bears a tag of the server.
+func (s *server) processes() []string {
+	return processesWith(func(pid int) bool { return s.bears(number(pid)) }, s.mark, s.home)
+}
 
-// tools are the processes that tools have started.
-func (s *server) tools() []string { return processesWith(s.mark) }
+// strays are the processes that tools have started, and all that come of the
+// server but it, its keeper, and what comes of the agents that live.
+func (s *server) strays(ctx context.Context) []string {
+	c, err := s.call(ctx)
+	if err != nil {
+		return []string{err.Error()} // who cannot look has not seen that there is nothing
+	}
+	listed, err := c.ListAgents(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	living := map[uint64]bool{}
+	for _, agent := range listed.Agents {
+		if agent.PID != nil {
+			living[number(*agent.PID)] = true
+		}
+	}
+	server := s.pid()
+	return processesWith(func(pid int) bool {
+		n := number(pid)
+		return s.bears(n) && pid != server && !living[n] && !isKeeper(pid)
+	}, s.mark)
+}
 
-func processesWith(marks ...string) (found []string) {
+// isKeeper reports whether a process is the one that outlives a server.
+func isKeeper(pid int) bool {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+	args := strings.Split(string(line), "\x00")
+	return len(args) > 1 && args[1] == "__keep"
+}
+
+// processesWith lists the processes that live and are wanted, or have a mark.
+func processesWith(wanted func(pid int) bool, marks ...string) (found []string) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return []string{err.Error()} // who cannot look has not seen that there is nothing
@@ -53,11 +85,12 @@ func processesWith(marks ...string) (found []string) {
 		// Both may be unreadable: it has ended, or is somebody else's.
 		line, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		environ, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
-		for _, mark := range marks {
-			if strings.Contains(string(line), mark) || strings.Contains(string(environ), mark) {
-				found = append(found, fmt.Sprintf("process %d: %s", pid, strings.ReplaceAll(string(line), "\x00", " ")))
-				break
-			}
+		marked := slices.ContainsFunc(marks, func(mark string) bool {
+			return strings.Contains(string(line), mark) || strings.Contains(string(environ), mark)
+		})
+		// What has ended and waits for its parent has neither, but is wanted.
+		if marked || len(line) > 0 && wanted(pid) {
+			found = append(found, fmt.Sprintf("process %d: %s", pid, strings.ReplaceAll(string(line), "\x00", " ")))
 		}
 	}
 	return found

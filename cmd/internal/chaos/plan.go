@@ -83,6 +83,7 @@ var (
 		{Prompt, "ignore", 3},
 		{Prompt, "hold", 3},
 		{Prompt, "storm", 2},
+		{Prompt, "bare", 2},
 	}
 	attacks = []weighted{{Kill, "", 10}, {Stop, "", 7}, {FillDisk, "", 1}, {KillServer, "", 1}}
 )

@@ -19,6 +19,7 @@ type Report struct {
 	Quiet   Latency         // of the calm agents before the attack
 	Chaos   Latency         // and under it
 	NotDone []string        // what could not be tried here, and why
+	Untried []string        // what was not tried, so that nothing is promised
 	Folder  string          // what is kept, "" if nothing is
 }
 
@@ -26,9 +27,32 @@ type Report struct {
 func (c *Checker) Report(p Plan) *Report {
 	broken, counts := c.finish()
 	return &Report{
-		Plan: p, Facts: maps.Clone(c.facts), Broken: broken, Counts: counts, Quiet: c.latency(false), Chaos: c.latency(true),
+		Untried: c.untried(), Plan: p, Facts: maps.Clone(c.facts), Broken: broken, Counts: counts, Quiet: c.latency(false), Chaos: c.latency(true),
 	}
 }
+
+// untried tells which attacks are missing, without which a promise that was kept
+// says nothing. The disk may be one that cannot be filled.
+func (c *Checker) untried() (missing []string) {
+	did := func(d Deed) bool { return c.facts["deeds: "+string(d)] > 0 }
+	for _, one := range []struct {
+		what string
+		done bool
+	}{
+		{"no process of an agent was killed", did(Kill)},
+		{"the server was not killed and started again", c.downs > 0 && c.facts["server: started"] > c.downs},
+		{"the disk was not filled", did(FillDisk) || c.facts["deeds: "+string(FillDisk)+notPossible] > 0},
+		{"no send was answered under attack", c.latency(true).Tries > 0},
+	} {
+		if !one.done {
+			missing = append(missing, one.what)
+		}
+	}
+	return missing
+}
+
+// notPossible follows a deed in the table that was skipped.
+const notPossible = ", not possible then"
 
 // tally counts what a report has in its table, as "section: what".
 func (c *Checker) tally(r Record) {
@@ -53,7 +77,7 @@ func (c *Checker) tally(r Record) {
 	case Did:
 		c.facts["deeds: "+string(r.Deed)]++
 	case Skipped:
-		c.facts["deeds: "+string(r.Deed)+", not possible then"]++
+		c.facts["deeds: "+string(r.Deed)+notPossible]++
 	case Seen:
 		c.facts["events: seen"]++
 		if r.Type == "gap" {
@@ -69,12 +93,12 @@ func (c *Checker) tally(r Record) {
 		c.facts["sends: found in a conversation"]++
 	case Looked:
 		c.facts["looked for: "+r.Text]++
-	case CancelSaid, DiskFull, DiskFree, AttackBegan, AttackEnded, Left:
+	case GaveUp, CancelSaid, Behind, Read, Unread, ServerDied, DiskFull, DiskFree, AttackBegan, AttackEnded, Left:
 	}
 }
 
-// Held reports whether every promise did.
-func (r *Report) Held() bool { return len(r.Counts) == 0 }
+// Held reports whether every promise did, and was tried.
+func (r *Report) Held() bool { return len(r.Counts) == 0 && len(r.Untried) == 0 }
 
 // Print writes the table, and below it what was violated.
 func (r *Report) Print(w io.Writer) error {
@@ -99,8 +123,14 @@ func (r *Report) Print(w io.Writer) error {
 	for _, why := range r.NotDone {
 		fmt.Fprintf(tab, "not done here\t%s\t\n", why)
 	}
+	for _, what := range r.Untried {
+		fmt.Fprintf(tab, "not tried\t%s\t\n", what)
+	}
 	for _, p := range Promises {
 		verdict := "ok"
+		if len(r.Untried) > 0 {
+			verdict = "not tried"
+		}
 		if n := r.Counts[p]; n > 0 {
 			verdict = fmt.Sprintf("VIOLATED %d times", n)
 		}

@@ -29,8 +29,15 @@ type Options struct {
 // have: connections that are just closing, and what the runtime needs once.
 const slack = 4
 
-// giveUp is how long a send is tried again that is not accepted or not answered.
-const giveUp = 2 * time.Minute
+const (
+	// giveUp is how long a send is tried again that is not accepted or not answered.
+	giveUp = 2 * time.Minute
+	// afterwards is how long what goes on at the end of the attack may take, which
+	// nobody attacks any more: an agent may be in its longest backoff (SPEC §5.4).
+	afterwards = time.Minute
+	// settling is how long all repetitions and conversations may take.
+	settling = 2 * time.Minute
+)
 
 // slowest is how long a send of a calm agent may take.
 const slowest = 10 * time.Second
@@ -52,16 +59,22 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, history.Close()) }()
-	s, err := newServer(o, plan, history)
+	// What must be done whoever interrupts the attack, unless the server is lost.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Time+10*time.Minute)
+	defer cancel()
+	s, err := newServer(o, plan, history, cancel)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.stop(patience)) }()
+	defer func() {
+		err = errors.Join(err, s.stop(patience))
+		s.watching.Wait()
+	}()
 	r := &run{o: o, plan: plan, server: s, history: history, began: time.Now()}
 	for _, name := range s.names {
 		r.drivers = append(r.drivers, newDriver(s, history, name))
 	}
-	if err := r.all(ctx); err != nil {
+	if err := r.all(ctx, whole); err != nil {
 		return nil, err
 	}
 	report = check.Report(plan)
@@ -70,6 +83,9 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	if r.first.descriptors < 0 {
 		report.NotDone = append(report.NotDone, "the server's descriptors were not counted: only root may")
+	}
+	if !s.isTagged() {
+		report.NotDone = append(report.NotDone, "processes were looked for by their marks alone: the server has no tag")
 	}
 	return report, nil
 }
@@ -89,10 +105,8 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.o.Progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (r *run) all(ctx context.Context) error {
-	// What must be done whoever interrupts the attack.
-	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Time+10*time.Minute)
-	defer cancel()
+// all does everything. ctx may end the attack, whole ends all that needs a server.
+func (r *run) all(ctx, whole context.Context) error {
 	r.say("start a server with %d agents", r.plan.Agents)
 	if err := r.server.start(whole); err != nil {
 		return err
@@ -112,14 +126,14 @@ func (r *run) all(ctx context.Context) error {
 		r.leave()
 		return err
 	}
-	r.say("repeat the last sends and read the conversations")
-	err = r.settle(whole)
-	r.leave()
-	if err != nil {
-		return err
+	if !r.server.isDead() {
+		r.say("repeat the last sends, read the conversations and all events")
+		r.settle(whole)
 	}
+	r.leave()
 	r.say("look for what is left")
-	return r.end(whole)
+	r.end(whole)
+	return nil
 }
 
 // quiet lets the calm agents talk, to know how long that takes.
@@ -141,7 +155,8 @@ func (r *run) quiet(ctx, whole context.Context, long time.Duration) {
 func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
-	whole, give := context.WithCancel(whole)
+	defer context.AfterFunc(whole, cancel)()
+	whole, give := context.WithTimeout(whole, long+afterwards)
 	defer give()
 	began := time.Now()
 	r.history.Add(Record{What: AttackBegan})
@@ -160,23 +175,21 @@ func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	return err
 }
 
-// settle has each driver repeat its last sends and read its conversation, four
-// at a time.
-func (r *run) settle(ctx context.Context) error {
-	var settling sync.WaitGroup
-	errs := make([]error, len(r.drivers))
+// settle has each driver settle, four at a time. What is destroyed and created
+// then shows what the server forgets to let go each time.
+func (r *run) settle(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	var working sync.WaitGroup
 	free := make(chan struct{}, 4)
 	for i, d := range r.drivers {
-		settling.Go(func() {
+		working.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			if err := d.settle(ctx); err != nil {
-				errs[i] = fmt.Errorf("settle %s: %w", d.agent, err)
-			}
+			d.settle(limited, i >= r.plan.Calm)
 		})
 	}
-	settling.Wait()
-	return errors.Join(errs...)
+	working.Wait()
 }
 
 func (r *run) leave() {
@@ -187,19 +200,32 @@ func (r *run) leave() {
 
 // end looks whether all is as it was at first, ends the server and looks
 // whether anything is there.
-func (r *run) end(ctx context.Context) error {
+func (r *run) end(ctx context.Context) {
 	s := r.server
-	s.look(ctx, r.history, "processes of tools whose turns have ended", s.tools)
+	if s.isDead() {
+		r.nothing("processes after the server's death")
+		return
+	}
+	s.look(ctx, r.history, "processes of turns and agents that have ended", func() []string { return s.strays(ctx) })
+	var last held
 	s.look(ctx, r.history, "descriptors and goroutines of the server beyond those at its start", func() []string {
 		now, err := s.holds(ctx)
 		if err != nil {
 			return []string{err.Error()}
 		}
+		last = now
 		return now.beyond(r.first)
 	})
+	r.say("the server has %d descriptors and %d goroutines, and had %d and %d at first",
+		last.descriptors, last.goroutines, r.first.descriptors, r.first.goroutines)
 	if err := s.stop(patience); err != nil {
 		r.history.Add(Record{What: Left, Text: err.Error()})
 	}
-	s.look(ctx, r.history, "processes after the server's end", s.processes)
-	return nil
+	r.nothing("processes after the server's end")
+}
+
+// nothing looks whether any process is left.
+func (r *run) nothing(what string) {
+	// What ends with the server is not waited for.
+	r.server.look(context.Background(), r.history, what, r.server.processes)
 }

@@ -9,7 +9,8 @@ import (
 
 // scenario is what the offline model plays, a turn for each word of the plan's
 // prompts (SPEC §4.2). What the tools start sleeps for mark seconds, so that it
-// can be told from everything else on the machine.
+// can be told from everything else on the machine, but for what a bare one starts:
+// that bears the server's tag alone.
 func scenario(mark string) ([]byte, error) {
 	type step = map[string]any
 	shell := func(command string) []step {
@@ -31,6 +32,7 @@ func scenario(mark string) ([]byte, error) {
 		"fork":   shell("(setsid sh -c '%[1]s & %[1]s &' &); echo forked"),
 		"ignore": shell("trap '' TERM HUP INT; %s & sleep 0.2; echo deaf"),
 		"hold":   shell("%s & echo held"),
+		"bare":   shell("setsid env -i sleep 86400 & echo bare # not %s"),
 		"storm":  shell("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (setsid %s &); done; echo stormy"),
 	} {
 		turns = append(turns, step{"match": prompt(word), "steps": steps})

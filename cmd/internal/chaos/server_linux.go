@@ -2,12 +2,15 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,25 +31,37 @@ type server struct {
 	history *History
 	mark    string // see scenario
 
-	mu     sync.Mutex    // guards the rest
-	up     chan struct{} // closed while it can be called
-	number int           // of processes so far
-	cmd    *exec.Cmd
-	log    *os.File
-	client *client.Client
+	died     func()         // called once, when there is no server any more that was not to end
+	watching sync.WaitGroup // those that wait for a process
+
+	mu      sync.Mutex    // guards the rest
+	up      chan struct{} // closed while it can be called
+	number  int           // of processes so far
+	process *process      // nil if none runs
+	client  *client.Client
+	dead    bool   // died was called
+	tags    []tags // of all processes so far
+}
+
+// process is one process of the server.
+type process struct {
+	cmd   *exec.Cmd
+	log   *os.File
+	ended chan struct{} // closed once err is there
+	err   error
 }
 
 // config makes the offline model's window so large that no conversation is
 // compacted: what was said must be found.
 const config = `{"providers":{"offline":{"type":"offline","models":[{"id":"offline","context_window":1000000000}]}}}`
 
-func newServer(o Options, p Plan, history *History) (*server, error) {
+func newServer(o Options, p Plan, history *History, died func()) (*server, error) {
 	disk := o.Disk
 	if disk == "" {
 		disk = o.Dir
 	}
 	s := &server{
-		o: o, home: filepath.Join(disk, "home"), work: filepath.Join(o.Dir, "work"), history: history, up: make(chan struct{}),
+		o: o, home: filepath.Join(disk, "home"), work: filepath.Join(o.Dir, "work"), history: history, up: make(chan struct{}), died: died,
 		mark: fmt.Sprintf("86400.%09d", time.Now().UnixNano()%1_000_000_000),
 	}
 	for agent := range p.Agents {
@@ -89,33 +104,104 @@ func (s *server) start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	s.cmd, s.log = cmd, log
 	stuck := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stuck()
-	o := client.Options{Retries: -1} // each try is accounted for
-	lines := bufio.NewScanner(out)
-	for o.Key.IsZero() && lines.Scan() {
-		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
-			o.URL = url
-		}
-		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
-			if o.Key, err = auth.Read(path); err != nil {
-				return errors.Join(err, s.end(syscall.SIGKILL))
-			}
-		}
+	o, err := greeting(out)
+	s.process = &process{cmd: cmd, log: log, ended: make(chan struct{})}
+	s.watching.Go(func() { s.watch(s.process) })
+	if err == nil {
+		s.client, err = client.New(o)
 	}
-	if o.Key.IsZero() {
-		return fmt.Errorf("%s did not start; its log is %s: %w", strings.Join(cmd.Args, " "), log.Name(), s.end(syscall.SIGKILL))
+	if err == nil {
+		err = s.createAll(ctx)
 	}
-	if s.client, err = client.New(o); err != nil {
-		return errors.Join(err, s.end(syscall.SIGKILL))
+	if err != nil {
+		return fmt.Errorf("start %s: %w", strings.Join(cmd.Args, " "), errors.Join(err, s.end(syscall.SIGKILL)))
 	}
-	if err := s.createAll(ctx); err != nil {
-		return errors.Join(err, s.end(syscall.SIGKILL))
+	if t, ok := tagsOf(cmd.Process.Pid, s.home); ok {
+		s.tags = append(s.tags, t)
 	}
 	close(s.up)
 	s.history.Add(Record{What: ServerUp, Seq: uint64(s.number)})
 	return nil
+}
+
+// greeting reads where a server listens, and its key.
+func greeting(out io.Reader) (o client.Options, err error) {
+	o.Retries = -1 // each try is accounted for
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
+			o.URL = url
+		}
+		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
+			o.Key, err = auth.Read(path)
+			return o, err
+		}
+	}
+	return o, errors.New("it does not say where it listens")
+}
+
+// watch waits for the end of a process, and notes one that nobody asked for.
+func (s *server) watch(p *process) {
+	p.err = p.cmd.Wait()
+	close(p.ended)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != p {
+		return
+	}
+	s.process = nil
+	s.up = make(chan struct{})
+	s.client.Close()
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	s.lost(fmt.Sprintf("the server ended by itself: %s; %s", how, tail(p.log)))
+	_ = p.log.Close() // it was read
+}
+
+// lost notes that there is no server any more. mu is held.
+func (s *server) lost(why string) {
+	s.dead = true
+	s.history.Add(Record{What: ServerDied, Text: why})
+	s.died()
+}
+
+// restart starts the server that was killed. One that does not start is lost.
+func (s *server) restart(ctx context.Context) {
+	err := s.start(ctx)
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost(fmt.Sprintf("the server did not start again: %v", err))
+}
+
+// isDead reports whether there is no server any more.
+func (s *server) isDead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
+}
+
+// tail tells the end of a log.
+func tail(log *os.File) string {
+	const most = 2 << 10 // bytes
+	info, err := log.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	from := max(0, info.Size()-most)
+	end, err := io.ReadAll(io.NewSectionReader(log, from, most))
+	if err != nil {
+		return err.Error()
+	}
+	if from > 0 { // whole lines
+		_, end, _ = bytes.Cut(end, []byte("\n"))
+	}
+	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(end)), "\n", "\n    ")
 }
 
 // createAll makes the agents, four at a time.
@@ -149,28 +235,54 @@ func (s *server) create(ctx context.Context, c *client.Client, name string) erro
 func (s *server) call(ctx context.Context) (*client.Client, error) {
 	for {
 		s.mu.Lock()
-		up, c := s.up, s.client
+		up := s.up
 		s.mu.Unlock()
 		select {
 		case <-up:
-			return c, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+		s.mu.Lock()
+		now, c := s.up, s.client // only now: it is that of a later process
+		s.mu.Unlock()
+		if now == up {
+			return c, nil
 		}
 	}
 }
 
-// pid is the process that runs now.
+// pid is the process that runs now; 0 for none.
 func (s *server) pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cmd.Process.Pid
+	if s.process == nil {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
 }
 
-// kill ends the server as SIGKILL does, and waits.
+// bears reports whether a number is one of a tag of the server.
+func (s *server) bears(number uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.tags, func(t tags) bool { return t.has(number) })
+}
+
+// isTagged reports whether all processes of the server had a tag so far.
+func (s *server) isTagged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.tags) == s.number
+}
+
+// kill ends the server as SIGKILL does, and waits. One that is there no more is
+// not killed.
 func (s *server) kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.process == nil {
+		return &skippedError{"it has ended by itself"}
+	}
 	s.up = make(chan struct{})
 	s.history.Add(Record{What: ServerDown, Seq: uint64(s.number)})
 	return s.end(syscall.SIGKILL)
@@ -180,11 +292,12 @@ func (s *server) kill() error {
 func (s *server) stop(patience time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
+	if s.process == nil {
 		return nil
 	}
 	s.up = make(chan struct{})
-	stuck := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	process := s.process.cmd.Process
+	stuck := time.AfterFunc(patience, func() { _ = process.Kill() })
 	defer stuck.Stop()
 	if err := s.end(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("end the server: %w", err)
@@ -195,17 +308,20 @@ func (s *server) stop(patience time.Duration) error {
 // end signals the process, which is there, and waits for it. Its death by
 // SIGKILL is no error where it was asked for.
 func (s *server) end(by syscall.Signal) error {
-	cmd := s.cmd
-	s.cmd = nil
+	p := s.process
+	s.process = nil
 	if s.client != nil {
 		s.client.Close()
 	}
-	_ = cmd.Process.Signal(by) // it may have ended by itself; Wait tells
-	err := cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == by {
+	_ = p.cmd.Process.Signal(by) // it may have ended by itself; its status tells
+	<-p.ended
+	err := p.err
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == by {
 		err = nil
+	} else if err != nil {
+		err = fmt.Errorf("%w; %s", err, tail(p.log))
 	}
-	return errors.Join(err, s.log.Close())
+	return errors.Join(err, p.log.Close())
 }
 
 // kind is the type of an error that the server gave, "" for any other.
