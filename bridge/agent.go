@@ -39,11 +39,21 @@ func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api
 	if c.request.IsNotification() {
 		return api.SendResult{RequestID: turn.ID()}, nil // nobody waits for more
 	}
-	outcome, err := turn.Wait(ctx)
+	sent, err := await(ctx, c, turn)
 	if gone(ctx) {
 		s.left(ctx, a.ID(), turn, onDisconnect)
 	}
+	return sent, err
+}
+
+// await waits for the outcome of a turn. Where ctx ends first, the error is why,
+// in a *turnError without outcome.
+func await(ctx context.Context, c *call, turn *supervisor.Turn) (api.SendResult, error) {
+	outcome, err := turn.Wait(ctx)
 	c.incarnation = outcome.Incarnation
+	if outcome.Outcome == "" {
+		err = context.Cause(ctx)
+	}
 	return sendResult(outcome, err)
 }
 
@@ -77,6 +87,9 @@ func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*superv
 func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
 	prompt, options := promptOf(p)
 	turn, err := a.Prompt(ctx, prompt, options)
+	if errors.Is(err, supervisor.ErrDraining) {
+		err = errNotAccepted
+	}
 	return turn, named(a.ID(), err)
 }
 
@@ -106,7 +119,7 @@ func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
 		return api.SendResult{RequestID: r.TurnID, Cancelled: true, Replayed: r.Replayed}, nil
 	}
 	if err != nil {
-		return api.SendResult{}, &turnError{err: err, said: r.Text, replayed: r.Replayed}
+		return api.SendResult{}, &turnError{err: err, outcome: r.Outcome, said: r.Text, replayed: r.Replayed}
 	}
 	sent := api.SendResult{
 		Content: &r.Text, RequestID: r.TurnID, StopReason: string(r.StopReason), Usage: &r.Usage,

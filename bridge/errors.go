@@ -24,6 +24,9 @@ type agentError struct {
 // errDestroyed is ErrNotFound for an agent that was there when the request came.
 var errDestroyed = fmt.Errorf("%w: it was destroyed meanwhile", supervisor.ErrNotFound)
 
+// errNotAccepted is ErrDraining for what was refused.
+var errNotAccepted = fmt.Errorf("%w: nothing was accepted", supervisor.ErrDraining)
+
 // named gives an error of the agent id its name, if it says that the agent is
 // gone and not which.
 func named(id string, err error) error {
@@ -84,6 +87,7 @@ const maxPartial = 64 << 10
 // turnError is how a turn failed, with what had been said.
 type turnError struct {
 	err      error
+	outcome  supervisor.Outcome // "" if it had not ended
 	said     string
 	replayed bool
 }
@@ -96,8 +100,23 @@ func explain(err error) refusal {
 	r := table(err)
 	if e, ok := errors.AsType[*turnError](err); ok {
 		r.err.Data.Partial, r.err.Data.Replayed = head(e.said, maxPartial), e.replayed
+		if errors.Is(err, supervisor.ErrDraining) {
+			r.drained(e.outcome)
+		}
 	}
 	return r
+}
+
+// drained says what became of a send that was accepted before the server went down.
+func (r refusal) drained(outcome supervisor.Outcome) {
+	data := r.err.Data
+	if data.Outcome = string(outcome); outcome == "" {
+		data.Details = "the send was accepted, and the server ended before its turn did"
+		data.RecoverySuggestions = []string{"Start the server again, and send it again with the same request_id: that tells how it ended."}
+		return
+	}
+	data.Details = "the send was accepted, and cancelled by the end of the server"
+	data.RecoverySuggestions = []string{"Start the server again, and send it again with another request_id."}
 }
 
 // head is the beginning of text, at most limit bytes of whole characters.
@@ -306,7 +325,7 @@ var (
 		"parameters are given by name", "Send params as an object.")
 	answerTooLarge = refuse(http.StatusOK, jsonrpc.CodeServerError, "Response too large", "RESPONSE_TOO_LARGE",
 		fmt.Sprintf("the results of a batch have at most %d bytes together", MaxBatchAnswer), "Ask in smaller batches.")
-	draining = explain(supervisor.ErrDraining)
+	draining = explain(errNotAccepted)
 )
 
 // badSignature refuses signed requests, for a reason that says nothing about keys.

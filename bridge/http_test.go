@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
 
@@ -242,8 +244,8 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	response, body := readResponse(t, bufio.NewReader(conn))
-	if response.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("a request while draining: HTTP %d, want 503", response.StatusCode)
+	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "nothing was accepted") {
+		t.Errorf("a request while draining: HTTP %d %s, want 503", response.StatusCode, body)
 	}
 	wantWhole(t, body, jsonrpc.CodeUnavailable)
 	if response, body := r.do("GET", "/healthz", nil); response.StatusCode != 200 || gjson.Get(body, "status").Str != "draining" {
@@ -277,8 +279,13 @@ func TestNothingBeginsAfterTheDrain(t *testing.T) {
 	waiting := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("wait")})
 	r.queued("a", 1)
 	r.stop()
-	for _, s := range []<-chan sent{waiting, running} {
-		wantError(t, r.await(s).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	e := wantError(t, r.await(waiting).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	if e.Data.Outcome != "cancelled" {
+		t.Errorf("what waited: %+v", e.Data)
+	}
+	e = wantError(t, r.await(running).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	if e.Data.Outcome != "" || !strings.Contains(e.Data.Details, "was accepted") { // it heeds no cancel
+		t.Errorf("what ran: %+v", e.Data)
 	}
 	<-r.served
 	close(release) // the turn ends by itself, before its agent is stopped
@@ -315,5 +322,49 @@ func TestDrainTimeout(t *testing.T) {
 	running := r.begin("a", "run")
 	r.stop()
 	s := r.await(running)
-	wantError(t, s.err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	e := wantError(t, s.err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
+	if e.Data.Outcome != "cancelled" || !strings.Contains(e.Data.Details, "was accepted, and cancelled") {
+		t.Errorf("a turn that was cancelled: %+v", e.Data)
+	}
+}
+
+// A turn that is over when it is cut off is answered as it ended, streamed or not.
+func TestDrainTellsHowTurnsEnded(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) { // its DrainTimeout is 1 ms
+		<-c.Aborted()
+		if p.Message == "whole" {
+			c.Say("whole")
+			c.Emit(protocol.AgentEnd{StopReason: protocol.StopCompleted, TurnID: p.ID})
+			c.Respond(p, map[string]bool{"ok": true})
+			return
+		}
+		c.Finish(p, "")
+	}))
+	for _, id := range []string{"plain", "streamed", "cut"} {
+		r.create(id)
+	}
+	plain := r.sendAsync("plain", api.SendParams{Content: "whole"})
+	streamed := make(chan sent, 1)
+	go func() {
+		result, err := r.sendStream(r.ctx(), "streamed", api.SendParams{Content: "whole"}, func(string) {}, nil)
+		streamed <- sent{result: result, err: err}
+	}()
+	cut := make(chan sent, 1)
+	go func() {
+		result, err := r.sendStream(r.ctx(), "cut", api.SendParams{Content: "x"}, func(string) {}, nil)
+		cut <- sent{result: result, err: err}
+	}()
+	for busy := 0; busy < 3; busy = r.sup.Stats().Agents[supervisor.Busy] {
+		runtime.Gosched()
+	}
+	r.stop()
+	for _, s := range []<-chan sent{plain, streamed} {
+		if got := r.await(s); got.err != nil || *got.result.Content != "whole" {
+			t.Errorf("a turn that was whole: %+v", got)
+		}
+	}
+	e := rpcError(t, r.await(cut).err)
+	if e.Data.Type != "SERVER_DRAINING" || e.Data.Outcome != "cancelled" {
+		t.Errorf("a stream that was cut off: %+v", e.Data)
+	}
 }

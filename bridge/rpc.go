@@ -284,7 +284,9 @@ func (s *Server) failure(x *exchange, c *call, start time.Time, err error) (*jso
 			s.logCall(x, c, start, errClientLeft)
 			return nil, 0
 		}
-		err = context.Cause(ctx)
+		if !errors.Is(err, supervisor.ErrDraining) { // which may say more
+			err = context.Cause(ctx)
+		}
 	}
 	r := explain(err)
 	if r.internal {

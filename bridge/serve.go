@@ -16,6 +16,10 @@ import (
 // closeTimeout is how long connections may take to end once nothing runs.
 const closeTimeout = time.Second
 
+// cutTimeout is how long turns may take to end that are cancelled with the server:
+// their senders hear how they ended.
+const cutTimeout = time.Second
+
 // Drain makes the server refuse new requests (503, -32001 SERVER_DRAINING) and
 // Serve return once the running ones are done. It returns at once and may be
 // called again.
@@ -25,8 +29,8 @@ func (s *Server) Drain() { s.requests.close() }
 // listening fails. Then it drains: new requests are refused, running ones and
 // the turns of all agents, also those that nobody waits for, may take up to
 // DrainTimeout. Then nothing begins any more, what waits is answered as SERVER_DRAINING
-// first, what runs next, and event streams end. Turns that are left end with the
-// supervisor. It returns when no handler runs any more; nil unless listening
+// first, what runs is cancelled next, and event streams end. Turns that do not heed
+// that end with the supervisor. It returns when no handler runs any more; nil unless listening
 // failed. ln is closed. Serve may be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -76,6 +80,11 @@ func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 	s.handlers.close()
 	s.interruptPlans()
 	s.o.Supervisor.Refuse() // first, so that nothing takes the place of what is cut off next
+	cut, given := context.WithTimeout(context.Background(), cutTimeout)
+	defer given()
+	if err := s.o.Supervisor.Cut(cut); err != nil {
+		s.log.Warn("turns do not heed their cancel", zap.Duration("waited", cutTimeout))
+	}
 	cancel(supervisor.ErrDraining)
 
 	closed, done := context.WithTimeout(context.Background(), closeTimeout)

@@ -64,7 +64,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		return
 	}
 	var response *jsonrpc.Response
-	if err == nil {
+	if err == nil || ctx.Err() != nil && !gone(ctx) { // it is answered as it ended even so
 		response, err = ended(ctx, c, turn)
 	}
 	if err == nil {
@@ -79,9 +79,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 
 // ended is the response for a turn that has ended.
 func ended(ctx context.Context, c *call, turn *supervisor.Turn) (*jsonrpc.Response, error) {
-	outcome, err := turn.Wait(ctx)
-	c.incarnation = outcome.Incarnation
-	value, err := sendResult(outcome, err)
+	value, err := await(ctx, c, turn)
 	if err != nil {
 		return nil, err
 	}

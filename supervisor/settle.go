@@ -46,6 +46,19 @@ func (a *Agent) refuse() {
 	}
 }
 
+// Cut cancels the turns that run (ErrDraining) and waits until they have ended. The
+// error is that of ctx if it ends first; the cancels go on then.
+func (s *Supervisor) Cut(ctx context.Context) error {
+	for _, a := range s.all() {
+		a.mu.Lock()
+		if t := a.running(); t != nil {
+			a.abort(t, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
+		}
+		a.releaseElsewhere()
+	}
+	return s.Settle(ctx)
+}
+
 // turns are those of all agents that run or wait.
 func (s *Supervisor) turns() []*Turn {
 	s.mu.Lock()

@@ -113,6 +113,8 @@ type ErrorData struct {
 	Partial string `json:"partial,omitzero" wire:"default"`
 	// Replayed says that this is what came of the request when it was made first.
 	Replayed bool `json:"replayed,omitzero" wire:"default"`
+	// Outcome is that of a send that was accepted, where the server went down.
+	Outcome string `json:"outcome,omitzero" wire:"default"`
 }
 
 // Result builds the response to id that carries the JSON of value. It fails if
