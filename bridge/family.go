@@ -133,6 +133,9 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
 		p.Preset = new(api.PresetSandboxed)
 	}
 	p.Depth = max(p.Depth, api.Value(saved.Settings.Depth))
+	if api.Value(saved.Settings.Approvals) == api.ApprovalsAsk && p.Approvals == nil {
+		p.Approvals = new(api.ApprovalsAsk)
+	}
 	provenance = api.Value(saved.Settings.ParentAgentID)
 	if provenance == "" || p.ParentAgentID != nil {
 		return provenance

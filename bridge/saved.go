@@ -187,7 +187,6 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 		if err := s.movable(a.Info()); err != nil {
 			return err
 		}
-		again.Approvals = known(a.Info().Labels[labelApprovals])
 		if err := s.o.Supervisor.Remove(ctx, old); err != nil {
 			return err
 		}

@@ -279,6 +279,10 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if f.depth > 0 && (saved.Depth == nil || *saved.Depth != f.depth) {
 		now.Depth = &f.depth
 	}
+	asked := cmp.Or(value(saved.Approvals), string(upcall.Deny))
+	if f.approvals != asked && f.approvals != string(upcall.Allow) { // all is never allowed anew by what was saved
+		now.Approvals = &f.approvals
+	}
 	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
 	}

@@ -55,9 +55,12 @@ type (
 		Ceiling     *protocol.Permissions `json:"ceiling,omitzero"`
 		// ParentAgentID is the agent that created this one, and Depth how many
 		// agents are above it.
-		ParentAgentID *string   `json:"parent_agent_id,omitzero"`
-		Depth         *uint64   `json:"depth,omitzero"`
-		At            time.Time `json:"at"` // UTC
+		ParentAgentID *string `json:"parent_agent_id,omitzero"`
+		Depth         *uint64 `json:"depth,omitzero"`
+		// Approvals is what becomes of a call that needs an approval, ask or deny; nil
+		// is deny. It is for the parent, which asks for it at the start.
+		Approvals *string   `json:"approvals,omitzero"`
+		At        time.Time `json:"at"` // UTC
 	}
 
 	// Message is one whole message of the conversation. A user's message opens

@@ -222,6 +222,9 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Depth != nil {
 		s.Depth = later.Depth
 	}
+	if later.Approvals != nil {
+		s.Approvals = later.Approvals
+	}
 	if later.Permissions != nil {
 		s.Permissions = later.Permissions
 	}

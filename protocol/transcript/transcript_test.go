@@ -24,7 +24,7 @@ func ptr[T any](v T) *T { return &v }
 // every is one record of each kind, in an order that makes a session.
 var every = []transcript.Record{
 	transcript.Header{Version: 1, SessionID: "11111111-2222-4333-8444-555555555555", Name: "worker-1", CreatedAt: at},
-	transcript.Settings{Model: ptr("offline"), Provider: ptr("offline"), Cwd: ptr("/srv/work"), SystemPrompt: ptr("Be brief."), SystemPromptPath: ptr("/srv/work/NEXUS.md"), Permissions: &protocol.Permissions{Preset: "trusted", WritePaths: []string{"/srv/out"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "ask"}}}, Ceiling: &protocol.Permissions{Preset: "trusted"}, ParentAgentID: ptr("main"), Depth: new(uint64(1)), At: at},
+	transcript.Settings{Model: ptr("offline"), Provider: ptr("offline"), Cwd: ptr("/srv/work"), SystemPrompt: ptr("Be brief."), SystemPromptPath: ptr("/srv/work/NEXUS.md"), Permissions: &protocol.Permissions{Preset: "trusted", WritePaths: []string{"/srv/out"}, Tools: map[string]protocol.ToolRule{"shell": {Mode: "ask"}}}, Ceiling: &protocol.Permissions{Preset: "trusted"}, ParentAgentID: ptr("main"), Depth: new(uint64(1)), Approvals: ptr("ask"), At: at},
 	transcript.Message{Message: protocol.Message{Role: protocol.RoleUser, Content: "read a.txt", TurnID: "1", At: at}},
 	transcript.Partial{TurnID: "1", Text: "I will ", Thinking: "Which file?"},
 	transcript.Message{
