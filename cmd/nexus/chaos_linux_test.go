@@ -5,12 +5,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"nexus.internal/cmd/internal/chaos"
 )
 
 // TestChaos attacks a real server for some seconds; make test does it for a
@@ -113,6 +117,29 @@ func TestChaosKilled(t *testing.T) {
 				return struct{}{}, nil
 			})
 		})
+	}
+}
+
+// A server that dies by itself is what the report tells, with the end of its log,
+// and nothing that it cannot answer any more is held against it besides.
+func TestChaosServerDies(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "nexus")
+	text := fmt.Sprintf("#!/bin/sh\n(sleep 3; kill -ABRT $$) &\nexec '%s' \"$@\"\n", filepath.Join(programs, "nexus"))
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	report, err := chaos.Run(t.Context(), chaos.Options{
+		Nexus: script, Seed: 3, Time: 5 * time.Minute, Agents: 4, Dir: t.TempDir(), NoDisk: "a test", Progress: io.Discard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := strings.Join(report.Broken[chaos.Lives], "\n")
+	if len(report.Counts) != 1 || !strings.Contains(told, "the server ended by itself: exit status 2; the end of ") {
+		t.Errorf("got %q", report.Broken)
+	}
+	if !strings.Contains(told, "\n    SIGABRT: abort") {
+		t.Errorf("the end of its log is missing: %q", told)
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *Checker) Observe(r Record) {
 		c.unsafe = append(c.unsafe, span{r.At, -1})
 	case ServerDied:
 		c.died = true
-		c.unsafe = append(c.unsafe, span{r.At, -1})
+		c.unsafe = append(c.unsafe, span{r.At - atRisk, -1}) // clients may have seen it first
 		c.violated(Lives, r, "%s", r.Text)
 	case ServerUp, DiskFree:
 		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 && !c.died {

@@ -140,6 +140,7 @@ func (r *run) all(ctx, whole context.Context) error {
 func (r *run) quiet(ctx, whole context.Context, long time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
+	defer context.AfterFunc(whole, cancel)()
 	var talking sync.WaitGroup
 	for _, d := range r.drivers[:r.plan.Calm] {
 		talking.Go(func() {

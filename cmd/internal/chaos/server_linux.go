@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -186,21 +186,25 @@ func (s *server) isDead() bool {
 	return s.dead
 }
 
-// tail tells the end of a log.
+// deathCry begins what the runtime says last, which may be long.
+var deathCry = regexp.MustCompile(`(?m)^(panic|fatal error|SIG[A-Z]+): `)
+
+// tail tells the end of a log, or how what the runtime said there begins.
 func tail(log *os.File) string {
-	const most = 2 << 10 // bytes
+	const looked, told = 256 << 10, 2 << 10 // bytes
 	info, err := log.Stat()
 	if err != nil {
 		return err.Error()
 	}
-	from := max(0, info.Size()-most)
-	end, err := io.ReadAll(io.NewSectionReader(log, from, most))
+	end, err := io.ReadAll(io.NewSectionReader(log, max(0, info.Size()-looked), looked))
 	if err != nil {
 		return err.Error()
 	}
-	if from > 0 { // whole lines
-		_, end, _ = bytes.Cut(end, []byte("\n"))
+	if cry := deathCry.FindIndex(end); cry != nil {
+		end = end[cry[0]:]
+		end = end[:min(len(end), told)]
 	}
+	end = end[max(0, len(end)-told):]
 	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(end)), "\n", "\n    ")
 }
 
