@@ -27,7 +27,7 @@ type Options struct {
 
 // slack is how many descriptors or goroutines more than at first a server may
 // have: connections that are just closing, and what the runtime needs once.
-const slack = 4
+const slack = 2
 
 const (
 	// giveUp is how long a send is tried again that is not accepted or not answered.
