@@ -107,8 +107,9 @@ func (s *server) start(ctx context.Context) error {
 	stuck := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stuck()
 	o, err := greeting(out)
-	s.process = &process{cmd: cmd, log: log, ended: make(chan struct{})}
-	s.watching.Go(func() { s.watch(s.process) })
+	p := &process{cmd: cmd, log: log, ended: make(chan struct{})}
+	s.process = p
+	s.watching.Go(func() { s.watch(p) })
 	if err == nil {
 		s.client, err = client.New(o)
 	}
