@@ -27,6 +27,7 @@ type server struct {
 	o       Options
 	home    string
 	work    string // where agents work
+	temp    string // where their programs have temporary files; short, as sockets lie there too
 	names   []string
 	history *History
 	mark    string // see scenario
@@ -61,13 +62,14 @@ func newServer(o Options, p Plan, history *History, died func()) (*server, error
 		disk = o.Dir
 	}
 	s := &server{
-		o: o, home: filepath.Join(disk, "home"), work: filepath.Join(o.Dir, "work"), history: history, up: make(chan struct{}), died: died,
+		o: o, home: filepath.Join(disk, "home"), work: filepath.Join(o.Dir, "work"), temp: filepath.Join(o.Dir, "t"),
+		history: history, up: make(chan struct{}), died: died,
 		mark: fmt.Sprintf("86400.%09d", time.Now().UnixNano()%1_000_000_000),
 	}
 	for agent := range p.Agents {
 		s.names = append(s.names, p.Name(agent))
 	}
-	for _, dir := range []string{s.home, s.work} {
+	for _, dir := range []string{s.home, s.work, s.temp} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -94,6 +96,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	cmd := exec.Command(s.o.Nexus, "serve", "0", "--home", s.home, "--scenario", filepath.Join(s.o.Dir, "scenario.json"))
 	cmd.Dir = s.work
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.temp) // what killed wardens leave goes with the rest
 	cmd.Stderr = log
 	// The terminal's interrupt is for us, and our death is the server's.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
