@@ -20,7 +20,7 @@ import (
 
 // Find reads in the agent's session how the turns of the given ids ended, at
 // the agent's own hand: a turn that is missing in the answer did not, or was cut
-// off by the end of its process. Text and usage are those of the session. No
+// off by the end of its process or of the server. Text and usage are those of the session. No
 // process may be writing that turn. The error is that the session cannot be
 // read; one that is not there has no turns.
 func (l *Log) Find(ids ...string) (map[string]supervisor.Result, error) {
@@ -149,11 +149,11 @@ func resultOf(e transcript.TurnEnd) (supervisor.Result, bool) {
 	switch r.StopReason {
 	case protocol.StopCompleted, protocol.StopMaxIterations:
 		r.Outcome = supervisor.Completed
-	case protocol.StopAborted:
-		r.Outcome, r.Err = supervisor.Cancelled, supervisor.ErrAborted
 	case protocol.StopError:
 		r.Outcome, r.Err = supervisor.Erred, &supervisor.ChildError{Command: "prompt", Message: e.Error}
-	default: // transcript.Interrupted: the process ended first
+	default:
+		// transcript.Interrupted: the process ended first. protocol.StopAborted: it
+		// saw the end of its server, as if somebody had cancelled the turn.
 		return r, false
 	}
 	return r, true

@@ -49,7 +49,7 @@ func TestFind(t *testing.T) {
 		{"cut off", begin + lines(t, said(user, "1", "go"), said(assistant, "1", "well"), ending("1", "interrupted", "")), "", ""},
 		{"completed", begin + lines(t, said(user, "1", "go"), said(assistant, "1", "one"), said(tool, "1", "result"), said(assistant, "1", ""), said(assistant, "1", "two"), ending("1", "completed", "")), supervisor.Completed, "one\n\ntwo"},
 		{"too many calls", begin + lines(t, said(user, "1", "go"), ending("1", "max_iterations", "")), supervisor.Completed, ""},
-		{"aborted", begin + lines(t, said(user, "1", "go"), ending("1", "aborted", "")), supervisor.Cancelled, ""},
+		{"aborted", begin + lines(t, said(user, "1", "go"), ending("1", "aborted", "")), "", ""},
 		{"failed", begin + lines(t, said(user, "1", "go"), ending("1", "error", "no key")), supervisor.Erred, ""},
 		{"a torn end", begin + lines(t, said(user, "1", "go")) + `{"type":"turn_end","turn_id":"1","outcome":"comp`, "", ""},
 		{"the second time", begin + lines(t, said(user, "1", "go"), said(assistant, "1", "we"), ending("1", "interrupted", ""), said(user, "1", "go"), said(assistant, "1", "well"), ending("1", "completed", "")), supervisor.Completed, "well"},
