@@ -65,6 +65,7 @@ export class NexusClient {
     const path = this.#path("send");
     let said = false;
     for (let tries = 0; ; tries++) {
+      const key = this.#known();
       try {
         const limit = timeout == null ? signal : within(timeout, signal);
         const response = await this.#request("POST", path, encode("send", given), "text/event-stream, application/json", limit);
@@ -93,7 +94,7 @@ export class NexusClient {
         yield { type: "result", result: answer };
         return;
       } catch (e) {
-        await this.#named(given, () => this.#pause(true, e, tries, signal));
+        await this.#named(given, () => this.#pause(true, e, tries, signal, key));
       }
     }
   }
@@ -109,6 +110,7 @@ export class NexusClient {
   async *#events(path, { after, signal, timeout = this.#timeout }) {
     let position = after;
     for (let tries = 0; ; tries++) {
+      const key = this.#known();
       try {
         const query = position === undefined ? "" : `?after=${encodeURIComponent(position)}`;
         const limit = timeout == null ? signal : within(timeout, signal);
@@ -127,7 +129,7 @@ export class NexusClient {
           if (event.type === "end") return;
         }
       } catch (e) {
-        await this.#pause(true, e, tries, signal);
+        await this.#pause(true, e, tries, signal, key);
       }
     }
   }
@@ -142,29 +144,33 @@ export class NexusClient {
     return `/agent/${agent}`;
   }
 
+  #known() {
+    return (this.#key.text ??= discover(this.#target.port, this.#options.home));
+  }
+
   #request(...rest) {
-    this.#key.text ??= discover(this.#target.port, this.#options.home);
-    return request(this.#target, this.#key.text, ...rest);
+    return request(this.#target, this.#known(), ...rest);
   }
 
   async #again(repeatable, limit, once) {
     for (let tries = 0; ; tries++) {
+      const key = this.#known();
       try {
         return await once();
       } catch (e) {
-        await this.#pause(repeatable, e, tries, limit);
+        await this.#pause(repeatable, e, tries, limit, key);
       }
     }
   }
 
   // Waits before another try, or throws the error if there is no point in one. What
   // may not be repeated is tried again only where the server took no key of ours,
-  // and so nothing else, and another key is found.
-  async #pause(repeatable, error, tries, limit) {
+  // and so nothing else, and another than that key is found.
+  async #pause(repeatable, error, tries, limit, key) {
     const { retries } = this.#options;
     if (tries >= retries || !(error instanceof ClientError)) throw error;
     if (error.type === "SERVER_UNPROVED" || error.type === "AUTHENTICATION_FAILED") {
-      if (this.#key.found && this.#another()) return;
+      if (this.#key.found && this.#another(key)) return;
       throw error;
     }
     const worth = error.type === "CONNECTION_FAILED" || error.httpStatus === 429 || error.httpStatus === 503;
@@ -177,14 +183,14 @@ export class NexusClient {
     }
   }
 
-  #another() {
-    const before = this.#key.text;
+  // Whether there is another key now, which another request may have found first.
+  #another(key) {
     try {
       this.#key.text = discover(this.#target.port, this.#options.home);
     } catch {
       return false;
     }
-    return this.#key.text !== before;
+    return this.#key.text !== key;
   }
 
   async #named(params, work) {

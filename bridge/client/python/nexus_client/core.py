@@ -133,6 +133,7 @@ class Core:
         tries = 0
         while True:
             deadline = Deadline(timeout)
+            key = self.key()
             try:
                 response, close = await self._post(path, "send", params, "text/event-stream, application/json", deadline)
                 try:
@@ -160,13 +161,14 @@ class Core:
                 yield Part(result=cast(results.Send, result))
                 return
             except (ClientError, Broken, Strange, Late) as e:
-                await _named(self._pause(True, e, tries, Deadline(None)), params)
+                await _named(self._pause(True, e, tries, Deadline(None), key), params)
                 tries += 1
 
     async def events(self, path: str, after: Optional[str], timeout: Optional[float]) -> AsyncIterator[Event]:
         """Events, which go on where they were when a connection breaks."""
         tries = 0
         while True:
+            key = self.key()
             try:
                 query = "" if after is None else "?after=" + urllib.parse.quote(after, safe="")
                 deadline = Deadline(timeout)
@@ -186,27 +188,28 @@ class Core:
                 finally:
                     close()
             except (ClientError, Broken, Strange, Late) as e:
-                await self._pause(True, e, tries, Deadline(None))
+                await self._pause(True, e, tries, Deadline(None), key)
                 tries += 1
 
     async def again(self, repeatable: bool, once: Callable[[], Awaitable[T]], deadline: Deadline) -> T:
         """Try until it succeeds, fails for good, or was tried often enough."""
         tries = 0
         while True:
+            key = self.key()
             try:
                 return await once()
             except (ClientError, Broken, Strange, Late) as e:
-                await self._pause(repeatable, e, tries, deadline)
+                await self._pause(repeatable, e, tries, deadline, key)
                 tries += 1
 
-    async def _pause(self, repeatable: bool, error: Exception, tries: int, deadline: Deadline) -> None:
+    async def _pause(self, repeatable: bool, error: Exception, tries: int, deadline: Deadline, key: str) -> None:
         """Wait before another try, or raise the error if there is no point in one.
 
         What may not be repeated is tried again only where the server took no key of
-        ours, and so nothing else, and another key is found.
+        ours, and so nothing else, and another than that key is found.
         """
         if isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED"):
-            if tries < self.retries and self._found and self._another():
+            if tries < self.retries and self._found and self._another(key):
                 return
             raise error
         after, worth = 0.0, isinstance(error, Broken)
@@ -224,14 +227,13 @@ class Core:
             raise _plain(error)
         await self._io.sleep(wait)
 
-    def _another(self) -> bool:
-        """Whether there is another key now."""
-        before = self._key
+    def _another(self, key: str) -> bool:
+        """Whether there is another key now, which another request may have found first."""
         try:
             self._key = keys.discover(self.target.port, self._home)
         except ClientError:
             return False
-        return self._key != before
+        return self._key != key
 
     async def _post(
         self, path: str, method: str, params: Dict[str, Any], accept: str, deadline: Deadline

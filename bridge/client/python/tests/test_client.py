@@ -144,6 +144,16 @@ class Real(unittest.TestCase):
 
         self.assertIn("Alice", asyncio.run(both())["content"])
 
+    def test_requests_at_once_all_find_the_key_of_a_later_server(self) -> None:
+        async def many() -> Any:
+            client = self.client()
+            await client.list_agents()
+            self.server.kill()
+            self.server.start()
+            return await asyncio.gather(*(client.list_agents() for _ in range(20)))
+
+        self.assertEqual(asyncio.run(many()), [{"agents": []}] * 20)
+
     def test_errors(self) -> None:
         client = self.sync()
         for call, code, kind in (

@@ -111,6 +111,16 @@ describe("a real server", () => {
     await assert.rejects(all(root.agent("nobody").events()), { type: "AGENT_NOT_FOUND" });
   });
 
+  test("requests at once all find the key of a later server", async (t) => {
+    const { server, client } = await real(t);
+    const root = client();
+    await root.listAgents();
+    await server.end("SIGKILL");
+    await server.start();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => root.listAgents()));
+    assert.deepEqual(answers, Array(20).fill({ agents: [] }));
+  });
+
   test("errors", async (t) => {
     const { server, client } = await real(t);
     const root = client();
