@@ -1,9 +1,15 @@
 package task
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/strict"
@@ -34,7 +40,11 @@ type Answer struct {
 // ReadAnswer finds the answer in a reply. The error is a *ShapeError.
 func ReadAnswer(reply string) (Answer, error) {
 	var a Answer
-	if err := read(reply, &a); err != nil {
+	err := read(reply, "status, code and explanation", func(raw []byte) error {
+		a = Answer{}
+		return fill(raw, &a)
+	})
+	if err != nil {
 		return Answer{}, err
 	}
 	if a.Status != api.TaskSuccess && a.Status != api.TaskFailed {
@@ -47,14 +57,20 @@ func ReadAnswer(reply string) (Answer, error) {
 // than limit seconds unless that is 0. The error is a *ShapeError that names up
 // to five faults.
 func ReadPlan(reply string, most int, limit float64) (api.Plan, error) {
-	// A planner that keeps to the seed's result wraps the plan.
-	var wrapped struct {
-		Plan *api.Plan `json:"plan,omitzero"`
-	}
 	var plan api.Plan
-	if err := read(reply, &wrapped); err == nil && wrapped.Plan != nil {
-		plan = *wrapped.Plan
-	} else if err := read(reply, &plan); err != nil {
+	err := read(reply, "tasks, estimated_time_seconds and explanation", func(raw []byte) error {
+		// A planner that keeps to the result of create_plan wraps the plan.
+		var wrapped struct {
+			Plan *api.Plan `json:"plan,omitzero"`
+		}
+		if err := fill(raw, &wrapped); err == nil && wrapped.Plan != nil {
+			plan = *wrapped.Plan
+			return nil
+		}
+		plan = api.Plan{}
+		return fill(raw, &plan)
+	})
+	if err != nil {
 		return api.Plan{}, err
 	}
 	var said []string
@@ -79,50 +95,84 @@ func ReadPlan(reply string, most int, limit float64) (api.Plan, error) {
 	return plan, nil
 }
 
-// read decodes the object that ends the reply. Members that nobody asked for are
-// passed over.
-func read(reply string, into any) error {
-	raw, err := object(reply)
-	if err != nil {
-		return err
+// read decodes the answer in a reply: the object that ends it, or else the only
+// one in it that decode takes. want names the shape, for who has to correct it.
+func read(reply, want string, decode func(raw []byte) error) error {
+	list, problem := objects(reply)
+	if n := len(list); n > 0 && list[n-1].last {
+		return decode(list[n-1].raw)
 	}
-	if err := strict.Fill([]byte(raw), into, strict.IgnoreUnknown); err != nil {
+	var fitting [][]byte
+	for _, o := range list {
+		if decode(o.raw) == nil {
+			fitting = append(fitting, o.raw)
+		}
+	}
+	switch {
+	case len(fitting) == 1:
+		return decode(fitting[0])
+	case len(fitting) > 1:
+		problem = fmt.Sprintf("it has %d JSON objects of the shape, and ends with none of them", len(fitting))
+	case problem == "":
+		problem = "it does not end with a JSON object"
+	}
+	return &ShapeError{problem + "; want one object with the members " + want + ", on lines of its own, in a fence or not"}
+}
+
+// fill decodes an object. Members that nobody asked for are passed over.
+func fill(raw []byte, into any) error {
+	if err := strict.Fill(raw, into, strict.IgnoreUnknown); err != nil {
 		return &ShapeError{err.Error()}
 	}
 	return nil
 }
 
-// object is the JSON object with which a reply ends, be it in a fence. Where the
-// reply is none as a whole, the object begins with a line.
-func object(reply string) (string, error) {
-	text := strings.TrimSpace(reply)
-	if fenced, ok := strings.CutSuffix(text, "```"); ok {
-		// No string of JSON has a line break in it, so this fence is the object's.
-		if open := strings.LastIndex("\n"+fenced, "\n```"); open >= 0 {
-			_, text, _ = strings.Cut(fenced[open:], "\n")
-			text = strings.TrimSpace(text)
-		}
-	}
+// object is one JSON object of a reply.
+type object struct {
+	raw  []byte
+	last bool // nothing but the end of a fence comes after it
+}
+
+var (
+	// opening is how a line with an object begins; the fence may be on it.
+	opening = regexp.MustCompile("(?m)^[ \\t]*(?:(?:`+|~{3,})[\\w.+-]*[ \\t]*)?\\{")
+	// closing is the rest of the line on which it ends; inner, of an object that
+	// is only a part of another.
+	closing = regexp.MustCompile("^[ \\t\\r]*[`~]*[ \\t\\r]*(?:\\n|$)")
+	inner   = regexp.MustCompile("^\\s*[],:}]")
+	ending  = regexp.MustCompile("^[\\s`~]*$")
+)
+
+// objects are the JSON objects that stand on lines of their own. A fence is no
+// matter, as no string of JSON has a line break in it. problem says why the last
+// that looked like one is none, "" if there was nothing like that.
+func objects(reply string) (list []object, problem string) {
+	text := []byte(strings.TrimPrefix(reply, "\uFEFF"))
 	if len(text) > MaxAnswer {
 		text = text[len(text)-MaxAnswer:]
 	}
-	problem := errors.New("it does not end with a JSON object")
-	for at, tries := 0, 0; at < len(text) && tries < maxStarts; {
-		line := text[at:]
-		if rest := strings.TrimLeft(line, " \t"); strings.HasPrefix(rest, "{") {
-			err := strict.Valid([]byte(rest))
-			if err == nil {
-				return rest, nil
-			}
-			if tries++; rest == line {
-				problem = fmt.Errorf("its JSON cannot be read: %w", err)
-			}
-		}
-		next := strings.IndexByte(line, '\n')
-		if next < 0 {
+	for tries := 0; tries < maxStarts; tries++ {
+		at := opening.FindIndex(text)
+		if at == nil {
 			break
 		}
-		at += next + 1
+		text = text[at[1]-1:]
+		decoder := jsontext.NewDecoder(bytes.NewBuffer(text))
+		raw, err := decoder.ReadValue()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, "its JSON is cut off" // and whatever is in there is a part of that
+		}
+		rest := text[decoder.InputOffset():]
+		switch {
+		case err != nil:
+			problem = "its JSON cannot be read: " + strict.Valid(text).Error()
+			rest = text
+		case !closing.Match(rest) || inner.Match(rest):
+			problem = "more stands behind its JSON object on the line"
+		default:
+			list = append(list, object{raw: slices.Clone(raw), last: ending.Match(rest)})
+		}
+		_, text, _ = bytes.Cut(rest, []byte("\n"))
 	}
-	return "", &ShapeError{problem.Error()}
+	return list, problem
 }

@@ -7,7 +7,8 @@
 //
 // The same parameters always make the same prompt, so that a request_id can be
 // used again. An answer is the JSON object with which a reply ends, fenced or
-// not; what stands before it is passed over.
+// not, or else the only one of the shape in it, on lines of its own; what stands
+// around it is passed over.
 //
 // Functions are pure and safe for concurrent use. The package asks nobody and
 // believes nothing that it did not read: which files were changed it leaves to

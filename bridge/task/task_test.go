@@ -16,15 +16,31 @@ const whole = `{"status":"success","code":"x := 1","explanation":"one","extra":5
 
 func TestReadAnswer(t *testing.T) {
 	want := task.Answer{Status: "success", Code: "x := 1", Explanation: "one"}
+	fences := `{"status":"success","code":"x := 1","explanation":"one","doc":"` + "```go\\nf()\\n```\\n~~~" + `"}`
 	for name, reply := range map[string]string{
-		"bare":           whole,
-		"after prose":    "I wrote it.\n\n" + whole + "\n",
-		"fenced":         "Done:\n```json\n" + whole + "\n```\n",
-		"fenced plainly": "```\n" + whole + "\n```",
-		"after code":     "```go\nfunc f() {\n\tif x {\n\t}\n}\n```\n\n```json\n" + whole + "\n```",
-		"after braces":   "func f()\n{\n}\n" + whole,
-		"pretty":         "So:\n{\n  \"status\": \"success\",\n  \"code\": \"x := 1\",\n  \"explanation\": \"one\"\n}",
-		"indented":       "  " + whole,
+		"fences in its strings":               "```json\n" + fences + "\n```\n",
+		"bare":                                whole,
+		"after prose":                         "I wrote it.\n\n" + whole + "\n",
+		"fenced":                              "Done:\n```json\n" + whole + "\n```\n",
+		"fenced plainly":                      "```\n" + whole + "\n```",
+		"after code":                          "```go\nfunc f() {\n\tif x {\n\t}\n}\n```\n\n```json\n" + whole + "\n```",
+		"after braces":                        "func f()\n{\n}\n" + whole,
+		"pretty":                              "So:\n{\n  \"status\": \"success\",\n  \"code\": \"x := 1\",\n  \"explanation\": \"one\"\n}",
+		"indented":                            "  " + whole,
+		"words after":                         "Done:\n```json\n" + whole + "\n```\nSay if you want {more}.\n",
+		"words after, no fence":               whole + "\nAnything else?",
+		"spaces after the fence's word":       "``` json  \n" + whole + "\n```  \n\n",
+		"line ends of Windows":                "Done:\r\n```json\r\n{\"status\":\"success\",\r\n\"code\":\"x := 1\",\"explanation\":\"one\"}\r\n```\r\n",
+		"tildes":                              "~~~json\n" + whole + "\n~~~",
+		"four ticks":                          "````json\n" + whole + "\n````",
+		"an indented fence":                   "1. Done\n   ```json\n   " + whole + "\n   ```",
+		"a fence on one line":                 "```json " + whole + "```",
+		"inline code":                         "`" + whole + "`",
+		"a byte order mark":                   "\uFEFF" + whole,
+		"a fence that is open":                "```json\n" + whole,
+		"an example before, of another shape": "```json\n{\"a\":1}\n```\n" + whole,
+		"a draft before":                      `{"status":"failed","code":"","explanation":"not yet"}` + "\nNow:\n" + whole,
+		"an object of another shape before, words after": "{\n}\n" + whole + "\nBye.",
 	} {
 		got, err := task.ReadAnswer(reply)
 		if err != nil || got != want {
@@ -37,8 +53,15 @@ func TestReadAnswerRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, reply, want string }{
 		{"nothing", "", "it does not end with a JSON object"},
 		{"prose", "All done.", "it does not end with a JSON object"},
-		{"not at the end", whole + "\nAnything else?", "its JSON cannot be read: unexpected 'A' after the end"},
-		{"cut off", whole[:20], "its JSON cannot be read"},
+		{"what is wanted", "All done.", "want one object with the members status, code and explanation, on lines of its own, in a fence or not"},
+		{"two, and words after", whole + "\nor\n" + whole + "\nAnything else?", "it has 2 JSON objects of the shape, and ends with none"},
+		{"cut off", whole[:20], "its JSON is cut off"},
+		{"within one that is cut off", "{\"answer\":\n" + whole + "\n", "its JSON is cut off"},
+		{"a part of one that is broken", "{\"answer\": nothing,\n" + whole + "\n}\n", "more stands behind its JSON object"},
+		{"in a sentence", "It is " + whole + " as I said.", "it does not end with a JSON object"},
+		{"words on its line", whole + " Done.", "more stands behind its JSON object on the line"},
+		{"the last is of another shape", whole + "\n{\"a\":1}", `member "status" is missing`},
+		{"not JSON", "{'status':'success'}", "its JSON cannot be read"},
 		{"a member is missing", `{"status":"success","code":""}`, `member "explanation" is missing`},
 		{"a member of another type", `{"status":"success","code":5,"explanation":""}`, `member "code" must be a string`},
 		{"another status", `{"status":"done","code":"","explanation":""}`, `status must be success or failed, is "done"`},
@@ -124,6 +147,7 @@ func FuzzReadPlan(f *testing.F) {
 	f.Add(task.PlanPrompt(api.CreatePlanParams{UserRequest: "x"}, 3))
 	f.Add("```json\n{\"plan\":{\"tasks\":[]}}\n```")
 	f.Add("{\n{\"tasks\":5}")
+	f.Add("~~~ json\r\n{\"tasks\":[{\"id\":\"a\",\"type\":\"testing\",\"description\":\"d\"}]}\r\n~~~\r\nand so on")
 	f.Fuzz(func(t *testing.T, reply string) {
 		plan, err := task.ReadPlan(reply, 3, 10)
 		if err == nil {
