@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // endless are the figures of a line that never ends, which must cost nobody
@@ -64,10 +65,11 @@ func oneTurn(child *echo) error {
 }
 
 // endlessOutOf gives a server a child that answers a send with such a line and
-// ends with it, so that the end of the send is the end of the line.
+// ends with it, so that the end of the send is the end of the line. The first
+// has a short one: what any crash costs is not the line's.
 func (b *bench) endlessOutOf(ctx context.Context) (_ float64, err error) {
-	child := filepath.Join(b.dir, "endless")
-	script := fmt.Sprintf("#!/bin/sh\nexec '%s' endless %d\n", b.floor(), b.size.endless)
+	child, length := filepath.Join(b.dir, "endless"), filepath.Join(b.dir, "length")
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' endless \"$(cat '%s')\"\n", b.floor(), length)
 	if err := os.WriteFile(child, []byte(script), 0o700); err != nil {
 		return 0, err
 	}
@@ -76,14 +78,27 @@ func (b *bench) endlessOutOf(ctx context.Context) (_ float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
+	if _, err := s.endlessLine(ctx, length, 64<<10); err != nil {
+		return 0, err
+	}
+	return s.endlessLine(ctx, length, b.size.endless)
+}
+
+// endlessLine has a new agent crash with a line of n bytes, and measures what
+// the server grows by. The children read n from the file length.
+func (s *server) endlessLine(ctx context.Context, length string, n int) (float64, error) {
+	if err := os.WriteFile(length, []byte(strconv.Itoa(n)), 0o600); err != nil {
+		return 0, err
+	}
 	id := s.newID()
 	if err := s.create(ctx, id); err != nil {
 		return 0, err
 	}
-	return growth(s.cmd.Process.Pid, func() error {
+	grown, err := growth(s.cmd.Process.Pid, func() error {
 		if err := s.send(ctx, id, oneWord); !errors.As(err, new(*answerError)) {
 			return fmt.Errorf("a child that crashed is no error: %w", err)
 		}
 		return nil
 	})
+	return grown, errors.Join(err, s.destroy(ctx, id))
 }
