@@ -1,6 +1,7 @@
 package child_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"nexus.internal/child"
@@ -187,7 +189,7 @@ func within(want, got any, path string) (string, bool) {
 
 // play follows a script: "> line" is sent, "< members" must come next, "eof"
 // closes stdin, and "end" waits for the end of Serve without an error and closes
-// the journal.
+// the journal. QUESTION stands for the id of what the child asked last.
 func play(t *testing.T, o child.Options, script []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { playHere(t, o, script) })
@@ -198,13 +200,16 @@ func playHere(t *testing.T, o child.Options, script []string) {
 	t.Helper()
 	p := start(t, t.Context(), o)
 	p.want(`{"type":"ready","session_id":"s1","model":"a","protocol_version":1}`)
+	question := ""
 	for i, step := range append(script, "eof", "end") {
+		step = strings.ReplaceAll(step, "QUESTION", question)
 		t.Logf("step %d: %.200s", i+1, step)
 		switch verb, rest, _ := strings.Cut(step, " "); verb {
 		case ">":
 			p.send(rest)
 		case "<":
-			p.want(rest)
+			asked := gjson.GetMany(p.want(rest), "request_id", "call_id")
+			question = cmp.Or(asked[0].Str, asked[1].Str, question)
 		case "eof":
 			p.stdin.Close()
 		case "end":

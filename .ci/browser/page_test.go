@@ -115,7 +115,10 @@ func TestApprovals(t *testing.T) {
 	// One that is answered elsewhere goes away by itself.
 	b.write("#message", "run mkdir other\r")
 	b.says("#asked-list", "mkdir other")
-	s.rpc("/agent/careful", `{"jsonrpc":"2.0","id":1,"method":"respond_permission","params":{"request_id":"p3","decision":"deny"}}`)
+	waits := s.rpc("/agent/careful", `{"jsonrpc":"2.0","id":1,"method":"get_permissions"}`)
+	_, rest, _ := strings.Cut(waits, `"pending":[{"request_id":"`)
+	request, _, _ := strings.Cut(rest, `"`)
+	s.rpc("/agent/careful", `{"jsonrpc":"2.0","id":1,"method":"respond_permission","params":{"request_id":"`+request+`","decision":"deny"}}`)
 	b.until("!" + visible("#asked"))
 	b.clean()
 }

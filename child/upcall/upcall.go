@@ -8,15 +8,19 @@
 //	err := parent.Answer(command)                     // whoever reads stdin
 //
 // Each question has one answer, is given up with its context, and leaves nothing
-// behind. A Parent is safe for concurrent use and starts no goroutine. At most
+// behind. Its id is of this Parent alone, so that an answer to the process before
+// can never be taken for one to this. A Parent is safe for concurrent use and starts no goroutine. At most
 // MaxOpen questions wait; a further one is refused. See SPEC.md §3.11.
 package upcall
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,12 +72,23 @@ type Options struct {
 // Parent is the parent as an agent sees it.
 type Parent struct {
 	options Options
+	series  string              // of the ids, random
 	events  chan protocol.Event // room for what all open questions can say
 
 	mu   sync.Mutex // guards all below
 	last uint64     // number of the last question
-	open map[string]chan protocol.Command
+	open map[string]question
 }
+
+// question is one that waits.
+type question struct {
+	answer  chan protocol.Command // has room for the one answer
+	offered []protocol.Decision   // of a permission; none: each that there is
+}
+
+// seriesLength is how many of the 32 letters and digits of base32 tell one
+// process of an agent from all others: 50 bits.
+const seriesLength = 10
 
 // New returns a Parent whose questions wait in Events.
 func New(o Options) *Parent {
@@ -83,7 +98,10 @@ func New(o Options) *Parent {
 	if o.Deadline <= 0 {
 		o.Deadline = DefaultDeadline
 	}
-	return &Parent{options: o, events: make(chan protocol.Event, 2*MaxOpen), open: map[string]chan protocol.Command{}}
+	return &Parent{
+		options: o, series: strings.ToLower(rand.Text()[:seriesLength]),
+		events: make(chan protocol.Event, 2*MaxOpen), open: map[string]question{},
+	}
 }
 
 // Approvals is the mode.
@@ -100,7 +118,7 @@ func (p *Parent) Events() <-chan protocol.Event { return p.events }
 // deadline. The answer at the deadline is a no; the error is that of ctx, or
 // ErrBusy.
 func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (protocol.PermissionResponse, error) {
-	id, answer, err := p.ask("p")
+	id, answer, err := p.ask("p", r.Decisions)
 	if err != nil {
 		return protocol.PermissionResponse{}, err
 	}
@@ -140,7 +158,7 @@ func (p *Parent) Host(ctx context.Context, turnID, method string, params jsontex
 	if !p.options.HostCalls {
 		return nil, ErrNoHost
 	}
-	id, answer, err := p.ask("h")
+	id, answer, err := p.ask("h", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -183,17 +201,17 @@ func (p *Parent) takeBack(e protocol.Event) {
 }
 
 // ask opens a question.
-func (p *Parent) ask(prefix string) (id string, answer <-chan protocol.Command, err error) {
+func (p *Parent) ask(kind string, offered []protocol.Decision) (id string, answer <-chan protocol.Command, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) >= MaxOpen {
 		return "", nil, ErrBusy
 	}
 	p.last++
-	id = prefix + strconv.FormatUint(p.last, 10)
-	c := make(chan protocol.Command, 1) // room for the one answer
-	p.open[id] = c
-	return id, c, nil
+	id = kind + p.series + "-" + strconv.FormatUint(p.last, 10)
+	q := question{answer: make(chan protocol.Command, 1), offered: offered}
+	p.open[id] = q
+	return id, q.answer, nil
 }
 
 func (p *Parent) forget(id string) {
@@ -228,11 +246,14 @@ func (p *Parent) Answer(c protocol.Command) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	answer, ok := p.open[id]
+	q, ok := p.open[id]
 	if !ok {
 		return fmt.Errorf("%s to %q: %w", c.Name(), id, ErrUnknown)
 	}
+	if r, ok := c.(protocol.PermissionResponse); ok && q.offered != nil && !slices.Contains(q.offered, r.Decision) {
+		return fmt.Errorf("decision %q was not offered, want one of %v", r.Decision, q.offered)
+	}
 	delete(p.open, id)
-	answer <- c // it has room
+	q.answer <- c // it has room
 	return nil
 }

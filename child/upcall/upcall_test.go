@@ -33,10 +33,10 @@ func TestHost(t *testing.T) {
 			return (<-p.Events()).(protocol.HostCall)
 		}
 		call := ask(t.Context())
-		if call.CallID != "h1" || call.TurnID != "t1" || call.Method != "send" || string(call.Params) != `{"agent_id":"b"}` {
+		if call.TurnID != "t1" || call.Method != "send" || string(call.Params) != `{"agent_id":"b"}` {
 			t.Errorf("asked %+v", call)
 		}
-		if err := p.Answer(protocol.HostResult{CallID: "h1", Result: jsontext.Value(`{"ok":1}`)}); err != nil {
+		if err := p.Answer(protocol.HostResult{CallID: call.CallID, Result: jsontext.Value(`{"ok":1}`)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-replies; string(got.result) != `{"ok":1}` || got.err != nil {
@@ -77,11 +77,12 @@ func TestAnswersThatAreNone(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := p.Permission(t.Context(), protocol.PermissionRequest{}); err != nil {
+			if _, err := p.Permission(t.Context(), protocol.PermissionRequest{Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny}}); err != nil {
 				t.Error(err)
 			}
 		}()
-		<-p.Events()
+		id := (<-p.Events()).(protocol.PermissionRequest).RequestID
+		answered := fmt.Sprintf(`permission_response to %q: no such question waits for an answer`, id)
 		for _, tt := range []struct {
 			answer protocol.Command
 			want   string
@@ -89,17 +90,42 @@ func TestAnswersThatAreNone(t *testing.T) {
 			{protocol.PermissionResponse{RequestID: "p2", Decision: protocol.Deny}, `permission_response to "p2": no such question waits for an answer`},
 			{protocol.PermissionResponse{RequestID: "h1", Decision: protocol.Deny}, `permission_response to "h1": no such question waits for an answer`},
 			{protocol.PermissionResponse{Decision: protocol.Deny}, `permission_response to "": no such question waits for an answer`},
-			{protocol.PermissionResponse{RequestID: "p1", Decision: "yes"}, `decision "yes" is not known, want allow_once, allow_session or deny`},
-			{protocol.HostResult{CallID: "p1", Result: jsontext.Value(`1`)}, `host_result to "p1": no such question waits for an answer`},
+			{protocol.PermissionResponse{RequestID: id, Decision: "yes"}, `decision "yes" is not known, want allow_once, allow_session or deny`},
+			{protocol.PermissionResponse{RequestID: id, Decision: protocol.AllowSession}, `decision "allow_session" was not offered, want one of [allow_once deny]`},
+			{protocol.HostResult{CallID: id, Result: jsontext.Value(`1`)}, fmt.Sprintf(`host_result to %q: no such question waits for an answer`, id)},
 			{protocol.HostResult{CallID: "h1"}, "a host_result has either a result or an error"},
-			{protocol.PermissionResponse{RequestID: "p1", Decision: protocol.AllowOnce}, "<nil>"},
-			{protocol.PermissionResponse{RequestID: "p1", Decision: protocol.Deny}, `permission_response to "p1": no such question waits for an answer`},
+			{protocol.PermissionResponse{RequestID: id, Decision: protocol.AllowOnce}, "<nil>"},
+			{protocol.PermissionResponse{RequestID: id, Decision: protocol.Deny}, answered},
 		} {
 			if got := fmt.Sprint(p.Answer(tt.answer)); got != tt.want {
 				t.Errorf("%+v: %s, want %s", tt.answer, got, tt.want)
 			}
 		}
 		<-done
+	})
+}
+
+// An answer that was meant for the agent's process before must not be one for
+// this: with the same ids, a late yes would allow something else.
+func TestAnswerToAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask := func() (*upcall.Parent, protocol.PermissionRequest) {
+			p := upcall.New(upcall.Options{Approvals: upcall.Ask, Deadline: time.Second})
+			go func() {
+				if r, err := p.Permission(t.Context(), protocol.PermissionRequest{}); err != nil || r.Decision != protocol.Deny {
+					t.Errorf("answered %+v, %v", r, err)
+				}
+			}()
+			return p, (<-p.Events()).(protocol.PermissionRequest)
+		}
+		_, before := ask()
+		now, _ := ask()
+		err := now.Answer(protocol.PermissionResponse{RequestID: before.RequestID, Decision: protocol.AllowOnce})
+		if !errors.Is(err, upcall.ErrUnknown) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
 	})
 }
 

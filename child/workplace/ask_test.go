@@ -55,7 +55,7 @@ func ended(t *testing.T, p *upcall.Parent) string {
 		if !ok {
 			t.Fatalf("got %#v, want the end of a question", e)
 		}
-		return end.RequestID + " " + end.Outcome
+		return end.Outcome
 	case <-time.After(time.Minute):
 		t.Fatal("nothing ends")
 		return ""
@@ -88,7 +88,7 @@ func TestAQuestion(t *testing.T) {
 		result := s.begin(t.Context(), call("write_file", "path", "../outside/new.txt", "content", "hello"))
 		r := question(t, parent)
 		want := protocol.PermissionRequest{
-			RequestID: "p1", TurnID: "t1", ToolID: "c1", ToolName: "write_file", Action: protocol.ActionWrite,
+			RequestID: r.RequestID, TurnID: "t1", ToolID: "c1", ToolName: "write_file", Action: protocol.ActionWrite,
 			Summary: "write ../outside/new.txt (5 bytes)", Reason: path + " is outside the working directory " + s.dir,
 			Input: []byte(`{"content":"hello","path":"../outside/new.txt"}`), Paths: []string{path},
 			Deadline:  time.Now().Add(5 * time.Minute).UTC().Format(time.RFC3339),
@@ -102,7 +102,7 @@ func TestAQuestion(t *testing.T) {
 		if got := <-result; got != "wrote 5 bytes to ../outside/new.txt (a new file)" {
 			t.Errorf("got %q", got)
 		}
-		if got := ended(t, parent); got != "p1 allowed" {
+		if got := ended(t, parent); got != "allowed" {
 			t.Errorf("got %s", got)
 		}
 
@@ -112,7 +112,7 @@ func TestAQuestion(t *testing.T) {
 		if got := <-result; got != "write_file: it was not allowed: not there" {
 			t.Errorf("got %q", got)
 		}
-		if got := ended(t, parent); got != "p2 denied" {
+		if got := ended(t, parent); got != "denied" {
 			t.Errorf("got %s", got)
 		}
 		if content, err := os.ReadFile(path); string(content) != "hello" {
@@ -168,7 +168,7 @@ func TestNobodyAnswers(t *testing.T) {
 		if waited := time.Since(began); waited != 5*time.Minute {
 			t.Errorf("waited %v", waited)
 		}
-		if got := ended(t, parent); got != "p1 expired" {
+		if got := ended(t, parent); got != "expired" {
 			t.Errorf("got %s", got)
 		}
 		if err := parent.Answer(protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce}); err == nil {
@@ -189,7 +189,7 @@ func TestAbortedQuestion(t *testing.T) {
 		if got := <-result; got != "read_file was not run: the turn was aborted" || time.Since(began) > 0 {
 			t.Errorf("got %q after %v", got, time.Since(began))
 		}
-		if got := ended(t, parent); got != "p1 cancelled" {
+		if got := ended(t, parent); got != "cancelled" {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -214,7 +214,7 @@ func TestTwoQuestions(t *testing.T) {
 		answer(t, parent, asked["write a"[:6]+"a"], protocol.AllowSession, "")
 		var ends []string
 		for range 2 {
-			ends = append(ends, strings.Fields(ended(t, parent))[1])
+			ends = append(ends, ended(t, parent))
 		}
 		if got := fmt.Sprint(ends); got != "[allowed cancelled]" && got != "[cancelled allowed]" {
 			t.Errorf("the two writes ended %s", got)
@@ -249,7 +249,7 @@ func TestPermissionsThatChangeMeanwhile(t *testing.T) {
 				if got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
-				if got := ended(t, parent); got != "p1 cancelled" {
+				if got := ended(t, parent); got != "cancelled" {
 					t.Errorf("got %s", got)
 				}
 			})

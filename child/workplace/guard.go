@@ -221,8 +221,6 @@ func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why perm
 		return answer, errSettled
 	case err != nil:
 		return answer, fmt.Errorf("it needs an approval: %w", err)
-	case answer.Decision == protocol.AllowSession && !slices.Contains(decisions, protocol.AllowSession):
-		answer.Decision = protocol.AllowOnce
 	}
 	return answer, nil
 }
