@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/provider"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
@@ -186,7 +187,7 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 
 	s.settle()
 	if result.Err != nil {
-		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.Error(result.Err))
+		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
 		s.out.send(refusal(in.ID, result.Err.Error()))
 	}
 	s.sendUpdate(s.out.send)

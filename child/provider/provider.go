@@ -16,6 +16,26 @@ import (
 // take. The error that wraps it says what the model's service said.
 var ErrContextWindow = errors.New("the model's context window is exceeded")
 
+// Error is why there is no answer. Its text is for whoever asked: it may repeat
+// what the service said, and that may be the prompt.
+type Error struct {
+	// Brief is what a log may have: our own words, the status of HTTP.
+	Brief string
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Brief is an error for a log: without what a model's service said, if it said
+// anything. Err is not nil.
+func Brief(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Brief
+	}
+	return err.Error()
+}
+
 // Provider is a source of answers. It is safe for concurrent use.
 type Provider interface {
 	// Stream asks for one answer. The sequence ends after Stop, or with an
@@ -78,7 +98,8 @@ type (
 	CallInput struct{ ID, Fragment string }
 	// Call is a whole call. It follows its CallStart and CallInputs.
 	Call struct{ protocol.ToolCall }
-	// Retry says that an attempt failed and another will follow after a wait.
+	// Retry says that an attempt failed and another will follow after a wait. The
+	// reason is for a log, and has nothing of what a service said.
 	Retry struct{ Reason string }
 	// Stop is the last element of an answer that came to its end.
 	Stop struct {

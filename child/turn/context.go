@@ -64,7 +64,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 			return done, context.Cause(ctx)
 		}
 		if done.ByRule = err != nil; done.ByRule {
-			c.Log.Warn("the model could not summarise, so it is done by rule", zap.Error(err))
+			c.Log.Warn("the model could not summarise, so it is done by rule", zap.String("error", provider.Brief(err)))
 		}
 	}
 	if done.ByRule {
@@ -113,7 +113,7 @@ func (t *run) answer(ctx context.Context) (*answer, error) {
 		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil || !t.Dialog.Exceeded(part) {
 			return a, err
 		}
-		t.Log.Info("the context window was exceeded, so the request is made smaller", zap.Int("try", try), zap.Error(err))
+		t.Log.Info("the context window was exceeded, so the request is made smaller", zap.Int("try", try), zap.String("error", provider.Brief(err)))
 		refused, why = a, err
 		percent = 1 // whatever may be summarised is
 	}

@@ -103,7 +103,7 @@ func (m *models) offered(ctx context.Context, name string) []provider.Model {
 	defer cancel()
 	offered, err := p.Models(ctx)
 	if err != nil {
-		m.log.Warn("models of a provider are not known", zap.String("provider", name), zap.Error(err))
+		m.log.Warn("models of a provider are not known", zap.String("error", provider.Brief(err)))
 	}
 	known := listed(name, settings)
 	for i := range known {

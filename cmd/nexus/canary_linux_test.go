@@ -26,6 +26,9 @@ import (
 // canary is the key of a provider. Outside the server it must be nowhere.
 const canary = "sk-canary-3f9a77b1c2d4e5f60718293a4b5c6d7e"
 
+// parroted is what a service says beside its key.
+const parroted = "canary-service-6b1d"
+
 // TestNoCredentials looks for a key wherever an agent, its tools or a client
 // could see one, while the service that it is for says it back at every
 // occasion.
@@ -212,6 +215,26 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(prompt, "fail"):
 		w.WriteHeader(400)
 		fmt.Fprintf(w, `{"error":{"message":"I do not like %s, nor %s","type":"invalid_request_error"}}`, key, key[8:20])
+	case strings.Contains(prompt, "parrot"): // with the words of whoever asked, in each way that a service may
+		said := `{"error":{"message":` + strconv.Quote(parroted+" "+prompt) + `,"code":"` + parroted + `","type":"` + parroted + `"}}`
+		switch {
+		case strings.Contains(prompt, "stream"):
+			v.stream(w, `{"choices":[{"delta":{"content":"`+parroted+`"}}]}`, said)
+		case strings.Contains(prompt, "malformed"):
+			v.stream(w, parroted+prompt)
+		case strings.Contains(prompt, "garbage"):
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "%s %s\r\n\r\n", parroted, prompt)
+		default:
+			w.Header().Set("Retry-After-Ms", "1")
+			status, _ := strconv.Atoi(strings.Fields(prompt)[1])
+			w.WriteHeader(status)
+			fmt.Fprint(w, said)
+		}
 	case strings.Contains(prompt, "refuse"):
 		w.WriteHeader(401)
 		fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s***%s"}}`, key[:20], key[30:])

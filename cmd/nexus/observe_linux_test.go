@@ -1,11 +1,13 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -80,5 +82,55 @@ func TestObservationKeepsSecrets(t *testing.T) {
 	_, memory, _ := strings.Cut(metrics, "\n"+`nexus_agent_memory_bytes{agent="loud"} `)
 	if v, _, _ := strings.Cut(memory, "\n"); !strings.Contains(v, "e+0") {
 		t.Errorf("the agent's process has %q bytes", v)
+	}
+}
+
+// What a model's service says in its errors is told to whoever asked and stands
+// in no log, metric or audit line: it may be the prompt, or a part of a key. Also
+// when the process that heard it is killed, and its last words are logged.
+func TestServicesWordsAreInNoLog(t *testing.T) {
+	vendor := newVendor(t)
+	s := startServer(t, vendor)
+	const prompt = "canary-prompt-51ac"
+	var told strings.Builder
+	for _, say := range []string{"400", "500", "429", "stream", "malformed", "garbage"} {
+		told.WriteString(s.send("spy", "parrot "+say+" "+prompt))
+	}
+	if n := strings.Count(told.String(), parroted); n < 4 {
+		t.Errorf("the service's words are %d times in the answers, so nothing was tried:\n%s", n, &told)
+	}
+	if err := syscall.Kill(s.pid("spy"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, metrics, err := request(http.MethodGet, s.url+"/metrics", http.Header{"Authorization": {"Bearer " + s.key}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent comes back", func() (string, error) {
+		if answer := s.send("spy", "echo"); !strings.Contains(answer, `"completed"`) {
+			return "", errors.New(answer)
+		}
+		return "", nil
+	})
+	s.end()
+	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := s.log.String()
+	for _, want := range []string{
+		`"agent crashed"`, "turn failed", "400 Bad Request", "500 Internal Server Error; try 2 of 4", "the service reported an error",
+		"the service sent a malformed event", "a service cannot be reached", "it does not answer as HTTP does",
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	for where, text := range map[string]string{"the log": log, "the metrics": metrics, "the audit log": string(audit)} {
+		for _, secret := range []string{parroted, prompt, canary, canary[8:20]} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s shows %q:\n%s", where, secret, text)
+			}
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package broker
 
-import "time"
+import (
+	"time"
+
+	"nexus.internal/protocol/redact"
+)
 
 // Meter reads the usage off an answer in pieces of the given sizes, over and
 // over; it returns what a request of asked tokens used and how many bytes were
@@ -26,21 +30,6 @@ func RequestTokens(body []byte) uint64 {
 	return s.tokens()
 }
 
-// Redact passes text through a redactor in pieces of n bytes.
-func Redact(text []byte, n int, keys ...string) []byte {
-	r := redactor{secrets: keys}
-	var out []byte
-	for len(text) > 0 {
-		piece := append([]byte(nil), text[:min(n, len(text))]...)
-		text = text[len(piece):]
-		out = append(out, r.next(piece)...)
-	}
-	return append(out, r.rest()...)
-}
-
-// Scrub takes a key out of an error.
-func Scrub(text, key string) string { return secrets{key}.scrub(text) }
-
 // Bucket is a bucket with its rate, by the clock.
 type Bucket struct {
 	bucket    bucket
@@ -59,7 +48,7 @@ func (b *Bucket) Wait() time.Duration { return b.bucket.wait(time.Now(), b.perMi
 // Sieve passes an answer through a sieve in pieces of n bytes; it returns what
 // came out for each piece, and at the end, and how many bytes were held at most.
 func Sieve(answer []byte, n int, key string) (out []string, held int) {
-	s := sieve{secrets: secrets{key}}
+	s := sieve{secrets: redact.Secrets{key}}
 	for len(answer) > 0 {
 		piece := answer[:min(n, len(answer))]
 		answer = answer[len(piece):]

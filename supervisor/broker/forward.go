@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/redact"
 )
 
 const (
@@ -127,9 +129,11 @@ func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error
 		return
 	}
 	x.course = unreachable
-	reason := x.service.secrets.scrub(why(err))
-	x.broker.log.Warn("a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.String("reason", reason))
-	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, reason).write(w)
+	x.broker.log.Warn(
+		"a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name),
+		zap.String("reason", redact.Fault(err)),
+	)
+	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, x.service.secrets.Text(why(err))).write(w)
 }
 
 // why is an error without the URL that it is about.
@@ -149,7 +153,7 @@ func (x *exchange) fail(w http.ResponseWriter, res *http.Response) {
 	if err != nil && len(body) == 0 {
 		body = []byte("the service broke off its answer")
 	}
-	text := x.service.secrets.scrub(string(body))
+	text := x.service.secrets.Text(string(body))
 	x.answer(w, res.Header)
 	w.WriteHeader(res.StatusCode)
 	_, _ = io.WriteString(w, text) // who has left needs no answer
@@ -160,7 +164,7 @@ func (x *exchange) answer(w http.ResponseWriter, from http.Header) {
 	for name, values := range from {
 		if returned(name) {
 			for _, value := range values {
-				w.Header().Add(name, x.service.secrets.scrub(value))
+				w.Header().Add(name, x.service.secrets.Text(value))
 			}
 		}
 	}
@@ -188,13 +192,13 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 		return
 	}
 	errs := sieve{secrets: x.service.secrets}
-	red := redactor{secrets: x.service.secrets}
+	red := redact.NewStream(x.service.secrets)
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
 	for {
 		n, err := res.Body.Read(buf[:])
 		_, _ = x.meter.Write(buf[:n])
-		if out := red.next(errs.next(buf[:n])); len(out) > 0 {
+		if out := red.Next(errs.next(buf[:n])); len(out) > 0 {
 			if _, err := w.Write(out); err != nil || flush() != nil {
 				x.course = abandoned
 				return
@@ -203,8 +207,8 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 		switch {
 		case errors.Is(err, io.EOF):
 			x.course = answered
-			_, _ = w.Write(red.next(errs.rest()))
-			_, _ = w.Write(red.rest())
+			_, _ = w.Write(red.Next(errs.rest()))
+			_, _ = w.Write(red.Rest())
 			return
 		case err != nil:
 			panic(http.ErrAbortHandler)

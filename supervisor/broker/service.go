@@ -3,6 +3,8 @@ package broker
 import (
 	"fmt"
 	"net/url"
+
+	"nexus.internal/protocol/redact"
 )
 
 // Provider says how to reach one service.
@@ -36,7 +38,7 @@ type service struct {
 	auth    Auth
 	key     string
 	keyName string
-	secrets secrets
+	secrets redact.Secrets
 }
 
 func newService(name string, p Provider) (*service, error) {
@@ -55,6 +57,6 @@ func newService(name string, p Provider) (*service, error) {
 		}
 	}
 	s := &service{name: name, base: base, auth: p.Auth, key: p.Key, keyName: p.KeyName}
-	s.secrets = secretsOf(s.key, base)
+	s.secrets = redact.New(s.key, base)
 	return s, nil
 }

@@ -3,13 +3,15 @@ package broker
 import (
 	"bytes"
 	"regexp"
+
+	"nexus.internal/protocol/redact"
 )
 
 // sieve scrubs the errors in an answer that is otherwise a model's. It holds
 // each event until it is whole, and a JSON document too: nobody can use them
 // before. What is longer than maxErrorBody is judged by its beginning.
 type sieve struct {
-	secrets secrets
+	secrets redact.Secrets
 
 	held []byte // of the event that is coming, maxErrorBody at most
 	out  []byte
@@ -123,7 +125,7 @@ func (s *sieve) judge() fate {
 		s.out = append(s.out, s.held...)
 		return pass
 	}
-	s.out = append(s.out, s.secrets.scrub(string(s.held))...)
+	s.out = append(s.out, s.secrets.Text(string(s.held))...)
 	return drop
 }
 

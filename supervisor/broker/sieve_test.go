@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus.internal/protocol/redact"
 	"nexus.internal/supervisor/broker"
 )
 
@@ -125,7 +126,7 @@ func FuzzSieve(f *testing.F) {
 		if got != strings.Join(whole, "") {
 			t.Errorf("whole %q, in pieces %q", whole, pieces)
 		}
-		if broker.Scrub(text, canary) == text && len(text) < broker.MaxErrorBody && got != text {
+		if scrubbed := (redact.Secrets{canary}).Text(text); scrubbed == text && len(text) < broker.MaxErrorBody && got != text {
 			t.Errorf("got %q for %q", got, text)
 		}
 		if held > broker.MaxErrorBody {

@@ -104,7 +104,7 @@ func TestDialectErrors(t *testing.T) {
 	good := wiretest.Stream(recorded(t, "text.sse"))
 	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "vllm-error.sse")), good)
 	if got, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err != nil || len(got) != 1+len(textDeltas) ||
-		!strings.Contains(got[0].(provider.Retry).Reason, ": EngineCore encountered an issue.; try 2 of 4") {
+		!strings.Contains(got[0].(provider.Retry).Reason, ": the service reported an error; try 2 of 4") {
 		t.Errorf("vllm, before anything was said: deltas %v, error %v", got, err)
 	}
 	s = wiretest.Serve(t, wiretest.Stream(recorded(t, "openrouter-error.sse")))

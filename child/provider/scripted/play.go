@@ -12,6 +12,11 @@ import (
 )
 
 // errPlayed is the error of a prompt for which the scenario has no turn left.
+// played is an error as a service would report it: no log has its words.
+func played(err error) error {
+	return &provider.Error{Brief: "the scenario has an error here", Err: err}
+}
+
 var errPlayed = errors.New("the scenario has no turn left for this prompt")
 
 // play answers the request with the part of the scenario that is due. Which
@@ -139,9 +144,9 @@ func (s step) play(v *voice) {
 	case s.Stderr != nil:
 		fmt.Fprintln(os.Stderr, *s.Stderr)
 	case s.Error != nil && s.Error.ContextWindow:
-		v.fail(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow))
+		v.fail(played(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow)))
 	case s.Error != nil:
-		v.fail(errors.New(s.Error.Message))
+		v.fail(played(errors.New(s.Error.Message)))
 	case s.Hang != nil && *s.Hang == "deaf":
 		select {} // only the end of the process ends it
 	case s.Hang != nil:

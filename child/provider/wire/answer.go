@@ -47,7 +47,7 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, ask Ask) iter.
 				}
 				what = fmt.Sprintf("try %d of %d in %v", number+1, s.options.MaxAttempts, wait.Round(time.Millisecond))
 			}
-			if !yield(provider.Retry{Reason: fmt.Sprintf("%v; %s", s.Explain(err), what)}, nil) {
+			if !yield(provider.Retry{Reason: provider.Brief(s.Explain(err)) + "; " + what}, nil) {
 				return
 			}
 			if err := sleep(ctx, wait); err != nil {

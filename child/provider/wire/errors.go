@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/protocol/redact"
 )
 
 const (
@@ -35,11 +36,16 @@ type ServiceError struct {
 	final      bool // the service says that another try is of no use
 }
 
-func (e *ServiceError) Error() string {
-	text := "the service reported an error"
-	if e.Status != 0 {
-		text = strings.TrimSpace(strconv.Itoa(e.Status) + " " + http.StatusText(e.Status))
+// status is the error without the service's words.
+func (e *ServiceError) status() string {
+	if e.Status == 0 {
+		return "the service reported an error"
 	}
+	return strings.TrimSpace(strconv.Itoa(e.Status) + " " + http.StatusText(e.Status))
+}
+
+func (e *ServiceError) Error() string {
+	text := e.status()
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		// What the service says here holds a part of the key.
@@ -248,15 +254,40 @@ func (s *Service) delay(err error, spoke bool, number int) (wait time.Duration, 
 	return backoff, true // the connection failed, broke off or fell silent
 }
 
-// Explain names the provider, and takes the secrets out of whatever the error
-// says.
+// Explain makes of an error a *provider.Error, which names the provider, and
+// takes the secrets out of whatever it says.
 func (s *Service) Explain(err error) error {
+	brief := brief(err)
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		clean := *e
-		clean.Message, clean.Code = s.secrets.redact(e.Message), s.secrets.redact(e.Code)
+		clean.Message, clean.Code = s.clean(e.Message), s.clean(e.Code)
 		err = &clean
-	} else if text := err.Error(); s.secrets.redact(text) != text {
-		err = errors.New(s.secrets.redact(text)) // what it wraps would show them
+	} else if text := err.Error(); s.clean(text) != text {
+		err = errors.New(s.clean(text)) // what it wraps would show them
 	}
-	return fmt.Errorf("provider %s: %w", s.options.Name, err)
+	name := "provider " + s.options.Name
+	return &provider.Error{Brief: name + ": " + brief, Err: fmt.Errorf("%s: %w", name, err)}
+}
+
+// clean is a text without the secrets.
+func (s *Service) clean(text string) string { return s.secrets.Text(redact.Links(text)) }
+
+// brief is what an error comes to without the service's words.
+func brief(err error) string {
+	refused, isRefused := errors.AsType[*ServiceError](err)
+	_, malformed := errors.AsType[*MalformedError](err)
+	switch {
+	case errors.Is(err, provider.ErrContextWindow):
+		return provider.ErrContextWindow.Error()
+	case isRefused:
+		return refused.status()
+	case malformed:
+		return "the service sent a malformed event"
+	case errors.Is(err, errIdle):
+		return errIdle.Error()
+	case errors.Is(err, errCutOff):
+		return errCutOff.Error()
+	default:
+		return redact.Fault(err)
+	}
 }

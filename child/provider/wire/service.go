@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/redact"
 )
 
 // AuthMethod says how the key is sent.
@@ -57,7 +58,7 @@ type Service struct {
 	base    url.URL    // without query and fragment
 	query   url.Values // of base_url, part of every request
 	client  http.Client
-	secrets secrets // for errors
+	secrets redact.Secrets // for errors
 }
 
 // New returns a service. It opens no connection. The error says what is wrong
@@ -81,7 +82,7 @@ func New(o Options, d Defaults) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
 	}
-	s := &Service{options: o, base: *full, query: full.Query(), secrets: secretsOf(o.APIKey, full)}
+	s := &Service{options: o, base: *full, query: full.Query(), secrets: redact.New(o.APIKey, full)}
 	s.base.RawQuery, s.base.Fragment = "", ""
 	if o.HTTPClient != nil {
 		s.client = *o.HTTPClient
