@@ -13,7 +13,7 @@ const restartHold = 250 * time.Millisecond
 
 // restarts lets few incarnations be launched at once after a crash, so that many
 // agents that crash together leave processors to those that work: half of them,
-// at least one. Who waits comes first in, first out, and at most once for each
+// at least one, and those for half of the time. Who waits comes first in, first out, and at most once for each
 // agent. First starts do not wait: somebody asked for them.
 type restarts struct{ running chan struct{} }
 
@@ -22,14 +22,18 @@ func newRestarts() restarts {
 }
 
 // begin waits until a restart may be launched. The caller calls done once it is
-// over. The error is the cause of ctx's end.
+// over; the next one begins when as much time again has passed, so that what is
+// left of a processor serves others, and what the restart led to is done: a
+// program that crashes at once has to be cleared away. The error is the cause of
+// ctx's end.
 func (r restarts) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case r.running <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	began := time.Now()
 	free := sync.OnceFunc(func() { <-r.running })
 	patience := time.AfterFunc(restartHold, free)
-	return func() { patience.Stop(); free() }, nil
+	return func() { patience.Reset(min(time.Since(began), restartHold-time.Since(began))) }, nil
 }

@@ -32,8 +32,8 @@ func (h *house) inState(want supervisor.State) int {
 	return h.sup.Stats().Agents[want]
 }
 
-// Agents that crash together are restarted a few at a time; all of them are,
-// and those that are started because somebody asks do not wait for them.
+// Agents that crash together are restarted a few at a time, with as long a pause
+// after each; all of them are, and those that are started because somebody asks do not wait for them.
 func TestRestartsAreFewAtOnce(t *testing.T) {
 	plan := func(_ supervisor.Spec, n int) supervisortest.Play {
 		if n == 1 {
@@ -57,6 +57,11 @@ func TestRestartsAreFewAtOnce(t *testing.T) {
 				h.Error(err)
 			}
 			time.Sleep(100 * time.Millisecond) // in the bubble's time
+			synctest.Wait()
+			if got := h.inState(supervisor.Ready); got != (round+1)*slots() {
+				h.Errorf("%d are back after round %d, want %d", got, round, (round+1)*slots())
+			}
+			time.Sleep(100 * time.Millisecond) // for others, as long as the round took
 			synctest.Wait()
 		}
 		if got := h.inState(supervisor.Ready); got != rounds*slots() {

@@ -10,6 +10,9 @@ import (
 	"strconv"
 )
 
+// warmLines is how many short lines come before.
+const warmLines = 8
+
 // endless are the figures of a line that never ends, which must cost nobody
 // more than a buffer.
 func (b *bench) endless(ctx context.Context) ([]row, error) {
@@ -66,7 +69,7 @@ func oneTurn(child *echo) error {
 
 // endlessOutOf gives a server a child that answers a send with such a line and
 // ends with it, so that the end of the send is the end of the line. The first
-// has a short one: what any crash costs is not the line's.
+// have short ones: what any crash costs is not the line's.
 func (b *bench) endlessOutOf(ctx context.Context) (_ float64, err error) {
 	child, length := filepath.Join(b.dir, "endless"), filepath.Join(b.dir, "length")
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' endless \"$(cat '%s')\"\n", b.floor(), length)
@@ -78,8 +81,10 @@ func (b *bench) endlessOutOf(ctx context.Context) (_ float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if _, err := s.endlessLine(ctx, length, 64<<10); err != nil {
-		return 0, err
+	for range warmLines {
+		if _, err := s.endlessLine(ctx, length, 64<<10); err != nil {
+			return 0, err
+		}
 	}
 	return s.endlessLine(ctx, length, b.size.endless)
 }
