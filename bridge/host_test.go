@@ -409,6 +409,7 @@ func TestRespondPermission(t *testing.T) {
 	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
 		answer, _ := c.Permission(p, protocol.PermissionRequest{
 			ToolName: "shell", Action: protocol.ActionExecute, Summary: p.Message, Deadline: "2026-01-20T09:11:02Z",
+			Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny},
 		})
 		c.Say(fmt.Sprintf("%s: %s", answer.Decision, answer.Reason))
 		c.Finish(p, "")
@@ -421,18 +422,23 @@ func TestRespondPermission(t *testing.T) {
 	if err := r.client.Call(r.ctx(), "/agent/a", "get_permissions", nil, &held); err != nil {
 		t.Fatal(err)
 	}
-	if len(held.Pending) != 1 || held.Pending[0].RequestID != "p1" || held.Pending[0].Deadline == "" {
+	if len(held.Pending) != 1 || held.Pending[0].Deadline == "" {
 		t.Fatalf("pending %+v", held.Pending)
 	}
 	if list, err := r.client.ListAgents(r.ctx()); err != nil || list.Agents[0].PendingPermissions != 1 {
 		t.Errorf("list %+v, %v", list, err)
 	}
-	answer := api.RespondPermissionParams{RequestID: "p1", Decision: protocol.Deny, Reason: new("not now")}
+	answer := api.RespondPermissionParams{RequestID: held.Pending[0].RequestID, Decision: protocol.AllowSession, Reason: new("not now")}
 	var done api.RespondPermissionResult
+	err := r.client.Call(r.ctx(), "/agent/a", "respond_permission", answer, &done)
+	if e := rpcError(t, err); e.Code != -32602 || e.Message != "Invalid parameter decision: want one of allow_once, deny, which the request offers, is allow_session" {
+		t.Errorf("a decision that was not offered: %v", e)
+	}
+	answer.Decision = protocol.Deny
 	if err := r.client.Call(r.ctx(), "/agent/a", "respond_permission", answer, &done); err != nil || !done.Responded {
 		t.Errorf("respond: %+v, %v", done, err)
 	}
-	err := r.client.Call(r.ctx(), "/agent/a", "respond_permission", answer, &done)
+	err = r.client.Call(r.ctx(), "/agent/a", "respond_permission", answer, &done)
 	if e := rpcError(t, err); e.Data.Type != "PERMISSION_REQUEST_NOT_FOUND" {
 		t.Errorf("a second answer: %v", e)
 	}

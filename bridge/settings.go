@@ -183,6 +183,13 @@ func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPe
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
 	defer cancel()
 	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: api.Value(p.Reason)})
+	if e, ok := errors.AsType[*supervisor.DecisionError](err); ok {
+		offered := make([]string, len(e.Offered))
+		for i, d := range e.Offered {
+			offered[i] = string(d)
+		}
+		return nil, api.Invalid("decision", "want one of %s, which the request offers, is %s", strings.Join(offered, ", "), e.Decision)
+	}
 	if err != nil {
 		return nil, named(c.id, err)
 	}

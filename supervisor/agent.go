@@ -130,7 +130,7 @@ func (a *Agent) Info() Info {
 		info.PID = a.inc.conn.PID()
 	}
 	if a.inc != nil {
-		info.Asked = len(a.inc.asked)
+		info.Asked = len(a.inc.waiting())
 	}
 	if a.turn != nil {
 		info.Running = a.turn.id
@@ -229,6 +229,12 @@ func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions)
 // ErrStopped, ErrQueueFull (256 are under way), ErrDraining, ErrNotFound, and
 // that of ctx.
 func (a *Agent) Do(ctx context.Context, c protocol.Command) (protocol.Response, error) {
+	return a.do(ctx, c, nil)
+}
+
+// do is Do. Unless nil, check is called with the mutex held before the command is
+// submitted; its error refuses it.
+func (a *Agent) do(ctx context.Context, c protocol.Command, check func() error) (protocol.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return protocol.Response{}, err
 	}
@@ -238,7 +244,7 @@ func (a *Agent) Do(ctx context.Context, c protocol.Command) (protocol.Response, 
 		return protocol.Response{}, err
 	}
 	q := &call{command: wire, deliver: func(r answer) { answered <- r }}
-	if err := a.submit(q); err != nil {
+	if err := a.submit(q, check); err != nil {
 		return protocol.Response{}, err
 	}
 	select {
@@ -253,16 +259,22 @@ func (a *Agent) Do(ctx context.Context, c protocol.Command) (protocol.Response, 
 	}
 }
 
-func (a *Agent) submit(q *call) error {
+func (a *Agent) submit(q *call, check func() error) error {
 	a.mu.Lock()
 	defer a.release()
 	switch {
 	case a.closed != nil:
 		return a.closed
-	case a.state == Failed:
-		return a.failed()
 	case len(a.pending) >= maxPending:
 		return ErrQueueFull
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if a.state == Failed {
+		return a.failed()
 	}
 	a.pending[q.command.Ident()] = q
 	if a.state == Ready || a.state == Busy {

@@ -33,8 +33,8 @@ type incarnation struct {
 	limit   string             // that of a turn which it did not end, if we gave it up for that
 	pulse   pulse
 
-	host  map[string]*hostCall         // by call_id; at most MaxHostCalls
-	asked []protocol.PermissionRequest // that wait for an answer, oldest first; at most maxAsked
+	host  map[string]*hostCall // by call_id; at most MaxHostCalls
+	asked []asked              // that have not ended, oldest first; at most maxAsked of them wait for an answer
 }
 
 // starvePatience is how long what waits goes on waiting while the server lacks
@@ -202,7 +202,8 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	defer a.releaseElsewhere()
 	defer close(inc.gone)
 	a.sup.count.cpu.Add(int64(inc.conn.Usage().CPU))
-	inc.quiet()
+	a.quiet(inc)
+	a.withdraw(inc, func(asked) bool { return true })
 	crash := &CrashError{Incarnation: inc.number, Reason: inc.lost, Cause: inc.cause, Exit: &exit}
 	if inc.lost == "" {
 		crash.Reason, crash.Cause = ReasonExit, "process ended"
@@ -326,7 +327,7 @@ func (a *Agent) stop(reason error) <-chan struct{} {
 		return inc.gone
 	}
 	inc.stopped = reason
-	inc.quiet()
+	a.quiet(inc)
 	if a.state != Stopping {
 		a.setState(Stopping, "")
 	}
@@ -344,18 +345,19 @@ func (a *Agent) lose(inc *incarnation, reason Reason, cause string) {
 		return
 	}
 	inc.lost, inc.cause = reason, cause
-	inc.quiet()
+	a.quiet(inc)
 	if a.state != Stopping {
 		a.setState(Stopping, cause)
 	}
 	a.work.Go(func() { inc.conn.Stop(killNow) })
 }
 
-// quiet drops what the child would have been told, and what it asked for, and
+// quiet drops what the child would have been told, ends what it asked for, and
 // looks after it no more.
-func (inc *incarnation) quiet() {
+func (a *Agent) quiet(inc *incarnation) {
 	inc.pulse.stop()
-	inc.out, inc.asked = nil, nil
+	inc.out = nil
+	a.withdraw(inc, func(r asked) bool { return !r.answered })
 	inc.endHost(nil)
 }
 

@@ -122,6 +122,12 @@ func (h *house) events(a *supervisor.Agent) []supervisor.Event {
 		h.Fatalf("Subscribe: %v", err)
 	}
 	defer sub.Close()
+	return kept(h, sub)
+}
+
+// kept is what a subscription has without waiting.
+func kept(h *house, sub *supervisor.Subscription) []supervisor.Event {
+	h.Helper()
 	now, cancel := context.WithCancel(h.Context())
 	cancel()
 	var events []supervisor.Event

@@ -3,8 +3,10 @@ package supervisor_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -50,31 +52,99 @@ func TestRespondPermission(t *testing.T) {
 	})
 }
 
-// A request ends with its turn and with its process.
+// An answer that was not offered is none, and the request waits on.
+func TestDecisionThatIsNotOffered(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		r, _ := c.Permission(p, protocol.PermissionRequest{Decisions: []protocol.Decision{protocol.AllowOnce, protocol.Deny}})
+		c.Say(string(r.Decision))
+		c.Finish(p, "")
+	}}), func(h *house) {
+		a := h.start("a")
+		turn := h.prompt(a, "1", "run make")
+		r := h.asked(a)
+		err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowSession})
+		if e, ok := errors.AsType[*supervisor.DecisionError](err); !ok || len(e.Offered) != 2 {
+			t.Errorf("got %v", err)
+		}
+		h.asked(a)
+		if err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce}); err != nil {
+			t.Error(err)
+		}
+		h.says(turn, "allow_once")
+	})
+}
+
+// A request ends with its turn and with its process, and that is told once,
+// before what became of the turn and of the agent: whoever shows it to a person
+// takes it away then. Nothing that comes later is an answer.
 func TestPermissionEnds(t *testing.T) {
-	for name, end := range map[string]func(h *house, a *supervisor.Agent){
-		"cancelled": func(h *house, a *supervisor.Agent) { _, _ = a.Abort(h.Context(), "") },
-		"crashed":   func(h *house, a *supervisor.Agent) { h.launcher.Child("a").Crash(supervisor.Exit{Code: 1}) },
-		"shut down": func(h *house, a *supervisor.Agent) { _ = a.Shutdown(h.Context()) },
+	crash := func(h *house, _ *supervisor.Agent) { h.launcher.Child("a").Crash(supervisor.Exit{Code: 1}) }
+	for name, tt := range map[string]struct {
+		end func(h *house, a *supervisor.Agent)
+		// next is what is told after the end of the request. A child that is told
+		// to go ends it by itself as well.
+		next string
+	}{
+		"cancelled": {func(h *house, a *supervisor.Agent) { _, _ = a.Abort(h.Context(), "") }, "message_update"},
+		"crashed":   {crash, "turn_end"},
+		"mad":       {func(h *house, a *supervisor.Agent) { h.launcher.Child("a").Line(`{"type":"response"}`) }, "agent_state"},
+		"shut down": {func(h *house, a *supervisor.Agent) { _ = a.Shutdown(h.Context()) }, "agent_state"},
+		"destroyed": {func(h *house, a *supervisor.Agent) { _ = h.sup.Remove(h.Context(), "a") }, "agent_state"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, always(supervisortest.Play{Prompt: asks}), func(h *house) {
 				a := h.start("a")
+				follow, err := a.Subscribe(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer follow.Close()
 				turn := h.prompt(a, "1", "run make")
 				r := h.asked(a)
-				end(h, a)
+				tt.end(h, a)
 				<-turnEnded(h, turn)
 				synctest.Wait()
 				if left := a.PermissionRequests(); len(left) > 0 || a.Info().Asked != 0 {
 					t.Errorf("left: %+v", left)
 				}
-				err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce})
-				if !errors.Is(err, supervisor.ErrNoRequest) {
+				err = a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce})
+				if !errors.Is(err, supervisor.ErrNoRequest) && name != "destroyed" {
 					t.Errorf("an answer afterwards: %v", err)
+				}
+				var told []string
+				for _, e := range kept(h, follow) {
+					told = append(told, e.Type)
+				}
+				at := slices.Index(told, "permission_end")
+				if at < 0 || told[at+1] != tt.next || slices.Contains(told[at+1:], "permission_end") {
+					t.Errorf("told %v, want %s after the end of the request", told, tt.next)
 				}
 			})
 		})
 	}
+}
+
+// What the next process asks has another id: an answer to the crashed one is
+// no answer to it.
+func TestAnswerAfterACrash(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: asks}), func(h *house) {
+		a := h.start("a")
+		turn := h.prompt(a, "1", "run make")
+		before := h.asked(a)
+		h.launcher.Child("a").Crash(supervisor.Exit{Code: 1})
+		<-turnEnded(h, turn)
+		turn = h.prompt(a, "2", "run rm")
+		time.Sleep(time.Minute) // the restart
+		now := h.asked(a)
+		err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: before.RequestID, Decision: protocol.AllowOnce})
+		if !errors.Is(err, supervisor.ErrNoRequest) {
+			t.Errorf("got %v", err)
+		}
+		if err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: now.RequestID, Decision: protocol.Deny}); err != nil {
+			t.Error(err)
+		}
+		h.says(turn, "true deny ")
+	})
 }
 
 // One request too many is denied at once.

@@ -108,6 +108,7 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	a.letGo(t)
 	if a.turn == t {
 		a.inc.endHost(t)
+		a.withdraw(a.inc, func(r asked) bool { return r.TurnID == t.id })
 	}
 	a.endings = append(a.endings, t)
 }
@@ -192,11 +193,9 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 		a.publish(e.Name(), raw)
 		inc.hostCancel(e.CallID)
 	case protocol.PermissionRequest:
-		a.publish(e.Name(), raw)
-		a.permissionAsked(inc, e)
+		a.permissionAsked(inc, raw, e)
 	case protocol.PermissionEnd:
-		a.publish(e.Name(), raw)
-		inc.permissionEnded(e.RequestID)
+		a.permissionEnded(inc, raw, e)
 	default:
 		a.log.Error("frame without a rule", zap.String("type", event.Name()))
 	}

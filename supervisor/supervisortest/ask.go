@@ -45,12 +45,12 @@ func (c *Child) Permission(p protocol.Prompt, r protocol.PermissionRequest) (ans
 	return answered, ok
 }
 
-// question opens a question with a new id.
+// question opens a question with an id that no other incarnation uses.
 func (c *Child) question(prefix string) (id string, answer <-chan protocol.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.questions++
-	id = fmt.Sprint(prefix, c.questions)
+	id = fmt.Sprintf("%s%d-%d", prefix, c.number, c.questions)
 	if c.open == nil {
 		c.open = map[string]chan protocol.Command{}
 	}
