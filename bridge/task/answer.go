@@ -139,7 +139,7 @@ var (
 	// closing is the rest of the line on which it ends; inner, of an object that
 	// is only a part of another.
 	closing = regexp.MustCompile("^[ \\t\\r]*[`~]*[ \\t\\r]*(?:\\n|$)")
-	inner   = regexp.MustCompile("^\\s*[],:}]")
+	inner   = regexp.MustCompile(`^\s*[],:}]`)
 	ending  = regexp.MustCompile("^[\\s`~]*$")
 )
 

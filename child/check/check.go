@@ -122,7 +122,7 @@ func Check(ctx context.Context, r Request, environ []string) (Result, error) {
 			return finish(Result{Checker: Checker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.builtin(r.Code)}, r, t), nil
 		}
 		if program := find(t.program, environ); program != "" {
-			return t.run(ctx, r, program, environ)
+			return t.look(ctx, r, program, environ)
 		}
 		wanted = append(wanted, t.program)
 	}
@@ -139,17 +139,36 @@ func Languages() []string {
 	return names
 }
 
+// look runs the checker, and another one where its first answer is not the last.
+func (t tool) look(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+	if t.suit != nil {
+		t.suit(&t, r.Code)
+	}
+	first, err := t.run(ctx, r, program, environ)
+	if err != nil || t.second == nil {
+		return first, err
+	}
+	other, choose := t.second(t, first.Diagnostics)
+	if choose == nil {
+		return first, nil
+	}
+	if program = find(other.program, environ); program == "" {
+		return first, nil
+	}
+	second, err := other.run(ctx, r, program, environ)
+	if err != nil {
+		return Result{}, err
+	}
+	return finish(choose(r.Code, first, second), r, other), nil
+}
+
 func (t tool) run(ctx context.Context, r Request, program string, environ []string) (Result, error) {
 	dir, err := makeDir()
 	if err != nil {
 		return Result{}, err
 	}
 	defer os.RemoveAll(dir)
-	file := t.file
-	if t.nameFor != nil {
-		file = t.nameFor(r.Code)
-	}
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(r.Code), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
 		return Result{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
 	version, err := t.ask(ctx, program, dir, r.Cache, environ, t.version)
@@ -160,7 +179,7 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	if t.withRules != nil && len(r.Rules) > 0 {
 		args = append(args, t.withRules(r.Rules)...)
 	}
-	args = append(args, file)
+	args = append(args, t.file)
 	said, err := t.ask(ctx, program, dir, r.Cache, environ, args)
 	if err != nil {
 		return Result{}, err
@@ -168,7 +187,7 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
 	result := Result{
 		Checker:     Checker{Name: t.name, Version: clip(line), Command: append([]string{t.program}, args...)},
-		Diagnostics: t.parse(said.text, file),
+		Diagnostics: t.parse(said.text, t.file),
 	}
 	if said.failed && len(result.Diagnostics) == 0 {
 		// It says no, and in words that are not understood: they are the fault.

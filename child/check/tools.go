@@ -15,8 +15,9 @@ type tool struct {
 	version []string // arguments that make it say its version
 	args    []string // the file comes after them
 	file    string   // what the code is called
-	nameFor func(code string) string
 	env     []string
+	// suit makes it fit the code; nil where it fits all.
+	suit func(t *tool, code string)
 	// cache is the variable that names the directory of what it keeps; "" for
 	// nothing.
 	cache string
@@ -24,6 +25,9 @@ type tool struct {
 	// none.
 	withRules func(rules []string) []string
 	parse     func(text, file string) []Diagnostic
+	// second is who looks next after what was found, and what is said then; nil
+	// where the first answer stands, by itself or by a nil choose.
+	second func(t tool, found []Diagnostic) (other tool, choose func(code string, first, second Result) Result)
 	// builtin checks without a program.
 	builtin func(code string) []Diagnostic
 }
@@ -39,9 +43,9 @@ var languages = map[string][]tool{
 		{
 			name: "go vet", program: "go", version: []string{"version"}, args: []string{"vet"}, file: "main.go", cache: "GOCACHE",
 			env:   []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
-			parse: lines,
+			parse: lines, second: withoutImports,
 		},
-		{name: "gofmt", program: "gofmt", version: []string{"-h"}, args: []string{"-e", "-l"}, file: "main.go", parse: lines},
+		gofmt,
 	},
 	"python": {
 		{
@@ -49,102 +53,133 @@ var languages = map[string][]tool{
 			file: "code.py", parse: lines,
 			withRules: func(rules []string) []string { return []string{"--select=" + strings.Join(rules, ",")} },
 		},
-		{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", parsePython}, file: "code.py", parse: lines},
+		{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py", parse: worded},
 	},
 	"javascript": {{
-		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, nameFor: nameJavaScript, parse: nodeSays,
+		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, suit: suitJavaScript,
+		parse: nodeSays, second: otherGrammar,
 	}},
 	"typescript": {{
-		name: "tsc", program: "tsc", version: []string{"--version"}, args: []string{"--noEmit", "--pretty", "false", "--skipLibCheck", "--target", "es2022"},
-		file: "code.ts", parse: lines,
+		name: "tsc", program: "tsc", version: []string{"--version"}, file: "code.ts", parse: typescriptSays,
+		args: []string{
+			"--noEmit", "--pretty", "false", "--skipLibCheck", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler",
+			"--moduleDetection", "force",
+		},
 	}},
 	"shell": {
 		{
 			name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
-			file: "code.sh", parse: lines,
+			file: "code.sh", parse: worded,
 			withRules: func(rules []string) []string { return []string{"--include=" + strings.Join(rules, ",")} },
 		},
 		{name: "bash -n", program: "bash", version: []string{"--version"}, args: []string{"-n"}, file: "code.sh", parse: lines},
 		{name: "sh -n", program: "sh", version: []string{"-c", "echo sh"}, args: []string{"-n"}, file: "code.sh", parse: lines},
 	},
 	"c": {
-		{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c", parse: lines},
-		{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c", parse: lines},
+		{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c", parse: worded},
+		{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c", parse: worded},
 	},
 	"cpp": {
-		{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: lines},
-		{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: lines},
+		{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: worded},
+		{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: worded},
 	},
 	"rust": {{
-		name: "rustc", program: "rustc", version: []string{"--version"}, file: "code.rs", parse: lines,
-		args: []string{"--crate-type=lib", "--emit=metadata", "--error-format=short", "--edition=2021"},
+		name: "rustc", program: "rustc", version: []string{"--version"}, file: "code.rs", parse: rustSays,
+		args: []string{"--emit=metadata", "--error-format=short", "--edition=2021"}, suit: suitRust, second: asLibrary,
 	}},
 	"json": {{name: "json", builtin: parseJSON}},
 }
 
+var gofmt = tool{name: "gofmt", program: "gofmt", version: []string{"-h"}, args: []string{"-e", "-l"}, file: "main.go", parse: lines}
+
 var cArgs = []string{"-fsyntax-only", "-Wall", "-fdiagnostics-color=never"}
 
-// parsePython parses a file and says where it cannot, as lines wants it.
-const parsePython = `import ast, sys
+// compilePython compiles a file, which runs nothing of it, and says what is wrong
+// as worded wants it.
+const compilePython = `import sys, warnings
 name = sys.argv[1]
+text = open(name, "rb").read()
+sys.stdout.reconfigure(errors="replace")
+def say(line, column, severity, words):
+    print("%s:%d:%d: %s: %s" % (name, max(line or 1, 1), max(column or 0, 0), severity, " ".join(str(words).split())))
+warnings.simplefilter("always")
+warnings.showwarning = lambda words, kind, file, line, *more: say(line, 0, "warning", words)
 try:
-    ast.parse(open(name, "rb").read(), name)
-except SyntaxError as e:
-    print("%s:%d:%d: error: %s" % (name, e.lineno or 0, e.offset or 0, e.msg))
-    sys.exit(1)
-except ValueError as e:
-    print("%s:0:0: error: %s" % (name, e))
+    compile(text, name, "exec", dont_inherit=True)
+except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as e:
+    line = getattr(e, "lineno", 0) or 1 + text[:text.find(b"\0") + 1].count(b"\n")
+    say(line, getattr(e, "offset", 0), "error", getattr(e, "msg", "") or str(e) or type(e).__name__)
     sys.exit(1)
 `
-
-var module = regexp.MustCompile(`(?m)^\s*(import\s*[\w{*"']|export\s)`)
-
-// nameJavaScript tells node which of its two grammars the code is in.
-func nameJavaScript(code string) string {
-	if module.MatchString(code) {
-		return "code.mjs"
-	}
-	return "code.cjs"
-}
 
 // located is a line of most checkers: file, line, column, severity and words.
 // bash says "file: line 3: ", tsc "file(3,5): ".
 var located = regexp.MustCompile(`^(?:vet: )?(?:\./|[^\s:(]*/)?([\w.]+)(?:: line |: ?|\()(\d+)(?:[:,](\d+))?\)?: ?(.*)$`)
 
-// worded is the severity and the rule before the words; trailing the rule after
-// them.
+// severity is it and the rule before the words; trailing the rule after them.
 var (
-	worded   = regexp.MustCompile(`^(fatal error|error|warning|note|help|info|style)(?:\[(\w+)\])?(?: (TS\d+))?: (.*)$`)
+	severity = regexp.MustCompile(`^(fatal error|internal compiler error|error|warning|note|help|info|style)(?:\[(\w+)\])?(?: (TS\d+))?: (.*)$`)
 	coded    = regexp.MustCompile(`^([A-Z]{1,4}\d{3,4}) (.*)$`)
 	trailing = regexp.MustCompile(`^(.*) \[(-W[\w=+-]+|SC\d+)\]$`)
+	// echoed is bash's copy of the line at fault.
+	echoed = regexp.MustCompile("^`.*'$")
+	// included is a line above a fault in a header: where that is included.
+	included = regexp.MustCompile(`^(?:In file included)?\s+from (?:\S*/)?([\w.]+):(\d+)`)
 )
 
-// lines reads what checkers say a line for each fault. Other lines, and notes,
-// are passed over.
-func lines(text, file string) []Diagnostic {
+// lines reads what checkers say a line for each fault, with or without its
+// severity. Other lines, and notes, are passed over.
+func lines(text, file string) []Diagnostic { return readLines(text, file, true) }
+
+// worded is lines for checkers that always say the severity: a line without it is
+// where the next fault, of a header, comes from.
+func worded(text, file string) []Diagnostic { return readLines(text, file, false) }
+
+func readLines(text, file string, plain bool) []Diagnostic {
 	var found []Diagnostic
+	var from Diagnostic // where in the code a fault of another file comes from
 	for line := range strings.Lines(text) {
-		at := located.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-		if at == nil || at[1] != file {
+		line = strings.TrimRight(line, "\r\n")
+		if at := included.FindStringSubmatch(line); at != nil && at[1] == file {
+			from.Line, _ = strconv.Atoi(at[2]) // digits; too many are unknown
+			continue
+		}
+		at := located.FindStringSubmatch(line)
+		if at == nil || plain && at[1] != file {
 			continue
 		}
 		d := Diagnostic{Severity: "error", Message: at[4]}
 		d.Line, _ = strconv.Atoi(at[2])   // digits; too many are unknown
 		d.Column, _ = strconv.Atoi(at[3]) // or nothing
-		if said := worded.FindStringSubmatch(d.Message); said != nil {
-			switch said[1] {
-			case "note", "help":
-				continue
-			case "warning", "info", "style":
+		said := severity.FindStringSubmatch(d.Message)
+		switch {
+		case said != nil && (said[1] == "note" || said[1] == "help"), plain && echoed.MatchString(d.Message):
+			continue
+		case said != nil:
+			if said[1] == "warning" || said[1] == "info" || said[1] == "style" {
 				d.Severity = "warning"
 			}
 			d.Rule, d.Message = said[2]+said[3], said[4]
-		} else if said := coded.FindStringSubmatch(d.Message); said != nil {
-			d.Rule, d.Message = said[1], said[2]
+		case !plain:
+			if at[1] == file {
+				from = d
+			}
+			continue
+		default:
+			if said := coded.FindStringSubmatch(d.Message); said != nil {
+				d.Rule, d.Message = said[1], said[2]
+			}
 		}
 		if said := trailing.FindStringSubmatch(d.Message); said != nil {
 			d.Message, d.Rule = said[1], said[2]
 		}
+		if at[1] != file {
+			if d.Severity == "warning" {
+				continue // of somebody else's code
+			}
+			d.Line, d.Column, d.Message = from.Line, from.Column, at[1]+": "+d.Message
+		}
+		from = Diagnostic{}
 		found = append(found, d)
 	}
 	return found
@@ -179,13 +214,14 @@ func parseJSON(code string) []Diagnostic {
 	if err == nil {
 		return nil
 	}
-	d := Diagnostic{Severity: "error", Message: err.Error()}
-	if at := offset.FindStringSubmatch(d.Message); at != nil {
+	before := code // it ends too early, unless it says where
+	if at := offset.FindStringSubmatch(err.Error()); at != nil {
 		if n, err := strconv.Atoi(at[1]); err == nil && n <= len(code) {
-			before := code[:n]
-			d.Line = 1 + strings.Count(before, "\n")
-			d.Column = len(before) - strings.LastIndexByte(before, '\n')
+			before = code[:n]
 		}
 	}
-	return []Diagnostic{d}
+	return []Diagnostic{{
+		Line: 1 + strings.Count(before, "\n"), Column: len(before) - strings.LastIndexByte(before, '\n'),
+		Severity: "error", Message: err.Error(),
+	}}
 }
