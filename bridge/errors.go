@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"syscall"
 	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
@@ -148,8 +150,7 @@ func table(err error) refusal {
 			"Correct the cause, then call the agent's shutdown: its next request starts it afresh, with its conversation.",
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "NOT_RECORDED", err.Error(),
-			"Make room on the server's disk, then send it again: nothing was accepted.")
+		return unrecorded(err)
 	case errors.Is(err, supervisor.ErrStopped):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
 			"Send it again: that starts the agent.")
@@ -177,9 +178,28 @@ func table(err error) refusal {
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
 			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
 	}
+	return otherwise(err)
+}
+
+// otherwise answers what has no line of its own in the table.
+func otherwise(err error) refusal {
+	for _, cause := range unsaved {
+		if errors.Is(err, cause) {
+			return unrecorded(err)
+		}
+	}
 	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", "INTERNAL_ERROR", "the server's log says more")
 	r.internal = true
 	return r
+}
+
+// unsaved is what the system says where nothing can be saved: the disk is full,
+// broken or read-only, or the home may not be written.
+var unsaved = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}
+
+func unrecorded(err error) refusal {
+	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "NOT_RECORDED", err.Error(),
+		"Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
 }
 
 // explainTyped is the part of the table for errors that carry more than which.
@@ -275,13 +295,11 @@ func explainSession(e *sessions.Error) refusal {
 	case errors.Is(e.Err, sessions.ErrInUse):
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "SESSION_IN_USE",
 			"a process has session "+e.Name+" open", "End the nexus-child that has it open.")
-	case damaged:
+	case damaged, errors.Is(e.Err, sessions.ErrUnreadable):
 		return refuse(200, jsonrpc.CodeServerError, "Session damaged: "+e.Name, "SESSION_DAMAGED", e.Err.Error(),
 			"Correct its file, or delete it with delete_session.")
 	}
-	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", "INTERNAL_ERROR", "the server's log says more")
-	r.internal = true
-	return r
+	return otherwise(e)
 }
 
 // The refusals of the checks that come before any method (SPEC §6.1).

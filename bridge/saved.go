@@ -184,7 +184,7 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	a, err := s.o.Supervisor.Agent(old)
 	running := err == nil
 	if running {
-		if err := s.movable(a.Info()); err != nil {
+		if err := errors.Join(s.movable(a.Info()), s.o.Sessions.Changeable()); err != nil {
 			return err
 		}
 		if err := s.o.Supervisor.Remove(ctx, old); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -136,12 +137,16 @@ func (c *Catalogue) Delete(id string) (err error) {
 		return err
 	}
 	defer held.Close()
-	if err := c.note("delete", id); err != nil {
-		return err
+	noted := c.note("delete", id)
+	if noted != nil && !errors.Is(noted, syscall.ENOSPC) && !errors.Is(noted, syscall.EDQUOT) {
+		return noted
 	}
 	defer func() { err = errors.Join(err, c.settle()) }()
 	if err := errors.Join(os.Remove(c.Path(id)), syncDir(c.Dir(id))); err != nil {
 		return &Error{Name: id, Err: err}
+	}
+	if noted != nil { // a full disk had no room for a note, and has more now
+		return c.removeParts(id)
 	}
 	return nil
 }
@@ -220,9 +225,21 @@ func (c *Catalogue) note(what string, ids ...string) error {
 	}
 	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
 	if err := errors.Join(writeSynced(c.notePath(), []byte(text)), syncDir(filepath.Dir(c.notePath()))); err != nil {
+		_ = os.Remove(c.notePath()) // what is not meant any more; a torn one means nothing either
 		return fmt.Errorf("note a change: %w", err)
 	}
 	return nil
+}
+
+// Changeable says why no session can be changed, as on a full disk; nil if one
+// can. It is for who has something to end before a change.
+func (c *Catalogue) Changeable() error {
+	release, err := c.exclusive()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return errors.Join(c.note("nothing"), c.settle())
 }
 
 // settle brings what belongs to sessions to where the change that is noted left

@@ -142,7 +142,7 @@ func (c *Catalogue) open(id string) (*os.File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &Error{Name: id, Err: ErrNotFound}
 	case err != nil:
-		return nil, &Error{Name: id, Err: err}
+		return nil, unreadable(id, err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		f.Close()
@@ -156,7 +156,13 @@ var (
 	ErrNotFound = errors.New("there is no such session")
 	ErrExists   = errors.New("there is a session of that name")
 	ErrInUse    = errors.New("the session is in use")
+	// ErrUnreadable comes with what the system said.
+	ErrUnreadable = errors.New("the session cannot be read")
 )
+
+func unreadable(id string, err error) error {
+	return &Error{Name: id, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
+}
 
 // Error is a failure that names a session. Err is one of the reasons, a
 // *transcript.LineError or *transcript.VersionError where its file is damaged,

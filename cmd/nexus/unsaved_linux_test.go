@@ -1,0 +1,147 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
+)
+
+// On a full disk, changes of sessions and keys say so by one name and change
+// nothing: what was there is served, and afterwards each of them succeeds.
+func TestSessionsOnAFullDisk(t *testing.T) {
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	f := newFaulty(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = nil // in a user namespace there is nobody else
+		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
+		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
+			t.Fatalf("mount a small disk: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	filler := filepath.Join(f.home, "filler")
+	testUnsaved(f, "no space left on device", func() {
+		if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("the disk is not full: %v", err)
+		}
+	}, func() {
+		// What makes room needs none.
+		if answer := f.ask("/", "delete_session", `{"session_name":"spare"}`); !gjson.Get(answer, "result.deleted").Bool() {
+			t.Errorf("delete on a full disk: %s", answer)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The same for a home that becomes read-only: one is mounted over it.
+func TestSessionsInAReadOnlyHome(t *testing.T) {
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	f := newFaulty(t, func(cmd *exec.Cmd) { cmd.SysProcAttr = nil })
+	mounted := false
+	unmount := func() {
+		if !mounted {
+			return
+		}
+		mounted = false
+		if err := unix.Unmount(f.home, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}
+	testUnsaved(f, "read-only file system", func() {
+		if err := unix.Mount(f.home, f.home, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		mounted = true
+		t.Cleanup(unmount)
+		if err := unix.Mount("", f.home, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	}, unmount)
+}
+
+// The same for a home that the server may not write.
+func TestSessionsInAForbiddenHome(t *testing.T) {
+	f := newFaulty(t, nil)
+	mode := func(mode os.FileMode) func() {
+		return func() {
+			for _, dir := range []string{f.home, filepath.Join(f.home, "sessions")} {
+				if err := os.Chmod(dir, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	testUnsaved(f, "permission denied", mode(0o500), mode(0o700))
+}
+
+// testUnsaved tries all that is saved between harm and heal.
+func testUnsaved(f *faulty, reason string, harm, heal func()) {
+	f.Helper()
+	f.ask("/agent/well", "send", `{"content":"My name is Alice"}`)
+	f.create("spare", `{"agent_id":"spare"}`)
+	f.ask("/agent/spare", "send", `{"content":"hello"}`)
+	f.ask("/", "destroy_agent", `{"agent_id":"spare"}`)
+	f.create(".temp", `{"agent_id":".temp"}`)
+	f.ask("/", "clone_session", `{"src_session":"well","dest_session":"spare"}`)
+	key := gjson.Get(f.ask("/", "create_key", `{"scope":"read"}`), "result.key_id").Str
+	sessions := f.ask("/", "list_sessions", `{}`)
+	keys := f.ask("/", "list_keys", `{}`)
+	calls := []struct{ method, params, done string }{
+		{"clone_session", `{"src_session":"well","dest_session":"copy"}`, "cloned"},
+		{"save_session", `{"agent_id":"well","session_name":"saved"}`, "saved"},
+		{"save_session", `{"agent_id":".temp","session_name":"kept"}`, "saved"},
+		{"rename_session", `{"old_name":"well","new_name":"better"}`, "renamed"},
+		{"load_session", `{"session_name":"better","agent_id":"twin"}`, "restored"},
+		{"create_key", `{"scope":"read"}`, "key_id"},
+		{"rotate_key", `{"grace_s":60}`, "rotated"},
+		{"revoke_key", fmt.Sprintf(`{"key_id":%q}`, key), "revoked"},
+	}
+	pid := f.pid("well")
+	harm()
+	for _, c := range calls {
+		f.wantNamed(f.ask("/", c.method, strings.Replace(c.params, `"better","agent_id"`, `"well","agent_id"`, 1)), "NOT_RECORDED", reason)
+	}
+	if now := f.ask("/", "list_sessions", `{}`); now != sessions {
+		f.Errorf("sessions before\n%s\nand now\n%s", sessions, now)
+	}
+	if now := f.ask("/", "list_keys", `{}`); now != keys {
+		f.Errorf("keys before\n%s\nand now\n%s", keys, now)
+	}
+	for _, id := range []string{"well", ".temp"} {
+		if answer := f.ask("/agent/"+id, "get_messages", `{}`); gjson.Get(answer, "error").Exists() {
+			f.Errorf("%s is not served: %s", id, answer)
+		}
+	}
+	if now := f.pid("well"); now != pid {
+		f.Errorf("an agent that kept its name was ended: process %d, now %d", pid, now)
+	}
+	heal()
+	for _, c := range calls {
+		if answer := f.ask("/", c.method, c.params); !gjson.Get(answer, "result."+c.done).Exists() {
+			f.Errorf("%s afterwards: %s", c.method, answer)
+		}
+	}
+	if answer := f.ask("/agent/twin", "send", `{"content":"What is my name?"}`); !strings.Contains(gjson.Get(answer, "result.content").Str, "Alice") {
+		f.Errorf("the copy: %s", answer)
+	}
+	f.end()
+}
