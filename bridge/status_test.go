@@ -1,12 +1,19 @@
+//go:build unix
+
 package bridge_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
@@ -14,184 +21,289 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
 
-// TestStatusTable is what HTTP and JSON-RPC say of each condition (SPEC §6.1 and
-// §6.2), against a server that listens. What takes more to come about is in
-// TestQueueFull, TestFailedAgent, TestDrain and the tests of rates.
-func TestStatusTable(t *testing.T) {
-	begun := make(chan string, 100)
-	r := rigged(t, func(r *rig, o *bridge.Options) {
-		plays(func(c *supervisortest.Child, p protocol.Prompt) {
-			begun <- p.Message
-			switch p.Message {
-			case "crash":
-				c.Crash(supervisor.Exit{Code: 3})
-			case "hang":
-				select {
-				case <-c.Aborted():
-					c.Finish(p, "")
-				case <-c.Gone():
-				}
-			default:
-				supervisortest.Echo(c, p)
-			}
-		})(r, o)
-		o.ReadTimeout = 200 * time.Millisecond
-	})
-	r.create("a")
-	r.create("busy")
-	go func() { // until the server ends
-		_, _ = r.client.Send(context.Background(), "busy", api.SendParams{Content: "hang"})
-	}()
-	<-begun
+// stage is a rig on which one condition comes about.
+type stage struct {
+	*rig
+	begun chan string   // the messages whose turns began
+	close chan struct{} // ends the turns that hang
+}
 
-	rpc := func(path, key, more, body string) string {
-		head := "POST " + path + " HTTP/1.1\r\nHost: " + r.addr + "\r\n"
-		if key != "" {
-			head += "Authorization: Bearer " + key + "\r\n"
+// staged is a server whose agent a does what its messages say.
+func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy) *stage {
+	s := &stage{begun: make(chan string, 100), close: make(chan struct{})}
+	s.rig = rigged(t, func(r *rig, o *bridge.Options) {
+		s.rig = r
+		plays(s.play)(r, o)
+		spec := o.Spec
+		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+			made, err := spec(p)
+			made.QueueLimit, made.Policy = 8, policy
+			return made, err
 		}
-		return withLength(head+more, body)
-	}
-	key := r.key.Reveal()
-	list := `{"jsonrpc":"2.0","method":"list_agents","id":1}`
-	send := func(content, more string) string {
-		return `{"jsonrpc":"2.0","method":"send","params":{"content":"` + content + `"` + more + `},"id":1}`
-	}
-	for _, test := range []struct {
-		name    string
-		request string
-		status  int
-		code    int64  // 0: no error
-		message string // its beginning
-		kind    string // data.type
-	}{
-		{"no key", rpc("/", "", "", list), 401, -32003, "Authorization header required", "AUTHENTICATION_REQUIRED"},
-		{"wrong key", rpc("/", auth.Generate().Reveal(), "", list), 403, -32003, "Invalid API key", "AUTHENTICATION_FAILED"},
-		{"Host not ours", strings.Replace(rpc("/", key, "", list), r.addr, "example.org", 1), 403, -32003, "Host", "FORBIDDEN_HOST"},
-		{"Host empty", strings.Replace(rpc("/", key, "", list), " "+r.addr, "", 1), 403, -32003, "Host", "FORBIDDEN_HOST"},
-		{"Origin", rpc("/", key, "Origin: http://evil.example\r\n", list), 403, -32003, "Origin", "FORBIDDEN_ORIGIN"},
-		{"not POST on an RPC path", r.head("GET /rpc HTTP/1.1") + "\r\n", 405, -32600, "", "METHOD_NOT_ALLOWED"},
-		{"unknown path", rpc("/nothing", key, "", list), 404, -32602, "Not found. ", "NOT_FOUND"},
-		{"unknown agent", rpc("/agent/nobody", key, "", send("x", "")), 404, -32602, "Agent not found: nobody", "AGENT_NOT_FOUND"},
-		{"body over 1 MiB, declared", rpc("/", key, "", strings.Repeat(" ", 1<<20)+list), 413, -32600, "", "BODY_TOO_LARGE"},
-		{
-			"body over 1 MiB, chunked",
-			r.head("POST / HTTP/1.1") + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", 1<<20+1, strings.Repeat(" ", 1<<20+1)),
-			413, -32600, "", "BODY_TOO_LARGE",
-		},
-		{"body type neither JSON nor curl's default", rpc("/", key, "Content-Type: text/plain\r\n", list), 415, -32600, "", "UNSUPPORTED_MEDIA_TYPE"},
-		{"curl's default", rpc("/", key, "Content-Type: application/x-www-form-urlencoded\r\n", list), 200, 0, "", ""},
-		{"too slow", r.head("POST / HTTP/1.1") + "Content-Length: 10\r\n\r\n{", 408, -32600, "", "REQUEST_TIMEOUT"},
-		{"bad JSON", rpc("/", key, "", "{"), 400, -32700, "Parse error", "PARSE_ERROR"},
-		{"not a request object", rpc("/", key, "", `{"foo":1}`), 400, -32600, "Invalid Request", "INVALID_REQUEST"},
-		{"positional params", rpc("/", key, "", `{"jsonrpc":"2.0","method":"list_agents","params":[],"id":1}`), 200, -32602, "", "INVALID_PARAMS"},
-		{"agent busy", rpc("/agent/busy", key, "", send("x", `,"when_busy":"reject"`)), 200, -32001, "Resource unavailable", "AGENT_BUSY"},
-		{"turn time exceeded", rpc("/agent/a", key, "", send("hang", `,"timeout_s":0.01`)), 200, -32000, "Execution timeout", "TIMEOUT"},
-		{"child crashed in the turn", rpc("/agent/a", key, "", send("crash", "")), 200, -32000, "Execution failed", "CHILD_CRASHED"},
-		{"anything dispatched", rpc("/", key, "", `{"jsonrpc":"2.0","method":"none","id":1}`), 200, -32601, "Method not found: none", "METHOD_NOT_FOUND"},
-		{"notifications only", rpc("/", key, "", `{"jsonrpc":"2.0","method":"list_agents"}`), 204, 0, "", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			response, body := r.raw(test.request)
-			if response.StatusCode != test.status {
-				t.Errorf("status %d, want %d", response.StatusCode, test.status)
+		o.Check = func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+			switch p.Code {
+			case "strange":
+				return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckFailed, Details: "looks: exit status 7"}
+			case "unforeseen":
+				return api.ValidateCodeResult{}, errors.New("a secret")
 			}
-			failure := gjson.Get(body, "error")
-			if failure.Get("code").Int() != test.code || failure.Get("data.type").Str != test.kind || !strings.HasPrefix(failure.Get("message").Str, test.message) {
-				t.Errorf("got %s", body)
+			return looks(ctx, p)
+		}
+		launch := r.launcher.Plan
+		r.launcher.Plan = func(spec supervisor.Spec, n int) supervisortest.Play {
+			if spec.ID == "broken" {
+				return supervisortest.Play{Refuse: &supervisor.StartError{Err: errors.New("no model"), Exit: &supervisor.Exit{Code: 2}}}
 			}
-			if (response.Header.Get("Allow") != "") != (test.status == http.StatusMethodNotAllowed) {
-				t.Errorf("Allow is %q", response.Header.Get("Allow"))
-			}
-			if test.code == 0 {
-				if (body == "") != (test.status == http.StatusNoContent) {
-					t.Errorf("the body is %q", body)
-				}
-				return
-			}
-			want := []string{"code", "message", "data"}
-			var members []string
-			failure.ForEach(func(key, _ gjson.Result) bool { members = append(members, key.Str); return true })
-			if diff := cmp.Diff(want, members); diff != "" || gjson.Get(body, "jsonrpc").Str != "2.0" || !gjson.Get(body, "id").Exists() {
-				t.Errorf("it is no whole error of the specification: %s", body)
-			}
-			for _, member := range []string{"type", "details", "recovery_suggestions"} {
-				if !failure.Get("data." + member).Exists() {
-					t.Errorf("data lacks %s: %s", member, body)
+			play := launch(spec, n)
+			if spec.ID == "mute" {
+				play.Command = func(_ *supervisortest.Child, cmd protocol.Command) bool {
+					s.begun <- cmd.Name()
+					return cmd.Name() == "get_state"
 				}
 			}
+			return play
+		}
+		if change != nil {
+			change(o)
+		}
+	})
+	s.create("a")
+	return s
+}
+
+func (s *stage) play(c *supervisortest.Child, p protocol.Prompt) {
+	s.begun <- p.Message
+	switch {
+	case p.Message == "crash":
+		c.Crash(supervisor.Exit{Code: 3})
+	case p.Message == "fail":
+		c.Fail(p, "the model is gone")
+	case p.Message == "much":
+		c.Say(strings.Repeat("x", 6<<20))
+		c.Finish(p, "")
+	case p.Message == "hang", strings.HasPrefix(p.Message, "Make a plan"):
+		select {
+		case <-s.close:
+			supervisortest.Echo(c, p)
+		case <-c.Aborted():
+			c.Finish(p, "")
+		case <-c.Gone():
+		}
+	case strings.HasPrefix(p.Message, "Carry out this task"), strings.HasPrefix(p.Message, "Your answer could not be used"):
+		c.Say("I would rather not say.")
+		c.Finish(p, "")
+	default:
+		calls(c, p)
+	}
+}
+
+// hang has agent a busy with a turn.
+func (s *stage) hang() {
+	s.sendAsync("a", api.SendParams{Content: "hang", RequestID: new("hang")})
+	<-s.begun
+}
+
+// TestStatusTable brings about every condition of the table of SPEC §6.2 and
+// compares the answer with it, and with fixtures/rpc/errors.
+func TestStatusTable(t *testing.T) {
+	rows := statusTable(t)
+	for _, e := range exchanges {
+		t.Run(e.name, func(t *testing.T) {
+			s := staged(t, e.change, e.policy)
+			if e.before != nil {
+				e.before(s)
+			}
+			shown, failure := e.play(s)
+			if e.status != 0 {
+				wantError := []string{"code", "message", "data"}
+				var members []string
+				failure.ForEach(func(key, _ gjson.Result) bool { members = append(members, key.Str); return true })
+				if diff := cmp.Diff(wantError, members); diff != "" {
+					t.Errorf("it is no error of the specification: %s", failure.Raw)
+				}
+				for _, member := range []string{"type", "details", "recovery_suggestions"} {
+					if !failure.Get("data." + member).Exists() {
+						t.Errorf("data lacks %s: %s", member, failure.Raw)
+					}
+				}
+				if got := failure.Get("message").Str; got != e.message || failure.Get("data.type").Str != e.kind {
+					t.Errorf("got %s, want %q of type %s", failure.Raw, e.message, e.kind)
+				}
+			} else if !strings.HasPrefix(failure.Get("message").Str, e.message) {
+				t.Errorf("got %s, want %s", failure.Raw, e.message)
+			}
+			if got := int(failure.Get("code").Int()); got != e.code {
+				t.Errorf("code %d, want %d", got, e.code)
+			}
+			at := slices.IndexFunc(rows, func(r row) bool { return strings.HasPrefix(r.condition, e.row) })
+			if at < 0 {
+				t.Fatalf("SPEC.md has no row %q", e.row)
+			}
+			rows[at].compare(t, e)
+			fixtures.Golden(t, "rpc/errors/"+e.name+".txt", []byte(shown))
 		})
 	}
 }
 
-// TestSpecification has the examples of the JSON-RPC 2.0 specification, section
-// 7, with its own ids and codes as answers. Where an example calls a method that
-// adds or subtracts, ours is list_agents; where it gives parameters by position,
-// the answer is -32602: ours are given by name.
-func TestSpecification(t *testing.T) {
-	r := rigged(t, nil)
-	for _, test := range []struct {
-		name    string
-		request string
-		status  int
-		want    string // {id code} of each answer; code 0 is a result
-	}{
-		{"positional parameters", `{"jsonrpc": "2.0", "method": "list_agents", "params": [42, 23], "id": 1}`, 200, "{1 -32602}"},
-		{"named parameters", `{"jsonrpc": "2.0", "method": "list_agents", "params": {}, "id": 3}`, 200, "{3 0}"},
-		{"a notification", `{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}`, 204, ""},
-		{"a notification without params", `{"jsonrpc": "2.0", "method": "foobar"}`, 204, ""},
-		{"non-existent method", `{"jsonrpc": "2.0", "method": "foobar", "id": "1"}`, 200, `{"1" -32601}`},
-		{"invalid JSON", `{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]`, 400, "{null -32700}"},
-		{"invalid Request object", `{"jsonrpc": "2.0", "method": 1, "params": "bar"}`, 400, "{null -32600}"},
-		{
-			"batch, invalid JSON", `[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"}, {"jsonrpc": "2.0", "method"]`,
-			400, "{null -32700}",
-		},
-		{"empty array", `[]`, 400, "{null -32600}"},
-		{"invalid batch (but not empty)", `[1]`, 200, "[{null -32600}]"},
-		{"invalid batch", `[1,2,3]`, 200, "[{null -32600} {null -32600} {null -32600}]"},
-		{
-			"batch", `[
-				{"jsonrpc": "2.0", "method": "list_agents", "params": {}, "id": "1"},
-				{"jsonrpc": "2.0", "method": "notify_hello", "params": [7]},
-				{"jsonrpc": "2.0", "method": "list_agents", "params": [42,23], "id": "2"},
-				{"foo": "boo"},
-				{"jsonrpc": "2.0", "method": "foo.get", "params": {"name": "myself"}, "id": "5"},
-				{"jsonrpc": "2.0", "method": "list_agents", "id": "9"}
-			]`, 200, `[{"1" 0} {"2" -32602} {null -32600} {"5" -32601} {"9" 0}]`,
-		},
-		{
-			"batch of notifications", `[
-				{"jsonrpc": "2.0", "method": "notify_sum", "params": [1,2,4]},
-				{"jsonrpc": "2.0", "method": "notify_hello", "params": [7]}
-			]`, 204, "",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			response, body := r.post("/", test.request)
-			parsed, got := gjson.Parse(body), ""
-			switch {
-			case parsed.IsArray():
-				var all []string
-				for _, one := range parsed.Array() {
-					all = append(all, answerOf(one))
+// Each row of SPEC.md's table, with each of its statuses, types and messages, is
+// among the exchanges, and no type is told that the table does not have.
+func TestStatusTableIsWhole(t *testing.T) {
+	types := map[string]bool{}
+	for _, r := range statusTable(t) {
+		seen := map[string]bool{}
+		for _, e := range exchanges {
+			if strings.HasPrefix(r.condition, e.row) {
+				seen[strconv.Itoa(e.status)], seen[e.kind] = true, true
+				for _, m := range r.messages {
+					if m.pattern.MatchString(e.message) {
+						seen[m.text] = true
+					}
 				}
-				got = fmt.Sprint(all)
-			case body != "":
-				got = answerOf(parsed)
 			}
-			if response.StatusCode != test.status || got != test.want {
-				t.Errorf("got %d %s, want %d %s: %s", response.StatusCode, got, test.status, test.want, body)
+		}
+		for _, m := range r.messages {
+			if !seen[m.text] {
+				t.Errorf("%q: nobody asks for the message %q", r.condition, m.text)
 			}
-		})
+		}
+		for _, want := range append(slices.Clone(r.kinds), r.statuses...) {
+			if !seen[want] {
+				t.Errorf("%q: nobody asks for %s", r.condition, want)
+			}
+		}
+		for _, kind := range r.kinds {
+			types[kind] = true
+		}
+	}
+	for _, file := range []string{"errors.go", "conn.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`"([A-Z_]{8,})"`).FindAllStringSubmatch(string(source), -1) {
+			if !types[match[1]] {
+				t.Errorf("%s has the type %s, and SPEC.md has not", file, match[1])
+			}
+		}
 	}
 }
 
-// answerOf is the id of an answer, as it was written, and its code.
-func answerOf(answer gjson.Result) string {
-	return fmt.Sprintf("{%s %d}", answer.Get("id").Raw, answer.Get("error.code").Int())
+// play asks and returns both sides as they are shown, and the error.
+func (e exchange) play(s *stage) (shown string, failure gjson.Result) {
+	s.t.Helper()
+	if e.status == 0 {
+		result, err := s.client.Send(s.ctx(), "a", api.SendParams{Content: e.request})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		answer := api.Value(result.Content)
+		code, message, _ := strings.Cut(strings.TrimPrefix(answer, "error "), " ")
+		number, _ := strconv.Atoi(code)
+		return e.request + "\n---\n" + answer + "\n", gjson.Parse(fmt.Sprintf(`{"code":%d,"message":%q}`, number, message))
+	}
+	request := strings.Replace(e.request, "$LONG", strings.Repeat("x", 80<<10), 1)
+	for name, scope := range map[string]auth.Scope{"Bearer $READER": auth.ScopeRead, "Bearer $AGENT_KEY": auth.ScopeAgent} {
+		if strings.Contains(request, name) {
+			bearer, _ := s.scoped(scope, map[auth.Scope]string{auth.ScopeAgent: "a"}[scope])
+			request = strings.Replace(request, name, bearer, 1)
+		}
+	}
+	conn := s.dial()
+	if _, err := conn.Write([]byte(s.expand(request))); err != nil {
+		s.t.Fatal(err)
+	}
+	if e.during != nil {
+		e.during(s)
+	}
+	response, body := readResponse(s.t, bufio.NewReader(conn))
+	if response.StatusCode != e.status {
+		s.t.Errorf("HTTP %d, want %d: %.500s", response.StatusCode, e.status, body)
+	}
+	if allow := response.Header.Get("Allow") != ""; allow != (e.status == http.StatusMethodNotAllowed) {
+		s.t.Errorf("Allow is %q", response.Header.Get("Allow"))
+	}
+	answer := gjson.Parse(body)
+	if answer.IsArray() {
+		answer = answer.Get("#(error)")
+	}
+	if answer.Get("jsonrpc").Str != "2.0" || !answer.Get("id").Exists() || answer.Get("result").Exists() {
+		s.t.Errorf("it is no answer of the specification: %.500s", body)
+	}
+	body = regexp.MustCompile(`x{1000,}`).ReplaceAllString(body, "xxx…")
+	return e.request + "---\n" + show(response, body), answer.Get("error")
+}
+
+// row is one condition as SPEC.md has it.
+type row struct {
+	condition       string
+	statuses, kinds []string
+	code            int
+	messages        []message
+}
+
+// message is one of a row's, and what fits it: ID, NAME and the like stand for
+// anything, and so does ….
+type message struct {
+	text    string
+	pattern *regexp.Regexp
+}
+
+func (r row) compare(t *testing.T, e exchange) {
+	t.Helper()
+	if !slices.Contains(r.statuses, strconv.Itoa(e.status)) || r.code != e.code || !slices.Contains(r.kinds, e.kind) ||
+		!slices.ContainsFunc(r.messages, func(m message) bool { return m.pattern.MatchString(e.message) }) {
+		t.Errorf("SPEC.md says %q: HTTP %v, %d %v, %v", r.condition, r.statuses, r.code, r.messages, r.kinds)
+	}
+}
+
+var (
+	codeCell    = regexp.MustCompile(`^(-\d+) (.+)$`)
+	placeholder = regexp.MustCompile(`\b[A-Z]+\b|…`)
+)
+
+// statusTable reads the table of SPEC §6.2.
+func statusTable(t *testing.T) (rows []row) {
+	t.Helper()
+	spec, err := os.ReadFile("../SPEC.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(spec), "\n### 6.2 ")
+	section, _, _ = strings.Cut(section, "\n### ")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if len(cells) != 4 || strings.HasPrefix(line, "| condition") {
+			continue
+		}
+		code := codeCell.FindStringSubmatch(cells[2])
+		if code == nil {
+			t.Fatalf("no code and message: %s", line)
+		}
+		r := row{
+			condition: strings.TrimPrefix(cells[0], "| "), kinds: strings.Split(strings.TrimSuffix(cells[3], " |"), ", "),
+			statuses: strings.Split(strings.Replace(cells[1], "–", "0", 1), ", "),
+		}
+		r.code, _ = strconv.Atoi(code[1])
+		for text := range strings.SplitSeq(strings.Trim(code[2], `"`), `", "`) {
+			pattern := "^"
+			for i, part := range placeholder.Split(text, -1) {
+				if i > 0 {
+					pattern += ".+"
+				}
+				pattern += regexp.QuoteMeta(part)
+			}
+			r.messages = append(r.messages, message{text, regexp.MustCompile(pattern + "$")})
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) < 40 {
+		t.Fatalf("SPEC.md has %d rows that can be read", len(rows))
+	}
+	return rows
 }
