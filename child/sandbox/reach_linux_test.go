@@ -33,12 +33,13 @@ func reach(pid int) string {
 	_ = unix.SchedGetaffinity(0, &mask)
 	param := int32(0)
 	attr, _ := unix.SchedGetAttr(0, 0)
+	above, _ := unix.Getpriority(unix.PRIO_PROCESS, 0) // as the system call says it: 20 less the priority
 	try("prlimit", unix.SYS_PRLIMIT64, p, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
 	try("affinity", unix.SYS_SCHED_SETAFFINITY, p, unsafe.Sizeof(mask), uintptr(unsafe.Pointer(&mask)))
 	try("scheduler", unix.SYS_SCHED_SETSCHEDULER, p, unix.SCHED_NORMAL, uintptr(unsafe.Pointer(&param)))
 	try("param", unix.SYS_SCHED_SETPARAM, p, uintptr(unsafe.Pointer(&param)))
 	try("attr", unix.SYS_SCHED_SETATTR, p, uintptr(unsafe.Pointer(attr)), 0)
-	try("priority", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, p, 0)
+	try("priority", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, p, uintptr(20-above))
 	try("ioprio", unix.SYS_IOPRIO_SET, 1, p, 2<<13|4)
 	return strings.Join(says, " ")
 }

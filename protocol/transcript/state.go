@@ -62,7 +62,7 @@ const begun = `{"type":"session","version":`
 // where there is no header. A session with no whole line is an empty State.
 func Parse(data []byte) (state *State, good int, err error) {
 	state = &State{}
-	good, err = state.walk(data, func(line []byte) error {
+	good, err = state.walk(data, func(line []byte, _ bool) error {
 		record, err := Decode(line)
 		if err != nil {
 			return err
@@ -75,13 +75,14 @@ func Parse(data []byte) (state *State, good int, err error) {
 	return state, good, nil
 }
 
-// walk gives each line of data to add, which adds it to s, and says how much of
+// walk gives each line of data to add, and whether it is whole, which a last one
+// without a newline may not be. add adds it to s, and walk says how much of
 // data is sound, as Parse does.
-func (s *State) walk(data []byte, add func(line []byte) error) (good int, err error) {
+func (s *State) walk(data []byte, add func(line []byte, whole bool) error) (good int, err error) {
 	for number := 1; good < len(data); number++ {
 		line, _, whole := bytes.Cut(data[good:], []byte{'\n'})
 		if len(bytes.TrimSpace(line)) > 0 || !whole {
-			err := add(line)
+			err := add(line, whole)
 			if err != nil && !whole && s.torn(line, err) {
 				return good, nil
 			}

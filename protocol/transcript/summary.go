@@ -28,9 +28,9 @@ var counted = [][]byte{[]byte(`{"type":"message",`), []byte(`{"type":"partial",`
 func Summarize(data []byte) (Summary, error) {
 	var messages uint64
 	state := &State{}
-	_, err := state.walk(data, func(line []byte) error {
+	_, err := state.walk(data, func(line []byte, whole bool) error {
 		for i, beginning := range counted {
-			if state.Empty() || !bytes.HasPrefix(line, beginning) {
+			if state.Empty() || !whole || !bytes.HasPrefix(line, beginning) { // a line without an end may be torn
 				continue
 			}
 			if !utf8.Valid(line) || !gjson.ValidBytes(line) {

@@ -20,6 +20,8 @@ func TestSummarize(t *testing.T) {
 	}
 	spaced := bytes.ReplaceAll(data, []byte(`{"type":"message"`), []byte(`{ "type": "message"`))
 	sameAsParsed(t, spaced)
+	damaged := bytes.Replace(encode(t, every[0], every[2]), []byte(`"at":"`), []byte(`"at":"never `), 1)
+	sameAsParsed(t, bytes.TrimSuffix(damaged, []byte("\n"))) // it is passed over where it may be torn
 }
 
 func sameAsParsed(t *testing.T, data []byte) {
