@@ -68,7 +68,7 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 		s.refuse(x, draining)
 		return
 	}
-	asked, wrong := readEventsQuery(x.r.Header, query)
+	asked, wrong := readEventsQuery(x.r.Header, query, "after", "types", "agents")
 	if wrong != nil {
 		s.refuse(x, *wrong)
 		return

@@ -50,7 +50,7 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 	}
 	// The Host was checked: what came from a page at the same one is ours. That
 	// somebody else had a browser send it is no danger, as no browser adds the key.
-	if len(origins) == 1 && strings.EqualFold(origins[0], "http://"+x.r.Host) {
+	if len(origins) == 1 && origins[0] == "http://"+strings.ToLower(x.r.Host) {
 		return true
 	}
 	if len(origins) > 1 || !s.origins[origins[0]] {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strconv"
 	"syscall"
 	"unicode/utf8"
 
@@ -329,8 +330,8 @@ var (
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
 	tooLarge = refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", "BODY_TOO_LARGE",
 		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
-	wrongType = refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", "UNSUPPORTED_MEDIA_TYPE",
-		"the body is not declared as JSON", "Send Content-Type: application/json, and no Content-Encoding but gzip.")
+	needlessBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		"a GET or HEAD has no body here", "Ask without a body.")
 	badGzip = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
 		"the body is not what its Content-Encoding says", "Send it packed by gzip, or as it is and without Content-Encoding.")
 	tooSlow = refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", "REQUEST_TIMEOUT",
@@ -346,10 +347,31 @@ var (
 	draining = explain(errNotAccepted)
 )
 
+// badType refuses a body for what its Content-Type declares, badEncoding for how it
+// is packed.
+func badType(declared string) refusal {
+	return unsupported("the body is declared as "+strconv.Quote(clipName(declared)), "Send Content-Type: application/json, once.")
+}
+
+func badEncoding(encoding string) refusal {
+	return unsupported("Content-Encoding "+strconv.Quote(clipName(encoding))+" is not understood: gzip alone is",
+		"Send the body packed by gzip, or as it is and without Content-Encoding.")
+}
+
+func unsupported(details, way string) refusal {
+	return refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", "UNSUPPORTED_MEDIA_TYPE",
+		details, way)
+}
+
 // badSignature refuses signed requests, for a reason that says nothing about keys.
 func badSignature(reason string) refusal {
 	return refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", "AUTHENTICATION_FAILED", reason,
 		"Sign each request once, with its own timestamp.")
+}
+
+// badQuery refuses the query of a GET.
+func badQuery(message, way string) refusal {
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, "INVALID_PARAMS", message, way)
 }
 
 // badEvents refuses the parameters of an event stream; source says what is wrong.

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,20 +59,33 @@ func asGzip(err error) error {
 	return err
 }
 
-// takesGzip reports whether a client wants its answers packed.
-func takesGzip(h http.Header) bool {
-	for _, accept := range h.Values("Accept-Encoding") {
-		for coding := range strings.SplitSeq(accept, ",") {
-			name, weight, weighed := strings.Cut(coding, ";")
-			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
-				continue
+// takes reports whether a client names what it would be given, in an Accept or
+// Accept-Encoding header, and not with the weight 0, which refuses it.
+func takes(accepts []string, what string) bool {
+	for _, accept := range accepts {
+		for one := range strings.SplitSeq(accept, ",") {
+			name, params, _ := strings.Cut(one, ";")
+			if strings.EqualFold(strings.TrimSpace(name), what) {
+				return weight(params) > 0
 			}
-			weight, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=")
-			q, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
-			return !weighed || ok && err == nil && q > 0
 		}
 	}
 	return false
+}
+
+// weight is the q among parameters, 1 without one, and 0 for one that is no number.
+func weight(params string) float64 {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				return 0
+			}
+			return q
+		}
+	}
+	return 1
 }
 
 // packers are kept, because making one costs a megabyte.

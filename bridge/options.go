@@ -27,6 +27,7 @@ const (
 	MaxBatchAnswer = 16 << 20 // bytes of all results of a batch
 	maxDiscard     = 8 << 20  // bytes that are read and dropped after a body that is too large
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
+	headerSlop     = 4 << 10  // bytes that net/http adds to its own bound, for its buffer
 )
 
 // DefaultMaxStrangers is how many connections may be open that have shown no key.

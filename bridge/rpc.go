@@ -173,10 +173,12 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	}
 }
 
-// takeBody reads a body of the right size and type. Of one without a key it says no
-// more than that there is none, whatever else is wrong with it.
+// takeBody reads a body of the right size and type, unless it is plain already that it
+// is in vain. Of one without a key it says no more than that there is none, whatever
+// else is wrong with it.
 func (s *Server) takeBody(x *exchange) (body []byte, refused refusal, ok bool) {
-	if x.pass.key.IsZero() {
+	keyless := x.pass.key.IsZero()
+	if refused, ok = s.foresee(x); ok && keyless {
 		select {
 		case s.keyless <- struct{}{}:
 			defer func() { <-s.keyless }()
@@ -184,14 +186,30 @@ func (s *Server) takeBody(x *exchange) (body []byte, refused refusal, ok bool) {
 			return nil, s.later(x, tooMany, time.Second), false
 		}
 	}
-	body, refused, ok = s.readBody(x)
-	if ok && !isJSON(x.r.Header) {
-		refused, ok = wrongType, false
+	if ok {
+		body, refused, ok = s.readBody(x)
 	}
-	if !ok && x.pass.key.IsZero() {
+	if !ok && keyless {
 		refused = noKey
 	}
 	return body, refused, ok
+}
+
+// foresee refuses what no body could make good.
+func (s *Server) foresee(x *exchange) (refused refusal, ok bool) {
+	if x.r.ContentLength > MaxBody {
+		return tooLarge, false
+	}
+	if refused, ok = checkType(x.r.Header); !ok {
+		return refused, false
+	}
+	if s.requests.isClosed() {
+		return draining, false
+	}
+	if wait := s.rate.Wait(x.pass.grant.ID); wait > 0 && !x.pass.key.IsZero() {
+		return s.later(x, tooMany, wait), false
+	}
+	return refusal{}, true
 }
 
 // serveBatch runs all items at once and answers in their order.

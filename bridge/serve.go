@@ -40,7 +40,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  s.o.ReadTimeout,
 		IdleTimeout:                  s.o.IdleTimeout,
-		MaxHeaderBytes:               maxHeader,
+		MaxHeaderBytes:               maxHeader - headerSlop,
 		ErrorLog:                     zap.NewStdLog(s.log.Named("http")),
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withConn,

@@ -110,23 +110,27 @@ type exchange struct {
 	to    targetKind
 	// pass is what lets the request in, once its key was checked.
 	pass pass
+	// whole says that there is no more of the body to read.
+	whole bool
 }
 
 // ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	refused, framed := refusal{}, true
 	if c := connOf(r.Context()); c != nil {
 		c.handling(true)
 		defer c.handling(false)
+		refused, framed = checkFraming(c.framing.begin(r.ContentLength), r)
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	to := route(r.Method, path)
 	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now(), to: to.kind}
+	x.whole = r.ContentLength == 0
 	defer s.account(x)()
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set("Cache-Control", "no-store")
 	if len(r.TransferEncoding) > 0 {
-		// A Content-Length beside it is gone by now: whoever believed that one would
-		// see another request behind this one, so nothing behind it is read.
+		// Who stands in between might end the body elsewhere, so nothing behind it is read.
 		w.Header().Set("Connection", "close")
 	}
 	if !s.handlers.enter() {
@@ -135,6 +139,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.leave()
 
+	if !framed {
+		s.refuse(x, refused)
+		return
+	}
 	if !strings.HasPrefix(r.RequestURI, "/") {
 		s.refuse(x, badTarget)
 		return
@@ -152,14 +160,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch to.kind {
-	case toHealth:
-		s.health(x, query)
-		return
-	case toDocs:
-		s.docs(x)
-		return
-	case toFile:
-		s.serveFile(x, *to.file)
+	case toHealth, toDocs, toFile:
+		s.serveAnybody(x, to, query)
 		return
 	default: // needs a key
 	}
@@ -179,31 +181,49 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(x, refused)
 		return
 	}
-	switch to.kind {
-	case toEvents:
+	s.serveKeyed(x, to, query)
+}
+
+// serveAnybody answers a GET that needs no key.
+func (s *Server) serveAnybody(x *exchange, to target, query string) {
+	switch {
+	case !x.whole:
+		s.refuse(x, needlessBody)
+	case to.kind == toHealth:
+		s.health(x, query)
+	case to.kind == toDocs:
+		s.docs(x, query)
+	default:
+		s.serveFile(x, *to.file)
+	}
+}
+
+// serveKeyed answers a GET whose key is good for it.
+func (s *Server) serveKeyed(x *exchange, to target, query string) {
+	switch {
+	case to.kind == toNothing:
+		s.refuse(x, unknownPath)
+	case !x.whole:
+		s.refuse(x, needlessBody)
+	case to.kind == toEvents:
 		defer x.bind()()
 		s.serveEvents(x, to.agent, query)
-	case toAllEvents:
+	case to.kind == toAllEvents:
 		defer x.bind()()
 		s.serveAllEvents(x, query)
-	case toReady:
+	case to.kind == toReady:
 		s.ready(x)
-	case toMetrics:
-		s.scrape(x)
 	default:
-		s.refuse(x, unknownPath)
+		s.scrape(x)
 	}
 }
 
 // readBody reads the whole body, within the bounds of size and time.
 func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
-	if x.r.ContentLength > MaxBody {
-		return nil, tooLarge, false
-	}
 	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
 	// What is packed is bounded as it comes, and again as it unfolds.
 	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
-	if plain, known := unpacked(x.r.Header.Get("Content-Encoding"), body); known {
+	if plain, known := unpacked(strings.Join(x.r.Header.Values("Content-Encoding"), ", "), body); known {
 		body = http.MaxBytesReader(x.w, plain, MaxBody)
 	}
 	for {
@@ -217,6 +237,7 @@ func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
 			// From here on the connection is read only to notice that the client
 			// left; the limit on the request must not look like that.
 			_ = x.rc.SetReadDeadline(time.Time{})
+			x.whole = true
 			return buf, refusal{}, true
 		case err != nil:
 			return nil, bodyRefusal(err), false
@@ -237,28 +258,29 @@ func bodyRefusal(err error) refusal {
 	return brokenBody
 }
 
-// isJSON reports whether the headers declare a body that we read: JSON, what
-// curl declares on its own, or nothing at all.
-func isJSON(h http.Header) bool {
-	if _, known := unpacked(h.Get("Content-Encoding"), nil); !known {
-		return false
+// checkType refuses a body that the headers do not declare as one that we read:
+// JSON, what curl declares on its own, or nothing at all, packed by gzip or not.
+func checkType(h http.Header) (refused refusal, ok bool) {
+	encoding := strings.Join(h.Values("Content-Encoding"), ", ")
+	if _, known := unpacked(encoding, nil); !known {
+		return badEncoding(encoding), false
 	}
-	declared := h.Get("Content-Type")
-	if declared == "" {
-		return true
+	declared := h.Values("Content-Type")
+	switch {
+	case len(declared) > 1:
+		return badType(strings.Join(declared, " and ")), false
+	case len(declared) == 0 || declared[0] == "":
+		return refusal{}, true
 	}
-	media, params, err := mime.ParseMediaType(declared)
-	if err != nil {
-		return false
+	media, params, err := mime.ParseMediaType(declared[0])
+	charset, named := params["charset"]
+	switch {
+	case err != nil:
+	case media == "application/x-www-form-urlencoded",
+		media == "application/json" && (!named || strings.EqualFold(charset, "utf-8")):
+		return refusal{}, true
 	}
-	switch media {
-	case "application/x-www-form-urlencoded":
-		return true
-	case "application/json":
-		charset, ok := params["charset"]
-		return !ok || strings.EqualFold(charset, "utf-8")
-	}
-	return false
+	return badType(declared[0]), false
 }
 
 // health answers GET /healthz, and a challenge in its query (SPEC §6.5).
@@ -311,7 +333,7 @@ func (s *Server) write(x *exchange, status int, media string, body []byte) {
 	h.Set("Content-Type", media)
 	h.Add("Vary", "Accept-Encoding")
 	// A client that left has no use for an error.
-	if len(body) > minGzip && takesGzip(x.r.Header) {
+	if len(body) > minGzip && takes(x.r.Header.Values("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		x.w.WriteHeader(status)
 		_ = writePacked(x.w, body)
@@ -322,23 +344,42 @@ func (s *Server) write(x *exchange, status int, media string, body []byte) {
 	_, _ = x.w.Write(body)
 }
 
-// refuse answers a request that did not get as far as its id.
+// refuse answers a request that did not get as far as its id. What has not come of
+// its body is not waited for: the connection ends.
 func (s *Server) refuse(x *exchange, r refusal) {
 	switch r.status {
 	case http.StatusUnauthorized:
 		x.w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
-	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusBadRequest:
-		x.w.Header().Set("Connection", "close") // the rest of the body may still come
+	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestHeaderFieldsTooLarge, http.StatusHTTPVersionNotSupported:
+		x.w.Header().Set("Connection", "close")
+	}
+	if !x.whole {
+		x.w.Header().Set("Connection", "close")
 		_ = x.rc.EnableFullDuplex()
 	}
 	s.answer(x, r.status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err}))
 	s.logRefusal(x, r)
-	if r.status == http.StatusRequestEntityTooLarge {
-		// A client that is still sending would see a broken connection and not
-		// the answer, so some more of it is taken in; the request's time holds.
-		_ = x.rc.Flush()
-		_, _ = io.CopyN(io.Discard, x.r.Body, maxDiscard)
+	if !x.whole {
+		x.linger()
 	}
+}
+
+// linger is how long a client that was refused may go on sending.
+const linger = 2 * time.Second
+
+// linger ends the answer and takes in some more of the request: a client that is
+// still sending would see a broken connection, and not what it was told.
+func (x *exchange) linger() {
+	_ = x.rc.Flush()
+	if c := connOf(x.r.Context()); c != nil {
+		_ = c.CloseWrite()
+	}
+	_ = x.rc.SetReadDeadline(time.Now().Add(linger))
+	dropped := io.Reader(x.r.Body)
+	if b, ok := dropped.(*body); ok {
+		dropped = b.ReadCloser // it does not count as read
+	}
+	_, _ = io.CopyN(io.Discard, dropped, maxDiscard)
 }
 
 func (s *Server) fail(x *exchange, err error) {

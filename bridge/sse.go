@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +26,7 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 		return
 	}
 	var after uint64
-	asked, wrong := readEventsQuery(x.r.Header, query)
+	asked, wrong := readEventsQuery(x.r.Header, query, "after", "types")
 	if wrong == nil && asked.position != "" {
 		var err error
 		if after, err = strconv.ParseUint(asked.position, 10, 64); err != nil {
@@ -92,12 +94,13 @@ type eventsQuery struct {
 // maxNames bounds the types and the agents that a query names.
 const maxNames = 256
 
-// readEventsQuery reads the query. For the position, the header wins over it: a
-// browser's EventSource repeats the URL and says in the header how far it got.
-func readEventsQuery(h http.Header, query string) (q eventsQuery, wrong *refusal) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return q, new(badEvents("query", "NAME=VALUE&…", "Escape what is not a letter or digit."))
+// readEventsQuery reads the query, which may have the members named. For the
+// position, the header wins over it: a browser's EventSource repeats the URL and says
+// in the header how far it got.
+func readEventsQuery(h http.Header, query string, members ...string) (q eventsQuery, wrong *refusal) {
+	values, wrong := readQuery(query, members...)
+	if wrong != nil {
+		return q, wrong
 	}
 	q.position, q.source = h.Get("Last-Event-ID"), "header Last-Event-ID"
 	if q.position == "" {
@@ -112,6 +115,27 @@ func readEventsQuery(h http.Header, query string) (q eventsQuery, wrong *refusal
 		return q, new(badEvents("parameter agents", names, "Name agents, as in agents=worker-1,worker-2."))
 	}
 	return q, nil
+}
+
+// readQuery reads a query that may have the members named, each of them once.
+func readQuery(query string, members ...string) (values url.Values, wrong *refusal) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, new(badQuery("Invalid query: want NAME=VALUE&…", "Escape what is not a letter or digit."))
+	}
+	way := "Leave out the query."
+	if len(members) > 0 {
+		way = "Known are: " + strings.Join(members, ", ") + "."
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case !slices.Contains(members, name):
+			return nil, new(badQuery("Unknown parameter: "+strings.ToValidUTF8(clipName(name), ""), way))
+		case len(values[name]) > 1:
+			return nil, new(badQuery("Invalid parameter "+name+": stands twice", "Name it once."))
+		}
+	}
+	return values, nil
 }
 
 // nameSet reads a list of names; nil if there is none.

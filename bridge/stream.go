@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,15 +27,7 @@ func streams(r *http.Request, c *call) bool {
 	if c.request.Method != method || c.request.IsNotification() {
 		return false
 	}
-	for _, accept := range r.Header.Values("Accept") {
-		for media := range strings.SplitSeq(accept, ",") {
-			media, _, _ = strings.Cut(media, ";")
-			if strings.EqualFold(strings.TrimSpace(media), "text/event-stream") {
-				return true
-			}
-		}
-	}
-	return false
+	return takes(r.Header.Values("Accept"), "text/event-stream")
 }
 
 // serveStream answers a send as it goes (SPEC §6.4): stream_start once it is

@@ -73,6 +73,10 @@ func ValidAgentID(id string) bool {
 	return agentID.MatchString(id) && !strings.Contains(id, "..")
 }
 
+// wantName says in words what ValidAgentID wants.
+const wantName = "want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' and single '.'; " +
+	"one more '.' in front makes it temporary"
+
 // IsTemp reports whether id names a temporary agent, whose conversation is not
 // kept when it is destroyed.
 func IsTemp(id string) bool { return strings.HasPrefix(id, ".") }
@@ -103,7 +107,7 @@ const (
 // error is a *ParamError.
 func (p CreateAgentParams) Check() error {
 	if p.AgentID != nil && !ValidAgentID(*p.AgentID) {
-		return Invalid("agent_id", "want a name like worker-1 of at most 64 letters, digits, '.', '_' and '-'")
+		return Invalid("agent_id", wantName)
 	}
 	if p.ParentAgentID != nil && !ValidAgentID(*p.ParentAgentID) {
 		return Invalid("parent_agent_id", "is not the name of an agent")

@@ -165,7 +165,7 @@ type (
 // checkName finds what cannot be the name of a session.
 func checkName(param, name string) error {
 	if !ValidAgentID(name) {
-		return Invalid(param, "want a name like worker-1 of at most 64 letters, digits, '.', '_' and '-'")
+		return Invalid(param, wantName)
 	}
 	return nil
 }

@@ -41,6 +41,17 @@ func (r *Rate) Take(name string, n int) (wait time.Duration) {
 	return wait
 }
 
+// Wait takes nothing and returns after how long one may be taken, 0 for now.
+func (r *Rate) Wait(name string) time.Duration {
+	if r.perMinute <= 0 {
+		return 0
+	}
+	now := time.Now()
+	reserved := r.bucket(name, now).ReserveN(now, 1)
+	defer reserved.CancelAt(now)
+	return reserved.DelayFrom(now)
+}
+
 func (r *Rate) bucket(name string, now time.Time) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -50,7 +50,7 @@ const (
 
 // Error names the member that is wrong. Path is dotted from the top, as in
 // attachments[0].path; it is "" for the value as a whole. The text quotes at
-// most 200 characters of it.
+// most 200 bytes of it, its beginning and its end.
 type Error struct {
 	Path    string
 	Problem string // "is missing", "is not known", "must be a string, is null"
@@ -60,7 +60,7 @@ func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Problem
 	}
-	return fmt.Sprintf("member %.200q %s", e.Path, e.Problem)
+	return fmt.Sprintf("member %q %s", elide(e.Path), e.Problem)
 }
 
 // ErrDuplicate is wrapped by [Valid] where a member stands twice in an object
@@ -99,11 +99,21 @@ func explain(err error) string {
 	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		msg := fmt.Sprintf("%v at offset %d", s.Err, s.ByteOffset)
 		if s.JSONPointer != "" {
-			msg += fmt.Sprintf(" (in %.200s)", s.JSONPointer)
+			msg += " (in " + elide(string(s.JSONPointer)) + ")"
 		}
 		return strings.ReplaceAll(msg, "jsontext: ", "")
 	}
 	return strings.ReplaceAll(err.Error(), "jsontext: ", "")
+}
+
+// elide is a path of which at most 200 bytes are left: where it begins, and where in
+// the depth the fault is.
+func elide(path string) string {
+	const first, last = 60, 137
+	if len(path) <= first+last {
+		return path
+	}
+	return strings.ToValidUTF8(path[:first], "") + "…" + strings.ToValidUTF8(path[len(path)-last:], "")
 }
 
 // Unmarshal decodes data, a JSON object, into the struct that v points to.

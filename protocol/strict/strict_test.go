@@ -164,6 +164,18 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
+// TestFaultInTheDepth: what is wrong is at the end of a long path.
+func TestFaultInTheDepth(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 300) + `{"here":1,"here":2}` + strings.Repeat("}", 300)
+	if err := strict.Valid([]byte(deep)); err == nil || !strings.Contains(err.Error(), "…") || !strings.HasSuffix(err.Error(), "/a/here)") {
+		t.Errorf("got %v", err)
+	}
+	err := &strict.Error{Path: strings.Repeat("é.", 300) + "here", Problem: "is missing"}
+	if text := err.Error(); !strings.Contains(text, `.here" is missing`) || len(text) > 230 || strings.Contains(text, `\x`) {
+		t.Errorf("got %s", text)
+	}
+}
+
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"s":"","list":[{"name":"a","tags":["x"]}],"map":{"k":1},"raw":[1.0],"t":"2026-01-20T09:11:02Z"}`))
 	f.Add([]byte(`{"s":"a","s":"b"}`))
