@@ -79,7 +79,7 @@ func (r refusal) with(status int) refusal {
 func (r refusal) limited(exit *supervisor.Exit) refusal {
 	if exit != nil && exit.Limit != "" {
 		r.err.Data.Limit = exit.Limit
-		r.err.Data.RecoverySuggestions = append(r.err.Data.RecoverySuggestions, "Ask for less at once, or create the agent with higher limits.")
+		r.err.Data.RecoverySuggestions = append(r.err.Data.RecoverySuggestions, "Ask for less at once, or create an agent with higher limits: a saved one keeps its own.")
 	}
 	return r
 }
@@ -161,7 +161,7 @@ func table(err error) refusal {
 	case errors.Is(err, supervisor.ErrTurnTimeout):
 		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
 			r := refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
-				"Create the agent with a higher limits.turn_s, or ask for less in one message.")
+				"Create an agent with a higher limits.turn_s (a saved one keeps its own), or ask for less in one message.")
 			r.err.Data.Limit = e.Limit()
 			return r
 		}

@@ -45,6 +45,7 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	if p.Depth = depthOf(info) + 1; p.Depth > maxDepth {
 		return nil, api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
 	}
+	saved := s.o.Sessions.Exists(*p.AgentID) // then it has a directory and a way to be approved of its own
 	body, err := s.ask(ctx, parent, protocol.GetState{})
 	if err != nil {
 		return nil, err
@@ -61,10 +62,10 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	if have := state.Get("preset").String(); !atMost(want, have) {
 		return nil, api.Invalid("preset", "%s is more than the parent's %s", *p.Preset, have)
 	}
-	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" {
+	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" && !saved {
 		p.Cwd = &cwd
 	}
-	if asks := info.Labels[labelApprovals]; p.Approvals == nil && asks != "" {
+	if asks := info.Labels[labelApprovals]; p.Approvals == nil && asks != "" && !saved {
 		p.Approvals = &asks
 	}
 	p.Ceiling = &ceiling
@@ -128,8 +129,8 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
 	if err != nil {
 		return "" // its start will say what is wrong with it
 	}
-	if saved.Settings.Permissions == nil && p.Preset == nil {
-		// It ended before what it may do was written.
+	if saved.Settings.Permissions == nil {
+		// It ended before what it may do was written: nobody knows how little.
 		p.Preset = new(api.PresetSandboxed)
 	}
 	p.Depth = max(p.Depth, api.Value(saved.Settings.Depth))

@@ -31,16 +31,17 @@ func (l Limits) timed(o PromptOptions) (limit time.Duration, late error) {
 // have that was made by one that may have outer.
 func (l Limits) Within(outer Limits) Limits {
 	return Limits{
-		MemoryBytes:          tighter(l.MemoryBytes, outer.MemoryBytes),
-		Processes:            tighter(l.Processes, outer.Processes),
-		OpenFiles:            tighter(l.OpenFiles, outer.OpenFiles),
-		CPUSeconds:           tighter(l.CPUSeconds, outer.CPUSeconds),
-		OutputBytesPerSecond: tighter(l.OutputBytesPerSecond, outer.OutputBytesPerSecond),
-		TurnTime:             tighter(l.TurnTime, outer.TurnTime),
+		MemoryBytes:          Tighter(l.MemoryBytes, outer.MemoryBytes),
+		Processes:            Tighter(l.Processes, outer.Processes),
+		OpenFiles:            Tighter(l.OpenFiles, outer.OpenFiles),
+		CPUSeconds:           Tighter(l.CPUSeconds, outer.CPUSeconds),
+		OutputBytesPerSecond: Tighter(l.OutputBytesPerSecond, outer.OutputBytesPerSecond),
+		TurnTime:             Tighter(l.TurnTime, outer.TurnTime),
 	}
 }
 
-func tighter[T int64 | time.Duration](a, b T) T {
+// Tighter is the limit that allows less. 0 is none.
+func Tighter[T int | int64 | uint64 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

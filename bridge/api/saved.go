@@ -59,7 +59,7 @@ type (
 		// AgentID is the agent that goes on with it: the one of its name, or
 		// another, which gets a copy.
 		AgentID *string `json:"agent_id,omitzero"`
-		// Preset and Model take the place of what was saved.
+		// Preset narrows what was saved, and Model takes the place of it.
 		Preset *string `json:"preset,omitzero"`
 		Model  *string `json:"model,omitzero"`
 		// Last asks for the session that a person used last.

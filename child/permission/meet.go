@@ -134,6 +134,15 @@ func (p Policy) Move(dir string) error {
 	return nil
 }
 
+// Return says why an agent that had this policy may not come back in dir: what is
+// outside of the working directory and the allowed paths would be in reach then.
+func (p Policy) Return(dir string) error {
+	if p.Level() == Yolo || within(p.Cwd, dir) || holds(p.Permissions.AllowedPaths, dir) {
+		return nil
+	}
+	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.Reach("")))
+}
+
 // Ceiling is what an agent with this policy can hand on to one that it creates:
 // its permissions, in which the working directory is one of the allowed paths.
 func (p Policy) Ceiling() protocol.Permissions {

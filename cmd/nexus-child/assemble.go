@@ -78,6 +78,9 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
+	if err := mayReturn(cwd, saved); err != nil {
+		return nil, err
+	}
 	c, err := config.Load(environ, cwd, f.configs...)
 	if e, ok := errors.AsType[*config.FileError](err); ok && e.Project && f.modelSocket != "" {
 		// The agent itself may have written it: that must not keep it from
@@ -150,6 +153,23 @@ func workingDir(asked, saved string) (string, error) {
 		return "", fmt.Errorf("working directory: %s, which the session saved, leads through a symbolic link now; --cwd chooses another", saved)
 	}
 	return path, nil
+}
+
+// mayReturn says why a session that comes back may not work in cwd: in another
+// directory it could do more than before. Where it worked may be no directory any
+// more; then it works where it is told.
+func mayReturn(cwd string, saved transcript.Settings) error {
+	was := value(saved.Cwd)
+	if was == "" || saved.Permissions == nil {
+		return nil
+	}
+	if _, err := workingDir("", was); err != nil {
+		return nil
+	}
+	if err := (permission.Policy{Permissions: *saved.Permissions, Cwd: was}).Return(cwd); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	return nil
 }
 
 // applyProfile fills what the flags leave open.
@@ -230,8 +250,8 @@ func protectKeys(c *config.Config, brokered bool) error {
 	return undumpable()
 }
 
-// openWorkplace settles on what the agent may do: as the flags ask, else as the
-// session saved it, and never beyond the ceiling of either.
+// openWorkplace settles on what the agent may do: as the flags ask, but never
+// beyond what the session saved, nor beyond the ceiling of either.
 func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string, private []string) error {
 	o := workplace.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
@@ -241,13 +261,19 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
 		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
 	}
-	switch {
-	case f.permissions != nil:
+	asked := f.permissions != nil || f.preset != ""
+	if o.Permissions.Preset = f.preset; f.permissions != nil {
 		o.Permissions = *f.permissions
-	case f.preset != "":
-		o.Permissions.Preset = f.preset
-	case saved.Permissions != nil:
-		o.Permissions, o.Restored = *saved.Permissions, true
+	}
+	if saved.Permissions != nil {
+		held := *saved.Permissions
+		if asked {
+			var err error
+			if held, err = narrowed(o.Permissions, held, c.Presets()); err != nil {
+				return err
+			}
+		}
+		o.Permissions, o.Restored = held, true
 	}
 	if f.ceiling != nil {
 		ceiling, err := workplace.Resolve(*f.ceiling, c.Presets())
@@ -267,6 +293,26 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 	a.closers = append(a.closers, w, s)
 	a.options.Work, a.options.Servers = w, s.Manager
 	return nil
+}
+
+// narrowed is what is asked for of a session that comes back, within what it
+// saved. Without a preset, what is not asked for stays as it was. To widen it is
+// for set_permissions alone.
+func narrowed(asked, saved protocol.Permissions, presets map[string]protocol.Permissions) (protocol.Permissions, error) {
+	if asked.Preset == "" {
+		asked.Preset = saved.Preset
+		if asked.AllowedPaths == nil {
+			asked.AllowedPaths = saved.AllowedPaths
+		}
+		if asked.Tools == nil {
+			asked.Tools = saved.Tools
+		}
+	}
+	resolved, err := workplace.Resolve(asked, presets)
+	if err != nil {
+		return protocol.Permissions{}, err
+	}
+	return permission.Meet(resolved, saved), nil
 }
 
 // settings is what differs from what was saved.

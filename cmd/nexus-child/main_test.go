@@ -295,7 +295,7 @@ func TestASecondProcessIsKeptOut(t *testing.T) {
 
 func TestSetModelComesBackAndFlagsPrevail(t *testing.T) {
 	home, sessions := t.TempDir(), t.TempDir()
-	config := `{"providers":{"two":{"type":"offline","models":[{"id":"x"},{"id":"y"}]}},"profiles":{"p":{"model":"two/y","preset":"yolo","system":"profile"}}}`
+	config := `{"providers":{"two":{"type":"offline","models":[{"id":"x"},{"id":"y"}]}},"profiles":{"p":{"model":"two/y","preset":"sandboxed","system":"profile"}}}`
 	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestSetModelComesBackAndFlagsPrevail(t *testing.T) {
 	if got := state(); got.Get("model").String() != "x" || got.Get("provider").String() != "two" {
 		t.Errorf("the model did not come back: %s", got)
 	}
-	if got := state("--profile", "p"); got.Get("model").String() != "y" || got.Get("preset").String() != "yolo" || got.Get("system_prompt").String() != "profile" {
+	if got := state("--profile", "p"); got.Get("model").String() != "y" || got.Get("preset").String() != "sandboxed" || got.Get("system_prompt").String() != "profile" {
 		t.Errorf("the profile does not prevail: %s", got)
 	}
 }

@@ -33,6 +33,17 @@ type Limits struct {
 	Process supervisor.Limits
 }
 
+// within is l where it is the tighter one, and outer elsewhere.
+func (l Limits) within(outer Limits) Limits {
+	return Limits{
+		Tokens:            supervisor.Tighter(l.Tokens, outer.Tokens),
+		RequestsPerMinute: supervisor.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
+		TokensPerMinute:   supervisor.Tighter(l.TokensPerMinute, outer.TokensPerMinute),
+		Concurrent:        supervisor.Tighter(l.Concurrent, outer.Concurrent),
+		Process:           l.Process.Within(outer.Process),
+	}
+}
+
 // Usage is what was used, in tokens but for Requests and Estimated.
 type Usage struct {
 	// Requests were forwarded, whatever became of them.

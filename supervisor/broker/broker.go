@@ -144,7 +144,8 @@ type Agent struct {
 	// counts against the limits of all that it comes from, too.
 	Parent string
 	// Limits are its own; nil means those that are saved with it, or else
-	// Options.Limits. Of processes, the tighter of its own and Parent's hold.
+	// Options.Limits. Unless it is New, they only tighten those. Of processes, the
+	// tighter of its own and Parent's hold.
 	Limits *Limits
 	// New says that an earlier agent of that name was another one: what it
 	// used and its limits are forgotten, in the file as well.
@@ -168,8 +169,12 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 		}
 	}
 	acc := b.account(a.ID)
-	if a.Limits != nil {
+	switch {
+	case a.Limits == nil:
+	case a.New:
 		acc.limits, acc.given = *a.Limits, true
+	default:
+		acc.limits, acc.given = a.Limits.within(acc.limits), true
 	}
 	if a.Parent != "" && a.Parent != a.ID {
 		acc.parent = b.account(a.Parent)

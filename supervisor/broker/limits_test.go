@@ -78,9 +78,9 @@ func TestProcessLimitsOfTheLine(t *testing.T) {
 		}
 	}
 	h := newHouse(t, o, nil)
-	check(h, "made", broker.Agent{ID: "free"})
-	check(h, "made", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: boss}})
-	check(h, "made", broker.Agent{ID: "worker", Parent: "boss", Limits: &broker.Limits{Process: asked}})
+	check(h, "made", broker.Agent{ID: "free", New: true})
+	check(h, "made", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: boss}, New: true})
+	check(h, "made", broker.Agent{ID: "worker", Parent: "boss", Limits: &broker.Limits{Process: asked}, New: true})
 	check(h, "made", broker.Agent{ID: "plain", Parent: "boss"})
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
@@ -89,6 +89,9 @@ func TestProcessLimitsOfTheLine(t *testing.T) {
 	for id := range want {
 		check(h, "restored", broker.Agent{ID: id})
 	}
+	looser := supervisor.Limits{MemoryBytes: 4 << 30, OpenFiles: 64, TurnTime: time.Hour}
+	want["boss"] = supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 64, OutputBytesPerSecond: 5, TurnTime: time.Minute}
+	check(h, "restored with others", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: looser}})
 	want["boss"] = supervisor.Limits{OpenFiles: 512}
 	check(h, "made anew", broker.Agent{ID: "boss", New: true})
 }
@@ -304,6 +307,11 @@ func TestTotalsAreKept(t *testing.T) {
 	}
 	if res, answer := later.ask(socket, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "1,200 of its 1,000") {
 		t.Errorf("got %s %s", res.Status, answer)
+	}
+	end()
+	socket, end = later.start(broker.Agent{ID: "a", Limits: &broker.Limits{Tokens: 100_000, Concurrent: 3}}) // more than it had
+	if res, answer := later.ask(socket, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "1,200 of its 1,000") {
+		t.Errorf("with more than before: got %s %s", res.Status, answer)
 	}
 	end()
 	socket, _ = later.start(broker.Agent{ID: "a", New: true})
