@@ -61,7 +61,7 @@ func TestRestartsAreFewAtOnce(t *testing.T) {
 			if got := h.inState(supervisor.Ready); got != (round+1)*slots() {
 				h.Errorf("%d are back after round %d, want %d", got, round, (round+1)*slots())
 			}
-			time.Sleep(100 * time.Millisecond) // for others, as long as the round took
+			time.Sleep(100 * time.Millisecond) // in the bubble's time: for others, as long as the round took
 			synctest.Wait()
 		}
 		if got := h.inState(supervisor.Ready); got != rounds*slots() {
