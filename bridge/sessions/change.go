@@ -42,20 +42,16 @@ func (c *Catalogue) Clone(src, dest string) error {
 		return err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	info, err := f.Stat() // what is written meanwhile is not of this moment
 	if err != nil {
+		return unreadable(src, err)
+	}
+	if _, err := transcript.Summarize(io.NewSectionReader(f, 0, info.Size())); err != nil {
 		return &Error{Name: src, Err: err}
 	}
-	if _, err := transcript.Summarize(data); err != nil {
-		return &Error{Name: src, Err: err}
-	}
-	data, err = transcript.Renamed(data, transcript.Header{
-		Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC(),
-	})
-	if err != nil {
-		return &Error{Name: src, Err: err}
-	}
-	return c.begin(dest, data, func() error {
+	header := transcript.Header{Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC()}
+	write := func(w io.Writer) error { return transcript.Renamed(w, f, info.Size(), header) }
+	return c.begin(dest, write, func() error {
 		for _, p := range parts {
 			if !p.copied {
 				continue
@@ -68,9 +64,9 @@ func (c *Catalogue) Clone(src, dest string) error {
 	})
 }
 
-// begin makes a session of data, after prepare has put in place what belongs to
-// it. The catalogue is held.
-func (c *Catalogue) begin(id string, data []byte, prepare func() error) (err error) {
+// begin makes a session that write writes, after prepare has put in place what
+// belongs to it. The catalogue is held.
+func (c *Catalogue) begin(id string, write func(io.Writer) error, prepare func() error) (err error) {
 	if c.taken(id) {
 		return &Error{Name: id, Err: ErrExists}
 	}
@@ -82,7 +78,7 @@ func (c *Catalogue) begin(id string, data []byte, prepare func() error) (err err
 	}
 	defer func() { err = errors.Join(err, c.settle()) }()
 	next := c.part(id, ".next")
-	if err := errors.Join(c.removeParts(id), prepare(), writeSynced(next, data)); err != nil {
+	if err := errors.Join(c.removeParts(id), prepare(), writeSynced(next, write)); err != nil {
 		return &Error{Name: id, Err: err}
 	}
 	return c.move(next, c.Path(id), id)
@@ -224,7 +220,7 @@ func (c *Catalogue) note(what string, ids ...string) error {
 		return err
 	}
 	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
-	if err := errors.Join(writeSynced(c.notePath(), []byte(text)), syncDir(filepath.Dir(c.notePath()))); err != nil {
+	if err := errors.Join(writeSynced(c.notePath(), bytesOf([]byte(text))), syncDir(filepath.Dir(c.notePath()))); err != nil {
 		_ = os.Remove(c.notePath()) // what is not meant any more; a torn one means nothing either
 		return fmt.Errorf("note a change: %w", err)
 	}
@@ -280,13 +276,20 @@ func (c *Catalogue) settle() error {
 }
 
 // writeSynced writes a file that is on the disk when it returns.
-func writeSynced(path string, data []byte) error {
+func writeSynced(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(write(f), f.Sync(), f.Close())
+}
+
+// bytesOf writes data, for writeSynced.
+func bytesOf(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
 }
 
 // copyAll copies a file, or a folder of files. What is not there is no error;

@@ -73,7 +73,7 @@ func (c *Catalogue) Import(data []byte) (Imported, error) {
 		return Imported{}, err
 	}
 	defer release()
-	err = c.begin(imported.Name, text, func() error { return nil })
+	err = c.begin(imported.Name, bytesOf(text), func() error { return nil })
 	return imported, err
 }
 

@@ -27,7 +27,7 @@ type Entry struct {
 // List gives a page of the sessions, the latest used first, and how many there
 // are in all. Those that cannot be read are there too. With temp, the temporary
 // ones are among them. Limit bounds the page. Only the sessions of the page are
-// read, each of them whole.
+// read, and none of them twice.
 func (c *Catalogue) List(offset, limit uint64, temp bool) (page []Entry, total uint64, err error) {
 	all, err := c.found(false)
 	if err == nil && temp {
@@ -112,12 +112,11 @@ func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
 	r, ok := c.read[id]
 	c.mu.Unlock()
 	if !ok || !os.SameFile(r.info, info) || r.info.Size() != info.Size() || !r.info.ModTime().Equal(info.ModTime()) {
-		data, err := io.ReadAll(f)
-		if err != nil {
-			return transcript.Summary{}, &Error{Name: id, Err: err}
-		}
 		r = reading{info: info}
-		r.summary, r.err = transcript.Summarize(data)
+		r.summary, r.err = transcript.Summarize(io.NewSectionReader(f, 0, info.Size()))
+		if _, failed := errors.AsType[*fs.PathError](r.err); failed {
+			return transcript.Summary{}, unreadable(id, r.err)
+		}
 		c.keep(id, r)
 	}
 	if r.err != nil {

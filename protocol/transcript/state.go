@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -62,7 +63,14 @@ const begun = `{"type":"session","version":`
 // where there is no header. A session with no whole line is an empty State.
 func Parse(data []byte) (state *State, good int, err error) {
 	state = &State{}
-	good, err = state.walk(data, func(line []byte, _ bool) error {
+	rest := data
+	good, err = state.walk(func() (line []byte, size int, whole bool, err error) {
+		if len(rest) == 0 {
+			return nil, 0, false, io.EOF
+		}
+		line, rest, whole = bytes.Cut(rest, []byte{'\n'})
+		return line, len(line), whole, nil
+	}, func(line []byte, _, _ bool) error {
 		record, err := Decode(line)
 		if err != nil {
 			return err
@@ -75,14 +83,29 @@ func Parse(data []byte) (state *State, good int, err error) {
 	return state, good, nil
 }
 
-// walk gives each line of data to add, and whether it is whole, which a last one
-// without a newline may not be. add adds it to s, and walk says how much of
-// data is sound, as Parse does.
-func (s *State) walk(data []byte, add func(line []byte, whole bool) error) (good int, err error) {
-	for number := 1; good < len(data); number++ {
-		line, _, whole := bytes.Cut(data[good:], []byte{'\n'})
+// source gives a session line by line, newline excluded; whole says that there
+// was one. A line of more bytes than it has is cut off. The error is io.EOF after
+// the last line, or that of reading.
+type source func() (line []byte, size int, whole bool, err error)
+
+// walk gives each line to add, with whether it is whole, which a last one without
+// a newline may not be, and whether it is cut off. add adds it to s, and walk says
+// how many bytes are sound, as Parse does.
+func (s *State) walk(next source, add func(line []byte, whole, cut bool) error) (good int, err error) {
+	for number := 1; ; number++ {
+		line, size, whole, err := next()
+		if errors.Is(err, io.EOF) {
+			return good, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		cut := size > len(line)
 		if len(bytes.TrimSpace(line)) > 0 || !whole {
-			err := add(line, whole)
+			if cut && !whole && !s.Empty() {
+				return good, nil // nobody needs to know what it would have been
+			}
+			err := add(line, whole, cut)
 			if err != nil && !whole && s.torn(line, err) {
 				return good, nil
 			}
@@ -93,12 +116,11 @@ func (s *State) walk(data []byte, add func(line []byte, whole bool) error) (good
 				return 0, &LineError{Line: number, Err: err}
 			}
 		}
-		good += len(line)
+		good += size
 		if whole {
 			good++
 		}
 	}
-	return good, nil
 }
 
 // torn reports whether tail, which could not be read because of err, is what an

@@ -1,9 +1,11 @@
 package transcript
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -22,18 +24,23 @@ type Summary struct {
 // counted are the beginnings of records that Summarize need not decode.
 var counted = [][]byte{[]byte(`{"type":"message",`), []byte(`{"type":"partial",`), []byte(`{"type":"turn_end",`)}
 
-// Summarize reads a session as Parse does, and many times faster: of messages
-// it sees only that they are JSON. A session that has no header yet is an empty
-// Summary. The errors are those of Parse.
-func Summarize(data []byte) (Summary, error) {
+// maxLine is how much of a line Summarize holds, in bytes. Of a longer message
+// it sees the beginning; another record of that size is damage.
+const maxLine = 8 << 20
+
+// Summarize reads a session as Parse does, many times faster and in little
+// memory, whatever its size: of messages it sees only that they are JSON. A
+// session that has no header yet is an empty Summary. The errors are those of
+// Parse, or of reading.
+func Summarize(r io.Reader) (Summary, error) {
 	var messages uint64
 	state := &State{}
-	_, err := state.walk(data, func(line []byte, whole bool) error {
+	_, err := state.walk(lines(r), func(line []byte, whole, cut bool) error {
 		for i, beginning := range counted {
 			if state.Empty() || !whole || !bytes.HasPrefix(line, beginning) { // a line without an end may be torn
 				continue
 			}
-			if !utf8.Valid(line) || !gjson.ValidBytes(line) {
+			if !cut && (!utf8.Valid(line) || !gjson.ValidBytes(line)) {
 				return &strict.Error{Problem: "is no JSON"}
 			}
 			if i == 0 {
@@ -41,25 +48,31 @@ func Summarize(data []byte) (Summary, error) {
 			}
 			return nil
 		}
+		if cut {
+			return &strict.Error{Problem: fmt.Sprintf("has more than %d bytes", maxLine)}
+		}
 		record, err := Decode(line)
 		if err != nil {
 			return err
 		}
+		if state.Empty() {
+			return state.Apply(record)
+		}
 		switch r := record.(type) {
 		case Message: // written by somebody else
 			messages++
-			return nil
 		case Compaction:
 			if r.Dropped > messages {
 				return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, messages)
 			}
 			messages += 1 - r.Dropped
-			return nil
 		case Reset:
 			messages = 0
-		default:
+		case Settings, Header:
+			return state.Apply(r)
+		default: // of no interest, and there may be many
 		}
-		return state.Apply(record)
+		return nil
 	})
 	if err != nil {
 		return Summary{}, err
@@ -67,24 +80,81 @@ func Summarize(data []byte) (Summary, error) {
 	return Summary{Header: state.Header, Settings: state.Settings, Messages: messages}, nil
 }
 
-// Renamed returns a copy of a session under another header: the first line gives
-// way to that of header, and what stands after the last newline is left out. It
-// fails if data does not begin with a whole header.
-func Renamed(data []byte, header Header) ([]byte, error) {
-	first, rest, whole := bytes.Cut(data, []byte{'\n'})
+// lines reads r line by line. A line is valid until the next is read.
+func lines(r io.Reader) source {
+	b := bufio.NewReaderSize(r, 64<<10)
+	var held []byte // of a line that is longer than the reader's buffer
+	return func() (line []byte, size int, whole bool, err error) {
+		held = held[:0]
+		for {
+			piece, err := b.ReadSlice('\n')
+			if whole = err == nil; whole {
+				piece = piece[:len(piece)-1]
+			}
+			size += len(piece)
+			if whole && size == len(piece) {
+				return piece, size, true, nil
+			}
+			held = append(held, piece[:min(len(piece), maxLine-len(held))]...)
+			switch {
+			case errors.Is(err, bufio.ErrBufferFull):
+			case err != nil && (size == 0 || !errors.Is(err, io.EOF)):
+				return nil, 0, false, err
+			default:
+				return held, size, whole, nil
+			}
+		}
+	}
+}
+
+// Renamed copies the size bytes of a session to dst under another header: the
+// first line gives way to that of header, and what stands after the last newline
+// is left out. It fails if the session does not begin with a whole header, and
+// with the errors of reading and writing.
+func Renamed(dst io.Writer, src io.ReaderAt, size int64, header Header) error {
+	first, length, whole, err := lines(io.NewSectionReader(src, 0, size))()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
 	if !whole {
-		return nil, &LineError{Line: 1, Err: ErrNoSession}
+		return &LineError{Line: 1, Err: ErrNoSession}
 	}
 	record, err := Decode(first)
 	if err != nil {
-		return nil, &LineError{Line: 1, Err: fmt.Errorf("%w: %w", ErrNoSession, err)}
+		return &LineError{Line: 1, Err: fmt.Errorf("%w: %w", ErrNoSession, err)}
 	}
 	if _, ok := record.(Header); !ok {
-		return nil, &LineError{Line: 1, Err: errors.New("the header is missing")}
+		return &LineError{Line: 1, Err: errors.New("the header is missing")}
 	}
 	line, err := Append(nil, header)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return append(append(line, '\n'), rest[:bytes.LastIndexByte(rest, '\n')+1]...), nil
+	if _, err := dst.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	from := int64(length) + 1
+	to, err := lastNewline(src, from, size)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, io.NewSectionReader(src, from, to-from))
+	return err
+}
+
+// lastNewline is where the last line that is whole ends, of the bytes between
+// from and to; from if none does.
+func lastNewline(src io.ReaderAt, from, to int64) (int64, error) {
+	block := make([]byte, 64<<10)
+	for to > from {
+		part := block[:min(int64(len(block)), to-from)]
+		if n, err := src.ReadAt(part, to-int64(len(part))); n < len(part) {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return to - int64(len(part)-i-1), nil
+		}
+		to -= int64(len(part))
+	}
+	return from, nil
 }
