@@ -59,7 +59,10 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 		}
 		return out
 	}
-	out.MessageCount, out.CreatedAt = e.Messages, new(unixSeconds(e.Header.CreatedAt))
+	out.MessageCount = e.Messages
+	if !e.Header.CreatedAt.IsZero() { // its beginning was not written yet
+		out.CreatedAt = new(unixSeconds(e.Header.CreatedAt))
+	}
 	out.Provenance = cmp.Or(api.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
 	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
 	if e.Settings.Permissions != nil {
@@ -224,11 +227,22 @@ func (s *Server) movable(info supervisor.Info) error {
 	return nil
 }
 
-func (s *Server) deleteSession(_ context.Context, _ *call, p api.DeleteSessionParams) (any, error) {
+// deleteSession deletes a session, and with it an agent that has no process and
+// is not to get one by itself.
+func (s *Server) deleteSession(ctx context.Context, _ *call, p api.DeleteSessionParams) (any, error) {
 	result := api.DeleteSessionResult{SessionName: p.SessionName}
 	defer s.locks.lock(p.SessionName)()
-	if _, err := s.o.Supervisor.Agent(p.SessionName); err == nil {
-		return nil, &runningError{fmt.Sprintf("agent %s runs", p.SessionName), "End it first, with destroy_agent."}
+	if a, err := s.o.Supervisor.Agent(p.SessionName); err == nil {
+		const way = "End it first, with destroy_agent."
+		if state := a.Info().State; state != supervisor.Stopped && state != supervisor.Failed {
+			return nil, &runningError{fmt.Sprintf("agent %s runs", p.SessionName), way}
+		}
+		if created := s.created(p.SessionName); len(created) > 0 {
+			return nil, &runningError{fmt.Sprintf("agent %s has %d agents that it created", p.SessionName, len(created)), way}
+		}
+		if err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), p.SessionName); err != nil {
+			return nil, err
+		}
 	}
 	s.o.Moved(p.SessionName)
 	err := s.o.Sessions.Delete(p.SessionName)

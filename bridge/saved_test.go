@@ -117,3 +117,30 @@ func TestRenameOfABusyAgent(t *testing.T) {
 		t.Errorf("rename: %v", err)
 	}
 }
+
+// A session is deleted with its agent where that has no process: one that was shut
+// down, or that failed. One that runs, or created others, keeps it.
+func TestDeleteOfAStoppedAgent(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
+	_, err := r.client.DeleteSession(r.ctx(), "a")
+	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
+	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.ShutdownAgent(r.ctx(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.client.DeleteSession(r.ctx(), "a")
+	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
+	if _, err := r.client.DestroyAgent(r.ctx(), "helper"); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := r.client.DeleteSession(r.ctx(), "a")
+	if err != nil || !deleted.Deleted || r.sessions.Exists("a") {
+		t.Errorf("delete: %+v, %v", deleted, err)
+	}
+	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_NOT_FOUND", 404)
+}

@@ -241,9 +241,13 @@ func (c *Catalogue) Changeable() error {
 // settle brings what belongs to sessions to where the change that is noted left
 // the sessions, and takes the note away. It may be done again and again. The catalogue is held.
 func (c *Catalogue) settle() error {
-	data, err := os.ReadFile(c.notePath())
+	info, err := os.Lstat(c.notePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	var data []byte
+	if err == nil && info.Mode().IsRegular() {
+		data, err = os.ReadFile(c.notePath())
 	}
 	if err != nil {
 		return fmt.Errorf("finish a change: %w", err)
@@ -269,15 +273,19 @@ func (c *Catalogue) settle() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("finish a change: %w", err)
 	}
-	if err := os.Remove(c.notePath()); err != nil {
+	if err := os.RemoveAll(c.notePath()); err != nil { // all: somebody else may have put a folder there
 		return fmt.Errorf("finish a change: %w", err)
 	}
 	return nil
 }
 
-// writeSynced writes a file that is on the disk when it returns.
+// writeSynced writes a file that is on the disk when it returns, in the place of
+// whatever stands there.
 func writeSynced(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

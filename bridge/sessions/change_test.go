@@ -151,6 +151,8 @@ func changeOnAndOn(home, what string) {
 			err = errors.Join(c.Rename("a", "b"), c.Rename("b", "a"))
 		case "delete":
 			err = errors.Join(c.Clone("a", "copy"), c.Delete("copy"))
+		case "import":
+			_, err = c.Import(fmt.Appendf(nil, `{"agent_id":"copy-%d","messages":[%s]}`, i, strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 5), ",")))
 		}
 		if err != nil {
 			fmt.Println(err)
@@ -162,7 +164,7 @@ func changeOnAndOn(home, what string) {
 // A process that is killed while it changes sessions leaves each of them as it
 // was or as it was to be, with all that belongs to it, and none twice.
 func TestKilledInAChange(t *testing.T) {
-	for _, what := range []string{"clone", "rename", "delete"} {
+	for _, what := range []string{"clone", "rename", "delete", "import"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
@@ -259,10 +261,14 @@ func checkAll(t *testing.T, c *sessions.Catalogue, what string, want []byte) {
 			if s, err := c.Summary(id); err != nil || s.Messages != 5 || s.Header.Name != id {
 				t.Fatalf("%s: %+v, %v", id, s, err)
 			}
-			if diff := cmp.Diff([]string{"whole", "whole", "-", "-"}, there(c, id)); diff != "" {
+			parts := []string{"whole", "whole", "-", "-"}
+			if what == "import" {
+				parts = []string{"-", "-", "-", "-"}
+			}
+			if diff := cmp.Diff(parts, there(c, id)); diff != "" {
 				t.Fatalf("what belongs to %s (-want +got):\n%s", id, diff)
 			}
-			if what == "clone" {
+			if what == "clone" || what == "import" {
 				if err := c.Delete(id); err != nil {
 					t.Fatal(err)
 				}

@@ -46,6 +46,10 @@ func (c *Catalogue) List(offset, limit uint64, temp bool) (page []Entry, total u
 	page = page[:min(limit, uint64(len(page)))]
 	for i := range page {
 		page[i].Summary, page[i].Damaged = c.Summary(page[i].Name)
+		// The time of files is some milliseconds behind the clock.
+		if begun := page[i].Header.CreatedAt; page[i].Damaged == nil && begun.After(page[i].UpdatedAt) {
+			page[i].UpdatedAt = begun
+		}
 	}
 	// One that was deleted meanwhile is none that is damaged.
 	page = slices.DeleteFunc(page, func(e Entry) bool { return errors.Is(e.Damaged, ErrNotFound) })
