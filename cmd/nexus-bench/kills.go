@@ -121,9 +121,10 @@ func (s *server) fight(ctx context.Context, left *atomic.Int64) (acknowledged, l
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	answered := map[string]bool{}
+	answered, said := map[string]bool{}, 0
 	say := func() error {
-		word := id + "-" + strconv.Itoa(len(answered))
+		said++ // no word twice: one that was cut off is in the conversation, too
+		word := id + "-" + strconv.Itoa(said)
 		err := s.send(ctx, id, "echo "+word)
 		if err == nil {
 			answered[word] = true
