@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
@@ -161,11 +162,17 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (refusal, bool) 
 			until = end
 		}
 	}
-	switch err := s.seen.Use(used, now, until); {
+	// A full key ends with this server; what another one has signed must not be done
+	// again by the next one.
+	lasting := x.pass.grant.Scope != auth.ScopeFull
+	switch err := s.o.Signatures.Use(used, lasting, now, until); {
 	case errors.Is(err, limit.ErrSeen):
 		return badSignature(err.Error()), false
-	case err != nil:
+	case errors.Is(err, limit.ErrFull):
 		return s.later(x, tooMany, time.Minute), false
+	case err != nil:
+		s.log.Error("remember signatures", zap.String("request_id", x.id), zap.Error(err))
+		return explain(err).with(http.StatusServiceUnavailable), false
 	}
 	return refusal{}, true
 }

@@ -58,6 +58,9 @@ type Options struct {
 	// Audit gets a line for each call that changes something; it is not closed. Nil
 	// records none.
 	Audit *audit.Log
+	// Signatures are those that were used; it is not closed. Nil remembers them as long
+	// as the server lives, which is enough for full keys alone.
+	Signatures *limit.Seen
 	// Models tells what the models' services were asked, for GET /metrics; safe for
 	// concurrent use. May be nil.
 	Models func() metrics.Models
@@ -131,6 +134,9 @@ func (o Options) withDefaults() Options {
 	if o.MaxStrangers <= 0 {
 		o.MaxStrangers = DefaultMaxStrangers
 	}
+	if o.Signatures == nil {
+		o.Signatures = new(limit.Seen)
+	}
 	if o.Moved == nil {
 		o.Moved = func(string) {}
 	}
@@ -152,7 +158,6 @@ type Server struct {
 	hosts   map[string]bool // what a Host header may be, lower case
 	origins map[string]bool // web pages that may call
 	rate    *limit.Rate     // by the key's id
-	seen    limit.Seen      // signatures
 	keyless chan struct{}   // holds one for each body without a key that is being read
 	streams chan struct{}   // holds one for each open stream of events
 	methods map[string]handler

@@ -2,7 +2,7 @@
 // (Rate), and that nothing which it has signed is done twice (Seen).
 //
 //	wait := rate.Take(keyID, items) // 0: go on
-//	err := seen.Use(signatures, now, until)
+//	err := seen.Use(signatures, lasting, now, until)
 //
 // Both are safe for concurrent use and bounded. The contract is SPEC.md §6.5.
 package limit

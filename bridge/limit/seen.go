@@ -2,6 +2,7 @@ package limit
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,40 +18,65 @@ var (
 	ErrFull = errors.New("too many signed requests in a short time")
 )
 
-// Seen remembers what may be used once. The zero value is ready.
+// Seen remembers what may be used once. The zero value is ready, and remembers as
+// long as the process lives; OpenSeen gives one that remembers longer.
 type Seen struct {
-	mu    sync.Mutex           // guards what follows
-	until map[string]time.Time // by what was used
-	swept time.Time            // when those that are over were removed last
+	path string // of the file; "" for none
+
+	mu    sync.Mutex     // guards what follows
+	used  map[string]use // by what was used
+	swept time.Time      // when those that are over were removed last
+	file  *os.File       // what is used is appended to it
+	lines int            // in the file
+}
+
+// use says how long what was used is remembered, and whether in the file too.
+type use struct {
+	until   time.Time
+	lasting bool
 }
 
 // Use uses all of the texts, or none: with ErrSeen if one of them was used before
-// or stands twice, with ErrFull if they cannot be remembered until then. After
-// until, a text is forgotten: the caller must not accept it any more.
-func (s *Seen) Use(texts []string, now, until time.Time) error {
+// or stands twice, with ErrFull if they cannot be remembered until then, and with
+// another error if they last and cannot be written. After until, a text is forgotten:
+// the caller must not accept it any more. Texts that last could be used with a later
+// server too; they have no line break.
+func (s *Seen) Use(texts []string, lasting bool, now, until time.Time) error {
+	if len(texts) == 0 {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, text := range texts {
-		if _, used := s.until[text]; used || slices.Contains(texts[:i], text) {
+		if _, used := s.used[text]; used || slices.Contains(texts[:i], text) {
 			return ErrSeen
 		}
 	}
-	if len(s.until)+len(texts) > MaxSeen || now.Sub(s.swept) > time.Minute {
-		for text, until := range s.until {
-			if until.Before(now) {
-				delete(s.until, text)
+	if len(s.used)+len(texts) > MaxSeen || now.Sub(s.swept) > time.Minute {
+		for text, u := range s.used {
+			if u.until.Before(now) {
+				delete(s.used, text)
 			}
 		}
 		s.swept = now
 	}
-	if len(s.until)+len(texts) > MaxSeen {
+	if len(s.used)+len(texts) > MaxSeen {
 		return ErrFull
 	}
-	if s.until == nil {
-		s.until = map[string]time.Time{}
+	if lasting {
+		if err := s.keep(texts, until); err != nil {
+			return err
+		}
 	}
 	for _, text := range texts {
-		s.until[text] = until
+		s.remember(text, use{until: until, lasting: lasting})
 	}
 	return nil
+}
+
+func (s *Seen) remember(text string, u use) {
+	if s.used == nil {
+		s.used = map[string]use{}
+	}
+	s.used[text] = u
 }

@@ -22,6 +22,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
@@ -148,6 +149,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, keys.Close()) }()
 
+	signatures, err := limit.OpenSeen(filepath.Join(cfg.RunDir(), "signatures"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, signatures.Close()) }()
 	changes := audit.Open(cfg.Path("audit.jsonl"))
 	defer func() { err = errors.Join(err, changes.Close()) }()
 
@@ -157,7 +163,8 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
 		o: o, cfg: cfg, held: held, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
-		version: app.Version,
+		signatures: signatures,
+		version:    app.Version,
 	})
 	if err != nil {
 		return err
@@ -188,6 +195,8 @@ type assembly struct {
 	log      *zap.Logger
 	audit    *audit.Log
 	version  string
+
+	signatures *limit.Seen
 }
 
 // assemble wires the actors, which end once asked does; ask ends it. Interrupts
@@ -231,6 +240,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
 		Audit:      a.audit,
+		Signatures: a.signatures,
 		Models:     func() metrics.Models { return traffic(models.Stats()) },
 		Door:       a.o.door(a.cfg),
 		Shutdown:   ask,

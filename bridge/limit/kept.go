@@ -1,0 +1,110 @@
+package limit
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// OpenSeen returns a Seen that also knows what was used by keys that last, in earlier
+// lives of the server: the file at path has a line for each, when it is over in
+// microseconds since 1970 and the text. A line that was cut off by the end of a server
+// was not used. One process uses the file at a time. Close it.
+func OpenSeen(path string) (*Seen, error) {
+	s := &Seen{path: path}
+	if err := s.load(time.Now()); err != nil {
+		return nil, fmt.Errorf("read the signatures used, %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Seen) load(now time.Time) error {
+	file, err := os.Open(s.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		defer file.Close()
+		in := bufio.NewScanner(file)
+		for in.Scan() {
+			at, text, _ := strings.Cut(in.Text(), " ")
+			micros, err := strconv.ParseInt(at, 10, 64)
+			if until := time.UnixMicro(micros); err == nil && text != "" && !until.Before(now) {
+				s.remember(text, use{until: until, lasting: true})
+			}
+		}
+		if err := in.Err(); err != nil {
+			return err
+		}
+	}
+	return s.rewrite()
+}
+
+// rewrite puts what still counts into a new file. mu is held, or nobody else has s.
+func (s *Seen) rewrite() error {
+	next := s.path + ".new"
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	lines := 0
+	out := bufio.NewWriter(file)
+	for text, u := range s.used {
+		if u.lasting {
+			lines++
+			_, _ = out.Write(lineOf(text, u.until)) // Flush tells
+		}
+	}
+	if err = out.Flush(); err == nil {
+		err = os.Rename(next, s.path)
+	}
+	if err != nil {
+		return errors.Join(err, file.Close(), os.Remove(next))
+	}
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+	s.file, s.lines = file, lines
+	return nil
+}
+
+func lineOf(text string, until time.Time) []byte {
+	return append(strconv.AppendInt(nil, until.UnixMicro(), 10), " "+text+"\n"...)
+}
+
+// keep writes what is used from now on, so that a later server knows it. mu is held.
+func (s *Seen) keep(texts []string, until time.Time) error {
+	if s.path == "" {
+		return nil
+	}
+	if s.lines+len(texts) > 2*MaxSeen {
+		if err := s.rewrite(); err != nil {
+			return fmt.Errorf("write the signatures used: %w", err)
+		}
+	}
+	var lines []byte
+	for _, text := range texts {
+		lines = append(lines, lineOf(text, until)...)
+	}
+	if _, err := s.file.Write(lines); err != nil {
+		// Whatever of it was written must not join the next line.
+		return errors.Join(fmt.Errorf("write the signatures used: %w", err), s.rewrite())
+	}
+	s.lines += len(texts)
+	return nil
+}
+
+// Close closes the file, if there is one.
+func (s *Seen) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
