@@ -2,7 +2,7 @@ package bridge
 
 import (
 	"context"
-	"crypto/sha256"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,11 +18,11 @@ import (
 // time.
 type crew struct {
 	s    *Server
-	ids  []string
 	make *api.CreateAgentParams // what creates its own; nil for agents that were named
 
-	mu   sync.Mutex // guards made
-	made map[string]bool
+	mu   sync.Mutex // guards all below
+	ids  []string
+	made []*supervisor.Agent // its own, by worker; nil for one that is not there
 }
 
 func (s *Server) newCrew(p api.RunPlanParams) *crew {
@@ -34,45 +34,84 @@ func (s *Server) newCrew(p api.RunPlanParams) *crew {
 	if pool.Size != nil {
 		size = *pool.Size
 	}
-	c := &crew{s: s, made: map[string]bool{}, make: &api.CreateAgentParams{
-		Preset: pool.Preset, Cwd: pool.Cwd, Model: pool.Model, Provider: pool.Provider, SystemPrompt: pool.SystemPrompt,
-	}}
-	sum := sha256.Sum256([]byte(*p.RequestID))
+	agent := pool.Agent()
+	c := &crew{s: s, make: &agent}
 	for i := range min(size, len(p.Plan.Tasks)) {
-		c.ids = append(c.ids, fmt.Sprintf(".plan-%x-%d", sum[:8], i+1))
+		c.ids, c.made = append(c.ids, crewID(i)), append(c.made, nil)
 	}
 	return c
 }
 
-// worker is the agent of that number. One of the crew's own is created the first
-// time, afresh.
-func (c *crew) worker(ctx context.Context, number int) (*supervisor.Agent, error) {
-	id := c.ids[number]
+// crewID is a new name for a worker, which nobody can know before.
+func crewID(number int) string {
+	var secret [8]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return fmt.Sprintf(".plan-%x-%d", secret, number+1)
+}
+
+// id is the name of a worker.
+func (c *crew) id(number int) string {
 	c.mu.Lock()
-	there := c.make == nil || c.made[id]
+	defer c.mu.Unlock()
+	return c.ids[number]
+}
+
+// worker is the agent of that number. One of the crew's own is created the first
+// time, afresh, and never taken for another of its name.
+func (c *crew) worker(ctx context.Context, number int) (*supervisor.Agent, error) {
+	c.mu.Lock()
+	id := c.ids[number]
+	var made *supervisor.Agent
+	if c.make != nil {
+		made = c.made[number]
+	}
 	c.mu.Unlock()
-	if there {
+	if c.make == nil {
 		return c.s.agent(ctx, id)
+	}
+	if made != nil {
+		if now, err := c.s.o.Supervisor.Agent(id); err != nil || now != made {
+			return nil, &agentError{id: id, err: errDestroyed}
+		}
+		return made, nil
 	}
 	p := *c.make
 	p.AgentID = &id
 	a, _, err := c.s.create(ctx, &call{}, p)
 	if err != nil {
-		return nil, err
+		return nil, api.PoolError(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made[id] = true
+	c.made[number] = a
 	return a, nil
+}
+
+// replace gives up a worker that was destroyed, and reports whether there will
+// be another of that number.
+func (c *crew) replace(number int) bool {
+	if c.make == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[number], c.made[number] = crewID(number), nil
+	return true
 }
 
 // dismiss destroys what the crew has created.
 func (c *crew) dismiss() {
 	var removals sync.WaitGroup
-	for id := range c.made {
+	for number, a := range c.made {
+		if a == nil {
+			continue
+		}
+		if now, err := c.s.o.Supervisor.Agent(a.ID()); err != nil || now != a {
+			continue // somebody was faster
+		}
 		removals.Go(func() {
-			if err := c.s.destroy(context.Background(), id); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
-				c.s.log.Error("destroy an agent of a plan", zap.String("agent", id), zap.Error(err))
+			if err := c.s.destroy(context.Background(), a.ID()); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
+				c.s.log.Error("destroy an agent of a plan", zap.String("agent", c.id(number)), zap.Error(err))
 			}
 		})
 	}

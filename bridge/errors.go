@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/transcript"
@@ -152,6 +153,9 @@ func table(err error) refusal {
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
+	case errors.Is(err, plan.ErrUnrecorded):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "NOT_RECORDED", err.Error(),
+			"See that the server can write to its disk, then send it again: the run begins then, or goes on where it was.")
 	case errors.Is(err, supervisor.ErrStopped):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
 			"Send it again: that starts the agent.")
@@ -222,6 +226,10 @@ func explainTyped(err error) (refusal, bool) {
 			"Install one of them where the server's PATH finds it."), true
 	} else if ok {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Details), true
+	}
+	if e, ok := errors.AsType[*plan.DamagedError](err); ok {
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "PLAN_RECORD_DAMAGED", e.Error(),
+			"Use a new request_id, or remove the record from plans in the server's home."), true
 	}
 	if e, ok := errors.AsType[*methodError](err); ok {
 		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",

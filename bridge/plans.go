@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,14 +56,9 @@ type planNote struct {
 var errPlanEnded = fmt.Errorf("the run was cancelled: %w", supervisor.ErrAborted)
 
 func (s *Server) runPlan(ctx context.Context, c *call, p api.RunPlanParams) (any, error) {
-	run, replayed, err := s.beginPlan(ctx, p)
-	switch {
-	case err != nil:
+	run, err := s.beginPlan(ctx, p)
+	if err != nil || c.request.IsNotification() {
 		return nil, err
-	case replayed != nil:
-		return *replayed, nil
-	case c.request.IsNotification():
-		return nil, nil
 	}
 	return run.wait(ctx)
 }
@@ -80,61 +76,122 @@ func (r *planRun) wait(ctx context.Context) (any, error) {
 	return r.result, nil
 }
 
-// beginPlan joins the run of that id, goes on with it, or begins it. A run that
-// has ended is its result.
-func (s *Server) beginPlan(ctx context.Context, p api.RunPlanParams) (*planRun, *api.RunPlanResult, error) {
-	id := requestID(p.RequestID)
-	p.RequestID = &id
+// beginPlan joins the run of that id, goes on with it, or begins it. One that has
+// ended for good is there with its result.
+func (s *Server) beginPlan(ctx context.Context, p api.RunPlanParams) (*planRun, error) {
+	id, retry := requestID(p.RequestID), api.Value(p.Retry)
+	p.RequestID, p.Retry = &id, nil
 	digest, err := digestOf(p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer s.locks.lock("plan/" + id)() // no agent has a slash in its name
-	s.plans.mu.Lock()
-	run := s.plans.runs[id]
-	s.plans.mu.Unlock()
-	if run != nil {
+	defer s.locks.lock(planLock(id))()
+	if run := s.plans.get(id); run != nil {
 		if run.digest != digest {
-			return nil, nil, supervisor.ErrTurnConflict
+			return nil, supervisor.ErrTurnConflict
 		}
-		return run, nil, nil
+		return run, nil
 	}
-	record, err := plan.Open(filepath.Join(s.o.PlansDir, id+".jsonl"), digest)
+	record, err := plan.Open(s.planRecord(id), digest)
 	if errors.Is(err, plan.ErrConflict) {
 		err = fmt.Errorf("%w: %w", supervisor.ErrTurnConflict, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	var again []string
 	if record.Status != "" {
-		defer record.Close()
-		result := resultOf(p.Plan, id, record)
-		result.Resumed, result.Replayed = false, true
-		return nil, &result, nil
+		if again = record.Again(p.Plan, stops(p), retry); again == nil {
+			defer record.Close()
+			return endedPlan(p, id, record), nil
+		}
 	}
-	for _, agent := range api.Value(p.Agents) {
-		if _, err := s.agent(ctx, agent); err != nil {
-			return nil, nil, errors.Join(err, record.Discard())
+	crew := s.newCrew(p)
+	if err := s.muster(ctx, crew, p); err != nil {
+		crew.dismiss()
+		return nil, errors.Join(err, record.Discard())
+	}
+	if again != nil {
+		if err := record.Reopen(again); err != nil {
+			crew.dismiss()
+			record.Close()
+			return nil, err
 		}
 	}
 	if !s.requests.enter() {
-		return nil, nil, errors.Join(supervisor.ErrDraining, record.Discard())
+		crew.dismiss()
+		return nil, errors.Join(supervisor.ErrDraining, record.Discard())
 	}
 	// The run outlives its request, and ends by cancel, timeout_s or the server.
 	lives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	run = &planRun{id: id, digest: digest, cancel: cancel, done: make(chan struct{}), more: make(chan struct{})}
+	run := newPlanRun(id)
+	run.digest, run.cancel = digest, cancel
 	s.plans.mu.Lock()
 	if s.plans.runs == nil {
 		s.plans.runs = map[string]*planRun{}
 	}
 	s.plans.runs[id] = run
 	s.plans.mu.Unlock()
-	go s.carryPlan(lives, run, p, record) // joined by the drain, as it is inside s.requests
-	return run, nil, nil
+	go s.carryPlan(lives, run, p, record, crew) // joined by the drain, as it is inside s.requests
+	return run, nil
+}
+
+// muster finds out that the workers can be had: all that were named, or the first
+// of a pool, which is created.
+func (s *Server) muster(ctx context.Context, crew *crew, p api.RunPlanParams) error {
+	for _, agent := range api.Value(p.Agents) {
+		if _, err := s.agent(ctx, agent); err != nil {
+			return err
+		}
+	}
+	if p.Agents != nil {
+		return nil
+	}
+	_, err := crew.worker(ctx, 0)
+	return err
+}
+
+// planLock is the name of a run's lock: no agent has a slash in its name.
+func planLock(id string) string { return "plan/" + id }
+
+func (s *Server) planRecord(id string) string { return filepath.Join(s.o.PlansDir, id+".jsonl") }
+
+func stops(p api.RunPlanParams) bool { return api.Value(p.OnFailure) != api.OnFailureContinue }
+
+func (p *plans) get(id string) *planRun {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs[id]
+}
+
+func newPlanRun(id string) *planRun {
+	return &planRun{id: id, done: make(chan struct{}), more: make(chan struct{})}
+}
+
+// endedPlan is a run that ended before, with its beginning and its end to tell.
+func endedPlan(p api.RunPlanParams, id string, record *plan.Record) *planRun {
+	run := newPlanRun(id)
+	run.result = resultOf(p, id, record)
+	run.result.Resumed, run.result.Replayed = false, true
+	run.start(p.Plan, record)
+	run.note(api.PlanEnd, api.PlanEndParams{PlanRunID: id, Status: record.Status})
+	close(run.done)
+	return run
+}
+
+// start notes that the run begins, or goes on.
+func (r *planRun) start(p api.Plan, record *plan.Record) {
+	completed := []string{}
+	for _, t := range p.Tasks {
+		if _, done := record.Done[t.ID]; done {
+			completed = append(completed, t.ID)
+		}
+	}
+	r.note(api.PlanStart, api.PlanStartParams{PlanRunID: r.id, Tasks: len(p.Tasks), Completed: completed})
 }
 
 // carryPlan sees a run to its end.
-func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParams, record *plan.Record) {
+func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParams, record *plan.Record, crew *crew) {
 	defer s.requests.leave()
 	defer record.Close()
 	if p.TimeoutS != nil {
@@ -142,25 +199,18 @@ func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParam
 		ctx, over = context.WithTimeout(ctx, timeout(p.TimeoutS))
 		defer over()
 	}
-	crew := s.newCrew(p)
-	completed := []string{}
-	for _, t := range p.Plan.Tasks {
-		if _, done := record.Done[t.ID]; done {
-			completed = append(completed, t.ID)
-		}
-	}
-	run.note(api.PlanStart, api.PlanStartParams{PlanRunID: run.id, Tasks: len(p.Plan.Tasks), Completed: completed})
+	run.start(p.Plan, record)
 	status, err := plan.Execute(ctx, plan.Options{
-		Plan: p.Plan, Workers: len(crew.ids), StopOnFailure: api.Value(p.OnFailure) != api.OnFailureContinue,
+		Plan: p.Plan, Workers: len(crew.ids), StopOnFailure: stops(p),
 		Record: record, Pause: s.requests.closing,
 		RequestID: func(task string, attempt int) string { return attemptID(run.id, task, attempt) },
-		Do: func(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, bool) {
+		Do: func(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, plan.Next) {
 			return s.carryTask(ctx, crew, st, taskOf(p, t, needs))
 		},
 		Tell: func(begun *plan.Start, ended *api.PlanTaskResult) {
 			if begun != nil {
 				run.note(api.TaskStart, api.TaskStartParams{
-					PlanRunID: run.id, TaskID: begun.TaskID, AgentID: crew.ids[begun.Worker], RequestID: begun.RequestID,
+					PlanRunID: run.id, TaskID: begun.TaskID, AgentID: crew.id(begun.Worker), RequestID: begun.RequestID,
 				})
 				return
 			}
@@ -169,7 +219,7 @@ func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParam
 	})
 	crew.dismiss()
 	if err == nil {
-		run.result = resultOf(p.Plan, run.id, record)
+		run.result = resultOf(p, run.id, record)
 		run.note(api.PlanEnd, api.PlanEndParams{PlanRunID: run.id, Status: status})
 	}
 	if errors.Is(err, plan.ErrInterrupted) {
@@ -206,14 +256,19 @@ func (r *planRun) since(n int) ([]planNote, <-chan struct{}) {
 }
 
 // cancelPlan ends a run for good and waits until it has ended. It reports
-// whether there was one that did not end by itself.
+// whether it ended as cancelled, now or before.
 func (s *Server) cancelPlan(ctx context.Context, id string) (bool, error) {
-	s.plans.mu.Lock()
-	run := s.plans.runs[id]
-	s.plans.mu.Unlock()
-	if run == nil {
+	if !api.ValidPlanRunID(id) {
 		return false, nil
 	}
+	unlock := s.locks.lock(planLock(id)) // one that is just beginning is there then
+	run := s.plans.get(id)
+	if run == nil {
+		defer unlock()
+		status, err := plan.StatusOf(s.planRecord(id))
+		return status == api.PlanCancelled, err
+	}
+	unlock()
 	run.cancel(errPlanEnded)
 	select {
 	case <-run.done:
@@ -233,14 +288,15 @@ func (s *Server) interruptPlans() {
 }
 
 // carryTask has a worker do one attempt at a task.
-func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, again bool) {
-	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: crew.ids[st.Worker], RequestID: st.RequestID}
+func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, next plan.Next) {
+	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: crew.id(st.Worker), RequestID: st.RequestID}
 	fail := func(err error) {
 		r := explain(err)
 		if r.internal {
 			s.log.Error("a task of a plan failed", zap.String("request_id", st.RequestID), zap.Error(err))
 		}
 		result.Error = &api.TaskError{Code: int(r.err.Code), Message: r.err.Message, Type: r.err.Data.Type, Details: r.err.Data.Details}
+		result.Resumable = !ownFault(err)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -248,24 +304,45 @@ func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api
 		}
 	}()
 	a, err := crew.worker(ctx, st.Worker)
-	if err != nil {
-		fail(err)
-		return result, false
+	var done api.ExecuteTaskResult
+	var why error
+	if err == nil {
+		done, why, err = s.carryOut(ctx, a, p, st.RequestID)
 	}
-	done, err := s.carryOut(ctx, a, p, st.RequestID)
 	switch {
 	case ctx.Err() != nil && err != nil:
-		s.abortTask(ctx, a, st.RequestID)
+		if a != nil {
+			s.abortTask(ctx, a, st.RequestID)
+		}
 		result.Status = api.TaskCancelled
-		return result, false
-	case st.Resumed && (done.Status == api.TaskCancelled || cutOff(err)):
-		return result, true
+	case errors.Is(err, supervisor.ErrNotFound) || errors.Is(why, supervisor.ErrNotFound): // it was destroyed under its task
+		fail(cmp.Or(err, error(&agentError{id: result.AgentID, err: errDestroyed})))
+		if next = plan.Lost; crew.replace(st.Worker) {
+			next = plan.Again
+		}
+	case errors.Is(why, supervisor.ErrStopped): // by shutdown: the next request starts it
+		fail(why)
+		next = plan.Again
 	case err != nil:
 		fail(err)
-		return result, false
+		if st.Resumed && cutOff(err) {
+			next = plan.Again
+		}
+	default:
+		result.Status, result.Result = done.Status, &done
+		if st.Resumed && why != nil {
+			next = plan.Again
+		}
 	}
-	result.Status, result.Result = done.Status, &done
-	return result, false
+	return result, next
+}
+
+// ownFault reports whether a task failed for good: by what it asks for, or by what
+// its agent answers.
+func ownFault(err error) bool {
+	_, answered := errors.AsType[*answerError](err)
+	_, refused := errors.AsType[*supervisor.CommandError](err)
+	return answered || refused
 }
 
 // cutOff reports whether a turn ended with its process.
@@ -323,9 +400,10 @@ func attemptID(run, task string, attempt int) string {
 	return fmt.Sprintf("%s/%s/%d", run, task, attempt)
 }
 
-func resultOf(p api.Plan, id string, record *plan.Record) api.RunPlanResult {
+func resultOf(p api.RunPlanParams, id string, record *plan.Record) api.RunPlanResult {
 	result := api.RunPlanResult{PlanRunID: id, Status: record.Status, Resumed: record.Resumed, Tasks: []api.PlanTaskResult{}}
-	for _, t := range p.Tasks {
+	result.Resumable = record.Again(p.Plan, stops(p), false) != nil
+	for _, t := range p.Plan.Tasks {
 		result.Tasks = append(result.Tasks, record.Done[t.ID])
 	}
 	return result

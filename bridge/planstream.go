@@ -10,23 +10,13 @@ import (
 )
 
 // servePlanStream answers run_plan as it goes (SPEC §6.7): its notifications,
-// from the first on, and the response. A run that is not begun, or has ended
-// before, is answered as any other request.
+// from the first on, and the response. A run that is not begun is answered as any
+// other request; of one that has ended before, the beginning and the end are told.
 func (s *Server) servePlanStream(x *exchange, c *call) {
 	ctx, start := x.r.Context(), time.Now()
-	run, replayed, err := s.acceptPlan(ctx, c)
-	if run == nil {
-		var response *jsonrpc.Response
-		status := 200
-		if err == nil {
-			response, err = result(c.request.ID, *replayed)
-		}
-		if err != nil {
-			response, status = s.failure(x, c, start, err)
-		} else {
-			s.logCall(x, c, start, nil)
-		}
-		if response != nil {
+	run, err := s.acceptPlan(ctx, c)
+	if err != nil {
+		if response, status := s.failure(x, c, start, err); response != nil {
 			s.answer(x, status, jsonrpc.AppendResponse(nil, *response))
 		}
 		return
@@ -51,13 +41,13 @@ func (s *Server) servePlanStream(x *exchange, c *call) {
 	_ = out.send(appendEvent(nil, "", "response", jsonrpc.AppendResponse(nil, *response))) // a client that left has no use for an error
 }
 
-func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, *api.RunPlanResult, error) {
+func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, error) {
 	if err := s.admit(c); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p, err := params[api.RunPlanParams](c)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	return s.beginPlan(ctx, p)
 }

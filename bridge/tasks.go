@@ -70,11 +70,12 @@ func (s *Server) executeTask(ctx context.Context, c *call, p api.ExecuteTaskPara
 	if err != nil {
 		return nil, err
 	}
+	s.used(a)
 	if c.request.IsNotification() {
 		_, err := s.begin(ctx, a, errand{id: requestID(p.RequestID), prompt: task.ExecutePrompt(p), timeout: timeout(p.TimeoutS)})
 		return nil, err
 	}
-	result, err := s.carryOut(ctx, a, p, requestID(p.RequestID))
+	result, _, err := s.carryOut(ctx, a, p, requestID(p.RequestID))
 	c.incarnation = a.Info().Incarnation
 	if err != nil {
 		return nil, err
@@ -82,17 +83,19 @@ func (s *Server) executeTask(ctx context.Context, c *call, p api.ExecuteTaskPara
 	return result, nil
 }
 
-// carryOut has an agent do a task, in one turn or two.
-func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (api.ExecuteTaskResult, error) {
-	result := api.ExecuteTaskResult{
+// carryOut has an agent do a task, in one turn or two. why is the reason of one
+// that was cancelled.
+func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.ExecuteTaskParams, id string) (result api.ExecuteTaskResult, why, err error) {
+	result = api.ExecuteTaskResult{
 		Status:   api.TaskCancelled,
 		Output:   api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{}},
 		Metadata: api.TaskMetadata{AgentID: a.ID(), RequestID: id},
 	}
 	answer, cost, err := converse(ctx, s, a, errand{id: id, prompt: task.ExecutePrompt(p), timeout: timeout(p.TimeoutS)}, task.ReadAnswer)
 	if err != nil {
-		return result, err
+		return result, nil, err
 	}
+	result.Replayed = cost.replayed
 	result.Metadata.ExecutionTimeMS = cost.elapsed.Milliseconds()
 	result.Metadata.TokensUsed = cost.usage.InputTokens + cost.usage.OutputTokens
 	result.Metadata.Model, result.Metadata.Repaired = api.Value(cost.usage.Model), cost.repaired
@@ -100,12 +103,12 @@ func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.Execut
 		result.Metadata.Model = u.Model
 	}
 	if result.Output.FilesModified, result.Output.FilesCreated, err = s.filesOf(ctx, a, cost.turns); err != nil {
-		return result, err
+		return result, cost.cancelled, err
 	}
-	if !cost.cancelled {
+	if cost.cancelled == nil {
 		result.Status, result.Output.Code, result.Output.Explanation = answer.Status, answer.Code, answer.Explanation
 	}
-	return result, nil
+	return result, cost.cancelled, nil
 }
 
 func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams) (any, error) {
@@ -113,6 +116,7 @@ func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams
 	if err != nil {
 		return nil, err
 	}
+	s.used(a)
 	most, limit := api.MaxTasks, task.TimeLimit(p)
 	if p.Constraints != nil && p.Constraints.MaxTasks != nil {
 		most = *p.Constraints.MaxTasks
@@ -130,10 +134,10 @@ func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams
 	switch {
 	case err != nil:
 		return nil, err
-	case cost.cancelled:
+	case cost.cancelled != nil:
 		return nil, errPlanCancelled
 	}
-	return api.CreatePlanResult{Plan: plan}, nil
+	return api.CreatePlanResult{Plan: plan, Replayed: cost.replayed}, nil
 }
 
 // errPlanCancelled says that there is no plan because somebody did not want it.
@@ -152,7 +156,8 @@ type cost struct {
 	usage     protocol.TurnUsage
 	elapsed   time.Duration
 	repaired  bool
-	cancelled bool // then there is no answer
+	replayed  bool  // all of it had ended before
+	cancelled error // why, if it was; then there is no answer
 }
 
 // secondTurn is the id of the turn that asks again.
@@ -169,6 +174,7 @@ func (s *Server) begin(ctx context.Context, a *supervisor.Agent, e errand) (*sup
 func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e errand, read func(string) (T, error)) (answer T, c cost, err error) {
 	start := time.Now()
 	defer func() { c.elapsed = time.Since(start) }()
+	c.replayed = true
 	for first := true; ; first = false {
 		turn, err := s.begin(ctx, a, e)
 		if err != nil {
@@ -177,9 +183,12 @@ func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e erra
 		c.turns = append(c.turns, e.id)
 		outcome, err := turn.Wait(ctx)
 		c.usage.Add(outcome.Usage)
+		c.replayed = c.replayed && outcome.Replayed
 		switch {
 		case outcome.Outcome == supervisor.Cancelled && (outcome.Replayed || !errors.Is(err, supervisor.ErrDraining)):
-			c.cancelled = true
+			if c.cancelled = err; err == nil {
+				c.cancelled = supervisor.ErrAborted
+			}
 			return answer, c, nil
 		case err != nil:
 			return answer, c, err

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"path"
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -49,6 +49,9 @@ type (
 		// gets its result. A UUID if missing; else the name of a file.
 		RequestID *string `json:"request_id,omitzero"`
 		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue"` // stop (default) or continue
+		// Retry asks for another try at whatever did not succeed in a run that has
+		// ended, also at what failed for good or was cancelled.
+		Retry *bool `json:"retry,omitzero"`
 	}
 	// PlanPool are agents that are made alike; the members are those of
 	// CreateAgentParams. Size is 1 to MaxPool, by default DefaultPool.
@@ -65,10 +68,12 @@ type (
 		PlanRunID string           `json:"plan_run_id"` // the request_id
 		Status    string           `json:"status"`      // completed, failed, cancelled or timed_out
 		Tasks     []PlanTaskResult `json:"tasks"`       // in the plan's order
-		// Resumed says that a part was done before the server was last started;
+		// Resumed says that a part was done before this request went on with it;
 		// Replayed, that the run had ended before this request came.
 		Resumed  bool `json:"resumed,omitzero"`
 		Replayed bool `json:"replayed,omitzero"`
+		// Resumable says that the same request goes on with what did not succeed.
+		Resumable bool `json:"resumable,omitzero"`
 	}
 	// PlanTaskResult is what became of one task.
 	PlanTaskResult struct {
@@ -81,6 +86,8 @@ type (
 		Result    *ExecuteTaskResult `json:"result,omitzero"`
 		Error     *TaskError         `json:"error,omitzero"`
 		Reason    string             `json:"reason,omitzero" wire:"default"` // why it was skipped
+		// Resumable says that it failed by something else than its own work.
+		Resumable bool `json:"resumable,omitzero" wire:"default"`
 	}
 	// TaskError is what execute_task would have failed with.
 	TaskError struct {
@@ -116,7 +123,26 @@ type (
 	}
 )
 
+// Agent is what creates one agent of the pool, but for its name.
+func (p PlanPool) Agent() CreateAgentParams {
+	return CreateAgentParams{Preset: p.Preset, Cwd: p.Cwd, Model: p.Model, Provider: p.Provider, SystemPrompt: p.SystemPrompt}
+}
+
+// PoolError is an error of the creation of such an agent, whose parameter, if it
+// names one, is that of the pool.
+func PoolError(err error) error {
+	e, ok := errors.AsType[*ParamError](err)
+	if !ok {
+		return err
+	}
+	name := "pool." + e.Param
+	return &ParamError{Param: name, Problem: strings.Replace(e.Problem, e.Param, name, 1)}
+}
+
 var planRunID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// ValidPlanRunID reports whether a run of a plan may have that request_id.
+func ValidPlanRunID(id string) bool { return planRunID.MatchString(id) }
 
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.
@@ -125,7 +151,7 @@ func (p RunPlanParams) Check() error {
 		name := "plan." + problems[0].Param
 		return &ParamError{Param: name, Problem: strings.Replace(problems[0].Problem, problems[0].Param, name, 1)}
 	}
-	if p.RequestID != nil && !planRunID.MatchString(*p.RequestID) {
+	if p.RequestID != nil && !ValidPlanRunID(*p.RequestID) {
 		return Invalid("request_id", "want 1 to 64 letters, digits, '.', '_' and '-'")
 	}
 	switch Value(p.OnFailure) {
@@ -166,11 +192,8 @@ func (p RunPlanParams) checkWho() error {
 	if size := p.Pool.Size; size != nil && (*size < 1 || *size > MaxPool) {
 		return Invalid("pool.size", "want 1 to %d", MaxPool)
 	}
-	if cwd := p.Pool.Cwd; cwd != nil && !path.IsAbs(*cwd) {
-		return Invalid("pool.cwd", "want an absolute path")
-	}
-	if p.Pool.Preset != nil && checkPreset(*p.Pool.Preset) != nil {
-		return Invalid("pool.preset", "want trusted or sandboxed")
+	if err := p.Pool.Agent().Check(); err != nil {
+		return PoolError(err)
 	}
 	return nil
 }

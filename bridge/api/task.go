@@ -80,6 +80,8 @@ type (
 		Status   string       `json:"status"` // success, failed or cancelled
 		Output   TaskOutput   `json:"output"`
 		Metadata TaskMetadata `json:"metadata"`
+		// Replayed says that the task had ended before this request came.
+		Replayed bool `json:"replayed,omitzero" wire:"default"`
 	}
 	// TaskOutput has the agent's words, and the files that its tools recorded,
 	// absolute and sorted: what a shell command changes is not among them.
@@ -125,6 +127,8 @@ type (
 	// CreatePlanResult is a plan that holds what Plan promises.
 	CreatePlanResult struct {
 		Plan Plan `json:"plan"`
+		// Replayed says that it had been made before this request came.
+		Replayed bool `json:"replayed,omitzero"`
 	}
 	// Plan is tasks whose ids are unique and whose dependencies are there and
 	// without a cycle.

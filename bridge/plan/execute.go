@@ -15,6 +15,20 @@ import (
 // for good.
 var ErrInterrupted = errors.New("the plan goes on later")
 
+// Next is what follows an attempt at a task.
+type Next int
+
+// What can follow.
+const (
+	Ended Next = iota // nothing
+	Again             // another attempt: this one came to nothing
+	Lost              // another attempt by another worker: this one is gone
+)
+
+// maxAttempts is how many attempts at a task one Execute makes, where they come
+// to nothing.
+const maxAttempts = 3
+
 // Options are what Execute needs. All but Tell and Pause are required.
 type Options struct {
 	// Plan has no problems: see api.Plan.Problems.
@@ -26,8 +40,8 @@ type Options struct {
 	Record        *Record
 	// Do carries out one task, in a goroutine of its own, and returns soon after
 	// the end of ctx. needs are the results of its dependencies, in their order.
-	// again says that an attempt that was resumed was cut off: there is another.
-	Do func(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, again bool)
+	// The result stands only if next is Ended, or if there is no other attempt.
+	Do func(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, next Next)
 	// RequestID is the id of an attempt at a task.
 	RequestID func(taskID string, attempt int) string
 	// Tell hears of what was recorded, from the goroutine of Execute: exactly one
@@ -43,15 +57,16 @@ type run struct {
 	Options
 	free     []int // workers
 	under    map[string]Start
-	stopped  string // why nothing more is begun; "" while it is
-	left     bool   // the run goes on later
+	vain     map[string]int // attempts at a task that came to nothing
+	stopped  string         // why nothing more is begun; "" while it is
+	left     bool           // the run goes on later
 	finished chan finished
 }
 
 // finished is how an attempt ended.
 type finished struct {
 	result api.PlanTaskResult
-	again  bool
+	next   Next
 }
 
 // Execute carries out what the record does not have yet, and returns how the run
@@ -59,9 +74,14 @@ type finished struct {
 // on later; another error, that it could not be recorded. Nothing of it runs
 // any more then.
 func Execute(ctx context.Context, o Options) (string, error) {
-	r := &run{Options: o, under: map[string]Start{}, finished: make(chan finished)}
+	r := &run{Options: o, under: map[string]Start{}, vain: map[string]int{}, finished: make(chan finished)}
 	for worker := range o.Workers {
 		r.free = append(r.free, worker)
+	}
+	for _, t := range o.Plan.Tasks { // what failed before this one began
+		if result, done := o.Record.Done[t.ID]; done {
+			r.fail(result)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,21 +129,32 @@ func (r *run) end(ctx context.Context) {
 // settle takes the result of a task, unless it was cut off to go on later.
 func (r *run) settle(ctx context.Context, f finished) error {
 	result, s := f.result, r.under[f.result.TaskID]
-	r.free = append(r.free, s.Worker)
+	if f.next != Lost {
+		r.free = append(r.free, s.Worker)
+	}
 	delete(r.under, result.TaskID)
+	r.vain[s.TaskID]++
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrInterrupted) && result.Status != api.TaskSuccess:
 		return nil // whatever it died of, it would not have without
-	case f.again:
+	case f.next != Ended && r.vain[s.TaskID] < maxAttempts && len(r.free)+len(r.under) > 0:
 		s = Start{TaskID: s.TaskID, Worker: s.Worker, Attempt: s.Attempt + 1}
 		s.RequestID = r.RequestID(s.TaskID, s.Attempt)
 		return r.Record.start(s)
 	}
 	err := r.record(result)
+	r.fail(result)
+	if len(r.free)+len(r.under) == 0 && r.stopped == "" {
+		r.stopped = "no agent is left"
+	}
+	return err
+}
+
+// fail begins nothing more after a task that did not succeed, if that is asked.
+func (r *run) fail(result api.PlanTaskResult) {
 	if r.StopOnFailure && result.Status != api.TaskSuccess && r.stopped == "" {
 		r.stopped = "the task " + result.TaskID + " did not succeed"
 	}
-	return err
 }
 
 func (r *run) record(result api.PlanTaskResult) error {
@@ -150,7 +181,7 @@ func (r *run) step(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		s := Start{TaskID: t.ID, Worker: r.free[0], Attempt: 1}
+		s := Start{TaskID: t.ID, Worker: r.free[0], Attempt: r.Record.attempts[t.ID] + 1}
 		if begun, again := r.Record.Begun[t.ID]; again {
 			s = begun // by the same worker and id: perhaps it has an outcome
 			if !slices.Contains(r.free, s.Worker) {
@@ -168,8 +199,8 @@ func (r *run) step(ctx context.Context) error {
 		r.free = slices.DeleteFunc(r.free, func(w int) bool { return w == s.Worker })
 		r.under[t.ID] = s
 		go func() { // joined by Execute, which takes a result for each task that is under way
-			result, again := r.Do(ctx, s, t, needs)
-			r.finished <- finished{result, again}
+			result, next := r.Do(ctx, s, t, needs)
+			r.finished <- finished{result, next}
 		}()
 	}
 	return nil

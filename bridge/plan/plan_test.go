@@ -24,7 +24,9 @@ type stage struct {
 	t      *testing.T
 	path   string
 	fails  map[string]bool
+	faults map[string]bool // fail, and not by their own work
 	again  map[string]bool // a resumed attempt at it was cut off
+	lost   map[int]bool    // workers that are gone
 	mu     sync.Mutex      // guards what follows
 	said   []string
 	inside map[int]bool // workers
@@ -46,7 +48,7 @@ func (s *stage) say(format string, args ...any) {
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, bool) {
+func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, plan.Next) {
 	s.mu.Lock()
 	if s.inside[st.Worker] {
 		s.t.Errorf("worker %d has two tasks", st.Worker)
@@ -65,21 +67,26 @@ func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []a
 		}
 	}
 	result := api.PlanTaskResult{TaskID: t.ID, Status: api.TaskSuccess, RequestID: st.RequestID}
+	if s.lost[st.Worker] {
+		result.Status, result.Resumable = api.TaskFailed, true
+		return result, plan.Lost
+	}
 	select {
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 		result.Status = api.TaskCancelled
-		return result, false
+		return result, plan.Ended
 	}
 	if st.Resumed && s.again[t.ID] {
-		return result, true
+		return result, plan.Again
 	}
-	if s.fails[t.ID] {
+	if s.fails[t.ID] || s.faults[t.ID] {
 		result.Status, result.Error = api.TaskFailed, &api.TaskError{Code: -32000, Message: "m", Type: "T"}
-		return result, false
+		result.Resumable = s.faults[t.ID]
+		return result, plan.Ended
 	}
 	result.Result = &api.ExecuteTaskResult{Status: api.TaskSuccess, Output: api.TaskOutput{FilesModified: []string{}, FilesCreated: []string{"/a"}}}
-	return result, false
+	return result, plan.Ended
 }
 
 func (s *stage) options(p api.Plan, workers int) plan.Options {
@@ -110,7 +117,7 @@ func (s *stage) run(ctx context.Context, o plan.Options) (string, error) {
 }
 
 func newStage(t *testing.T) *stage {
-	return &stage{t: t, path: filepath.Join(t.TempDir(), "plans", "run.jsonl"), fails: map[string]bool{}, again: map[string]bool{}}
+	return &stage{t: t, path: filepath.Join(t.TempDir(), "plans", "run.jsonl"), fails: map[string]bool{}, again: map[string]bool{}, faults: map[string]bool{}, lost: map[int]bool{}}
 }
 
 func TestExecute(t *testing.T) {
@@ -259,7 +266,7 @@ func TestUnwritable(t *testing.T) {
 	record.Close()
 	o := s.options(tasks("a"), 1)
 	o.Record = record
-	if status, err := plan.Execute(t.Context(), o); err == nil || len(s.said) > 0 {
+	if status, err := plan.Execute(t.Context(), o); !errors.Is(err, plan.ErrUnrecorded) || len(s.said) > 0 {
 		t.Errorf("got %s, %v, %v", status, err, s.said)
 	}
 }

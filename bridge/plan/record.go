@@ -27,8 +27,31 @@ const (
 	Kept = 256
 )
 
-// ErrConflict is the error of Open for a record of another plan.
-var ErrConflict = errors.New("the id was used before for another plan")
+// version is that of the records that are written, and the only one that is read.
+const version = 1
+
+var (
+	// ErrConflict is the error of Open for a record of another plan.
+	ErrConflict = errors.New("the id was used before for another plan")
+	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
+	// disk and not of what the record says. Nothing goes on then.
+	ErrUnrecorded = errors.New("the run cannot be recorded")
+)
+
+// DamagedError says that what is in the place of a record is none.
+type DamagedError struct {
+	Problem string // names the line, where there is one
+}
+
+func (e *DamagedError) Error() string { return "the record of the run is damaged: " + e.Problem }
+
+// unrecorded is ErrUnrecorded for an error of the file system, without paths.
+func unrecorded(what string, err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnrecorded, what, err)
+}
 
 // Start is that a task was begun.
 type Start struct {
@@ -40,13 +63,15 @@ type Start struct {
 	Resumed bool `json:"-"`
 }
 
-// line is one line of a record. Exactly one member is given besides Type.
+// line is one line of a record: the members that its type has besides.
 type line struct {
-	Type   string              `json:"type"` // plan, task_start, task_end or plan_end
-	Digest string              `json:"digest,omitzero" wire:"default"`
-	Start  *Start              `json:"start,omitzero"`
-	End    *api.PlanTaskResult `json:"end,omitzero"`
-	Status string              `json:"status,omitzero" wire:"default"`
+	Type    string              `json:"type"` // plan, task_start, task_end, plan_end or plan_again
+	Version int                 `json:"version,omitzero" wire:"default"`
+	Digest  string              `json:"digest,omitzero" wire:"default"`
+	Start   *Start              `json:"start,omitzero"`
+	End     *api.PlanTaskResult `json:"end,omitzero"`
+	Status  string              `json:"status,omitzero" wire:"default"`
+	Tasks   []string            `json:"tasks,omitempty" wire:"default"` // that are to be done again
 }
 
 // Record is what became of the tasks of one run. It is owned by one goroutine.
@@ -61,25 +86,66 @@ type Record struct {
 	// has ended.
 	Resumed bool
 	Status  string
+
+	attempts map[string]int // at each task, so far
 }
 
 // Open opens the record of a run, or begins it with its directory (0700, the
 // file 0600). A line that was not written whole is cut off. The error is
-// ErrConflict, or of the file system, or says what cannot be read.
+// ErrConflict, ErrUnrecorded or a *DamagedError; of a record that could not be
+// begun nothing is left. Only a regular file is opened, and no link followed.
 func Open(path, digest string) (*Record, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("open the record of a plan: %w", err)
+		return nil, unrecorded("make the directory", err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := openRegular(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
-		return nil, fmt.Errorf("open the record of a plan: %w", err)
+		return nil, err
 	}
-	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}}
+	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
 	if err := r.read(digest); err != nil {
 		file.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// StatusOf is how the run of that record ended; "" if it did not, or there is no
+// record. Errors are ErrUnrecorded and *DamagedError.
+func StatusOf(path string) (string, error) {
+	file, err := openRegular(path, os.O_RDONLY)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
+	whole, _, err := r.whole()
+	if err == nil && len(whole) > 0 {
+		_, err = r.replay(whole)
+	}
+	return r.Status, err
+}
+
+// openRegular opens a regular file, and waits for nothing.
+func openRegular(path string, flags int) (*os.File, error) {
+	switch info, err := os.Lstat(path); {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, &DamagedError{"it is no regular file"}
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return nil, unrecorded("look for the record", err)
+	}
+	file, err := os.OpenFile(path, flags|openFlags, 0o600)
+	if err != nil {
+		return nil, unrecorded("open the record", err)
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // it was put there meanwhile
+		file.Close()
+		return nil, &DamagedError{"it is no regular file"}
+	}
+	return file, nil
 }
 
 // Close gives the file up.
@@ -96,46 +162,123 @@ func (r *Record) Discard() error {
 }
 
 func (r *Record) read(digest string) error {
-	data, err := io.ReadAll(io.LimitReader(r.file, maxRecord+1))
-	if err != nil || len(data) > maxRecord {
-		return errors.Join(fmt.Errorf("read the record of a plan: %d bytes", len(data)), err)
+	whole, torn, err := r.whole()
+	if err != nil {
+		return err
 	}
-	whole := data[:bytes.LastIndexByte(data, '\n')+1]
-	if len(whole) < len(data) {
+	if torn {
 		if err := r.file.Truncate(int64(len(whole))); err != nil {
-			return fmt.Errorf("cut off the torn end of a plan's record: %w", err)
+			return unrecorded("cut off the torn end", err)
 		}
 	}
 	if len(whole) == 0 {
+		if err := r.append(line{Type: "plan", Version: version, Digest: digest}); err != nil {
+			return errors.Join(err, os.Remove(r.file.Name()))
+		}
 		prune(filepath.Dir(r.file.Name()))
-		return r.append(line{Type: "plan", Digest: digest})
+		return nil
 	}
 	r.Resumed = true
+	found, err := r.replay(whole)
+	if err == nil && found != digest {
+		err = ErrConflict
+	}
+	return err
+}
+
+// whole are the lines of the file that were written whole.
+func (r *Record) whole() (lines []byte, torn bool, err error) {
+	data, err := io.ReadAll(io.LimitReader(r.file, maxRecord+1))
+	if err != nil {
+		return nil, false, unrecorded("read the record", err)
+	}
+	if len(data) > maxRecord {
+		return nil, false, &DamagedError{fmt.Sprintf("it has more than %d bytes", maxRecord)}
+	}
+	lines = data[:bytes.LastIndexByte(data, '\n')+1]
+	return lines, len(lines) < len(data), nil
+}
+
+// replay takes in what whole lines say, and returns the digest of the plan.
+func (r *Record) replay(whole []byte) (digest string, err error) {
 	for i, text := range bytes.Split(bytes.TrimSuffix(whole, []byte("\n")), []byte("\n")) {
 		var l line
 		if err := strict.Unmarshal(text, &l, strict.IgnoreUnknown); err != nil {
-			return fmt.Errorf("read the record of a plan: line %d: %w", i+1, err)
-		}
-		if i == 0 && l.Digest != digest {
-			return ErrConflict
+			return "", &DamagedError{fmt.Sprintf("line %d: %v", i+1, err)}
 		}
 		switch {
-		case l.Start != nil:
+		case (i == 0) != (l.Type == "plan"):
+			return "", &DamagedError{fmt.Sprintf("line %d is of type %.40q; plan begins it, once", i+1, l.Type)}
+		case l.Type == "plan" && l.Version > version:
+			return "", &DamagedError{fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version)}
+		case l.Type == "plan":
+			digest = l.Digest
+		case l.Type == "task_start" && l.Start != nil:
 			l.Start.Resumed = true
 			r.Begun[l.Start.TaskID] = *l.Start
-		case l.End != nil:
+			r.attempts[l.Start.TaskID] = l.Start.Attempt
+		case l.Type == "task_end" && l.End != nil:
 			r.Done[l.End.TaskID] = *l.End
 			delete(r.Begun, l.End.TaskID)
 		case l.Type == "plan_end":
 			r.Status = l.Status
+		case l.Type == "plan_again":
+			r.forget(l.Tasks)
+		default:
+			return "", &DamagedError{fmt.Sprintf("line %d: nobody knows what %.40q without more is", i+1, l.Type)}
 		}
 	}
+	return digest, nil
+}
+
+// Again are the tasks of a run that has ended which another try would do again:
+// where a fault ended one that was not of its own work, that one and those that
+// were skipped for it; with all, whatever did not succeed. stop says that a
+// failure ends the run: then none is tried beside one that failed for good.
+func (r *Record) Again(p api.Plan, stop, all bool) []string {
+	if r.Status != api.PlanFailed && !all {
+		return nil // somebody wanted its end
+	}
+	var tasks []string
+	passing := false
+	for _, t := range p.Tasks {
+		switch result := r.Done[t.ID]; {
+		case result.Status == api.TaskSuccess:
+		case all || result.Resumable:
+			passing = true
+			tasks = append(tasks, t.ID)
+		case result.Status == api.TaskSkipped:
+			tasks = append(tasks, t.ID)
+		case stop:
+			return nil
+		}
+	}
+	if !passing {
+		return nil
+	}
+	return tasks
+}
+
+// Reopen records that the run goes on, with these tasks again.
+func (r *Record) Reopen(tasks []string) error {
+	if err := r.append(line{Type: "plan_again", Tasks: tasks}); err != nil {
+		return err
+	}
+	r.forget(tasks)
 	return nil
+}
+
+func (r *Record) forget(tasks []string) {
+	r.Status = ""
+	for _, id := range tasks {
+		delete(r.Done, id)
+	}
 }
 
 // start records that a task is begun.
 func (r *Record) start(s Start) error {
 	r.Begun[s.TaskID] = s
+	r.attempts[s.TaskID] = s.Attempt
 	return r.append(line{Type: "task_start", Start: &s})
 }
 
@@ -159,7 +302,7 @@ func (r *Record) append(l line) error {
 		_, err = r.file.Write(append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("record a plan: %w", err)
+		return unrecorded("write it", err)
 	}
 	return nil
 }

@@ -48,6 +48,11 @@ func TestFullDisk(t *testing.T) {
 	if status != http.StatusServiceUnavailable || !strings.Contains(gjson.Get(answer, "checks.home").Str, full) {
 		t.Errorf("readyz: HTTP %d %s", status, answer)
 	}
+	run := `{"request_id":"run","agents":["well"],"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]}}`
+	f.wantNamed(f.ask("/", "run_plan", run), "NOT_RECORDED", full)
+	if _, err := os.Lstat(filepath.Join(f.home, "plans", "run.jsonl")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a record is left: %v", err)
+	}
 	long := `{"content":"` + strings.Repeat("x", 8<<10) + `"}` // a page of the disk that was begun takes a short one
 	for range 3 {
 		f.wantNamed(f.ask("/", "create_agent", `{"agent_id":"ill"}`), "START_FAILED", full)
@@ -68,6 +73,9 @@ func TestFullDisk(t *testing.T) {
 	f.well()
 	if answer := f.ask("/agent/well", "send", `{"content":"What is my name?"}`); !strings.Contains(gjson.Get(answer, "result.content").Str, "Alice") {
 		t.Errorf("what was said before the disk was full: %s", answer)
+	}
+	if answer := f.ask("/", "run_plan", run); gjson.Get(answer, "result.tasks.0.request_id").Str != "run/a" {
+		t.Errorf("the run that could not be recorded: %s", answer)
 	}
 	f.wantNothingLeft(before)
 	f.create("ill", `{"agent_id":"ill"}`)

@@ -239,6 +239,7 @@ export type ExecuteTaskResult = {
     request_id: string;
     repaired?: boolean;
   };
+  replayed?: boolean;
 };
 
 export type CreatePlanParams = {
@@ -259,6 +260,7 @@ export type CreatePlanResult = {
     estimated_time_seconds?: number;
     explanation?: string;
   };
+  replayed?: boolean;
 };
 
 export type ValidateCodeParams = {
@@ -301,6 +303,7 @@ export type RunPlanParams = {
   task_timeout_s?: number | null;
   request_id?: string | null;
   on_failure?: "stop" | "continue" | null;
+  retry?: boolean | null;
 };
 export type RunPlanResult = {
   plan_run_id: string;
@@ -326,12 +329,15 @@ export type RunPlanResult = {
         request_id: string;
         repaired?: boolean;
       };
+      replayed?: boolean;
     } | null;
     error?: { code: number; message: string; type: string; details: string } | null;
     reason?: string;
+    resumable?: boolean;
   }>;
   resumed?: boolean;
   replayed?: boolean;
+  resumable?: boolean;
 };
 
 export type UpdateContextParams = {

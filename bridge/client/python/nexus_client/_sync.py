@@ -169,6 +169,7 @@ class SyncMethods:
         task_timeout_s: Optional[float] = None,
         request_id: Optional[str] = None,
         on_failure: Literal["stop", "continue", None] = None,
+        retry: Optional[bool] = None,
     ) -> results.RunPlan:
         """Carry out the tasks of a plan by several agents, in the order of their dependencies."""
         return cast(results.RunPlan, self._call("run_plan", locals()))

@@ -225,10 +225,14 @@ class ExecuteTaskMetadata(_ExecuteTaskMetadata, total=False):
     repaired: bool
 
 
-class ExecuteTask(TypedDict):
+class _ExecuteTask(TypedDict):
     status: str
     output: ExecuteTaskOutput
     metadata: ExecuteTaskMetadata
+
+
+class ExecuteTask(_ExecuteTask, total=False):
+    replayed: bool
 
 
 class _CreatePlanPlanTasks(TypedDict):
@@ -251,8 +255,12 @@ class CreatePlanPlan(_CreatePlanPlan, total=False):
     explanation: str
 
 
-class CreatePlan(TypedDict):
+class _CreatePlan(TypedDict):
     plan: CreatePlanPlan
+
+
+class CreatePlan(_CreatePlan, total=False):
+    replayed: bool
 
 
 class ValidateCodeChecker(TypedDict):
@@ -283,10 +291,14 @@ class ValidateCode(_ValidateCode, total=False):
     truncated: bool
 
 
-class RunPlanTasksResult(TypedDict):
+class _RunPlanTasksResult(TypedDict):
     status: str
     output: ExecuteTaskOutput
     metadata: ExecuteTaskMetadata
+
+
+class RunPlanTasksResult(_RunPlanTasksResult, total=False):
+    replayed: bool
 
 
 class RunPlanTasksError(TypedDict):
@@ -307,6 +319,7 @@ class RunPlanTasks(_RunPlanTasks, total=False):
     result: Optional[RunPlanTasksResult]
     error: Optional[RunPlanTasksError]
     reason: str
+    resumable: bool
 
 
 class _RunPlan(TypedDict):
@@ -318,6 +331,7 @@ class _RunPlan(TypedDict):
 class RunPlan(_RunPlan, total=False):
     resumed: bool
     replayed: bool
+    resumable: bool
 
 
 class _UpdateContextAgents(TypedDict):
