@@ -32,6 +32,8 @@ func (a *App) callVerb() *cobra.Command {
 		return a.printJSON(result)
 	})
 	cmd.Short = "Call any method with parameters in JSON and print its result"
+	cmd.Long = "Call any method with parameters in JSON and print its result. PARAMS - reads them from stdin.\n\n" +
+		`METHOD is one of the page at /docs of the server, or of "call rpc.discover", which says all about their parameters.`
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) < 1 || len(args) > 2 {
 			return Usage("usage: %s", cmd.UseLine())

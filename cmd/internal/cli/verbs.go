@@ -22,7 +22,8 @@ func (a *App) verbs() []*cobra.Command {
 		a.verb("destroy AGENT", "destroy_agent", 1, mustRun, a.destroy),
 		a.sendVerb(),
 		a.verb("status AGENT", "", 1, mustRun, a.status),
-		a.verb("cancel AGENT REQUEST_ID", "cancel", 2, mustRun, a.cancel),
+		a.cancelVerb(),
+		a.planVerb(),
 		a.verb("shutdown", "shutdown_server", 0, mustRun, a.shutdown),
 		a.sessionsVerb(),
 		a.loadVerb(),
@@ -129,7 +130,23 @@ func (a *App) destroy(ctx context.Context, c *client.Client, args []string) erro
 	return a.say("destroyed %s\n", args[0])
 }
 
+// cancelVerb cancels a send, or a run where there is no agent.
+func (a *App) cancelVerb() *cobra.Command {
+	cmd := a.verb("cancel [AGENT] REQUEST_ID", "cancel", 2, mustRun, a.cancel)
+	cmd.Long = "Cancel a send of AGENT that waits or runs; without AGENT, a run of a plan, by its name."
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return exactArgs(2)(cmd, args)
+	}
+	return cmd
+}
+
 func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error {
+	if len(args) == 1 {
+		args = []string{"", args[0]}
+	}
 	cancelled, err := c.Cancel(ctx, args[0], args[1])
 	switch {
 	case err != nil:
@@ -138,6 +155,9 @@ func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error
 		if err := a.printJSON(cancelled); err != nil {
 			return err
 		}
+	}
+	if !cancelled.Cancelled && args[0] == "" {
+		return fmt.Errorf("nothing to cancel: the run %s is not known, or did not end by that", args[1])
 	}
 	if !cancelled.Cancelled {
 		return fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", args[1], args[0])
