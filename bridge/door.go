@@ -17,6 +17,7 @@ import (
 	"nexus.internal/bridge/limit"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
 )
 
 // Bounds of signed requests (SPEC §6.5).
@@ -101,9 +102,26 @@ func (s *Server) checkKey(r *http.Request, to target) (p pass, refused refusal, 
 // may says why a pass is not good enough for a method, nil if it is.
 func (p pass) may(m api.Method) error {
 	if p.grant.Scope == auth.ScopeRead && m.Effect != api.Reads {
-		return &deniedError{"the key is good for reading alone, and " + m.Name + " changes something"}
+		return &deniedError{"the key is good for reading alone, and " + m.Name + " changes something, or starts a program"}
 	}
 	return nil
+}
+
+// checkStart says why a pass is not good enough for an agent whose process would be
+// started for it, nil if it is: to ask it something, or to follow its events.
+func (s *Server) checkStart(p pass, id string, ask bool) error {
+	if p.grant.Scope != auth.ScopeRead {
+		return nil
+	}
+	a, err := s.o.Supervisor.Agent(id)
+	starts := s.o.Sessions.Exists(id)
+	if err == nil {
+		starts = ask && a.Info().State == supervisor.Stopped
+	}
+	if !starts {
+		return nil
+	}
+	return &deniedError{"the key is good for reading alone, and " + id + " does not run: it would be started"}
 }
 
 // errKeyEnded is why what a key had opened ends with it.

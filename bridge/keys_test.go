@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
 )
 
 func grant(scope auth.Scope, agent string) auth.Grant {
@@ -57,6 +59,56 @@ func TestAttackChangeWithReadOnlyKey(t *testing.T) {
 		t.Errorf("something was changed: %+v", agents)
 	}
 	r.works()
+}
+
+// A key for reading starts no process: no compiler, and no agent that is saved or was
+// shut down, neither to be asked nor to be followed.
+func TestAttackStartWithReadOnlyKey(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) {
+		o.Check = func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+			t.Error("a checker was started")
+			return api.ValidateCodeResult{}, nil
+		}
+	})
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	r.save("home/sessions/saved.jsonl", []byte(savedText), 1)
+	r.create("stopped")
+	if _, body := r.post("/agent/stopped", callBody("shutdown")); !gjson.Get(body, "result.success").Bool() {
+		t.Fatal(body)
+	}
+	for _, path := range []string{"/agent/saved", "/agent/stopped"} {
+		for _, method := range []string{"get_model", "get_messages", "get_permissions", "list_tools"} {
+			if _, body := r.post(path, callBody(method), "Authorization", bearer); gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
+				t.Errorf("%s of %s: %s", method, path, body)
+			}
+		}
+	}
+	if response, body := r.do("GET", "/agent/saved/events", nil, "Authorization", bearer); response.StatusCode != 403 || !strings.Contains(body, "would be started") {
+		t.Errorf("events: HTTP %d %s", response.StatusCode, body)
+	}
+	if response, _ := r.do("GET", "/agent/nobody/events", nil, "Authorization", bearer); response.StatusCode != 404 {
+		t.Errorf("events of nobody: HTTP %d", response.StatusCode)
+	}
+	r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"validate_code","params":{"code":"x","language":"go"}}`, "Authorization", bearer)
+	if agents := r.sup.Agents(); len(agents) != 1 || agents[0].State != supervisor.Stopped {
+		t.Errorf("something was started: %+v", agents)
+	}
+	// Whose process is there already, or is not needed, is told of.
+	r.create("a")
+	if _, body := r.post("/agent/a", callBody("get_model"), "Authorization", bearer); !gjson.Get(body, "result").Exists() {
+		t.Errorf("of one that runs: %s", body)
+	}
+	for _, id := range []string{"a", "stopped"} {
+		conn := r.dial()
+		if _, err := io.WriteString(conn, "GET /agent/"+id+"/events HTTP/1.1\r\nHost: "+r.addr+"\r\nAuthorization: "+bearer+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || response.StatusCode != 200 {
+			t.Fatalf("events of %s: %+v, %v", id, response, err)
+		}
+		response.Body.Close()
+	}
 }
 
 // A key for one agent opens nothing but that agent's path and events, and does not

@@ -359,6 +359,9 @@ func (s *Server) admit(c *call) error {
 	if err := c.pass.may(m); err != nil {
 		return err
 	}
+	if err := s.checkStart(c.pass, c.id, true); err != nil {
+		return err
+	}
 	if c.request.Positional {
 		return &api.ParamError{Problem: positional.err.Message}
 	}

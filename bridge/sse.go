@@ -43,6 +43,10 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	}
 	defer leave()
 	ctx := x.r.Context()
+	if err := s.checkStart(x.pass, id, false); err != nil {
+		s.refuse(x, explain(err).with(http.StatusForbidden))
+		return
+	}
 	a, err := s.agent(ctx, id)
 	if err != nil {
 		s.refuse(x, explain(err))

@@ -30,9 +30,11 @@ func (s Scope) String() string {
 type Effect int
 
 const (
-	// Changes is what a read-only key may not do.
+	// Changes is what a read-only key may not do: it changes something, or starts a
+	// program.
 	Changes Effect = iota
-	// Reads changes nothing, but that a saved agent may be started to answer.
+	// Reads changes nothing, but that an agent that does not run may be started to
+	// answer, if the key is good for that.
 	Reads
 )
 
@@ -77,7 +79,7 @@ var Methods = []Method{
 
 	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
 	{"create_plan", Both, Changes, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
-	{"validate_code", Both, Reads, ValidateCodeParams{}, ValidateCodeResult{}, "Have a real checker of the machine look at code, without running it"},
+	{"validate_code", Both, Changes, ValidateCodeParams{}, ValidateCodeResult{}, "Have a real checker of the machine look at code, without running it"},
 	{"run_plan", Global, Changes, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
 	{"update_context", Both, Changes, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
 

@@ -21,7 +21,7 @@ export const METHODS = {
   revokeKey: ["revoke_key", "global", "", 0],
   executeTask: ["execute_task", "both", "once", 600],
   createPlan: ["create_plan", "both", "once", 600],
-  validateCode: ["validate_code", "both", "reads", 60],
+  validateCode: ["validate_code", "both", "", 60],
   runPlan: ["run_plan", "global", "once", 86400],
   updateContext: ["update_context", "both", "", 0],
   send: ["send", "agent", "once", 0],

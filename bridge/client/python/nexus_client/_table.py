@@ -33,7 +33,7 @@ METHODS: Dict[str, Method] = {
     "revoke_key": Method("global", "", 0, ("key_id",)),
     "execute_task": Method("both", "once", 600, ("task_type", "prompt",)),
     "create_plan": Method("both", "once", 600, ("user_request",)),
-    "validate_code": Method("both", "reads", 60, ("code", "language",)),
+    "validate_code": Method("both", "", 60, ("code", "language",)),
     "run_plan": Method("global", "once", 86400, ("plan",)),
     "update_context": Method("both", "", 0, ("action", "context_type", "data",)),
     "send": Method("agent", "once", 0, ("content",)),
