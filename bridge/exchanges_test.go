@@ -190,7 +190,7 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.save("home/sessions/a.jsonl", []byte(savedText), 1) },
 	},
 	{
-		name: "not-recorded", row: "the send could not be recorded", status: 200, code: -32001, message: unavail, kind: "NOT_RECORDED",
+		name: "not-recorded", row: "it could not be saved", status: 200, code: -32001, message: unavail, kind: "NOT_RECORDED",
 		request: rpc("/agent/b", "send", sendThis), before: full,
 	},
 	{
@@ -301,6 +301,11 @@ var exchanges = []exchange{
 	{
 		name: "start", row: "the child did not start", status: 200, code: -32000, message: "Execution failed", kind: "START_FAILED",
 		request: rpc("/rpc", "create_agent", `{"agent_id":"broken"}`),
+	},
+	{
+		name: "plan-record", row: "the record of a run", status: 200, code: -32000, message: "Execution failed", kind: "PLAN_RECORD_DAMAGED",
+		request: rpc("/rpc", "cancel", `{"request_id":"run"}`),
+		before:  func(s *stage) { s.save("home/plans/run.jsonl", []byte("nonsense\n"), 1) },
 	},
 	{
 		name: "role", row: "no agent is configured", status: 200, code: -32001, message: unavail, kind: "ROLE_NOT_CONFIGURED",

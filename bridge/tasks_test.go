@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -97,5 +100,40 @@ func TestTaskCancelled(t *testing.T) {
 	}
 	if body := <-done; !strings.Contains(body, `"status":"cancelled"`) {
 		t.Errorf("got %s", body)
+	}
+}
+
+// A run of a plan is told part by part, and then only by its result.
+func TestRunPlanStream(t *testing.T) {
+	r := rigged(t, tasks)
+	plan := api.RunPlanParams{RequestID: new("run"), Pool: &api.PlanPool{}, Plan: api.Plan{Tasks: []api.PlanTask{
+		{ID: "a", Type: "analysis", Description: "look"}, {ID: "b", Type: "analysis", Description: "look again", Dependencies: []string{"a"}},
+	}}}
+	for _, want := range []string{
+		"plan_start, task_start a, task_end a success, task_start b, task_end b success, plan_end completed, completed",
+		"plan_start, plan_end completed, completed again",
+	} {
+		var told []string
+		for part, err := range r.client.RunPlanStream(r.ctx(), plan) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			params := gjson.ParseBytes(part.Params)
+			switch {
+			case part.Result == nil:
+				told = append(told, strings.Join(strings.Fields(part.Method+" "+params.Get("task_id").Str+" "+params.Get("status").Str), " "))
+			case part.Result.Replayed:
+				told = append(told, part.Result.Status+" again")
+			default:
+				told = append(told, part.Result.Status)
+			}
+		}
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	plan.Plan.Tasks = nil
+	for _, err := range r.client.RunPlanStream(r.ctx(), plan) {
+		wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
 	}
 }

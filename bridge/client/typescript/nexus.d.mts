@@ -1,6 +1,6 @@
 // A client of the nexus server (SPEC.md, section 6).
 
-import type { CallOptions, Methods, SendParams, SendResult } from "./methods.mjs";
+import type { CallOptions, Methods, RunPlanParams, RunPlanResult, SendParams, SendResult } from "./methods.mjs";
 
 export type * from "./methods.mjs";
 
@@ -25,6 +25,34 @@ export interface Options {
  * or the connection broke and the answer is told from its start.
  */
 export type Part = { type: "text"; text: string } | { type: "restart" } | { type: "result"; result: SendResult };
+
+/**
+ * A piece of a run of a plan (SPEC.md, section 6.7); the last one is the result. A second
+ * plan_start says that the connection broke and all is told anew.
+ */
+export type PlanPart =
+  | { type: "plan_start"; data: { plan_run_id: string; tasks: number; completed: string[] } }
+  | { type: "task_start"; data: { plan_run_id: string; task_id: string; agent_id: string; request_id: string } }
+  | { type: "task_end"; data: { plan_run_id: string } & RunPlanResult["tasks"][number] }
+  | { type: "plan_end"; data: { plan_run_id: string; status: string } }
+  | { type: "result"; result: RunPlanResult };
+
+/** What GET /readyz says (SPEC.md, section 6.4). */
+export interface Readiness {
+  status: "ready" | "unready" | "draining";
+  /** Why it is not ready; empty if it is. */
+  reasons: string[];
+  version: string;
+  protocol_version: number;
+  /** By state. */
+  agents: Record<string, number>;
+  turns_running: number;
+  turns_waiting: number;
+  guard: string;
+  /** By name: "ok", or what is wrong. */
+  checks: Record<string, string>;
+  goroutines: number;
+}
 
 export interface Event {
   /** Where the stream goes on after this event; null if it has none. */
@@ -82,6 +110,13 @@ export class NexusClient {
    * restart, are the result's content. timeout bounds the wait for the first part.
    */
   sendStream(params: SendParams, options?: CallOptions): AsyncGenerator<Part, void, undefined>;
+  /**
+   * Carries out a plan as runPlan does, and tells of it as it goes. To leave earlier ends
+   * no run. timeout bounds the wait for the first part.
+   */
+  runPlanStream(params: RunPlanParams, options?: CallOptions): AsyncGenerator<PlanPart, void, undefined>;
+  /** Asks whether the server can work: status and reasons say it, and that it cannot is no error. */
+  readyz(options?: CallOptions): Promise<Readiness>;
   /**
    * Follows the agent's events. They go on where they were when a connection breaks,
    * also with a later server, and end with an event "end" when the agent is destroyed.

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { ClientError, detect, discover, events, isStream, parseKey, request, result, target, unwrap } from "./wire.mjs";
+import { body, ClientError, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -14,13 +14,15 @@ const FIRST_PAUSE = 200; // ms; doubled from try to try, and half of it left to 
 const LONG_PAUSE = 5000;
 const LONG_WAIT = 60; // seconds; the longest Retry-After that is waited for
 
+const PLAN_PARTS = ["plan_start", "task_start", "task_end", "plan_end"];
+
 const KNOWN = new Map(Object.values(METHODS).map(([name, scope, repeat, wait]) => [name, { scope, repeat, wait }]));
 
 export class NexusClient {
   #target;
   #timeout;
   #options;
-  #key; // { text, found }, shared by the clients made from this one
+  #key; // { text, found, signs }, shared by the clients made from this one; signs: the server wants signatures
 
   constructor(options = {}) {
     const { url = "http://127.0.0.1:8765", timeout = 60, agentId, apiKey, retries = 5 } = options;
@@ -55,48 +57,74 @@ export class NexusClient {
     const limit = timeout == null ? signal : within(timeout + (given.timeout_s || wait), signal);
     return this.#named(given, () =>
       this.#again(repeat !== "", limit, async () =>
-        result(await this.#request("POST", path, encode(method, given), "application/json", limit), limit),
+        result(await this.#post(path, method, given, "application/json", limit), limit),
       ),
     );
   }
 
-  async *sendStream(params, { timeout = this.#timeout, signal } = {}) {
-    const given = { request_id: randomUUID(), ...defined(params) };
-    const path = this.#path("send");
+  async *sendStream(params, options) {
     let said = false;
+    for await (const { type, data } of this.#told("send", params, options)) {
+      if (type === "stream_data") {
+        said = true;
+        yield { type: "text", text: data.params.chunk };
+      } else if (type === "stream_restart" || (type === "again" && said)) {
+        said = false;
+        yield { type: "restart" };
+      } else if (type === "response") {
+        if (!said && data.content) yield { type: "text", text: data.content }; // of a turn that had ended before
+        yield { type: "result", result: data };
+      }
+    }
+  }
+
+  async *runPlanStream(params, options) {
+    for await (const { type, data } of this.#told("run_plan", params, options)) {
+      if (type === "response") yield { type: "result", result: data };
+      else if (PLAN_PARTS.includes(type)) yield { type, data: data.params };
+    }
+  }
+
+  // The events of a streamed call, tried again where the connection breaks: "again"
+  // comes before those of another connection. The last one is response, whose data are
+  // the result, also where the answer is no stream.
+  async *#told(method, params, { timeout = this.#timeout, signal } = {}) {
+    const given = { request_id: randomUUID(), ...defined(params) };
+    const path = this.#path(method);
     for (let tries = 0; ; tries++) {
       const key = this.#known();
       try {
         const limit = timeout == null ? signal : within(timeout, signal);
-        const response = await this.#request("POST", path, encode("send", given), "text/event-stream, application/json", limit);
-        if (said) {
-          said = false;
-          yield { type: "restart" };
-        }
+        const response = await this.#post(path, method, given, "text/event-stream, application/json", limit);
+        if (tries > 0) yield { type: "again" };
         let answer;
         if (isStream(response)) {
           for await (const event of events(response, signal)) {
-            if (event.type === "stream_data") {
-              said = true;
-              yield { type: "text", text: event.data.params.chunk };
-            } else if (event.type === "stream_restart") {
-              said = false;
-              yield { type: "restart" };
-            } else if (event.type === "response") {
+            if (event.type === "response") {
               answer = unwrap(event.data, response);
               break;
             }
+            yield event;
           }
         } else {
           answer = await result(response, limit);
         }
-        if (!said && answer.content) yield { type: "text", text: answer.content }; // of a turn that had ended before
-        yield { type: "result", result: answer };
+        yield { type: "response", data: answer };
         return;
       } catch (e) {
         await this.#named(given, () => this.#pause(true, e, tries, signal, key));
       }
     }
+  }
+
+  /** Whether the server can work (SPEC.md, section 6.4). That it cannot is no error. */
+  readyz({ timeout = this.#timeout, signal } = {}) {
+    const limit = timeout == null ? signal : within(timeout, signal);
+    return this.#again(true, limit, async () => {
+      const response = await this.#request("GET", "/readyz", "", "application/json", limit);
+      const answer = await body(response, limit);
+      return "status" in answer ? answer : unwrap(answer, response);
+    });
   }
 
   events(options = {}) {
@@ -146,6 +174,19 @@ export class NexusClient {
 
   #known() {
     return (this.#key.text ??= discover(this.#target.port, this.#options.home));
+  }
+
+  // Signs where the server wants that. One that says so has done nothing.
+  async #post(path, method, params, accept, limit) {
+    const signed = this.#key.signs;
+    const id = signed ? randomUUID() : 1; // two requests alike need different ids
+    const auth = signed && signature(this.#known(), path, JSON.stringify(id), method, JSON.stringify(params));
+    const text = JSON.stringify({ jsonrpc: "2.0", id, method, params, ...(auth && { auth }) });
+    const response = await this.#request("POST", path, text, accept, limit);
+    if (signed || response.statusCode !== 401) return response;
+    response.socket?.destroy();
+    this.#key.signs = true;
+    return this.#post(path, method, params, accept, limit);
   }
 
   #request(...rest) {
@@ -214,7 +255,6 @@ for (const [name, [method]] of Object.entries(METHODS)) {
 }
 
 const defined = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));
-const encode = (method, params) => JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
 
 /** A signal that comes after so many seconds, or when the other does. */
 function within(seconds, signal) {

@@ -83,6 +83,13 @@ function proves(key, nonce, address, proof) {
   return got.length === want.length && timingSafeEqual(got, want);
 }
 
+/** The member auth of a request; id and params are the JSON that it has. */
+export function signature(key, path, id, method, params) {
+  const timestamp = Math.floor(Date.now() / 1000);
+  const text = ["nexus-request-v1", timestamp, path, id, method, params].join("\n");
+  return { timestamp, signature: createHmac("sha256", key).update(text).digest("base64") };
+}
+
 /** The server and the agent that a URL names. */
 export function target(url, agentId) {
   const u = new URL(url);
@@ -206,6 +213,11 @@ function told(e, limit) {
 
 /** The result in a response, which is read to its end. */
 export async function result(response, limit) {
+  return unwrap(await body(response, limit), response);
+}
+
+/** The object that a response is, which is read to its end. */
+export async function body(response, limit) {
   const pieces = [];
   let size = 0;
   try {
@@ -219,7 +231,7 @@ export async function result(response, limit) {
   } finally {
     response.socket?.destroy();
   }
-  return unwrap(object(Buffer.concat(pieces).toString()), response);
+  return object(Buffer.concat(pieces).toString());
 }
 
 function object(text) {

@@ -11,7 +11,7 @@ proves that it has the API key before the key is sent.
 
 from . import results
 from .client import NexusClient, NexusClientSync, detect, detect_sync
-from .core import Event, Part
+from .core import Event, Part, PlanPart
 from .errors import ClientError, NexusError
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "NexusClientSync",
     "NexusError",
     "Part",
+    "PlanPart",
     "detect",
     "detect_sync",
     "results",

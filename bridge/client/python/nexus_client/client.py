@@ -99,6 +99,30 @@ class NexusClient(_Shape, AsyncMethods):
         """
         return self._core.send_stream(locals(), self._core.timeout)
 
+    def run_plan_stream(
+        self,
+        plan: Dict[str, Any],
+        agents: Optional[List[str]] = None,
+        *,
+        pool: Optional[Dict[str, Any]] = None,
+        context: Optional[Dict[str, Any]] = None,
+        options: Optional[Dict[str, Any]] = None,
+        timeout_s: Optional[float] = None,
+        task_timeout_s: Optional[float] = None,
+        request_id: Optional[str] = None,
+        on_failure: Literal["stop", "continue", None] = None,
+    ) -> AsyncIterator[core.PlanPart]:
+        """Carry out a plan as run_plan does, and hear of it as it goes.
+
+        The last part is the result. To leave earlier ends no run. timeout bounds the
+        wait for the first part.
+        """
+        return self._core.run_plan_stream(locals(), self._core.timeout)
+
+    async def readyz(self) -> Dict[str, Any]:
+        """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
+        return await self._core.readyz(self._core.timeout)
+
     def events(self, after: Optional[int] = None) -> AsyncIterator[core.Event]:
         """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
 
@@ -145,6 +169,26 @@ class NexusClientSync(_Shape, SyncMethods):
     ) -> Iterator[core.Part]:
         """Send a message and have the answer as it comes; see NexusClient."""
         return wire.iterate(self._core.send_stream(locals(), self._core.timeout))
+
+    def run_plan_stream(
+        self,
+        plan: Dict[str, Any],
+        agents: Optional[List[str]] = None,
+        *,
+        pool: Optional[Dict[str, Any]] = None,
+        context: Optional[Dict[str, Any]] = None,
+        options: Optional[Dict[str, Any]] = None,
+        timeout_s: Optional[float] = None,
+        task_timeout_s: Optional[float] = None,
+        request_id: Optional[str] = None,
+        on_failure: Literal["stop", "continue", None] = None,
+    ) -> Iterator[core.PlanPart]:
+        """Carry out a plan and hear of it as it goes; see NexusClient."""
+        return wire.iterate(self._core.run_plan_stream(locals(), self._core.timeout))
+
+    def readyz(self) -> Dict[str, Any]:
+        """Ask whether the server can work; see NexusClient."""
+        return wire.run(self._core.readyz(self._core.timeout))
 
     def events(self, after: Optional[int] = None) -> Iterator[core.Event]:
         """Follow the agent's events; see NexusClient."""

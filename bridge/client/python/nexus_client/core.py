@@ -5,8 +5,8 @@ import random
 import re
 import urllib.parse
 import uuid
-from dataclasses import dataclass
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
 
 from . import keys, results
 from ._table import METHODS, Method
@@ -20,6 +20,7 @@ _FIRST_PAUSE, _LONG_PAUSE = 0.2, 5.0  # doubled from try to try, and half of it 
 _LONG_WAIT = 60.0  # the longest Retry-After that is waited for
 _SILENCE = 60.0  # a stream that says nothing for so long is dead: a server says something every 15 s
 _DETECT = 3.0
+_AGAIN = "again"
 _AGENT = re.compile(r"/agent/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})/?")
 
 
@@ -35,6 +36,20 @@ class Part:
     text: str = ""
     restart: bool = False
     result: Optional[results.Send] = None
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """A piece of a run of a plan: a notification (SPEC 6.7), or, as the last one, result.
+
+    type is plan_start, task_start, task_end or plan_end, and data its members. A
+    second plan_start says that the connection broke and all is told anew. Beside result,
+    type and data are empty.
+    """
+
+    type: str = ""
+    data: Dict[str, Any] = field(default_factory=dict)
+    result: Optional[results.RunPlan] = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,14 @@ def target(url: str, agent_id: Optional[str]) -> Target:
     return Target(u.hostname, u.port or 80, agent_id)
 
 
+class Wants:
+    """What the server was found to want, shared by clients made from one."""
+
+    signatures = False
+
+
 class Core:
-    """A client, without the shape of its methods. Its state is the key alone."""
+    """A client, without the shape of its methods. Its state is the key, and what the server wants."""
 
     def __init__(
         self, url: str, timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
@@ -90,6 +111,7 @@ class Core:
         self._io = io
         self._home = home
         self._found = api_key is None
+        self._wants = Wants()
         self._key = None if api_key is None else keys.parse(api_key, "api_key")
 
     def key(self) -> str:
@@ -126,43 +148,83 @@ class Core:
 
     async def send_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[Part]:
         """A send whose answer comes in parts."""
+        said = False
+        told = self._told("send", given, timeout)
+        try:
+            async for event in told:
+                if event.type == "stream_data":
+                    said = True
+                    yield Part(text=event.data["params"]["chunk"])
+                elif event.type == "stream_restart" or (event.type == _AGAIN and said):
+                    said = False
+                    yield Part(restart=True)
+                elif event.type == "response":
+                    if not said and event.data.get("content"):  # of a turn that had ended before
+                        yield Part(text=event.data["content"])
+                    yield Part(result=cast(results.Send, event.data))
+        finally:
+            await told.aclose()
+
+    async def run_plan_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[PlanPart]:
+        """A run of a plan that is told as it goes."""
+        told = self._told("run_plan", given, timeout)
+        try:
+            async for event in told:
+                if event.type in ("plan_start", "task_start", "task_end", "plan_end"):
+                    yield PlanPart(event.type, event.data["params"])
+                elif event.type == "response":
+                    yield PlanPart(result=cast(results.RunPlan, event.data))
+        finally:
+            await told.aclose()
+
+    async def _told(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Event, None]:
+        """The events of a streamed call, tried again where the connection breaks.
+
+        An event _AGAIN comes before those of another connection. The last one is
+        response, whose data are the result, also where the answer is no stream.
+        """
         params = {k: v for k, v in given.items() if k != "self" and v is not None}
         params.setdefault("request_id", str(uuid.uuid4()))
-        path = self.path("send", METHODS["send"])
-        said = False
+        path = self.path(method, METHODS[method])
         tries = 0
         while True:
             deadline = Deadline(timeout)
             key = self.key()
             try:
-                response, close = await self._post(path, "send", params, "text/event-stream, application/json", deadline)
+                response, close = await self._post(path, method, params, "text/event-stream, application/json", deadline)
                 try:
-                    if said:
-                        said = False
-                        yield Part(restart=True)
+                    if tries:
+                        yield Event(None, 0, _AGAIN, {})
                     result: Any = None
                     if not _is_stream(response):
                         result = _result(response, await response.body(MAX_LINE, deadline))
                     else:
                         async for event in _events(response):
-                            if event.type == "stream_data":
-                                said = True
-                                yield Part(text=event.data["params"]["chunk"])
-                            elif event.type == "stream_restart":
-                                said = False
-                                yield Part(restart=True)
-                            elif event.type == "response":
+                            if event.type == "response":
                                 result = _unwrap(event.data, response)
                                 break
+                            yield event
                 finally:
                     close()
-                if not said and result.get("content"):  # of a turn that had ended before
-                    yield Part(text=result["content"])
-                yield Part(result=cast(results.Send, result))
+                yield Event(None, 0, "response", result)
                 return
             except (ClientError, Broken, Strange, Late) as e:
                 await _named(self._pause(True, e, tries, Deadline(None), key), params)
                 tries += 1
+
+    async def readyz(self, timeout: Optional[float]) -> Dict[str, Any]:
+        """GET /readyz. That the server cannot work is no error."""
+        deadline = Deadline(timeout)
+
+        async def once() -> Any:
+            response, close = await self._request("GET", "/readyz", b"", "application/json", deadline)
+            try:
+                answer = _object(await response.body(MAX_LINE, deadline))
+                return answer if "status" in answer else _unwrap(answer, response)
+            finally:
+                close()
+
+        return cast(Dict[str, Any], await self.again(True, once, deadline))
 
     async def events(self, path: str, after: Optional[str], timeout: Optional[float]) -> AsyncIterator[Event]:
         """Events, which go on where they were when a connection breaks."""
@@ -238,9 +300,17 @@ class Core:
     async def _post(
         self, path: str, method: str, params: Dict[str, Any], accept: str, deadline: Deadline
     ) -> Tuple[Response, Callable[[], None]]:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        body = json.dumps(request, separators=(",", ":"), allow_nan=False).encode()
-        return await self._request("POST", path, body, accept, deadline)
+        request: Dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        signed = self._wants.signatures
+        if signed:
+            request["id"] = str(uuid.uuid4())  # two requests alike need different ids
+            request["auth"] = keys.signature(self.key(), path, _json(request["id"]), method, _json(params))
+        response, close = await self._request("POST", path, _json(request).encode(), accept, deadline)
+        if signed or response.status != 401:
+            return response, close
+        close()  # the key was sent: it is the signature that is missing, and nothing was done
+        self._wants.signatures = True
+        return await self._post(path, method, params, accept, deadline)
 
     async def _request(
         self, method: str, path: str, body: bytes, accept: str, deadline: Deadline
@@ -324,6 +394,10 @@ def _plain(error: Exception) -> ClientError:
     if isinstance(error, Strange):
         return ClientError("the answer is not a nexus server's", type="NOT_NEXUS", details=str(error))
     return ClientError("no connection to the server", type="CONNECTION_FAILED", details=str(error))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _object(body: bytes) -> Dict[str, Any]:

@@ -7,7 +7,8 @@ import os
 import re
 import secrets
 import stat
-from typing import Optional, Tuple
+import time
+from typing import Any, Dict, Optional, Tuple
 
 from .errors import ClientError
 
@@ -71,6 +72,14 @@ def proves(key: str, nonce: str, address: str, proof: str) -> bool:
     text = f"nexus-proof-v1\n{nonce}\n{address}"
     mac = hmac.new(_digest(key).encode(), text.encode(), hashlib.sha256).digest()
     return hmac.compare_digest(base64.b64encode(mac).decode(), proof)
+
+
+def signature(key: str, path: str, request_id: str, method: str, params: str) -> Dict[str, Any]:
+    """The member auth of a request; request_id and params are the JSON that it has."""
+    at = int(time.time())
+    text = "\n".join(("nexus-request-v1", str(at), path, request_id, method, params))
+    mac = hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()
+    return {"timestamp": at, "signature": base64.b64encode(mac).decode()}
 
 
 def _digest(text: str) -> str:

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import urllib.parse
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 BIN = os.environ.get("NEXUS_BIN", os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "bin"))
 
@@ -20,10 +20,21 @@ BIN = os.environ.get("NEXUS_BIN", os.path.join(os.path.dirname(__file__), "..", 
 class Server:
     """nexus serve in a home of its own, on a port that is free."""
 
-    def __init__(self) -> None:
+    def __init__(self, scenario: Optional[dict] = None, **configuration: Any) -> None:
         self.home = tempfile.mkdtemp(prefix="nexus-python-")
         self.port = 0
+        self.flags: List[str] = []
+        if scenario is not None:
+            self.flags = ["--scenario", os.path.join(self.home, "scenario.json")]
+            self._write("scenario.json", scenario)
+        if configuration:
+            self._write("config.json", {"server": configuration})
         self.start()
+
+    def _write(self, name: str, value: dict) -> None:
+        with open(os.path.join(self.home, name), "w", encoding="utf-8") as file:
+            os.chmod(file.name, 0o600)
+            json.dump(value, file)
 
     @property
     def url(self) -> str:
@@ -32,7 +43,7 @@ class Server:
     def start(self) -> None:
         environment = {k: v for k, v in os.environ.items() if k not in ("NEXUS3_API_KEY", "NEXUS_HOME")}
         self.process = subprocess.Popen(
-            [os.path.join(BIN, "nexus"), "serve", str(self.port), "--home", self.home],
+            [os.path.join(BIN, "nexus"), "serve", str(self.port), "--home", self.home, *self.flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
         )
         for line in self.process.stdout:

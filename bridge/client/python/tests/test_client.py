@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import os
 import tempfile
 import threading
@@ -19,10 +20,24 @@ PATIENCE = 60.0  # nothing is asserted about the time that things take
 os.environ.pop("NEXUS3_API_KEY", None)  # of whoever runs the tests
 
 
+# Task b waits until a is done; each is a turn whose answer has the declared shape.
+PLAN = {"tasks": [
+    {"id": "a", "type": "analysis", "description": "task a", "priority": 1},
+    {"id": "b", "type": "analysis", "description": "task b", "priority": 2, "dependencies": ["a"]},
+]}
+SCENARIO = {"turns": [{"match": f"\n\ntask {name}\n", "steps": [{"delay_ms": delay}, {
+    "text": json.dumps({"status": "success", "code": "", "explanation": f"{name} is done"}),
+}]} for name, delay in (("a", 0), ("b", 500))]}
+
+
 class Real(unittest.TestCase):
     def setUp(self) -> None:
-        self.server = Server()
-        self.addCleanup(self.server.close)
+        self.server = self.started()
+
+    def started(self, *args: Any, **options: Any) -> Server:
+        server = Server(*args, **options)
+        self.addCleanup(server.close)
+        return server
 
     def sync(self, **options: Any) -> NexusClientSync:
         return NexusClientSync(self.server.url, PATIENCE, home=self.server.home, **options)
@@ -96,6 +111,58 @@ class Real(unittest.TestCase):
             self.assertEqual(again[-1].result["request_id"], "essay")
 
         asyncio.run(leave())
+
+    def test_run_of_a_plan(self) -> None:
+        self.server = self.started(SCENARIO)
+        self.assertEqual(self.sync().readyz()["status"], "ready")
+        parts = list(self.sync().run_plan_stream(PLAN, pool={"size": 2}, request_id="run"))
+        self.assertEqual([(p.type, p.data.get("task_id")) for p in parts], [
+            ("plan_start", None), ("task_start", "a"), ("task_end", "a"), ("task_start", "b"), ("task_end", "b"), ("plan_end", None), ("", None),
+        ])
+        self.assertEqual((parts[2].data["status"], parts[-2].data["status"], parts[-1].result["status"]), ("success", "completed", "completed"))
+        self.assertEqual(parts[-1].result["tasks"][1]["result"]["output"]["explanation"], "b is done")
+        again = list(self.sync().run_plan_stream(PLAN, pool={"size": 2}, request_id="run"))
+        self.assertEqual([p.type for p in again], ["plan_start", "plan_end", ""])
+        self.assertEqual((again[0].data["completed"], again[-1].result["replayed"]), (["a", "b"], True))
+        with self.assertRaises(ClientError) as caught:
+            list(self.sync().run_plan_stream({"tasks": []}))
+        self.assertEqual(caught.exception.type, "INVALID_PARAMS")
+
+    def test_run_of_a_plan_over_a_killed_server(self) -> None:
+        self.server = self.started(SCENARIO)
+
+        async def follow() -> List[Any]:
+            client = self.client(retries=50)
+            self.assertEqual((await client.readyz())["status"], "ready")
+            parts = []
+            async for part in client.run_plan_stream(PLAN, pool={"size": 1}, request_id="run"):
+                parts.append(part)
+                if part.type == "task_end" and len(parts) == 3:
+                    self.server.kill()
+                    self.server.start()  # it has another key
+            return parts
+
+        parts = asyncio.run(follow())
+        starts = [p for p in parts if p.type == "plan_start"]
+        self.assertEqual([p.data["completed"] for p in starts], [[], ["a"]])
+        self.assertEqual([p.data["task_id"] for p in parts if p.type == "task_end"], ["a", "b"])
+        self.assertEqual((parts[-1].result["status"], parts[-1].result["resumed"]), ("completed", True))
+
+    def test_signatures(self) -> None:
+        self.server = self.started(require_signatures=True)
+        client = self.sync()
+        client.create_agent("a")
+        a = client.agent("a")
+        parts = list(a.send_stream("My name is Zoë"))
+        self.assertIn("Zoë", parts[-1].result["content"])
+        self.assertEqual(self.sync().readyz()["status"], "ready")
+
+        async def many() -> Any:
+            shared = self.client()
+            return await asyncio.gather(*(shared.list_agents() for _ in range(20)))
+
+        for answer in asyncio.run(many()):
+            self.assertEqual(len(answer["agents"]), 1)
 
     def test_events_go_on_over_a_killed_server(self) -> None:
         async def follow() -> None:

@@ -14,8 +14,22 @@ const PATIENCE = 60; // seconds; nothing is asserted about the time that things 
 
 delete process.env.NEXUS3_API_KEY; // of whoever runs the tests
 
-async function real(t) {
-  const server = await new Server().start();
+// Task b waits until a is done; each is a turn whose answer has the declared shape.
+const PLAN = {
+  tasks: [
+    { id: "a", type: "analysis", description: "task a", priority: 1 },
+    { id: "b", type: "analysis", description: "task b", priority: 2, dependencies: ["a"] },
+  ],
+};
+const SCENARIO = {
+  turns: [["a", 0], ["b", 500]].map(([name, delay]) => ({
+    match: `\n\ntask ${name}\n`,
+    steps: [{ delay_ms: delay }, { text: JSON.stringify({ status: "success", code: "", explanation: `${name} is done` }) }],
+  })),
+};
+
+async function real(t, options) {
+  const server = await new Server(options).start();
   t.after(() => server.close());
   const client = (options = {}) => new NexusClient({ url: server.url, home: server.home, timeout: PATIENCE, ...options });
   return { server, client };
@@ -81,6 +95,50 @@ describe("a real server", () => {
     }
     await a.cancel({ request_id: "essay" });
     assert.equal((await all(a.sendStream({ content: "Write a long essay", request_id: "essay" }))).at(-1).result.request_id, "essay");
+  });
+
+  test("a run of a plan", async (t) => {
+    const { client } = await real(t, { scenario: SCENARIO });
+    assert.equal((await client().readyz()).status, "ready");
+    const run = { plan: PLAN, pool: { size: 2 }, request_id: "run" };
+    const parts = await all(client().runPlanStream(run));
+    assert.deepEqual(parts.map((p) => [p.type, p.data?.task_id]), [
+      ["plan_start", undefined], ["task_start", "a"], ["task_end", "a"], ["task_start", "b"], ["task_end", "b"],
+      ["plan_end", undefined], ["result", undefined],
+    ]);
+    assert.deepEqual([parts[2].data.status, parts.at(-2).data.status, parts.at(-1).result.status], ["success", "completed", "completed"]);
+    assert.equal(parts.at(-1).result.tasks[1].result.output.explanation, "b is done");
+    const again = await all(client().runPlanStream(run));
+    assert.deepEqual(again.map((p) => p.type), ["plan_start", "plan_end", "result"]);
+    assert.deepEqual([again[0].data.completed, again.at(-1).result.replayed], [["a", "b"], true]);
+    await assert.rejects(all(client().runPlanStream({ plan: { tasks: [] } })), { type: "INVALID_PARAMS" });
+  });
+
+  test("a run of a plan goes on with a later server", async (t) => {
+    const { server, client } = await real(t, { scenario: SCENARIO });
+    const parts = [];
+    for await (const part of client({ retries: 50 }).runPlanStream({ plan: PLAN, pool: { size: 1 }, request_id: "run" })) {
+      parts.push(part);
+      if (parts.length !== 3) continue;
+      await server.end("SIGKILL");
+      await server.start();
+    }
+    const of = (type) => parts.filter((p) => p.type === type).map((p) => p.data);
+    assert.deepEqual(of("plan_start").map((p) => p.completed), [[], ["a"]]);
+    assert.deepEqual(of("task_end").map((p) => p.task_id), ["a", "b"]);
+    assert.deepEqual([parts.at(-1).result.status, parts.at(-1).result.resumed], ["completed", true]);
+  });
+
+  test("a server that wants signatures", async (t) => {
+    const { client } = await real(t, { configuration: { require_signatures: true } });
+    const root = client();
+    await root.createAgent({ agent_id: "a" });
+    const parts = await all(root.agent("a").sendStream({ content: "My name is Zoë" }));
+    assert.match(parts.at(-1).result.content, /Zoë/);
+    assert.equal((await client().readyz()).status, "ready");
+    const fresh = client();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => fresh.listAgents()));
+    assert.deepEqual(answers.map((x) => x.agents.length), Array(20).fill(1));
   });
 
   test("events and sends go on with a later server, which has another key", async (t) => {

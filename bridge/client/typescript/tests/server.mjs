@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,6 +16,18 @@ const bin = process.env.NEXUS_BIN ?? fileURLToPath(new URL("../../../../bin", im
 export class Server {
   home = mkdtempSync(join(tmpdir(), "nexus-typescript-"));
   port = 0;
+  flags = [];
+
+  constructor({ scenario, configuration } = {}) {
+    if (scenario) this.flags = ["--scenario", this.#write("scenario.json", scenario)];
+    if (configuration) this.#write("config.json", { server: configuration });
+  }
+
+  #write(name, value) {
+    const path = join(this.home, name);
+    writeFileSync(path, JSON.stringify(value), { mode: 0o600 });
+    return path;
+  }
 
   get url() {
     return `http://127.0.0.1:${this.port}`;
@@ -25,7 +37,7 @@ export class Server {
     const env = { ...process.env };
     delete env.NEXUS3_API_KEY;
     delete env.NEXUS_HOME;
-    const args = ["serve", String(this.port), "--home", this.home];
+    const args = ["serve", String(this.port), "--home", this.home, ...this.flags];
     this.process = spawn(join(bin, "nexus"), args, { env, stdio: ["ignore", "pipe", "ignore"] });
     this.exited = once(this.process, "exit");
     for await (const line of createInterface(this.process.stdout)) {

@@ -10,10 +10,15 @@ for await (const part of client.sendStream({ content: "x" })) {
   if (part.type === "text") console.log(part.text, ids, sent.usage?.input_tokens);
 }
 for await (const event of client.events({ after: 0 })) console.log(event.id, event.data["turn_id"]);
+for await (const part of client.runPlanStream({ plan: { tasks: [] } })) {
+  if (part.type === "task_end") console.log(part.data.status, part.data.error?.message);
+  if (part.type === "result") console.log(part.result.status);
+}
+const checks: Record<string, string> = (await client.readyz()).checks;
 // @ts-expect-error: content is missing
 await client.send({});
 // @ts-expect-error: no such method
 await client.unheardOf();
 // @ts-expect-error: no such value
 await client.send({ content: "x", when_busy: "never" });
-console.log(new ClientError("x").recoverySuggestions);
+console.log(checks, new ClientError("x").recoverySuggestions);
