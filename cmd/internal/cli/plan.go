@@ -115,6 +115,8 @@ func (a *App) readPlan(path string) (api.Plan, error) {
 
 // plan runs it and shows what it tells.
 func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) error {
+	ctx, release := interruptible(ctx)
+	defer release()
 	for part, err := range c.RunPlanStream(ctx, p) {
 		switch {
 		case err != nil && ctx.Err() != nil:
