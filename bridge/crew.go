@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -18,6 +17,7 @@ import (
 // time.
 type crew struct {
 	s    *Server
+	by   *call                  // who wanted the plan
 	make *api.CreateAgentParams // what creates its own; nil for agents that were named
 
 	mu   sync.Mutex // guards all below
@@ -25,9 +25,9 @@ type crew struct {
 	made []*supervisor.Agent // its own, by worker; nil for one that is not there
 }
 
-func (s *Server) newCrew(p api.RunPlanParams) *crew {
+func (s *Server) newCrew(by *call, p api.RunPlanParams) *crew {
 	if p.Agents != nil {
-		return &crew{s: s, ids: *p.Agents}
+		return &crew{s: s, by: by, ids: *p.Agents}
 	}
 	pool := api.Value(p.Pool)
 	size := api.DefaultPool
@@ -35,7 +35,7 @@ func (s *Server) newCrew(p api.RunPlanParams) *crew {
 		size = *pool.Size
 	}
 	agent := pool.Agent()
-	c := &crew{s: s, make: &agent}
+	c := &crew{s: s, by: by, make: &agent}
 	for i := range min(size, len(p.Plan.Tasks)) {
 		c.ids, c.made = append(c.ids, crewID(i)), append(c.made, nil)
 	}
@@ -77,7 +77,7 @@ func (c *crew) worker(ctx context.Context, number int) (*supervisor.Agent, error
 	}
 	p := *c.make
 	p.AgentID = &id
-	a, _, err := c.s.create(ctx, &call{}, p)
+	a, err := c.s.createFor(ctx, c.by, p)
 	if err != nil {
 		return nil, api.PoolError(err)
 	}
@@ -110,7 +110,7 @@ func (c *crew) dismiss() {
 			continue // somebody was faster
 		}
 		removals.Go(func() {
-			if err := c.s.destroy(context.Background(), a.ID()); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
+			if err := c.s.destroyFor(context.Background(), c.by, a.ID()); err != nil {
 				c.s.log.Error("destroy an agent of a plan", zap.String("agent", c.id(number)), zap.Error(err))
 			}
 		})

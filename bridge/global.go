@@ -19,6 +19,7 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 	if p.AgentID == nil {
 		id := s.freeID()
 		p.AgentID = &id
+		c.note("agent_id", id)
 	}
 	id := *p.AgentID
 	if c.from != nil {

@@ -234,12 +234,7 @@ var errCallerLeft = errors.New("caller left")
 // logHostCall writes the line of one host call, as that of a request, with the
 // agent that asked.
 func (s *Server) logHostCall(c *call, start time.Time, err error) {
-	status, code := "success", jsonrpc.Code(0)
-	if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		status, code = "error", failure.Code
-	} else if err != nil {
-		status = err.Error()
-	}
+	status, code := outcome(err)
 	data := []zap.Field{
 		zap.String("method", clipName(c.request.Method)),
 		zap.String("id", c.from.TurnID[:min(len(c.from.TurnID), maxLoggedID)]),
@@ -257,5 +252,5 @@ func (s *Server) logHostCall(c *call, start time.Time, err error) {
 	}
 	s.log.Info("host call", fields...)
 	s.metrics.Call("agent", c.request.Method, int(code), time.Since(start))
-	s.audit(c, "", status, code)
+	s.audit(c, status, code)
 }

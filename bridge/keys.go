@@ -9,15 +9,16 @@ import (
 )
 
 // rotateKey puts another full key in the place of the one that there is.
-func (s *Server) rotateKey(_ context.Context, _ *call, p api.RotateKeyParams) (any, error) {
+func (s *Server) rotateKey(_ context.Context, c *call, p api.RotateKeyParams) (any, error) {
 	now, err := s.o.Keys.Rotate(time.Duration(api.Value(p.GraceSeconds)) * time.Second)
 	if err != nil {
 		return nil, err
 	}
+	c.note("key_id", now.ID)
 	return api.RotateKeyResult{Rotated: true, KeyID: now.ID, KeyFile: s.o.Keys.Path()}, nil
 }
 
-func (s *Server) createKey(_ context.Context, _ *call, p api.CreateKeyParams) (any, error) {
+func (s *Server) createKey(_ context.Context, c *call, p api.CreateKeyParams) (any, error) {
 	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: api.Value(p.AgentID), Name: api.Value(p.Name)}
 	if p.ExpiresSeconds != nil {
 		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
@@ -26,6 +27,7 @@ func (s *Server) createKey(_ context.Context, _ *call, p api.CreateKeyParams) (a
 	if err != nil {
 		return nil, err
 	}
+	c.note("key_id", made.ID)
 	return api.CreateKeyResult{Key: key.Reveal(), KeyInfo: keyInfo(made)}, nil
 }
 

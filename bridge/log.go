@@ -16,12 +16,7 @@ const maxLoggedID = 128
 // the ids and never the parameters or the answer. err is nil, an
 // *jsonrpc.Error or errClientLeft.
 func (s *Server) logCall(x *exchange, c *call, start time.Time, err error) {
-	status, code := "success", jsonrpc.Code(0)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		status, code = "error", e.Code
-	} else if err != nil {
-		status = err.Error()
-	}
+	status, code := outcome(err)
 	id := c.request.ID.String()
 	data := []zap.Field{
 		zap.String("method", clipName(c.request.Method)),
@@ -41,7 +36,19 @@ func (s *Server) logCall(x *exchange, c *call, start time.Time, err error) {
 	}
 	s.log.Info("rpc request", fields...)
 	s.metrics.Call("client", c.request.Method, int(code), time.Since(start))
-	s.audit(c, x.id, status, code)
+	s.audit(c, status, code)
+}
+
+// outcome is what a line has of how a call ended. err is nil, an *jsonrpc.Error,
+// errClientLeft or errCallerLeft.
+func outcome(err error) (status string, code jsonrpc.Code) {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return "error", e.Code
+	}
+	if err != nil {
+		return err.Error(), 0
+	}
+	return "success", 0
 }
 
 // logRefusal writes the line of a request that never reached a method.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
 
@@ -24,7 +26,10 @@ import (
 func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r *rig, changes func() []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log := audit.Open(path)
+	log, err := audit.Open(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -64,6 +69,7 @@ func TestAudit(t *testing.T) {
 	call("/", "list_agents", `{}`)
 	call("/agent/trusted", "send", `{"content":"create_agent {\"agent_id\":\"kid\",\"initial_message\":\"private\"}"}`)
 	call("/agent/trusted", "set_permissions", `{"preset":"sandboxed"}`)
+	call("/agent/trusted", "set_permissions", `{"blocked_paths":["/etc"],"tools":{"shell": {"mode":"x"}}}`)
 	call("/agent/trusted", "set_cwd", `{"cwd":"/none"}`)
 	call("/agent/trusted", "set_system_prompt", `{"system_prompt":"private"}`)
 	running := r.sendAsync("trusted", api.SendParams{Content: "ask"})
@@ -79,8 +85,11 @@ func TestAudit(t *testing.T) {
 	reader := gjson.Get(made, "result.key").Str
 	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"kid"}}`, "Authorization", "Bearer "+reader)
 	call("/", "destroy_agent", `{"agent_id":"trusted"}`)
+	unnamed := gjson.Get(call("/", "create_agent", `{"disable_tools":["shell"],"env":{"A":"private"},"system_prompt":"private"}`), "result.agent_id").Str
+	rotated := gjson.Get(call("/", "rotate_key", `{"grace_s":60}`), "result.key_id").Str
 
 	var got []string
+	begun := map[string]int{} // by method
 	for _, line := range changes() {
 		who := gjson.Get(line, "by.agent").Str
 		if key := gjson.Get(line, "by.key").Str; key != "" {
@@ -92,8 +101,17 @@ func TestAudit(t *testing.T) {
 		if !gjson.Get(line, "timestamp").Exists() || gjson.Get(line, "message").Str != "audit" {
 			t.Errorf("line %s", line)
 		}
+		if gjson.Get(line, "data.status").Str == "begun" {
+			begun[gjson.Get(line, "data.method").Str]++
+			continue
+		}
+		if method := gjson.Get(line, "data.method").Str; gjson.Get(line, "data.code").Int() != -32003 {
+			if begun[method]--; begun[method] != 0 {
+				t.Errorf("no line before %s", line)
+			}
+		}
 		got = append(got, strings.TrimSpace(fmt.Sprintln(who, gjson.Get(line, "data.method"), gjson.Get(line, "agent"),
-			gjson.Get(line, "data.status"), gjson.Get(line, "data.code"), gjson.Get(line, "data.params"))))
+			gjson.Get(line, "data.status"), gjson.Get(line, "data.code"), gjson.Get(line, "data.params"), gjson.Get(line, "data.rules"))))
 		if strings.Contains(line, "private") || strings.Contains(line, "nxk_") {
 			t.Errorf("the audit log shows what it must not: %s", line)
 		}
@@ -103,26 +121,109 @@ func TestAudit(t *testing.T) {
 		`full create_agent  error -32602 {"agent_id":"trusted"}`,
 		`trusted create_agent  success  {"agent_id":"kid"}`,
 		`full set_permissions trusted success  {"preset":"sandboxed"}`,
+		`full set_permissions trusted error -32602 {} {"blocked_paths":["/etc"],"tools":{"shell":{"mode":"x"}}}`,
 		`full set_cwd trusted error -32602 {"cwd":"/none"}`,
 		`full set_system_prompt trusted success  {}`,
 		`full respond_permission trusted success  {"decision":"deny","request_id":"` + asked + `","tool":"shell"}`,
-		`full create_key  success  {"name":"ci","scope":"read"}`,
+		`full create_key  success  {"key_id":"` + gjson.Get(made, "result.key_id").Str + `","name":"ci","scope":"read"}`,
 		`ci destroy_agent  error -32003 {"agent_id":"kid"}`,
 		`full destroy_agent  success  {"agent_id":"trusted"}`,
+		`full create_agent  success  {"agent_id":"` + unnamed + `"} {"disable_tools":["shell"]}`,
+		`full rotate_key  success  {"key_id":"` + rotated + `"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("audit log (-want +got):\n%s", diff)
 	}
 }
 
+// What is about to be done has a line before it is, so that it has one also if the
+// server is killed meanwhile; and agents that roles and plans make have theirs.
+func TestAuditOfWhatIsUnderWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := audit.Open(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	lines := func() []string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for line := range strings.Lines(string(data)) {
+			lines = append(lines, fmt.Sprint(
+				gjson.Get(line, "by.key_name"), " ", gjson.Get(line, "data.method"), " ", gjson.Get(line, "data.status"), " ",
+				regexp.MustCompile("-[0-9a-f]+-").ReplaceAllString(gjson.Get(line, "data.params.agent_id").Str, "-x-"), " ", gjson.Get(line, "data.for"), " ", gjson.Get(line, "data.plan_run_id"),
+			))
+			if gjson.Get(line, "by.key").Str == "" {
+				t.Errorf("nobody did %s", line)
+			}
+		}
+		return lines
+	}
+	running, stop := make(chan []string, 2), make(chan struct{})
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		o.Audit, o.PlansDir = log, t.TempDir()
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: stateful, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				running <- lines()
+				<-stop
+				playTask(c, p)
+			}}
+		}
+	})
+	answer := make(chan string, 1)
+	ask := func(method, params string) {
+		_, body := r.post("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+		answer <- body
+	}
+	go ask("execute_task", `{"task_type":"code_generation","prompt":"x"}`)
+	want := []string{" execute_task begun   ", " create_agent begun maker execute_task ", " create_agent success maker execute_task "}
+	if diff := cmp.Diff(want, <-running); diff != "" {
+		t.Errorf("while a task is under way (-want +got):\n%s", diff)
+	}
+	close(stop)
+	if got := <-answer; !strings.Contains(got, `"result"`) {
+		t.Errorf("the task: %s", got)
+	}
+	go ask("run_plan", `{"request_id":"p1","pool":{"size":1},"plan":{"tasks":[{"id":"t1","type":"testing","description":"x","dependencies":[],"priority":1}],`+
+		`"estimated_time_seconds":1,"explanation":""}}`)
+	const worker = ".plan-x-1" // the middle is by chance
+	want = append(want, " execute_task success   ", " run_plan begun   ",
+		" create_agent begun "+worker+" run_plan p1", " create_agent success "+worker+" run_plan p1")
+	if diff := cmp.Diff(want, <-running); diff != "" {
+		t.Errorf("while a plan is under way (-want +got):\n%s", diff)
+	}
+	if got := <-answer; !strings.Contains(got, `"result"`) {
+		t.Errorf("the plan: %s", got)
+	}
+	want = append(want, " destroy_agent begun "+worker+" run_plan p1", " destroy_agent success "+worker+" run_plan p1", " run_plan success   p1")
+	if diff := cmp.Diff(want, lines()); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+}
+
 // A line that cannot be written is in the log, and the request is answered.
 func TestAuditLost(t *testing.T) {
-	r := rigged(t, func(r *rig, o *bridge.Options) { o.Audit = audit.Open(filepath.Join(r.home, "none", "audit.jsonl")) })
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := audit.Open(filepath.Join(dir, "audit.jsonl"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.Audit = lost })
 	r.create("a")
 	if log := r.logs.String(); !strings.Contains(log, "not audited") || !strings.Contains(log, `\"method\":\"create_agent\"`) {
 		t.Errorf("log %s", log)
 	}
-	if _, body := r.do("GET", "/metrics", nil); !strings.Contains(body, "\nnexus_audit_lines_lost_total 1\n") {
+	if _, body := r.do("GET", "/metrics", nil); !strings.Contains(body, "\nnexus_audit_lines_lost_total 2\n") {
 		t.Error("the loss is not counted")
 	}
 }

@@ -56,7 +56,7 @@ type planNote struct {
 var errPlanEnded = fmt.Errorf("the run was cancelled: %w", supervisor.ErrAborted)
 
 func (s *Server) runPlan(ctx context.Context, c *call, p api.RunPlanParams) (any, error) {
-	run, err := s.beginPlan(ctx, p)
+	run, err := s.beginPlan(ctx, c, p)
 	if err != nil || c.request.IsNotification() {
 		return nil, err
 	}
@@ -78,9 +78,10 @@ func (r *planRun) wait(ctx context.Context) (any, error) {
 
 // beginPlan joins the run of that id, goes on with it, or begins it. One that has
 // ended for good is there with its result.
-func (s *Server) beginPlan(ctx context.Context, p api.RunPlanParams) (*planRun, error) {
+func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*planRun, error) {
 	id, retry := requestID(p.RequestID), api.Value(p.Retry)
 	p.RequestID, p.Retry = &id, nil
+	c.plan = id
 	digest, err := digestOf(p)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (s *Server) beginPlan(ctx context.Context, p api.RunPlanParams) (*planRun, 
 			return endedPlan(p, id, record), nil
 		}
 	}
-	crew := s.newCrew(p)
+	crew := s.newCrew(c, p)
 	if err := s.muster(ctx, crew, p); err != nil {
 		crew.dismiss()
 		return nil, errors.Join(err, record.Discard())

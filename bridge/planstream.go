@@ -49,7 +49,8 @@ func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.beginPlan(ctx, p)
+	s.intend(c)
+	return s.beginPlan(ctx, c, p)
 }
 
 // followPlan passes on all notifications of a run until it has ended. Errors are

@@ -30,8 +30,13 @@ type call struct {
 	from *supervisor.Caller
 	// incarnation is what the log says; a handler sets it where it knows.
 	incarnation uint64
-	// tool is what an approval was about, for the audit log; a handler sets it.
-	tool string
+	// requestID is that of the HTTP request; "" for a host call.
+	requestID string
+	// noted is what the audit log has beside the parameters (note).
+	noted map[string]string
+	// sake is the method for which this one is called, and plan the run; "" if nobody
+	// but the client wants it.
+	sake, plan string
 }
 
 // handler runs one method. The result is written as JSON; a jsontext.Value is
@@ -155,7 +160,7 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		s.logRefusal(x, refusal{status: http.StatusBadRequest, err: item.Refused.Error})
 		return
 	}
-	c := &call{request: item.Request, id: to.agent, pass: x.pass}
+	c := &call{request: item.Request, id: to.agent, pass: x.pass, requestID: x.id}
 	if streams(x.r, c) {
 		if c.id == "" {
 			s.servePlanStream(x, c)
@@ -224,7 +229,7 @@ func (s *Server) serveBatch(x *exchange, to target, items []jsonrpc.Item) {
 			continue
 		}
 		running.Go(func() {
-			responses[i], statuses[i] = s.run(x, &call{request: item.Request, id: to.agent, pass: x.pass})
+			responses[i], statuses[i] = s.run(x, &call{request: item.Request, id: to.agent, pass: x.pass, requestID: x.id})
 		})
 	}
 	running.Wait()
@@ -338,6 +343,7 @@ func (s *Server) dispatch(ctx context.Context, c *call) (value any, err error) {
 	if err := s.admit(c); err != nil {
 		return nil, err
 	}
+	s.intend(c)
 	return s.methods[c.request.Method](ctx, c)
 }
 

@@ -177,7 +177,7 @@ func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPe
 	c.incarnation = a.Info().Incarnation
 	for _, asked := range a.PermissionRequests() {
 		if asked.RequestID == p.RequestID {
-			c.tool = asked.ToolName
+			c.note("tool", asked.ToolName)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)

@@ -57,7 +57,7 @@ func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *strin
 	}
 	a, err := s.agent(ctx, *p.AgentID)
 	if errors.Is(err, supervisor.ErrNotFound) {
-		a, _, err = s.create(ctx, c, p)
+		a, err = s.createFor(ctx, c, p)
 	}
 	if errors.Is(err, supervisor.ErrExists) { // somebody was faster
 		a, err = s.agent(ctx, *p.AgentID)

@@ -3,6 +3,8 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync"
@@ -16,63 +18,154 @@ const (
 	Kept = 3
 )
 
-// Log is an audit log. It opens its file with the first line.
+// Log is an audit log.
 type Log struct {
 	path string
+	sync bool
 
-	mu   sync.Mutex // guards all below, and the files
-	file *os.File   // nil until there is a line, and after an error
-	size int64      // of file
+	mu    sync.Mutex // guards what follows, and the files
+	file  *os.File   // nil before the first line and after an error
+	wrote uint64     // lines
+
+	syncing sync.Mutex // held while lines are brought to the disk; taken before mu
+	synced  uint64     // lines that are there; guarded by syncing
 }
 
 // Open returns the log at path, which goes on where it was left. The directory
-// exists; the files are made with mode 0600.
-func Open(path string) *Log { return &Log{path: path} }
+// exists; the files are made with mode 0600, and have it. What is no plain file
+// is refused, and so are links. With durable, Sync brings lines to the disk.
+func Open(path string, durable bool) (*Log, error) {
+	l := &Log{path: path, sync: durable}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	return l, nil
+}
 
 // Write appends a line, its newline included. After an error the next line opens
-// the file again.
+// the file again, and so it does where the file was moved away.
 func (l *Log) Write(line []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.room(int64(len(line))); err != nil {
+	size, err := l.room(int64(len(line)))
+	if err != nil {
 		return fmt.Errorf("open the audit log: %w", err)
 	}
 	n, err := l.file.Write(line)
-	l.size += int64(n)
 	if err == nil {
+		l.wrote++
 		return nil
 	}
 	if n > 0 { // so that the next line is a line
-		err = errors.Join(err, l.file.Truncate(l.size-int64(n)))
+		err = errors.Join(err, l.file.Truncate(size))
 	}
 	return errors.Join(fmt.Errorf("write the audit log: %w", err), l.close())
 }
 
-// room opens the file, or the next one if it cannot take n bytes more. mu is held.
-func (l *Log) room(n int64) error {
-	if l.file == nil {
-		file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return err
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
-		l.file, l.size = file, info.Size()
-	}
-	if l.size == 0 || l.size+n <= MaxFile {
+// Sync returns once all lines that were written before are on the disk. One call
+// serves all that wait meanwhile.
+func (l *Log) Sync() error {
+	if !l.sync {
 		return nil
 	}
+	l.mu.Lock()
+	mine := l.wrote
+	l.mu.Unlock()
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.synced >= mine {
+		return nil
+	}
+	l.mu.Lock()
+	file, wrote := l.file, l.wrote
+	l.mu.Unlock()
+	if file != nil {
+		// One that was closed since is on the disk.
+		if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
+			return fmt.Errorf("sync the audit log: %w", err)
+		}
+	}
+	l.synced = wrote
+	return nil
+}
+
+// room opens the file if it is not the one at path, or the next one if it cannot
+// take n bytes more, and says how many it has. mu is held.
+func (l *Log) room(n int64) (size int64, err error) {
+	if size, err = l.current(); err != nil || size == 0 || size+n <= MaxFile {
+		return size, err
+	}
 	if err := l.close(); err != nil {
-		return err
+		return 0, err
 	}
 	for i := Kept; i > 0; i-- {
-		if err := os.Rename(l.name(i-1), l.name(i)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Rename(l.name(i-1), l.name(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return 0, l.open()
+}
+
+// current makes sure that the file is the one at path, and says how many bytes it
+// has. mu is held.
+func (l *Log) current() (size int64, err error) {
+	if l.file != nil {
+		there, err := os.Lstat(l.path)
+		if info, failed := l.file.Stat(); err == nil && failed == nil && os.SameFile(there, info) {
+			return info.Size(), nil
+		}
+		if err := l.close(); err != nil { // it was moved away
+			return 0, err
+		}
+	}
+	if err := l.open(); err != nil {
+		return 0, err
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return 0, errors.Join(err, l.close())
+	}
+	return info.Size(), nil
+}
+
+// open opens the file, and ends a line of it that a power cut tore. mu is held.
+func (l *Log) open() error {
+	file, err := os.OpenFile(l.path, openFlags, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := prepare(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.file = file
+	return nil
+}
+
+func prepare(file *os.File) error {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no plain file", file.Name())
+	case info.Mode().Perm() != 0o600:
+		if err := file.Chmod(0o600); err != nil {
 			return err
 		}
 	}
-	return l.room(n)
+	if info.Size() == 0 {
+		return nil
+	}
+	var last [1]byte
+	if _, err := file.ReadAt(last[:], info.Size()-1); err != nil {
+		return err
+	}
+	if last[0] != '\n' {
+		_, err = io.WriteString(file, "\n")
+	}
+	return err
 }
 
 func (l *Log) name(i int) string {
@@ -82,7 +175,7 @@ func (l *Log) name(i int) string {
 	return l.path + "." + strconv.Itoa(i)
 }
 
-// Close closes the file. A later Write opens it again.
+// Close brings the file to the disk and closes it. A later Write opens it again.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +186,11 @@ func (l *Log) close() error {
 	if l.file == nil {
 		return nil
 	}
-	err := l.file.Close()
-	l.file, l.size = nil, 0
+	var err error
+	if l.sync {
+		err = l.file.Sync()
+	}
+	err = errors.Join(err, l.file.Close())
+	l.file = nil
 	return err
 }

@@ -1,7 +1,7 @@
 package audit_test
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,11 +21,20 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
+func open(t *testing.T, path string) *audit.Log {
+	t.Helper()
+	log, err := audit.Open(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
 // The log goes on where it was left, and is its owner's alone.
 func TestGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for _, line := range []string{"one\n", "two\n"} {
-		log := audit.Open(path)
+		log := open(t, path)
 		if err := log.Write([]byte(line)); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +54,7 @@ func TestGoesOn(t *testing.T) {
 // order, whoever writes at once.
 func TestBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log := audit.Open(path)
+	log := open(t, path)
 	defer log.Close()
 	const writers, kilobytes = 4, 64
 	fill := strings.Repeat("x", kilobytes<<10)
@@ -90,15 +99,27 @@ func TestBounded(t *testing.T) {
 // A log that cannot be written says so, and works again once it can be.
 func TestRecovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
-	log := audit.Open(filepath.Join(dir, "audit.jsonl"))
-	defer log.Close()
-	if err := log.Write([]byte("lost\n")); err == nil {
-		t.Error("a line went nowhere")
+	if _, err := audit.Open(filepath.Join(dir, "audit.jsonl"), true); err == nil {
+		t.Error("a log was opened where there is no directory")
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Write([]byte("kept\n")); err != nil {
+	log := open(t, filepath.Join(dir, "audit.jsonl"))
+	defer log.Close()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write([]byte("lost\n")); err == nil {
+		t.Error("a line went nowhere")
+	}
+	if err := log.Sync(); err != nil {
+		t.Errorf("nothing is there to be synced: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Write([]byte("kept\n")), log.Sync()); err != nil {
 		t.Error(err)
 	}
 	if got := read(t, filepath.Join(dir, "audit.jsonl")); got != "kept\n" {
@@ -106,16 +127,43 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
-// A line that the disk has no room for leaves no part of itself. /dev/full has no
-// room at all.
-func TestFull(t *testing.T) {
+// The file that is moved away, as logrotate does, gets no line more.
+func TestMovedAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	if err := os.Symlink("/dev/full", path); err != nil {
+	log := open(t, path)
+	defer log.Close()
+	for i, want := range []string{"0\n", "1\n", "2\n"} {
+		if err := errors.Join(log.Write(fmt.Appendln(nil, i)), log.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, path); got != want {
+			t.Errorf("the log has %q, want %q", got, want)
+		}
+		if err := os.Rename(path, fmt.Sprint(path, "-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One that is emptied in its place goes on there.
+	if err := errors.Join(log.Write([]byte("before\n")), os.Truncate(path, 0), log.Write([]byte("after\n"))); err != nil {
 		t.Fatal(err)
 	}
-	log := audit.Open(path)
+	if got := read(t, path); got != "after\n" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// A line that a power cut tore stays alone.
+func TestTornLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(path, []byte("whole\n{\"torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := open(t, path)
 	defer log.Close()
-	if err := log.Write(bytes.Repeat([]byte("x"), 8192)); err == nil {
-		t.Error("a full disk took a line")
+	if err := log.Write([]byte("next\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path); got != "whole\n{\"torn\nnext\n" {
+		t.Errorf("the log has %q", got)
 	}
 }

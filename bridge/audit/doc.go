@@ -1,11 +1,12 @@
 // Package audit keeps the record of who changed what (SPEC §6.6): lines of JSON
 // in a file that is never larger than MaxFile, and as many older ones as Kept.
 //
-//	log := audit.Open(path)
-//	err := log.Write(line)
+//	log, err := audit.Open(path, true)
+//	err = log.Write(line)
+//	err = log.Sync()
 //	err = log.Close()
 //
 // A Log is safe for concurrent use. It writes what it is given, each line by one
-// write, and does not sync: a line survives the server's death, and not always
-// that of the machine. Whose lines are oldest loses them.
+// write: a line survives the server's death at once, and that of the machine
+// after Sync. Whose lines are oldest loses them. It follows no link.
 package audit

@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -104,5 +106,29 @@ func TestHomeTakenAway(t *testing.T) {
 			}
 			s.end() // with status 0
 		})
+	}
+}
+
+// A server does not start on an audit log that is no plain file, and neither
+// follows it nor waits for it.
+func TestPlantedAuditLog(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"link": func(path string) error { return os.Symlink("/dev/null", path) },
+		"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		home := filepath.Join(t.TempDir(), "home")
+		if err := errors.Join(os.Mkdir(home, 0o700), plant(filepath.Join(home, "audit.jsonl"))); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), "serve", "0", "--home", home)
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "audit.jsonl") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(home, "*.key")); left != nil {
+			t.Errorf("%s: left behind: %v", name, left)
+		}
 	}
 }

@@ -154,7 +154,10 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, signatures.Close()) }()
-	changes := audit.Open(cfg.Path("audit.jsonl"))
+	changes, err := audit.Open(cfg.Path("audit.jsonl"), o.durability != "os")
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, changes.Close()) }()
 
 	asked, ask := context.WithCancel(ctx)
