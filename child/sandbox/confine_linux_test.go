@@ -6,14 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"nexus.internal/child/sandbox"
 )
@@ -328,30 +326,6 @@ func TestNetwork(t *testing.T) {
 	text, _ := output(t, p.sandboxed(), p.work, role("pairs")...)
 	if want := "<nil>\n<nil>\npermission denied\n"; text != want {
 		t.Errorf("pairs of sockets: %q, want %q", text, want)
-	}
-}
-
-func TestCalls(t *testing.T) {
-	calls := map[string]int{
-		"io_uring_setup": unix.SYS_IO_URING_SETUP, "ptrace": unix.SYS_PTRACE, "bpf": unix.SYS_BPF, "unshare": unix.SYS_UNSHARE,
-		"add_key": unix.SYS_ADD_KEY, "accept": unix.SYS_ACCEPT, "clone3": unix.SYS_CLONE3, "getpid": unix.SYS_GETPID,
-	}
-	wants := map[string]string{
-		"io_uring_setup": "false function not implemented", "ptrace": "false operation not permitted",
-		"bpf": "false operation not permitted", "unshare": "false operation not permitted", "accept": "false permission denied",
-		"add_key": "false operation not permitted", "clone3": "false function not implemented", "getpid": "true errno 0",
-	}
-	p := newPlace(t)
-	for name, number := range calls {
-		text, _ := output(t, p.sandboxed(), p.work, role("calls", strconv.Itoa(number))...)
-		if strings.TrimSpace(text) != wants[name] {
-			t.Errorf("%s: %q, want %q", name, text, wants[name])
-		}
-	}
-	// The second interface of amd64 would get by the numbers.
-	text, _ := output(t, p.sandboxed(), p.work, role("calls", strconv.Itoa(0x40000000|unix.SYS_GETPID))...)
-	if want := "false function not implemented\n"; text != want {
-		t.Errorf("x32: %q, want %q", text, want)
 	}
 }
 
