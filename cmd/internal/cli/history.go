@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -73,7 +75,12 @@ func inFile(path string) string {
 
 func (a *App) eventsVerb() *cobra.Command {
 	var after string
-	cmd := a.verb("events AGENT [FLAGS]", "", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.verb("events [AGENT] [FLAGS]", "", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		ctx, release := interruptible(ctx)
+		defer release()
+		if len(args) == 0 {
+			return a.events(ctx, c.FollowAll(ctx, after))
+		}
 		from := uint64(client.FromNow)
 		if after != "" {
 			n, err := strconv.ParseUint(after, 10, 64)
@@ -82,17 +89,18 @@ func (a *App) eventsVerb() *cobra.Command {
 			}
 			from = n
 		}
-		return a.events(ctx, c, args[0], from)
+		return a.events(ctx, c.Follow(ctx, args[0], from))
 	})
-	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed"
-	cmd.Flags().StringVar(&after, "after", "", "number of the last event seen; 0 is all that is kept (default: only what comes)")
+	cmd.Args = MaxArgs(1)
+	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed; without AGENT, what all do"
+	cmd.Flags().StringVar(&after, "after", "", "seq, or without AGENT id, of the last event seen; 0 is all that is kept (default: only what comes)")
 	return cmd
 }
 
-func (a *App) events(ctx context.Context, c *client.Client, agent string, after uint64) error {
-	ctx, release := interruptible(ctx)
-	defer release()
-	for event, err := range c.Follow(ctx, agent, after) {
+// events prints events until ctx ends. An event of all agents is printed with its id,
+// and what the server says of the stream itself as it says it.
+func (a *App) events(ctx context.Context, events iter.Seq2[client.Event, error]) error {
+	for event, err := range events {
 		if ctx.Err() != nil {
 			return nil // that is how it is ended
 		}
@@ -100,9 +108,17 @@ func (a *App) events(ctx context.Context, c *client.Client, agent string, after 
 			return err
 		}
 		line := struct {
-			Seq   uint64         `json:"seq,omitzero"`
-			Event jsontext.Value `json:"event"`
-		}{event.Seq, event.Data}
+			ID      string         `json:"id,omitzero"`
+			AgentID string         `json:"agent_id,omitzero"`
+			Seq     uint64         `json:"seq,omitzero"`
+			Event   jsontext.Value `json:"event"`
+		}{Seq: event.Seq, Event: event.Data}
+		if event.ID != "" && event.Seq == 0 {
+			line.ID = event.ID
+		}
+		if told := gjson.GetManyBytes(event.Data, "agent_id", "seq", "event"); line.ID != "" && told[2].IsObject() {
+			line.AgentID, line.Seq, line.Event = told[0].Str, told[1].Uint(), jsontext.Value(told[2].Raw)
+		}
 		if err := a.printJSON(line); err != nil {
 			return err
 		}
