@@ -76,8 +76,8 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 
 // checkKey finds what the key of the Authorization header is good for. A body
 // without that header may be signed instead: then the pass has no key yet.
-func (s *Server) checkKey(r *http.Request, to target) (p pass, refused refusal, ok bool) {
-	values := r.Header.Values("Authorization")
+func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok bool) {
+	values := x.r.Header.Values("Authorization")
 	if len(values) == 0 {
 		return pass{}, noKey, to.kind == toGlobal || to.kind == toAgent
 	}
@@ -93,7 +93,8 @@ func (s *Server) checkKey(r *http.Request, to target) (p pass, refused refusal, 
 	if !ok {
 		return pass{}, wrongKey, false
 	}
-	if grant.Scope == auth.ScopeAgent && (to.kind != toAgent && to.kind != toEvents || to.agent != grant.AgentID) {
+	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
+	if grant.Scope == auth.ScopeAgent && to.agent != grant.AgentID {
 		return pass{}, explain(&deniedError{"the key is good for agent " + grant.AgentID + " alone"}).with(http.StatusForbidden), false
 	}
 	return pass{grant: grant, valid: valid, key: key}, refusal{}, true

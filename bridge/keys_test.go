@@ -144,6 +144,30 @@ func TestAttackElsewhereWithAgentKey(t *testing.T) {
 	}
 }
 
+// Each answer to a good key says what it is good for, also where it is not good for
+// the path; nobody else is told anything.
+func TestKeyScopeIsTold(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	read, _ := r.scoped(auth.ScopeRead, "")
+	agent, _ := r.scoped(auth.ScopeAgent, "a")
+	for _, test := range []struct{ line, bearer, want string }{
+		{"POST /rpc", "Bearer " + r.key.Reveal(), "full"},
+		{"POST /rpc", read, "read"},
+		{"GET /nowhere", read, "read"},
+		{"POST /agent/a", agent, "agent a"},
+		{"POST /rpc", agent, "agent a"},
+		{"POST /rpc", "Bearer nxk_" + strings.Repeat("A", 43), ""},
+		{"POST /rpc", "", ""},
+	} {
+		method, path, _ := strings.Cut(test.line, " ")
+		response, _ := r.do(method, path, nil, "Authorization", test.bearer)
+		if got := response.Header.Get("X-Key-Scope"); got != test.want {
+			t.Errorf("%s: %q, want %q", test.line, got, test.want)
+		}
+	}
+}
+
 // events opens the events of agent a with a key.
 func (r *rig) events(bearer string) (*http.Response, *bufio.Reader) {
 	r.t.Helper()

@@ -165,7 +165,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default: // needs a key
 	}
-	passed, refused, ok := s.checkKey(r, to)
+	passed, refused, ok := s.checkKey(x, to)
 	if !ok {
 		s.refuse(x, refused)
 		return

@@ -40,6 +40,7 @@ export async function follow(id, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Refused && error.status === 404) return put($("flow"), "the agent is gone");
+      if (error instanceof Refused && error.locked) { session.news = true; wake(); } // it will be told there
     } finally {
       line.done();
     }
@@ -52,7 +53,11 @@ export async function follow(id, signal) {
 function arrive(frame) {
   if (queue.length >= most.queue) queue.shift();
   queue.push(frame);
-  if (["permission_request", "permission_end", "agent_state", "turn_end"].includes(frame.event)) wake();
+  if (frame.event === "agent_state") session.state = frame.data.state;
+  if (["permission_request", "permission_end", "agent_state", "turn_end"].includes(frame.event)) {
+    session.news = true;
+    wake();
+  }
   if (flushing) return;
   flushing = true;
   setTimeout(flush, 60);

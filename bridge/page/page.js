@@ -4,14 +4,13 @@ import { $, cut, make, mebibytes, plain, put, thousands } from "./dom.js";
 import { follow } from "./events.js";
 import { questions } from "./questions.js";
 import { forgetTalk, showTalk } from "./talk.js";
-import { call, every, inTime, pause, post, refusal, Refused, request, session, wake } from "./wire.js";
+import { call, every, inTime, pathOf, pause, post, refusal, Refused, request, session, wake } from "./wire.js";
 
 $("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const given = $("key").value.trim();
   if (!/^[\x21-\x7e]+$/.test(given)) return lock("A key is one word, without spaces.");
-  session.key = given;
-  session.ends = new AbortController();
+  Object.assign(session, { key: given, scope: "", agent: "", signs: false, state: "", news: true, ends: new AbortController() });
   try {
     show(await look());
   } catch (error) {
@@ -22,6 +21,10 @@ $("key-form").addEventListener("submit", async (event) => {
   $("key-error").hidden = $("door").hidden = true;
   $("desk").hidden = $("forget").hidden = false;
   link("up", "Connected");
+  put($("scope"), { read: "This key is good for reading alone: nothing can be sent, allowed, created or destroyed with it.",
+    agent: `This key is good for ${session.agent} alone: other agents are not shown.` }[session.scope] ?? "");
+  $("scope").hidden = $("scope").textContent === "";
+  if (rows.has(session.agent)) choose(session.agent);
   watch(session.signal);
 });
 
@@ -31,6 +34,7 @@ $("forget").addEventListener("click", () => lock(""));
 function lock(why) {
   session.ends.abort();
   session.key = "";
+  $("scope").hidden = true;
   choose("");
   show({ agents: [], summaries: [] });
   $("desk").hidden = $("forget").hidden = true;
@@ -56,12 +60,36 @@ function notice(text) {
 }
 
 async function look() {
-  const response = await post("/", [request("list_agents"), request("get_agent_summaries", { include_context: false }, 2)],
-    inTime());
+  if (session.agent) return lookAtOne(session.agent);
+  const response = await post("/", [request("list_agents"), request("get_agent_summaries", { include_context: false })], inTime());
+  if (session.agent) return lookAtOne(session.agent); // the key is not good for more
   if (!response.ok) throw await refusal(response);
   const [list, sums] = await response.json();
   if (list.error) throw new Refused(response.status, list.error);
   return { agents: list.result.agents, summaries: sums.result?.agents ?? [] };
+}
+
+let one = { agents: [], summaries: [] }; // the agent that the key is for
+
+// lookAtOne tells of the agent that the key is for, as list_agents would. It is asked
+// at first, then when there may be news of it, and not where that would start it again.
+async function lookAtOne(id) {
+  const alive = await fetch("/healthz", { signal: inTime(), cache: "no-store", credentials: "omit" });
+  if ((await alive.json()).status === "draining") throw new Refused(503, { message: "The server is ending", data: { type: "SERVER_DRAINING" } });
+  const runs = ["", "ready"].includes(session.state);
+  if (session.news && runs) {
+    session.news = false;
+    const response = await post(pathOf(id), [request("get_context"), request("get_tokens"), request("get_permissions")], inTime());
+    if (!response.ok && response.status !== 404) throw await refusal(response);
+    const [context, tokens, permissions] = await response.json();
+    const known = { ...context.result, agent_id: id, pending_permissions: permissions.result?.pending.length, last_error: context.error?.message };
+    one = response.ok ? { agents: [known], summaries: tokens.result ? [{ agent_id: id, tokens: tokens.result }] : [] } : { agents: [], summaries: [] };
+  }
+  for (const agent of one.agents) {
+    agent.state = session.state || "–";
+    if (!runs) agent.pending_permissions = 0; // its process has taken them along
+  }
+  return one;
 }
 
 async function watch(signal) {
@@ -107,7 +135,7 @@ function show({ agents, summaries }) {
     if ($("rows").children[i] !== row.tr) $("rows").insertBefore(row.tr, $("rows").children[i] ?? null);
     put(row.state, agent.state);
     row.state.dataset.state = agent.state;
-    put(row.restarts, String(agent.restarts));
+    put(row.restarts, String(agent.restarts ?? "–"));
     put(row.memory, mebibytes(agent.memory_bytes));
     const used = tokens.get(agent.agent_id);
     put(row.tokens, used ? `${thousands(used.total)} / ${thousands(used.budget)}` : "–");
@@ -117,6 +145,7 @@ function show({ agents, summaries }) {
     row.fault.title = row.fault.textContent;
   });
   $("empty").hidden = agents.length > 0;
+  put($("empty"), { read: "No agent runs here.", agent: `There is no agent ${session.agent}.` }[session.scope] ?? "No agent runs here. Create one below.");
   put($("count"), agents.length === 1 ? "1 agent" : `${agents.length} agents`);
   facts(agents.find((a) => a.agent_id === chosen));
   questions(agents);

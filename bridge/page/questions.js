@@ -47,7 +47,7 @@ function newCard(name, agent, question) {
     make("pre", {}, plain(what)),
     make("p", { class: "quiet" }, plain(`${question.tool_name}, ${question.action}${where && " in " + where}. ${question.reason}`)),
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),
-    error, make("div", { class: "row" }, ...buttons));
+    error, make("div", { class: "row acts" }, ...buttons));
   const card = { name, agent, li };
   async function decide(decision) {
     for (const button of buttons) button.disabled = true;

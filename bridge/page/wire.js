@@ -3,8 +3,14 @@
 
 import { plain } from "./dom.js";
 
-// session is what a key opened: aborted, it ends all that goes on by it.
-export const session = { key: "", ends: new AbortController(), get signal() { return this.ends.signal; } };
+// session is what a key opened: aborted, it ends all that goes on by it. scope is what
+// the key is good for, full, read or agent, and agent the one that it is for; signs
+// says that the server wants requests signed. Of that one agent, state is what it
+// said last, and news that there may be more to ask it.
+export const session = {
+  key: "", scope: "", agent: "", signs: false, state: "", news: true,
+  ends: new AbortController(), get signal() { return this.ends.signal; },
+};
 
 const patience = 15000; // ms for an answer
 const silence = 45000; // ms without a heartbeat until a stream counts as broken
@@ -37,14 +43,40 @@ export async function refusal(response) {
   return new Refused(response.status, body.error);
 }
 
-export function post(path, body, signal, headers = {}) {
-  return fetch(path, {
-    method: "POST", body: JSON.stringify(body), signal, cache: "no-store", credentials: "omit",
-    headers: { Authorization: `Bearer ${session.key}`, "Content-Type": "application/json", ...headers },
-  });
+// post sends a request or a batch, signed where the server has refused one that was not.
+export async function post(path, body, signal, headers = {}) {
+  for (;;) {
+    const signs = session.signs;
+    const sent = !signs ? body : Array.isArray(body) ? await Promise.all(body.map((r) => signed(path, r))) : await signed(path, body);
+    const response = await fetch(path, {
+      method: "POST", body: JSON.stringify(sent), signal, cache: "no-store", credentials: "omit",
+      headers: { Authorization: `Bearer ${session.key}`, "Content-Type": "application/json", ...headers },
+    });
+    const scope = response.headers.get("X-Key-Scope");
+    if (scope) {
+      [session.scope, session.agent = ""] = scope.split(" ");
+      document.body.dataset.scope = session.scope;
+    }
+    if (response.status !== 401 || !scope || signs) return response;
+    if (!crypto.subtle) return response; // the browser has it for 127.0.0.1, localhost and [::1]
+    session.signs = true;
+  }
 }
 
-export const request = (method, params = {}, id = 1) => ({ jsonrpc: "2.0", method, params, id });
+const bytes = (text) => new TextEncoder().encode(text);
+
+// signed is a request with its signature by the key (SPEC §6.5).
+async function signed(path, r) {
+  const timestamp = Date.now() / 1000;
+  const text = ["nexus-request-v1", timestamp, path, JSON.stringify(r.id), r.method, JSON.stringify(r.params)].join("\n");
+  const key = await crypto.subtle.importKey("raw", bytes(session.key), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  const mac = new Uint8Array(await crypto.subtle.sign("HMAC", key, bytes(text)));
+  return { ...r, auth: { timestamp, signature: btoa(String.fromCharCode(...mac)) } };
+}
+
+let requests = 0; // no two have the same id, or they could have the same signature
+
+export const request = (method, params = {}) => ({ jsonrpc: "2.0", method, params, id: ++requests });
 
 // inTime is session.signal, and ends when an answer is overdue.
 export const inTime = () => AbortSignal.any([session.signal, AbortSignal.timeout(patience)]);
