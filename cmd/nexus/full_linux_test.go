@@ -24,18 +24,7 @@ func TestFullDisk(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = nil // in a user namespace there is nobody else
-		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
-		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
-			t.Fatalf("mount a small disk: %v", err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
-	})
+	f := newFaulty(t, onSmallDisk(t))
 	f.ask("/agent/well", "send", `{"content":"My name is Alice"}`)
 	before := f.holdings()
 	filler := filepath.Join(f.home, "filler")
@@ -80,6 +69,22 @@ func TestFullDisk(t *testing.T) {
 	f.wantNothingLeft(before)
 	f.create("ill", `{"agent_id":"ill"}`)
 	f.end()
+}
+
+// onSmallDisk gives a server a home on a disk of its own.
+func onSmallDisk(t *testing.T) (prepare func(*exec.Cmd)) {
+	return func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = nil // in a user namespace there is nobody else
+		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
+		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
+			t.Fatalf("mount a small disk: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // asRootOfItsOwn runs the test again where an ordinary user may mount. A machine

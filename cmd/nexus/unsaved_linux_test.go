@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,18 +20,7 @@ func TestSessionsOnAFullDisk(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = nil // in a user namespace there is nobody else
-		home := strings.TrimPrefix(cmd.Env[2], "NEXUS_HOME=")
-		if err := unix.Mount("nexus-test", home, "tmpfs", 0, "size=2m,mode=700"); err != nil {
-			t.Fatalf("mount a small disk: %v", err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(home, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
-	})
+	f := newFaulty(t, onSmallDisk(t))
 	filler := filepath.Join(f.home, "filler")
 	testUnsaved(f, "no space left on device", func() {
 		if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -55,7 +43,7 @@ func TestSessionsInAReadOnlyHome(t *testing.T) {
 		asRootOfItsOwn(t)
 		return
 	}
-	f := newFaulty(t, func(cmd *exec.Cmd) { cmd.SysProcAttr = nil })
+	f := newFaulty(t, onSmallDisk(t))
 	mounted := false
 	unmount := func() {
 		if !mounted {
