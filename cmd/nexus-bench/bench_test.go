@@ -57,6 +57,9 @@ func TestFloors(t *testing.T) {
 		"http echoes a second": func() (float64, error) {
 			return perSecond(ctx, rateAgents, 2, func(i int) error { return http.post(ctx, i) })
 		},
+		"idle connection": func() (float64, error) {
+			return idleCost(http.process.cmd.Process.Pid, 500, http.url, "POST /0", "")
+		},
 		"fork-exec": b.forkExec(ctx),
 		"lines":     b.linesPerSecond(ctx, 500, 1),
 		"blocks":    b.linesPerSecond(ctx, 500, 100),

@@ -54,6 +54,7 @@ type sizes struct {
 	rounds   int // of the figures that take milliseconds
 	starts   int // rounds of those that start a process
 	agents   int // live agents for the figures about many
+	idle     int // connections that are kept
 	requests int // of the floor in one round
 	talks    int // short conversations in one round
 	lines    int // of a long turn
@@ -68,11 +69,11 @@ type sizes struct {
 
 var (
 	thorough = sizes{
-		rounds: 20, starts: 60, agents: 1000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30,
+		rounds: 20, starts: 60, agents: 1000, idle: 5000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30,
 		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 500,
 	}
 	rough = sizes{
-		rounds: 4, starts: 12, agents: 100, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20,
+		rounds: 4, starts: 12, agents: 100, idle: 1000, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20,
 		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100,
 	}
 )
@@ -128,6 +129,7 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 		{"crash loops", b.crashLoops},
 		{"floods", b.floods},
 		{"many agents", b.many},
+		{"idle connections", b.idleConnections},
 		{"lines without an end", b.endless},
 	}
 	var names []string
