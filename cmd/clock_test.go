@@ -24,6 +24,7 @@ var wallClockUses = map[string]string{
 	"bridge/saved.go UnixMilli":                   "shown",
 	"bridge/client/sign.go Unix":                  "when a request is signed, which the server compares with its own clock",
 	"bridge/door.go UnixMicro":                    "a signature says when it was made, and its window is of that clock",
+	"bridge/limit/kept.go UnixMicro":              "until when a signature counts: its window is of that clock",
 	"bridge/sessions/import.go Parse":             "recorded",
 	"cmd/internal/cli/saved.go UnixMilli":         "shown",
 	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
