@@ -32,7 +32,7 @@ func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, erro
 // sendTo sends and waits for the answer, unless c is a notification.
 func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api.SendParams) (api.SendResult, error) {
 	onDisconnect := api.Value(p.OnDisconnect)
-	turn, err := s.prompt(ctx, a, p)
+	turn, a, err := s.prompt(ctx, a, p)
 	if err != nil {
 		return api.SendResult{}, err
 	}
@@ -81,16 +81,21 @@ func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*superv
 		return nil, err
 	}
 	s.used(a)
-	return s.prompt(ctx, a, p)
+	turn, a, err := s.prompt(ctx, a, p)
+	if err == nil {
+		c.id = a.ID()
+	}
+	return turn, err
 }
 
-func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
+// prompt sends, and returns the agent that took it.
+func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, *supervisor.Agent, error) {
 	prompt, options := promptOf(p)
-	turn, err := a.Prompt(ctx, prompt, options)
+	turn, a, err := following(ctx, s, a, func(a *supervisor.Agent) (*supervisor.Turn, error) { return a.Prompt(ctx, prompt, options) })
 	if errors.Is(err, supervisor.ErrDraining) {
 		err = errNotAccepted
 	}
-	return turn, named(a.ID(), err)
+	return turn, a, err
 }
 
 // promptOf is a send as the supervisor takes it.
@@ -204,8 +209,8 @@ func (s *Server) ask(ctx context.Context, a *supervisor.Agent, command protocol.
 func (s *Server) askFor(ctx context.Context, a *supervisor.Agent, command protocol.Command, patience time.Duration) (jsontext.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	response, err := a.Do(ctx, command)
-	return response.Body, named(a.ID(), err)
+	response, _, err := following(ctx, s, a, func(a *supervisor.Agent) (protocol.Response, error) { return a.Do(ctx, command) })
+	return response.Body, err
 }
 
 func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error) {

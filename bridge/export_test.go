@@ -27,3 +27,13 @@ func Explain(err error) (status, code int, kind, message string) {
 func SplitTarget(scope api.Scope, params jsontext.Value) (target string, rest jsontext.Value, err error) {
 	return splitTarget(api.Method{Scope: scope}, params)
 }
+
+// Waiting is how many requests hold the name of an agent or wait for it.
+func (s *Server) Waiting(id string) int {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	if l := s.locks.held[id]; l != nil {
+		return l.refs
+	}
+	return 0
+}

@@ -109,7 +109,7 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	var err error
 	switch {
 	case !api.Value(p.WaitForInitialResponse):
-		_, err = s.prompt(ctx, a, first)
+		_, _, err = s.prompt(ctx, a, first)
 	case c.from != nil:
 		answer, err = s.delegate(ctx, a, *c.from, first)
 	default:

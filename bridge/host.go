@@ -221,8 +221,10 @@ func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, e
 // that nobody waits for any more is cancelled.
 func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams) (api.SendResult, error) {
 	prompt, options := promptOf(p)
-	outcome, err := a.Delegate(ctx, from, prompt, options)
-	sent, err := sendResult(outcome, named(a.ID(), err))
+	outcome, _, err := following(ctx, s, a, func(a *supervisor.Agent) (supervisor.Result, error) {
+		return a.Delegate(ctx, from, prompt, options)
+	})
+	sent, err := sendResult(outcome, err)
 	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
 		sent.Content, sent.Truncated = new(head(*sent.Content, maxHostText)), true
 	}

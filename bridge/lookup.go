@@ -14,19 +14,28 @@ import (
 
 // agent finds the agent of that id. One that is saved and does not run is
 // started and continues its conversation; requests that come meanwhile wait
-// for that start. A client that leaves does not stop it.
+// for that start. One that gets another name while it is looked for is found by
+// that. A client that leaves does not stop it.
 func (s *Server) agent(ctx context.Context, id string) (*supervisor.Agent, error) {
+	since := s.renames.over()
 	if a, err := s.o.Supervisor.Agent(id); err == nil {
 		return a, nil
 	}
-	defer s.locks.lock(id)()
+	unlock := s.locks.lock(id)
 	if a, err := s.o.Supervisor.Agent(id); err == nil {
+		unlock()
 		return a, nil
 	}
-	if !s.o.Sessions.Exists(id) {
-		return nil, &agentError{id: id, err: supervisor.ErrNotFound}
+	if s.o.Sessions.Exists(id) {
+		defer unlock()
+		return s.start(ctx, api.CreateAgentParams{AgentID: &id})
 	}
-	return s.start(ctx, api.CreateAgentParams{AgentID: &id})
+	unlock()
+	if one := s.renames.find(since, func(r *renaming) bool { return r.old == id }); one != nil {
+		<-one.over // just now, or its lock would not be ours
+		return s.agent(ctx, one.now)
+	}
+	return nil, &agentError{id: id, err: supervisor.ErrNotFound}
 }
 
 // start launches the agent that p describes. The lock of its id is held.

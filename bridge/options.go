@@ -162,6 +162,7 @@ type Server struct {
 	streams chan struct{}   // holds one for each open stream of events
 	methods map[string]handler
 	locks   keyedMutex
+	renames renames
 	last    lastUsed
 	plans   plans
 

@@ -8,19 +8,12 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
-	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
-
-// runningError says that an agent runs in a way that does not allow what was
-// asked for.
-type runningError struct{ problem, way string }
-
-func (e *runningError) Error() string { return e.problem }
 
 func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsParams) (any, error) {
 	limit := uint64(api.DefaultSessions)
@@ -160,71 +153,6 @@ func (s *Server) clone(src, dest string) error {
 	}
 	s.o.Moved(dest)
 	return s.o.Sessions.Clone(src, dest)
-}
-
-func (s *Server) renameSession(ctx context.Context, _ *call, p api.RenameSessionParams) (any, error) {
-	result := api.RenameSessionResult{Renamed: true, OldName: p.OldName, NewName: p.NewName}
-	return result, s.rename(ctx, p.OldName, p.NewName)
-}
-
-// rename gives a session another name. If its agent runs it must be idle; its
-// process is stopped, and one with the new name goes on.
-func (s *Server) rename(ctx context.Context, old, name string) error {
-	if old == name {
-		return &sessions.Error{Name: name, Err: sessions.ErrExists}
-	}
-	// In one order, so that two of them do not wait for each other.
-	defer s.locks.lock(min(old, name))()
-	defer s.locks.lock(max(old, name))()
-	if _, err := s.o.Supervisor.Agent(name); err == nil || s.o.Sessions.Exists(name) {
-		return &sessions.Error{Name: name, Err: sessions.ErrExists}
-	}
-	if _, err := s.o.Sessions.Summary(old); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
-	again := api.CreateAgentParams{Restored: true}
-	a, err := s.o.Supervisor.Agent(old)
-	running := err == nil
-	if running {
-		if err := errors.Join(s.movable(a.Info()), s.o.Sessions.Changeable()); err != nil {
-			return err
-		}
-		if err := s.o.Supervisor.Remove(ctx, old); err != nil {
-			return err
-		}
-	}
-	s.o.Moved(old)
-	s.o.Moved(name)
-	err = s.o.Sessions.Rename(old, name)
-	again.AgentID = &name
-	if err != nil {
-		again.AgentID = &old
-	} else if s.last.is(old) {
-		s.setLast(name)
-	}
-	if running {
-		if _, failed := s.start(ctx, again); failed != nil {
-			s.log.Warn("start the renamed agent; its next request tries it again", zap.String("agent", *again.AgentID), zap.Error(failed))
-		}
-	}
-	return err
-}
-
-// movable reports why an agent that runs cannot be stopped to get another name.
-func (s *Server) movable(info supervisor.Info) error {
-	if info.Running != "" || info.Queued > 0 {
-		return &runningError{
-			fmt.Sprintf("agent %s is busy", info.ID), "Rename it when its sends have ended; or copy it with clone_session, at any time.",
-		}
-	}
-	if created := s.created(info.ID); len(created) > 0 {
-		return &runningError{
-			fmt.Sprintf("agent %s has %d agents that it created", info.ID, len(created)),
-			"Destroy them first; or copy it with clone_session, at any time.",
-		}
-	}
-	return nil
 }
 
 // deleteSession deletes a session, and with it an agent that has no process and

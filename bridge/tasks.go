@@ -164,8 +164,10 @@ type cost struct {
 func secondTurn(id string) string { return id + "/again" }
 
 func (s *Server) begin(ctx context.Context, a *supervisor.Agent, e errand) (*supervisor.Turn, error) {
-	turn, err := a.Prompt(ctx, protocol.Prompt{ID: e.id, Message: e.prompt}, supervisor.PromptOptions{Timeout: e.timeout})
-	return turn, named(a.ID(), err)
+	turn, _, err := following(ctx, s, a, func(a *supervisor.Agent) (*supervisor.Turn, error) {
+		return a.Prompt(ctx, protocol.Prompt{ID: e.id, Message: e.prompt}, supervisor.PromptOptions{Timeout: e.timeout})
+	})
+	return turn, err
 }
 
 // converse runs an errand and, where its answer is not of the shape, asks once

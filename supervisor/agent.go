@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -389,6 +390,20 @@ func (a *Agent) close(reason error) bool {
 	}
 	a.stop(reason)
 	return true
+}
+
+// closeIdle refuses everything from now on, unless a prompt runs or waits, or is
+// being recorded and will: ErrBusy.
+func (a *Agent) closeIdle(reason error) error {
+	a.accepting.Lock()
+	defer a.accepting.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turn != nil || len(a.queue) > 0 {
+		return ErrBusy
+	}
+	a.closed = cmp.Or(a.closed, reason)
+	return nil
 }
 
 // join waits for all goroutines of a closed agent, and ends its events and what

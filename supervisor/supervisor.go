@@ -266,6 +266,19 @@ func (s *Supervisor) Remove(ctx context.Context, id string) error {
 	}
 }
 
+// RemoveIdle is Remove for an agent of which no prompt runs or waits; ErrBusy if
+// one does. From then on none is accepted.
+func (s *Supervisor) RemoveIdle(ctx context.Context, id string) error {
+	a, err := s.Agent(id)
+	if err != nil {
+		return err
+	}
+	if err := a.closeIdle(ErrNotFound); err != nil {
+		return err
+	}
+	return s.Remove(ctx, id)
+}
+
 // closeAgent begins the removal of a; s.mu is held. The goroutine that sees it
 // through is joined by a.removed and by Run.
 func (s *Supervisor) closeAgent(a *Agent, reason error) {

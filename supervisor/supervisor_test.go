@@ -295,3 +295,27 @@ func Example() {
 	// completed hello <nil>
 	// <nil>
 }
+
+// What is removed only if it does nothing takes no prompt from then on, and loses
+// none: a prompt is either before the removal, which is refused, or after it.
+func TestRemoveIdle(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
+		a := h.start("a")
+		h.prompt(a, "1", "x")
+		if err := h.sup.RemoveIdle(h.Context(), "a"); !errors.Is(err, supervisor.ErrBusy) {
+			t.Errorf("while it runs: %v", err)
+		}
+		if _, err := a.Abort(h.Context(), "1"); err != nil {
+			t.Error(err)
+		}
+		if err := h.sup.RemoveIdle(h.Context(), "a"); err != nil {
+			t.Errorf("idle: %v", err)
+		}
+		if _, err := a.Prompt(h.Context(), protocol.Prompt{Message: "y"}, supervisor.PromptOptions{}); !errors.Is(err, supervisor.ErrNotFound) {
+			t.Errorf("a prompt afterwards: %v", err)
+		}
+		if err := h.sup.RemoveIdle(h.Context(), "a"); !errors.Is(err, supervisor.ErrNotFound) {
+			t.Errorf("again: %v", err)
+		}
+	})
+}
