@@ -134,7 +134,7 @@ func TestAnswerAfterACrash(t *testing.T) {
 		h.launcher.Child("a").Crash(supervisor.Exit{Code: 1})
 		<-turnEnded(h, turn)
 		turn = h.prompt(a, "2", "run rm")
-		time.Sleep(time.Minute) // the restart
+		time.Sleep(time.Minute) // in the bubble's time: the restart
 		now := h.asked(a)
 		err := a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: before.RequestID, Decision: protocol.AllowOnce})
 		if !errors.Is(err, supervisor.ErrNoRequest) {

@@ -124,7 +124,7 @@ func TestAnswerToAnotherProcess(t *testing.T) {
 		if !errors.Is(err, upcall.ErrUnknown) {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // in the bubble's time
 		synctest.Wait()
 	})
 }
