@@ -142,7 +142,7 @@ func (s *Server) destroyAgent(ctx context.Context, _ *call, p api.AgentIDParams)
 	return result, err
 }
 
-func (s *Server) listAgents(context.Context, *call, api.None) (any, error) {
+func (s *Server) listAgents(_ context.Context, c *call, _ api.None) (any, error) {
 	infos := s.o.Supervisor.Agents()
 	children := map[string]int{}
 	for _, info := range infos {
@@ -154,6 +154,9 @@ func (s *Server) listAgents(context.Context, *call, api.None) (any, error) {
 	agents := make([]api.AgentInfo, len(infos))
 	for i, info := range infos {
 		agents[i] = describe(info, children[info.ID])
+		if c.from == nil {
+			agents[i].Pending = info.Asked
+		}
 		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
 			agents[i].MemoryBytes = &took
 		}
@@ -175,7 +178,7 @@ func describe(info supervisor.Info, children int) api.AgentInfo {
 		ChildCount:     children,
 		Queued:         info.Queued,
 
-		PendingPermissions: info.Asked,
+		PendingPermissions: len(info.Asked),
 		RequestID:          known(info.Running),
 		LastRestartReason:  known(string(info.LastRestart)),
 		LastError:          known(info.LastError),

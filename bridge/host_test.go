@@ -425,8 +425,14 @@ func TestRespondPermission(t *testing.T) {
 	if len(held.Pending) != 1 || held.Pending[0].Deadline == "" {
 		t.Fatalf("pending %+v", held.Pending)
 	}
-	if list, err := r.client.ListAgents(r.ctx()); err != nil || list.Agents[0].PendingPermissions != 1 {
+	if list, err := r.client.ListAgents(r.ctx()); err != nil || list.Agents[0].PendingPermissions != 1 ||
+		len(list.Agents[0].Pending) != 1 || list.Agents[0].Pending[0].RequestID != held.Pending[0].RequestID {
 		t.Errorf("list %+v, %v", list, err)
+	}
+	// What somebody is asked about is none of another agent's business.
+	listed, failure := r.server.HostCall(r.ctx(), supervisor.Caller{AgentID: "a"}, "list_agents", []byte("{}"))
+	if failure != nil || !strings.Contains(string(listed), `"pending_permissions":1`) || strings.Contains(string(listed), `"pending":`) {
+		t.Errorf("an agent is told %s, %+v", listed, failure)
 	}
 	answer := api.RespondPermissionParams{RequestID: held.Pending[0].RequestID, Decision: protocol.AllowSession, Reason: new("not now")}
 	var done api.RespondPermissionResult

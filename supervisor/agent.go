@@ -74,9 +74,10 @@ type Info struct {
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
 	// the agent since.
 	ShouldShutdown bool
-	Queued         int    // prompts that wait
-	Asked          int    // permission requests that wait for an answer
-	Running        string // id of the running turn, "" if none runs
+	Queued         int // prompts that wait
+	// Asked are the permission requests that wait for an answer, oldest first.
+	Asked   []protocol.PermissionRequest
+	Running string // id of the running turn, "" if none runs
 	// Update is the child's last session_update, nil before the first. It must
 	// not be changed.
 	Update *protocol.SessionUpdate
@@ -131,7 +132,7 @@ func (a *Agent) Info() Info {
 		info.PID = a.inc.conn.PID()
 	}
 	if a.inc != nil {
-		info.Asked = len(a.inc.waiting())
+		info.Asked = a.inc.waiting()
 	}
 	if a.turn != nil {
 		info.Running = a.turn.id

@@ -24,7 +24,7 @@ func (h *house) asked(a *supervisor.Agent) protocol.PermissionRequest {
 	h.Helper()
 	synctest.Wait()
 	waiting := a.PermissionRequests()
-	if len(waiting) != 1 || a.Info().Asked != 1 {
+	if len(waiting) != 1 || len(a.Info().Asked) != 1 {
 		h.Fatalf("%d requests wait, want 1", len(waiting))
 	}
 	return waiting[0]
@@ -104,7 +104,7 @@ func TestPermissionEnds(t *testing.T) {
 				tt.end(h, a)
 				<-turnEnded(h, turn)
 				synctest.Wait()
-				if left := a.PermissionRequests(); len(left) > 0 || a.Info().Asked != 0 {
+				if left := a.PermissionRequests(); len(left) > 0 || len(a.Info().Asked) != 0 {
 					t.Errorf("left: %+v", left)
 				}
 				err = a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce})

@@ -155,6 +155,9 @@ type (
 		LastError *string `json:"last_error"`
 		// PendingPermissions is how many calls wait for respond_permission.
 		PendingPermissions int `json:"pending_permissions"`
+		// Pending are these calls, oldest first, as in get_permissions; missing if
+		// there are none. They are for people: an agent is told the number alone.
+		Pending []protocol.PermissionRequest `json:"pending,omitzero"`
 		// MemoryBytes is what the agent's process has in memory, shared pages
 		// included; null while none runs, and where the system does not tell.
 		MemoryBytes *int64 `json:"memory_bytes"`

@@ -35,6 +35,9 @@ import (
 	"nexus.internal/supervisor/stdio"
 )
 
+// defaultApproval is how long a permission request waits (SPEC §6.3).
+const defaultApproval = 5 * time.Minute
+
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	host       string
@@ -43,6 +46,7 @@ type serveOptions struct {
 	durability string
 	scenario   string
 	drain      time.Duration
+	approval   time.Duration
 	rate       uint32 // if rated
 	rated      bool
 	signed     bool
@@ -75,6 +79,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if o.drain < 0 {
 				return cli.Usage("--drain-timeout must not be negative")
 			}
+			if o.approval <= 0 {
+				return cli.Usage("--approval-timeout must be more than 0")
+			}
 			o.rated = cmd.Flags().Changed("rate")
 			return serve(cmd.Context(), app, o)
 		},
@@ -84,6 +91,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.durability, "durability", "", "how journals are saved: turn (synced, the default) or os")
 	cmd.Flags().StringVar(&o.scenario, "scenario", "", "scenario file that the offline model plays")
 	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long turns may go on when the server is asked to end")
+	cmd.Flags().DurationVar(&o.approval, "approval-timeout", defaultApproval, "how long a permission request waits before its call is denied")
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	return cmd
@@ -232,7 +240,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	})
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
-		durability: a.o.durability, scenario: a.o.scenario,
+		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval,
 		register: models.Register, standard: standard,
 	}
 	front, err = bridge.New(bridge.Options{

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -31,6 +32,7 @@ type specs struct {
 	// "" passes none.
 	durability string
 	scenario   string
+	approval   time.Duration // that a permission request may take
 	// register makes an agent known to the broker and tells where the socket of
 	// its model will be, and which limits hold.
 	register func(broker.Agent) (socket string, l broker.Limits, err error)
@@ -48,12 +50,17 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
+	patience := ""
+	if api.Value(p.Approvals) == api.ApprovalsAsk {
+		patience = s.approval.String()
+	}
 	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}
 	for _, flag := range []struct{ name, value string }{
 		{"durability", s.durability},
 		{"scenario", s.scenario},
 		{"parent-agent", api.Value(p.ParentAgentID)},
 		{"approvals", api.Value(p.Approvals)},
+		{"approval-timeout", patience},
 		{"ceiling", ceiling},
 	} {
 		if flag.value != "" {

@@ -23,7 +23,7 @@ func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
 	var known broker.Agent
 	s := &specs{
-		child: "/opt/nexus-child", env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me"),
+		child: "/opt/nexus-child", approval: 90 * time.Second, env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me"),
 		register: func(a broker.Agent) (string, broker.Limits, error) {
 			known = a
 			return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
@@ -113,12 +113,12 @@ func TestSpec(t *testing.T) {
 				Ceiling: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv"}},
 			},
 			wantArgv: []string{
-				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
+				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask", "--approval-timeout=1m30s",
 				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`, "--model-socket=/s/1",
 				`--permissions={"preset":"trusted","disabled_tools":["shell"],"write_paths":[]}`,
 			},
 			wantResume: []string{
-				"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask",
+				"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask", "--approval-timeout=1m30s",
 				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`, "--model-socket=/s/1",
 			},
 		},

@@ -83,6 +83,20 @@ export type ListAgentsResult = {
     last_restart_reason: string | null;
     last_error: string | null;
     pending_permissions: number;
+    pending?: Array<{
+      request_id: string;
+      turn_id: string;
+      tool_id: string;
+      tool_name: string;
+      action: string;
+      summary: string;
+      reason: string;
+      input: unknown;
+      paths: Array<string>;
+      command?: string;
+      deadline: string;
+      decisions: Array<string>;
+    }>;
     memory_bytes: number | null;
   }>;
 };

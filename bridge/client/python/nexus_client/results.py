@@ -54,7 +54,25 @@ class DestroyAgent(TypedDict):
     agent_id: str
 
 
-class ListAgentsAgents(TypedDict):
+class _ListAgentsAgentsPending(TypedDict):
+    request_id: str
+    turn_id: str
+    tool_id: str
+    tool_name: str
+    action: str
+    summary: str
+    reason: str
+    input: Any
+    paths: List[str]
+    deadline: str
+    decisions: List[str]
+
+
+class ListAgentsAgentsPending(_ListAgentsAgentsPending, total=False):
+    command: str
+
+
+class _ListAgentsAgents(TypedDict):
     agent_id: str
     created_at: str
     message_count: int
@@ -77,6 +95,10 @@ class ListAgentsAgents(TypedDict):
     last_error: Optional[str]
     pending_permissions: int
     memory_bytes: Optional[int]
+
+
+class ListAgentsAgents(_ListAgentsAgents, total=False):
+    pending: List[ListAgentsAgentsPending]
 
 
 class ListAgents(TypedDict):
@@ -508,31 +530,13 @@ class GetPermissionsSessionAllowances(TypedDict):
     tools: List[str]
 
 
-class _GetPermissionsPending(TypedDict):
-    request_id: str
-    turn_id: str
-    tool_id: str
-    tool_name: str
-    action: str
-    summary: str
-    reason: str
-    input: Any
-    paths: List[str]
-    deadline: str
-    decisions: List[str]
-
-
-class GetPermissionsPending(_GetPermissionsPending, total=False):
-    command: str
-
-
 class GetPermissions(TypedDict):
     permission_level: str
     preset: str
     disabled_tools: List[str]
     policy: GetPermissionsPolicy
     session_allowances: GetPermissionsSessionAllowances
-    pending: List[GetPermissionsPending]
+    pending: List[ListAgentsAgentsPending]
 
 
 class SetPermissions(TypedDict):
