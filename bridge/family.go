@@ -15,6 +15,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
 
@@ -138,14 +139,27 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
 		p.Approvals = new(api.ApprovalsAsk)
 	}
 	provenance = api.Value(saved.Settings.ParentAgentID)
-	if provenance == "" || p.ParentAgentID != nil {
-		return provenance
-	}
-	creator, err := s.o.Sessions.Summary(provenance)
-	if err == nil && !creator.Header.CreatedAt.After(saved.Header.CreatedAt) {
-		p.ParentAgentID = &provenance
+	if line := s.line(saved); p.ParentAgentID == nil && len(line) > 0 {
+		p.ParentAgentID, p.Above = &line[0], line[1:]
 	}
 	return provenance
+}
+
+// line are the agents above one by what is saved, its creator first, as far as
+// they are still there.
+func (s *Server) line(saved transcript.Summary) (line []string) {
+	for range maxDepth {
+		id := api.Value(saved.Settings.ParentAgentID)
+		if id == "" {
+			break
+		}
+		creator, err := s.o.Sessions.Summary(id)
+		if err != nil || creator.Header.CreatedAt.After(saved.Header.CreatedAt) {
+			break
+		}
+		line, saved = append(line, id), creator
+	}
+	return line
 }
 
 // descends reports whether an agent was created by the other one, or by one that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"weak"
 
@@ -111,24 +112,28 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	if old == name {
 		return &sessions.Error{Name: name, Err: sessions.ErrExists}
 	}
-	// In one order, so that two of them do not wait for each other.
-	defer s.locks.lock(min(old, name))()
-	defer s.locks.lock(max(old, name))()
+	held, err := s.o.Sessions.Created(old) // nobody starts them meanwhile
+	if err != nil {
+		return err
+	}
+	held = append(held, old, name)
+	slices.Sort(held) // in one order, so that two of them do not wait for each other
+	for _, id := range slices.Compact(held) {
+		defer s.locks.lock(id)()
+	}
 	if _, err := s.o.Supervisor.Agent(name); err == nil || s.o.Sessions.Exists(name) {
 		return &sessions.Error{Name: name, Err: sessions.ErrExists}
 	}
-	if _, err := s.o.Sessions.Summary(old); err != nil {
+	if _, err := s.o.Sessions.Summary(old); err != nil { // it was there before the locks
+		return err
+	}
+	if err := errors.Join(s.movable(old), s.o.Sessions.Changeable()); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
 	again := api.CreateAgentParams{Restored: true}
 	a, err := s.o.Supervisor.Agent(old)
 	running := err == nil
-	if running {
-		if err := errors.Join(s.movable(old), s.o.Sessions.Changeable()); err != nil {
-			return err
-		}
-	}
 	one := s.renames.begin(a, old)
 	defer s.renames.end(one)
 	if running {

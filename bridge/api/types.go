@@ -69,6 +69,9 @@ type (
 		// a saved session. The server fills them in.
 		Depth    uint64 `json:"-"`
 		Restored bool   `json:"-"`
+		// Above are the agents above ParentAgentID, the nearest first, of one that
+		// goes on.
+		Above []string `json:"-"`
 	}
 
 	// Limits are of the tokens and requests of models, and of the agent's process

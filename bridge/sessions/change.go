@@ -84,8 +84,8 @@ func (c *Catalogue) begin(id string, write func(io.Writer) error, prepare func()
 	return c.move(next, c.Path(id), id)
 }
 
-// Rename gives a session another name, with all that belongs to it. A temporary
-// one becomes a named one so. It fails with an *Error of ErrNotFound, ErrExists,
+// Rename gives a session another name, with all that belongs to it, and those of
+// the agents that it created say so. A temporary one becomes a named one so. It fails with an *Error of ErrNotFound, ErrExists,
 // or ErrInUse while a process has it open.
 func (c *Catalogue) Rename(old, name string) (err error) {
 	if err := valid(old, name); err != nil {
@@ -263,7 +263,7 @@ func (c *Catalogue) settle() error {
 				errs = append(errs, err)
 			}
 		}
-		errs = append(errs, syncDir(c.Dir(words[1])), syncDir(c.Dir(words[2])))
+		errs = append(errs, syncDir(c.Dir(words[1])), syncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
 	case words[0] == "begin" || words[0] == "delete":
 		errs = append(errs, os.RemoveAll(c.part(words[1], ".next")))
 		if !c.taken(words[1]) {

@@ -171,6 +171,10 @@ func TestKilledInAChange(t *testing.T) {
 			c := sessions.New(home)
 			save(t, c, "a", 5, transcript.Settings{Cwd: new("/site")})
 			saveParts(t, c, "a", "whole")
+			if what == "rename" {
+				save(t, c, "copy-made", 5, transcript.Settings{ParentAgentID: new("a")})
+				saveParts(t, c, "copy-made", "whole")
+			}
 			want, err := os.ReadFile(c.Path("a"))
 			if err != nil {
 				t.Fatal(err)
@@ -262,6 +266,12 @@ func checkAll(t *testing.T, c *sessions.Catalogue, what string, want []byte) {
 				t.Fatalf("%s: %+v, %v", id, s, err)
 			}
 			parts := []string{"whole", "whole", "-", "-"}
+			if what == "rename" {
+				if s, _ := c.Summary(id); *s.Settings.ParentAgentID != name {
+					t.Fatalf("%s was created by %s, which is %s now", id, *s.Settings.ParentAgentID, name)
+				}
+				parts = []string{"whole", "whole", "whole", "whole"}
+			}
 			if what == "import" {
 				parts = []string{"-", "-", "-", "-"}
 			}

@@ -81,7 +81,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		p.Preset = nil // it is one of the rules
 	}
 	socket, held, err := s.register(broker.Agent{
-		ID: id, Parent: api.Value(p.ParentAgentID), Limits: s.limits(p.Limits), New: !p.Restored,
+		ID: id, Parent: api.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if err != nil {
 		return supervisor.Spec{}, err

@@ -143,6 +143,9 @@ type Agent struct {
 	// Parent is the agent that made it, "" if none did. What an agent uses
 	// counts against the limits of all that it comes from, too.
 	Parent string
+	// Above are those above Parent, the nearest first, where that is to be put right:
+	// one of them may have another name by now.
+	Above []string
 	// Limits are its own; nil means those that are saved with it, or else
 	// Options.Limits. Unless it is New, they only tighten those. Of processes, the
 	// tighter of its own and Parent's hold.
@@ -178,6 +181,11 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 	}
 	if a.Parent != "" && a.Parent != a.ID {
 		acc.parent = b.account(a.Parent)
+		below := acc.parent
+		for _, id := range a.Above {
+			below.parent = b.account(id)
+			below = below.parent
+		}
 		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
 			acc.limits.Process, acc.given = within, true
 		}

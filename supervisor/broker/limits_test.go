@@ -115,6 +115,16 @@ func TestBudgetOfTheLine(t *testing.T) {
 	if u := h.usage("boss"); u.Tokens() != 0 {
 		t.Errorf("it used nothing itself: %+v", u)
 	}
+	// Who comes back counts for those above it by the names that they have now.
+	h.start(broker.Agent{ID: "chief", Limits: &broker.Limits{Tokens: 1}})
+	first, _ := h.start(broker.Agent{ID: "back0", Parent: "middle", Above: []string{"chief"}})
+	second, _ := h.start(broker.Agent{ID: "back1", Parent: "middle"})
+	if res, answer := h.ask(first, "{}"); res.StatusCode != 200 {
+		t.Errorf("got %s %s", res.Status, answer)
+	}
+	if res, answer := h.ask(second, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "agent chief has used") {
+		t.Errorf("above the one above: got %s %s", res.Status, answer)
+	}
 	// A circle of names that were used again ends somewhere.
 	if _, _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
 		t.Fatal(err)
