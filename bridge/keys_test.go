@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/limit"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
@@ -330,6 +333,38 @@ func TestAttackReplayedSignature(t *testing.T) {
 	}
 }
 
+// A signature is remembered as long as any of its body is good: of a body with several
+// the latest counts. Those of full keys, which end with the server, are not on the disk.
+func TestSignaturesAreRememberedLongEnough(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "signatures")
+	seen, err := limit.OpenSeen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seen.Close() })
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.Signatures = seen })
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	key, err := auth.Parse(strings.TrimPrefix(bearer, "Bearer "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Unix()
+	var items []string
+	for i, at := range []int64{now - 200, now + 200, now - 100} {
+		items = append(items, sign(key, at, "/rpc", fmt.Sprint(i), "list_agents", ""))
+	}
+	if response, body := r.post("/rpc", "["+strings.Join(items, ",")+"]", "Authorization", bearer); response.StatusCode != 200 {
+		t.Fatalf("HTTP %d %s", response.StatusCode, body)
+	}
+	if response, body := r.without("/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")); response.StatusCode != 200 {
+		t.Fatalf("HTTP %d %s", response.StatusCode, body)
+	}
+	kept, err := os.ReadFile(path)
+	if want := fmt.Sprintf("%d ", (now+500)*1e6); err != nil || strings.Count(string(kept), want) != 3 || strings.Count(string(kept), "\n") != 3 {
+		t.Errorf("%v, kept:\n%swant three lines with %s", err, kept, want)
+	}
+}
+
 func TestAttackForgedSignature(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
@@ -352,6 +387,7 @@ func TestAttackForgedSignature(t *testing.T) {
 		{"no number", "/rpc", sign(r.key, `"now"`, "/rpc", "1", "list_agents", ""), 403},
 		{"too large a number", "/rpc", sign(r.key, "1e300", "/rpc", "1", "list_agents", ""), 403},
 		{"no signature", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","auth":{"timestamp":1}}`, 403},
+		{"more than a signature", "/rpc", strings.Replace(good, `"auth":{`, `"auth":{"by":"me",`, 1), 403},
 		{"no object", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","auth":"x"}`, 403},
 		{"twice", "/rpc", strings.Replace(good, `"auth"`, `"auth":{},"auth"`, 1), 401},
 		{"one of a batch", "/rpc", "[" + sign(r.key, now, "/rpc", "5", "list_agents", "") + "," + list + "]", 401},
