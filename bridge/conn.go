@@ -42,7 +42,6 @@ type conn struct {
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
 	refused atomic.Bool // the last answer of this connection has been written
-	framing framing
 }
 
 type connKey struct{}
@@ -62,14 +61,9 @@ func (c *conn) handling(now bool) {
 	c.partial.Store(false)
 }
 
-// Read hands on what belongs to one request, and notices one that stopped on its
-// way.
+// Read notices a request that stopped on its way.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.framing.take(p), error(nil)
-	if n == 0 && len(p) > 0 {
-		n, err = c.Conn.Read(p[:c.framing.room(len(p))])
-		n = c.framing.keep(p[:n])
-	}
+	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.partial.Store(true)
 	}

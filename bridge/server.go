@@ -116,11 +116,9 @@ type exchange struct {
 
 // ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	refused, framed := refusal{}, true
 	if c := connOf(r.Context()); c != nil {
 		c.handling(true)
 		defer c.handling(false)
-		refused, framed = checkFraming(c.framing.begin(r.ContentLength), r)
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	to := route(r.Method, path)
@@ -129,8 +127,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.account(x)()
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set("Cache-Control", "no-store")
-	if len(r.TransferEncoding) > 0 {
-		// Who stands in between might end the body elsewhere, so nothing behind it is read.
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		// net/http has dropped a Content-Length beside chunks, and a Transfer-Encoding in
+		// HTTP/1.0: whoever ended the body by those would see another request behind
+		// this one, so nothing behind it is read.
 		w.Header().Set("Connection", "close")
 	}
 	if !s.handlers.enter() {
@@ -139,8 +139,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.leave()
 
-	if !framed {
-		s.refuse(x, refused)
+	if r.ProtoMinor > 1 { // another major version is refused by net/http
+		s.refuse(x, unknownVersion)
 		return
 	}
 	if !strings.HasPrefix(r.RequestURI, "/") {
