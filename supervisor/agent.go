@@ -47,6 +47,7 @@ type Agent struct {
 	turns        outcomes
 	endings      []*Turn          // ended, to be told in this order; turn and queue bound them
 	telling      bool             // somebody is in tell
+	lastTold     time.Time        // when somebody last left it
 	pending      map[string]*call // by the id on the wire
 	unsent       []*call          // the part of pending that waits for Ready
 	crashes      []time.Time      // the last ones, oldest first

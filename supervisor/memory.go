@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
@@ -170,7 +171,7 @@ func (a *Agent) tell() {
 		a.told(t)
 	}
 	a.endings = nil
-	a.telling = false
+	a.telling, a.lastTold = false, time.Now()
 }
 
 // untilTold returns once the turn that ran, which has ended, has been told.

@@ -44,7 +44,8 @@ func (a *Agent) watch(inc *incarnation) {
 // its ping for PingTimeout.
 func (a *Agent) feel(inc *incarnation) {
 	p, now := &inc.pulse, time.Now()
-	late := a.telling || now.Sub(p.due) > lateness // who tells waits for the disk, and may be the reader
+	// Who tells waits for the disk, and may be the reader, which has not read on yet.
+	late := a.telling || now.Sub(a.lastTold) < lateness || now.Sub(p.due) > lateness
 	if p.ping != nil && !p.answered.Before(p.asked) {
 		a.forget(p.ping) // if something else was answered in its place
 		p.ping = nil
