@@ -69,9 +69,12 @@ chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin
 
-install: build ## the programs, in PREFIX/bin
-	mkdir -p $(PREFIX)/bin
-	cp bin/nexus bin/nexus-child bin/nexus-rpc $(PREFIX)/bin/
+# One that runs cannot be written to, but another can take its name, at once.
+install: build ## the programs, in PREFIX/bin, also where they run
+	mkdir -p '$(PREFIX)/bin'
+	@for program in nexus nexus-child nexus-rpc; do \
+	cp bin/$$program '$(PREFIX)'/bin/.$$program.new && mv -f '$(PREFIX)'/bin/.$$program.new '$(PREFIX)'/bin/$$program || exit 1; \
+	echo '$(PREFIX)'/bin/$$program; done
 
 clean: ## removes bin/
 	rm -rf bin
