@@ -129,6 +129,7 @@ func TestHostileText(t *testing.T) {
 	dir := t.TempDir()
 	scenario := filepath.Join(dir, "scenario.json")
 	if err := os.WriteFile(scenario, fmt.Appendf(nil, `{"turns":[
+		{"match":"turn","steps":[{"text":"\u202eevil\u202c \u0007 a\u200bb \u2066c\u2069 d\r\tsaid\nso"}]},
 		{"match":"talk","steps":[{"text":%q},{"thinking":%[1]q},{"tool":{"name":"read_file","input":{"path":%[1]q}}},{"text":"said"}]},
 		{"match":"ask","steps":[{"tool":{"name":"shell","input":{"command":"mkdir '%[2]s' \u202e"}}},{"text":"asked"}]},
 		{"match":"fail","steps":[{"error":{"message":%[1]q}}]},
@@ -155,6 +156,13 @@ func TestHostileText(t *testing.T) {
 	for _, kind := range []string{"text_delta", "thinking_delta", "toolcall_input", "toolcall_result"} {
 		b.until(fmt.Sprintf(`[...document.querySelectorAll("#events li")].some((e) => e.children[1].innerText === %q && e.innerText.includes("<img"))`, kind))
 	}
+
+	// Of an answer, too, everything is spelled out but tabs and new lines.
+	eval[bool](b, `document.querySelector("#message").value = "turn \u202e", true`)
+	b.write("#message", "\r")
+	b.says("#talk .said", `turn \u{202e}`)
+	b.until(`[...document.querySelectorAll("#talk .answer")].some((e) => e.textContent ===
+		"\\u{202e}evil\\u{202c} \\u{7} a\\u{200b}b \\u{2066}c\\u{2069} d\\u{d}\tsaid\nso")`)
 
 	b.write("#message", "ask\r")
 	b.says("#asked-list", bad)
@@ -285,6 +293,31 @@ func TestFlood(t *testing.T) {
 	}
 	if n := eval[int](b, `document.querySelector("#talk .answer").innerText.length`); n > 1<<16 {
 		t.Errorf("%d characters of an answer are shown", n)
+	}
+}
+
+// The longest answers end, too, on the page: at the first asking, with what was left
+// out told.
+func TestLongAnswer(t *testing.T) {
+	dir := t.TempDir()
+	scenario := filepath.Join(dir, "scenario.json")
+	if err := os.WriteFile(scenario, []byte(`{"turns":[{"match":"at length","steps":[{"flood":{"count":800,"bytes":10000}}]}],"after":"offline"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, filepath.Join(dir, "home"), "0", "--scenario", scenario)
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	eval[bool](b, `(() => { window.streams = 0; const real = window.fetch;
+		window.fetch = (...given) => { if (given[1]?.headers?.Accept) window.streams++; return real(...given); }; return true; })()`)
+	b.write("#message", "at length\r")
+	b.says("#talk .outcome", "only the beginning is shown")
+	if n := eval[int](b, `window.streams`); n != 1 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	if n := eval[int](b, `document.querySelector("#talk .answer").innerText.length`); n != 1<<16 {
+		t.Errorf("%d characters of it are shown", n)
 	}
 }
 

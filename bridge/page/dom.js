@@ -11,11 +11,10 @@ export function make(tag, attributes = {}, ...inside) {
   return node;
 }
 
-// plain shows what could pretend to be other text: control characters and
-// those that turn the direction of writing.
+// plain spells out what could pretend to be other text: characters that control,
+// turn or hide writing, but for tab and newline.
 export function plain(value) {
-  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return String(value ?? "").replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
 export function put(node, value) {

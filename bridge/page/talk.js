@@ -88,7 +88,7 @@ async function stream(agent, body, exchange, signal) {
 }
 
 function newExchange(agent, content, id) {
-  const said = make("p", { class: "said" }, content);
+  const said = make("p", { class: "said" }, plain(content));
   const text = document.createTextNode("");
   const status = make("span", {}, "Waiting for the answer");
   const cancel = make("button", { type: "button" }, "Cancel");
@@ -109,6 +109,7 @@ function newExchange(agent, content, id) {
     }
   });
   let coming = ""; // not painted yet
+  let whole = true; // all of the answer is shown
   let painting = 0;
   const paint = () => {
     clearTimeout(painting);
@@ -119,19 +120,21 @@ function newExchange(agent, content, id) {
     if (stuck) $("talk").scrollTop = $("talk").scrollHeight;
   };
   return {
-    clear() { text.data = coming = ""; },
+    clear() { text.data = coming = ""; whole = true; },
     tell(words) { put(status, words); },
     add(chunk) {
       const room = most.answer - text.length - coming.length;
-      put(status, room > 0 ? "Answering" : "Answering; the rest is not shown here");
-      coming += chunk.slice(0, Math.max(0, room));
+      const more = plain(chunk.slice(0, room));
+      whole &&= chunk.length <= room && more.length <= room;
+      put(status, whole ? "Answering" : "Answering; the rest is not shown here");
+      coming += more.slice(0, room);
       painting ||= setTimeout(paint, 60);
     },
     answered(result) {
       if (result.cancelled) return this.end("Cancelled", false);
       if (text.length + coming.length === 0) this.add(result.content ?? "");
       const usage = result.usage ? `, ${result.usage.input_tokens} tokens in, ${result.usage.output_tokens} out` : "";
-      const rest = text.length + coming.length < result.content?.length ? ", only the beginning is shown" : "";
+      const rest = whole ? "" : ", only the beginning is shown";
       this.end(plain(`${result.stop_reason ?? "done"}${usage}${rest}`), false);
     },
     end(words, bad) {

@@ -14,7 +14,7 @@ export const session = {
 
 const patience = 15000; // ms for an answer
 const silence = 45000; // ms without a heartbeat until a stream counts as broken
-const longest = 4 << 20; // characters of one event of a stream
+const longest = 49 << 20; // characters of one event of a stream: 8 Mi of an answer (SPEC §7), for which JSON may write six each
 
 // every is the time between two tries, in ms.
 export const every = 2000;
@@ -96,22 +96,27 @@ export const pathOf = (agent) => `/agent/${encodeURIComponent(agent)}`;
 export async function* frames(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
-    for (let buffer = ""; ;) {
+    let parts = []; // of an event that has not ended
+    for (let length = 0; ;) {
       const { done, value } = await reader.read();
       if (done) return;
       heard();
-      buffer += value;
-      let from = 0;
-      for (let to; (to = buffer.indexOf("\n\n", from)) >= 0; from = to + 2) {
+      const ends = value.includes("\n\n") || (value.startsWith("\n") && parts.at(-1)?.endsWith("\n"));
+      parts.push(value);
+      length += value.length;
+      if (length > longest) throw new Error("an event without an end");
+      if (!ends) continue;
+      const events = parts.join("").split("\n\n");
+      parts = [events.pop()];
+      length = parts[0].length;
+      for (const event of events) {
         const frame = {};
-        for (const line of buffer.slice(from, to).split("\n")) {
+        for (const line of event.split("\n")) {
           const colon = line.indexOf(": ");
           if (colon > 0) frame[line.slice(0, colon)] = line.slice(colon + 2);
         }
         if (frame.data) yield { id: frame.id, event: frame.event, data: JSON.parse(frame.data) };
       }
-      buffer = buffer.slice(from);
-      if (buffer.length > longest) throw new Error("an event without an end");
     }
   } finally {
     reader.cancel().catch(() => {});
