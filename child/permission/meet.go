@@ -122,7 +122,7 @@ func CheckCwd(ceiling protocol.Permissions, cwd string) error {
 // Move says why the working directory may not become dir: under sandboxed it
 // stays in the present one and the allowed paths.
 func (p Policy) Move(dir string) error {
-	if holds(p.private(), dir) {
+	if p.private().holds(dir) {
 		return fmt.Errorf(private, dir)
 	}
 	if holds(p.Permissions.BlockedPaths, dir) {

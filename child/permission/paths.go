@@ -21,6 +21,16 @@ func holds(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return within(dir, path) })
 }
 
+// deepest is the length of the longest of dirs that holds path; 0 if none does.
+func deepest(dirs []string, path string) (length int) {
+	for _, dir := range dirs {
+		if within(dir, path) {
+			length = max(length, len(dir))
+		}
+	}
+	return length
+}
+
 // union are the entries of both lists, sorted.
 func union(a, b []string) []string {
 	if len(a)+len(b) == 0 {

@@ -66,10 +66,16 @@ type Policy struct {
 	Cwd string
 	// Allowances answer what would be asked. They never lift a denial.
 	Allowances []protocol.Allowance
-	// Private are paths of nexus itself, out of bounds under every preset but
-	// yolo. They are not among what an agent hands on.
-	Private []string
+	// Private is not among what an agent hands on.
+	Private Private
 }
+
+// Private is what belongs to nexus itself, out of bounds under every preset but
+// yolo: Paths with all below them, but for what lies in Except. Where a path lies
+// in some of both, the longest of these counts.
+type Private struct{ Paths, Except []string }
+
+func (p Private) holds(path string) bool { return deepest(p.Paths, path) > deepest(p.Except, path) }
 
 // Level is the built-in preset that the policy is of.
 func (p Policy) Level() Preset { return Preset(p.Permissions.Preset) }
@@ -138,13 +144,13 @@ func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 	return Decision{Deny, "the preset sandboxed does not allow " + tool + ": it could reach beyond the working directory"}
 }
 
-// private is said of a path that is in [Policy.Private].
+// private is said of a path that [Policy.Private] holds.
 const private = "%s is out of bounds: it belongs to nexus itself"
 
-// private are the paths of nexus itself as far as they are out of bounds.
-func (p Policy) private() []string {
+// private is what belongs to nexus itself as far as it is out of bounds.
+func (p Policy) private() Private {
 	if p.Level() == Yolo {
-		return nil
+		return Private{}
 	}
 	return p.Private
 }
@@ -155,7 +161,7 @@ func (p Policy) private() []string {
 func (p Policy) Path(tool string, action protocol.Action, path string) Decision {
 	rule, write := p.Permissions.Tools[tool], action == protocol.ActionWrite
 	switch {
-	case holds(p.private(), path):
+	case p.private().holds(path):
 		return Decision{Deny, fmt.Sprintf(private, path)}
 	case holds(p.Permissions.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for this agent"}
@@ -217,7 +223,7 @@ func (p Policy) Real(real func(path string) string) Policy {
 		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), union(r.BlockedPaths, each(r.BlockedPaths))
 		h.Tools[name] = r
 	}
-	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: each(p.Private)}
+	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: Private{each(p.Private.Paths), each(p.Private.Except)}}
 }
 
 // list names some paths.

@@ -5,7 +5,9 @@ import "nexus.internal/protocol"
 // Sandbox is what the kernel lets the programs of a tool do.
 type Sandbox struct {
 	ReadWrite, ReadOnly, Blocked []string
-	Network                      bool
+	// Except lies within what is blocked, and is not; the longer path counts.
+	Except  []string
+	Network bool
 	// Bounded says that paths are blocked or bounded by the permissions, so that
 	// the kernel must hold the programs to this or they must not run.
 	Bounded bool
@@ -37,6 +39,11 @@ func (p Policy) Sandbox(tool string) Sandbox {
 		Network:   level != Sandboxed,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
-	s.Blocked = union(s.Blocked, p.private())
+	for _, path := range p.private().Except {
+		if !holds(s.Blocked, path) { // what the permissions block has no exceptions
+			s.Except = append(s.Except, path)
+		}
+	}
+	s.Blocked = union(s.Blocked, p.private().Paths)
 	return s
 }

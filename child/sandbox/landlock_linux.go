@@ -53,6 +53,7 @@ type ruleset struct {
 	fd      int
 	handled uint64
 	blocked []string
+	except  []string
 	grants  int
 	notes   []string
 }
@@ -66,7 +67,7 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 		return nil, fmt.Errorf("make a Landlock ruleset: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: resolved(r.Blocked)}
+	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: resolved(r.Blocked), except: r.Except}
 	system := systemPaths
 	if r.readsAll() {
 		system = nil
@@ -165,9 +166,16 @@ func (s *ruleset) allow(path string, rights uint64, trusted bool) error {
 }
 
 // grant grants rights to an open file, or, where something below it is blocked,
-// to all that is beside that.
+// to all that is beside that. Of what is blocked it grants them to the exceptions.
 func (s *ruleset) grant(fd int, path string, rights uint64) error {
-	if slices.ContainsFunc(s.blocked, func(b string) bool { return within(path, b) }) {
+	if deepest(path, s.blocked) > deepest(path, s.except) {
+		for _, below := range s.except {
+			if below != path && within(below, path) {
+				if err := s.allow(below, rights, false); err != nil {
+					return err
+				}
+			}
+		}
 		return nil
 	}
 	if !slices.ContainsFunc(s.blocked, func(b string) bool { return within(b, path) }) {
@@ -190,6 +198,16 @@ func (s *ruleset) grant(fd int, path string, rights uint64) error {
 		}
 	}
 	return nil
+}
+
+// deepest is the length of the longest of dirs in which path lies; 0 if in none.
+func deepest(path string, dirs []string) (length int) {
+	for _, dir := range dirs {
+		if within(path, dir) {
+			length = max(length, len(dir))
+		}
+	}
+	return length
 }
 
 // grantEntry is grant for an entry of a directory. A symbolic link is opened as

@@ -47,6 +47,9 @@ type Rules struct {
 	// directly in a directory that holds something blocked, at any depth, nothing
 	// can be made, moved or removed, and the names below it can be listed.
 	Blocked []string
+	// Except lies within what is blocked, and is not. Where a path lies in some of
+	// both, the longest of these counts.
+	Except []string
 	// Network lets the program use the network and sockets of all kinds. Without
 	// it a confined program has but pipes and pairs of connected sockets.
 	Network bool
@@ -89,7 +92,7 @@ func (l Limits) orDefault() Limits {
 
 // check says which path of the rules cannot be meant.
 func (r Rules) check() error {
-	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked} {
+	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except} {
 		for _, p := range paths {
 			if !filepath.IsAbs(p) || filepath.Clean(p) != p {
 				return fmt.Errorf("rules: %q is not an absolute, clean path", p)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/upcall"
@@ -28,7 +29,7 @@ func TestPrivate(t *testing.T) {
 				if err := os.Symlink("home", filepath.Join(o.Cwd, "link")); err != nil {
 					t.Fatal(err)
 				}
-				o.Private = []string{filepath.Join(o.Cwd, "link")}
+				o.Private = permission.Private{Paths: []string{filepath.Join(o.Cwd, "link")}}
 				o.Permissions.Tools = map[string]protocol.ToolRule{"talk": {Mode: "allow"}, "read_file": {Mode: "allow", AllowedPaths: []string{"/"}}}
 				o.Allowances = []protocol.Allowance{{Tool: "read_file", Action: protocol.ActionRead, Dir: home}}
 				o.Parent = upcall.New(upcall.Options{Approvals: upcall.Allow})

@@ -20,7 +20,7 @@ func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
-	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Network: s.Network, Inherit: inherit}
+	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except, Network: s.Network, Inherit: inherit}
 	if w.scratch.dir != "" {
 		r.ReadOnly = append(r.ReadOnly, w.scratch.dir)
 	}

@@ -44,9 +44,9 @@ type Options struct {
 	Allowances []protocol.Allowance
 	// OnAllow saves a new allowance; nil saves none.
 	OnAllow func(protocol.Allowance) error
-	// Private are paths of nexus itself, absolute: out of bounds under every
+	// Private is of nexus itself, with absolute paths: out of bounds under every
 	// preset but yolo, neither shown nor saved nor handed on.
-	Private []string
+	Private permission.Private
 	// Parent is asked where the permissions say so; nil denies.
 	Parent *upcall.Parent
 	// Tools are there beside the built-in ones, and Sources give more.
@@ -73,7 +73,7 @@ type Workplace struct {
 	own      []known               // those that there always are, in their order
 	registry *tool.Registry        // without tools; those of the turns follow from it
 	scratch  scratch
-	private  []string // by both of their names
+	private  permission.Private // by both of their names
 
 	mu         sync.Mutex // guards all below
 	cwd        string     // without symbolic links, like all paths here
@@ -90,9 +90,7 @@ func Open(o Options) (*Workplace, error) {
 		o.Log = zap.NewNop()
 	}
 	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}}
-	for _, path := range o.Private {
-		w.private = append(w.private, path, real(path))
-	}
+	w.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Scratch != "" {
 		w.scratch.dir = real(o.Scratch)
 	}
@@ -149,6 +147,14 @@ func real(path string) string {
 		return real
 	}
 	return path
+}
+
+// bothNames are the paths, and what they are without symbolic links.
+func bothNames(paths []string) (names []string) {
+	for _, path := range paths {
+		names = append(names, path, real(path))
+	}
+	return names
 }
 
 // bounded is what the ceiling leaves of it.

@@ -252,7 +252,7 @@ func protectKeys(c *config.Config, brokered bool) error {
 
 // openWorkplace settles on what the agent may do: as the flags ask, but never
 // beyond what the session saved, nor beyond the ceiling of either.
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string, private []string) error {
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string, private permission.Private) error {
 	o := workplace.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {

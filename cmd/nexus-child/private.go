@@ -3,47 +3,54 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"nexus.internal/child/blob"
+	"nexus.internal/child/permission"
 	"nexus.internal/child/tool/file"
+	"nexus.internal/cmd/internal/config"
 )
 
-// private is what belongs to nexus itself and is none of an agent's business:
-// the home with what matters in it, wherever links in it lead, and the directory
-// of the session. Of one that the agent works in only what matters is.
-func private(home, cwd, session string) []string {
-	var all []string
-	for _, name := range []string{"server.key", "config.json", "mcp.json", "NEXUS.md", "sessions", "run", "logs"} {
-		all = append(all, filepath.Join(home, name))
+// private is what belongs to nexus itself and is none of an agent's business: the
+// whole home, wherever links in it lead, and the session. A working directory
+// that stands below the home is the agent's, unless it is one of nexus's own.
+func private(home, cwd, session string) permission.Private {
+	p := permission.Private{Paths: []string{home}}
+	work, below := relative(home, cwd)
+	below = below && work != "."
+	for _, name := range config.OwnDirs {
+		own := filepath.Join(home, name)
+		p.Paths = append(p.Paths, own)
+		_, within := relative(own, cwd)
+		below = below && !within
 	}
-	// Without a home there are no further keys, and one that cannot be read holds
-	// nothing that the agent could.
+	// One that cannot be read holds nothing that the agent could read.
 	entries, _ := os.ReadDir(home)
 	for _, e := range entries {
-		if name := e.Name(); strings.HasPrefix(name, "server") && strings.HasSuffix(name, ".key") {
-			all = append(all, filepath.Join(home, name))
+		link := filepath.Join(home, e.Name())
+		if _, working := relative(link, cwd); e.Type()&os.ModeSymlink != 0 && !working {
+			p.Paths = append(p.Paths, link)
 		}
 	}
-	if !leadsInto(home, cwd) {
-		all = append(all, home)
+	if below {
+		p.Except = []string{cwd, filepath.Join(home, work)}
 	}
 	if session == "" {
-		return all
+		return p
 	}
-	all = append(all, session, blob.Beside(session))
-	if dir := filepath.Dir(session); !leadsInto(dir, cwd) {
-		all = append(all, dir)
+	p.Paths = append(p.Paths, session, blob.Beside(session))
+	dir := filepath.Dir(session)
+	if _, working := relative(dir, cwd); !working {
+		p.Paths = append(p.Paths, dir)
 	}
-	return all
+	return p
 }
 
-// leadsInto reports whether path, through which no link leads, is dir or lies in
-// it.
-func leadsInto(dir, path string) bool {
+// relative is the way from dir to path, through which no link leads, if that is
+// dir or lies in it.
+func relative(dir, path string) (string, bool) {
 	if real, err := file.Real(dir); err == nil {
 		dir = real
 	}
-	relative, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(relative)
+	way, err := filepath.Rel(dir, path)
+	return way, err == nil && filepath.IsLocal(way)
 }

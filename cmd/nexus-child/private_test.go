@@ -37,8 +37,11 @@ func TestHomeIsPrivate(t *testing.T) {
 	}{
 		{"below the work", ".nexus3", ".", "sandboxed", []string{".nexus3/server.key", ".nexus3/sessions/x.jsonl", ".nexus3/any"}, []string{"mine"}},
 		{"below the work, trusted", ".nexus3", ".", "trusted", []string{".nexus3/server.key", ".nexus3/mcp.json"}, []string{"mine"}},
-		{"the work itself", ".", ".", "sandboxed", []string{"server.key", "server-1234.key", "config.json", "sessions/x.jsonl", "run/temp/x"}, []string{"mine"}},
-		{"above the work", ".", "work", "trusted", []string{"../server.key", "../sessions/x.jsonl"}, []string{"mine"}},
+		{"the work itself", ".", ".", "sandboxed", []string{"server.key", "server-1234.key", "sessions/x.jsonl", "any", "new.json"}, nil},
+		{"the work itself, trusted", ".", ".", "trusted", []string{"server.key", "sessions/x.jsonl", "any"}, nil},
+		{"in a directory of nexus", ".", "run/work", "sandboxed", []string{"mine", "../temp/x", "../../any"}, nil},
+		{"above the work", ".", "work", "trusted", []string{"../server.key", "../sessions/x.jsonl", "../any"}, []string{"mine"}},
+		{"above the work, sandboxed", ".", "work", "sandboxed", []string{"../server.key", "../any"}, []string{"mine"}},
 		{"yolo", ".nexus3", ".", "yolo", nil, []string{".nexus3/server.key"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,6 +74,12 @@ func TestHomeIsPrivate(t *testing.T) {
 			for _, name := range tt.open {
 				if got := p.result("r", "read "+name); !strings.Contains(got, "secret of") {
 					t.Errorf("read %s: %q", name, got)
+				}
+				if sandbox.Supported() != nil {
+					continue
+				}
+				if got := p.result("c", "run cat "+name); !strings.Contains(got, "secret of") {
+					t.Errorf("cat %s: %q", name, got)
 				}
 			}
 			p.send(`{"type":"get_state","id":"s"}`)

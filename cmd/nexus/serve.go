@@ -264,8 +264,8 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 			{Name: "broker", Ask: models.Check},
 		},
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Check:        newCheckers(a.o.child, agents.env, a.cfg.Path("cache"), a.guard, a.log).check,
-		PlansDir:     a.cfg.Path("plans"),
+		Check:        newCheckers(a.o.child, agents.env, a.cfg.CacheDir(), a.guard, a.log).check,
+		PlansDir:     a.cfg.PlansDir(),
 		Roles:        roles,
 		Presets:      presetsOf(a.cfg),
 	})

@@ -427,14 +427,32 @@ func (c *Config) Path(elem ...string) string {
 	return filepath.Join(append([]string{c.Home}, elem...)...)
 }
 
+// OwnDirs are the directories in the home that are nexus's own (SPEC §2.1). No
+// agent works in one.
+var OwnDirs = []string{sessionsDir, runDir, logsDir, plansDir, cacheDir}
+
+const (
+	sessionsDir = "sessions"
+	runDir      = "run"
+	logsDir     = "logs"
+	plansDir    = "plans"
+	cacheDir    = "cache"
+)
+
 // SessionsDir holds the conversations of named agents.
-func (c *Config) SessionsDir() string { return c.Path("sessions") }
+func (c *Config) SessionsDir() string { return c.Path(sessionsDir) }
 
 // RunDir holds what belongs to agents without a lasting name.
-func (c *Config) RunDir() string { return c.Path("run") }
+func (c *Config) RunDir() string { return c.Path(runDir) }
 
 // LogsDir holds the server's logs.
-func (c *Config) LogsDir() string { return c.Path("logs") }
+func (c *Config) LogsDir() string { return c.Path(logsDir) }
+
+// PlansDir holds the records of plans. Whoever writes one makes it.
+func (c *Config) PlansDir() string { return c.Path(plansDir) }
+
+// CacheDir holds what checkers keep. Whoever runs one makes it.
+func (c *Config) CacheDir() string { return c.Path(cacheDir) }
 
 // KeyPath is the file that holds the key of the server on that port.
 func (c *Config) KeyPath(port int) string {

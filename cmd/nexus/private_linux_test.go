@@ -1,0 +1,105 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/child/sandbox"
+	"nexus.internal/cmd/internal/config"
+)
+
+// An agent that worked in the home, or above it, could write itself a key or a
+// record of what others had done. Whatever a server that was used keeps there is out
+// of its bounds, and what is new there, too.
+func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"user","cwd":%q,"limits":{"tokens":1000000}}`, s.cwd))
+	s.call("/", "create_agent", `{"agent_id":".temporary"}`)
+	s.send("user", "hello")
+	s.send(".temporary", "hello")
+	s.call("/", "create_key", `{"scope":"read"}`)
+	s.call("/", "clone_session", `{"src_session":"user","dest_session":"copy"}`)
+	s.call("/", "validate_code", `{"code":"package p","language":"go"}`)
+	s.call("/", "run_plan", `{"plan":{"tasks":[{"id":"a","type":"testing","description":"x"}]},"agents":["user"],"request_id":"P"}`)
+
+	for _, cwd := range []string{s.home, filepath.Dir(s.home)} {
+		for _, preset := range []string{"sandboxed", "trusted"} {
+			agent := "evil-" + filepath.Base(cwd) + "-" + preset
+			if answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":%q}`, agent, cwd, preset)); gjson.Get(answer, "error").Exists() {
+				t.Fatal(answer)
+			}
+			var seen []string
+			for _, e := range entriesOf(t, s.home) {
+				seen = append(seen, e.Name())
+				path := filepath.Join(s.home, e.Name())
+				if e.IsDir() {
+					if !slices.Contains(config.OwnDirs, e.Name()) {
+						t.Errorf("%s is not among the directories that nobody works in", e.Name())
+					}
+					path = filepath.Join(path, "new")
+				}
+				s.wantPrivate(agent, path)
+			}
+			for _, want := range []string{"audit.jsonl", "keys.json", "plans", "run", "sessions", "cache", "logs"} {
+				if !slices.Contains(seen, want) {
+					t.Errorf("the server was not used enough: no %s among %v", want, seen)
+				}
+			}
+			s.wantPrivate(agent, filepath.Join(s.home, "new"))
+			if preset == "sandboxed" && sandbox.Supported() == nil {
+				s.send(agent, "run for f in "+s.home+"/* "+s.home+"/new; do echo evil >> $f; echo evil > $f/new; mv $f $f.old; rm -r $f; done")
+			}
+		}
+	}
+	for _, dir := range config.OwnDirs {
+		cwd := filepath.Join(s.home, dir)
+		if answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"in-%s","cwd":%q,"preset":"sandboxed"}`, dir, cwd)); gjson.Get(answer, "error").Exists() {
+			t.Fatal(answer)
+		}
+		s.wantPrivate("in-"+dir, filepath.Join(cwd, "new"))
+		if sandbox.Supported() == nil {
+			s.send("in-"+dir, "run echo evil > new")
+		}
+	}
+	s.end()
+	if err := filepath.WalkDir(s.home, func(path string, e os.DirEntry, err error) error {
+		if err == nil && (strings.HasPrefix(e.Name(), "new") || strings.HasSuffix(e.Name(), ".old")) {
+			t.Errorf("an agent made %s", path)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"audit.jsonl", "keys.json"} {
+		if text, err := os.ReadFile(filepath.Join(s.home, name)); err != nil || strings.Contains(string(text), "evil\n") {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	s.again() // on what is there
+	s.end()
+}
+
+// wantPrivate says that the agent could read or write at path.
+func (s *live) wantPrivate(agent, path string) {
+	s.Helper()
+	for _, call := range []string{"read " + path, "write " + path + ": evil"} {
+		if got := s.send(agent, call); !strings.Contains(got, "is out of bounds: it belongs to nexus itself") {
+			s.Errorf("%s: %s: %s", agent, call, got)
+		}
+	}
+}
+
+func entriesOf(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
