@@ -47,7 +47,7 @@ func newEmitter(w io.Writer, ascii bool, file string, onError func(error)) *emit
 	e.out = outlet.New(outlet.Options{
 		Write: frame.NewWriter(w).Write, Room: outlet.Room(w), MaxPieces: maxAnswers, MaxBytes: maxAnswerBytes,
 		Lost: func(n int) []byte {
-			return e.frame(protocol.Error{Message: fmt.Sprintf("stdout was not read: %d answers were lost", n)})
+			return e.frame(protocol.Error{Message: fmt.Sprintf("%s%d answers were lost", protocol.AnswersLost, n)})
 		},
 		Failed: onError,
 	})

@@ -21,6 +21,10 @@ const (
 	StopMaxIterations StopReason = "max_iterations"
 )
 
+// AnswersLost is how the message of an [Error] without id begins that says how
+// many answers were lost because stdout was not read (SPEC §3.4).
+const AnswersLost = "stdout was not read: "
+
 type (
 	// Ready is the first frame of every child.
 	Ready struct {

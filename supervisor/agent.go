@@ -49,7 +49,7 @@ type Agent struct {
 	telling      bool             // somebody is in tell
 	lastTold     time.Time        // when somebody last left it
 	pending      map[string]*call // by the id on the wire
-	unsent       []*call          // the part of pending that waits for Ready
+	unsent       []*call          // the part of pending that the child was not given yet, oldest first
 	crashes      []time.Time      // the last ones, oldest first
 	starved      []time.Time      // restarts that the server lacked something for, since one came to anything, oldest first
 	timer        *time.Timer      // of Backoff
@@ -279,13 +279,8 @@ func (a *Agent) submit(q *call, check func() error) error {
 	if a.state == Failed {
 		return a.failed()
 	}
-	a.pending[q.command.Ident()] = q
-	if a.state == Ready || a.state == Busy {
-		a.inc.put(q.command)
-	} else {
-		a.unsent = append(a.unsent, q)
-		a.wakeUp()
-	}
+	a.enqueue(q)
+	a.wakeUp()
 	return nil
 }
 

@@ -25,12 +25,13 @@ type incarnation struct {
 	gone    chan struct{}      // closed when nothing is left
 	err     error              // of the launch
 
-	out     []protocol.Command // to be written, oldest first; pending and the one turn bound it
-	writing bool               // somebody is writing out
-	stopped error              // why we were asked to stop it, nil if nobody asked
-	lost    Reason             // why we gave it up, "" if we did not
-	cause   string             // the same in words
-	limit   string             // that of a turn which it did not end, if we gave it up for that
+	out     []protocol.Command  // to be written, oldest first; pending and the one turn bound it
+	writing bool                // somebody is writing out
+	stopped error               // why we were asked to stop it, nil if nobody asked
+	lost    Reason              // why we gave it up, "" if we did not
+	cause   string              // the same in words
+	owed    map[string]struct{} // the answers that it owes us soon, by the id; at most maxOwed
+	limit   string              // that of a turn which it did not end, if we gave it up for that
 	pulse   pulse
 
 	host  map[string]*hostCall // by call_id; at most MaxHostCalls
@@ -70,7 +71,7 @@ func (a *Agent) launch(ctx context.Context, again bool) *incarnation {
 	a.incarnations++
 	inc := &incarnation{
 		number: a.incarnations, again: again, cancel: cancel,
-		settled: make(chan struct{}), gone: make(chan struct{}),
+		settled: make(chan struct{}), gone: make(chan struct{}), owed: map[string]struct{}{},
 	}
 	a.inc = inc
 	a.setState(Starting, "")
@@ -179,10 +180,7 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 	}
 	a.log.Info("agent ready", zap.Uint64("incarnation", inc.number), zap.Int("pid", conn.PID()))
 	a.setState(Ready, "")
-	for _, q := range a.unsent {
-		inc.put(q.command)
-	}
-	a.unsent = nil
+	a.ask()
 	a.watch(inc)
 	a.next()
 }
@@ -450,6 +448,8 @@ func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
 		a.finish(t, Erred, err)
 	} else if q := a.pending[c.Ident()]; q != nil {
 		a.settle(q, answer{err: err})
+		delete(a.inc.owed, c.Ident())
+		a.ask()
 	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {
 		a.inc.put(a.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + err.Error()}))
 	}

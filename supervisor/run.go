@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -207,10 +208,7 @@ func (a *Agent) response(r protocol.Response) {
 		a.conclude(t, r)
 		return
 	}
-	if q := a.pending[r.ID]; q != nil {
-		a.inc.pulse.answered = time.Now()
-		a.settle(q, answer{response: r, err: childError(r)})
-	}
+	a.answered(r.ID, answer{response: r, err: childError(r)})
 }
 
 // conclude ends the running turn as the child's response says.
@@ -238,11 +236,16 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 // only the child's state says which (SPEC §3.4).
 func (a *Agent) fault(raw []byte, e protocol.Error) {
 	if e.ID != nil {
+		refused := &ChildError{Message: e.Message}
 		if q := a.pending[*e.ID]; q != nil {
-			a.inc.pulse.answered = time.Now()
-			a.settle(q, answer{err: &ChildError{Command: q.command.Name(), Message: e.Message}})
+			refused.Command = q.command.Name()
+		}
+		if a.answered(*e.ID, answer{err: refused}) {
 			return
 		}
+	}
+	if e.ID == nil && strings.HasPrefix(e.Message, protocol.AnswersLost) {
+		a.loseAnswers(e.Message)
 	}
 	a.publish(e.Name(), raw)
 	t := a.running()
@@ -260,7 +263,11 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 func (a *Agent) probe(t *Turn) {
 	q := &call{command: protocol.GetState{ID: a.sup.nextID()}, deliver: func(r answer) {
 		running := gjson.GetBytes(r.response.Body, "streaming").Type == gjson.True
-		if a.running() == t && a.state == Busy && !running && t.end == nil {
+		switch {
+		case a.running() != t || a.state != Busy || running || t.end != nil:
+		case r.err != nil: // the answer was lost
+			a.probe(t)
+		default:
 			a.finish(t, Erred, &ChildError{Command: "prompt", Message: t.fault})
 		}
 	}}
