@@ -260,7 +260,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Version:    a.version,
 		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{
-			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.RunDir())) }},
+			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},
 		},
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default

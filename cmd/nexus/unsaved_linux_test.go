@@ -3,6 +3,7 @@ package main_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +82,43 @@ func TestSessionsInAForbiddenHome(t *testing.T) {
 	testUnsaved(f, "permission denied", mode(0o500), mode(0o700))
 }
 
+// A server is ready if it can save in the home and among the sessions, each of them;
+// where it has its lock, nothing need be written.
+func TestReadyWhereThingsAreSaved(t *testing.T) {
+	f := newFaulty(t, nil)
+	for dir, reason := range map[string]string{".": "permission denied", "sessions": "permission denied", "run": ""} {
+		path := filepath.Join(f.home, dir)
+		if err := os.Chmod(path, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		f.wantReady(reason)
+		if err := os.Chmod(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.wantReady("")
+	}
+	for _, pattern := range []string{".writable-*", "*/.writable-*"} {
+		if left, err := filepath.Glob(filepath.Join(f.home, pattern)); len(left) > 0 || err != nil {
+			t.Errorf("left of the questions: %v, %v", left, err)
+		}
+	}
+	f.end()
+}
+
+// wantReady wants that GET /readyz says that nothing can be saved for a reason; ""
+// for ready.
+func (f *faulty) wantReady(reason string) {
+	f.Helper()
+	want, home := http.StatusServiceUnavailable, "nothing can be saved"
+	if reason == "" {
+		want, home = http.StatusOK, "ok"
+	}
+	status, answer := f.over(http.MethodGet, "/readyz", "")
+	if got := gjson.Get(answer, "checks.home").Str; status != want || !strings.Contains(got, home) || !strings.Contains(got, reason) {
+		f.Errorf("readyz: HTTP %d %s, want %d and %q", status, answer, want, reason)
+	}
+}
+
 // testUnsaved tries all that is saved between harm and heal.
 func testUnsaved(f *faulty, reason string, harm, heal func()) {
 	f.Helper()
@@ -105,6 +143,7 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 	}
 	pid := f.pid("well")
 	harm()
+	f.wantReady(reason)
 	for _, c := range calls {
 		f.wantNamed(f.ask("/", c.method, strings.Replace(c.params, `"better","agent_id"`, `"well","agent_id"`, 1)), "NOT_RECORDED", reason)
 	}
@@ -123,6 +162,7 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 		f.Errorf("an agent that kept its name was ended: process %d, now %d", pid, now)
 	}
 	heal()
+	f.wantReady("")
 	for _, c := range calls {
 		if answer := f.ask("/", c.method, c.params); !gjson.Get(answer, "result."+c.done).Exists() {
 			f.Errorf("%s afterwards: %s", c.method, answer)
