@@ -73,6 +73,14 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
+	whose := "" // all, or several
+	if len(asked.agents) == 1 {
+		whose = slices.Collect(maps.Keys(asked.agents))[0]
+	}
+	if wrong := x.pass.reach(whose); wrong != nil {
+		s.refuse(x, *wrong)
+		return
+	}
 	c := chorus{s: s, asked: asked, followed: map[string]bool{}, batches: make(chan batch)}
 	switch asked.position {
 	case "":

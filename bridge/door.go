@@ -94,10 +94,23 @@ func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok b
 		return pass{}, wrongKey, false
 	}
 	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
-	if grant.Scope == auth.ScopeAgent && to.agent != grant.AgentID {
-		return pass{}, explain(&deniedError{"the key is good for agent " + grant.AgentID + " alone"}).with(http.StatusForbidden), false
+	p = pass{grant: grant, valid: valid, key: key}
+	if to.kind == toAllEvents { // its query says whose
+		return p, refusal{}, true
 	}
-	return pass{grant: grant, valid: valid, key: key}, refusal{}, true
+	if wrong := p.reach(to.agent); wrong != nil {
+		return pass{}, *wrong, false
+	}
+	return p, refusal{}, true
+}
+
+// reach refuses an agent's key for all but that agent; id is "" for what is of no
+// agent alone.
+func (p pass) reach(id string) *refusal {
+	if p.grant.Scope != auth.ScopeAgent || id == p.grant.AgentID {
+		return nil
+	}
+	return new(explain(&deniedError{"the key is good for agent " + p.grant.AgentID + " alone"}).with(http.StatusForbidden))
 }
 
 // may says why a pass is not good enough for a method, nil if it is.

@@ -123,10 +123,14 @@ func TestAttackElsewhereWithAgentKey(t *testing.T) {
 	bearer, _ := r.scoped(auth.ScopeAgent, "a")
 	for _, route := range []string{
 		"POST /", "POST /rpc", "POST /agent/b", "POST /agent/nobody", "GET /agent/b/events", "GET /agent/nobody/events", "GET /readyz", "GET /nowhere",
-		"GET /events", "GET /metrics",
+		"GET /events", "GET /events?agents=b", "GET /events?agents=a,b", "GET /events?after=0", "GET /metrics",
 	} {
 		method, path, _ := strings.Cut(route, " ")
-		response, body := r.do(method, path, strings.NewReader(callBody("get_model")), "Authorization", bearer)
+		var sent io.Reader
+		if method == "POST" {
+			sent = strings.NewReader(callBody("get_model"))
+		}
+		response, body := r.do(method, path, sent, "Authorization", bearer)
 		if response.StatusCode != 403 || gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
 			t.Errorf("%s: HTTP %d %s", route, response.StatusCode, body)
 		}
@@ -144,6 +148,38 @@ func TestAttackElsewhereWithAgentKey(t *testing.T) {
 	}
 	if response, body := r.post("/agent/a", callBody("get_model"), "Authorization", bearer); response.StatusCode != 200 || !gjson.Get(body, "result").Exists() {
 		t.Errorf("its own agent: HTTP %d %s", response.StatusCode, body)
+	}
+}
+
+// With a key for one agent its life can be followed from outside: before there is
+// such an agent, over its end, and into its next life.
+func TestAgentKeyFollowsLives(t *testing.T) {
+	r := rigged(t, nil)
+	key, _, err := r.keys.Add(grant(auth.ScopeAgent, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := r.key
+	r.key = key
+	next, leave := r.listen("?agents=a", "")
+	r.key = full
+	defer leave()
+	if e := next(); e.name != "open" || e.id != "-" {
+		t.Fatalf("the first event is %+v", e)
+	}
+	r.create("b")
+	for range 2 {
+		r.create("a")
+		r.say("a", "one")
+		for _, e := range until(next, "turn_end", 1) {
+			if e.agent != "a" {
+				t.Errorf("it is told of another agent: %+v", e)
+			}
+		}
+		if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		until(next, "agent_removed", 1)
 	}
 }
 

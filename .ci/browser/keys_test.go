@@ -101,6 +101,32 @@ func TestAgentKey(t *testing.T) {
 	b.clean()
 }
 
+// A page with an agent's key shows the agent that is created later, that it is
+// destroyed, without bringing it back, and the next one of its name.
+func TestAgentKeyFollowsLives(t *testing.T) {
+	s := serve(t, t.TempDir())
+	key, _ := s.scoped(`{"scope":"agent","agent_id":"late"}`)
+	b := open(t, s.url+"/")
+	b.write("#key", key+"\r")
+	b.says("#empty", "There is no agent late")
+	b.says("#flow", "live")
+	for _, life := range []string{"first", "second"} {
+		s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"late"}}`)
+		b.says("#rows .state", "ready")
+		b.says("#facts", "offline")
+		s.rpc("/agent/late", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo the `+life+`"}}`)
+		b.says("#events", "the "+life)
+		s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"late"}}`)
+		b.says("#empty", "There is no agent late")
+		b.says("#flow", "the agent is gone")
+	}
+	eval[string](b, `new Promise((r) => setTimeout(r, 5000, ""))`) // two looks more
+	if agents := s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"list_agents"}`); !strings.Contains(agents, `"agents":[]`) {
+		t.Errorf("the page has brought it back: %s", agents)
+	}
+	b.clean()
+}
+
 // Where the server wants requests signed, the page signs them: reading, talking,
 // cancelling and approving.
 func TestSignedRequests(t *testing.T) {

@@ -250,6 +250,27 @@ func TestServerGone(t *testing.T) {
 	b.says("#empty", "No agent runs here")
 }
 
+// An agent that is destroyed and created again between two looks is followed on.
+func TestNextLife(t *testing.T) {
+	s := serve(t, t.TempDir())
+	create := `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`
+	s.rpc("/", create)
+	b := open(t, s.url+"/")
+	b.enter(s)
+	b.click("#rows button")
+	b.says("#flow", "live")
+	eval[bool](b, `(() => { const real = window.fetch, held = new Promise((r) => { window.release = r; });
+		window.fetch = async (...given) => { if (given[0] === "/") { window.waits = true; await held; } return real(...given); }; return true; })()`)
+	b.until(`window.waits === true`)
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"alice"}}`)
+	s.rpc("/", create)
+	eval[bool](b, `window.release(), true`)
+	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo born again"}}`)
+	b.says("#events", "born again")
+	b.says("#flow", "live")
+	b.clean()
+}
+
 // A stream that is cut off in the middle is joined again: the answer is whole,
 // and was sent once.
 func TestStreamBreaks(t *testing.T) {

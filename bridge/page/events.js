@@ -1,7 +1,7 @@
 // The events of one agent, as they happen.
 
 import { $, atEnd, cut, make, plain, put } from "./dom.js";
-import { frames, listening, pathOf, pause, refusal, Refused, session, wake } from "./wire.js";
+import { frames, listening, pause, refusal, Refused, session, wake } from "./wire.js";
 
 const most = {
   rows: 300, // shown; the oldest go
@@ -12,16 +12,16 @@ const most = {
 const queue = [];
 let flushing = false;
 
-// follow shows the events of an agent from now on, over broken connections, until
-// signal ends.
+// follow shows the events of whatever agent has that id from now on, over broken
+// connections and the agent's end, until signal ends. It starts none.
 export async function follow(id, signal) {
   queue.length = 0;
   $("events").replaceChildren();
-  let last; // the number of the last event that came
+  let last; // the id of the last event that came
   for (let wait = 1000; !signal.aborted; wait = Math.min(2 * wait, 10000)) {
     const line = listening(signal);
     try {
-      const response = await fetch(`${pathOf(id)}/events`, {
+      const response = await fetch(`/events?agents=${encodeURIComponent(id)}`, {
         signal: line.signal, cache: "no-store", credentials: "omit",
         headers: { Authorization: `Bearer ${session.key}`, ...(last && { "Last-Event-ID": last }) },
       });
@@ -30,16 +30,13 @@ export async function follow(id, signal) {
       for await (const frame of frames(response.body, line.heard)) {
         if (signal.aborted) return;
         wait = 1000;
-        if (frame.event === "end") {
-          if (frame.data.reason === "removed") return put($("flow"), "the agent is gone");
-          break;
-        }
+        if (frame.event === "end") break;
         last = frame.id ?? last;
-        arrive(frame);
+        if (frame.event === "open") reopened();
+        else arrive(frame);
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && error.status === 404) return put($("flow"), "the agent is gone");
       if (error instanceof Refused && error.locked) { session.news = true; wake(); } // it will be told there
     } finally {
       line.done();
@@ -50,11 +47,22 @@ export async function follow(id, signal) {
   }
 }
 
-function arrive(frame) {
+// reopened has the agent asked once more: what it did meanwhile is told after this.
+function reopened() {
+  if (!resting.has(session.state)) session.state = "";
+  session.news = true;
+}
+
+// resting are the states in which an agent stays as it is until something is told of it.
+const resting = new Set(["stopped", "failed", "removed"]);
+
+function arrive({ event, data: { seq, event: data } }) {
   if (queue.length >= most.queue) queue.shift();
-  queue.push(frame);
-  if (frame.event === "agent_state") session.state = frame.data.state;
-  if (["permission_request", "permission_end", "agent_state", "turn_end"].includes(frame.event)) {
+  queue.push({ seq, event, data });
+  if (event === "agent_state") session.state = data.state;
+  if (event === "agent_removed") session.state = "removed";
+  put($("flow"), event === "agent_removed" ? "the agent is gone" : "live");
+  if (["permission_request", "permission_end", "agent_state", "agent_removed", "turn_end"].includes(event)) {
     session.news = true;
     wake();
   }
@@ -67,16 +75,16 @@ function flush() {
   flushing = false;
   const list = $("events");
   const stuck = atEnd(list);
-  for (const { id, event, data } of queue.splice(0)) {
+  for (const { seq, event, data } of queue.splice(0)) {
     const { type, text, kind = "", join } = describe(event, data);
     let row = list.lastElementChild;
     if (join && row?.dataset.join === join) {
       const shown = row.lastElementChild.firstChild;
       if (shown.length < most.text) shown.appendData(cut(plain(text), most.text - shown.length));
-      row.firstElementChild.textContent = id ?? "";
+      row.firstElementChild.textContent = seq ?? "";
       continue;
     }
-    row = make("li", { class: kind, ...(join && { "data-join": join }) }, make("span", { class: "seq" }, id ?? ""),
+    row = make("li", { class: kind, ...(join && { "data-join": join }) }, make("span", { class: "seq" }, seq ?? ""),
       make("span", { class: "type" }, plain(type)), make("span", { class: "text" }, document.createTextNode(cut(plain(text), most.text))));
     list.append(row);
   }
@@ -104,6 +112,7 @@ function describe(event, data) {
       const kind = { failed: "bad", backoff: "warn" }[data.state];
       return line(`${data.state}, incarnation ${data.incarnation}${data.reason ? ": " + data.reason : ""}`, kind);
     }
+    case "agent_removed": return line("its process has ended", "warn");
     case "turn_start": return line(data.turn_id + (data.attempt ? `, attempt ${data.attempt}` : ""));
     case "turn_end": return line(`${data.outcome}${data.error ? ": " + data.error : ""}`, data.error ? "bad" : "");
     case "agent_end": return line(`${data.stop_reason}, ${data.usage?.input_tokens} tokens in, ${data.usage?.output_tokens} out`);

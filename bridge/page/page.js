@@ -24,7 +24,7 @@ $("key-form").addEventListener("submit", async (event) => {
   put($("scope"), { read: "This key is good for reading alone: nothing can be sent, allowed, created or destroyed with it.",
     agent: `This key is good for ${session.agent} alone: other agents are not shown.` }[session.scope] ?? "");
   $("scope").hidden = $("scope").textContent === "";
-  if (rows.has(session.agent)) choose(session.agent);
+  if (session.agent) choose(session.agent);
   watch(session.signal);
 });
 
@@ -72,10 +72,12 @@ async function look() {
 let one = { agents: [], summaries: [] }; // the agent that the key is for
 
 // lookAtOne tells of the agent that the key is for, as list_agents would. It is asked
-// at first, then when there may be news of it, and not where that would start it again.
+// at first, then when there may be news of it, and not where that would start it again
+// or bring it back.
 async function lookAtOne(id) {
   const alive = await fetch("/healthz", { signal: inTime(), cache: "no-store", credentials: "omit" });
   if ((await alive.json()).status === "draining") throw new Refused(503, { message: "The server is ending", data: { type: "SERVER_DRAINING" } });
+  if (session.state === "removed") one = { agents: [], summaries: [] };
   const runs = ["", "ready"].includes(session.state);
   if (session.news && runs) {
     session.news = false;
@@ -133,6 +135,7 @@ function show({ agents, summaries }) {
     let row = rows.get(agent.agent_id);
     if (!row) rows.set(agent.agent_id, row = newRow(agent.agent_id));
     if ($("rows").children[i] !== row.tr) $("rows").insertBefore(row.tr, $("rows").children[i] ?? null);
+    mark(agent.agent_id, row);
     put(row.state, agent.state);
     row.state.dataset.state = agent.state;
     put(row.restarts, String(agent.restarts ?? "–"));
@@ -163,6 +166,12 @@ function newRow(id) {
   return row;
 }
 
+// mark shows whether a row is that of the agent that is open.
+function mark(id, row) {
+  row.tr.classList.toggle("chosen", id === chosen);
+  row.name.setAttribute("aria-pressed", String(id === chosen));
+}
+
 let following = new AbortController();
 
 // choose opens an agent; "" opens none.
@@ -170,10 +179,7 @@ function choose(id) {
   if (id === chosen && id !== "") return;
   following.abort();
   chosen = id;
-  for (const [name, row] of rows) {
-    row.tr.classList.toggle("chosen", name === id);
-    row.name.setAttribute("aria-pressed", String(name === id));
-  }
+  for (const [name, row] of rows) mark(name, row);
   $("agent").hidden = id === "";
   $("desk").classList.toggle("two", id !== "");
   put($("agent-title"), id);
@@ -186,7 +192,11 @@ function choose(id) {
 }
 
 function facts(agent) {
-  if (!agent) { if (chosen !== "") choose(""); return; }
+  if (!agent) {
+    if (chosen !== session.agent) choose("");
+    $("facts").replaceChildren();
+    return;
+  }
   const told = [["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
     ["incarnation", agent.incarnation], ["messages", agent.message_count], ["waiting", agent.queued || null],
     ["parent", agent.parent_agent_id], ["last restart", agent.last_restart_reason]].filter(([, v]) => v !== null && v !== undefined);
