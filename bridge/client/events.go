@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"math"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
@@ -20,6 +22,27 @@ import (
 
 // FromNow asks Events for what comes only.
 const FromNow = math.MaxUint64
+
+// Filter says which events of all agents are wanted (SPEC §6.4). Nil is all; a
+// list without members is refused.
+type Filter struct {
+	Types  []string // of events, up to 256; gap, open and end come all the same
+	Agents []string // their ids, up to 256
+}
+
+// query is what the filter adds to after.
+func (f Filter) query(after string) url.Values {
+	query := url.Values{}
+	if after != "" {
+		query.Set("after", after)
+	}
+	for name, wanted := range map[string][]string{"types": f.Types, "agents": f.Agents} {
+		if wanted != nil {
+			query.Set(name, strings.Join(wanted, ","))
+		}
+	}
+	return query
+}
 
 // Event is one event of a stream.
 type Event struct {
@@ -35,11 +58,12 @@ type Event struct {
 }
 
 // Events is one connection to the events of an agent after number after: 0 for
-// all that is kept, FromNow for only what comes. The sequence ends with an error
+// all that is kept, FromNow for only what comes. Where types are named, others are
+// left out, but for gap and end. The sequence ends with an error
 // when the connection does (io.ErrUnexpectedEOF where the server just left), and
 // without one after an event "end". Follow connects again.
-func (c *Client) Events(ctx context.Context, id string, after uint64) iter.Seq2[Event, error] {
-	return c.events(ctx, AgentPath(id)+"/events", position(after))
+func (c *Client) Events(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
+	return c.events(ctx, AgentPath(id)+"/events", Filter{Types: types}.query(position(after)))
 }
 
 // Follow is Events that go on where they were when a connection breaks, also with
@@ -48,14 +72,14 @@ func (c *Client) Events(ctx context.Context, id string, after uint64) iter.Seq2[
 // connection. It ends without an error after an event "end" whose reason is
 // neither slow nor draining, and with one when ctx does, when the server refuses,
 // or when it is not to be had for as many tries in a row as any request is given.
-func (c *Client) Follow(ctx context.Context, id string, after uint64) iter.Seq2[Event, error] {
-	return c.follow(ctx, AgentPath(id)+"/events", position(after))
+func (c *Client) Follow(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
+	return c.follow(ctx, AgentPath(id)+"/events", Filter{Types: types}.query(position(after)))
 }
 
-// FollowAll follows the events of all agents, as Follow does: from the ID of an
-// event on, "0" for all that is kept, "" for only what comes (SPEC §6.4).
-func (c *Client) FollowAll(ctx context.Context, after string) iter.Seq2[Event, error] {
-	return c.follow(ctx, "/events", after)
+// FollowAll follows the events of all agents that are wanted, as Follow does: from
+// the ID of an event on, "0" for all that is kept, "" for only what comes (SPEC §6.4).
+func (c *Client) FollowAll(ctx context.Context, after string, wanted Filter) iter.Seq2[Event, error] {
+	return c.follow(ctx, "/events", wanted.query(after))
 }
 
 // position is a number as a query has it.
@@ -66,9 +90,9 @@ func position(after uint64) string {
 	return strconv.FormatUint(after, 10)
 }
 
-func (c *Client) events(ctx context.Context, path, after string) iter.Seq2[Event, error] {
+func (c *Client) events(ctx context.Context, path string, query url.Values) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		response, err := c.openEvents(ctx, path, after)
+		response, err := c.openEvents(ctx, path, query)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -88,12 +112,13 @@ func (c *Client) events(ctx context.Context, path, after string) iter.Seq2[Event
 // errOver says that a server ended a stream of events which goes on elsewhere.
 var errOver = &ConnError{errors.New("the server ended the stream")}
 
-func (c *Client) follow(ctx context.Context, path, after string) iter.Seq2[Event, error] {
+func (c *Client) follow(ctx context.Context, path string, query url.Values) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		query := maps.Clone(query) // it may be iterated over once more
 		for progress, done := true, false; progress && !done; {
 			progress = false
 			err := c.again(ctx, true, func() (err error) {
-				for event, broke := range c.events(ctx, path, after) {
+				for event, broke := range c.events(ctx, path, query) {
 					if err = broke; err == nil && goesOn(event) {
 						err = errOver
 					}
@@ -102,7 +127,7 @@ func (c *Client) follow(ctx context.Context, path, after string) iter.Seq2[Event
 					}
 					progress = true
 					if event.ID != "" {
-						after = event.ID
+						query.Set("after", event.ID)
 					}
 					if done = !yield(event, nil) || event.Type == "end"; done {
 						return nil
@@ -127,10 +152,10 @@ func goesOn(event Event) bool {
 	return event.Type == "end" && (reason == "slow" || reason == "draining")
 }
 
-func (c *Client) openEvents(ctx context.Context, path, after string) (*http.Response, error) {
+func (c *Client) openEvents(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	target := c.base + path
-	if after != "" {
-		target += "?after=" + url.QueryEscape(after)
+	if len(query) > 0 {
+		target += "?" + query.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {

@@ -300,16 +300,20 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The events of all agents go on from their own kind of id.
+// The events of all agents go on from their own kind of id, and only those that
+// are wanted.
 func TestFollowAll(t *testing.T) {
 	var got requests
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
+		if q := r.URL.Query(); q.Get("types") != "turn_end,error" || q.Get("agents") != "a,b" || r.URL.Path != "/events" {
+			t.Errorf("asked for %s", r.URL)
+		}
 		if got.take(t, r) == 1 {
 			_, _ = io.WriteString(w, "id: a:1,b:2\nevent: open\ndata: {}\n\n")
 			return
 		}
-		if after := r.URL.Query().Get("after"); r.URL.Path != "/events" || after != "a:1,b:2" {
+		if after := r.URL.Query().Get("after"); after != "a:1,b:2" {
 			t.Errorf("asked for %s", r.URL)
 		}
 		_, _ = io.WriteString(w, "event: end\ndata: {\"reason\":\"revoked\"}\n\n")
@@ -320,7 +324,7 @@ func TestFollowAll(t *testing.T) {
 	}
 	defer c.Close()
 	var types []string
-	for event, err := range c.FollowAll(t.Context(), "") {
+	for event, err := range c.FollowAll(t.Context(), "", client.Filter{Types: []string{"turn_end", "error"}, Agents: []string{"a", "b"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,6 +66,13 @@ export interface Event {
 export interface EventsOptions<After> extends CallOptions {
   /** What was seen last: 0 for all that is kept; missing for only what comes. */
   after?: After;
+  /** Leaves out events of other types, but for gap and end. */
+  types?: string[];
+}
+
+export interface AllEventsOptions extends EventsOptions<string | number> {
+  /** Leaves out the events of other agents. */
+  agents?: string[];
 }
 
 /** A call that failed. */
@@ -122,8 +129,8 @@ export class NexusClient {
    * also with a later server, and end with an event "end" when the agent is destroyed.
    */
   events(options?: EventsOptions<number>): AsyncGenerator<Event, void, undefined>;
-  /** Follows the events of all agents, from the id of one on. */
-  allEvents(options?: EventsOptions<string | number>): AsyncGenerator<Event, void, undefined>;
+  /** Follows the events of all agents, or of some, from the id of one on. */
+  allEvents(options?: AllEventsOptions): AsyncGenerator<Event, void, undefined>;
 }
 
 /** Tells what listens there, without a key. */

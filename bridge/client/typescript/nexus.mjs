@@ -135,14 +135,14 @@ export class NexusClient {
     return this.#events("/events", options);
   }
 
-  async *#events(path, { after, signal, timeout = this.#timeout }) {
-    let position = after;
+  async *#events(path, { after, types, agents, signal, timeout = this.#timeout }) {
+    const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join() }));
     for (let tries = 0; ; tries++) {
       const key = this.#known();
       try {
-        const query = position === undefined ? "" : `?after=${encodeURIComponent(position)}`;
         const limit = timeout == null ? signal : within(timeout, signal);
-        const response = await this.#request("GET", path + query, "", "text/event-stream", limit);
+        const whole = query.size > 0 ? `${path}?${query}` : path;
+        const response = await this.#request("GET", whole, "", "text/event-stream", limit);
         if (!isStream(response)) {
           await result(response, limit);
           throw new ClientError("the answer is not a nexus server's", { type: "NOT_NEXUS" });
@@ -152,7 +152,7 @@ export class NexusClient {
             throw new ClientError("the server ended the stream", { type: "CONNECTION_FAILED" });
           }
           tries = 0;
-          position = event.id ?? position;
+          if (event.id != null) query.set("after", event.id);
           yield event;
           if (event.type === "end") return;
         }

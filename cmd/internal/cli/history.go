@@ -75,11 +75,12 @@ func inFile(path string) string {
 
 func (a *App) eventsVerb() *cobra.Command {
 	var after string
+	var only client.Filter
 	cmd := a.verb("events [AGENT] [FLAGS]", "", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
 		ctx, release := interruptible(ctx)
 		defer release()
 		if len(args) == 0 {
-			return a.events(ctx, c.FollowAll(ctx, after))
+			return a.events(ctx, c.FollowAll(ctx, after, only))
 		}
 		from := uint64(client.FromNow)
 		if after != "" {
@@ -89,11 +90,18 @@ func (a *App) eventsVerb() *cobra.Command {
 			}
 			from = n
 		}
-		return a.events(ctx, c.Follow(ctx, args[0], from))
+		return a.events(ctx, c.Follow(ctx, args[0], from, only.Types...))
 	})
-	cmd.Args = MaxArgs(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && cmd.Flags().Changed("agents") {
+			return Usage("--agents goes without AGENT")
+		}
+		return MaxArgs(1)(cmd, args)
+	}
 	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed; without AGENT, what all do"
 	cmd.Flags().StringVar(&after, "after", "", "seq, or without AGENT id, of the last event seen; 0 is all that is kept (default: only what comes)")
+	cmd.Flags().StringSliceVar(&only.Types, "types", nil, "only events of these types, as in turn_end,error")
+	cmd.Flags().StringSliceVar(&only.Agents, "agents", nil, "only those of these agents, as in a,b")
 	return cmd
 }
 

@@ -1,6 +1,6 @@
 """The clients."""
 
-from typing import Any, AsyncIterator, Dict, Iterator, List, Literal, Optional, TypeVar, Union
+from typing import Any, AsyncIterator, Dict, Iterator, List, Literal, Optional, Sequence, TypeVar, Union
 
 from . import core, wire
 from ._async import AsyncMethods
@@ -123,17 +123,24 @@ class NexusClient(_Shape, AsyncMethods):
         """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
         return await self._core.readyz(self._core.timeout)
 
-    def events(self, after: Optional[int] = None) -> AsyncIterator[core.Event]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncIterator[core.Event]:
         """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
 
+        types leaves out those of other types, but for gap and end.
         They go on where they were when a connection breaks, also with a later server,
         and end with an event "end" when the agent is destroyed.
         """
-        return self._core.events(self._events_path(), None if after is None else str(after), self._core.timeout)
+        return self._core.events(self._events_path(), {"after": after, "types": types}, self._core.timeout)
 
-    def all_events(self, after: Union[str, int, None] = None) -> AsyncIterator[core.Event]:
-        """Follow the events of all agents, from the id of one on: 0 for all that is kept."""
-        return self._core.events("/events", None if after is None else str(after), self._core.timeout)
+    def all_events(
+        self,
+        after: Union[str, int, None] = None,
+        *,
+        types: Optional[Sequence[str]] = None,
+        agents: Optional[Sequence[str]] = None,
+    ) -> AsyncIterator[core.Event]:
+        """Follow the events of all agents, or of some, from the id of one on: 0 for all that is kept."""
+        return self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout)
 
 
 class NexusClientSync(_Shape, SyncMethods):
@@ -190,13 +197,19 @@ class NexusClientSync(_Shape, SyncMethods):
         """Ask whether the server can work; see NexusClient."""
         return wire.run(self._core.readyz(self._core.timeout))
 
-    def events(self, after: Optional[int] = None) -> Iterator[core.Event]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Iterator[core.Event]:
         """Follow the agent's events; see NexusClient."""
-        return wire.iterate(self._core.events(self._events_path(), None if after is None else str(after), self._core.timeout))
+        return wire.iterate(self._core.events(self._events_path(), {"after": after, "types": types}, self._core.timeout))
 
-    def all_events(self, after: Union[str, int, None] = None) -> Iterator[core.Event]:
-        """Follow the events of all agents; see NexusClient."""
-        return wire.iterate(self._core.events("/events", None if after is None else str(after), self._core.timeout))
+    def all_events(
+        self,
+        after: Union[str, int, None] = None,
+        *,
+        types: Optional[Sequence[str]] = None,
+        agents: Optional[Sequence[str]] = None,
+    ) -> Iterator[core.Event]:
+        """Follow the events of all agents, or of some; see NexusClient."""
+        return wire.iterate(self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout))
 
 
 async def detect(url: str = _URL) -> str:

@@ -226,15 +226,16 @@ class Core:
 
         return cast(Dict[str, Any], await self.again(True, once, deadline))
 
-    async def events(self, path: str, after: Optional[str], timeout: Optional[float]) -> AsyncIterator[Event]:
-        """Events, which go on where they were when a connection breaks."""
+    async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[Event]:
+        """Events, which go on where they were when a connection breaks. asked is the query: after, and lists of names."""
+        query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
         tries = 0
         while True:
             key = self.key()
             try:
-                query = "" if after is None else "?after=" + urllib.parse.quote(after, safe="")
                 deadline = Deadline(timeout)
-                response, close = await self._request("GET", path + query, b"", "text/event-stream", deadline)
+                whole = path + ("?" + urllib.parse.urlencode(query) if query else "")
+                response, close = await self._request("GET", whole, b"", "text/event-stream", deadline)
                 try:
                     if not _is_stream(response):
                         _result(response, await response.body(MAX_LINE, deadline))
@@ -243,7 +244,8 @@ class Core:
                         if event.type == "end" and event.data.get("reason") in ("slow", "draining"):
                             raise Broken("the server ended the stream")
                         tries = 0
-                        after = event.id or after
+                        if event.id:
+                            query["after"] = event.id
                         yield event
                         if event.type == "end":
                             return

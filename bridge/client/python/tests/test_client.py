@@ -195,6 +195,39 @@ class Real(unittest.TestCase):
             list(client.agent("nobody").events(0))
         self.assertEqual(caught.exception.type, "AGENT_NOT_FOUND")
 
+    def test_events_that_are_wanted(self) -> None:
+        server = self.sync(retries=50)
+        for name in ("a", "b", "c"):
+            server.create_agent(name)
+            server.agent(name).send("hello", name + "1")
+        of_a, got = server.agent("a").events(0, types=["turn_start", "turn_end"]), []
+        for event in of_a:
+            if event.type == "gap":  # of what was not on the disk when the server was killed
+                continue
+            got.append((event.type, event.data["turn_id"]))
+            if len(got) == 2:
+                self.server.kill()
+                self.server.start()
+                server.agent("a").send("hello", "a2")
+            if len(got) == 4:
+                break
+        of_a.close()
+        self.assertEqual(got, [("turn_start", "a1"), ("turn_end", "a1"), ("turn_start", "a2"), ("turn_end", "a2")])
+        server.agent("c").send("hello", "c2")  # so that it runs in the later server, too
+        server.agent("b").send("hello", "b2")
+        of_two, got = server.all_events(0, types=["turn_end"], agents=["a", "b"]), []
+        for event in of_two:
+            if event.type not in ("open", "gap"):
+                got.append((event.data["agent_id"], event.data["event"]["type"], event.data["event"]["turn_id"]))
+            if len(got) == 4:
+                break
+        of_two.close()
+        self.assertEqual(sorted(got), [(name, "turn_end", name + n) for name in "ab" for n in "12"])
+        for refused in (server.all_events(0, types=[]), server.agent("a").events(0, types=[""])):
+            with self.assertRaises(ClientError) as caught:
+                next(refused)
+            self.assertEqual(caught.exception.type, "INVALID_PARAMS")
+
     def test_a_send_goes_on_with_a_later_server(self) -> None:
         client = self.sync(retries=50)
         client.create_agent("a")

@@ -169,6 +169,35 @@ describe("a real server", () => {
     await assert.rejects(all(root.agent("nobody").events()), { type: "AGENT_NOT_FOUND" });
   });
 
+  test("events that are wanted", async (t) => {
+    const { server, client } = await real(t);
+    const root = client({ retries: 50 });
+    for (const agent_id of ["a", "b", "c"]) {
+      await root.createAgent({ agent_id });
+      await root.agent(agent_id).send({ content: "hello", request_id: `${agent_id}1` });
+    }
+    const got = [];
+    for await (const { type, data } of root.agent("a").events({ after: 0, types: ["turn_start", "turn_end"] })) {
+      if (type === "gap") continue; // of what was not on the disk when the server was killed
+      got.push(`${type} ${data.turn_id}`);
+      if (got.length === 4) break;
+      if (got.length !== 2) continue;
+      await server.end("SIGKILL");
+      await server.start();
+      await root.agent("a").send({ content: "hello", request_id: "a2" });
+    }
+    assert.deepEqual(got, ["turn_start a1", "turn_end a1", "turn_start a2", "turn_end a2"]);
+    await root.agent("c").send({ content: "hello", request_id: "c2" }); // so that it runs in the later server, too
+    await root.agent("b").send({ content: "hello", request_id: "b2" });
+    const ends = [];
+    for await (const { type, data } of root.allEvents({ after: 0, types: ["turn_end"], agents: ["a", "b"] })) {
+      if (!["open", "gap"].includes(type)) ends.push(`${data.agent_id} ${data.event.type} ${data.event.turn_id}`);
+      if (ends.length === 4) break;
+    }
+    assert.deepEqual(ends.sort(), ["a turn_end a1", "a turn_end a2", "b turn_end b1", "b turn_end b2"]);
+    await assert.rejects(root.allEvents({ after: 0, agents: [] }).next(), { type: "INVALID_PARAMS" });
+  });
+
   test("requests at once all find the key of a later server", async (t) => {
     const { server, client } = await real(t);
     const root = client();

@@ -9,12 +9,15 @@ const ids: string[] = (await client.listAgents()).agents.map((agent) => agent.ag
 for await (const part of client.sendStream({ content: "x" })) {
   if (part.type === "text") console.log(part.text, ids, sent.usage?.input_tokens);
 }
-for await (const event of client.events({ after: 0 })) console.log(event.id, event.data["turn_id"]);
+for await (const event of client.events({ after: 0, types: ["turn_end"] })) console.log(event.id, event.data["turn_id"]);
 for await (const part of client.runPlanStream({ plan: { tasks: [] } })) {
   if (part.type === "task_end") console.log(part.data.status, part.data.error?.message);
   if (part.type === "result") console.log(part.result.status);
 }
 const checks: Record<string, string> = (await client.readyz()).checks;
+for await (const event of client.allEvents({ after: "-", types: ["error"], agents: ids })) console.log(event.seq);
+// @ts-expect-error: the agent is known already
+client.events({ agents: ["a"] });
 // @ts-expect-error: content is missing
 await client.send({});
 // @ts-expect-error: no such method
