@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,13 @@ import (
 // errCrowded says that there are more agents than one stream can tell of.
 var errCrowded = errors.New("more agents than one stream can tell of")
 
+// others is the place in a cursor for all agents that it does not name.
+const others = "*"
+
 // cursor is how far a stream of many agents has got: for each of them the number
-// of its last event. Its text is NAME:NUMBER,NAME:NUMBER, by name; "-" for none.
+// of its last event, and for others the number of the last life (supervisor.Life)
+// that it has told of, or tells of by name. Its text is NAME:NUMBER,NAME:NUMBER, by
+// name.
 type cursor map[string]uint64
 
 func (c cursor) String() string { return string(c.appendAround("", nil)) }
@@ -37,21 +43,15 @@ func (c cursor) appendAround(id string, number []byte) (text []byte) {
 			text = strconv.AppendUint(text, c[name], 10)
 		}
 	}
-	if text == nil {
-		return []byte("-")
-	}
 	return text
 }
 
 func parseCursor(text string) (cursor, bool) {
 	c := cursor{}
-	if text == "-" {
-		return c, true
-	}
 	for one := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(one, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
-		if _, twice := c[name]; twice || err != nil || !api.ValidAgentID(name) || len(c) == maxNames {
+		if _, twice := c[name]; twice || err != nil || name != others && !api.ValidAgentID(name) || len(c) > maxNames {
 			return nil, false
 		}
 		c[name] = seq
@@ -81,21 +81,15 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
-	c := chorus{s: s, asked: asked, followed: map[string]bool{}, batches: make(chan batch)}
-	switch asked.position {
-	case "":
-		c.at = cursor{}
-	case "0":
-		c.at, c.all = cursor{}, true
-	default:
+	c := chorus{s: s, asked: asked, at: cursor{}, followed: map[string]source{}, batches: make(chan batch)}
+	if asked.position != "" && asked.position != "0" {
 		var ok bool
 		if c.at, ok = parseCursor(asked.position); !ok {
 			s.refuse(x, badEvents(asked.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept."))
 			return
 		}
-		c.resumed = true
 	}
-	if agents, _ := s.o.Supervisor.Watch(); asked.agents == nil && len(agents) > maxNames {
+	if lives, _ := s.o.Supervisor.Lives(0); c.crowded(lives) {
 		s.refuse(x, badEvents("parameter agents", "at most 256 agents, and there are more", "Name those that are to be told of, as in agents=worker-1,worker-2."))
 		return
 	}
@@ -114,16 +108,14 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 }
 
 // chorus is one stream of many agents. One goroutine for each agent waits for its
-// events and hands them to run, which owns all but batches.
+// events and hands them to run, which owns all but batches. Lives are begun in
+// their order, so that everything before at[others] is told or is being told.
 type chorus struct {
 	s        *Server
 	asked    eventsQuery
 	out      *stream
 	at       cursor
-	resumed  bool // at is what the client had
-	listed   bool // those that were there at the beginning are followed
-	followed map[string]bool
-	all      bool // all that is kept is wanted
+	followed map[string]source // those that are being told of, at most maxNames
 	batches  chan batch
 	work     sync.WaitGroup // one for each that is followed
 }
@@ -136,14 +128,24 @@ type batch struct {
 	taken  chan<- struct{} // gets a value once events were used
 }
 
+// source is a place in the events of one agent. Next is as that of a
+// supervisor.Subscription.
+type source interface {
+	Next(ctx context.Context) ([]supervisor.Event, error)
+	Close()
+}
+
 // run returns why the stream ends. Its goroutines end with ctx.
 func (c *chorus) run(ctx context.Context, out *stream) error {
 	c.out = out
+	if err := c.open(ctx); err != nil {
+		return err
+	}
 	beat := time.NewTicker(out.heartbeat)
 	defer beat.Stop()
 	for {
-		agents, changed := c.s.o.Supervisor.Watch()
-		if err := c.follow(ctx, agents); err != nil {
+		lives, changed := c.s.o.Supervisor.Lives(c.at[others])
+		if err := c.follow(ctx, lives); err != nil {
 			return err
 		}
 		for again := true; again; {
@@ -166,62 +168,152 @@ func (c *chorus) run(ctx context.Context, out *stream) error {
 	}
 }
 
-// follow subscribes to the agents that are not followed yet. The first time it
-// tells the client where it stands.
-func (c *chorus) follow(ctx context.Context, agents []*supervisor.Agent) error {
-	for _, a := range agents {
-		id := a.ID()
-		if c.followed[id] || c.asked.agents != nil && !c.asked.agents[id] {
+// open takes up where the client was, or with the agents that run now, and tells
+// it where it stands.
+func (c *chorus) open(ctx context.Context) error {
+	newest, forgotten := c.s.o.Supervisor.LivesUpTo()
+	lives, _ := c.s.o.Supervisor.Lives(0)
+	told := `{"type":"open"}`
+	if c.asked.position == "" || c.asked.position == "0" {
+		c.at[others] = newest
+		c.enter(ctx, lives)
+	} else {
+		if c.at[others] < forgotten || c.at[others] > newest { // perhaps there were some more
+			told = `{"type":"open","gap":true}`
+		}
+		if _, named := c.at[others]; !named || c.at[others] > newest {
+			c.at[others] = 0
+		}
+		c.resume(ctx, lives)
+	}
+	return c.out.send(appendEvent(nil, c.at.String(), "open", []byte(told)))
+}
+
+// enter begins with the agents that run, for a client that knows none.
+func (c *chorus) enter(ctx context.Context, lives []supervisor.Life) {
+	for _, life := range lives {
+		if life.Agent == nil || life.Number > c.at[others] || !c.wants(life.ID) {
 			continue
 		}
-		after, known := c.at[id]
-		subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
-		switch {
-		case known || !c.listed && c.all:
-		case c.listed || c.resumed: // it came later than what the client saw
-			after = a.Since()
-		default:
-			subscribe = a.SubscribeNew
+		subscribe := life.Agent.SubscribeNew
+		if c.asked.position == "0" {
+			subscribe = func() (*supervisor.Subscription, error) { return life.Agent.Subscribe(0) }
 		}
-		sub, err := subscribe()
-		if err != nil {
-			continue // it is on its way out
+		if sub, err := subscribe(); err == nil { // else it is on its way out
+			c.begin(ctx, sub, life.ID, sub.After())
 		}
-		if len(c.followed) == maxNames {
-			sub.Close()
-			return errCrowded
-		}
-		c.followed[id] = true
-		c.at[id] = sub.After()
-		c.makeRoom()
-		c.work.Go(func() { c.read(ctx, id, sub) })
 	}
-	if c.listed {
-		return nil
+}
+
+// resume goes on with the agents that the client knows: with the life of each that
+// it saw, or, where this server knows of none, with what is on disk.
+func (c *chorus) resume(ctx context.Context, lives []supervisor.Life) {
+	saw, lived := map[string]supervisor.Life{}, map[string]bool{}
+	for _, life := range lives {
+		lived[life.ID] = true
+		if life.Number <= c.at[others] {
+			saw[life.ID] = life
+		}
 	}
-	c.listed = true
-	return c.out.send(appendEvent(nil, c.at.String(), "open", []byte(`{"type":"open"}`)))
+	for id, after := range c.at {
+		switch life, ok := saw[id]; {
+		case id == others || !c.wants(id):
+		case ok:
+			c.begin(ctx, c.sourceOf(life, after), id, after)
+		case !lived[id]:
+			c.begin(ctx, &past{s: c.s, id: id, read: after, last: math.MaxUint64}, id, after)
+		}
+	}
+}
+
+// follow begins to tell of lives, in their order, as far as that can be now: an
+// earlier life of the agent is told to its end before.
+func (c *chorus) follow(ctx context.Context, lives []supervisor.Life) error {
+	for _, life := range lives {
+		if c.wants(life.ID) {
+			if c.followed[life.ID] != nil {
+				return nil
+			}
+			if len(c.followed) == maxNames {
+				if c.ending() {
+					return nil
+				}
+				return errCrowded
+			}
+			after, named := c.at[life.ID]
+			if named && after > life.Since { // numbers began anew
+				if err := c.removed(life.ID); err != nil {
+					return err
+				}
+			}
+			if !named || after > life.Since {
+				after = life.Since
+			}
+			c.begin(ctx, c.sourceOf(life, after), life.ID, after)
+		}
+		c.at[others] = life.Number
+	}
+	return nil
+}
+
+// ending reports whether some that are told of do not run, so that there will be
+// room.
+func (c *chorus) ending() bool {
+	for _, from := range c.followed {
+		if _, over := from.(*past); over {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *chorus) sourceOf(life supervisor.Life, after uint64) source {
+	if life.Agent != nil {
+		return life.Subscribe(after)
+	}
+	return &past{s: c.s, id: life.ID, life: life.Number, read: after, last: life.Last}
+}
+
+// begin tells of an agent from now on.
+func (c *chorus) begin(ctx context.Context, from source, id string, after uint64) {
+	c.followed[id], c.at[id] = from, after
+	c.makeRoom()
+	c.work.Go(func() { c.read(ctx, id, from) })
+}
+
+// wants reports whether the client asked for that agent.
+func (c *chorus) wants(id string) bool { return c.asked.agents == nil || c.asked.agents[id] }
+
+// crowded reports whether there are more agents than can be told of.
+func (c *chorus) crowded(lives []supervisor.Life) bool {
+	running := 0
+	for _, life := range lives {
+		if life.Agent != nil && c.wants(life.ID) {
+			running++
+		}
+	}
+	return running > maxNames
 }
 
 // makeRoom forgets how far the client got with agents that do not run, where
 // there are too many.
 func (c *chorus) makeRoom() {
 	for id := range c.at {
-		if len(c.at) <= maxNames {
+		if len(c.at) <= maxNames+1 {
 			return
 		}
-		if !c.followed[id] {
+		if id != others && c.followed[id] == nil {
 			delete(c.at, id)
 		}
 	}
 }
 
 // read hands over what one agent does until that ends, or ctx does.
-func (c *chorus) read(ctx context.Context, id string, sub *supervisor.Subscription) {
-	defer sub.Close()
+func (c *chorus) read(ctx context.Context, id string, from source) {
+	defer from.Close()
 	taken := make(chan struct{}, 1) // so that telling it never waits
 	for {
-		events, err := sub.Next(ctx)
+		events, err := from.Next(ctx)
 		select {
 		case c.batches <- batch{agent: id, events: events, err: err, taken: taken}:
 		case <-ctx.Done():
@@ -241,9 +333,12 @@ func (c *chorus) read(ctx context.Context, id string, sub *supervisor.Subscripti
 // tell passes on a batch.
 func (c *chorus) tell(b batch) error {
 	if errors.Is(b.err, io.EOF) {
+		before, over := c.followed[b.agent].(*past)
 		delete(c.followed, b.agent)
-		delete(c.at, b.agent)
-		return c.out.send(appendEvent(nil, c.at.String(), "agent_removed", about(nil, b.agent, 0, []byte(`{"type":"agent_removed"}`))))
+		if over && before.life == 0 { // nobody removed it in this server
+			return nil
+		}
+		return c.removed(b.agent)
 	}
 	if b.err != nil {
 		return b.err
@@ -262,6 +357,13 @@ func (c *chorus) tell(b batch) error {
 	}
 	b.taken <- struct{}{}
 	return c.out.sendOrBeat(buf)
+}
+
+// removed tells that an agent is gone, after which event of it.
+func (c *chorus) removed(id string) error {
+	event := strconv.AppendUint([]byte(`{"type":"agent_removed","last":`), c.at[id], 10)
+	delete(c.at, id)
+	return c.out.send(appendEvent(nil, c.at.String(), "agent_removed", about(nil, id, 0, append(event, '}'))))
 }
 
 // about appends an event with whose it is, and its number unless that is 0. The

@@ -58,7 +58,7 @@ const (
 func full(s *stage) {
 	disk := &fullDisk{}
 	disk.full.Store(true)
-	s.memory.Outcomes = disk
+	s.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: disk}, nil }
 	s.create("b")
 }
 

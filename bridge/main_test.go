@@ -66,7 +66,7 @@ type rig struct {
 	addr     string
 	launcher *supervisortest.Launcher
 	sup      *supervisor.Supervisor
-	memory   supervisor.Memory // of all agents
+	memory   func(id string) (supervisor.Memory, error) // of an agent
 	sessions *sessions.Catalogue
 	server   *bridge.Server
 	client   *client.Client
@@ -83,6 +83,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		launcher: &supervisortest.Launcher{}, served: make(chan struct{}),
 	}
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
+	r.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{}, nil }
 	r.sessions = sessions.New(r.home)
 	var err error
 	if r.keys, err = auth.OpenKeyring(auth.KeyPath(r.home, 1), filepath.Join(r.home, "keys.json")); err != nil {
@@ -97,7 +98,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
-		Memory: func(string) (supervisor.Memory, error) { return r.memory, nil },
+		Memory: func(id string) (supervisor.Memory, error) { return r.memory(id) },
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return r.server.HostCall(ctx, from, method, params)
 		},

@@ -41,7 +41,9 @@ func (*fullDisk) Remove() error { return nil }
 
 func TestNotRecorded(t *testing.T) {
 	disk := &fullDisk{}
-	r := rigged(t, func(r *rig, _ *bridge.Options) { r.memory.Outcomes = disk })
+	r := rigged(t, func(r *rig, _ *bridge.Options) {
+		r.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: disk}, nil }
+	})
 	r.create("a")
 	disk.full.Store(true)
 	send := api.SendParams{Content: "hi", RequestID: new("r")}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strconv"
 	"strings"
@@ -83,6 +84,9 @@ type Options struct {
 	// Outcome is how a send to an agent that does not run ended; "" if that is not
 	// known. May be nil.
 	Outcome func(agent, requestID string) (supervisor.Outcome, error)
+	// Past is what is on disk of an agent's events above a number, in order, whether
+	// it runs or not; a number that is left out is not kept. May be nil.
+	Past func(agent string, after uint64) iter.Seq2[supervisor.Event, error]
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string
@@ -142,6 +146,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Outcome == nil {
 		o.Outcome = func(string, string) (supervisor.Outcome, error) { return "", nil }
+	}
+	if o.Past == nil {
+		o.Past = func(string, uint64) iter.Seq2[supervisor.Event, error] {
+			return func(func(supervisor.Event, error) bool) {}
+		}
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

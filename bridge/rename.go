@@ -147,8 +147,8 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 			return err
 		}
 	}
-	s.o.Moved(old)
-	s.o.Moved(name)
+	s.moved(old)
+	s.moved(name)
 	err = s.o.Sessions.Rename(old, name)
 	if err == nil {
 		one.now = name
@@ -163,6 +163,13 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 		}
 	}
 	return err
+}
+
+// moved says that what is saved under a name is about to become another session's,
+// or none's.
+func (s *Server) moved(id string) {
+	s.o.Moved(id)
+	s.o.Supervisor.Forget(id)
 }
 
 // movable reports why an agent that runs cannot get another name for the sake of

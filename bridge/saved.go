@@ -108,7 +108,7 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 		return nil, false, err
 	}
 	if id != name {
-		s.o.Moved(id)
+		s.moved(id)
 		if err := s.o.Sessions.Clone(name, id); err != nil {
 			return nil, false, err
 		}
@@ -151,7 +151,7 @@ func (s *Server) clone(src, dest string) error {
 	if _, err := s.o.Supervisor.Agent(dest); err == nil {
 		return &sessions.Error{Name: dest, Err: sessions.ErrExists}
 	}
-	s.o.Moved(dest)
+	s.moved(dest)
 	return s.o.Sessions.Clone(src, dest)
 }
 
@@ -172,7 +172,7 @@ func (s *Server) deleteSession(ctx context.Context, _ *call, p api.DeleteSession
 			return nil, err
 		}
 	}
-	s.o.Moved(p.SessionName)
+	s.moved(p.SessionName)
 	err := s.o.Sessions.Delete(p.SessionName)
 	if errors.Is(err, sessions.ErrNotFound) {
 		return result, nil

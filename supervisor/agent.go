@@ -31,6 +31,7 @@ type Agent struct {
 	fresh    bool // there was no memory before
 	hub      hub
 	since    uint64         // the number of the hub's last event at the beginning
+	life     *Life          // of the Supervisor, whose mutex guards it
 	removed  chan struct{}  // closed when nothing is left of it
 	work     sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
 
@@ -111,10 +112,6 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 	a.recall()
 	return a
 }
-
-// Since is the number of the last event before the agent was started in this
-// server: to subscribe after it misses nothing of what it does.
-func (a *Agent) Since() uint64 { return a.since }
 
 // ID is the agent's id.
 func (a *Agent) ID() string { return a.spec.ID }
@@ -369,7 +366,7 @@ func (a *Agent) subscribe(from func(last uint64) uint64) (*Subscription, error) 
 	if a.closed != nil {
 		return nil, a.closed
 	}
-	return a.hub.subscribe(from), nil
+	return a.hub.subscribe(false, from), nil
 }
 
 // close refuses everything from now on and begins the stop. It reports false

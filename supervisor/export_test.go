@@ -9,6 +9,7 @@ func Move(from, to State) State { return from.move(to) }
 const (
 	HubKeep  = hubKeep
 	HubLimit = hubLimit
+	MaxLives = maxLives
 )
 
 // Waits is who waits for whom, for tests.

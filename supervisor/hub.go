@@ -108,10 +108,19 @@ func (h *hub) close() {
 	}
 }
 
-func (h *hub) subscribe(from func(last uint64) uint64) *Subscription {
+// number is that of the last event.
+func (h *hub) number() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &Subscription{hub: h, read: from(h.last), notify: make(chan struct{}, 1)}
+	return h.last
+}
+
+// subscribe begins after the number that from makes of the last one. begun says
+// that all is wanted from the first event on, so that what is not kept is told.
+func (h *hub) subscribe(begun bool, from func(last uint64) uint64) *Subscription {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &Subscription{hub: h, read: from(h.last), begun: begun, notify: make(chan struct{}, 1)}
 	if s.read > h.last { // numbers began anew since: nothing of these was seen
 		s.read, s.begun = 0, true
 	}
@@ -132,7 +141,9 @@ func (h *hub) attach(s *Subscription) {
 // first is the number of the oldest event that is kept, or of the next one.
 func (h *hub) first() uint64 { return h.last - uint64(len(h.events)) + 1 }
 
-func gapEvent(from, to uint64) Event {
+// GapEvent stands for the events of an agent from one number to another, which are
+// not kept any more.
+func GapEvent(from, to uint64) Event {
 	data := strconv.AppendUint([]byte(`{"type":"gap","from":`), from, 10)
 	data = strconv.AppendUint(append(data, `,"to":`...), to, 10)
 	return Event{Seq: to, Type: "gap", Data: append(data, '}')}
@@ -147,7 +158,7 @@ type Subscription struct {
 	// The rest is guarded by hub.mu. One that reads from the log is not in
 	// hub.subs: nothing is kept for it.
 	read    uint64 // the number of the last event handed out
-	begun   bool   // it knew another life of the agent, so all of this one is new
+	begun   bool   // all of the agent is new to it, from the first event on
 	waiting bool
 	err     error // why it ended
 	batch   []Event
@@ -219,7 +230,7 @@ func (s *Subscription) recall(first uint64) {
 	s.batch = s.batch[:0]
 	skip := func(to uint64) {
 		if read < to && (read > 0 || s.begun) {
-			s.batch = append(s.batch, gapEvent(read+1, to))
+			s.batch = append(s.batch, GapEvent(read+1, to))
 		}
 		read = max(read, to)
 	}

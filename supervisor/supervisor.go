@@ -59,6 +59,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // guards all below
 	agents   map[string]*Agent
+	lives    lives
 	changed  chan struct{}   // closed and replaced when agents does
 	opening  map[string]bool // ids of those to come, whose memory is being opened
 	draining bool
@@ -78,6 +79,7 @@ func New(o Options) *Supervisor {
 		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
+		lives:       newLives(),
 		changed:     make(chan struct{}),
 		opening:     map[string]bool{},
 	}
@@ -200,6 +202,7 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 		return nil, nil, ErrDraining
 	}
 	s.agents[spec.ID] = a
+	a.life = s.lives.begin(a)
 	s.tell()
 	return a, a.start(ctx), nil
 }
@@ -220,18 +223,11 @@ func (s *Supervisor) tell() {
 	s.changed = make(chan struct{})
 }
 
-// Watch returns the agents that there are now, in no order, and a channel that is
-// closed once there are others.
-func (s *Supervisor) Watch() (agents []*Agent, changed <-chan struct{}) {
+// all are the agents there are now, in no order.
+func (s *Supervisor) all() []*Agent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.agents)), s.changed
-}
-
-// all are the agents there are now.
-func (s *Supervisor) all() []*Agent {
-	agents, _ := s.Watch()
-	return agents
+	return slices.Collect(maps.Values(s.agents))
 }
 
 // Agents describes all agents, sorted by id.
@@ -289,6 +285,7 @@ func (s *Supervisor) closeAgent(a *Agent, reason error) {
 		a.join()
 		s.mu.Lock()
 		delete(s.agents, a.spec.ID)
+		s.lives.end(a.life)
 		s.tell()
 		s.mu.Unlock()
 		close(a.removed)

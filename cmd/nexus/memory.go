@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 
 	"go.uber.org/zap"
@@ -51,6 +52,14 @@ func outcomeOf(catalogue *sessions.Catalogue) func(agent, id string) (supervisor
 			return "", nil
 		}
 		return outcomes.Look(catalogue.OutcomesPath(agent), catalogue.Path(agent), id)
+	}
+}
+
+// pastOf reads what is on disk of an agent's events above a number, whether it runs
+// or not. The function is safe for concurrent use.
+func pastOf(catalogue *sessions.Catalogue) func(agent string, after uint64) iter.Seq2[supervisor.Event, error] {
+	return func(agent string, after uint64) iter.Seq2[supervisor.Event, error] {
+		return eventlog.Read(catalogue.EventsDir(agent), after)
 	}
 }
 

@@ -257,6 +257,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Shutdown:   ask,
 		Moved:      models.Forget,
 		Outcome:    outcomeOf(catalogue),
+		Past:       pastOf(catalogue),
 		Version:    a.version,
 		Guard:      a.guard.Means().String(),
 		Checks: []bridge.Check{

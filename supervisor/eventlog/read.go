@@ -23,18 +23,8 @@ import (
 func (l *Log) Read(after uint64) iter.Seq2[supervisor.Event, error] {
 	return func(yield func(supervisor.Event, error) bool) {
 		segments, pending := l.snapshot()
-		for i, s := range segments {
-			if i+1 < len(segments) && segments[i+1].first <= after+1 {
-				continue
-			}
-			more, err := l.readSegment(s, &after, yield)
-			if err != nil {
-				yield(supervisor.Event{}, fmt.Errorf("read event log: %w", err))
-				return
-			}
-			if !more {
-				return
-			}
+		if !readSegments(l.dir, segments, &after, yield) {
+			return
 		}
 		for _, e := range pending {
 			if e.Seq > after && !yield(e, nil) {
@@ -42,6 +32,41 @@ func (l *Log) Read(after uint64) iter.Seq2[supervisor.Event, error] {
 			}
 		}
 	}
+}
+
+// Read gives what is on disk of a log that nobody has open, or of one that somebody
+// has: events with a number above after, in order. It changes nothing there. A
+// number that is left out is not kept any more; without a log there are none. An
+// error ends the sequence.
+func Read(dir string, after uint64) iter.Seq2[supervisor.Event, error] {
+	return func(yield func(supervisor.Event, error) bool) {
+		segments, err := list(dir)
+		if err != nil {
+			yield(supervisor.Event{}, fmt.Errorf("read event log: %w", err))
+			return
+		}
+		segments = slices.DeleteFunc(segments, func(s segment) bool { return s.size < headerSize }) // the machine stopped as it was begun
+		readSegments(dir, segments, &after, yield)
+	}
+}
+
+// readSegments yields the events of segments beyond *after, which it moves on. It
+// reports whether more is wanted.
+func readSegments(dir string, segments []segment, after *uint64, yield func(supervisor.Event, error) bool) bool {
+	for i, s := range segments {
+		if i+1 < len(segments) && segments[i+1].first <= *after+1 {
+			continue
+		}
+		more, err := readSegment(dir, s, after, yield)
+		if err != nil {
+			yield(supervisor.Event{}, fmt.Errorf("read event log: %w", err))
+			return false
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
 }
 
 // snapshot is what there is to read: nothing is being written meanwhile, so an
@@ -57,8 +82,8 @@ func (l *Log) snapshot() ([]segment, []supervisor.Event) {
 // readSegment yields the events of one segment beyond *after, which it moves on.
 // more is false if yield wants no more. A segment that went meanwhile, and the
 // part of one that is damaged, are left out.
-func (l *Log) readSegment(s segment, after *uint64, yield func(supervisor.Event, error) bool) (more bool, err error) {
-	file, err := os.Open(s.path(l.dir))
+func readSegment(dir string, s segment, after *uint64, yield func(supervisor.Event, error) bool) (more bool, err error) {
+	file, err := os.Open(s.path(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}

@@ -1,0 +1,202 @@
+package bridge_test
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/eventlog"
+)
+
+// logged starts a server whose agents keep their events on disk, and returns where.
+func logged(t *testing.T) (r *rig, dir func(id string) string) {
+	writer := eventlog.New(eventlog.Options{})
+	t.Cleanup(writer.Close)
+	home := t.TempDir()
+	dir = func(id string) string { return filepath.Join(home, id) }
+	r = rigged(t, func(r *rig, o *bridge.Options) {
+		r.memory = func(id string) (supervisor.Memory, error) {
+			events, err := writer.Open(dir(id))
+			return supervisor.Memory{Events: events}, err
+		}
+		o.Past = func(id string, after uint64) iter.Seq2[supervisor.Event, error] { return eventlog.Read(dir(id), after) }
+	})
+	return r, dir
+}
+
+func (r *rig) destroy(id string) {
+	r.t.Helper()
+	if _, err := r.client.DestroyAgent(r.ctx(), id); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// last is the number of an agent's last event.
+func (r *rig) last(id string) uint64 {
+	r.t.Helper()
+	next, leave := r.listen("?agents="+id, "")
+	defer leave()
+	_, number, _ := strings.Cut(next().id, id+":")
+	return gjson.Parse(number).Uint()
+}
+
+// story is what a stream tells of each agent: the events from one number to
+// another, a gap, or that it was removed.
+type story map[string][]string
+
+func (s story) add(e told) {
+	run := fmt.Sprintf("%d-%d", e.seq, e.seq)
+	switch {
+	case e.name == "agent_removed":
+		run = "removed " + gjson.Get(e.event, "last").Raw
+	case e.name == "gap":
+		run = fmt.Sprintf("gap %d-%d", gjson.Get(e.event, "from").Uint(), gjson.Get(e.event, "to").Uint())
+	case len(s[e.agent]) > 0:
+		begin, end, ok := strings.Cut(s[e.agent][len(s[e.agent])-1], "-")
+		if ok && end == fmt.Sprint(e.seq-1) && !strings.HasPrefix(begin, "gap") {
+			s[e.agent][len(s[e.agent])-1] = fmt.Sprintf("%s-%d", begin, e.seq)
+			return
+		}
+	}
+	s[e.agent] = append(s[e.agent], run)
+}
+
+// A client that was away is told what happened meanwhile, also in agents that are
+// gone or were created again, and what nobody can tell any more.
+func TestAllEventsAway(t *testing.T) {
+	tests := []struct {
+		name string
+		// away is what happens to a, which the client knows, and to b, which it does
+		// not; it returns what is to be told, where the client saw n events of a.
+		away func(r *rig, n uint64, dir func(id string) string) story
+	}{
+		{"a goes on and is destroyed", func(r *rig, n uint64, _ func(string) string) story {
+			r.say("a", "more")
+			last := r.last("a")
+			r.destroy("a")
+			return story{"a": {fmt.Sprintf("%d-%d", n+1, last+2), fmt.Sprint("removed ", last+2)}}
+		}},
+		{"a is destroyed and created again", func(r *rig, n uint64, _ func(string) string) story {
+			r.destroy("a")
+			r.create("a")
+			last := r.last("a")
+			return story{"a": {fmt.Sprintf("%d-%d", n+1, n+2), fmt.Sprint("removed ", n+2), fmt.Sprintf("%d-%d", n+3, last)}}
+		}},
+		{"b comes, goes and comes again", func(r *rig, _ uint64, _ func(string) string) story {
+			r.create("b")
+			r.say("b", "one")
+			last := r.last("b")
+			r.destroy("b")
+			r.create("b")
+			return story{"b": {fmt.Sprint("1-", last+2), fmt.Sprint("removed ", last+2), fmt.Sprintf("%d-%d", last+3, r.last("b"))}}
+		}},
+		{"b comes and goes, and so does what is kept of it", func(r *rig, _ uint64, dir func(string) string) story {
+			r.create("b")
+			last := r.last("b")
+			r.destroy("b")
+			if err := os.RemoveAll(dir("b")); err != nil {
+				r.t.Fatal(err)
+			}
+			return story{"b": {fmt.Sprint("gap 1-", last+2), fmt.Sprint("removed ", last+2)}}
+		}},
+		{"a becomes another one, who has more to tell", func(r *rig, n uint64, dir func(string) string) story {
+			r.destroy("a")
+			if err := os.RemoveAll(dir("a")); err != nil {
+				r.t.Fatal(err)
+			}
+			r.create("a")
+			r.say("a", "another")
+			r.say("a", "more")
+			for onDisk := uint64(0); onDisk < n+2; { // so that it could be taken for the other one's
+				for e := range eventlog.Read(dir("a"), 0) {
+					onDisk = e.Seq
+				}
+			}
+			return story{"a": {fmt.Sprintf("gap %d-%d", n+1, n+2), fmt.Sprint("removed ", n+2), fmt.Sprint("1-", r.last("a"))}}
+		}},
+		{"a is destroyed, and what is saved becomes another's", func(r *rig, n uint64, _ func(string) string) story {
+			r.destroy("a")
+			if _, err := r.client.DeleteSession(r.ctx(), "a"); err != nil {
+				r.t.Fatal(err)
+			}
+			return story{"a": {fmt.Sprintf("gap %d-%d", n+1, n+2), fmt.Sprint("removed ", n+2)}}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r, dir := logged(t)
+			r.create("a")
+			r.say("a", "hello")
+			next, leave := r.listen("?after=0", "")
+			seen := until(next, "turn_end", 1)
+			leave()
+			from := seen[len(seen)-1]
+			want := tt.away(r, from.seq, dir)
+			left := 0 // events to come
+			for _, runs := range want {
+				for _, run := range runs {
+					begin, end, ok := strings.Cut(run, "-")
+					if left++; ok && !strings.HasPrefix(begin, "gap") {
+						left += int(gjson.Parse(end).Int() - gjson.Parse(begin).Int())
+					}
+				}
+			}
+			next, leave = r.listen("", from.id)
+			defer leave()
+			if e := next(); e.id != from.id || e.gap {
+				t.Errorf("it goes on from %s with %+v", from.id, e)
+			}
+			got := story{}
+			for range left {
+				got.add(next())
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A later server cannot know whom an earlier one had meanwhile, and says so; of
+// those that the client names it tells what is on disk, and goes on when they run.
+func TestAllEventsLaterServer(t *testing.T) {
+	r, dir := logged(t)
+	writer := eventlog.New(eventlog.Options{})
+	defer writer.Close()
+	before, err := writer.Open(dir("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint64(3) {
+		before.Append(supervisor.Event{Seq: seq + 1, Type: "x", Data: []byte(`{"type":"x"}`)})
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.create("before") // that the client names nobody of this server
+	r.destroy("before")
+	next, leave := r.listen("?agents=a", "*:7,a:1")
+	defer leave()
+	if e := next(); e.id != "*:7,a:1" || !e.gap {
+		t.Errorf("it begins with %+v", e)
+	}
+	got := story{}
+	for range 2 {
+		got.add(next())
+	}
+	r.create("a")
+	for range 2 {
+		got.add(next())
+	}
+	if diff := cmp.Diff(story{"a": {"2-5"}}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
