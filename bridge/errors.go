@@ -263,6 +263,13 @@ func explainTyped(err error) (refusal, bool) {
 	if errors.Is(err, auth.ErrTooMany) {
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_KEYS", err.Error(), "See list_keys and revoke_key."), true
 	}
+	if e, ok := errors.AsType[*supervisor.SessionError](err); ok {
+		reason := sessions.ErrInUse
+		if !e.InUse {
+			reason = fmt.Errorf("%w: %s", sessions.ErrUnreadable, e.Reason)
+		}
+		return explainSession(&sessions.Error{Name: e.Name, Err: reason}), true
+	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		if _, alien := errors.AsType[*supervisor.HandshakeError](e); alien {
 			return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),

@@ -333,3 +333,20 @@ func TestShutdownWhileRestarting(t *testing.T) {
 		h.state(a, supervisor.Stopped)
 	})
 }
+
+// A session that cannot be opened is named also where an agent does not come back
+// for it.
+func TestSessionOfARestart(t *testing.T) {
+	refusal := &supervisor.StartError{Err: &supervisor.SessionError{Name: "alice", InUse: true}, Exit: &supervisor.Exit{Code: 75}}
+	run(t, series(supervisortest.Play{}, supervisortest.Play{Refuse: refusal}), func(h *house) {
+		a := h.start("alice")
+		if err := a.Shutdown(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		_, err := a.Do(h.Context(), protocol.GetState{})
+		if e, ok := errors.AsType[*supervisor.SessionError](err); !ok || !e.InUse || e.Name != "alice" {
+			h.Errorf("error = %v", err)
+		}
+		h.state(a, supervisor.Failed)
+	})
+}

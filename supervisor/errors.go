@@ -57,6 +57,21 @@ func starved(err error) bool {
 	return ok && e.Exit == nil && slices.ContainsFunc(shortages, func(s error) bool { return errors.Is(e, s) })
 }
 
+// SessionError says that a child could not open its session. It stands in a
+// StartError, and so again and again until somebody does something about it.
+type SessionError struct {
+	Name   string
+	InUse  bool   // by another process; else it cannot be read
+	Reason string // what the child said
+}
+
+func (e *SessionError) Error() string {
+	if e.InUse {
+		return "another process has session " + e.Name + " open"
+	}
+	return "session " + e.Name + " cannot be read"
+}
+
 // HandshakeError says that a program is no child of ours: its first frame is
 // not ready, or not that of our version. It says the same each time, so it is
 // not started again (SPEC §5.4). It stands in a StartError.
@@ -84,6 +99,16 @@ type CrashError struct {
 	Cause string
 	// Exit is how the process ended; nil if there never was one.
 	Exit *Exit
+	// Session is why there is none, nil for any other reason.
+	Session *SessionError
+}
+
+// Unwrap returns Session.
+func (e *CrashError) Unwrap() error {
+	if e.Session == nil {
+		return nil
+	}
+	return e.Session
 }
 
 func (e *CrashError) Error() string {

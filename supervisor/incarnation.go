@@ -150,6 +150,7 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 		if e, ok := errors.AsType[*StartError](err); ok {
 			crash.Cause, crash.Exit = e.Err.Error(), e.Exit
 		}
+		crash.Session, _ = errors.AsType[*SessionError](err)
 		if _, ok := errors.AsType[*HandshakeError](err); ok {
 			crash.Reason = ReasonProtocol
 		}

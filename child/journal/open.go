@@ -26,6 +26,16 @@ var ErrInUse = errors.New("the session is in use by another process")
 // session's file should.
 var ErrNotRegular = errors.New("it is a link or no regular file")
 
+// ErrForbidden says that there is a file which this process may not open.
+var ErrForbidden = errors.New("it may not be opened")
+
+// Unreadable reports whether Open failed because of what stands where the session
+// does, which is then as it was.
+func Unreadable(err error) bool {
+	_, damaged := errors.AsType[*transcript.LineError](err)
+	return damaged || errors.Is(err, ErrNotRegular) || errors.Is(err, ErrForbidden)
+}
+
 // ErrRemoved says that the session's file was removed, moved away or replaced
 // while the journal was open. It is over once the file is back.
 var ErrRemoved = errors.New("the session's file was removed")
@@ -72,8 +82,8 @@ func NewSessionID() string { return uuid.NewString() }
 
 // Open opens or begins a session, takes its lock, cuts off a torn tail, closes
 // a turn that was cut off, and returns what was saved. Errors wrap ErrUnknown,
-// ErrInUse, ErrNotRegular, *transcript.LineError or *transcript.VersionError; on
-// every error the file is as it was, and one that was begun or empty is gone.
+// ErrInUse, ErrNotRegular, ErrForbidden or *transcript.LineError (in it, perhaps, a
+// *transcript.VersionError); on every error the file is as it was, and one that was begun or empty is gone.
 func Open(o Options) (*Journal, *transcript.State, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -104,6 +114,11 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
 	f, err := openFile(path, flags)
+	if errors.Is(err, fs.ErrPermission) {
+		if _, gone := os.Lstat(path); gone == nil {
+			err = fmt.Errorf("%w: %w", ErrForbidden, err)
+		}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}

@@ -12,13 +12,19 @@ import (
 // refused starts a child that must not start, and gives what it says.
 func refused(t *testing.T, p *process) string {
 	t.Helper()
+	return refusedAs(t, p, 2)
+}
+
+// refusedAs is refused with another exit status.
+func refusedAs(t *testing.T, p *process, want int) string {
+	t.Helper()
 	var out bytes.Buffer
 	p.cmd.Stdout = &out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if status := p.wait(); status != 2 || out.Len() > 0 {
-		t.Errorf("status %d, stdout %q", status, out.String())
+	if status := p.wait(); status != want || out.Len() > 0 {
+		t.Errorf("status %d, want %d; stdout %q", status, want, out.String())
 	}
 	return p.stderr.String()
 }

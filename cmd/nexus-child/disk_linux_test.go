@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -168,7 +169,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.data), tt.mode); err != nil {
 				t.Fatal(err)
 			}
-			if got := refused(t, command(t, t.TempDir(), nil, "--continue=s", "--session-dir="+dir)); !strings.Contains(got, tt.want) {
+			if got := refusedAs(t, command(t, t.TempDir(), nil, "--continue=s", "--session-dir="+dir), protocol.ExitSessionDamaged); !strings.Contains(got, tt.want) {
 				t.Errorf("got %s, without %q", got, tt.want)
 			}
 			if got, err := os.ReadFile(path); err != nil || string(got) != tt.data {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
+	"nexus.internal/child/journal"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a, err := assemble(f, environ, log)
 	if err != nil {
 		fmt.Fprintf(errs, "nexus-child: %v\n", err)
-		return 2
+		return unstarted(err)
 	}
 	defer a.close()
 	a.options.Ending = lastResort
@@ -70,6 +71,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 1
 	}
 	return 0
+}
+
+// unstarted is the exit status of a child that could not start (SPEC §3.9).
+func unstarted(err error) int {
+	switch {
+	case errors.Is(err, journal.ErrInUse):
+		return protocol.ExitSessionInUse
+	case journal.Unreadable(err):
+		return protocol.ExitSessionDamaged
+	default:
+		return 2
+	}
 }
 
 // lastResort ends the process, whatever still waits in it: a disk that hangs

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol"
 )
 
 // The tests run the real program: the test binary itself, told to be it.
@@ -284,7 +286,7 @@ func TestASecondProcessIsKeptOut(t *testing.T) {
 	if err := second.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if status := second.wait(); status != 2 || !strings.Contains(second.stderr.String(), "in use by another process") {
+	if status := second.wait(); status != protocol.ExitSessionInUse || !strings.Contains(second.stderr.String(), "in use by another process") {
 		t.Errorf("status %d, stderr %s", status, second.stderr.String())
 	}
 	p.stdin.Close()

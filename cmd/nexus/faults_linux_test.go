@@ -279,7 +279,11 @@ func TestServerFaults(t *testing.T) {
 			f.well()
 			heal()
 			for _, answer := range answers {
-				f.wantNamed(answer, "START_FAILED", c.texts...)
+				kind := "START_FAILED"
+				if c.name == "an unreadable session" {
+					kind = "SESSION_DAMAGED"
+				}
+				f.wantNamed(answer, kind, c.texts...)
 			}
 			f.wantNothingLeft(before)
 			f.create("ill", `{"agent_id":"ill"}`)

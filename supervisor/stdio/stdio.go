@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,9 +85,23 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 	if err != nil {
 		p.Stop(killNow, nil)
 		p.Discard()
-		return nil, &supervisor.StartError{Err: err, Exit: new(c.Exit())}
+		exit := c.Exit()
+		return nil, &supervisor.StartError{Err: cmp.Or(sessionError(s.ID, exit), err), Exit: &exit}
 	}
 	return c, nil
+}
+
+// sessionError is what a child's exit before ready says of its session, that of
+// the agent's name; nil if that was not the cause.
+func sessionError(name string, exit supervisor.Exit) error {
+	switch exit.Code {
+	case protocol.ExitSessionInUse:
+		return &supervisor.SessionError{Name: name, InUse: true, Reason: exit.Stderr}
+	case protocol.ExitSessionDamaged:
+		return &supervisor.SessionError{Name: name, Reason: exit.Stderr}
+	default:
+		return nil
+	}
 }
 
 // killNow is a context for Stop that leaves out the polite rungs.

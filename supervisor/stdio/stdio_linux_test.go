@@ -55,8 +55,10 @@ var roles = map[string]func(){
 		fmt.Fprintln(os.Stderr, "unknown session nxk_abcdef")
 		os.Exit(2)
 	},
-	"version2": func() { ready(2); forever() },
-	"unready":  func() { emit(protocol.Error{Message: "no"}); forever() },
+	"session-in-use":  func() { fmt.Fprintln(os.Stderr, "who has it"); os.Exit(protocol.ExitSessionInUse) },
+	"session-damaged": func() { fmt.Fprintln(os.Stderr, "line 2"); os.Exit(protocol.ExitSessionDamaged) },
+	"version2":        func() { ready(2); forever() },
+	"unready":         func() { emit(protocol.Error{Message: "no"}); forever() },
 	"garbled": func() {
 		fmt.Println("Welcome to nexus sk-secret-key!")
 		ready(protocol.Version)
@@ -197,6 +199,14 @@ func TestLaunchFails(t *testing.T) {
 		{
 			"leaves", "child ended before it was ready (exit status 2): unknown session [redacted]",
 			&supervisor.Exit{Code: 2, Stderr: "unknown session [redacted]"},
+		},
+		{
+			"session-in-use", "another process has session alice open (exit status 75): who has it",
+			&supervisor.Exit{Code: 75, Stderr: "who has it"},
+		},
+		{
+			"session-damaged", "session alice cannot be read (exit status 65): line 2",
+			&supervisor.Exit{Code: 65, Stderr: "line 2"},
 		},
 		{"version2", "child speaks protocol version 2, want 1 (signal: killed)", &supervisor.Exit{Code: -1, Signal: "killed"}},
 		{"unready", `child's first frame is "error", want ready (signal: killed)`, &supervisor.Exit{Code: -1, Signal: "killed"}},
