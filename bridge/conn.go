@@ -38,7 +38,8 @@ func (l listener) Accept() (net.Conn, error) {
 // and nothing at all for one that does not arrive in time.
 type conn struct {
 	net.Conn
-	crowd   *crowd
+	crowd *crowd
+	standing
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
 	refused atomic.Bool // the last answer of this connection has been written

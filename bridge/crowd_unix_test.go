@@ -7,13 +7,21 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
 )
 
 // Ten thousand connections that say nothing, or begin a request and stop, do not
@@ -90,4 +98,180 @@ func prefixOf(i int) string {
 		return "POST /rpc HTTP/1.1\r\nHost: "
 	}
 	return ""
+}
+
+// kept asks by a connection of its own, which it keeps.
+func (r *rig) kept(bearer, line string) net.Conn {
+	r.t.Helper()
+	conn := r.dial()
+	if _, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: "+r.addr+"\r\nAuthorization: "+bearer+"\r\n\r\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || response.StatusCode >= 500 {
+		r.t.Fatalf("%s: %+v, %v", line, response, err)
+	}
+	return conn
+}
+
+// ended reports whether the server closes a connection within the time.
+func ended(t *testing.T, conn net.Conn, within time.Duration) bool {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := io.Copy(io.Discard, conn)
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// A key that is not good for everything cannot take all connections, whether what it
+// asks for is granted or not: there are so many for all such keys, and the one that has
+// the most loses one.
+func TestAttackConnectionsOfAScopedKey(t *testing.T) {
+	const most = 8
+	for _, line := range []string{"GET /readyz", "GET /agent/a/events", "GET /nowhere"} {
+		t.Run(line, func(t *testing.T) {
+			r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = most })
+			r.create("a")
+			greedy, _ := r.scoped(auth.ScopeAgent, "a")
+			if line == "GET /readyz" {
+				greedy, _ = r.scoped(auth.ScopeRead, "")
+			}
+			modest, _ := r.scoped(auth.ScopeRead, "")
+			full, other := r.kept("Bearer "+r.key.Reveal(), "GET /readyz"), r.kept(modest, "GET /readyz")
+			conns := make([]net.Conn, 0, 4*most)
+			for range 4 * most {
+				conns = append(conns, r.kept(greedy, line))
+			}
+			r.works()
+			for name, conn := range map[string]net.Conn{"the full key": full, "another scoped key": other} {
+				if ended(t, conn, 100*time.Millisecond) {
+					t.Errorf("the connection of %s was closed", name)
+				}
+			}
+			left := 0
+			for _, conn := range conns {
+				if !ended(t, conn, 100*time.Millisecond) {
+					left++
+				}
+			}
+			if left != most-1 {
+				t.Errorf("of %d connections %d are left", len(conns), left)
+			}
+		})
+	}
+}
+
+// Of the connections of one key, one that waits for an answer is not the first to go.
+func TestIdleConnectionsGoFirst(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = 8 })
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	busy := r.kept(bearer, "GET /events")
+	for range 20 {
+		r.kept(bearer, "GET /readyz")
+	}
+	if ended(t, busy, 100*time.Millisecond) {
+		t.Error("an event stream was closed for connections that say nothing")
+	}
+}
+
+// A connection does not outlive the key that it showed, however that ends; but what is
+// under way is answered first.
+func TestAttackConnectionOfAnEndedKey(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		select {
+		case <-c.Aborted():
+			c.Finish(p, "")
+		case <-c.Gone():
+		}
+	}))
+	r.create("a")
+	agents, id := r.scoped(auth.ScopeAgent, "a")
+	idle := r.kept(agents, "GET /agent/a/none")
+	stream := r.kept(agents, "GET /agent/a/events")
+	busy := r.dial()
+	body := `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"x","request_id":"r"}}`
+	if _, err := io.WriteString(busy, withLength("POST /agent/a HTTP/1.1\r\nHost: "+r.addr+"\r\nAuthorization: "+agents+"\r\n", body)); err != nil {
+		t.Fatal(err)
+	}
+	for r.sup.Agents()[0].State != supervisor.Busy {
+		runtime.Gosched()
+	}
+	fulls := r.kept("Bearer "+r.key.Reveal(), "GET /readyz")
+	if revoked, err := r.keys.Revoke(id); !revoked || err != nil {
+		t.Fatal(err)
+	}
+	if !ended(t, idle, patience) || !ended(t, stream, patience) {
+		t.Error("the connection of a revoked key was kept")
+	}
+	if ended(t, fulls, 100*time.Millisecond) {
+		t.Error("another key's connection was closed too")
+	}
+	r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"cancel","params":{"request_id":"r"}}`)
+	in := bufio.NewReader(busy)
+	if response, answer := readResponse(t, in); response.StatusCode != 200 {
+		t.Errorf("what was under way: HTTP %d %s", response.StatusCode, answer)
+	}
+	if !ended(t, busy, patience) {
+		t.Error("the connection of a revoked key was kept after its answer")
+	}
+	fulls = r.kept("Bearer "+r.key.Reveal(), "GET /readyz")
+	if _, err := r.keys.Rotate(0); err != nil {
+		t.Fatal(err)
+	}
+	if !ended(t, fulls, patience) {
+		t.Error("the connection of a full key that was replaced was kept")
+	}
+}
+
+// Where no more files can be opened, that is said of keys that cannot be saved, and
+// nothing is done.
+func TestKeysWithoutFiles(t *testing.T) {
+	r := rigged(t, nil)
+	_, id := r.scoped(auth.ScopeRead, "")
+	conn := r.dial()
+	in := bufio.NewReader(conn)
+	ask := func(method, params string) string {
+		body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+		if _, err := io.WriteString(conn, withLength(r.head("POST /rpc HTTP/1.1"), body)); err != nil {
+			t.Fatal(err)
+		}
+		_, answer := readResponse(t, in)
+		return answer
+	}
+	ask("list_keys", "{}")
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	few := files
+	few.Cur = 100
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+			t.Error(err)
+		}
+	}()
+	var held []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		held = append(held, f)
+	}
+	defer func() {
+		for _, f := range held {
+			f.Close()
+		}
+	}()
+	for method, params := range map[string]string{"create_key": `{"scope":"read"}`, "revoke_key": `{"key_id":"` + id + `"}`, "rotate_key": "{}"} {
+		if answer := ask(method, params); gjson.Get(answer, "error.data.type").Str != "TOO_MANY_FILES" {
+			t.Errorf("%s: %s", method, answer)
+		}
+	}
+	if left := r.keys.List(); len(left) != 1 || left[0].ID != id {
+		t.Errorf("the keys are %+v", left)
+	}
 }

@@ -39,7 +39,7 @@ type pass struct {
 func (x *exchange) letIn(p pass) {
 	x.pass = p
 	if c := connOf(x.r.Context()); c != nil {
-		c.crowd.leave(c) // it is no stranger's
+		c.crowd.show(c, p.grant, p.valid)
 	}
 }
 
@@ -75,7 +75,8 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 }
 
 // checkKey finds what the key of the Authorization header is good for. A body
-// without that header may be signed instead: then the pass has no key yet.
+// without that header may be signed instead: then the pass has no key yet. A key that
+// is good, and not for the path, is refused with its pass.
 func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok bool) {
 	values := x.r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -93,13 +94,16 @@ func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok b
 	if !ok {
 		return pass{}, wrongKey, false
 	}
-	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
 	p = pass{grant: grant, valid: valid, key: key}
+	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
 	if to.kind == toAllEvents { // its query says whose
 		return p, refusal{}, true
 	}
 	if wrong := p.reach(to.agent); wrong != nil {
-		return pass{}, *wrong, false
+		if wait := s.rate.Take(grant.ID, 1); wait > 0 {
+			return p, s.later(x, tooMany, wait), false
+		}
+		return p, *wrong, false
 	}
 	return p, refusal{}, true
 }
@@ -229,8 +233,8 @@ func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at ti
 		if !key.Signed(text, signed.Signature) {
 			return "", at, "it is not the presented key's signature of this request"
 		}
-	} else if grant, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
-		x.letIn(pass{grant: grant})
+	} else if grant, valid, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
+		x.letIn(pass{grant: grant, valid: valid})
 	} else {
 		return "", at, "it is no full key's signature of this request"
 	}

@@ -174,6 +174,9 @@ func table(err error) refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "TOO_MANY_FILES", "the server has as many files and connections open as it may",
+			"Close connections that nobody needs, or start the server where it may open more files, then send it again.")
 	case errors.Is(err, errPlanCancelled):
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CANCELLED", err.Error(), "Ask again with a new request_id.")
 	case errors.Is(err, supervisor.ErrNoRequest):

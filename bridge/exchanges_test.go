@@ -271,6 +271,10 @@ var exchanges = []exchange{
 		},
 	},
 	{
+		name: "files", row: "the server may open no more files", status: 200, code: -32001, message: unavail, kind: "TOO_MANY_FILES",
+		request: rpc("/rpc", "validate_code", `{"code":"files","language":"go"}`),
+	},
+	{
 		name: "host-deadlock", row: "a host call that would wait", code: -32001, message: unavail, kind: "WOULD_DEADLOCK",
 		request: `send {"agent_id":"a","content":"x"}`,
 	},

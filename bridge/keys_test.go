@@ -471,3 +471,66 @@ func TestAttackUnsignedWhereSignaturesAreRequired(t *testing.T) {
 		}
 	}
 }
+
+// What a key asks for in vain, at a path that is not its own, counts as well.
+func TestAttackElsewhereWithoutEnd(t *testing.T) {
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.RequestsPerMinute = 3 })
+	r.create("a")
+	bearer, _ := r.scoped(auth.ScopeAgent, "a")
+	for i, want := range []int{403, 403, 403, 429, 429} {
+		response, body := r.post("/rpc", list, "Authorization", bearer)
+		if response.StatusCode != want || (want == 429) != (response.Header.Get("Retry-After") != "") {
+			t.Errorf("request %d: HTTP %d %s", i, response.StatusCode, body)
+		}
+	}
+	if response, body := r.post("/agent/a", list, "Authorization", bearer); response.StatusCode != 429 {
+		t.Errorf("at its own path: HTTP %d %s", response.StatusCode, body)
+	}
+	r.works()
+}
+
+// A key that ends while a body is held back opens nothing with it: neither a fresh key
+// in the place of the one that was replaced, nor a turn after a revocation.
+func TestAttackBodyHeldBackOverTheEndOfItsKey(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	agents, id := r.scoped(auth.ScopeAgent, "a")
+	hold := func(path, bearer, body string) (finish func() (*http.Response, string)) {
+		conn := r.dial()
+		head := "POST " + path + " HTTP/1.1\r\nHost: " + r.addr + "\r\nAuthorization: " + bearer + "\r\nExpect: 100-continue\r\n"
+		request := withLength(head, body)
+		in := bufio.NewReader(conn)
+		if _, err := io.WriteString(conn, request[:len(request)-10]); err != nil {
+			t.Fatal(err)
+		}
+		// The server asks for the body once it has taken the key.
+		if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+			t.Fatalf("got %q, %v", line, err)
+		}
+		if _, err := in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		return func() (*http.Response, string) {
+			if _, err := io.WriteString(conn, request[len(request)-10:]); err != nil {
+				t.Fatal(err)
+			}
+			return readResponse(t, in)
+		}
+	}
+	made := hold("/rpc", "Bearer "+r.key.Reveal(), `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"read"}}`)
+	sent := hold("/agent/a", agents, `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"late"}}`)
+	if revoked, err := r.keys.Revoke(id); !revoked || err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.keys.Rotate(0); err != nil {
+		t.Fatal(err)
+	}
+	for name, finish := range map[string]func() (*http.Response, string){"a key": made, "a turn": sent} {
+		if response, body := finish(); response.StatusCode != 403 || gjson.Get(body, "error.data.type").Str != "AUTHENTICATION_FAILED" {
+			t.Errorf("%s: HTTP %d %s", name, response.StatusCode, body)
+		}
+	}
+	if left := r.keys.List(); len(left) != 0 {
+		t.Errorf("there are keys: %+v", left)
+	}
+}

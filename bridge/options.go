@@ -31,7 +31,8 @@ const (
 	headerSlop     = 4 << 10  // bytes that net/http adds to its own bound, for its buffer
 )
 
-// DefaultMaxStrangers is how many connections may be open that have shown no key.
+// DefaultMaxStrangers is how many connections may be open that have shown no key, and
+// how many of scoped keys.
 const DefaultMaxStrangers = 1024
 
 // DefaultDrainTimeout is how long running requests and turns may take when the
@@ -115,7 +116,9 @@ type Door struct {
 	// RequireSignatures refuses requests without the member auth.
 	RequireSignatures bool
 	// MaxStrangers is how many connections that have shown no key may be open, the
-	// oldest of which is closed for another one; 0 is DefaultMaxStrangers.
+	// oldest of which is closed for another one, and how many of all scoped keys
+	// together, where the key with the most of them loses one; 0 is
+	// DefaultMaxStrangers.
 	MaxStrangers int
 }
 

@@ -141,6 +141,10 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		return
 	}
 	defer s.requests.leave()
+	if x.pass.valid != nil && x.pass.valid.Err() != nil { // it ended while the body came
+		s.refuse(x, wrongKey)
+		return
+	}
 	message := jsonrpc.DecodeBody(body, MaxBatch)
 	if refused, ok = s.checkSigned(x, message.Items); ok {
 		refused, ok = s.checkRate(x, len(message.Items))

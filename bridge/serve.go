@@ -35,6 +35,7 @@ func (s *Server) Drain() { s.requests.close() }
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
+	all := newCrowd(s.o.MaxStrangers)
 	server := &http.Server{
 		Handler:                      s,
 		DisableGeneralOptionsHandler: true,
@@ -44,12 +45,17 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:                     zap.NewStdLog(s.log.Named("http")),
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withConn,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if one, ok := c.(*conn); ok {
+				all.turn(one, state)
+			}
+		},
 	}
 	var err error // of the listener; to be read once ended is closed
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err = server.Serve(listener{Listener: ln, crowd: newCrowd(s.o.MaxStrangers)})
+		err = server.Serve(listener{Listener: ln, crowd: all})
 	}()
 	select {
 	case <-ended:

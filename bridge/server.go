@@ -166,12 +166,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default: // needs a key
 	}
 	passed, refused, ok := s.checkKey(x, to)
+	if !passed.key.IsZero() {
+		x.letIn(passed)
+	}
 	if !ok {
 		s.refuse(x, refused)
 		return
-	}
-	if !passed.key.IsZero() {
-		x.letIn(passed)
 	}
 	if to.kind == toGlobal || to.kind == toAgent {
 		s.serveRPC(x, to)
@@ -330,6 +330,9 @@ func (s *Server) answer(x *exchange, status int, body []byte) {
 func (s *Server) write(x *exchange, status int, media string, body []byte) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 	h := x.w.Header()
+	if x.pass.valid != nil && x.pass.valid.Err() != nil {
+		h.Set("Connection", "close") // it ends with its key
+	}
 	h.Set("Content-Type", media)
 	h.Add("Vary", "Accept-Encoding")
 	// A client that left has no use for an error.

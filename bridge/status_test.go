@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,8 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 			switch p.Code {
 			case "strange":
 				return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckFailed, Details: "looks: exit status 7"}
+			case "files":
+				return api.ValidateCodeResult{}, &os.PathError{Op: "open", Path: "a secret", Err: syscall.EMFILE}
 			case "unforeseen":
 				return api.ValidateCodeResult{}, errors.New("a secret")
 			}

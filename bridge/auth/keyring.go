@@ -141,16 +141,16 @@ func (k *Keyring) Check(presented string) (g Grant, valid context.Context, ok bo
 	return Grant{}, nil, false
 }
 
-// CheckSignature finds the full key that made a signature of text.
-func (k *Keyring) CheckSignature(text, signature string) (g Grant, ok bool) {
+// CheckSignature finds the full key that made a signature of text; valid is as of Check.
+func (k *Keyring) CheckSignature(text, signature string) (g Grant, valid context.Context, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.all() {
 		if h.key.Signed(text, signature) {
-			return h.Grant, true
+			return h.Grant, h.valid, true
 		}
 	}
-	return Grant{}, false
+	return Grant{}, nil, false
 }
 
 // Prove answers a challenge (Key.Prove) for the key of that id, "" for the full
