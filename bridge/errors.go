@@ -266,6 +266,11 @@ func explainTyped(err error) (refusal, bool) {
 	if errors.Is(err, auth.ErrTooMany) {
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_KEYS", err.Error(), "See list_keys and revoke_key."), true
 	}
+	return explainProcess(err)
+}
+
+// explainProcess is the part of the table for what agents' processes did.
+func explainProcess(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*supervisor.SessionError](err); ok {
 		reason := sessions.ErrInUse
 		if !e.InUse {
