@@ -49,7 +49,6 @@ type Options struct {
 type Client struct {
 	base    string // without a slash at its end
 	keys    *keys
-	http    *http.Client
 	retries int
 	lastID  atomic.Int64
 	signs   atomic.Bool // the server wants requests signed
@@ -78,11 +77,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: "http://" + u.Host, keys: held, retries: o.Retries, http: &http.Client{
-		Transport: transportTo(held),
-		// The key must not follow a redirect; our servers send none.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	c := &Client{base: "http://" + u.Host, keys: held, retries: o.Retries}
 	if c.retries == 0 {
 		c.retries = DefaultRetries
 	}
@@ -103,19 +98,11 @@ func transport() *http.Transport {
 	}
 }
 
-// transportTo is a transport whose connections all lead to servers that have the
-// key.
-func transportTo(held *keys) *http.Transport {
-	t := transport()
-	t.DialContext = (&prover{keys: held, dialer: net.Dialer{Timeout: dialTimeout}}).dial
-	return t
-}
-
 // URL is the server's base, without a slash at its end.
 func (c *Client) URL() string { return c.base }
 
 // Close drops connections that are kept for later calls.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.keys.now().http.CloseIdleConnections() }
 
 // RPCError is a failure that the server reports.
 type RPCError struct {
@@ -242,10 +229,11 @@ func (c *Client) post(ctx context.Context, path, method string, params jsontext.
 }
 
 func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
-	if key := c.keys.now(); !key.IsZero() {
-		r.Header.Set("Authorization", "Bearer "+key.Reveal())
+	as := c.keys.now()
+	if !as.key.IsZero() {
+		r.Header.Set("Authorization", "Bearer "+as.key.Reveal())
 	}
-	response, err := c.http.Do(r)
+	response, err := as.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}

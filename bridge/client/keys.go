@@ -3,38 +3,55 @@ package client
 import (
 	"cmp"
 	"fmt"
+	"net"
+	"net/http"
 	"sync"
 
 	"nexus.internal/bridge/auth"
 )
 
+// identity is a key with the connections to servers that have proved to have it. A key
+// has connections of its own: whoever proved another one, which was replaced or
+// revoked since, may be a stranger. It does not change.
+type identity struct {
+	key  auth.Key // zero for none
+	http *http.Client
+}
+
+func newIdentity(key auth.Key) *identity {
+	t := transport()
+	t.DialContext = (&prover{key: key, dialer: net.Dialer{Timeout: dialTimeout}}).dial
+	return &identity{key: key, http: &http.Client{
+		Transport: t,
+		// The key must not follow a redirect; our servers send none.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
 // keys is the key of a client. It is safe for concurrent use.
 type keys struct {
 	lookup *auth.Lookup // nil where the key was given
 
-	mu  sync.Mutex // guards key
-	key auth.Key
+	mu   sync.Mutex // guards held
+	held *identity
 }
 
 func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
-	k := &keys{key: key}
 	if !key.IsZero() || lookup == nil {
-		return k, nil
+		return &keys{held: newIdentity(key)}, nil
 	}
-	k.lookup = lookup
 	found, source, err := auth.Discover(*lookup)
 	if err != nil {
 		return nil, fmt.Errorf("find the API key (%s): %w", cmp.Or(source, "nowhere"), err)
 	}
-	k.key = found
-	return k, nil
+	return &keys{lookup: lookup, held: newIdentity(found)}, nil
 }
 
-// now is the key to send; zero for none.
-func (k *keys) now() auth.Key {
+// now is the key to send, and how.
+func (k *keys) now() *identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.key
+	return k.held
 }
 
 // refused looks for a key again, since the server does not have the one that was
@@ -46,8 +63,9 @@ func (k *keys) refused(tried auth.Key) bool {
 	found, _, err := auth.Discover(*k.lookup)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil {
-		k.key = found
+	if err == nil && !k.held.key.Matches(found.Reveal()) {
+		k.held.http.CloseIdleConnections() // also those that are busy, once they are idle
+		k.held = newIdentity(found)
 	}
-	return !k.key.Matches(tried.Reveal())
+	return !k.held.key.Matches(tried.Reveal())
 }

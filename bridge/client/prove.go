@@ -28,7 +28,7 @@ const (
 
 // prover opens connections to servers that have the key, and to no others.
 type prover struct {
-	keys   *keys
+	key    auth.Key // zero for none: then none is sent
 	dialer net.Dialer
 }
 
@@ -40,11 +40,10 @@ func (p *prover) dial(ctx context.Context, network, host string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	key := p.keys.now()
-	if key.IsZero() { // then none is sent
+	if p.key.IsZero() {
 		return conn, nil
 	}
-	if err := challenge(ctx, conn, host, key); err != nil {
+	if err := challenge(ctx, conn, host, p.key); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -91,4 +92,72 @@ func TestEachConnectionIsProved(t *testing.T) {
 	}
 	stranger.Close()
 	<-served
+}
+
+// Whoever has the key that was replaced, and not the one that took its place, is not
+// sent that one: neither on a connection that it proved itself on before, and which was
+// busy while the client found the new key, nor on another.
+func TestAttackNewKeyOnAProvedConnection(t *testing.T) {
+	home := t.TempDir()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := portOf(t, ln.Addr())
+	path := auth.KeyPath(home, port)
+	known, err := auth.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replaced atomic.Bool
+	begun, end := make(chan struct{}), make(chan struct{})
+	stranger := httptest.NewUnstartedServer(proving(known, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+known.Reveal():
+			t.Error("another key was sent")
+		case strings.Contains(string(body), "hold"):
+			close(begun)
+			<-end
+		case replaced.Load():
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32003,"message":"x","data":{"type":"AUTHENTICATION_FAILED","details":"","recovery_suggestions":[]}}}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	}))
+	stranger.Listener.Close()
+	stranger.Listener = ln
+	stranger.Start()
+	defer stranger.Close()
+	c, err := client.New(client.Options{Port: port, Lookup: &auth.Lookup{Home: home, Port: port}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	held := make(chan error)
+	go func() {
+		held <- c.Call(context.Background(), client.RootPath, "list_agents", map[string]string{"x": "hold"}, nil)
+	}()
+	<-begun
+	if _, err = auth.Create(path); err != nil {
+		t.Fatal(err)
+	}
+	replaced.Store(true)
+	call := func() error { return c.Call(context.Background(), client.RootPath, "list_agents", nil, nil) }
+	if err := call(); !errors.Is(err, client.ErrUnproved) {
+		t.Errorf("once there is another key: %v", err)
+	}
+	close(end)
+	if err := <-held; err != nil {
+		t.Errorf("what was under way with the old key: %v", err)
+	}
+	for range 3 {
+		if err := call(); !errors.Is(err, client.ErrUnproved) {
+			t.Errorf("when the connection is free again: %v", err)
+		}
+	}
 }

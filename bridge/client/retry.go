@@ -50,7 +50,7 @@ func broken(ctx context.Context, err error) error {
 // and so nothing else, and another key is found.
 func (c *Client) again(ctx context.Context, repeatable bool, try func() error) error {
 	for n := 0; ; n++ {
-		key := c.keys.now()
+		key := c.keys.now().key
 		err := try()
 		if err == nil || n >= c.retries {
 			return err
@@ -59,7 +59,6 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 			if !c.keys.refused(key) {
 				return err
 			}
-			c.Close() // what the old key has proved
 			continue
 		}
 		after, ok := later(err)

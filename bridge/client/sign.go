@@ -15,14 +15,14 @@ import (
 func (c *Client) signature(path string, r jsonrpc.Request) jsontext.Value {
 	now := time.Now()
 	at := fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond())
-	return jsontext.Value(`{"timestamp":` + at + `,"signature":"` + c.keys.now().Sign(auth.RequestText(at, path, r)) + `"}`)
+	return jsontext.Value(`{"timestamp":` + at + `,"signature":"` + c.keys.now().key.Sign(auth.RequestText(at, path, r)) + `"}`)
 }
 
 // mustSign reports whether the server refused a request because it was not
 // signed. Then those to come are; the refused one may be sent again, because
 // nothing of it was done. The response is closed then.
 func (c *Client) mustSign(response *http.Response) bool {
-	if response.StatusCode != http.StatusUnauthorized || c.keys.now().IsZero() {
+	if response.StatusCode != http.StatusUnauthorized || c.keys.now().key.IsZero() {
 		return false
 	}
 	c.signs.Store(true)
