@@ -366,6 +366,12 @@ func TestAttackTooManyRequests(t *testing.T) {
 		t.Errorf("one too many: HTTP %d, Retry-After %q, %s", response.StatusCode, response.Header.Get("Retry-After"), body)
 	}
 	wantWhole(t, body, jsonrpc.CodeRateLimited)
+	// What never fits is not to be sent again, and takes nothing.
+	response, body = r.post("/rpc", "["+strings.Repeat(list+",", 5)+list+"]")
+	if _, again := response.Header["Retry-After"]; response.StatusCode != 400 || again || !strings.Contains(body, "6 requests is more than the 5 a minute") {
+		t.Errorf("more than the rate: HTTP %d, %v, %s", response.StatusCode, response.Header, body)
+	}
+	wantWhole(t, body, jsonrpc.CodeInvalidRequest)
 	r.works()
 	if response, _ := r.do("GET", "/readyz", nil); response.StatusCode != 200 {
 		t.Errorf("the fifth: HTTP %d", response.StatusCode)

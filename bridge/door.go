@@ -156,10 +156,14 @@ func (x *exchange) bind() (unbind func()) {
 // checkRate counts n requests for the key. Where those are too many, none is
 // counted.
 func (s *Server) checkRate(x *exchange, n int) (refusal, bool) {
-	if wait := s.rate.Take(x.pass.grant.ID, n); wait > 0 {
+	switch wait := s.rate.Take(x.pass.grant.ID, n); wait {
+	case 0:
+		return refusal{}, true
+	case limit.Never:
+		return overRate(n, s.o.RequestsPerMinute), false
+	default:
 		return s.later(x, tooMany, wait), false
 	}
-	return refusal{}, true
 }
 
 // later is the refusal r with word of when to come again.

@@ -392,6 +392,12 @@ func badSignature(reason string) refusal {
 		"Sign each request once, with its own timestamp.")
 }
 
+// overRate refuses a batch that no waiting makes good.
+func overRate(n, perMinute int) refusal {
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
+}
+
 // badQuery refuses the query of a GET.
 func badQuery(message, way string) refusal {
 	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, "INVALID_PARAMS", message, way)

@@ -64,8 +64,8 @@ func full(s *stage) {
 
 var exchanges = []exchange{
 	{name: "json", row: "not JSON", status: 400, code: -32700, message: "Parse error", kind: "PARSE_ERROR", request: post("/rpc", "{")},
-	{name: "request", row: "no request,", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", `{"foo":1}`)},
-	{name: "batch", row: "no request,", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", "[]")},
+	{name: "request", row: "no request;", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", `{"foo":1}`)},
+	{name: "batch", row: "no request;", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", "[]")},
 	{name: "target", row: "HTTP itself", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: "POST http://$HOST/rpc" + get},
 	{name: "headers", row: "HTTP itself", status: 431, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", "", "X: $LONG")},
 	{name: "coding", row: "HTTP itself", status: 501, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST", request: post("/rpc", "", "Transfer-Encoding: br")},
@@ -255,8 +255,13 @@ var exchanges = []exchange{
 	},
 	{
 		name: "rate", row: "too many requests", status: 429, code: -32002, message: "Too many requests", kind: "RATE_LIMITED",
-		request: post("/rpc", "["+list+","+list+"]"),
+		request: rpc("/rpc", "list_agents", "{}"),
 		change:  func(o *bridge.Options) { o.RequestsPerMinute = 1 },
+	},
+	{
+		name: "batch-over-rate", row: "no request;", status: 400, code: -32600, message: "Invalid Request", kind: "INVALID_REQUEST",
+		request: post("/rpc", "["+list+","+list+","+list+"]"),
+		change:  func(o *bridge.Options) { o.RequestsPerMinute = 2 },
 	},
 	{
 		name: "keys", row: "256 keys", status: 200, code: -32001, message: unavail, kind: "TOO_MANY_KEYS", request: rpc("/rpc", "create_key", `{"scope":"read"}`),

@@ -29,7 +29,7 @@ func TestRate(t *testing.T) {
 		if wait := r.Take("a", 2); wait != 0 {
 			t.Errorf("after the wait: wait %s", wait)
 		}
-		if wait := r.Take("b", 61); wait != time.Minute {
+		if wait := r.Take("b", 61); wait != limit.Never {
 			t.Errorf("more than a minute's worth: wait %s", wait)
 		}
 		if wait := r.Take("b", 59); wait != 0 {

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -24,8 +25,11 @@ func NewRate(perMinute int) *Rate {
 	return &Rate{perMinute: perMinute, buckets: map[string]*rate.Limiter{}}
 }
 
+// Never is how long one would wait for more than a minute's worth.
+const Never time.Duration = math.MaxInt64
+
 // Take takes n at once and returns 0, or takes nothing and returns after how long
-// it may be asked again. More than a minute's worth is never given.
+// it may be asked again, or Never.
 func (r *Rate) Take(name string, n int) (wait time.Duration) {
 	if r.perMinute <= 0 {
 		return 0
@@ -33,7 +37,7 @@ func (r *Rate) Take(name string, n int) (wait time.Duration) {
 	now := time.Now()
 	reserved := r.bucket(name, now).ReserveN(now, n)
 	if !reserved.OK() {
-		return time.Minute
+		return Never
 	}
 	if wait = reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)
