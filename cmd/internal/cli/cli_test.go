@@ -107,6 +107,24 @@ func TestSendWithoutReader(t *testing.T) {
 	}
 }
 
+// A model wrote what somebody approves: nothing of it acts on the terminal, or is
+// hidden by it.
+func TestApprovalsShowWhatIsAsked(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"command":"make"}`:                    `{"command":"make"}`,
+		"{\"command\":\"rm\u009b2K\u202emake\"}": `"{\"command\":\"rm\u009b2K\u202emake\"}"`,
+	} {
+		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell",`+
+				`"input":`+input+`,"reason":"it\u001b[8m runs\nprograms","deadline":"later"}]}]}}`)
+		}, nil, "approvals")
+		want = "r-1 a: shell " + want + "\n  " + `"it\x1b[8m runs\nprograms"` + "; without an answer denied at later\n"
+		if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestMessagesTellsWhatIsCut(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":2,"offset":0,"messages":[{"role":"user","content":"hello"},`+

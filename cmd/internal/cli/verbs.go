@@ -23,6 +23,9 @@ func (a *App) verbs() []*cobra.Command {
 		a.sendVerb(),
 		a.verb("status AGENT", "", 1, mustRun, a.status),
 		a.cancelVerb(),
+		a.approvalsVerb(),
+		a.allowVerb(),
+		a.denyVerb(),
 		a.planVerb(),
 		a.verb("shutdown", "shutdown_server", 0, mustRun, a.shutdown),
 		a.sessionsVerb(),
@@ -34,6 +37,7 @@ func (a *App) verbs() []*cobra.Command {
 		a.importVerb(),
 		a.messagesVerb(),
 		a.eventsVerb(),
+		a.keysVerb(),
 		a.callVerb(),
 	}
 }
@@ -75,12 +79,14 @@ func (a *App) createVerb() *cobra.Command {
 	flags.BoolVar(&sandboxed, "sandboxed", false, "the same as --preset sandboxed")
 	text := map[string]**string{
 		"preset": &p.Preset, "model": &p.Model, "provider": &p.Provider, "cwd": &p.Cwd, "system": &p.SystemPrompt,
+		"approvals": &p.Approvals,
 	}
 	flags.String("preset", "", "permission level: trusted or sandboxed")
 	flags.String("model", "", "model, as ID or PROVIDER/ID")
 	flags.String("provider", "", "provider of the model")
 	flags.String("cwd", "", "working directory")
 	flags.String("system", "", "system prompt")
+	flags.String("approvals", "", "what becomes of calls that want an approval: ask (see approvals) or deny")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for name, target := range text {
 			if value := flags.Lookup(name); value.Changed {

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+)
+
+// asked is a permission request and who asks it.
+type asked struct {
+	AgentID string `json:"agent_id"`
+	protocol.PermissionRequest
+}
+
+// pending are the requests that wait, agent by agent, the oldest of each first.
+func pending(ctx context.Context, c *client.Client) ([]asked, error) {
+	agents, err := c.ListAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []asked{}
+	for _, agent := range agents.Agents {
+		for _, request := range agent.Pending {
+			all = append(all, asked{agent.AgentID, request})
+		}
+	}
+	return all, nil
+}
+
+func (a *App) approvalsVerb() *cobra.Command {
+	cmd := a.verb("approvals", "", 0, mustRun, a.approvals)
+	cmd.Short = "List the calls of all agents that wait for an approval"
+	return cmd
+}
+
+func (a *App) approvals(ctx context.Context, c *client.Client, _ []string) error {
+	all, err := pending(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(struct {
+			Pending []asked `json:"pending"`
+		}{all})
+	case len(all) == 0:
+		return a.printf("nothing waits\n")
+	}
+	for _, one := range all {
+		until := one.Deadline
+		if at, err := time.Parse(time.RFC3339, until); err == nil {
+			until = at.Local().Format(time.DateTime)
+		}
+		if err := a.printf("%s %s: %s %s\n  %s; without an answer denied at %s\n", one.RequestID, one.AgentID,
+			visible(one.ToolName), visible(string(one.Input)), visible(one.Reason), until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visible is text with nothing in it that a terminal would act on or hide: a model
+// wrote it, to somebody who decides by it.
+func visible(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+func (a *App) allowVerb() *cobra.Command {
+	var session bool
+	cmd := a.verb("allow REQUEST_ID [FLAGS]", "respond_permission", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.AllowOnce}
+		if session {
+			p.Decision = protocol.AllowSession
+		}
+		return a.respond(ctx, c, p, "allowed")
+	})
+	cmd.Short = "Let a call run that waits for it"
+	cmd.Flags().BoolVar(&session, "session", false, "and the like of it, for the rest of the session")
+	return cmd
+}
+
+func (a *App) denyVerb() *cobra.Command {
+	var reason string
+	cmd := a.verb("deny REQUEST_ID [FLAGS]", "respond_permission", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.Deny}
+		if reason != "" {
+			p.Reason = &reason
+		}
+		return a.respond(ctx, c, p, "denied")
+	})
+	cmd.Short = "Refuse a call that waits for an approval"
+	cmd.Flags().StringVar(&reason, "reason", "", "what the model is told")
+	return cmd
+}
+
+// respond answers a request, whoever asks it: their ids are never used twice.
+func (a *App) respond(ctx context.Context, c *client.Client, p api.RespondPermissionParams, done string) error {
+	all, err := pending(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if one.RequestID == p.RequestID {
+			responded, err := c.RespondPermission(ctx, one.AgentID, p)
+			return a.done(responded, err, "%s %s of %s\n", done, p.RequestID, one.AgentID)
+		}
+	}
+	return fmt.Errorf("no request %s waits: it was answered, ended or never there", p.RequestID)
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+)
+
+func (a *App) keysVerb() *cobra.Command {
+	cmd := a.verb("keys", "list_keys", 0, mustRun, a.keys)
+	revoke := a.verb("revoke KEY_ID", "revoke_key", 1, mustRun, a.revokeKey)
+	cmd.AddCommand(a.createKeyVerb(), revoke)
+	return cmd
+}
+
+func (a *App) keys(ctx context.Context, c *client.Client, _ []string) error {
+	list, err := c.ListKeys(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(list)
+	case len(list.Keys) == 0:
+		return a.printf("no keys\n")
+	}
+	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tab, "KEY\tSCOPE\tAGENT\tEXPIRES\tNAME")
+	for _, key := range list.Keys {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"),
+			or(api.Value(key.ExpiresAt), "never"), or(api.Value(key.Name), "-"))
+	}
+	return tab.Flush()
+}
+
+// createKeyVerb prints the key alone on stdout, so that it can go into a file
+// unseen.
+func (a *App) createKeyVerb() *cobra.Command {
+	var agent, name string
+	var expires time.Duration
+	cmd := a.verb("create [FLAGS]", "create_key", 0, mustRun, func(ctx context.Context, c *client.Client, _ []string) error {
+		p := api.CreateKeyParams{Scope: "read"}
+		if agent != "" {
+			p.Scope, p.AgentID = "agent", &agent
+		}
+		if name != "" {
+			p.Name = &name
+		}
+		if expires != 0 {
+			p.ExpiresSeconds = new(uint64(expires / time.Second))
+		}
+		created, err := c.CreateKey(ctx, p)
+		if err == nil && !a.json {
+			fmt.Fprintf(a.Stderr, "%s: key %s, shown only now\n", a.Name, created.KeyID)
+		}
+		return a.done(created, err, "%s\n", created.Key)
+	})
+	cmd.Flags().StringVar(&agent, "agent", "", "agent that the key is for (default: a key for reading)")
+	cmd.Flags().StringVar(&name, "name", "", "what people call it")
+	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good, as in 24h (default: until it is revoked)")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch changed := cmd.Flags().Changed; {
+		case changed("agent") && agent == "":
+			return Usage("--agent must not be empty") // it would be a key for reading everything
+		case changed("expires") && expires < time.Second:
+			return Usage("--expires must be at least 1s, not %v", expires)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *App) revokeKey(ctx context.Context, c *client.Client, args []string) error {
+	revoked, err := c.RevokeKey(ctx, args[0])
+	if err == nil && !revoked.Revoked {
+		if a.json {
+			err = a.printJSON(revoked)
+		}
+		return errors.Join(err, fmt.Errorf("no key %s", args[0]))
+	}
+	return a.done(revoked, err, "revoked %s\n", args[0])
+}
