@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/auth"
 	"nexus.internal/cmd/internal/cli"
@@ -121,6 +122,33 @@ func TestApprovalsShowWhatIsAsked(t *testing.T) {
 		want = "r-1 a: shell " + want + "\n  " + `"it\x1b[8m runs\nprograms"` + "; without an answer denied at later\n"
 		if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// --limit 0 is all, and more than the server gives at once comes in pages.
+func TestSessionsOfManyPages(t *testing.T) {
+	const total = 2100
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		offset, limit := gjson.GetBytes(body, "params.offset").Uint(), gjson.GetBytes(body, "params.limit").Uint()
+		var list []string
+		for i := offset; i < min(offset+min(limit, 1000), total); i++ {
+			list = append(list, fmt.Sprintf(`{"name":"s%d"}`, i))
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"total":%d,"offset":%d,"limit":%d,"sessions":[%s]}}`, total, offset, limit, strings.Join(list, ","))
+	}
+	for _, test := range []struct {
+		offset, limit, first, last string
+		count                      int64
+	}{{"0", "0", "s0", "s2099", 2100}, {"50", "0", "s50", "s2099", 2050}, {"0", "2000", "s0", "s1999", 2000}, {"1", "1001", "s1", "s1001", 1001}, {"2100", "0", "", "", 0}} {
+		got := run(t, serve, nil, "sessions", "--json", "--offset", test.offset, "--limit", test.limit)
+		names := gjson.Get(got.stdout, "sessions.#.name").Array()
+		if got.status != 0 || int64(len(names)) != test.count || test.count > 0 && (names[0].Str != test.first || names[test.count-1].Str != test.last) {
+			t.Errorf("%+v: got %d, %d sessions, %s", test, got.status, len(names), got.stderr)
 		}
 	}
 }

@@ -117,6 +117,7 @@ func (a *App) readPlan(path string) (api.Plan, error) {
 func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) error {
 	ctx, release := interruptible(ctx)
 	defer release()
+	told := map[string]bool{} // the tasks whose ends were shown
 	for part, err := range c.RunPlanStream(ctx, p) {
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -124,9 +125,9 @@ func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) e
 		case err != nil:
 			return err
 		case part.Result != nil:
-			return a.planEnded(*part.Result)
+			return a.planEnded(*part.Result, told)
 		}
-		if err := a.tellPlan(part); err != nil {
+		if err := a.tellPlan(part, told); err != nil {
 			return err
 		}
 	}
@@ -134,7 +135,7 @@ func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) e
 }
 
 // tellPlan shows one notification.
-func (a *App) tellPlan(part client.PlanPart) error {
+func (a *App) tellPlan(part client.PlanPart, told map[string]bool) error {
 	if a.json {
 		return a.printf(`{"method":%q,"params":%s}`+"\n", part.Method, part.Params)
 	}
@@ -142,20 +143,41 @@ func (a *App) tellPlan(part client.PlanPart) error {
 	task := said.Get("task_id").Str
 	switch part.Method {
 	case api.PlanStart:
-		return a.printf("run %s: %d tasks, %d of them done before\n", said.Get("plan_run_id").Str, said.Get("tasks").Int(), len(said.Get("completed").Array()))
+		return a.printf("run %s: %d tasks, %d of them ended before\n", said.Get("plan_run_id").Str, said.Get("tasks").Int(), len(said.Get("completed").Array()))
 	case api.TaskStart:
 		return a.printf("%s: begun by %s\n", task, said.Get("agent_id").Str)
 	case api.TaskEnd:
-		why := said.Get("reason").Str + said.Get("error.details").Str + said.Get("result.output.explanation").Str
-		return a.printf("%s: %s\n", task, strings.TrimSuffix(said.Get("status").Str+": "+why, ": "))
+		told[task] = true
+		return a.tellTask(task, said.Get("status").Str, said.Get("reason").Str+said.Get("error.details").Str+said.Get("result.output.explanation").Str)
 	}
 	return nil
 }
 
-// planEnded says how the run ended; it is an error unless all succeeded.
-func (a *App) planEnded(result api.RunPlanResult) error {
+// tellTask shows how a task ended, and why or with what.
+func (a *App) tellTask(task, status, why string) error {
+	return a.say("%s: %s\n", task, strings.TrimSuffix(status+": "+why, ": "))
+}
+
+// planEnded says how the run ended, and its tasks that were not told: those had
+// ended before. It is an error unless all succeeded.
+func (a *App) planEnded(result api.RunPlanResult, told map[string]bool) error {
 	if a.json {
 		if err := a.printJSON(result); err != nil {
+			return err
+		}
+	}
+	for _, task := range result.Tasks {
+		if told[task.TaskID] {
+			continue
+		}
+		why := task.Reason
+		if task.Error != nil {
+			why += task.Error.Details
+		}
+		if task.Result != nil {
+			why += task.Result.Output.Explanation
+		}
+		if err := a.tellTask(task.TaskID, task.Status, why); err != nil {
 			return err
 		}
 	}

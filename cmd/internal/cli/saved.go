@@ -20,23 +20,37 @@ func (a *App) sessionsVerb() *cobra.Command {
 	var offset, limit uint64
 	var temp bool
 	cmd := a.verb("sessions [FLAGS]", "list_sessions", 0, mustRun, func(ctx context.Context, c *client.Client, _ []string) error {
-		p.Offset, p.Limit, p.IncludeTemp = &offset, &limit, &temp
-		return a.sessions(ctx, c, p)
+		p.IncludeTemp = &temp
+		return a.sessions(ctx, c, p, offset, limit)
 	})
 	cmd.Flags().Uint64Var(&offset, "offset", 0, "how many to pass over, the latest used first")
-	cmd.Flags().Uint64Var(&limit, "limit", api.DefaultSessions, "at most this many, up to 1000")
+	cmd.Flags().Uint64Var(&limit, "limit", api.DefaultSessions, "at most this many (0: all)")
 	cmd.Flags().BoolVar(&temp, "temp", false, "with those of temporary agents")
 	return cmd
 }
 
-func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams) error {
-	list, err := c.ListSessions(ctx, p)
+// sessions puts the pages together.
+func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams, offset, limit uint64) error {
+	var list api.ListSessionsResult
+	for whole := false; !whole; {
+		have := uint64(len(list.Sessions))
+		page := uint64(api.MaxSessions)
+		if limit > 0 {
+			page = min(page, limit-have)
+		}
+		p.Offset, p.Limit = new(offset+have), &page
+		got, err := c.ListSessions(ctx, p)
+		if err != nil {
+			return err
+		}
+		got.Offset, got.Limit, got.Sessions = offset, limit, append(list.Sessions, got.Sessions...)
+		whole = uint64(len(got.Sessions)) == have || uint64(len(got.Sessions)) == limit || offset+uint64(len(got.Sessions)) >= got.Total
+		list = got
+	}
 	switch {
-	case err != nil:
-		return err
 	case a.json:
 		return a.printJSON(list)
-	case len(list.Sessions) == 0:
+	case list.Total == 0:
 		return a.printf("no sessions\n")
 	}
 	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
