@@ -172,40 +172,54 @@ func (s *Server) later(x *exchange, r refusal, wait time.Duration) refusal {
 	return r
 }
 
+// signatures are those of a body, all of them right.
+type signatures struct {
+	texts []string
+	now   time.Time // as of which they are good
+	until time.Time // when the last of them is over
+}
+
 // checkSigned checks the signatures of all requests in a body, before any of
 // them is carried out: each must be signed if there is no other proof of a key, or
-// if the server wants that.
-func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (refusal, bool) {
-	var used []string
-	now, until := time.Now(), time.Time{}
+// if the server wants that, and none used before.
+func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused refusal, ok bool) {
+	signed.now = time.Now()
 	for _, item := range items {
 		switch {
 		case item.Refused != nil && !x.pass.key.IsZero():
 			continue // it is answered as what it is, and nothing is done
 		case item.Request.Auth == nil && (x.pass.key.IsZero() || s.o.RequireSignatures):
 			if x.pass.key.IsZero() {
-				return noKey, false
+				return signed, noKey, false
 			}
-			return unsigned, false
+			return signed, unsigned, false
 		case item.Request.Auth == nil:
 			continue
 		}
 		signature, at, problem := s.verify(x, item.Request)
 		if problem != "" {
-			return badSignature(problem), false
+			return signed, badSignature(problem), false
 		}
-		if now.Sub(at).Abs() > signedFor {
-			return badSignature("its timestamp is more than 300 seconds from the server's time"), false
+		if signed.now.Sub(at).Abs() > signedFor {
+			return signed, badSignature("its timestamp is more than 300 seconds from the server's time"), false
 		}
-		used = append(used, signature)
-		if end := at.Add(signedFor); end.After(until) {
-			until = end
+		signed.texts = append(signed.texts, signature)
+		if end := at.Add(signedFor); end.After(signed.until) {
+			signed.until = end
 		}
 	}
+	if !s.o.Signatures.Fresh(signed.texts) {
+		return signed, badSignature(limit.ErrSeen.Error()), false
+	}
+	return signed, refusal{}, true
+}
+
+// useSignatures uses the signatures of a body that is carried out next.
+func (s *Server) useSignatures(x *exchange, signed signatures) (refusal, bool) {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
 	lasting := x.pass.grant.Scope != auth.ScopeFull
-	switch err := s.o.Signatures.Use(used, lasting, now, until); {
+	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
 	case errors.Is(err, limit.ErrSeen):
 		return badSignature(err.Error()), false
 	case errors.Is(err, limit.ErrFull):

@@ -346,8 +346,6 @@ var (
 		"this server wants each request signed", "Sign each request by its member auth.")
 	tooMany = refuse(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", "RATE_LIMITED",
 		"more requests came than may be answered", "Wait for as many seconds as Retry-After says.")
-	manyStreams = refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_STREAMS",
-		fmt.Sprintf("%d streams of events are open", maxStreams), "Follow all agents in one stream, GET /events, or close one.")
 	unknownPath = refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
 		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", "NOT_FOUND", "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
@@ -396,6 +394,12 @@ func badSignature(reason string) refusal {
 func overRate(n, perMinute int) refusal {
 	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
+}
+
+// manyStreams refuses one more stream of events, by which bound.
+func manyStreams(full string) refusal {
+	return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_STREAMS", full,
+		"Follow all agents in one stream, GET /events, or close one.")
 }
 
 // badQuery refuses the query of a GET.

@@ -171,7 +171,7 @@ type Server struct {
 	origins map[string]bool // web pages that may call
 	rate    *limit.Rate     // by the key's id
 	keyless chan struct{}   // holds one for each body without a key that is being read
-	streams chan struct{}   // holds one for each open stream of events
+	streams seats           // of streams of events
 	methods map[string]handler
 	locks   keyedMutex
 	renames renames
@@ -198,7 +198,6 @@ func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
 	s.origins, s.rate, s.keyless = map[string]bool{}, limit.NewRate(o.RequestsPerMinute), make(chan struct{}, maxKeyless)
-	s.streams = make(chan struct{}, maxStreams)
 	for _, origin := range o.AllowedOrigins {
 		s.origins[origin] = true
 	}

@@ -146,8 +146,12 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		return
 	}
 	message := jsonrpc.DecodeBody(body, MaxBatch)
-	if refused, ok = s.checkSigned(x, message.Items); ok {
+	signed, refused, ok := s.checkSigned(x, message.Items)
+	if ok {
 		refused, ok = s.checkRate(x, len(message.Items))
+	}
+	if ok { // last, so that what came too early may come again
+		refused, ok = s.useSignatures(x, signed)
 	}
 	if !ok {
 		s.refuse(x, refused)

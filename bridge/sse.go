@@ -71,19 +71,14 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	s.logStream(x, id, reason)
 }
 
-// maxStreams is how many streams of events may be open (SPEC §7).
-const maxStreams = 256
-
 // enterStreams refuses one more stream of events than may be open; leave must
 // follow if it does not.
 func (s *Server) enterStreams(x *exchange) (leave func(), ok bool) {
-	select {
-	case s.streams <- struct{}{}:
-		return func() { <-s.streams }, true
-	default:
-		s.refuse(x, manyStreams)
+	if full := s.streams.take(x.pass.grant); full != "" {
+		s.refuse(x, manyStreams(full))
 		return nil, false
 	}
+	return func() { s.streams.leave(x.pass.grant) }, true
 }
 
 // eventsQuery is what a client asks of a stream of events.

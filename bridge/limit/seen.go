@@ -47,10 +47,8 @@ func (s *Seen) Use(texts []string, lasting bool, now, until time.Time) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, text := range texts {
-		if _, used := s.used[text]; used || slices.Contains(texts[:i], text) {
-			return ErrSeen
-		}
+	if !s.fresh(texts) {
+		return ErrSeen
 	}
 	if len(s.used)+len(texts) > MaxSeen || now.Sub(s.swept) > time.Minute {
 		for text, u := range s.used {
@@ -72,6 +70,23 @@ func (s *Seen) Use(texts []string, lasting bool, now, until time.Time) error {
 		s.remember(text, use{until: until, lasting: lasting})
 	}
 	return nil
+}
+
+// Fresh reports whether Use would not fail with ErrSeen. It uses nothing.
+func (s *Seen) Fresh(texts []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fresh(texts)
+}
+
+// fresh is Fresh; mu is held.
+func (s *Seen) fresh(texts []string) bool {
+	for i, text := range texts {
+		if _, used := s.used[text]; used || slices.Contains(texts[:i], text) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Seen) remember(text string, u use) {
