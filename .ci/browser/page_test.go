@@ -30,6 +30,9 @@ func TestKey(t *testing.T) {
 
 	b.enter(s)
 	b.says("#empty", "No agent runs here")
+	if at := eval[string](b, `document.activeElement.id`); at != "desk" {
+		t.Errorf("after the key was typed, the focus is on %q", at)
+	}
 	kept := `JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, document.documentElement.outerHTML,
 		[...document.querySelectorAll("input")].map((i) => i.value)])`
 	if where := eval[string](b, kept); strings.Contains(where, s.key) {
@@ -87,6 +90,52 @@ func TestAgent(t *testing.T) {
 	b.click("#sure button[value=yes]")
 	b.says("#empty", "No agent runs here")
 	b.until("!" + visible("#agent"))
+	b.clean()
+}
+
+// A form that is sent twice opens the page once: there is one look at a time.
+func TestKeyTwice(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := open(t, s.url+"/")
+	most := eval[int](b, `(async () => {
+		let now = 0, most = 0;
+		const real = window.fetch;
+		window.fetch = async (...given) => {
+			if (given[0] !== "/") return real(...given);
+			most = Math.max(most, ++now);
+			await new Promise((r) => setTimeout(r, 1500)); // so that two that look meet
+			return real(...given).finally(() => now--);
+		};
+		document.querySelector("#key").value = "`+s.key+`";
+		for (let i = 0; i < 3; i++) document.querySelector("#key-form").requestSubmit();
+		await new Promise((r) => setTimeout(r, 9000));
+		return most;
+	})()`)
+	b.says("#link", "Connected")
+	if most != 1 {
+		t.Errorf("%d looks went on at once", most)
+	}
+}
+
+// What could not be done stays to be read until it is dismissed or the next thing is done.
+func TestDestroyFails(t *testing.T) {
+	s := serve(t, t.TempDir())
+	s.rpc("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"alice"}}`)
+	r := relayTo(t, s)
+	b := open(t, r.url+"/", throughRelay)
+	b.enter(s)
+	b.click("#rows button")
+	b.says("#flow", "live")
+	r.cut()
+	b.click("#destroy")
+	b.click("#sure button[value=yes]")
+	b.says("#deed-error", "alice was not destroyed: the server does not answer")
+	r.mend()
+	b.says("#link", "Connected")
+	eval[string](b, `new Promise((r) => setTimeout(r, 3000, ""))`) // a look more
+	b.says("#deed-error", "alice was not destroyed")
+	b.click("#dismiss")
+	b.until("!" + visible("#deed"))
 	b.clean()
 }
 

@@ -8,13 +8,19 @@ import { call, every, inTime, pathOf, pause, post, refusal, Refused, request, se
 
 $("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
+  const button = event.target.querySelector("button");
+  if (button.disabled) return; // it is being tried
   const given = $("key").value.trim();
   if (!/^[\x21-\x7e]+$/.test(given)) return lock("A key is one word, without spaces.");
+  session.ends.abort();
   Object.assign(session, { key: given, scope: "", agent: "", signs: false, state: "", news: true, ends: new AbortController() });
+  button.disabled = true;
   try {
     show(await look());
   } catch (error) {
     return lock(error instanceof Refused ? `${error.message}. ${error.advice}` : "The server does not answer. Does it run?");
+  } finally {
+    button.disabled = false;
   }
   $("key").value = "";
   put($("key-error"), "");
@@ -24,6 +30,7 @@ $("key-form").addEventListener("submit", async (event) => {
   put($("scope"), { read: "This key is good for reading alone: nothing can be sent, allowed, created or destroyed with it.",
     agent: `This key is good for ${session.agent} alone: other agents are not shown.` }[session.scope] ?? "");
   $("scope").hidden = $("scope").textContent === "";
+  $("desk").focus();
   if (session.agent) choose(session.agent);
   watch(session.signal);
 });
@@ -43,6 +50,7 @@ function lock(why) {
   $("key-error").hidden = why === "";
   link("none", "No key");
   notice("");
+  fault("deed-error", "");
   put($("count"), "");
   $("key").value = "";
   $("key").focus();
@@ -84,12 +92,12 @@ async function lookAtOne(id) {
     const response = await post(pathOf(id), [request("get_context"), request("get_tokens"), request("get_permissions")], inTime());
     if (!response.ok && response.status !== 404) throw await refusal(response);
     const [context, tokens, permissions] = await response.json();
-    const known = { ...context.result, agent_id: id, pending_permissions: permissions.result?.pending.length, last_error: context.error?.message };
+    const known = { ...context.result, agent_id: id, pending: permissions.result?.pending, last_error: context.error?.message };
     one = response.ok ? { agents: [known], summaries: tokens.result ? [{ agent_id: id, tokens: tokens.result }] : [] } : { agents: [], summaries: [] };
   }
   for (const agent of one.agents) {
     agent.state = session.state || "–";
-    if (!runs) agent.pending_permissions = 0; // its process has taken them along
+    if (!runs) agent.pending = []; // its process has taken them along
   }
   return one;
 }
@@ -142,21 +150,47 @@ function show({ agents, summaries }) {
     put(row.memory, mebibytes(agent.memory_bytes));
     const used = tokens.get(agent.agent_id);
     put(row.tokens, used ? `${thousands(used.total)} / ${thousands(used.budget)}` : "–");
-    put(row.asks, String(agent.pending_permissions || "–"));
-    row.asks.classList.toggle("some", agent.pending_permissions > 0);
+    put(row.asks, String(agent.pending?.length || "–"));
+    row.asks.classList.toggle("some", agent.pending?.length > 0);
     put(row.fault, cut(plain(agent.last_error), 2000));
     row.fault.title = row.fault.textContent;
   });
-  $("empty").hidden = agents.length > 0;
-  put($("empty"), { read: "No agent runs here.", agent: `There is no agent ${session.agent}.` }[session.scope] ?? "No agent runs here. Create one below.");
   put($("count"), agents.length === 1 ? "1 agent" : `${agents.length} agents`);
+  narrow();
   facts(agents.find((a) => a.agent_id === chosen));
   questions(agents);
 }
 
+const few = 10; // agents that are seen at a glance
+
+// narrow hides the rows that the filter leaves out, and says where none is left.
+function narrow() {
+  const filter = $("filter");
+  if (rows.size <= few && document.activeElement !== filter) filter.value = "";
+  filter.hidden = rows.size <= few && filter.value === "";
+  const wanted = filter.value.trim().toLowerCase();
+  let left = 0;
+  for (const [id, row] of rows) {
+    row.tr.hidden = !id.toLowerCase().includes(wanted);
+    if (!row.tr.hidden) left++;
+  }
+  $("empty").hidden = left > 0;
+  const none = { read: "No agent runs here.", agent: `There is no agent ${session.agent}.` }[session.scope] ?? "No agent runs here. Create one below.";
+  put($("empty"), rows.size > 0 ? "No agent has such a name." : none);
+}
+
+$("filter").addEventListener("input", narrow);
+
+const beside = matchMedia("(min-width: 1100px) and (min-height: 560px)"); // as in page.css: the agent stands beside the list, not below it
+
 function newRow(id) {
-  const name = make("button", { type: "button", title: id }, id);
-  name.addEventListener("click", () => choose(id));
+  const name = make("button", { type: "button" }, id);
+  name.addEventListener("click", () => {
+    choose(id);
+    if (beside.matches) return;
+    $("agent-title").focus({ preventScroll: true });
+    $("agent").scrollIntoView();
+  });
   const row = { name, tr: make("tr", { role: "row" }, make("td", { role: "cell" }, name)) };
   for (const [member, label, style] of [["state", "", "state"], ["restarts", "Restarts", "number"], ["memory", "Memory", "number"],
     ["tokens", "Tokens", "number"], ["asks", "Asks", "number asks"], ["fault", "", "fault"]]) {
@@ -171,6 +205,12 @@ function mark(id, row) {
   row.tr.classList.toggle("chosen", id === chosen);
   row.name.setAttribute("aria-pressed", String(id === chosen));
 }
+
+$("back").addEventListener("click", () => {
+  (rows.get(chosen)?.name ?? $("filter")).focus({ preventScroll: true });
+  $("agents").scrollIntoView();
+  rows.get(chosen)?.tr.scrollIntoView({ block: "nearest" });
+});
 
 let following = new AbortController();
 
@@ -187,6 +227,7 @@ function choose(id) {
   showTalk(id);
   if (id === "") return;
   following = new AbortController();
+  rows.get(id)?.tr.scrollIntoView({ block: "nearest" });
   follow(id, AbortSignal.any([session.signal, following.signal]));
   wake();
 }
@@ -198,7 +239,7 @@ function facts(agent) {
     return;
   }
   const told = [["model", agent.model], ["permissions", agent.permission_level], ["directory", agent.cwd], ["process", agent.pid],
-    ["incarnation", agent.incarnation], ["messages", agent.message_count], ["waiting", agent.queued || null],
+    ["incarnation", agent.incarnation], ["restarts", agent.restarts], ["messages", agent.message_count], ["waiting", agent.queued || null],
     ["parent", agent.parent_agent_id], ["last restart", agent.last_restart_reason]].filter(([, v]) => v !== null && v !== undefined);
   const text = told.map(([name, value]) => `${name} ${plain(value)}`).join("\n");
   if ($("facts").dataset.told === text && $("facts").children.length > 0) return;
@@ -208,6 +249,7 @@ function facts(agent) {
 
 $("create-form").addEventListener("submit", async (event) => {
   event.preventDefault();
+  fault("deed-error", "");
   const params = { approvals: $("new-ask").checked ? "ask" : "deny" };
   for (const [member, field] of [["agent_id", "new-id"], ["preset", "new-preset"], ["model", "new-model"], ["cwd", "new-cwd"]]) {
     const value = $(field).value.trim();
@@ -224,19 +266,25 @@ $("create-form").addEventListener("submit", async (event) => {
     fault("create-error", "");
     $("message").focus();
   } catch (error) {
-    fault("create-error", error.message);
+    fault("create-error", why(error));
   } finally {
     button.disabled = false;
   }
 });
 
+const why = (error) => (error instanceof Refused ? error.message : "the server does not answer");
+
+// fault shows why a deed was not done, until that is dismissed or the next deed.
 function fault(id, text) {
   put($(id), text);
   $(id).hidden = text === "";
 }
 
+$("dismiss").addEventListener("click", () => fault("deed-error", ""));
+
 $("destroy").addEventListener("click", () => {
   const id = chosen;
+  fault("deed-error", "");
   put($("sure-title"), `Destroy ${id}?`);
   put($("sure-text"), id.startsWith(".") ? "Its process ends, and nothing of it is kept." : "Its process ends. Its conversation stays saved under its name.");
   $("sure").returnValue = "no";
@@ -245,7 +293,7 @@ $("destroy").addEventListener("click", () => {
     try {
       await call("/", "destroy_agent", { agent_id: id });
     } catch (error) {
-      notice(error.message);
+      fault("deed-error", `${id} was not destroyed: ${why(error)}`);
     }
     wake();
   };

@@ -1,36 +1,46 @@
 // Calls of agents that wait for somebody to allow them.
 
 import { $, make, plain, put } from "./dom.js";
-import { call, pathOf, session, wake } from "./wire.js";
+import { call, pathOf, wake } from "./wire.js";
 
-const most = 8; // agents whose questions are looked at in one round
+const most = 12; // shown at first, and more for each time that more are asked for
 
-const cards = new Map(); // by agent and request_id
-const asking = new Set(); // agents whose questions are being asked for
+const cards = new Map(); // those shown, by agent and request_id; they keep their places
+const decided = new Set(); // whose answer the server has, and may not have in its list yet
 const words = { allow_once: "Allow once", allow_session: "Allow for the session", deny: "Deny" };
+let room = most;
+let waiting = new Map(); // all, by agent and request_id
 
 // questions shows what the agents of a list ask.
 export function questions(agents) {
-  const waiting = agents.filter((a) => a.pending_permissions > 0);
-  const ids = new Set(waiting.map((a) => a.agent_id));
-  for (const card of [...cards.values()]) if (!ids.has(card.agent)) drop(card);
-  for (const { agent_id: id } of waiting.slice(0, most)) {
-    if (asking.has(id)) continue;
-    asking.add(id);
-    const signal = session.signal;
-    call(pathOf(id), "get_permissions").then(({ pending }) => { if (!signal.aborted) ask(id, pending); }, () => {}).finally(() => asking.delete(id));
-  }
+  const told = agents.flatMap(({ agent_id: agent, pending = [] }) => pending.map((question) => [`${agent} ${question.request_id}`, { agent, question }]));
+  waiting = new Map(told);
+  if (waiting.size === 0) room = most;
+  for (const name of decided) if (!waiting.delete(name)) decided.delete(name);
+  fill();
 }
 
-function ask(agent, pending) {
-  const here = new Set(pending.map((q) => `${agent} ${q.request_id}`));
-  for (const card of [...cards.values()]) if (card.agent === agent && !here.has(card.name)) drop(card);
-  for (const question of pending) {
-    const name = `${agent} ${question.request_id}`;
-    if (!cards.has(name)) cards.set(name, newCard(name, agent, question));
+// fill puts what waits into the places that are free.
+function fill() {
+  for (const [name, li] of cards) if (!waiting.has(name)) { li.remove(); cards.delete(name); }
+  for (const [name, { agent, question }] of waiting) {
+    if (cards.size >= room) break;
+    if (cards.has(name)) continue;
+    cards.set(name, newCard(name, agent, question));
+    $("asked-list").append(cards.get(name));
   }
-  counted();
+  const rest = waiting.size - cards.size;
+  $("asked").hidden = waiting.size === 0;
+  put($("asked-title"), waiting.size < 2 ? "Waiting for you" : `Waiting for you: ${waiting.size}`);
+  $("asked-more").hidden = rest === 0;
+  put($("asked-more"), `Show ${Math.min(rest, most)} more of ${rest}`);
+  document.title = waiting.size === 0 ? "nexus" : `(${waiting.size}) nexus`;
 }
+
+$("asked-more").addEventListener("click", () => {
+  room += most;
+  fill();
+});
 
 function newCard(name, agent, question) {
   const what = question.command ?? JSON.stringify(question.input, null, 1);
@@ -48,7 +58,6 @@ function newCard(name, agent, question) {
     make("p", { class: "quiet" }, plain(`${question.tool_name}, ${question.action}${where && " in " + where}. ${question.reason}`)),
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),
     error, make("div", { class: "row acts" }, ...buttons));
-  const card = { name, agent, li };
   async function decide(decision) {
     for (const button of buttons) button.disabled = true;
     try {
@@ -60,21 +69,11 @@ function newCard(name, agent, question) {
         return;
       }
     }
-    drop(card);
+    decided.add(name);
+    waiting.delete(name);
+    fill();
     if (!$("asked").hidden) $("asked-title").focus();
     wake();
   }
-  $("asked-list").append(li);
-  return card;
-}
-
-function drop(card) {
-  card.li.remove();
-  cards.delete(card.name);
-  counted();
-}
-
-function counted() {
-  $("asked").hidden = cards.size === 0;
-  document.title = cards.size === 0 ? "nexus" : `(${cards.size}) nexus`;
+  return li;
 }
