@@ -126,6 +126,18 @@ var exchanges = []exchange{
 		kind: "INVALID_PARAMS", request: "GET /agent/a/events?after=x" + get,
 	},
 	{
+		name: "event-header", row: "the query", status: 400, code: -32602, message: "Invalid header Last-Event-ID: want a non-negative integer",
+		kind: "INVALID_PARAMS", request: strings.Replace("GET /agent/a/events"+get, "\n\n", "\nLast-Event-ID: x\n\n", 1),
+	},
+	{
+		name: "event-query", row: "the query", status: 400, code: -32602, message: "Unknown parameter: x",
+		kind: "INVALID_PARAMS", request: "GET /events?x=1" + get,
+	},
+	{
+		name: "event-escape", row: "the query", status: 400, code: -32602, message: "Invalid query: want NAME=VALUE&…",
+		kind: "INVALID_PARAMS", request: "GET /docs?x=%zz" + get,
+	},
+	{
 		name: "challenge", row: "the query", status: 400, code: -32602, message: "Invalid parameter challenge",
 		kind: "INVALID_PARAMS", request: "GET /healthz?challenge=short" + get,
 	},

@@ -194,6 +194,11 @@ func TestKeyScopeIsTold(t *testing.T) {
 		{"POST /rpc", agent, "agent a"},
 		{"POST /rpc", "Bearer nxk_" + strings.Repeat("A", 43), ""},
 		{"POST /rpc", "", ""},
+		// What needs no key looks at none, nor does what is refused before.
+		{"GET /healthz", "Bearer " + r.key.Reveal(), ""},
+		{"GET /docs", "Bearer " + r.key.Reveal(), ""},
+		{"GET /", "Bearer " + r.key.Reveal(), ""},
+		{"GET /rpc", "Bearer " + r.key.Reveal(), ""},
 	} {
 		method, path, _ := strings.Cut(test.line, " ")
 		response, _ := r.do(method, path, nil, "Authorization", test.bearer)

@@ -18,7 +18,7 @@ import (
 func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsParams) (any, error) {
 	limit := uint64(api.DefaultSessions)
 	if p.Limit != nil {
-		limit = min(*p.Limit, api.MaxSessions)
+		limit = *p.Limit
 	}
 	page, total, err := s.o.Sessions.List(api.Value(p.Offset), limit, api.Value(p.IncludeTemp))
 	if err != nil {

@@ -74,6 +74,15 @@ func ExampleDecode() {
 	// hello <nil>
 }
 
+// A page that is too large is refused, as any other number is that is too large.
+func TestListSessionsLimit(t *testing.T) {
+	for limit, want := range map[uint64]string{1000: "<nil>", 1001: "Invalid parameter limit: want at most 1000, have 1001"} {
+		if err := (api.ListSessionsParams{Limit: &limit}).Check(); fmt.Sprint(err) != want {
+			t.Errorf("limit %d: %v, want %s", limit, err, want)
+		}
+	}
+}
+
 // FuzzDecode: whatever comes, the answer is parameters that pass their own
 // check or a *ParamError with a bounded message in UTF-8.
 func FuzzDecode(f *testing.F) {

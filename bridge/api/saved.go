@@ -15,8 +15,7 @@ type (
 	// ListSessionsParams select a page of the saved sessions.
 	ListSessionsParams struct {
 		Offset *uint64 `json:"offset,omitzero"` // of the first; default 0
-		// Limit is how many at most: DefaultSessions if missing, and never more
-		// than MaxSessions.
+		// Limit is how many: DefaultSessions if missing, at most MaxSessions.
 		Limit *uint64 `json:"limit,omitzero"`
 		// IncludeTemp asks for those of temporary agents too.
 		IncludeTemp *bool `json:"include_temp,omitzero"`
@@ -240,3 +239,12 @@ func (p RenameSessionParams) Check() error {
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.
 func (p DeleteSessionParams) Check() error { return checkName("session_name", p.SessionName) }
+
+// Check finds values that are of the right type and still cannot be used. The
+// error is a *ParamError.
+func (p ListSessionsParams) Check() error {
+	if n := Value(p.Limit); n > MaxSessions {
+		return Invalid("limit", "want at most %d, have %d", MaxSessions, n)
+	}
+	return nil
+}

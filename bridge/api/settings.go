@@ -200,7 +200,9 @@ func (p SetSystemPromptParams) Text() (text *string, err error) {
 // error is a *ParamError.
 func (p SetPermissionsParams) Check() error {
 	if p.Preset == nil && !p.HasRules() {
-		return &ParamError{Param: "preset", Problem: "Missing required parameter: preset"}
+		return &ParamError{
+			Problem: "Invalid params: want one of preset, disabled_tools, allowed_paths, write_paths, blocked_paths and tools at least",
+		}
 	}
 	if p.Preset != nil {
 		if err := checkPreset(*p.Preset); err != nil {
