@@ -160,18 +160,29 @@ func open(t *testing.T, url string, more ...chromedp.ExecAllocatorOption) *tab {
 	options = append(options,
 		chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1360, 860), chromedp.WSURLReadTimeout(patience))
+		chromedp.WindowSize(1360, 860), chromedp.WSURLReadTimeout(2*patience))
 	options = append(options, more...)
+	b, err := start(t, options)
+	if err != nil {
+		t.Logf("start %s, at first: %v", browser, err) // a busy machine: the browser gives up by itself
+		b, err = start(t, options)
+	}
+	if err != nil {
+		t.Fatalf("start %s: %v", browser, err)
+	}
+	command(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `window.stopped = []; document.addEventListener("securitypolicyviolation", (e) => window.stopped.push(e.violatedDirective + " " + e.sample))`,
+	})
+	b.do(chromedp.Navigate(url))
+	return b
+}
+
+// start starts a browser, which ends with the test.
+func start(t *testing.T, options []chromedp.ExecAllocatorOption) (*tab, error) {
+	t.Helper()
+	options = append(options[:len(options):len(options)], chromedp.UserDataDir(t.TempDir()))
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeTab := chromedp.NewContext(allocated)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil { // waits for the browser
-			t.Error(err)
-		}
-		closeTab()
-		release()
-	})
-	b := &tab{t: t, ctx: ctx}
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -181,13 +192,18 @@ func open(t *testing.T, url string, more ...chromedp.ExecAllocatorOption) *tab {
 		}
 	})
 	if err != nil {
-		t.Fatalf("start %s: %v", browser, err)
+		closeTab()
+		release() // waits for the browser
+		return nil, err
 	}
-	command(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-		Source: `window.stopped = []; document.addEventListener("securitypolicyviolation", (e) => window.stopped.push(e.violatedDirective + " " + e.sample))`,
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil { // waits for the browser
+			t.Error(err)
+		}
+		closeTab()
+		release()
 	})
-	b.do(chromedp.Navigate(url))
-	return b
+	return &tab{t: t, ctx: ctx}, nil
 }
 
 // command sends a command of the browser's protocol.

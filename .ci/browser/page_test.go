@@ -93,6 +93,19 @@ func TestAgent(t *testing.T) {
 	b.clean()
 }
 
+// A browser that does not start, as on a busy machine, is started once more.
+func TestBrowserStartsOnceMore(t *testing.T) {
+	dir := t.TempDir()
+	starter := filepath.Join(dir, "browser")
+	script := fmt.Sprintf("#!/bin/sh\nmkdir '%s/tried' 2>/dev/null && exit 1\nexec '%s' \"$@\"\n", dir, browser)
+	if err := os.WriteFile(starter, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, t.TempDir())
+	b := open(t, s.url+"/", chromedp.ExecPath(starter))
+	b.says("#door", "Which key?")
+}
+
 // A form that is sent twice opens the page once: there is one look at a time.
 func TestKeyTwice(t *testing.T) {
 	s := serve(t, t.TempDir())
