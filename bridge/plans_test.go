@@ -180,6 +180,61 @@ func TestWorkerDestroyed(t *testing.T) {
 	}
 }
 
+// A task whose agent is ended by shutdown is done again by that, three times in all.
+func TestWorkerStopped(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		stops  int
+		agents *[]string
+		want   string
+	}{
+		{"of a pool", 1, nil, "completed a:success:run/a/2"},
+		{"one that was named", 2, &[]string{".one"}, "completed a:success:run/a/3"},
+		{"each time", 3, &[]string{".one"}, "failed a:failed:run/a/3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			begun := make(chan string, 3)
+			var turns atomic.Int32
+			r := rigged(t, play(func(c *supervisortest.Child, p protocol.Prompt) {
+				if int(turns.Add(1)) > tt.stops {
+					playTask(c, p)
+					return
+				}
+				begun <- c.Spec().ID
+				supervisortest.UntilAborted(c, p)
+			}))
+			for _, id := range api.Value(tt.agents) {
+				r.create(id)
+			}
+			ended := make(chan api.RunPlanResult, 1)
+			go func() {
+				result, err := r.client.RunPlan(r.ctx(), api.RunPlanParams{Plan: planOf("a"), RequestID: new("run"), Agents: tt.agents})
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- result
+			}()
+			for range tt.stops {
+				select {
+				case id := <-begun:
+					if err := r.client.ShutdownAgent(r.ctx(), id); err != nil {
+						t.Fatal(err)
+					}
+				case result := <-ended:
+					t.Fatalf("it ended before: %+v", result)
+				}
+			}
+			result := <-ended
+			if got := statuses(result); got != tt.want {
+				t.Fatalf("got %s, %+v", got, result)
+			}
+			if e := result.Tasks[0].Error; e != nil && (e.Type != "AGENT_STOPPED" || !result.Resumable) {
+				t.Errorf("got %+v", e)
+			}
+		})
+	}
+}
+
 // Nobody can know what the agents of a pool will be called, and no run calls them
 // as another did.
 func TestPoolNames(t *testing.T) {

@@ -219,7 +219,13 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 	case failure != nil:
 		a.finish(t, Erred, failure)
 	case cancelled:
-		reason := or(t.reason, ErrAborted)
+		reason := t.reason
+		switch {
+		case reason == nil && a.inc.stopped != nil:
+			reason = fmt.Errorf("%w: %w", ErrAborted, a.inc.stopped)
+		case reason == nil:
+			reason = ErrAborted
+		}
 		if errors.Is(reason, ErrTurnTimeout) {
 			a.finish(t, TimedOut, reason)
 		} else {
