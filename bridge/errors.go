@@ -182,7 +182,7 @@ func table(err error) refusal {
 	case errors.Is(err, supervisor.ErrNoRequest):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Permission request not found", "PERMISSION_REQUEST_NOT_FOUND",
 			"it was answered, has ended, or never was", "See pending of get_permissions.")
-	case errors.Is(err, supervisor.ErrTurnConflict):
+	case errors.Is(err, supervisor.ErrTurnConflict), errors.Is(err, plan.ErrConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
 			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
 	}

@@ -89,14 +89,11 @@ func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*
 	defer s.locks.lock(planLock(id))()
 	if run := s.plans.get(id); run != nil {
 		if run.digest != digest {
-			return nil, supervisor.ErrTurnConflict
+			return nil, plan.ErrConflict
 		}
 		return run, nil
 	}
 	record, err := plan.Open(s.planRecord(id), digest)
-	if errors.Is(err, plan.ErrConflict) {
-		err = fmt.Errorf("%w: %w", supervisor.ErrTurnConflict, err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ var (
 	ErrDraining     = errors.New("the server is shutting down")
 	ErrAborted      = errors.New("the turn was cancelled")
 	ErrTurnTimeout  = errors.New("the turn exceeded its time limit")
-	ErrTurnConflict = errors.New("request_id was used before with other content")
+	ErrTurnConflict = errors.New("an earlier request has that request_id")
 	ErrNoRequest    = errors.New("no such permission request waits for an answer")
 	ErrSlow         = errors.New("subscriber fell too far behind")
 	ErrUnrecorded   = errors.New("the request could not be recorded") // nothing was accepted

@@ -32,7 +32,7 @@ const version = 1
 
 var (
 	// ErrConflict is the error of Open for a record of another plan.
-	ErrConflict = errors.New("the id was used before for another plan")
+	ErrConflict = errors.New("an earlier plan has that request_id")
 	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
 	// disk and not of what the record says. Nothing goes on then.
 	ErrUnrecorded = errors.New("the run cannot be recorded")

@@ -243,15 +243,30 @@ func TestParsePSS(t *testing.T) {
 	}
 }
 
-// Of the figures, some can be asked for; one that there is not is said.
-func TestOnly(t *testing.T) {
-	b := &bench{only: "on the moon", progress: io.Discard}
-	if rows, err := b.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "floods") || len(rows) != 0 {
-		t.Errorf("%d figures, error %v, want one that names what there is", len(rows), err)
+// A command line that cannot be meant is told before anything is looked for.
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"-only", "on the moon"}, "nexus-bench: nothing is called \"on the moon\"; there are: sends, "},
+		{[]string{"-agents", "-1"}, "nexus-bench: -agents must be from 0 on, not -1\n"},
+		{[]string{"floods"}, "nexus-bench: unexpected argument \"floods\""},
+		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense\n"},
+	} {
+		var out, errs strings.Builder
+		status := run(append([]string{"-bin", t.TempDir()}, test.args...), &out, &errs)
+		if status != 2 || out.Len() > 0 || !strings.HasPrefix(errs.String(), test.say) {
+			t.Errorf("%v: status %d, %q, want 2 and %q", test.args, status, errs.String(), test.say)
+		}
 	}
+}
+
+// Of the figures, some can be asked for.
+func TestOnly(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	b.only = "floods"
+	b := &bench{only: "floods", progress: io.Discard}
 	if _, err := b.measure(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want the end of the context", err)
 	}

@@ -14,24 +14,35 @@ import (
 	"time"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-func run() int {
-	if len(os.Args) > 2 && os.Args[1] == roleArg {
-		return play(os.Args[2:])
+// run returns the exit status: 2 is usage.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == roleArg {
+		return play(args[1:])
 	}
 	self, err := os.Executable()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "nexus-bench:", err)
+		fmt.Fprintln(stderr, "nexus-bench:", err)
 		return 1
 	}
-	bin := flag.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
-	quick := flag.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
-	agents := flag.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
-	only := flag.String("only", "", "measure only what has this in its name as progress shows it, such as sends")
-	flag.Parse()
-
-	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: os.Stderr}
+	flags := flag.NewFlagSet("nexus-bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	bin := flags.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
+	quick := flags.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
+	agents := flags.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
+	only := flags.String("only", "", "measure only what has this in its name as progress shows it, such as sends")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: stderr}
+	if err := b.check(*agents, flags.Args()); err != nil {
+		fmt.Fprintf(stderr, "nexus-bench: %v\n", err)
+		return 2
+	}
 	if *quick {
 		b.size = rough
 	}
@@ -42,8 +53,8 @@ func run() int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if err := report(ctx, os.Stdout, b); err != nil {
-		fmt.Fprintln(os.Stderr, "nexus-bench:", err)
+	if err := report(ctx, stdout, b); err != nil {
+		fmt.Fprintln(stderr, "nexus-bench:", err)
 		return 1
 	}
 	return 0
@@ -110,12 +121,32 @@ func report(ctx context.Context, w io.Writer, b *bench) error {
 	return errors.Join(err, render(w, rows))
 }
 
-func (b *bench) measure(ctx context.Context) (rows []row, err error) {
-	began := time.Now()
-	parts := []struct {
-		name string
-		take func(context.Context) ([]row, error)
-	}{
+// check finds what cannot be meant by the command line.
+func (b *bench) check(agents int, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: see nexus-bench -help", args[0])
+	}
+	if agents < 0 {
+		return fmt.Errorf("-agents must be from 0 on, not %d", agents)
+	}
+	var names []string
+	for _, part := range b.parts() {
+		names = append(names, part.name)
+	}
+	if !strings.Contains(strings.Join(names, "\n"), b.only) {
+		return fmt.Errorf("nothing is called %q; there are: %s", b.only, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// part is what is measured together.
+type part struct {
+	name string
+	take func(context.Context) ([]row, error)
+}
+
+func (b *bench) parts() []part {
+	return []part{
 		{"sends", b.sends},
 		{"long conversations", b.flatness},
 		{"streams", b.streams},
@@ -132,14 +163,11 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 		{"idle connections", b.idleConnections},
 		{"lines without an end", b.endless},
 	}
-	var names []string
-	for _, part := range parts {
-		names = append(names, part.name)
-	}
-	if !strings.Contains(strings.Join(names, "\n"), b.only) {
-		return nil, fmt.Errorf("nothing is called %q; there are: %s", b.only, strings.Join(names, ", "))
-	}
-	for _, part := range parts {
+}
+
+func (b *bench) measure(ctx context.Context) (rows []row, err error) {
+	began := time.Now()
+	for _, part := range b.parts() {
 		if !strings.Contains(part.name, b.only) {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/child"
 	"nexus.internal/child/upcall"
+	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
@@ -96,6 +97,9 @@ func parse(args []string) (*flags, error) {
 		args = args[1:]
 	}
 	if err := set.Parse(args); err != nil {
+		if !errors.Is(err, pflag.ErrHelp) {
+			err = errors.New(badflag.Problem(err))
+		}
 		return f, err
 	}
 	return f, f.check(args)

@@ -26,6 +26,9 @@ import (
 	"nexus.internal/protocol"
 )
 
+// version is set by the linker.
+var version = "dev"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
@@ -52,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
-		fmt.Fprintf(stdout, "nexus-child, child protocol version %d\n", protocol.Version)
+		fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version, protocol.Version)
 		return 0
 	}
 	log := newLog(errs)

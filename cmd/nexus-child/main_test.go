@@ -322,8 +322,26 @@ func TestSetModelComesBackAndFlagsPrevail(t *testing.T) {
 	}
 }
 
+// A flag that cannot be meant is refused in words for people.
+func TestBadFlags(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--depth=-3":          `--depth must be a whole number from 0 on, not "-3"`,
+		"--tool-timeout=x":    `--tool-timeout must be a number, not "x"`,
+		"--max-iterations=x":  `--max-iterations must be a whole number, not "x"`,
+		"--approval-timeout=": `--approval-timeout must be a duration as in 90s, not ""`,
+		"--ascii=perhaps":     `--ascii must be true or false, not "perhaps"`,
+		"--nonsense":          "unknown flag: --nonsense",
+	} {
+		var out, errs bytes.Buffer
+		status := run(t.Context(), []string{arg}, strings.NewReader(""), &out, &errs, nil)
+		if said := "nexus-child: " + want + "\nTry nexus-child --help.\n"; status != 2 || out.Len() > 0 || errs.String() != said {
+			t.Errorf("%s: status %d, %q, want %q", arg, status, errs.String(), said)
+		}
+	}
+}
+
 func TestHelpAndVersion(t *testing.T) {
-	for flag, want := range map[string]string{"--help": "Usage: nexus-child", "--version": "protocol version 1"} {
+	for flag, want := range map[string]string{"--help": "Usage: nexus-child", "--version": "nexus-child version dev, child protocol version 1\n"} {
 		var out, errs bytes.Buffer
 		if status := run(t.Context(), []string{flag}, strings.NewReader(""), &out, &errs, nil); status != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: status %d, %q", flag, status, out.String())

@@ -62,16 +62,22 @@ func serveCommand(app *cli.App) *cobra.Command {
 			"Under systemd (Type=notify) it tells when it is ready, that it lives, and that it ends.",
 		Args: cli.MaxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := app.CheckPort(0); err != nil {
+				return err
+			}
 			o.port = app.Port
 			if len(args) == 1 {
 				port, err := strconv.ParseUint(args[0], 10, 16)
 				if err != nil {
-					return cli.Usage("PORT must be a number from 0 to 65535, not %q", args[0])
+					return cli.Usage("PORT must be from 0 to 65535, not %q", args[0])
 				}
 				if cmd.Flags().Changed("port") && int(port) != app.Port {
 					return cli.Usage("PORT %d and --port %d differ", port, app.Port)
 				}
 				o.port = int(port)
+			}
+			if err := bridge.CheckLoopback(o.host); err != nil {
+				return cli.Usage("--host: %v", err)
 			}
 			if o.durability != "" && o.durability != "turn" && o.durability != "os" {
 				return cli.Usage("--durability must be turn or os, not %q", o.durability)

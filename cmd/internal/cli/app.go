@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/cmd/internal/config"
 )
 
@@ -65,7 +65,7 @@ func New(o Options) *App {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	a.root.CompletionOptions.HiddenDefaultCmd = true
-	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%s", badflag.Problem(err)) })
 	a.root.SetIn(o.Stdin)
 	a.root.SetOut(o.Stdout)
 	a.root.SetErr(o.Stderr)
@@ -117,21 +117,6 @@ func (e *usageError) Error() string { return e.problem }
 // Usage is the error of a wrong command line, exit status 2.
 func Usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// flagError says what is wrong with a flag, in words of its user.
-func flagError(err error) error {
-	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok {
-		return Usage("%v", err)
-	}
-	wants, ok := map[string]string{
-		"int": "a whole number", "uint64": "a whole number from 0 on", "duration": "a duration as in 90s", "bool": "true or false",
-	}[invalid.GetFlag().Value.Type()]
-	if !ok {
-		return Usage("%v", err)
-	}
-	return Usage("--%s must be %s, not %q", invalid.GetFlag().Name, wants, invalid.GetValue())
-}
-
 // noServerError says that nothing that we can talk to listens there.
 type noServerError struct{ problem string }
 
@@ -157,11 +142,17 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
+// CheckPort is a usage error for a --port below lowest or above 65535: 0 is a free
+// one for a server, and none to call.
+func (a *App) CheckPort(lowest int) error {
+	if a.Port < lowest || a.Port > 65535 {
+		return Usage("--port must be from %d to 65535, not %d", lowest, a.Port)
+	}
+	return nil
+}
+
 // Config is what the environment, --home and the personal file say.
 func (a *App) Config() (*config.Config, error) {
-	if a.Port < 0 || a.Port > 65535 {
-		return nil, Usage("--port must be from 0 to 65535, not %d", a.Port)
-	}
 	environ := a.Environ
 	if a.home != "" {
 		home, err := filepath.Abs(a.home)

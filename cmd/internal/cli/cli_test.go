@@ -112,7 +112,7 @@ func TestSendWithoutReader(t *testing.T) {
 // hidden by it.
 func TestApprovalsShowWhatIsAsked(t *testing.T) {
 	for input, want := range map[string]string{
-		`{"command":"make"}`:                    `{"command":"make"}`,
+		`{"command":"make"}`:                     `{"command":"make"}`,
 		"{\"command\":\"rm\u009b2K\u202emake\"}": `"{\"command\":\"rm\u009b2K\u202emake\"}"`,
 	} {
 		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -184,6 +184,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"list", "--json=maybe"}, `--json must be true or false, not "maybe"`},
 		{[]string{"messages", "a", "--offset", "-1"}, `--offset must be a whole number from 0 on, not "-1"`},
 		{[]string{"list", "--port", "99999999999999999999"}, `--port must be a whole number, not "99999999999999999999"`},
+		{[]string{"list", "--port", "0"}, "--port must be from 1 to 65535, not 0"},
+		{[]string{"list", "--port", "70000"}, "--port must be from 1 to 65535, not 70000"},
+		{[]string{"detect", "--port", "-1"}, "--port must be from 1 to 65535, not -1"},
+		{[]string{"load"}, "name a session, or say --last"},
 		{[]string{"list", "--nonsense"}, "unknown flag: --nonsense"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {

@@ -17,20 +17,19 @@ func (a *App) Detect(ctx context.Context, port int) bool {
 
 // whether a verb starts a server where none runs.
 const (
-	mustRun   = false
-	mayStart  = true
-	portUsage = "a server must have a port from 1 to 65535, not %d"
+	mustRun  = false
+	mayStart = true
 )
 
 // connect finds the server, or starts one if start is set and none runs. Only
 // then is a key looked for, so that none goes to a stranger on the port.
 func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
+	if err := a.CheckPort(1); err != nil {
+		return nil, err
+	}
 	cfg, err := a.Config()
 	if err != nil {
 		return nil, err
-	}
-	if a.Port == 0 {
-		return nil, Usage(portUsage, a.Port)
 	}
 	found, err := a.find(ctx)
 	if err != nil {
@@ -79,8 +78,8 @@ func describe(found client.Detection, port int) string {
 // detect says what listens on the port, on one line that begins with one word
 // for it. Anything but a nexus server is exit status 3.
 func (a *App) detect(ctx context.Context) error {
-	if a.Port < 1 || a.Port > 65535 {
-		return Usage(portUsage, a.Port)
+	if err := a.CheckPort(1); err != nil {
+		return err
 	}
 	found, err := a.find(ctx)
 	if err != nil {

@@ -85,7 +85,12 @@ func (a *App) loadVerb() *cobra.Command {
 		}
 		return a.load(ctx, c, p)
 	})
-	cmd.Args = MaxArgs(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !last {
+			return Usage("name a session, or say --last for the one that a person used last")
+		}
+		return MaxArgs(1)(cmd, args)
+	}
 	cmd.Flags().BoolVar(&last, "last", false, "the session that a person used last")
 	text := map[string]**string{"as": &p.AgentID, "preset": &p.Preset, "model": &p.Model}
 	cmd.Flags().String("as", "", "agent that goes on with a copy of it")
