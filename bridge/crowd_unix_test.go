@@ -275,3 +275,19 @@ func TestKeysWithoutFiles(t *testing.T) {
 		t.Errorf("the keys are %+v", left)
 	}
 }
+
+// A key counts for the request that it came with, and for no other of its connection.
+func TestAttackWithoutKeyBehindOneWithAKey(t *testing.T) {
+	r := rigged(t, nil)
+	conn := r.dial()
+	in := bufio.NewReader(conn)
+	without := "POST /rpc HTTP/1.1\r\nHost: " + r.addr + "\r\n"
+	for i, request := range []string{r.head("POST /rpc HTTP/1.1"), without, r.head("POST /rpc HTTP/1.1"), without} {
+		if _, err := io.WriteString(conn, withLength(request, list)); err != nil {
+			t.Fatal(err)
+		}
+		if response, body := readResponse(t, in); response.StatusCode != []int{200, 401}[i%2] {
+			t.Errorf("request %d: HTTP %d %s", i, response.StatusCode, body)
+		}
+	}
+}

@@ -47,6 +47,7 @@ func TestSignedRequests(t *testing.T) {
 		"with an id":           {"/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")},
 		"with params":          {"/rpc", sign(r.key, now, "/rpc", `"x"`, "list_sessions", "{ \"limit\":\n 1}")},
 		"of an agent":          {"/agent/a", sign(r.key, fmt.Sprintf("%d.25", now), "/agent/a", "1", "get_model", "")},
+		"with a query":         {"/rpc?x=1", sign(r.key, now, "/rpc", "7", "list_agents", "")},
 		"a batch":              {"/rpc", "[" + sign(r.key, now, "/rpc", "2", "list_agents", "") + "," + sign(r.key, now, "/rpc", "3", "list_agents", "") + "]"},
 		"early, within bounds": {"/rpc", sign(r.key, now-290, "/rpc", "1", "list_agents", "")},
 		"late, within bounds":  {"/rpc", sign(r.key, now+290, "/rpc", "1", "list_agents", "")},
@@ -173,6 +174,7 @@ func TestSignatureOfWhatCameTooEarly(t *testing.T) {
 
 func TestAttackForgedSignature(t *testing.T) {
 	r := rigged(t, nil)
+	r.scoped(auth.ScopeRead, "")
 	r.create("a")
 	now := time.Now().Unix()
 	good := sign(r.key, now, "/rpc", "1", "list_agents", "{}")
@@ -188,6 +190,7 @@ func TestAttackForgedSignature(t *testing.T) {
 		{"another agent's path", "/agent/a", sign(r.key, now, "/agent/b", "1", "get_model", ""), 403},
 		{"another time", "/rpc", strings.Replace(good, fmt.Sprint(now), fmt.Sprint(now+1), 1), 403},
 		{"another key", "/rpc", sign(auth.Generate(), now, "/rpc", "1", "list_agents", ""), 403},
+		{"the empty key, which the server has of scoped ones", "/rpc", sign(auth.Key{}, now, "/rpc", "1", "list_agents", ""), 403},
 		{"too old", "/rpc", sign(r.key, now-302, "/rpc", "1", "list_agents", ""), 403},
 		{"of the future", "/rpc", sign(r.key, now+310, "/rpc", "1", "list_agents", ""), 403},
 		{"no number", "/rpc", sign(r.key, `"now"`, "/rpc", "1", "list_agents", ""), 403},

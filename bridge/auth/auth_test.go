@@ -162,6 +162,9 @@ func TestReadRefuses(t *testing.T) {
 	}{
 		{"readable by others", func(path string) { write(t, path, "nxk_abc\n", 0o644) }, "chmod 600"},
 		{"readable by the group", func(path string) { write(t, path, "nxk_abc\n", 0o640) }, "chmod 600"},
+		{"writable by others", func(path string) { write(t, path, "nxk_abc\n", 0o602) }, "chmod 600"},
+		{"writable by the group", func(path string) { write(t, path, "nxk_abc\n", 0o620) }, "chmod 600"},
+		{"executable by the group", func(path string) { write(t, path, "nxk_abc\n", 0o610) }, "chmod 600"},
 		{"no key", func(path string) { write(t, path, "hello\n", 0o600) }, "malformed"},
 		{"empty", func(path string) { write(t, path, "", 0o600) }, "malformed"},
 		{"a link", func(path string) {

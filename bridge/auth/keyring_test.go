@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -161,6 +162,7 @@ func TestKeyringRefusesItsFile(t *testing.T) {
 		"a full key":       {`{"keys":[{"sha256":` + hash + `,"scope":"full","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
 		"no scope":         {`{"keys":[{"sha256":` + hash + `,"created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
 		"no agent":         {`{"keys":[{"sha256":` + hash + `,"scope":"agent","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
+		"more than known":  {`{"keys":[{"sha256":` + hash + `,"scope":"read","created_at":"2026-01-01T00:00:00Z","paths":["/"]}]}`, 0o600, "paths"},
 		"no hash":          {`{"keys":[{"sha256":"","scope":"read","created_at":"2026-01-01T00:00:00Z"}]}`, 0o600, "keys[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,4 +202,74 @@ func TestProof(t *testing.T) {
 	if !key.Proves(nonce, address, key.Prove(nonce, address)) || key.Proves(nonce, address, "") || (auth.Key{}).Proves(nonce, address, auth.Key{}.Prove(nonce, address)) {
 		t.Error("Proves is wrong")
 	}
+	if !key.Signed("x", key.Sign("x")) || key.Signed("x", key.Sign("y")) || key.Signed("x", "") || (auth.Key{}).Signed("x", auth.Key{}.Sign("x")) {
+		t.Error("Signed is wrong")
+	}
+}
+
+// A proof is of the key that was asked for, and of no other: without an id, of the full
+// one.
+func TestProofOfWhichKey(t *testing.T) {
+	const nonce, address = "0123456789abcdef", "127.0.0.1:8765"
+	k := open(t, t.TempDir())
+	scoped, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{
+		"": k.Key().Prove(nonce, address), k.Key().ID(): k.Key().Prove(nonce, address), scoped.ID(): scoped.Prove(nonce, address),
+		"000000000000": "", "x": "", k.Key().ID() + "0": "", k.Key().ID()[:11]: "", strings.ToUpper(scoped.ID()) + " ": "",
+	} {
+		if proof, ok := k.Prove(id, nonce, address); proof != want || ok != (want != "") {
+			t.Errorf("key %q: %q, %v, want %q", id, proof, ok, want)
+		}
+	}
+}
+
+// What was opened with a full key ends when that is good no more: after its grace, when
+// there are too many old ones, or when a rotation has no grace.
+func TestKeyringEndsWhatItRotates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := open(t, t.TempDir())
+		opened := func() context.Context {
+			_, valid, ok := k.Check(k.Key().Reveal())
+			if !ok {
+				t.Fatal("the full key is not good")
+			}
+			return valid
+		}
+		rotate := func(grace time.Duration) {
+			if _, err := k.Rotate(grace); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		graced := opened()
+		rotate(time.Minute)
+		if graced.Err() != nil {
+			t.Error("it ended before the grace")
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if graced.Err() == nil {
+			t.Error("it goes on after the grace")
+		}
+		oldest := opened()
+		for n := range 9 {
+			if oldest.Err() != nil {
+				t.Errorf("it ended after %d rotations", n)
+			}
+			rotate(time.Hour)
+		}
+		if oldest.Err() == nil {
+			t.Error("it goes on after the key that was the oldest of too many")
+		}
+		before := opened()
+		rotate(time.Hour)
+		last := opened()
+		rotate(0)
+		if before.Err() == nil || last.Err() == nil {
+			t.Error("it goes on after a rotation without grace")
+		}
+	})
 }
