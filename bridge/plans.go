@@ -97,6 +97,9 @@ func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*
 	if err != nil {
 		return nil, err
 	}
+	if !record.Resumed {
+		plan.Prune(s.o.PlansDir, func(other string) bool { return other == id || s.plans.get(other) != nil })
+	}
 	var again []string
 	if record.Status != "" {
 		if again = record.Again(p.Plan, stops(p), retry); again == nil {

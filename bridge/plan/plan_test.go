@@ -271,25 +271,47 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
+// The oldest records of runs that have ended go first, then those that could be
+// gone on with, and never one that is under way.
 func TestPrune(t *testing.T) {
-	dir := t.TempDir()
-	for i := range plan.Kept + 3 {
-		record, err := plan.Open(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)), "digest")
-		if err != nil {
-			t.Fatal(err)
-		}
-		record.Close()
-		old := time.Unix(int64(1000+i), 0)
-		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)), old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != plan.Kept {
-		t.Errorf("%d records are left (%v), want %d", len(left), err, plan.Kept)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "0.jsonl")); err == nil {
-		t.Error("the oldest is still there")
+	const ended = "{\"type\":\"plan\",\"version\":1,\"digest\":\"digest\"}\n{\"type\":\"plan_end\",\"status\":\"completed\"}\n"
+	for _, tt := range []struct {
+		name  string
+		ended func(i int) bool
+		gone  []int
+	}{
+		{"all have ended", func(int) bool { return true }, []int{1, 2, 3}},
+		{"some have ended", func(i int) bool { return i%2 == 0 }, []int{2, 4, 6}},
+		{"one has ended", func(i int) bool { return i == 200 }, []int{1, 2, 200}},
+		{"none has ended", func(int) bool { return false }, []int{1, 2, 3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)) }
+			for i := range plan.Kept + 3 {
+				text := ended
+				if !tt.ended(i) {
+					text, _, _ = strings.Cut(ended, "\"completed")
+				}
+				if err := os.WriteFile(path(i), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				old := time.Unix(int64(1000+i), 0)
+				if err := os.Chtimes(path(i), old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan.Prune(dir, func(id string) bool { return id == "0" })
+			var gone []int
+			for i := range plan.Kept + 3 {
+				if _, err := os.Stat(path(i)); err != nil {
+					gone = append(gone, i)
+				}
+			}
+			if !slices.Equal(gone, tt.gone) {
+				t.Errorf("gone are %v, want %v", gone, tt.gone)
+			}
+		})
 	}
 }
 

@@ -22,10 +22,12 @@ const (
 	// maxRecord bounds a record that is read, in bytes: 100 results of 1 MiB,
 	// each byte of which JSON may write as six, do not fit, but what agents say does.
 	maxRecord = 256 << 20
-	// Kept is how many records a directory has: the oldest goes when another
-	// one is begun.
+	// Kept is how many records Prune leaves in a directory.
 	Kept = 256
 )
+
+// suffix ends the name of a record, which begins with the run's id.
+const suffix = ".jsonl"
 
 // version is that of the records that are written, and the only one that is read.
 const version = 1
@@ -175,13 +177,16 @@ func (r *Record) read(digest string) error {
 		if err := r.append(line{Type: "plan", Version: version, Digest: digest}); err != nil {
 			return errors.Join(err, os.Remove(r.file.Name()))
 		}
-		prune(filepath.Dir(r.file.Name()))
 		return nil
 	}
 	r.Resumed = true
 	found, err := r.replay(whole)
 	if err == nil && found != digest {
 		err = ErrConflict
+	}
+	if err == nil && r.Status == "" {
+		now := time.Now()
+		_ = os.Chtimes(r.file.Name(), now, now) // it is gone on with, so it is none of the oldest
 	}
 	return err
 }
@@ -307,8 +312,11 @@ func (r *Record) append(l line) error {
 	return nil
 }
 
-// prune removes the oldest records beyond Kept. What cannot be removed stays.
-func prune(dir string) {
+// Prune removes the records beyond Kept: the oldest of those whose run has ended,
+// and only if they are not enough, the oldest that could be gone on with. Those of
+// runs that are under way stay, as busy says by their ids, and so does what cannot
+// be removed.
+func Prune(dir string, busy func(id string) bool) {
 	type record struct {
 		path string
 		at   time.Time
@@ -319,12 +327,49 @@ func prune(dir string) {
 	}
 	var records []record
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(entry.Name(), ".jsonl") {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(entry.Name(), suffix) {
 			records = append(records, record{filepath.Join(dir, entry.Name()), info.ModTime()})
 		}
 	}
 	slices.SortFunc(records, func(a, b record) int { return a.at.Compare(b.at) })
-	for _, old := range records[:max(0, len(records)-Kept)] {
+	more := len(records) - Kept
+	var left []record
+	for _, old := range records {
+		if more <= 0 {
+			return
+		}
+		if busy(strings.TrimSuffix(filepath.Base(old.path), suffix)) {
+			continue
+		}
+		if !ended(old.path) {
+			left = append(left, old)
+			continue
+		}
+		_ = os.Remove(old.path)
+		more--
+	}
+	for _, old := range left[:max(0, min(more, len(left)))] {
 		_ = os.Remove(old.path)
 	}
+}
+
+// ended reports whether the last line of a record says that its run has ended.
+func ended(path string) bool {
+	file, err := openRegular(path, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	tail := make([]byte, min(info.Size(), 1<<10)) // a last line of plan_end fits
+	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return false
+	}
+	tail, whole := bytes.CutSuffix(tail, []byte("\n"))
+	var l line
+	err = strict.Unmarshal(tail[bytes.LastIndexByte(tail, '\n')+1:], &l, strict.IgnoreUnknown)
+	return whole && err == nil && l.Type == "plan_end"
 }
