@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"sync"
+
+	"nexus.internal/supervisor/plainfile"
 )
 
 const (
@@ -132,7 +134,7 @@ func (l *Log) current() (size int64, err error) {
 
 // open opens the file, and ends a line of it that a power cut tore. mu is held.
 func (l *Log) open() error {
-	file, err := os.OpenFile(l.path, openFlags, 0o600)
+	file, err := plainfile.Open(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND) // its end is read
 	if err != nil {
 		return err
 	}
@@ -148,8 +150,6 @@ func prepare(file *os.File) error {
 	switch {
 	case err != nil:
 		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no plain file", file.Name())
 	case info.Mode().Perm() != 0o600:
 		if err := file.Chmod(0o600); err != nil {
 			return err

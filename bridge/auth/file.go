@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"nexus.internal/supervisor/plainfile"
 )
 
 // DefaultPort is the port whose key file has no number in its name.
@@ -35,30 +37,12 @@ func Create(path string) (Key, error) {
 }
 
 // replace puts text at path in one step, for its owner alone.
-func replace(path, text string) (err error) {
+func replace(path, text string) error {
 	dir := filepath.Dir(path)
 	if err := tighten(dir); err != nil {
 		return err
 	}
-	temp := fmt.Sprintf("%s.%d.new", path, os.Getpid())
-	// One left by a dead process of our number would stop us for ever.
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp)
-		}
-	}()
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return plainfile.Replace(path, []byte(text), true)
 }
 
 func tighten(dir string) error {
@@ -105,7 +89,7 @@ func read(path string, mode fileMode) (Key, error) {
 
 // readOwn reads at most limit bytes of a file that has the mode.
 func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, openFlags, 0)
+	f, err := plainfile.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +98,6 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a plain file")
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)

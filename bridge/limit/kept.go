@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"nexus.internal/supervisor/plainfile"
 )
 
 // OpenSeen returns a Seen that also knows what was used by keys that last, in earlier
@@ -23,7 +25,7 @@ func OpenSeen(path string) (*Seen, error) {
 }
 
 func (s *Seen) load(now time.Time) error {
-	file, err := os.Open(s.path)
+	file, err := plainfile.Open(s.path, os.O_RDONLY)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
@@ -48,7 +50,7 @@ func (s *Seen) load(now time.Time) error {
 // rewrite puts what still counts into a new file. mu is held, or nobody else has s.
 func (s *Seen) rewrite() error {
 	next := s.path + ".new"
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := plainfile.Create(next)
 	if err != nil {
 		return err
 	}

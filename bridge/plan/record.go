@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor/plainfile"
 )
 
 const (
@@ -133,19 +134,12 @@ func StatusOf(path string) (string, error) {
 
 // openRegular opens a regular file, and waits for nothing.
 func openRegular(path string, flags int) (*os.File, error) {
-	switch info, err := os.Lstat(path); {
-	case err == nil && !info.Mode().IsRegular():
+	file, err := plainfile.Open(path, flags)
+	if errors.Is(err, plainfile.ErrNotPlain) {
 		return nil, &DamagedError{"it is no regular file"}
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return nil, unrecorded("look for the record", err)
 	}
-	file, err := os.OpenFile(path, flags|openFlags, 0o600)
 	if err != nil {
 		return nil, unrecorded("open the record", err)
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // it was put there meanwhile
-		file.Close()
-		return nil, &DamagedError{"it is no regular file"}
 	}
 	return file, nil
 }

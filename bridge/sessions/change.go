@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // A change has one moment at which it happens: the file of the session appears,
@@ -55,6 +56,10 @@ func (c *Catalogue) Clone(src, dest string) error {
 		for _, p := range parts {
 			if !p.copied {
 				continue
+			}
+			if info, err := os.Lstat(c.part(src, p.suffix)); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+				// A copy would be without it, and might do more: what was used of limits.
+				return unreadable(src, fmt.Errorf("%s: %w", c.part(src, p.suffix), plainfile.ErrNotPlain))
 			}
 			if err := copyAll(c.part(src, p.suffix), c.part(dest, p.suffix)); err != nil {
 				return err
@@ -211,6 +216,9 @@ func (c *Catalogue) move(from, to, id string) error {
 	return nil
 }
 
+// maxNote bounds a note, in bytes: several times the longest one.
+const maxNote = 4 << 10
+
 // notePath is the file that says which change is under way.
 func (c *Catalogue) notePath() string { return filepath.Join(c.Dir("named"), ".change") }
 
@@ -247,7 +255,7 @@ func (c *Catalogue) settle() error {
 	}
 	var data []byte
 	if err == nil && info.Mode().IsRegular() {
-		data, err = os.ReadFile(c.notePath())
+		data, err = plainfile.Read(c.notePath(), maxNote)
 	}
 	if err != nil {
 		return fmt.Errorf("finish a change: %w", err)
@@ -326,7 +334,7 @@ func copyAll(from, to string) error {
 }
 
 func copyFile(from, to string) error {
-	in, err := openFile(from)
+	in, err := plainfile.Open(from, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -2,10 +2,12 @@
 
 package sessions
 
-import "os"
+import (
+	"os"
 
-func openFile(path string) (*os.File, error) { return os.Open(path) }
+	"nexus.internal/supervisor/plainfile"
+)
 
 func lock(*os.File) error { return nil }
 
-func lockFile(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+func lockFile(path string) (*os.File, error) { return plainfile.Open(path, os.O_RDWR|os.O_CREATE) }

@@ -7,13 +7,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-)
 
-// openFile opens the file itself for reading: a link is not followed, and a pipe
-// is not waited for.
-func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-}
+	"nexus.internal/supervisor/plainfile"
+)
 
 // lock takes the lock that a child has on its session; ErrInUse if one has it.
 func lock(f *os.File) error {
@@ -26,7 +22,7 @@ func lock(f *os.File) error {
 
 // lockFile waits for a file's lock, which ends when the file is closed.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := plainfile.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

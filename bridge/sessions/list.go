@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // Entry is one session of a list.
@@ -140,16 +141,12 @@ func (c *Catalogue) keep(id string, r reading) {
 
 // open opens the file itself and not what a link leads to.
 func (c *Catalogue) open(id string) (*os.File, error) {
-	f, err := openFile(c.Path(id))
+	f, err := plainfile.Open(c.Path(id), os.O_RDONLY)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, plainfile.ErrNotPlain):
 		return nil, &Error{Name: id, Err: ErrNotFound}
 	case err != nil:
 		return nil, unreadable(id, err)
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, &Error{Name: id, Err: ErrNotFound}
 	}
 	return f, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // Created are the sessions of the agents that the one of the session id began.
@@ -67,7 +68,7 @@ func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
 	if err != nil {
 		return &Error{Name: id, Err: err}
 	}
-	f, err := os.OpenFile(c.Path(id), os.O_WRONLY, 0)
+	f, err := plainfile.Open(c.Path(id), os.O_WRONLY)
 	if err != nil {
 		return &Error{Name: id, Err: err}
 	}

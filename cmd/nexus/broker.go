@@ -12,8 +12,9 @@ import (
 )
 
 // newBroker makes the broker that has the keys of the providers. standard
-// are the limits of agents that have none of their own.
-func newBroker(cfg *config.Config, standard broker.Limits, catalogue *sessions.Catalogue, log *zap.Logger) (*broker.Broker, error) {
+// are the limits of agents that have none of their own. With noSync what is used is not
+// brought to the disk at once.
+func newBroker(cfg *config.Config, standard broker.Limits, catalogue *sessions.Catalogue, noSync bool, log *zap.Logger) (*broker.Broker, error) {
 	if err := broker.Protect(); err != nil {
 		return nil, err
 	}
@@ -21,6 +22,7 @@ func newBroker(cfg *config.Config, standard broker.Limits, catalogue *sessions.C
 		Providers: brokered(cfg),
 		Limits:    standard,
 		File:      catalogue.UsagePath,
+		NoSync:    noSync,
 		Dir:       cfg.Env("XDG_RUNTIME_DIR"),
 		Log:       log,
 	})

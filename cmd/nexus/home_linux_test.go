@@ -1,9 +1,11 @@
 package main_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -109,26 +111,122 @@ func TestHomeTakenAway(t *testing.T) {
 	}
 }
 
-// A server does not start on an audit log that is no plain file, and neither
-// follows it nor waits for it.
-func TestPlantedAuditLog(t *testing.T) {
-	for name, plant := range map[string]func(path string) error{
-		"link": func(path string) error { return os.Symlink("/dev/null", path) },
-		"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+// planted is what somebody could put in the place of a file.
+var planted = map[string]func(path string) error{
+	"link": func(path string) error { return os.Symlink(path+".victim", path) },
+	"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+}
+
+// Of what somebody put in the place of a file that a server reads at its start nothing is
+// followed, and nothing waited for: it starts without, or says what is wrong.
+func TestPlantedInTheHome(t *testing.T) {
+	for file, starts := range map[string]bool{
+		"audit.jsonl": false, "keys.json": false, "run/lock": false, "run/signatures": false, "sessions/.lock": false,
+		"run/last": true, "sessions/.change": true,
 	} {
-		home := filepath.Join(t.TempDir(), "home")
-		if err := errors.Join(os.Mkdir(home, 0o700), plant(filepath.Join(home, "audit.jsonl"))); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), "serve", "0", "--home", home)
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "audit.jsonl") {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
-		if left, _ := filepath.Glob(filepath.Join(home, "*.key")); left != nil {
-			t.Errorf("%s: left behind: %v", name, left)
+		for kind, plant := range planted {
+			t.Run(file+" is a "+kind, func(t *testing.T) {
+				home := filepath.Join(t.TempDir(), "home")
+				path := filepath.Join(home, file)
+				victim := path + ".victim"
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), plant(path), os.WriteFile(victim, []byte("victim"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				s := &live{T: t, home: home, cwd: t.TempDir(), log: &bytes.Buffer{}}
+				if starts {
+					s.again()
+					s.call("/", "create_agent", `{"agent_id":"a"}`)
+					if answer := s.send("a", "hello"); !strings.Contains(answer, "result") {
+						t.Error(answer)
+					}
+					s.end()
+				} else {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), "serve", "0", "--home", home)
+					out, err := cmd.CombinedOutput()
+					if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "it is no plain file") || !strings.Contains(string(out), filepath.Base(file)) {
+						t.Errorf("%v\n%s", err, out)
+					}
+					if left, _ := filepath.Glob(filepath.Join(home, "*.key")); left != nil {
+						t.Errorf("left behind: %v", left)
+					}
+				}
+				if text, err := os.ReadFile(victim); string(text) != "victim" {
+					t.Errorf("the victim: %q, %v", text, err)
+				}
+			})
 		}
 	}
+}
+
+// An agent whose limits cannot be read does not start, which is told with a way out, and
+// nobody else waits for that. It could use as much again after every crash of a machine.
+func TestUnreadableUsage(t *testing.T) {
+	things := map[string]func(path string) error{
+		"torn": func(path string) error { return os.WriteFile(path, []byte(`{"limits":{"tok`), 0o600) },
+		"none of ours": func(path string) error {
+			if os.Getuid() == 0 { // who reads all
+				return os.Mkdir(path, 0o700)
+			}
+			return os.WriteFile(path, nil, 0o000)
+		},
+	}
+	maps.Copy(things, planted)
+	for name, put := range things {
+		t.Run(name, func(t *testing.T) {
+			s := newLive(t, nil)
+			for _, id := range []string{"a", "b"} {
+				s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"limits":{"turn_s":600,"tokens":1000}}`, id, s.cwd))
+				s.send(id, "hello")
+				s.call("/", "destroy_agent", fmt.Sprintf(`{"agent_id":%q}`, id))
+			}
+			path := filepath.Join(s.home, "sessions", "a.usage")
+			kept := path + ".kept"
+			if err := errors.Join(os.Rename(path, kept), put(path)); err != nil {
+				t.Fatal(err)
+			}
+			for _, answer := range []string{
+				s.call("/", "create_agent", `{"agent_id":"a"}`),
+				s.call("/", "create_agent", `{"agent_id":"a","limits":{"tokens":5}}`),
+				s.call("/", "load_session", `{"session_name":"a"}`),
+				s.send("a", "hello"),
+			} {
+				got := gjson.Get(answer, "error.data")
+				if got.Get("type").Str != "SESSION_DAMAGED" || !strings.Contains(got.Get("details").Str, path) ||
+					!strings.Contains(got.Get("recovery_suggestions").Raw, "delete_session") {
+					t.Error(answer)
+				}
+			}
+			if answer := s.call("/", "create_agent", `{"agent_id":"b"}`); !gjson.Get(answer, "result").Exists() {
+				t.Error(answer)
+			}
+			if planted[name] != nil { // of others a copy has what is wrong, too
+				if answer := s.call("/", "clone_session", `{"src_session":"a","dest_session":"copy"}`); !gjson.Get(answer, "error").Exists() {
+					t.Errorf("a copy without limits: %s", answer)
+				}
+			}
+			if err := errors.Join(os.RemoveAll(path), os.Rename(kept, path)); err != nil {
+				t.Fatal(err)
+			}
+			if answer := s.send("a", "hello"); !gjson.Get(answer, "result").Exists() {
+				t.Error(answer)
+			}
+			s.end()
+		})
+	}
+}
+
+// A temporary agent has limits also where there has been none yet.
+func TestTemporaryAgentWithLimits(t *testing.T) {
+	s := newLive(t, nil)
+	for range 2 {
+		answer := s.call("/", "create_agent", `{"agent_id":".a","limits":{"tokens":1000}}`)
+		if got := s.send(".a", "hello"); !gjson.Get(answer, "result").Exists() || !gjson.Get(got, "result").Exists() {
+			t.Error(answer, got)
+		}
+		s.end()
+		s.again()
+	}
+	s.end()
 }

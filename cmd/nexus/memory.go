@@ -63,11 +63,11 @@ func pastOf(catalogue *sessions.Catalogue) func(agent string, after uint64) iter
 	}
 }
 
-// setAside renames what is no regular file, or no directory, in the place of one:
+// setAside renames what is no regular file of a possible size, or no directory, in the place of one:
 // PATH.damaged, over what is there already.
 func setAside(path string, regular bool, log *zap.Logger) error {
 	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (regular && info.Mode().IsRegular() || !regular && info.IsDir()) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (regular && info.Mode().IsRegular() && info.Size() <= outcomes.MaxFile || !regular && info.IsDir()) {
 		return nil
 	}
 	if err != nil {

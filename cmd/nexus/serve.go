@@ -225,7 +225,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, err
 	}
-	models, err := newBroker(a.cfg, standard, catalogue, a.log)
+	models, err := newBroker(a.cfg, standard, catalogue, a.o.durability == "os", a.log)
 	if err != nil {
 		return nil, err
 	}

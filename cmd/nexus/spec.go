@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -43,7 +44,8 @@ type specs struct {
 // that name, or continues it; what was asked for now overrides what it saved.
 // Later ones insist on the session and take everything from it, so that what
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
-// the parameters are at fault.
+// the parameters are at fault, and a *sessions.Error where the agent's limits, or those of
+// one above it, cannot be read.
 func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	id := api.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
@@ -83,6 +85,9 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	socket, held, err := s.register(broker.Agent{
 		ID: id, Parent: api.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
+	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
+		err = &sessions.Error{Name: e.Agent, Err: fmt.Errorf("%w: %w", sessions.ErrUnreadable, e)}
+	}
 	if err != nil {
 		return supervisor.Spec{}, err
 	}

@@ -1,19 +1,12 @@
 package broker
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"math"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
-	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
 )
 
@@ -76,8 +69,9 @@ const maxLine = 16
 // account is what the broker knows of one agent. Broker.mu guards it.
 type account struct {
 	id     string
-	file   string // "" if it is kept in memory alone
-	parent *account
+	file   string   // "" if it is kept in memory alone
+	above  string   // the agent that made it, as it was saved
+	parent *account // its account
 	limits Limits
 	given  bool   // limits are its own, not Options.Limits
 	usage  Usage  // its own
@@ -107,134 +101,6 @@ func (a *account) line() []*account {
 	return line
 }
 
-// record is the layout of an account's file.
-type record struct {
-	Parent        string        `json:"parent,omitempty" wire:"default"`
-	Limits        *recordLimits `json:"limits,omitzero"`
-	Spent         uint64        `json:"spent_tokens"`
-	Requests      uint64        `json:"requests"`
-	Estimated     uint64        `json:"estimated_requests"`
-	Input         uint64        `json:"input_tokens"`
-	Output        uint64        `json:"output_tokens"`
-	CacheRead     uint64        `json:"cache_read_input_tokens"`
-	CacheCreation uint64        `json:"cache_creation_input_tokens"`
-}
-
-// recordLimits are limits that are an agent's own.
-type recordLimits struct {
-	Tokens            uint64 `json:"tokens"`
-	RequestsPerMinute uint64 `json:"requests_per_minute"`
-	TokensPerMinute   uint64 `json:"tokens_per_minute"`
-	Concurrent        uint64 `json:"concurrent"`
-
-	Process *recordProcess `json:"process,omitzero"`
-}
-
-type recordProcess struct {
-	MemoryBytes          int64 `json:"memory_bytes"`
-	Processes            int64 `json:"processes"`
-	OpenFiles            int64 `json:"open_files"`
-	CPUSeconds           int64 `json:"cpu_s"`
-	OutputBytesPerSecond int64 `json:"output_bytes_per_s"`
-	TurnSeconds          int64 `json:"turn_s"`
-}
-
-// account finds an agent's account, or what is saved of it, or makes one. b.mu
-// is held; the file is small and read once.
-func (b *Broker) account(agent string) *account {
-	if acc := b.accounts[agent]; acc != nil {
-		return acc
-	}
-	acc := &account{id: agent, file: b.o.File(agent), limits: b.o.Limits}
-	b.accounts[agent] = acc
-	if acc.file == "" {
-		return acc
-	}
-	var r record
-	data, err := os.ReadFile(acc.file)
-	if err == nil {
-		err = strict.Unmarshal(data, &r, strict.IgnoreUnknown)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return acc
-	case err != nil:
-		b.log.Warn("what an agent used cannot be read and counts as nothing", zap.String("agent", agent), zap.Error(err))
-		return acc
-	}
-	acc.spent = r.Spent
-	acc.usage = Usage{
-		Requests: r.Requests, Estimated: r.Estimated,
-		Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheCreation: r.CacheCreation,
-	}
-	if l := r.Limits; l != nil {
-		acc.given = true
-		acc.limits = Limits{
-			Tokens: l.Tokens, RequestsPerMinute: whole(l.RequestsPerMinute),
-			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent), Process: acc.limits.Process,
-		}
-		if p := l.Process; p != nil {
-			acc.limits.Process = supervisor.Limits{
-				MemoryBytes: p.MemoryBytes, Processes: p.Processes, OpenFiles: p.OpenFiles, CPUSeconds: p.CPUSeconds,
-				OutputBytesPerSecond: p.OutputBytesPerSecond, TurnTime: time.Duration(p.TurnSeconds) * time.Second,
-			}
-		}
-	}
-	if r.Parent != "" && r.Parent != agent {
-		acc.parent = b.account(r.Parent)
-	}
-	return acc
-}
-
-func whole(n uint64) int { return int(min(n, math.MaxInt32)) }
-
-// save writes an account's file anew, so that it is whole at any time. The
-// caller holds no lock.
-func (b *Broker) save(acc *account) error {
-	if acc.file == "" {
-		return nil
-	}
-	acc.saving.Lock()
-	defer acc.saving.Unlock()
-	b.mu.Lock()
-	if b.accounts[acc.id] != acc { // another agent has its name now
-		b.mu.Unlock()
-		return nil
-	}
-	l, u := acc.limits, acc.usage
-	r := record{
-		Spent: acc.spent, Requests: u.Requests, Estimated: u.Estimated,
-		Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheCreation,
-	}
-	if acc.given {
-		r.Limits = &recordLimits{
-			Tokens: l.Tokens, RequestsPerMinute: uint64(l.RequestsPerMinute),
-			TokensPerMinute: uint64(l.TokensPerMinute), Concurrent: uint64(l.Concurrent),
-			Process: &recordProcess{
-				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
-				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,
-				TurnSeconds: int64(l.Process.TurnTime / time.Second),
-			},
-		}
-	}
-	if acc.parent != nil {
-		r.Parent = acc.parent.id
-	}
-	b.mu.Unlock()
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	next := acc.file + ".next"
-	if err := os.WriteFile(next, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	if err := os.Rename(next, acc.file); err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	return nil
-}
-
 // tidy forgets the accounts that do nothing and lose nothing by that: their
 // file has it all. b.mu is held.
 func (b *Broker) tidy() {
@@ -251,6 +117,7 @@ func (b *Broker) tidy() {
 	for id, acc := range b.accounts {
 		if !needed[acc] {
 			delete(b.accounts, id)
+			b.forgotten++
 		}
 	}
 }

@@ -23,8 +23,10 @@ type Options struct {
 	// Limits hold for agents that have none of their own.
 	Limits Limits
 	// File names the file that keeps what an agent used and its limits; ""
-	// keeps them in memory. Nil means "" for all. Its directory exists.
+	// keeps them in memory. Nil means "" for all. Its directory is made when it is needed.
 	File func(agent string) string
+	// NoSync leaves it to the system when what is in the files reaches the disk.
+	NoSync bool
 	// Dir is where the directory of the sockets is made. "" means that for
 	// temporary files, which stands in for one that cannot be used, too.
 	Dir string
@@ -45,10 +47,12 @@ type Broker struct {
 
 	mu       sync.Mutex          // guards all below and what accounts hold
 	accounts map[string]*account // by agent
-	doors    map[*door]struct{}  // open ones
-	closed   bool
-	total    Usage               // of all agents since New
-	traffic  map[string]*Traffic // by provider; all there are
+	// forgotten counts those that left accounts.
+	forgotten uint64
+	doors     map[*door]struct{} // open ones
+	closed    bool
+	total     Usage               // of all agents since New
+	traffic   map[string]*Traffic // by provider; all there are
 }
 
 // New makes a broker and the directory of its sockets, and removes those of
@@ -158,20 +162,20 @@ type Agent struct {
 // Register makes an agent known and returns the path of the socket that its
 // children will find, and the limits that hold for it. It is called again when
 // an agent is made again; an agent that nobody registered has Options.Limits and
-// no parent.
+// no parent. Where its limits, or those of an agent above it, cannot be read, the error is
+// a *DamagedError, or a *supervisor.StartError if that may pass.
 func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
-	b.mu.Lock()
-	b.tidy()
-	if a.New {
-		delete(b.accounts, a.ID)
-		if file := b.o.File(a.ID); file != "" {
-			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-				b.mu.Unlock()
-				return "", Limits{}, fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
-			}
-		}
+	if err := b.prepare(a); err != nil {
+		return "", Limits{}, err
 	}
-	acc := b.account(a.ID)
+	line := []string{a.ID}
+	if a.Parent != a.ID {
+		line = append(append(line, a.Parent), a.Above...)
+	}
+	if err := b.lockWith(line...); err != nil {
+		return "", Limits{}, err
+	}
+	acc := b.accounts[a.ID]
 	switch {
 	case a.Limits == nil:
 	case a.New:
@@ -180,10 +184,10 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 		acc.limits, acc.given = a.Limits.within(acc.limits), true
 	}
 	if a.Parent != "" && a.Parent != a.ID {
-		acc.parent = b.account(a.Parent)
+		acc.parent = b.accounts[a.Parent]
 		below := acc.parent
 		for _, id := range a.Above {
-			below.parent = b.account(id)
+			below.parent = b.accounts[id]
 			below = below.parent
 		}
 		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
@@ -198,6 +202,25 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 		}
 	}
 	return b.socket(a.ID), l, nil
+}
+
+// prepare makes room in memory, and forgets an earlier agent of the name of a new one.
+func (b *Broker) prepare(a Agent) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tidy()
+	if !a.New {
+		return nil
+	}
+	acc := &account{id: a.ID, file: b.o.File(a.ID), limits: b.o.Limits}
+	if acc.file != "" {
+		if err := os.Remove(acc.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
+		}
+	}
+	b.accounts[a.ID] = acc
+	b.forgotten++ // the one before
+	return nil
 }
 
 // socket is the path of an agent's socket, the same as long as the broker
@@ -215,6 +238,7 @@ func (b *Broker) Forget(agent string) {
 	defer b.mu.Unlock()
 	if acc := b.accounts[agent]; acc != nil && acc.doors == 0 && acc.running == 0 {
 		delete(b.accounts, agent)
+		b.forgotten++
 	}
 }
 

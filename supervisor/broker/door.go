@@ -54,7 +54,9 @@ type door struct {
 
 // open makes the socket of an agent's next incarnation.
 func (b *Broker) open(agent string) (*door, error) {
-	b.mu.Lock()
+	if err := b.lockWith(agent); err != nil {
+		return nil, fmt.Errorf("open the model's socket: %w", err)
+	}
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, errors.New("open the model's socket: the broker is closed")
@@ -71,7 +73,7 @@ func (b *Broker) open(agent string) (*door, error) {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
 	d := &door{
-		broker: b, account: b.account(agent), path: path,
+		broker: b, account: b.accounts[agent], path: path,
 		served: make(chan struct{}), known: make(chan struct{}),
 	}
 	d.server = &http.Server{

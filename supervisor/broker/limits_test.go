@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
 
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
@@ -330,21 +332,59 @@ func TestTotalsAreKept(t *testing.T) {
 	}
 }
 
-// A damaged file is no reason not to work; it is told in the log.
+// An agent whose limits cannot be read does not start, nor does one that it made: they
+// would have fewer. The file stays as it is, and once it is put right all is well. A pipe
+// in its place held up all agents.
 func TestDamagedFile(t *testing.T) {
-	for _, content := range []string{"", "{", `{"spent_tokens":-1}`, "\x00\x00"} {
-		file := filepath.Join(t.TempDir(), "usage")
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		h := newHouse(t, broker.Options{File: func(string) string { return file }}, costs)
-		socket, _ := h.start(broker.Agent{ID: "a"})
-		if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
-			t.Errorf("%q: got %s %s", content, res.Status, answer)
-		}
-		if err := h.Close(); err != nil || !strings.Contains(h.log.String(), "cannot be read") {
-			t.Errorf("%q: %v, log %s", content, err, h.log)
-		}
+	things := map[string]func(file string) error{}
+	for _, content := range []string{"", "{", `{"spent_tokens":-1}`, "\x00\x00", `{"parent":"` + strings.Repeat("p", 64<<10) + `"}`} {
+		things[fmt.Sprintf("%.20q", content)] = func(file string) error { return os.WriteFile(file, []byte(content), 0o600) }
+	}
+	things["pipe"] = func(file string) error { return unix.Mkfifo(file, 0o600) }
+	things["link"] = func(file string) error { return os.Symlink("/dev/null", file) }
+	things["directory"] = func(file string) error { return os.Mkdir(file, 0o700) }
+	for name, put := range things {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "a.usage")
+			if err := put(file); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHouse(t, broker.Options{File: func(agent string) string { return filepath.Join(dir, agent+".usage") }}, costs)
+			for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Tokens: 5}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Above: []string{"a"}}} {
+				_, _, err := h.Register(a)
+				if e, ok := errors.AsType[*broker.DamagedError](err); !ok || e.Agent != "a" || e.Path != file {
+					t.Errorf("register %+v: %v", a, err)
+				}
+			}
+			h.start(broker.Agent{ID: "other"})
+			if after, err := os.Lstat(file); err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
+				t.Errorf("the file was changed: %v, %v", after, err)
+			}
+			right := `{"limits":{"tokens":100,"requests_per_minute":0,"tokens_per_minute":0,"concurrent":0},"spent_tokens":100,` +
+				`"requests":1,"estimated_requests":0,"input_tokens":100,"output_tokens":0,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}`
+			if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte(right), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			socket, _ := h.start(broker.Agent{ID: "a"})
+			if res, answer := h.ask(socket, "{}"); res.StatusCode != http.StatusPaymentRequired {
+				t.Errorf("got %s %s", res.Status, answer)
+			}
+		})
+	}
+}
+
+// What the system says of other things than the file is no damage.
+func TestUsageCannotBeReadNow(t *testing.T) {
+	name := strings.Repeat("long", 1000) // for a file's name
+	h := newHouse(t, broker.Options{File: func(string) string { return filepath.Join(t.TempDir(), name) }}, costs)
+	_, _, err := h.Register(broker.Agent{ID: "a"})
+	if _, ok := errors.AsType[*supervisor.StartError](err); !ok {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -1,13 +1,16 @@
 package eventlog
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/frame"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/plainfile"
 )
 
 const (
@@ -72,12 +75,15 @@ func (l *Log) load() error {
 	}
 	for len(all) > 0 {
 		end := &all[len(all)-1]
-		data, err := os.ReadFile(end.path(l.dir))
+		data, err := plainfile.Read(end.path(l.dir), l.w.o.SegmentSize+2*frame.MaxPayload)
+		if errors.Is(err, plainfile.ErrNotPlain) || errors.Is(err, plainfile.ErrTooLarge) {
+			data, err = nil, nil // none of ours
+		}
 		if err != nil {
 			return err
 		}
 		reserved, last, good, ok := scan(data, end.first)
-		if !ok { // the machine stopped as it was begun
+		if !ok { // the machine stopped as it was begun, or it is another's
 			if err := os.Remove(end.path(l.dir)); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // This file is how a log is written. All methods want Log.files.
@@ -102,7 +103,7 @@ func (l *Log) openFile() error {
 		return nil
 	}
 	end := l.segments[len(l.segments)-1]
-	file, err := os.OpenFile(end.path(l.dir), os.O_WRONLY, 0)
+	file, err := plainfile.Open(end.path(l.dir), os.O_WRONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.stale = true
 	}

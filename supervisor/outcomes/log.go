@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // Bounds of a file (SPEC §7).
@@ -30,6 +30,8 @@ const (
 	// roomSize is what is kept free for the outcome of a prompt, beyond twice the
 	// length of its own line: bytes.
 	roomSize = 768
+	// MaxFile is more than a file ever has, in bytes.
+	MaxFile  = 64 << 20
 	maxShort = 160 // bytes of each text of an error that is written there
 )
 
@@ -90,7 +92,7 @@ func (l *Log) open() (err error) {
 			err = errors.Join(err, l.file.Close())
 		}
 	}()
-	data, err := io.ReadAll(l.file)
+	data, err := plainfile.ReadAll(l.file, MaxFile)
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (l *Log) open() (err error) {
 	if good < len(data) {
 		l.log.Warn("outcomes: a damaged end is cut off", zap.String("path", l.path), zap.Int("bytes", len(data)-good))
 		if bytes.IndexByte(data[good:], '\n') >= 0 { // more than the line that the end of a server tore
-			if err := os.WriteFile(l.path+damaged, data, 0o600); err != nil {
+			if err := plainfile.Replace(l.path+damaged, data, false); err != nil {
 				return err
 			}
 		}
@@ -124,7 +126,7 @@ func (l *Log) open() (err error) {
 
 // claim opens and locks a file; nil if it is not the one at its path any more.
 func claim(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := plainfile.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -275,10 +277,7 @@ func (l *Log) rewrite() (size int64, rooms map[string]room, _ *os.File, err erro
 	}
 	data, rooms = s.encode()
 	beside := l.path + ".new"
-	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, nil, nil, err
-	}
-	file, err := os.OpenFile(beside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := plainfile.Create(beside)
 	if err != nil {
 		return 0, nil, nil, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/supervisor/plainfile"
 )
 
 type guardSystem struct {
@@ -208,7 +210,7 @@ func deadRecords(dir string) []*record {
 			continue
 		}
 		r := &record{tag: t, path: filepath.Join(dir, entry.Name())}
-		file, err := os.OpenFile(r.path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		file, err := plainfile.Open(r.path, os.O_RDONLY)
 		if err != nil {
 			continue
 		}
@@ -219,7 +221,7 @@ func deadRecords(dir string) []*record {
 			file.Close()
 			continue
 		}
-		content, _ := os.ReadFile(r.path) // then it has no cgroup
+		content, _ := plainfile.ReadAll(file, maxRecord) // then it has no cgroup
 		if filepath.Base(string(content)) == cgroupPrefix+t.String() && filepath.IsAbs(string(content)) {
 			r.cgroup = string(content)
 		}
@@ -227,6 +229,9 @@ func deadRecords(dir string) []*record {
 	}
 	return dead
 }
+
+// maxRecord bounds a record, in bytes: the path of a cgroup.
+const maxRecord = 4 << 10
 
 // sweep ends all processes of a dead server, but for this one, and returns those
 // that it could not end.

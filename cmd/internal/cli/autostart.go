@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // startServer runs nexus serve in the background and returns once it listens.
@@ -26,7 +27,7 @@ func startServer(cfg *config.Config, port int) error {
 		return err
 	}
 	logPath := filepath.Join(cfg.LogsDir(), "server-"+strconv.Itoa(port)+".log")
-	logFile, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	logFile, err := plainfile.Open(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("open the server's log: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/supervisor/plainfile"
 )
 
 // HeldError says that another server holds a home.
@@ -44,7 +45,7 @@ func lockPath(home string) string { return filepath.Join(home, "run", "lock") }
 // it. It fails with a *HeldError if a server that lives has it. The caller must
 // call Release.
 func HoldHome(home string, port int) (*Hold, error) {
-	file, err := os.OpenFile(lockPath(home), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := plainfile.Open(lockPath(home), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
 	}

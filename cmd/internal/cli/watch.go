@@ -1,6 +1,10 @@
 package cli
 
-import "os"
+import (
+	"os"
+
+	"nexus.internal/supervisor/plainfile"
+)
 
 // watch waits for a server to end. A server holds the lock of its home for as
 // long as its process lives, and the system gives it back when it ends, however
@@ -10,7 +14,7 @@ type watch struct{ file *os.File }
 // watchServer begins before the server on port is asked to end, since from then
 // on another one may have the home.
 func watchServer(home string, port int) watch {
-	file, err := os.Open(lockPath(home))
+	file, err := plainfile.Open(lockPath(home), os.O_RDONLY)
 	if err != nil {
 		return watch{} // a server of another home: there is nothing to watch
 	}

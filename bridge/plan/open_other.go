@@ -1,5 +1,0 @@
-//go:build !unix
-
-package plan
-
-const openFlags = 0
