@@ -45,9 +45,13 @@ func (b *bench) startServerTo(ctx context.Context, log io.Writer, flags ...strin
 	if err != nil {
 		return nil, err
 	}
+	work := filepath.Join(home, "work") // agents may not use the home itself
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return nil, err
+	}
 	nexus := filepath.Join(b.bin, "nexus")
 	cmd := exec.CommandContext(ctx, nexus, append([]string{"serve", "0", "--home", home}, flags...)...)
-	cmd.Dir = home
+	cmd.Dir = work
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second

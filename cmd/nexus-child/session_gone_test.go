@@ -52,7 +52,7 @@ func TestAForeignFileIsNotBegunAnew(t *testing.T) {
 		if err := os.WriteFile(path, []byte(notes), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := refused(t, command(t, t.TempDir(), nil, flag, "--session-dir", sessions))
+		got := refusedAs(t, command(t, t.TempDir(), nil, flag, "--session-dir", sessions), 65)
 		if !strings.Contains(got, path+": line 1: this does not begin as a session does") {
 			t.Errorf("%s: got %s", flag, got)
 		}
