@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/redact"
 	"nexus.internal/supervisor"
 )
 
@@ -107,6 +108,7 @@ func (s *Server) record(c *call, status string, code jsonrpc.Code) bool {
 		line.By = auditor{Agent: c.from.AgentID, Incarnation: c.from.Incarnation}
 	}
 	text, err := json.Marshal(line, json.Deterministic(true))
+	text = []byte(redact.Keys(string(text)))
 	if err == nil {
 		err = s.o.Audit.Write(append(text, '\n'))
 	}

@@ -15,6 +15,7 @@ import (
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
@@ -64,9 +65,9 @@ func refuse(status int, code jsonrpc.Code, message, kind, details string, sugges
 	if suggestions == nil {
 		suggestions = []string{}
 	}
-	return refusal{status: status, err: &jsonrpc.Error{
-		Code: code, Message: message,
-		Data: &jsonrpc.ErrorData{Type: kind, Details: details, RecoverySuggestions: suggestions},
+	return refusal{status: status, err: &jsonrpc.Error{ // a client may have sent a key in the place of a name
+		Code: code, Message: redact.Keys(message),
+		Data: &jsonrpc.ErrorData{Type: kind, Details: redact.Keys(details), RecoverySuggestions: suggestions},
 	}}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/auth"
 )
 
 // What operators read of a server (its log, its metrics, its audit log) holds
@@ -82,6 +84,57 @@ func TestObservationKeepsSecrets(t *testing.T) {
 	_, memory, _ := strings.Cut(metrics, "\n"+`nexus_agent_memory_bytes{agent="loud"} `)
 	if v, _, _ := strings.Cut(memory, "\n"); !strings.Contains(v, "e+0") {
 		t.Errorf("the agent's process has %q bytes", v)
+	}
+}
+
+// A key that a client sends in the place of something else stands in no log, audit line
+// or error: neither a good one nor one of another server.
+func TestAttackKeysInTheWrongPlaces(t *testing.T) {
+	s := startServer(t, newVendor(t))
+	foreign := auth.Generate().Reveal()
+	var errs strings.Builder
+	for _, key := range []string{s.key, foreign} {
+		headers := http.Header{"Authorization": {"Bearer " + s.key}}
+		for _, call := range []struct{ path, body string }{
+			{"/rpc", `{"jsonrpc":"2.0","id":"KEY","method":"KEY","params":{}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","params":{"KEY":1}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"list_agents","KEY":1,"KEY":2}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"x","model":"KEY"}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"KEY KEY","preset":"KEY"}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"KEY","name":"KEY"}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"read","name":"KEY"}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"revoke_key","params":{"key_id":"KEY"}}`},
+			{"/rpc", `{"jsonrpc":"2.0","id":1,"method":"delete_session","params":{"session_name":"KEY"}}`},
+			{"/agent/KEY", `{"jsonrpc":"2.0","id":1,"method":"get_model"}`},
+		} {
+			_, answer, err := request(http.MethodPost, s.url+strings.ReplaceAll(call.path, "KEY", key), headers, strings.ReplaceAll(call.body, "KEY", key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs.WriteString(gjson.Get(answer, "error").Raw + "\n")
+		}
+		for _, method := range []string{key, http.MethodGet} {
+			_, answer, err := request(method, s.url+"/events?"+key+"=1", headers, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs.WriteString(answer)
+		}
+	}
+	s.end()
+	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range map[string]string{"the log": s.log.String(), "the audit log": string(audit), "an error": errs.String()} {
+		if !strings.Contains(text, "nxk_[redacted]") {
+			t.Errorf("%s has none, so nothing was tried:\n%s", where, text)
+		}
+		for name, key := range map[string]string{"the key": s.key, "another key": foreign} {
+			if strings.Contains(text, key[:30]) {
+				t.Errorf("%s shows %s:\n%s", where, name, text)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/strict"
 )
 
@@ -67,7 +68,7 @@ func refuse(id ID, code Code, details string) Item {
 	e := &Error{
 		Code: code, Message: "Invalid Request",
 		Data: &ErrorData{
-			Type: TypeInvalidRequest, Details: details,
+			Type: TypeInvalidRequest, Details: redact.Keys(details),
 			RecoverySuggestions: []string{"Send a JSON-RPC 2.0 request object, or an array of them."},
 		},
 	}

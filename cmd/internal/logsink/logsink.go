@@ -4,18 +4,18 @@
 //	defer sink.Flush()
 //	log := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(sink), zapcore.InfoLevel))
 //
-// Each Write is one line. It is written at once where there is room, else soon
+// Each Write is one line, which loses what looks like a key of the façade (SPEC §6.6). It is written at once where there is room, else soon
 // and in order, by a goroutine that lives no longer than what waits. At most
 // MaxLines and MaxBytes wait; lines beyond them are lost, and a line says how
 // many. A Sink is safe for concurrent use. See SPEC §7.
 package logsink
 
 import (
-	"bytes"
 	"io"
 	"time"
 
 	"nexus.internal/protocol/outlet"
+	"nexus.internal/protocol/redact"
 )
 
 // Bounds of what waits because stderr is not read.
@@ -43,7 +43,7 @@ func New(stderr io.Writer, lost func(n int) []byte) Sink {
 
 // Write implements [io.Writer]. It never fails.
 func (s Sink) Write(line []byte) (int, error) {
-	s.out.Post(bytes.Clone(line))
+	s.out.Post([]byte(redact.Keys(string(line))))
 	return len(line), nil
 }
 

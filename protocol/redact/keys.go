@@ -1,0 +1,40 @@
+package redact
+
+import "strings"
+
+const (
+	keyPrefix = "nxk_" // of the façade's keys (SPEC §6.5)
+	// minKey is how many letters, digits, '-' and '_' follow in what looks like a key;
+	// what is shorter is a name, and no key of ours.
+	minKey = 16
+)
+
+// Keys is a text without what looks like keys of the façade, whosoever they are:
+// "nxk_[redacted]" stands in their place. It is for text and for JSON.
+func Keys(text string) string {
+	if !strings.Contains(text, keyPrefix) {
+		return text
+	}
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, keyPrefix)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString(keyPrefix)
+		end := strings.IndexFunc(rest, notOfKey)
+		if end < 0 {
+			end = len(rest)
+		}
+		if end >= minKey {
+			b.WriteString("[redacted]")
+			rest = rest[end:]
+		}
+		text = rest
+	}
+}
+
+func notOfKey(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+}
