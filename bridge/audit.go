@@ -183,11 +183,12 @@ func (s *Server) createFor(ctx context.Context, c *call, p api.CreateAgentParams
 	return a, err
 }
 
-// destroyFor destroys such an agent; it is no error if there is none.
+// destroyFor destroys an agent that nobody asked for by name, and records that; it
+// is no error if there is none.
 func (s *Server) destroyFor(ctx context.Context, c *call, id string) error {
 	ended := c.on("destroy_agent", api.AgentIDParams{AgentID: id})
 	s.intend(ended)
-	err := s.destroy(ctx, id)
+	err := s.destroy(ctx, c, id)
 	if errors.Is(err, supervisor.ErrNotFound) {
 		err = nil
 	}

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -177,10 +176,10 @@ func (s *Server) descends(id, ancestor string) bool {
 	return false
 }
 
-// destroy removes an agent and then all that were created for it. An agent that
+// destroy removes an agent for a call, and then all that were created for it. An agent that
 // is being created for it meanwhile either is seen here or sees that it is gone.
 // supervisor.ErrNotFound if there was none.
-func (s *Server) destroy(ctx context.Context, id string) error {
+func (s *Server) destroy(ctx context.Context, c *call, id string) error {
 	created, err := s.remove(ctx, id)
 	if err != nil {
 		return err
@@ -188,7 +187,7 @@ func (s *Server) destroy(ctx context.Context, id string) error {
 	var removals sync.WaitGroup
 	for _, id := range created {
 		removals.Go(func() {
-			if err := s.destroy(ctx, id); err != nil && !errors.Is(err, supervisor.ErrNotFound) {
+			if err := s.destroyFor(ctx, c, id); err != nil {
 				s.log.Error("destroy an agent with its creator", zap.String("agent", id), zap.Error(err))
 			}
 		})

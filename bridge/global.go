@@ -75,7 +75,7 @@ func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent)
 	if gone == nil {
 		return nil
 	}
-	return errors.Join(gone, s.destroy(ctx, a.ID()))
+	return errors.Join(gone, s.destroyFor(ctx, c, a.ID()))
 }
 
 // create starts a new agent and reports whether it continues a saved session.
@@ -129,12 +129,12 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	return nil
 }
 
-func (s *Server) destroyAgent(ctx context.Context, _ *call, p api.AgentIDParams) (any, error) {
+func (s *Server) destroyAgent(ctx context.Context, c *call, p api.AgentIDParams) (any, error) {
 	result := api.DestroyAgentResult{AgentID: p.AgentID}
 	if !api.ValidAgentID(p.AgentID) {
 		return result, nil
 	}
-	err := s.destroy(ctx, p.AgentID)
+	err := s.destroy(ctx, c, p.AgentID)
 	result.Success = err == nil
 	if errors.Is(err, supervisor.ErrNotFound) {
 		err = nil

@@ -259,7 +259,7 @@ func (r *planRun) since(n int) ([]planNote, <-chan struct{}) {
 // cancelPlan ends a run for good and waits until it has ended. It reports
 // whether it ended as cancelled, now or before.
 func (s *Server) cancelPlan(ctx context.Context, id string) (bool, error) {
-	if !api.ValidPlanRunID(id) {
+	if !api.ValidPlanID(id) {
 		return false, nil
 	}
 	unlock := s.locks.lock(planLock(id)) // one that is just beginning is there then

@@ -139,10 +139,14 @@ func PoolError(err error) error {
 	return &ParamError{Param: name, Problem: strings.Replace(e.Problem, e.Param, name, 1)}
 }
 
-var planRunID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+// planID is what a run and a task may be called: both become parts of request ids,
+// and that of a run one of a path. wantPlanID says so.
+var planID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// ValidPlanRunID reports whether a run of a plan may have that request_id.
-func ValidPlanRunID(id string) bool { return planRunID.MatchString(id) }
+const wantPlanID = "want 1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
+
+// ValidPlanID reports whether a run of a plan, or a task, may have that id.
+func ValidPlanID(id string) bool { return planID.MatchString(id) }
 
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.
@@ -151,8 +155,8 @@ func (p RunPlanParams) Check() error {
 		name := "plan." + problems[0].Param
 		return &ParamError{Param: name, Problem: strings.Replace(problems[0].Problem, problems[0].Param, name, 1)}
 	}
-	if p.RequestID != nil && !ValidPlanRunID(*p.RequestID) {
-		return Invalid("request_id", "want 1 to 64 letters, digits, '.', '_' and '-'")
+	if p.RequestID != nil && !ValidPlanID(*p.RequestID) {
+		return Invalid("request_id", wantPlanID)
 	}
 	switch Value(p.OnFailure) {
 	case OnFailureStop, OnFailureContinue:

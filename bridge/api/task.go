@@ -34,9 +34,8 @@ const (
 	MaxTasks = 100
 	// MaxPool is how many agents a plan is carried out by.
 	MaxPool = 16
-	// MaxTaskID bounds the id of a task, and MaxTaskRequestID the request_id of
-	// what takes more than one turn, in bytes.
-	MaxTaskID        = 64
+	// MaxTaskRequestID bounds the request_id of what takes more than one turn, in
+	// bytes.
 	MaxTaskRequestID = 96
 	// DefaultTaskTimeout is the timeout_s of a task and of the making of a plan,
 	// DefaultCheckTimeout that of validate_code, in seconds.
@@ -299,9 +298,6 @@ func checkTimeout(name string, seconds *float64, most int) error {
 	return nil
 }
 
-// taskID is what a task may be called: it becomes part of request ids.
-var taskID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
 // Problems says what is wrong with a plan of at most most tasks: all that can be
 // said of it at once, each naming its member; nil if the plan holds.
 func (p Plan) Problems(most int) []*ParamError {
@@ -312,8 +308,8 @@ func (p Plan) Problems(most int) []*ParamError {
 	index := map[string]int{}
 	for i, t := range p.Tasks {
 		at := func(member string) string { return fmt.Sprintf("tasks[%d].%s", i, member) }
-		if !taskID.MatchString(t.ID) || len(t.ID) > MaxTaskID {
-			found = append(found, Invalid(at("id"), "want 1 to %d letters, digits, '.', '_' and '-'", MaxTaskID))
+		if !ValidPlanID(t.ID) {
+			found = append(found, Invalid(at("id"), wantPlanID))
 		} else if first, twice := index[t.ID]; twice {
 			found = append(found, Invalid(at("id"), "%q is the id of tasks[%d] too", t.ID, first))
 		} else {

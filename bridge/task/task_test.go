@@ -93,6 +93,8 @@ func TestReadPlan(t *testing.T) {
 		{"a circle", plan(one("x", `"a"`), one("a", `"b"`), one("b", `"c"`), one("c", `"a"`)), "a -> b -> c -> a"},
 		{"no such type", strings.Replace(plan(one("a", "")), "analysis", "guessing", 1), "tasks[0].type: want code_generation"},
 		{"a bad id", plan(one("a b", "")), "tasks[0].id: want 1 to 64"},
+		{"an id that begins with none of them", plan(one("_a", "")), "the first a letter or digit"},
+		{"a long id", plan(one(strings.Repeat("x", 65), "")), "tasks[0].id: want 1 to 64"},
 		{"too long", strings.Replace(plan(one("a", "")), "60", "61", 1), "estimated_time_seconds: want 0 to 60, have 61"},
 		{"no tasks", `{"explanation":""}`, `member "tasks" is missing`},
 		{"two faults", plan(one("a", `"z"`), one("a", "")), `too; tasks[0].dependencies[0]: there is`},

@@ -124,7 +124,7 @@ func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (
 	}
 	defer p.forget(id)
 	r.RequestID = id
-	r.Deadline = time.Now().Add(p.options.Deadline).UTC().Format(time.RFC3339)
+	r.Deadline = time.Now().Add(p.options.Deadline).UTC().Format(time.RFC3339Nano)
 	timer := time.NewTimer(p.options.Deadline)
 	defer timer.Stop()
 	p.tell(ctx, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,27 @@ func TestNoHost(t *testing.T) {
 	if _, err := upcall.New(upcall.Options{}).Host(t.Context(), "", "send", nil); !errors.Is(err, upcall.ErrNoHost) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The deadline that is told is the one that is kept, and no earlier second.
+func TestDeadlineIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(123456789 * time.Nanosecond)
+		p := upcall.New(upcall.Options{Approvals: upcall.Ask, Deadline: time.Second})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if r, err := p.Permission(t.Context(), protocol.PermissionRequest{}); err != nil || r.Decision != protocol.Deny {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		}()
+		told := (<-p.Events()).(protocol.PermissionRequest).Deadline
+		<-p.Events() // its end
+		if now := time.Now().UTC().Format(time.RFC3339Nano); told != now || !strings.Contains(now, ".123456789Z") {
+			t.Errorf("it ended at %s, and was told to at %s", now, told)
+		}
+		<-done
+	})
 }
 
 func TestAnswersThatAreNone(t *testing.T) {
