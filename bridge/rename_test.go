@@ -59,6 +59,27 @@ func TestSendWhileRenamed(t *testing.T) {
 			// Afterwards there is none of that name.
 			err := r.client.Call(r.ctx(), "/agent/a", "get_tokens", nil, &api.GetTokensResult{})
 			wantError(t, err, -32602, "AGENT_NOT_FOUND", 404)
+			// Nor is the one that went on taken for it, by what comes only now.
+			for _, err := range r.client.Events(r.ctx(), "a", 0) {
+				wantError(t, err, -32602, "AGENT_NOT_FOUND", 404)
+				break
+			}
 		})
+	}
+}
+
+// The name of an agent that runs is taken, also while nothing of it is saved.
+func TestRenameToWhatOnlyRuns(t *testing.T) {
+	r := rigged(t, nil)
+	r.create("a")
+	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
+	r.create("b")
+	if r.sessions.Exists("b") {
+		t.Fatal("b is saved")
+	}
+	_, err := r.client.RenameSession(r.ctx(), "a", "b")
+	wantError(t, err, -32602, "SESSION_EXISTS", 200)
+	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"}); err != nil {
+		t.Errorf("the one that kept its name: %v", err)
 	}
 }
