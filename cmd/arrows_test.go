@@ -36,7 +36,8 @@ type rule struct {
 	tests  bool     // binds tests as well
 }
 
-// arrows are the walls of the house (SPEC §2).
+// arrows are the walls of the house; those that a reader should know stand in
+// CONTRIBUTING.md, "Where things go".
 var arrows = []rule{
 	{
 		name: "protocol knows nobody",
