@@ -264,6 +264,11 @@ func stateful(c *supervisortest.Child, cmd protocol.Command) bool {
 			break
 		}
 		c.Respond(cmd, map[string]any{"ok": true})
+		outcome := "allowed"
+		if cmd.Decision == protocol.Deny {
+			outcome = "denied"
+		}
+		c.Emit(protocol.PermissionEnd{RequestID: cmd.RequestID, Outcome: outcome})
 		return true
 	case protocol.SetCwd:
 		if cmd.Cwd == "/asks" { // so that the question is there before the answer

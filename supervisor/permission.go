@@ -16,7 +16,8 @@ const maxAsked = 64
 // asked is a permission request that was told and whose end was not.
 type asked struct {
 	protocol.PermissionRequest
-	answered bool // the child has the answer, and will say what came of it
+	answered bool        // the child has the answer, and will say what came of it
+	ended    chan string // gets the outcome; has room for it
 }
 
 // permissionAsked keeps and tells a permission_request until it has ended. One
@@ -32,7 +33,7 @@ func (a *Agent) permissionAsked(inc *incarnation, raw []byte, r protocol.Permiss
 	default:
 		// A child that uses an id again means the new one.
 		a.withdraw(inc, func(old asked) bool { return old.RequestID == r.RequestID })
-		inc.asked = append(inc.asked, asked{PermissionRequest: r})
+		inc.asked = append(inc.asked, asked{PermissionRequest: r, ended: make(chan string, 1)})
 		a.publish(r.Name(), raw)
 	}
 }
@@ -40,11 +41,13 @@ func (a *Agent) permissionAsked(inc *incarnation, raw []byte, r protocol.Permiss
 // permissionEnded tells a permission_end, unless the end was told before. The
 // agent's mutex is held.
 func (a *Agent) permissionEnded(inc *incarnation, raw []byte, e protocol.PermissionEnd) {
-	before := len(inc.asked)
-	inc.asked = slices.DeleteFunc(inc.asked, func(r asked) bool { return r.RequestID == e.RequestID })
-	if len(inc.asked) < before {
-		a.publish(e.Name(), raw)
+	i := slices.IndexFunc(inc.asked, func(r asked) bool { return r.RequestID == e.RequestID })
+	if i < 0 {
+		return
 	}
+	inc.asked[i].ended <- e.Outcome
+	inc.asked = slices.Delete(inc.asked, i, i+1)
+	a.publish(e.Name(), raw)
 }
 
 // withdraw ends requests that the child will not end any more: they are
@@ -54,6 +57,7 @@ func (a *Agent) withdraw(inc *incarnation, which func(asked) bool) {
 		if !which(r) {
 			return false
 		}
+		r.ended <- cancelled
 		data := append([]byte(`{"type":"permission_end","request_id":`), appendQuoted(r.RequestID)...)
 		a.publish("permission_end", append(data, `,"outcome":"cancelled"}`...))
 		return true
@@ -83,11 +87,13 @@ func (a *Agent) PermissionRequests() []protocol.PermissionRequest {
 	return a.inc.waiting()
 }
 
-// RespondPermission answers one of the PermissionRequests. The first answer
-// counts; ErrNoRequest if the request was answered, has ended or never was, a
+// RespondPermission answers one of the PermissionRequests, and returns once the
+// child has said what came of it. The first answer counts; ErrNoRequest if the
+// request was answered, never was, or ended by anything but this answer, a
 // *DecisionError if it does not offer that decision, and waits on. The other
 // errors are those of Do.
 func (a *Agent) RespondPermission(ctx context.Context, r protocol.PermissionResponse) error {
+	var ended <-chan string
 	_, err := a.do(ctx, r, func() error {
 		if a.inc == nil {
 			return ErrNoRequest
@@ -99,14 +105,33 @@ func (a *Agent) RespondPermission(ctx context.Context, r protocol.PermissionResp
 		if offered := a.inc.asked[i].Decisions; len(offered) > 0 && !slices.Contains(offered, r.Decision) {
 			return &DecisionError{Decision: r.Decision, Offered: offered}
 		}
-		a.inc.asked[i].answered = true
+		a.inc.asked[i].answered, ended = true, a.inc.asked[i].ended
 		return nil
 	})
 	if _, ok := errors.AsType[*ChildError](err); ok { // it has ended meanwhile
 		return ErrNoRequest
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	select {
+	case outcome := <-ended:
+		if outcome != decided[r.Decision] { // the end of its turn, or the deadline, was faster
+			return ErrNoRequest
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
+
+// decided is the outcome of requests by what is decided; cancelled is that of one which
+// nobody decides any more.
+var decided = map[protocol.Decision]string{
+	protocol.AllowOnce: "allowed", protocol.AllowSession: "allowed", protocol.Deny: "denied",
+}
+
+const cancelled = "cancelled"
 
 // DecisionError says that a permission request does not offer a decision.
 type DecisionError struct {

@@ -52,6 +52,39 @@ func TestRespondPermission(t *testing.T) {
 	})
 }
 
+// An answer that the child took, and did not act on as the turn was cancelled, has
+// not counted: whoever gave it is told so, as everybody else is.
+func TestAnswerBesideACancel(t *testing.T) {
+	run(t, always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Emit(protocol.PermissionRequest{RequestID: "x", TurnID: p.ID})
+		<-c.Aborted()
+		c.Emit(protocol.PermissionEnd{RequestID: "x", Outcome: "cancelled"})
+		c.Finish(p, "")
+	}, Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+		_, answer := cmd.(protocol.PermissionResponse)
+		if answer {
+			c.Respond(cmd, map[string]any{"ok": true})
+		}
+		return answer
+	}}), func(h *house) {
+		a := h.start("a")
+		turn := h.prompt(a, "1", "run make")
+		r := h.asked(a)
+		responded := make(chan error, 1)
+		go func() {
+			responded <- a.RespondPermission(h.Context(), protocol.PermissionResponse{RequestID: r.RequestID, Decision: protocol.AllowOnce})
+		}()
+		synctest.Wait() // the child has it
+		if _, err := a.Abort(h.Context(), "1"); err != nil {
+			t.Error(err)
+		}
+		h.outcome(turn, supervisor.Cancelled)
+		if err := <-responded; !errors.Is(err, supervisor.ErrNoRequest) {
+			t.Errorf("the answer: %v", err)
+		}
+	})
+}
+
 // An answer that was not offered is none, and the request waits on.
 func TestDecisionThatIsNotOffered(t *testing.T) {
 	run(t, always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
