@@ -7,6 +7,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/openrpc"
+	"nexus.internal/bridge/page"
 )
 
 // docs answers with the page about the methods. It has nothing of what the
@@ -17,7 +18,9 @@ func (s *Server) docs(x *exchange, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
-	x.w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	page.Head(x.w.Header())
+	x.w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
 }
 

@@ -108,6 +108,9 @@ func TestDocs(t *testing.T) {
 		response.Header.Get("Content-Security-Policy") == "" || !strings.Contains(body, "respond_permission") {
 		t.Errorf("got %d %v", response.StatusCode, response.Header)
 	}
+	if h := response.Header; h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
+		t.Errorf("it may be framed, or taken for something else: %v", h)
+	}
 	if response, _ := r.raw("GET /docs HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"); response.StatusCode != http.StatusForbidden {
 		t.Errorf("another host: %d", response.StatusCode)
 	}

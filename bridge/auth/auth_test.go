@@ -201,6 +201,11 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 
 func TestDiscover(t *testing.T) {
 	home := t.TempDir()
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "key")
+	write(t, elsewhere, "nxk_file\n", 0o600)
 	write(t, auth.KeyPath(home, 9000), "nxk_port\n", 0o600)
 	write(t, auth.KeyPath(home, auth.DefaultPort), "nxk_default\n", 0o600)
 	for _, test := range []struct {
@@ -209,6 +214,7 @@ func TestDiscover(t *testing.T) {
 		want string
 	}{
 		{"the flag first", auth.Lookup{Flag: "nxk_flag", Env: "nxk_env", Home: home, Port: 9000}, "nxk_flag"},
+		{"a file that the flag names", auth.Lookup{Flag: "@" + elsewhere, Env: "nxk_env", Home: home, Port: 9000}, "nxk_file"},
 		{"then the environment", auth.Lookup{Env: "nxk_env", Home: home, Port: 9000}, "nxk_env"},
 		{"then the port's file", auth.Lookup{Home: home, Port: 9000}, "nxk_port"},
 		{"then the default file", auth.Lookup{Home: home, Port: 9001}, "nxk_default"},

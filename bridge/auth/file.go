@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"nexus.internal/supervisor/plainfile"
 )
@@ -62,7 +63,8 @@ func tighten(dir string) error {
 }
 
 // Read reads the key at path. It refuses a file that anybody but its owner may
-// read or write, one that is no plain file, and one that holds no key.
+// read or write, one of another user than ours and root, one that is no plain file, and
+// one that holds no key.
 func Read(path string) (Key, error) {
 	key, err := read(path, ownersAlone)
 	if err != nil {
@@ -101,8 +103,24 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)
+	case mode == ownersAlone && !ownOrRoots(info):
+		return nil, errors.New("it is another user's, who may know the key or have put it there")
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// checkHome refuses a directory that others may put key files into.
+func checkHome(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !ownersDirectory(info):
+		return fmt.Errorf("directory %s has mode %04o, so others may put key files there: run chmod 700 %s", dir, info.Mode().Perm(), dir)
+	case !ownOrRoots(info):
+		return fmt.Errorf("directory %s is another user's, who may have put the key file there", dir)
+	}
+	return nil
 }
 
 // Remove removes the file at path if it still holds key, whatever its mode is
@@ -126,7 +144,7 @@ func Remove(path string, key Key) error {
 
 // Lookup is where a client may find its key.
 type Lookup struct {
-	Flag string // as given on the command line; "" if it was not
+	Flag string // as given on the command line: a key, or @ and a file that holds one; "" if it was not
 	Env  string // as found in the environment; "" if it was not
 	Home string
 	Port int
@@ -137,10 +155,15 @@ var ErrNoKey = errors.New("no API key found")
 
 // Discover finds a client's key: the flag, the environment, the key file of
 // the port, then HOME/server.key. The first that is there counts, also if it
-// cannot be used: the error then says why. source names the place for people.
+// cannot be used: the error then says why, as where others may put files into Home.
+// source names the place for people.
 // Whoever sends the key makes sure first that a nexus server listens there
 // (client.Detect).
 func Discover(l Lookup) (key Key, source string, err error) {
+	if path, ok := strings.CutPrefix(l.Flag, "@"); ok {
+		key, err = Read(path)
+		return key, path, err
+	}
 	if l.Flag != "" {
 		key, err = Parse(l.Flag)
 		return key, "command line", err
@@ -154,7 +177,13 @@ func Discover(l Lookup) (key Key, source string, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		return key, path, err
+		if err == nil {
+			err = checkHome(l.Home)
+		}
+		if err != nil {
+			return Key{}, path, err
+		}
+		return key, path, nil
 	}
 	return Key{}, "", fmt.Errorf("%w: no --api-key, no environment variable, no file %s", ErrNoKey, KeyPath(l.Home, l.Port))
 }

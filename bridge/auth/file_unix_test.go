@@ -5,7 +5,6 @@ package auth_test
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,7 +43,7 @@ func TestAttackLinkForANewKey(t *testing.T) {
 	home := t.TempDir()
 	path, victim := auth.KeyPath(home, 1), filepath.Join(t.TempDir(), "victim")
 	write(t, victim, "mine", 0o600)
-	temp := path + "." + strconv.Itoa(os.Getpid()) + ".new"
+	temp := path + ".new"
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -81,4 +80,44 @@ func TestKeyFileModeUnderUmask(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantMode(t, path, 0o600)
+}
+
+// A key file that somebody else may have put there is not used: it would lead whoever
+// uses it to that one's server.
+func TestAttackAnothersKeyFile(t *testing.T) {
+	home := t.TempDir()
+	path := auth.KeyPath(home, 9000)
+	write(t, path, "nxk_abc\n", 0o600)
+	find := func() error {
+		_, _, err := auth.Discover(auth.Lookup{Home: home, Port: 9000})
+		return err
+	}
+	for _, mode := range []os.FileMode{0o770, 0o702, 0o777 | os.ModeSticky} {
+		if err := os.Chmod(home, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := find(); err == nil || !strings.Contains(err.Error(), "others may put key files there") {
+			t.Errorf("in a home of mode %v: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := find(); err != nil {
+		t.Errorf("in a home that others may read: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return // who cannot give files away
+	}
+	for _, given := range []string{path, home} {
+		if err := os.Chown(given, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := find(); err == nil || !strings.Contains(err.Error(), "another user's") {
+			t.Errorf("%s is another user's: %v", filepath.Base(given), err)
+		}
+		if err := os.Chown(given, 0, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -88,6 +88,9 @@ func Replace(path string, text []byte, durable bool) error {
 		return err
 	}
 	_, err = file.Write(text)
+	if err == nil {
+		err = file.Chmod(0o600) // whatever the umask has taken away
+	}
 	if err == nil && durable {
 		err = file.Sync()
 	}

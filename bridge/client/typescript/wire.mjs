@@ -2,7 +2,7 @@
 // request, and the events of a stream (SPEC.md, sections 6.4 and 6.5).
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync, statSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { homedir } from "node:os";
@@ -42,7 +42,9 @@ export function discover(port, home) {
   const names = port === 8765 ? ["server.key"] : [`server-${port}.key`, "server.key"];
   for (const name of names) {
     try {
-      return readKey(join(where, name));
+      const key = readKey(join(where, name));
+      checkHome(where);
+      return key;
     } catch (e) {
       if (e.code === "ENOENT") continue;
       throw e instanceof ClientError ? e : new ClientError(`read key file ${join(where, name)}: ${e.message}`, { type: "NO_KEY" });
@@ -68,11 +70,23 @@ function readKey(path) {
     if (process.platform !== "win32" && info.mode & 0o077) {
       throw new ClientError(`others may read key file ${path}: run chmod 600 ${path}, or restart the server`, { type: "NO_KEY" });
     }
+    if (!trusted(info)) throw new ClientError(`key file ${path} is another user's, who may have put it there`, { type: "NO_KEY" });
     const buffer = Buffer.alloc(MAX_KEY + 2);
     return parseKey(buffer.toString("ascii", 0, readSync(fd, buffer)), path);
   } finally {
     closeSync(fd);
   }
+}
+
+/** Whether it is our user's, or root's. */
+const trusted = (info) => process.platform === "win32" || info.uid === 0 || info.uid === process.geteuid();
+
+function checkHome(home) {
+  const info = statSync(home);
+  if (process.platform !== "win32" && info.mode & 0o022) {
+    throw new ClientError(`others may put key files into ${home}: run chmod 700 ${home}`, { type: "NO_KEY" });
+  }
+  if (!trusted(info)) throw new ClientError(`directory ${home} is another user's, who may have put the key file there`, { type: "NO_KEY" });
 }
 
 const digest = (text) => createHash("sha256").update(text).digest("hex");

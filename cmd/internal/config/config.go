@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,16 +119,23 @@ type Server struct {
 // maxRate bounds Server.RequestsPerMinute.
 const maxRate = 1_000_000
 
+// originHost is a host in an origin, and the port where it is not the scheme's own.
+var (
+	originHost   = regexp.MustCompile(`^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
+	defaultPorts = map[string]string{"http": "80", "https": "443"}
+)
+
 func (s Server) check() error {
 	if s.RequestsPerMinute > maxRate {
 		return &strict.Error{Path: "server.requests_per_minute", Problem: fmt.Sprintf("is more than %d", maxRate)}
 	}
 	for i, origin := range s.AllowedOrigins {
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
+		if err != nil || u.Scheme == "" || !originHost.MatchString(u.Host) || u.Port() == defaultPorts[u.Scheme] && u.Port() != "" ||
+			origin != strings.ToLower(u.Scheme+"://"+u.Host) {
 			return &strict.Error{
 				Path:    fmt.Sprintf("server.allowed_origins[%d]", i),
-				Problem: "is no origin as a browser writes it: want scheme://host or scheme://host:port, in lower case",
+				Problem: "is no origin as a browser writes it: want scheme://host or scheme://host:port, in lower case, without a wildcard or the scheme's own port",
 			}
 		}
 	}

@@ -356,7 +356,10 @@ func TestServer(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, origin := range []string{"", "*", "null", "app.example", "https://app.example/", "HTTPS://app.example", "https://App.example", "https://u@app.example", "https://app.example?x"} {
+	for _, origin := range []string{
+		"", "*", "null", "app.example", "https://app.example/", "HTTPS://app.example", "https://App.example", "https://u@app.example", "https://app.example?x",
+		"http://*", "https://*.example", "http://app.example:", "http://app.example:80", "https://app.example:443", "http://a b",
+	} {
 		home := t.TempDir()
 		write(t, filepath.Join(home, "config.json"), `{"server":{"allowed_origins":["`+origin+`"]}}`)
 		if _, err := config.Load([]string{"NEXUS_HOME=" + home}, ""); err == nil || !strings.Contains(err.Error(), "server.allowed_origins[0]") {

@@ -31,7 +31,9 @@ def discover(port: int, home: Optional[str]) -> str:
     for name in names:
         path = os.path.join(home, name)
         try:
-            return _read(path)
+            key = _read(path)
+            _check_home(home)
+            return key
         except FileNotFoundError:
             continue
         except OSError as e:
@@ -56,9 +58,24 @@ def _read(path: str) -> str:
             raise ClientError(f"key file {path} is not a plain file", type="NO_KEY")
         if os.name == "posix" and info.st_mode & 0o077:
             raise ClientError(f"others may read key file {path}: run chmod 600 {path}, or restart the server", type="NO_KEY")
+        if not _trusted(info):
+            raise ClientError(f"key file {path} is another user's, who may have put it there", type="NO_KEY")
         return parse(os.read(fd, _MAX_KEY + 2).decode("ascii", "replace"), path)
     finally:
         os.close(fd)
+
+
+def _trusted(info: os.stat_result) -> bool:
+    """Whether it is our user's, or root's."""
+    return os.name != "posix" or info.st_uid in (0, os.geteuid())
+
+
+def _check_home(home: str) -> None:
+    info = os.stat(home)
+    if os.name == "posix" and info.st_mode & 0o022:
+        raise ClientError(f"others may put key files into {home}: run chmod 700 {home}", type="NO_KEY")
+    if not _trusted(info):
+        raise ClientError(f"directory {home} is another user's, who may have put the key file there", type="NO_KEY")
 
 
 def challenge(key: str) -> Tuple[str, str]:

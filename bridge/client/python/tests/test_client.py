@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 from typing import Any, List
+from unittest import mock
 
 from nexus_client import ClientError, NexusClient, NexusClientSync, detect, detect_sync
 from nexus_client._table import METHODS
@@ -404,6 +405,24 @@ class Keys(unittest.TestCase):
                 with self.assertRaises(ClientError) as caught:
                     keys.discover(9, home)
                 self.assertNotIn(text, str(caught.exception))
+            put("server-9.key", "nxk_nine")
+            for mode in (0o770, 0o702, 0o1777):
+                os.chmod(home, mode)
+                with self.assertRaises(ClientError) as caught:
+                    keys.discover(9, home)
+                self.assertIn("others may put", str(caught.exception))
+            os.chmod(home, 0o700)
+            if os.geteuid() == 0:  # who alone can give files away
+                for path in (os.path.join(home, "server-9.key"), home):
+                    os.chown(path, 12345, -1)
+                    with self.assertRaises(ClientError) as caught:
+                        keys.discover(9, home)
+                    self.assertIn("another user's", str(caught.exception))
+                    os.chown(path, 0, -1)
+            else:
+                with mock.patch("os.geteuid", return_value=os.geteuid() + 1):
+                    self.assertRaises(ClientError, keys.discover, 9, home)
+            self.assertEqual(keys.discover(9, home), "nxk_nine")
             os.remove(os.path.join(home, "server-9.key"))
             os.symlink(os.path.join(home, "server.key"), os.path.join(home, "server-9.key"))
             self.assertRaises(ClientError, keys.discover, 9, home)

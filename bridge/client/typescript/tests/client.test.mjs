@@ -1,7 +1,7 @@
 // The client against a real server: node --test, with its programs in NEXUS_BIN.
 
 import assert from "node:assert/strict";
-import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -319,6 +319,24 @@ test("keys: order and modes", (t) => {
     put("server-9.key", text, mode);
     assert.throws(() => discover(9, home), (e) => e.type === "NO_KEY" && !e.message.includes(text));
   }
+  put("server-9.key", "nxk_nine");
+  for (const mode of [0o770, 0o702, 0o1777]) {
+    chmodSync(home, mode);
+    assert.throws(() => discover(9, home), (e) => e.type === "NO_KEY" && e.message.includes("others may put"));
+  }
+  chmodSync(home, 0o700);
+  if (process.geteuid() === 0) { // who alone can give files away
+    for (const path of [join(home, "server-9.key"), home]) {
+      chownSync(path, 12345, 0);
+      assert.throws(() => discover(9, home), (e) => e.type === "NO_KEY" && e.message.includes("another user's"));
+      chownSync(path, 0, 0);
+    }
+  } else {
+    t.mock.method(process, "geteuid", () => -1);
+    assert.throws(() => discover(9, home), (e) => e.type === "NO_KEY" && e.message.includes("another user's"));
+    t.mock.restoreAll();
+  }
+  assert.equal(discover(9, home), "nxk_nine");
   rmSync(join(home, "server-9.key"));
   symlinkSync(join(home, "server.key"), join(home, "server-9.key"));
   assert.throws(() => discover(9, home), { type: "NO_KEY" });
