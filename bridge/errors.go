@@ -254,6 +254,9 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*sessions.Error](err); ok {
 		return explainSession(e), true
 	}
+	if e, ok := errors.AsType[*GoneError](err); ok {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "DIRECTORY_GONE", e.Error(), e.way()), true
+	}
 	if e, ok := errors.AsType[*runningError](err); ok {
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "AGENT_RUNNING", e.Error(), e.way), true
 	}

@@ -193,6 +193,19 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.save("home/sessions/b.jsonl", []byte(savedText+"nonsense\n"+savedText), 1) },
 	},
 	{
+		name: "directory-gone", row: "the session's working directory is gone", status: 200, code: -32001, message: unavail, kind: "DIRECTORY_GONE",
+		request: rpc("/rpc", "create_agent", `{"agent_id":"b","cwd":"/"}`),
+		change: func(o *bridge.Options) {
+			spec := o.Spec
+			o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+				if api.Value(p.AgentID) == "b" {
+					return supervisor.Spec{}, &bridge.GoneError{AgentID: "b", Cwd: "/gone", Allowed: []string{"/srv/data"}}
+				}
+				return spec(p)
+			}
+		},
+	},
+	{
 		name: "session-in-use", row: "another process has the session", status: 200, code: -32001, message: unavail, kind: "SESSION_IN_USE",
 		request: rpc("/rpc", "delete_session", `{"session_name":"b"}`), before: locked,
 	},

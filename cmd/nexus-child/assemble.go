@@ -156,14 +156,11 @@ func workingDir(asked, saved string) (string, error) {
 }
 
 // mayReturn says why a session that comes back may not work in cwd: in another
-// directory it could do more than before. Where it worked may be no directory any
-// more; then it works where it is told.
+// directory it could do more than before, also if where it worked is no directory any
+// more.
 func mayReturn(cwd string, saved transcript.Settings) error {
 	was := value(saved.Cwd)
 	if was == "" || saved.Permissions == nil {
-		return nil
-	}
-	if _, err := workingDir("", was); err != nil {
 		return nil
 	}
 	if err := (permission.Policy{Permissions: *saved.Permissions, Cwd: was}).Return(cwd); err != nil {

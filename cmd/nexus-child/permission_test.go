@@ -184,8 +184,16 @@ func TestSavedDirectoryThatIsALinkNow(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
+	elsewhere := []string{"--session-dir", sessions, "--continue", "a", "--cwd", top}
+	if got := refused(t, command(t, home, nil, elsewhere...)); !strings.Contains(got, "is outside of where this session worked") {
+		t.Errorf("when it is gone, above it: %s", got)
+	}
 	if err := os.Symlink("/etc", dir); err != nil {
 		t.Fatal(err)
+	}
+	elsewhere[len(elsewhere)-1] = "/etc"
+	if got := refused(t, command(t, home, nil, elsewhere...)); !strings.Contains(got, "is outside of where this session worked") {
+		t.Errorf("where the link leads: %s", got)
 	}
 	got := refused(t, command(t, home, nil, "--session-dir", sessions, "--continue", "a"))
 	if !strings.Contains(got, "leads through a symbolic link now; --cwd chooses another") {

@@ -230,3 +230,35 @@ func TestTemporaryAgentWithLimits(t *testing.T) {
 	}
 	s.end()
 }
+
+// A session whose directory was removed came back wherever it was told, and could reach all
+// that is there.
+func TestRemovedDirectory(t *testing.T) {
+	s := newLive(t, nil)
+	cwd := filepath.Join(s.cwd, "work")
+	mkdir := func() {
+		if err := os.Mkdir(cwd, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir()
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"a","cwd":%q,"preset":"sandboxed"}`, cwd))
+	s.send("a", "hello")
+	s.call("/", "destroy_agent", `{"agent_id":"a"}`)
+	if err := os.Remove(cwd); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []string{
+		s.send("a", "hello"), s.call("/", "create_agent", `{"agent_id":"a"}`), s.call("/", "load_session", `{"session_name":"a"}`),
+		s.call("/", "create_agent", `{"agent_id":"a","cwd":"/"}`), s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"a","cwd":%q}`, s.cwd)),
+	} {
+		if got := gjson.Get(answer, "error.data"); got.Get("type").Str != "DIRECTORY_GONE" || !strings.Contains(got.Get("details").Str, cwd) {
+			t.Error(answer)
+		}
+	}
+	mkdir()
+	if answer := s.send("a", "hello"); !gjson.Get(answer, "result").Exists() {
+		t.Error(answer)
+	}
+	s.end()
+}

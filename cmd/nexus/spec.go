@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
@@ -44,8 +46,8 @@ type specs struct {
 // that name, or continues it; what was asked for now overrides what it saved.
 // Later ones insist on the session and take everything from it, so that what
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
-// the parameters are at fault, and a *sessions.Error where the agent's limits, or those of
-// one above it, cannot be read.
+// the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
+// above it, cannot be read, and a *bridge.GoneError where its directory is gone.
 func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	id := api.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
@@ -72,7 +74,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
 	}
-	if err := check(p); err != nil {
+	if err := errors.Join(check(p), s.mayReturn(p)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	rules, err := rulesOf(p)
@@ -168,6 +170,34 @@ func check(p api.CreateAgentParams) error {
 		}
 	}
 	return nil
+}
+
+// mayReturn is a *bridge.GoneError if p goes on with a session that has no directory to work
+// in.
+func (s *specs) mayReturn(p api.CreateAgentParams) error {
+	if !p.Restored {
+		return nil
+	}
+	saved, err := s.sessions.Summary(api.Value(p.AgentID))
+	if err != nil || saved.Settings.Cwd == nil || saved.Settings.Permissions == nil {
+		return nil //nolint:nilerr // its child says what is wrong with it
+	}
+	was, may := *saved.Settings.Cwd, saved.Settings.Permissions
+	if real, err := filepath.EvalSymlinks(was); err == nil && real == was || may.Preset == api.PresetYolo {
+		return nil
+	}
+	if p.Cwd != nil {
+		cwd, err := filepath.EvalSymlinks(*p.Cwd)
+		if err != nil {
+			return nil //nolint:nilerr // check says so
+		}
+		for _, dir := range may.AllowedPaths {
+			if way, err := filepath.Rel(dir, cwd); err == nil && filepath.IsLocal(way) {
+				return nil
+			}
+		}
+	}
+	return &bridge.GoneError{AgentID: *p.AgentID, Cwd: was, Allowed: may.AllowedPaths}
 }
 
 // childEnv is what a child may see of the server's environment: where things
