@@ -68,9 +68,24 @@ type keyedLock struct {
 	refs int // holders and waiters
 }
 
+// tryLock is lock for a name that nobody holds or waits for; ok is false for another.
+func (k *keyedMutex) tryLock(name string) (unlock func(), ok bool) {
+	k.mu.Lock()
+	if k.held[name] != nil {
+		k.mu.Unlock()
+		return nil, false
+	}
+	return k.enter(name), true
+}
+
 // lock waits for the name and returns what lets go of it.
 func (k *keyedMutex) lock(name string) (unlock func()) {
 	k.mu.Lock()
+	return k.enter(name)
+}
+
+// enter is lock; mu is held, and given up.
+func (k *keyedMutex) enter(name string) (unlock func()) {
 	if k.held == nil {
 		k.held = map[string]*keyedLock{}
 	}

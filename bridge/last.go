@@ -53,10 +53,8 @@ func (s *Server) setLast(id string) {
 	defer l.mu.Unlock()
 	before := l.id
 	l.id = id
-	if _, err := s.o.Supervisor.Agent(before); err != nil && api.IsTemp(before) && before != id {
-		if err := s.o.Sessions.RemoveTemp(before); err != nil {
-			s.log.Warn("remove the session that was the last one", zap.String("agent", before), zap.Error(err))
-		}
+	if api.IsTemp(before) && before != id {
+		s.removeLast(before)
 	}
 	wait := lastDelay - time.Since(l.at)
 	switch {
@@ -75,6 +73,23 @@ func (s *Server) setLast(id string) {
 			l.timer = nil
 			s.writeLast()
 		})
+	}
+}
+
+// removeLast removes the session of a temporary agent that is gone and is not the
+// last one any more. While something is done with it, a rename for one, it stays: if
+// it is still there then, it is removed with the name's next use or server.
+func (s *Server) removeLast(id string) {
+	unlock, free := s.locks.tryLock(id)
+	if !free {
+		return
+	}
+	defer unlock()
+	if _, err := s.o.Supervisor.Agent(id); err == nil {
+		return
+	}
+	if err := s.o.Sessions.RemoveTemp(id); err != nil {
+		s.log.Warn("remove the session that was the last one", zap.String("agent", id), zap.Error(err))
 	}
 }
 

@@ -83,3 +83,30 @@ func TestRenameToWhatOnlyRuns(t *testing.T) {
 		t.Errorf("the one that kept its name: %v", err)
 	}
 }
+
+// What a person used last is not removed while it gets another name, although
+// somebody uses another agent meanwhile.
+func TestLastIsRenamed(t *testing.T) {
+	moving, goOn := make(chan struct{}, 2), make(chan struct{})
+	r := rigged(t, func(_ *rig, o *bridge.Options) {
+		o.Moved = func(string) {
+			moving <- struct{}{}
+			<-goOn
+		}
+	})
+	r.create("other")
+	r.create(".a")
+	r.say(".a", "hello")
+	r.save("home/run/temp/.a.jsonl", []byte(savedText), 1)
+	saved := make(chan error, 1)
+	go func() {
+		_, err := r.client.SaveSession(r.ctx(), api.SaveSessionParams{AgentID: ".a", SessionName: new("a")})
+		saved <- err
+	}()
+	<-moving
+	r.say("other", "hello")
+	close(goOn)
+	if err := <-saved; err != nil || !r.sessions.Exists("a") {
+		t.Errorf("saved: %v", err)
+	}
+}

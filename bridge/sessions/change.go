@@ -105,7 +105,7 @@ func (c *Catalogue) Rename(old, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer letGo(held)
 	if c.taken(name) {
 		return &Error{Name: name, Err: ErrExists}
 	}
@@ -137,7 +137,7 @@ func (c *Catalogue) Delete(id string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer letGo(held)
 	noted := c.note("delete", id)
 	if noted != nil && !errors.Is(noted, syscall.ENOSPC) && !errors.Is(noted, syscall.EDQUOT) {
 		return noted

@@ -11,3 +11,6 @@ import (
 func lock(*os.File) error { return nil }
 
 func lockFile(path string) (*os.File, error) { return plainfile.Open(path, os.O_RDWR|os.O_CREATE) }
+
+// letGo closes the file.
+func letGo(f *os.File) { _ = f.Close() }

@@ -37,3 +37,11 @@ func lockFile(path string) (*os.File, error) {
 		}
 	}
 }
+
+// letGo gives the lock back and closes the file. The lock is given back by itself:
+// a process that is just being started has the descriptor too, until it is its own
+// program, and would keep it.
+func letGo(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // closing does it, then
+	_ = f.Close()
+}

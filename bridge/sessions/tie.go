@@ -63,7 +63,7 @@ func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer letGo(held)
 	line, err := transcript.Append(nil, r)
 	if err != nil {
 		return &Error{Name: id, Err: err}

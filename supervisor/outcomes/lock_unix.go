@@ -17,3 +17,11 @@ func lock(f *os.File) error {
 	}
 	return err
 }
+
+// release gives the lock back and closes the file. The lock is given back by itself:
+// a process that is just being started has the descriptor too, until it is its own
+// program, and would keep it.
+func release(f *os.File) error {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // closing does it, then
+	return f.Close()
+}

@@ -89,7 +89,7 @@ func (l *Log) open() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.file.Close())
+			err = errors.Join(err, release(l.file))
 		}
 	}()
 	data, err := plainfile.ReadAll(l.file, MaxFile)
@@ -139,7 +139,7 @@ func claim(path string) (*os.File, error) {
 	}
 	there, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, there) {
-		return nil, file.Close()
+		return nil, release(file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -262,7 +262,7 @@ func (l *Log) renew() {
 		l.log.Warn("outcomes not written anew", zap.String("path", l.path), zap.Error(err))
 		return
 	}
-	_ = l.file.Close() // the old one has nothing left to say
+	_ = release(l.file) // the old one has nothing left to say
 	l.file, l.size, l.anew, l.rooms = file, size, size, rooms
 }
 
@@ -331,7 +331,7 @@ func (l *Log) Close() error {
 			err = fmt.Errorf("close outcomes: %d not recorded: %w", len(l.backlog), err)
 		}
 	}
-	err = errors.Join(err, l.file.Close())
+	err = errors.Join(err, release(l.file))
 	l.file, l.past = nil, nil
 	return err
 }
@@ -347,7 +347,7 @@ func (l *Log) Remove() error {
 		}
 	}
 	if l.file != nil { // the lock goes last
-		errs = append(errs, l.file.Close())
+		errs = append(errs, release(l.file))
 	}
 	l.file, l.past, l.backlog = nil, nil, nil
 	return errors.Join(errs...)
