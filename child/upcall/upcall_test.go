@@ -75,7 +75,7 @@ func TestNoHost(t *testing.T) {
 // The deadline that is told is the one that is kept, and no earlier second.
 func TestDeadlineIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(123456789 * time.Nanosecond)
+		<-time.NewTimer(123456789 * time.Nanosecond).C
 		p := upcall.New(upcall.Options{Approvals: upcall.Ask, Deadline: time.Second})
 		done := make(chan struct{})
 		go func() {
