@@ -69,7 +69,22 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	if errors.Is(err, supervisor.ErrExists) {
 		return nil, &agentError{id: id, err: supervisor.ErrExists}
 	}
+	if err != nil && !p.Restored {
+		err = errors.Join(err, s.unbegin(id))
+	}
 	return a, named(id, err)
+}
+
+// unbegin removes the session that a child has begun before it failed, as there was no
+// such agent.
+func (s *Server) unbegin(id string) error {
+	switch {
+	case api.IsTemp(id):
+		return s.o.Sessions.RemoveTemp(id)
+	case s.o.Sessions.There(id):
+		return s.o.Sessions.Delete(id)
+	}
+	return nil
 }
 
 // freeID makes an id of 8 hexadecimal digits that nobody uses.

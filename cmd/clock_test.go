@@ -26,6 +26,7 @@ var wallClockUses = map[string]string{
 	"bridge/door.go UnixMicro":                    "a signature says when it was made, and its window is of that clock",
 	"bridge/limit/kept.go UnixMicro":              "until when a signature counts: its window is of that clock",
 	"bridge/sessions/import.go Parse":             "recorded",
+	"cmd/internal/cli/approvals.go Parse":         "shown",
 	"cmd/internal/cli/saved.go UnixMilli":         "shown",
 	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
 	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
@@ -36,6 +37,7 @@ var wallClockUses = map[string]string{
 	"child/tool/shell/output.go ModTime":          "the order in which old outputs go",
 	"child/workplace/scratch.go ModTime":          "the order in which old directories go",
 	"protocol/strict/strict.go Parse":             "whether a text is a time",
+	"supervisor/lives.go UnixMicro":               "a first number; where the clock went back, resumption says that there may be a gap",
 }
 
 func TestNoDecisionByTheWallClock(t *testing.T) {

@@ -107,15 +107,18 @@ func TestLimitsAreKept(t *testing.T) {
 // Limits that are too low for any agent are an error with their name.
 func TestLimitsTooLow(t *testing.T) {
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--child", plainChild(t)) })
-	for limits, want := range map[string]string{
-		`{"processes":2}`:        "process limit 2",
-		`{"memory_bytes":65536}`: "memory limit 64 KiB",
-	} {
-		answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"a","limits":%s}`, limits))
-		data := gjson.Get(answer, "error.data")
-		if data.Get("type").Str != "START_FAILED" || data.Get("limit").Str != want {
-			t.Errorf("%s: %s", limits, answer)
+	for _, id := range []string{"a", ".a"} { // nothing of one that failed holds for the next
+		for _, row := range [][2]string{
+			{`{"memory_bytes":65536}`, "memory limit 64 KiB"}, {`{"processes":2}`, "process limit 2"},
+			{`{"memory_bytes":65536}`, "memory limit 64 KiB"},
+		} {
+			answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"limits":%s}`, id, row[0]))
+			data := gjson.Get(answer, "error.data")
+			if data.Get("type").Str != "START_FAILED" || data.Get("limit").Str != row[1] {
+				t.Errorf("%s: %s", row[0], answer)
+			}
 		}
+		s.create(id, `{}`)
 	}
 	s.end()
 }
