@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +154,10 @@ func TestDamagedRecords(t *testing.T) {
 		{"begun twice", "line 2 is of type \"plan\"", file(head + head)},
 		{"without beginning", "line 1 is of type \"plan_end\"", file(`{"type":"plan_end","status":"failed"}` + "\n")},
 		{"with what nobody knows", "line 2", file(head + `{"type":"moon"}` + "\n")},
+		{"too long a line", "a line has more than", file(head + strings.Repeat("x", 17<<20))},
+		{"too large", "it has more than", func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(head), 0o600), os.Truncate(path, 300<<20))
+		}},
 		{"no text", "line 1", file("\x00\xff\n")},
 		{"a directory", "no regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
 		{"a link", "no regular file", func(path string) error { return os.Symlink(path+".other", path) }},
@@ -163,8 +168,14 @@ func TestDamagedRecords(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, statusErr := plan.StatusOf(path)
 			record, err := plan.Open(path, "digest")
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 {
+				t.Errorf("it took %d MiB", took>>20)
+			}
 			if err == nil {
 				record.Close()
 			}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ const (
 	// maxRecord bounds a record that is read, in bytes: 100 results of 1 MiB,
 	// each byte of which JSON may write as six, do not fit, but what agents say does.
 	maxRecord = 256 << 20
+	// maxLine bounds a line that is read, in bytes: a result of 1 MiB in JSON, and more.
+	maxLine = 16 << 20
 	// Kept is how many records Prune leaves in a directory.
 	Kept = 256
 )
@@ -125,10 +128,7 @@ func StatusOf(path string) (string, error) {
 	}
 	defer file.Close()
 	r := &Record{file: file, Done: map[string]api.PlanTaskResult{}, Begun: map[string]Start{}, attempts: map[string]int{}}
-	whole, _, err := r.whole()
-	if err == nil && len(whole) > 0 {
-		_, err = r.replay(whole)
-	}
+	_, _, _, err = r.replay()
 	return r.Status, err
 }
 
@@ -158,74 +158,97 @@ func (r *Record) Discard() error {
 }
 
 func (r *Record) read(digest string) error {
-	whole, torn, err := r.whole()
+	found, whole, torn, err := r.replay()
 	if err != nil {
 		return err
 	}
 	if torn {
-		if err := r.file.Truncate(int64(len(whole))); err != nil {
+		if err := r.file.Truncate(whole); err != nil {
 			return unrecorded("cut off the torn end", err)
 		}
 	}
-	if len(whole) == 0 {
+	if whole == 0 {
 		if err := r.append(line{Type: "plan", Version: version, Digest: digest}); err != nil {
 			return errors.Join(err, os.Remove(r.file.Name()))
 		}
 		return nil
 	}
 	r.Resumed = true
-	found, err := r.replay(whole)
-	if err == nil && found != digest {
-		err = ErrConflict
+	if found != digest {
+		return ErrConflict
 	}
-	if err == nil && r.Status == "" {
+	if r.Status == "" {
 		now := time.Now()
 		_ = os.Chtimes(r.file.Name(), now, now) // it is gone on with, so it is none of the oldest
 	}
-	return err
+	return nil
 }
 
-// whole are the lines of the file that were written whole.
-func (r *Record) whole() (lines []byte, torn bool, err error) {
-	data, err := io.ReadAll(io.LimitReader(r.file, maxRecord+1))
+// replay takes in what the lines say that were written whole, and how many bytes these are,
+// and returns the digest of the plan. torn says that something follows them.
+func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
+	info, err := r.file.Stat()
 	if err != nil {
-		return nil, false, unrecorded("read the record", err)
+		return "", 0, false, unrecorded("look at the record", err)
 	}
-	if len(data) > maxRecord {
-		return nil, false, &DamagedError{fmt.Sprintf("it has more than %d bytes", maxRecord)}
+	if info.Size() > maxRecord {
+		return "", 0, false, &DamagedError{fmt.Sprintf("it has more than %d bytes", maxRecord)}
 	}
-	lines = data[:bytes.LastIndexByte(data, '\n')+1]
-	return lines, len(lines) < len(data), nil
+	lines := bufio.NewScanner(io.LimitReader(r.file, info.Size()))
+	lines.Buffer(nil, maxLine)
+	lines.Split(func(data []byte, end bool) (int, []byte, error) {
+		if n := bytes.IndexByte(data, '\n') + 1; n > 0 {
+			return n, data[:n], nil
+		}
+		torn = torn || end && len(data) > 0
+		return 0, nil, nil
+	})
+	for n := 1; lines.Scan(); n++ {
+		text := lines.Bytes()
+		whole += int64(len(text))
+		said, err := r.take(n, text[:len(text)-1])
+		if err != nil {
+			return "", 0, false, err
+		}
+		if n == 1 {
+			digest = said
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return "", 0, false, &DamagedError{fmt.Sprintf("a line has more than %d bytes", maxLine)}
+	}
+	if err := lines.Err(); err != nil {
+		return "", 0, false, unrecorded("read the record", err)
+	}
+	return digest, whole, torn, nil
 }
 
-// replay takes in what whole lines say, and returns the digest of the plan.
-func (r *Record) replay(whole []byte) (digest string, err error) {
-	for i, text := range bytes.Split(bytes.TrimSuffix(whole, []byte("\n")), []byte("\n")) {
-		var l line
-		if err := strict.Unmarshal(text, &l, strict.IgnoreUnknown); err != nil {
-			return "", &DamagedError{fmt.Sprintf("line %d: %v", i+1, err)}
-		}
-		switch {
-		case (i == 0) != (l.Type == "plan"):
-			return "", &DamagedError{fmt.Sprintf("line %d is of type %.40q; plan begins it, once", i+1, l.Type)}
-		case l.Type == "plan" && l.Version > version:
-			return "", &DamagedError{fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version)}
-		case l.Type == "plan":
-			digest = l.Digest
-		case l.Type == "task_start" && l.Start != nil:
-			l.Start.Resumed = true
-			r.Begun[l.Start.TaskID] = *l.Start
-			r.attempts[l.Start.TaskID] = l.Start.Attempt
-		case l.Type == "task_end" && l.End != nil:
-			r.Done[l.End.TaskID] = *l.End
-			delete(r.Begun, l.End.TaskID)
-		case l.Type == "plan_end":
-			r.Status = l.Status
-		case l.Type == "plan_again":
-			r.forget(l.Tasks)
-		default:
-			return "", &DamagedError{fmt.Sprintf("line %d: nobody knows what %.40q without more is", i+1, l.Type)}
-		}
+// take takes in what line n says, the first of which is 1; digest is that of the first.
+func (r *Record) take(n int, text []byte) (digest string, err error) {
+	var l line
+	if err := strict.Unmarshal(text, &l, strict.IgnoreUnknown); err != nil {
+		return "", &DamagedError{fmt.Sprintf("line %d: %v", n, err)}
+	}
+	switch {
+	case (n == 1) != (l.Type == "plan"):
+		return "", &DamagedError{fmt.Sprintf("line %d is of type %.40q; plan begins it, once", n, l.Type)}
+	case l.Type == "plan" && l.Version > version:
+		return "", &DamagedError{fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version)}
+	case l.Type == "plan":
+		digest = l.Digest
+	case l.Type == "task_start" && l.Start != nil:
+		l.Start.Resumed = true
+		r.Begun[l.Start.TaskID] = *l.Start
+		r.attempts[l.Start.TaskID] = l.Start.Attempt
+	case l.Type == "task_end" && l.End != nil:
+		r.Done[l.End.TaskID] = *l.End
+		delete(r.Begun, l.End.TaskID)
+	case l.Type == "plan_end":
+		r.Status = l.Status
+	case l.Type == "plan_again":
+		r.forget(l.Tasks)
+	default:
+		return "", &DamagedError{fmt.Sprintf("line %d: nobody knows what %.40q without more is", n, l.Type)}
 	}
 	return digest, nil
 }

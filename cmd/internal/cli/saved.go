@@ -13,6 +13,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/supervisor/plainfile"
 )
 
 func (a *App) sessionsVerb() *cobra.Command {
@@ -205,10 +206,18 @@ func (a *App) importVerb() *cobra.Command {
 	}
 }
 
+// maxImport bounds a session that is imported, in bytes.
+const maxImport = 64 << 20
+
 func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path) // whatever it is: somebody named it
 	if err != nil {
-		return err
+		return fmt.Errorf("import: %w", err)
+	}
+	defer file.Close()
+	data, err := plainfile.ReadAll(file, maxImport)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
 	}
 	imported, err := catalogue.Import(data)
 	if err != nil {
