@@ -29,8 +29,8 @@ type Request struct {
 	Language string `json:"language"`
 	// Rules are those that the checker is to apply, by its own names for them.
 	Rules []string `json:"rules" wire:"default"`
-	// Cache is a directory in which a checker may keep what it compiled; "" for
-	// none.
+	// Cache is a directory in which a checker may keep what it compiled. One that needs
+	// it makes it, and does without where it cannot; "" for none.
 	Cache string `json:"cache" wire:"default"`
 }
 
@@ -171,7 +171,8 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
 		return Result{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
-	version, err := t.ask(ctx, program, dir, r.Cache, environ, t.version)
+	cache := t.keep(r.Cache)
+	version, err := t.ask(ctx, program, dir, cache, environ, t.version)
 	if err != nil {
 		return Result{}, err
 	}
@@ -180,7 +181,7 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 		args = append(args, t.withRules(r.Rules)...)
 	}
 	args = append(args, t.file)
-	said, err := t.ask(ctx, program, dir, r.Cache, environ, args)
+	said, err := t.ask(ctx, program, dir, cache, environ, args)
 	if err != nil {
 		return Result{}, err
 	}
@@ -221,7 +222,26 @@ type said struct {
 	failed bool
 }
 
-// ask runs the checker, confined, in dir.
+// keep is the cache without links, for a checker that keeps things, if it can be made and
+// written; "" if it has to do without.
+func (t tool) keep(cache string) string {
+	if t.cache == "" || cache == "" || os.MkdirAll(cache, 0o700) != nil {
+		return ""
+	}
+	file, err := os.CreateTemp(cache, ".writable-*")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	real, err := filepath.EvalSymlinks(cache)
+	err = errors.Join(err, os.Remove(file.Name()))                              // now, so that nothing is left
+	if _, full := file.Write(make([]byte, 64<<10)); full != nil || err != nil { // which has room for a name
+		return ""
+	}
+	return real
+}
+
+// ask runs the checker, confined, in dir. cache is what keep says.
 func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args []string) (said, error) {
 	rules := sandbox.Rules{
 		Confinement: sandbox.WherePossible, ReadWrite: []string{dir}, ReadOnly: roots(program, environ),
@@ -233,7 +253,7 @@ func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args
 			env = append(env, pair)
 		}
 	}
-	if cache, err := filepath.EvalSymlinks(cache); t.cache != "" && err == nil && cache != "" {
+	if cache != "" {
 		rules.ReadWrite = append(rules.ReadWrite, cache)
 		env = append(env, t.cache+"="+cache)
 	}

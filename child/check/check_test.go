@@ -49,6 +49,28 @@ func goCache(t *testing.T) string {
 	return t.TempDir()
 }
 
+// A checker whose cache cannot be made, or not be written, does without.
+func TestNoCache(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return // TestLanguages says so
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cache := range []string{"", filepath.Join(file, "cache"), "/proc"} { // of which nobody may write the last
+		t.Setenv("TMPDIR", t.TempDir())
+		r := check.Request{Code: "package p\n\nvar x int = \"\"\n", Language: "go", Rules: []string{}, Cache: cache}
+		got, err := check.Check(t.Context(), r, os.Environ())
+		if err != nil || got.Checker.Name != "go vet" || len(got.Diagnostics) != 1 || !strings.Contains(got.Diagnostics[0].Message, "cannot use") {
+			t.Errorf("with cache %q: %+v, %v", cache, got, err)
+		}
+		if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	}
+}
+
 // Each language is checked by what the machine has; where it has nothing, the
 // answer names what would be needed.
 func TestLanguages(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 type checkers struct {
 	child string
 	env   []string
-	cache string // what checkers keep of their own; made when it is needed
+	cache string // what checkers keep of their own; the one that needs it makes it
 	guard *proc.Guard
 	log   *zap.Logger
 	room  chan struct{} // one item for each that runs; those that wait leave with their ctx
@@ -64,9 +64,6 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 		defer func() { <-c.room }()
 	case <-ctx.Done():
 		return api.ValidateCodeResult{}, ctx.Err()
-	}
-	if err := os.MkdirAll(c.cache, 0o700); err != nil {
-		return api.ValidateCodeResult{}, fmt.Errorf("make the cache of checkers: %w", err)
 	}
 	request, err := json.Marshal(checkRequest{Code: p.Code, Language: p.Language, Rules: append([]string{}, api.Value(p.Rules)...), Cache: c.cache})
 	if err != nil {

@@ -147,6 +147,9 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 	for _, c := range calls {
 		f.wantNamed(f.ask("/", c.method, strings.Replace(c.params, `"better","agent_id"`, `"well","agent_id"`, 1)), "NOT_RECORDED", reason)
 	}
+	if answer := f.ask("/", "validate_code", `{"code":"{}","language":"json"}`); !gjson.Get(answer, "result.valid").Bool() {
+		f.Errorf("what is to be saved nowhere: %s", answer)
+	}
 	if now := f.ask("/", "list_sessions", `{}`); now != sessions {
 		f.Errorf("sessions before\n%s\nand now\n%s", sessions, now)
 	}
