@@ -171,7 +171,10 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
 		return Result{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
-	cache := t.keep(r.Cache)
+	cache, err := t.keep(r.Cache, dir)
+	if err != nil {
+		return Result{}, err
+	}
 	version, err := t.ask(ctx, program, dir, cache, environ, t.version)
 	if err != nil {
 		return Result{}, err
@@ -222,23 +225,29 @@ type said struct {
 	failed bool
 }
 
-// keep is the cache without links, for a checker that keeps things, if it can be made and
-// written; "" if it has to do without.
-func (t tool) keep(cache string) string {
-	if t.cache == "" || cache == "" || os.MkdirAll(cache, 0o700) != nil {
-		return ""
+// keep is the directory in which the checker keeps what it compiled, without links: that one,
+// or where it cannot be made or written one in dir, which goes with the check; "" if it keeps
+// nothing.
+func (t tool) keep(cache, dir string) (string, error) {
+	if t.cache == "" {
+		return "", nil
 	}
-	file, err := os.CreateTemp(cache, ".writable-*")
+	if cache != "" && os.MkdirAll(cache, 0o700) == nil && writable(cache) {
+		return filepath.EvalSymlinks(cache)
+	}
+	return os.MkdirTemp(dir, "cache-")
+}
+
+// writable reports whether something can be kept in a directory.
+func writable(dir string) bool {
+	file, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
-		return ""
+		return false
 	}
 	defer file.Close()
-	real, err := filepath.EvalSymlinks(cache)
-	err = errors.Join(err, os.Remove(file.Name()))                              // now, so that nothing is left
-	if _, full := file.Write(make([]byte, 64<<10)); full != nil || err != nil { // which has room for a name
-		return ""
-	}
-	return real
+	err = os.Remove(file.Name())                // now, so that nothing is left
+	_, full := file.Write(make([]byte, 64<<10)) // a full disk still has room for a name
+	return err == nil && full == nil
 }
 
 // ask runs the checker, confined, in dir. cache is what keep says.

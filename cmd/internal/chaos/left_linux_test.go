@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,7 +69,11 @@ func TestTags(t *testing.T) {
 	}
 	stray := start(first+7, "setsid env -i sleep 86397")
 	other := start(last+1, "sleep 86396")
-	found := strings.Join(chaos.ProcessesWith(func(pid int) bool { return has(chaos.Number(pid)) }), "\n")
+	var found string
+	for began := time.Now(); time.Since(began) < 10*time.Second && !strings.Contains(found, fmt.Sprintf("process %d: ", stray)); {
+		// While it becomes setsid, env and sleep there are moments at which it has no arguments.
+		found = strings.Join(chaos.ProcessesWith(func(pid int) bool { return has(chaos.Number(pid)) }), "\n")
+	}
 	if !strings.Contains(found, fmt.Sprintf("process %d: ", stray)) || strings.Contains(found, fmt.Sprintf("process %d: ", other)) {
 		t.Errorf("found %q, want %d and not %d", found, stray, other)
 	}
