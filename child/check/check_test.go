@@ -59,7 +59,9 @@ func TestNoCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("HOME", file) // go would keep it there, too
-	for _, cache := range []string{"", filepath.Join(file, "cache"), "/proc"} { // of which nobody may write the last
+
+	// Nobody may write the last of these.
+	for _, cache := range []string{"", filepath.Join(file, "cache"), "/proc"} {
 		t.Setenv("TMPDIR", t.TempDir())
 		r := check.Request{Code: "package p\n\nvar x int = \"\"\n", Language: "go", Rules: []string{}, Cache: cache}
 		got, err := check.Check(t.Context(), r, os.Environ())
