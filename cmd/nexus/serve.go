@@ -30,6 +30,7 @@ import (
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/eventlog"
 	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
@@ -216,9 +217,8 @@ type assembly struct {
 	signatures *limit.Seen
 }
 
-// assemble wires the actors, which end once asked does; ask ends it. Interrupts
-// only cancel; the façade's actor drains, the supervisor's waits for that before
-// it stops the agents, and the broker's until they have.
+// assemble makes the parts of a server and their actors, which end once asked does;
+// ask ends it.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
 	catalogue := sessions.New(a.cfg.Home)
 	standard, err := limitsOf(a.cfg)
@@ -280,6 +280,21 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		events.Close()
 		return nil, errors.Join(err, models.Close())
 	}
+	return a.actors(asked, ask, parts{front: front, sup: sup, models: models, events: events}), nil
+}
+
+// parts are what a server consists of.
+type parts struct {
+	front  *bridge.Server
+	sup    *supervisor.Supervisor
+	models *broker.Broker
+	events *eventlog.Writer
+}
+
+// actors wires the parts. Interrupts only cancel; the façade's actor drains, the
+// supervisor's waits for that before it stops the agents, and the broker's until they
+// have.
+func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts) *run.Group {
 	group := &run.Group{}
 	group.Add(func() error {
 		<-asked.Done()
@@ -290,22 +305,22 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopSupervising()
-		return front.Serve(serving, a.listener)
+		return p.front.Serve(serving, a.listener)
 	}, func(error) { stopServing() })
 	brokering, stopBrokering := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopBrokering()
-		defer events.Close() // after the logs of the agents
-		return sup.Run(supervising)
+		defer p.events.Close() // after the logs of the agents
+		return p.sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
 	group.Add(func() error {
-		return models.Run(brokering)
+		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
 	teller := herald{address: a.listener.Addr().String(), key: a.keys.Key, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's
-	return group, nil
+	return group
 }
 
 // listen takes the port, or says who has it.
