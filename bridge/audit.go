@@ -25,7 +25,7 @@ var conversation = map[string]bool{"send": true, "cancel": true}
 // what it is about, and none is made to hold a text or a secret.
 var audited = []string{
 	"agent_id", "parent_agent_id", "preset", "cwd", "model", "request_id", "decision", "session_name", "src_session", "dest_session",
-	"old_name", "new_name", "scope", "name", "key_id", "server", "approvals",
+	"old_name", "new_name", "scope", "name", "key_id", "server", "approvals", "if_exists",
 }
 
 // ruled are the parameters that say what an agent may do, and are no strings. An

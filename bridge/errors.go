@@ -242,7 +242,7 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*agentError](err); ok {
 		if errors.Is(e.err, supervisor.ErrExists) {
 			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
-				"there is an agent of that name", "Use the agent that is there, or destroy it first."), true
+				"there is an agent of that name", "Use the agent that is there (create_agent with if_exists \"use\" finds it), or destroy it first."), true
 		}
 		details := "no agent of that name runs, and none is saved"
 		if errors.Is(e.err, errDestroyed) {
@@ -250,6 +250,10 @@ func explainTyped(err error) (refusal, bool) {
 		}
 		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
 			details, "See list_agents, or create the agent with create_agent."), true
+	}
+	if e, ok := errors.AsType[*differsError](err); ok {
+		return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS", e.Error(),
+			"Leave out what differs, change it by the agent's own methods, or destroy the agent first."), true
 	}
 	if e, ok := errors.AsType[*sessions.Error](err); ok {
 		return explainSession(e), true

@@ -24,6 +24,8 @@ const (
 	labelProvenance = "provenance" // the agent that began it, also where that is gone
 	labelDepth      = "depth"      // how many agents are above it
 	labelApprovals  = "approvals"
+	labelLimits     = "limits" // the digest of what it was started with
+	labelEnv        = "env"    // also that
 )
 
 // maxDepth is how many ancestors an agent may have.

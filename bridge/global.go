@@ -31,25 +31,33 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 		}
 		p.ParentAgentID = &c.from.AgentID
 	}
+	given := p
 	parent, err := s.inherit(ctx, &p)
 	if err != nil {
 		return nil, err
 	}
-	a, saved, err := s.create(ctx, c, p)
+	a, from, err := s.create(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.keep(ctx, c, a, parent); err != nil {
+	if from != isNew {
+		c.note("existed", string(from))
+	}
+	if from == wasActive {
+		err = s.checkSame(ctx, a, given)
+	} else {
+		err = s.keep(ctx, c, a, parent)
+	}
+	if err != nil {
 		return nil, err
 	}
-	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id}
-	if saved {
+	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id, Restored: from == wasSaved, Existing: from == wasActive}
+	if from != isNew {
 		body, err := s.ask(ctx, a, protocol.GetState{})
 		if err != nil {
 			return nil, err
 		}
-		count := gjson.GetBytes(body, "message_count").Uint()
-		result.Restored, result.MessageCount = true, &count
+		result.MessageCount = new(gjson.GetBytes(body, "message_count").Uint())
 	}
 	if p.InitialMessage != nil {
 		s.used(a)
@@ -78,25 +86,31 @@ func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent)
 	return errors.Join(gone, s.destroyFor(ctx, c, a.ID()))
 }
 
-// create starts a new agent and reports whether it continues a saved session.
-func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (a *supervisor.Agent, saved bool, err error) {
+// create starts a new agent, continues a saved one, or finds one that runs where
+// that is asked for.
+func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (*supervisor.Agent, origin, error) {
 	id := *p.AgentID
 	defer s.locks.lock(id)()
-	if _, err := s.o.Supervisor.Agent(id); err == nil {
-		return nil, false, &agentError{id: id, err: supervisor.ErrExists}
+	a, err := s.useExisting(c, p)
+	if !errors.Is(err, supervisor.ErrNotFound) {
+		return a, wasActive, err
 	}
 	if c.from != nil && s.last.is(id) {
-		return nil, false, &deniedError{fmt.Sprintf("%s is what a person used last: choose another name", id)}
+		return nil, isNew, &deniedError{fmt.Sprintf("%s is what a person used last: choose another name", id)}
 	}
 	// What an earlier temporary agent of that name left is not this one's.
 	if err := s.o.Sessions.RemoveTemp(id); err != nil {
-		return nil, false, err
+		return nil, isNew, err
 	}
-	if saved = s.o.Sessions.Exists(id); saved && c.from != nil {
-		return nil, false, &deniedError{fmt.Sprintf("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)}
+	from := isNew
+	if s.o.Sessions.Exists(id) {
+		from = wasSaved
+	}
+	if from == wasSaved && c.from != nil {
+		return nil, isNew, &deniedError{fmt.Sprintf("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)}
 	}
 	a, err = s.start(ctx, p)
-	return a, saved, err
+	return a, from, err
 }
 
 // sendFirst sends the initial message. That it comes to nothing is part of the

@@ -65,6 +65,7 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	spec.Labels[labelProvenance] = provenance
 	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
 	spec.Labels[labelApprovals] = api.Value(p.Approvals)
+	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
 	a, err := s.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {
 		return nil, &agentError{id: id, err: supervisor.ErrExists}

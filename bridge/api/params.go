@@ -147,6 +147,17 @@ func (p CreateAgentParams) Check() error {
 	if err := CheckEnv(Value(p.Env)); err != nil {
 		return err
 	}
+	if p.IfExists != nil {
+		switch *p.IfExists {
+		case IfExistsFail:
+		case IfExistsUse:
+			if p.AgentID == nil {
+				return &ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
+			}
+		default:
+			return Invalid("if_exists", "want fail or use")
+		}
+	}
 	return p.checkPermissions()
 }
 

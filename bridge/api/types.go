@@ -25,6 +25,12 @@ const (
 	OnDisconnectCancel   = "cancel"   // it is cancelled
 )
 
+// What create_agent does where an agent of that name runs.
+const (
+	IfExistsFail = "fail" // AGENT_EXISTS; the default
+	IfExistsUse  = "use"  // it is the answer, if it is as the parameters say
+)
+
 type (
 	// None is the parameters of a method that has none.
 	None struct{}
@@ -55,7 +61,10 @@ type (
 		Limits *Limits `json:"limits,omitzero"`
 		// ParentAgentID names the agent on whose behalf this one is made.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
-		// InitialMessage is sent to the new agent at once.
+		// IfExists says what becomes of the call where an agent of that name runs: fail
+		// (AGENT_EXISTS, the default) or use it.
+		IfExists *string `json:"if_exists,omitzero" enum:"fail,use"`
+		// InitialMessage is sent to the agent at once.
 		InitialMessage *string `json:"initial_message,omitzero"`
 		// Env are variables for the programs that the agent runs; see CheckEnv.
 		Env *map[string]string `json:"env,omitzero"`
@@ -94,9 +103,11 @@ type (
 	CreateAgentResult struct {
 		AgentID string `json:"agent_id"`
 		URL     string `json:"url"` // path, as in /agent/worker-1
-		// Restored says that a saved session of that name was continued;
-		// MessageCount is then its length.
+		// Restored says that a saved session of that name was continued, Existing
+		// that the agent ran already (IfExists); MessageCount is then the length of
+		// its conversation.
 		Restored     bool    `json:"restored,omitzero"`
+		Existing     bool    `json:"existing,omitzero"`
 		MessageCount *uint64 `json:"message_count,omitzero"`
 		// InitialRequestID is the request_id of the initial message.
 		InitialRequestID string `json:"initial_request_id,omitzero"`

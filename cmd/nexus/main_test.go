@@ -116,9 +116,9 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []struct{ language, name, interpreter, run string }{
-		{"python", "program.py", "python3", "PYTHONPATH=CLIENTS/python python3 -B program.py"},
-		{"ts", "program.mjs", "node", "mkdir node_modules; ln -s CLIENTS/typescript node_modules/nexus-client; node program.mjs"},
+	for _, program := range []struct{ language, name, interpreter, prepare, run string }{
+		{"python", "program.py", "python3", "", "PYTHONPATH=CLIENTS/python python3 -B program.py"},
+		{"ts", "program.mjs", "node", "mkdir node_modules; ln -s CLIENTS/typescript node_modules/nexus-client", "node program.mjs"},
 	} {
 		_, block, found := strings.Cut(string(text), "```"+program.language+"\n")
 		block, _, _ = strings.Cut(block, "```")
@@ -131,7 +131,7 @@ func TestReadme(t *testing.T) {
 		}
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel()
-			runReadmeProgram(t, block, program.name, program.run)
+			runReadmeProgram(t, block, program.name, program.prepare, program.run)
 		})
 	}
 	for _, section := range []string{"Five minutes with curl", "At a terminal", "One agent over a pipe"} {

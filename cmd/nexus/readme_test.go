@@ -85,9 +85,9 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	}
 }
 
-// runReadmeProgram runs a block of another language against a server. run may say
-// CLIENTS for the folder of the clients.
-func runReadmeProgram(t *testing.T, block, name, run string) {
+// runReadmeProgram runs a block of another language against a server, twice, as a
+// newcomer does: prepare and run may say CLIENTS for the folder of the clients.
+func runReadmeProgram(t *testing.T, block, name, prepare, run string) {
 	clients, err := filepath.Abs("../../bridge/client")
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func runReadmeProgram(t *testing.T, block, name, run string) {
 	runReadme(t, "bin/nexus serve &\n"+
 		"until curl -s http://127.0.0.1:8765/healthz; do sleep 0.2; done\n"+
 		"cat > "+name+" <<'END'\n"+block+"END\n"+
-		strings.ReplaceAll(run, "CLIENTS", "'"+clients+"'")+"\n"+
+		strings.ReplaceAll(prepare+"\n"+run+"\n"+run, "CLIENTS", "'"+clients+"'")+"\n"+
 		"bin/nexus-rpc shutdown\nwait\n", true)
 }
 

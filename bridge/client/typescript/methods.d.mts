@@ -22,6 +22,7 @@ export type CreateAgentParams = {
     turn_s?: number | null;
   } | null;
   parent_agent_id?: string | null;
+  if_exists?: "fail" | "use" | null;
   initial_message?: string | null;
   env?: Record<string, string> | null;
   wait_for_initial_response?: boolean | null;
@@ -30,6 +31,7 @@ export type CreateAgentResult = {
   agent_id: string;
   url: string;
   restored?: boolean;
+  existing?: boolean;
   message_count?: number | null;
   initial_request_id?: string;
   initial_response?: {

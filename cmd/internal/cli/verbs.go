@@ -79,7 +79,7 @@ func (a *App) createVerb() *cobra.Command {
 	flags.BoolVar(&sandboxed, "sandboxed", false, "the same as --preset sandboxed")
 	text := map[string]**string{
 		"preset": &p.Preset, "model": &p.Model, "provider": &p.Provider, "cwd": &p.Cwd, "system": &p.SystemPrompt,
-		"approvals": &p.Approvals,
+		"approvals": &p.Approvals, "if-exists": &p.IfExists,
 	}
 	flags.String("preset", "", "permission level: trusted or sandboxed")
 	flags.String("model", "", "model, as ID or PROVIDER/ID")
@@ -87,6 +87,7 @@ func (a *App) createVerb() *cobra.Command {
 	flags.String("cwd", "", "working directory")
 	flags.String("system", "", "system prompt")
 	flags.String("approvals", "", "what becomes of calls that want an approval: ask (see approvals) or deny")
+	flags.String("if-exists", "", "where an agent of that name runs: fail (the default) or use it")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for name, target := range text {
 			if value := flags.Lookup(name); value.Changed {
@@ -114,6 +115,8 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 		return err
 	case a.json:
 		return a.printJSON(created)
+	case created.Existing:
+		return a.printf("%s is there (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
 	case created.Restored:
 		return a.printf("continued %s (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
 	}

@@ -26,6 +26,7 @@ class SyncMethods:
         approvals: Literal["ask", "deny", None] = None,
         limits: Optional[Dict[str, Any]] = None,
         parent_agent_id: Optional[str] = None,
+        if_exists: Literal["fail", "use", None] = None,
         initial_message: Optional[str] = None,
         env: Optional[Dict[str, str]] = None,
         wait_for_initial_response: Optional[bool] = None,

@@ -43,6 +43,7 @@ class _CreateAgent(TypedDict):
 
 class CreateAgent(_CreateAgent, total=False):
     restored: bool
+    existing: bool
     message_count: Optional[int]
     initial_request_id: str
     initial_response: Optional[CreateAgentInitialResponse]
