@@ -20,15 +20,6 @@ const (
 	PlanTimedOut  = "timed_out"
 )
 
-// The notifications of a streaming run_plan (SPEC §6.7). They are JSON-RPC
-// notifications whose method is the constant's value.
-const (
-	PlanStart = "plan_start"
-	TaskStart = "task_start"
-	TaskEnd   = "task_end"
-	PlanEnd   = "plan_end"
-)
-
 // DefaultPool is how many agents carry out a plan for which nobody says it.
 const DefaultPool = 2
 
@@ -95,31 +86,6 @@ type (
 		Message string `json:"message"`
 		Type    string `json:"type"`
 		Details string `json:"details"`
-	}
-
-	// PlanStartParams open the stream of a run. Completed are the ids of the tasks
-	// that have ended before, of which no other notification tells.
-	PlanStartParams struct {
-		PlanRunID string   `json:"plan_run_id"`
-		Tasks     int      `json:"tasks"`
-		Completed []string `json:"completed"`
-	}
-	// TaskStartParams say who has begun a task.
-	TaskStartParams struct {
-		PlanRunID string `json:"plan_run_id"`
-		TaskID    string `json:"task_id"`
-		AgentID   string `json:"agent_id"`
-		RequestID string `json:"request_id"`
-	}
-	// TaskEndParams say how a task ended.
-	TaskEndParams struct {
-		PlanRunID string `json:"plan_run_id"`
-		PlanTaskResult
-	}
-	// PlanEndParams close the stream; the response follows.
-	PlanEndParams struct {
-		PlanRunID string `json:"plan_run_id"`
-		Status    string `json:"status"`
 	}
 )
 

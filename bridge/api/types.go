@@ -324,42 +324,7 @@ type (
 	}
 )
 
-// The notifications of a streaming send (SPEC §6.4), in their order. They are
-// JSON-RPC notifications whose method is the constant's value.
-const (
-	StreamStart   = "stream_start"
-	StreamData    = "stream_data"
-	StreamRestart = "stream_restart" // only where a send with on_crash retry is sent again
-	StreamEnd     = "stream_end"
-)
-
 type (
-	// StreamStartParams open a stream. TaskID is the send's request_id.
-	StreamStartParams struct {
-		StreamID string `json:"stream_id"`
-		TaskID   string `json:"task_id"`
-	}
-
-	// StreamDataParams carry a piece of the answer. Sequence counts from 1.
-	StreamDataParams struct {
-		StreamID string `json:"stream_id"`
-		Chunk    string `json:"chunk"`
-		Sequence uint64 `json:"sequence"`
-	}
-
-	// StreamRestartParams say that the chunks before are void: the answer begins
-	// anew. Attempt counts from 1.
-	StreamRestartParams struct {
-		StreamID string `json:"stream_id"`
-		Attempt  int    `json:"attempt"`
-	}
-
-	// StreamEndParams close a stream.
-	StreamEndParams struct {
-		StreamID    string `json:"stream_id"`
-		TotalChunks uint64 `json:"total_chunks"`
-	}
-
 	// Health is the body of GET /healthz.
 	Health struct {
 		Status  string `json:"status"`  // ok or draining

@@ -26,26 +26,57 @@ func pythonTable(list []row) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// shape is one of the two clients in Python.
+type shape struct {
+	class, about     string
+	def, await, call string // of a method
+	stream           string // what a streaming method returns, of its parts
+	imported         string
+}
+
 func pythonAsync(list []row) ([]byte, error) {
-	return pythonMethods(list, "AsyncMethods", "async def", "await ", "Every method of a server, for asyncio.")
+	return pythonMethods(list, shape{
+		class: "AsyncMethods", about: "Every method of a server, for asyncio.", def: "async def", await: "await ",
+		stream: "AsyncGenerator[%s, None]", imported: "AsyncGenerator",
+	})
 }
 
 func pythonSync(list []row) ([]byte, error) {
-	return pythonMethods(list, "SyncMethods", "def", "", "Every method of a server, for plain code.")
+	return pythonMethods(list, shape{
+		class: "SyncMethods", about: "Every method of a server, for plain code.", def: "def",
+		stream: "Generator[%s, None, None]", imported: "Generator",
+	})
 }
 
-func pythonMethods(list []row, class, def, await, about string) ([]byte, error) {
+// parts are the classes of what the streams give, by method.
+var parts = map[string]string{"send": "core.Part", "run_plan": "core.PlanPart"}
+
+func pythonMethods(list []row, s shape) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\"\"\"%s\"\"\"\n\n", generated, about)
-	fmt.Fprint(&b, "from typing import Any, Dict, List, Literal, Optional, cast\n\nfrom . import results\n\n\n")
+	fmt.Fprintf(&b, "# %s\n\"\"\"%s\"\"\"\n\n", generated, s.about)
+	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, cast\n\nfrom . import core, results\n\n\n", s.imported)
 	fmt.Fprintf(&b, "class %s:\n    \"\"\"%s\"\"\"\n\n    %s _call(self, method: str, given: Dict[str, Any]) -> Any:\n"+
-		"        raise NotImplementedError\n", class, about, def)
+		"        raise NotImplementedError\n\n    def _stream(self, method: str, given: Dict[str, Any]) -> Any:\n"+
+		"        raise NotImplementedError\n", s.class, s.about, s.def)
 	for _, m := range list {
 		result := "results." + camel(m.Name)
 		fmt.Fprintf(&b, "\n    %s %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        return cast(%s, %sself._call(%q, locals()))\n",
-			def, snake(m.Name), pythonParams(m.spec), result, m.Summary, result, await, m.Name)
+			s.def, snake(m.Name), pythonParams(m.spec), result, m.Summary, result, s.await, m.Name)
+		if stream, ok := m.Stream(); ok {
+			result := fmt.Sprintf(s.stream, parts[m.Name])
+			fmt.Fprintf(&b, "\n    def %s_stream(%s) -> %s:\n        \"\"\"%s.\n\n%s        \"\"\"\n        return cast(%s, self._stream(%q, locals()))\n",
+				snake(m.Name), pythonParams(m.spec), result, stream.Summary, aboutStreams[m.Name], result, m.Name)
+		}
 	}
 	return b.Bytes(), nil
+}
+
+// aboutStreams is what the clients in Python say of a streaming method besides.
+var aboutStreams = map[string]string{
+	"send": "        The texts joined, since the last restart, are the result's content. To leave\n" +
+		"        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the first part.\n",
+	"run_plan": "        The last part is the result. To leave earlier ends no run. timeout bounds the\n" +
+		"        wait for the first part.\n",
 }
 
 func snake(name string) string { return strings.ReplaceAll(name, ".", "_") }

@@ -1,6 +1,6 @@
 """The clients."""
 
-from typing import Any, AsyncIterator, Dict, Iterator, List, Literal, Optional, Sequence, TypeVar, Union
+from typing import Any, AsyncGenerator, Dict, Generator, Optional, Sequence, TypeVar, Union
 
 from . import core, wire
 from ._async import AsyncMethods
@@ -82,48 +82,14 @@ class NexusClient(_Shape, AsyncMethods):
     async def _call(self, method: str, given: Dict[str, Any]) -> Any:
         return await self._core.call(method, given, self._core.timeout)
 
-    def send_stream(
-        self,
-        content: str,
-        request_id: Optional[str] = None,
-        *,
-        attachments: Optional[List[Dict[str, Any]]] = None,
-        when_busy: Literal["queue", "reject", "steer", None] = None,
-        timeout_s: Optional[float] = None,
-        on_crash: Literal["fail", "retry", None] = None,
-    ) -> AsyncIterator[core.Part]:
-        """Send a message and have the answer as it comes.
-
-        The texts joined, since the last restart, are the result's content. To leave
-        earlier ends no turn. timeout bounds the wait for the first part.
-        """
-        return self._core.send_stream(locals(), self._core.timeout)
-
-    def run_plan_stream(
-        self,
-        plan: Dict[str, Any],
-        agents: Optional[List[str]] = None,
-        *,
-        pool: Optional[Dict[str, Any]] = None,
-        context: Optional[Dict[str, Any]] = None,
-        options: Optional[Dict[str, Any]] = None,
-        timeout_s: Optional[float] = None,
-        task_timeout_s: Optional[float] = None,
-        request_id: Optional[str] = None,
-        on_failure: Literal["stop", "continue", None] = None,
-    ) -> AsyncIterator[core.PlanPart]:
-        """Carry out a plan as run_plan does, and hear of it as it goes.
-
-        The last part is the result. To leave earlier ends no run. timeout bounds the
-        wait for the first part.
-        """
-        return self._core.run_plan_stream(locals(), self._core.timeout)
+    def _stream(self, method: str, given: Dict[str, Any]) -> AsyncGenerator[Any, None]:
+        return self._core.stream(method, given, self._core.timeout)
 
     async def readyz(self) -> Dict[str, Any]:
         """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
         return await self._core.readyz(self._core.timeout)
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncIterator[core.Event]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncGenerator[core.Event, None]:
         """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
 
         types leaves out those of other types, but for gap and end.
@@ -138,7 +104,7 @@ class NexusClient(_Shape, AsyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
-    ) -> AsyncIterator[core.Event]:
+    ) -> AsyncGenerator[core.Event, None]:
         """Follow the events of all agents, or of some, from the id of one on: 0 for all that is kept."""
         return self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout)
 
@@ -164,40 +130,14 @@ class NexusClientSync(_Shape, SyncMethods):
     def _call(self, method: str, given: Dict[str, Any]) -> Any:
         return wire.run(self._core.call(method, given, self._core.timeout))
 
-    def send_stream(
-        self,
-        content: str,
-        request_id: Optional[str] = None,
-        *,
-        attachments: Optional[List[Dict[str, Any]]] = None,
-        when_busy: Literal["queue", "reject", "steer", None] = None,
-        timeout_s: Optional[float] = None,
-        on_crash: Literal["fail", "retry", None] = None,
-    ) -> Iterator[core.Part]:
-        """Send a message and have the answer as it comes; see NexusClient."""
-        return wire.iterate(self._core.send_stream(locals(), self._core.timeout))
-
-    def run_plan_stream(
-        self,
-        plan: Dict[str, Any],
-        agents: Optional[List[str]] = None,
-        *,
-        pool: Optional[Dict[str, Any]] = None,
-        context: Optional[Dict[str, Any]] = None,
-        options: Optional[Dict[str, Any]] = None,
-        timeout_s: Optional[float] = None,
-        task_timeout_s: Optional[float] = None,
-        request_id: Optional[str] = None,
-        on_failure: Literal["stop", "continue", None] = None,
-    ) -> Iterator[core.PlanPart]:
-        """Carry out a plan and hear of it as it goes; see NexusClient."""
-        return wire.iterate(self._core.run_plan_stream(locals(), self._core.timeout))
+    def _stream(self, method: str, given: Dict[str, Any]) -> Generator[Any, None, None]:
+        return wire.iterate(self._core.stream(method, given, self._core.timeout))
 
     def readyz(self) -> Dict[str, Any]:
         """Ask whether the server can work; see NexusClient."""
         return wire.run(self._core.readyz(self._core.timeout))
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Iterator[core.Event]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Generator[core.Event, None, None]:
         """Follow the agent's events; see NexusClient."""
         return wire.iterate(self._core.events(self._events_path(), {"after": after, "types": types}, self._core.timeout))
 
@@ -207,7 +147,7 @@ class NexusClientSync(_Shape, SyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
-    ) -> Iterator[core.Event]:
+    ) -> Generator[core.Event, None, None]:
         """Follow the events of all agents, or of some; see NexusClient."""
         return wire.iterate(self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout))
 

@@ -6,7 +6,7 @@ import re
 import urllib.parse
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
+from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
 
 from . import keys, results
 from ._table import METHODS, Method
@@ -146,7 +146,11 @@ class Core:
             raise ClientError(f"{method} is called of an agent: give the client agent_id, or use client.agent(ID)", type="NO_AGENT")
         return "/agent/" + agent
 
-    async def send_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[Part]:
+    def stream(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Any, None]:
+        """Call a method whose answer comes in parts."""
+        return {"send": self._send_stream, "run_plan": self._run_plan_stream}[method](given, timeout)
+
+    async def _send_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Part, None]:
         """A send whose answer comes in parts."""
         said = False
         told = self._told("send", given, timeout)
@@ -165,7 +169,7 @@ class Core:
         finally:
             await told.aclose()
 
-    async def run_plan_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[PlanPart]:
+    async def _run_plan_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[PlanPart, None]:
         """A run of a plan that is told as it goes."""
         told = self._told("run_plan", given, timeout)
         try:
@@ -226,7 +230,7 @@ class Core:
 
         return cast(Dict[str, Any], await self.again(True, once, deadline))
 
-    async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncIterator[Event]:
+    async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Event, None]:
         """Events, which go on where they were when a connection breaks. asked is the query: after, and lists of names."""
         query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
         tries = 0
@@ -430,7 +434,7 @@ def _is_stream(response: Response) -> bool:
     return response.status == 200 and media == "text/event-stream"
 
 
-async def _events(response: Response) -> AsyncIterator[Event]:
+async def _events(response: Response) -> AsyncGenerator[Event, None]:
     """Read text/event-stream. It ends with Broken where the stream does."""
     lines = _Lines()
     event: Dict[str, str] = {}

@@ -7,7 +7,7 @@ waits in an event loop, and run and iterate drive it to its end.
 import asyncio
 import socket
 import time
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Generic, Iterator, NamedTuple, Optional, TypeVar
+from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Generator, Generic, NamedTuple, Optional, TypeVar
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class _End(Generic[T]):
     pass
 
 
-def iterate(items: AsyncIterator[T]) -> Iterator[T]:
+def iterate(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
     """The same for what gives items."""
     end: _End[T] = _End()
 
@@ -158,7 +158,7 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
                 return
             yield item
     finally:
-        run(items.aclose())  # type: ignore[attr-defined]
+        run(items.aclose())
 
 
 class Deadline:

@@ -1,0 +1,112 @@
+package api
+
+// The notifications of a streaming send (SPEC §6.4), in their order. They are
+// JSON-RPC notifications whose method is the constant's value.
+const (
+	StreamStart   = "stream_start"
+	StreamData    = "stream_data"
+	StreamRestart = "stream_restart" // only where a send with on_crash retry is sent again
+	StreamEnd     = "stream_end"
+)
+
+// The notifications of a streaming run_plan (SPEC §6.7). They are JSON-RPC
+// notifications whose method is the constant's value.
+const (
+	PlanStart = "plan_start"
+	TaskStart = "task_start"
+	TaskEnd   = "task_end"
+	PlanEnd   = "plan_end"
+)
+
+// Notification is one row of what a stream says before its response.
+type Notification struct {
+	Name string
+	// Params is the zero value of the type of its parameters.
+	Params any
+}
+
+// Stream is a method that tells what it does as it goes, if its caller accepts
+// text/event-stream. It has the parameters and the result of its row in Methods.
+type Stream struct {
+	Method        string
+	Notifications []Notification
+	// Summary is one line for people, without a full stop.
+	Summary string
+}
+
+// Streams is every method that can be answered as a stream. It must not be changed.
+var Streams = []Stream{
+	{"send", []Notification{
+		{StreamStart, StreamStartParams{}}, {StreamData, StreamDataParams{}},
+		{StreamRestart, StreamRestartParams{}}, {StreamEnd, StreamEndParams{}},
+	}, "Send a message and have the answer as it comes"},
+	{"run_plan", []Notification{
+		{PlanStart, PlanStartParams{}}, {TaskStart, TaskStartParams{}}, {TaskEnd, TaskEndParams{}}, {PlanEnd, PlanEndParams{}},
+	}, "Carry out a plan as run_plan does, and hear of it as it goes"},
+}
+
+// Stream is the method's row of Streams, if it has one.
+func (m Method) Stream() (Stream, bool) {
+	for _, s := range Streams {
+		if s.Method == m.Name {
+			return s, true
+		}
+	}
+	return Stream{}, false
+}
+
+type (
+	// StreamStartParams open a stream. TaskID is the send's request_id.
+	StreamStartParams struct {
+		StreamID string `json:"stream_id"`
+		TaskID   string `json:"task_id"`
+	}
+
+	// StreamDataParams carry a piece of the answer. Sequence counts from 1.
+	StreamDataParams struct {
+		StreamID string `json:"stream_id"`
+		Chunk    string `json:"chunk"`
+		Sequence uint64 `json:"sequence"`
+	}
+
+	// StreamRestartParams say that the chunks before are void: the answer begins
+	// anew. Attempt counts from 1.
+	StreamRestartParams struct {
+		StreamID string `json:"stream_id"`
+		Attempt  int    `json:"attempt"`
+	}
+
+	// StreamEndParams close a stream.
+	StreamEndParams struct {
+		StreamID    string `json:"stream_id"`
+		TotalChunks uint64 `json:"total_chunks"`
+	}
+
+	// PlanStartParams open the stream of a run. Completed are the ids of the tasks
+	// that have ended before, of which no other notification tells.
+	PlanStartParams struct {
+		PlanRunID string   `json:"plan_run_id"`
+		Tasks     int      `json:"tasks"`
+		Completed []string `json:"completed"`
+	}
+
+	// TaskStartParams say who has begun a task.
+	TaskStartParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		TaskID    string `json:"task_id"`
+		AgentID   string `json:"agent_id"`
+		RequestID string `json:"request_id"`
+	}
+
+	// TaskEndParams say how a task ended.
+	TaskEndParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		PlanTaskResult
+	}
+
+	// PlanEndParams close the stream; the response follows.
+	PlanEndParams struct {
+		PlanRunID string `json:"plan_run_id"`
+		Status    string `json:"status"`
+	}
+)
