@@ -41,7 +41,7 @@ func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsPara
 
 func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 	out := api.SavedSession{
-		Name: e.Name, UpdatedAt: unixSeconds(e.UpdatedAt), IsTemp: api.IsTemp(e.Name), Provenance: api.ProvenanceUser,
+		Name: e.Name, UpdatedAt: unixSeconds(e.UpdatedAt), IsTemp: e.Temp, Provenance: api.ProvenanceUser,
 	}
 	_, err := s.o.Supervisor.Agent(e.Name)
 	out.Active = err == nil

@@ -1,8 +1,6 @@
 package child
 
 import (
-	"path/filepath"
-	"strings"
 	"time"
 
 	"nexus.internal/child/dialog"
@@ -85,8 +83,8 @@ type childState struct {
 	Provider               string           `json:"provider"`
 	Reasoning              bool             `json:"reasoning"` // false: no model here is asked for it
 	SessionID              string           `json:"session_id"`
-	SessionName            *string          `json:"session_name"` // null if it is not saved
-	SessionFile            *string          `json:"session_file"`
+	SessionName            *string          `json:"session_name"` // null if it has none
+	SessionFile            *string          `json:"session_file"` // null if it is not saved
 	MessageCount           int              `json:"message_count"`
 	Cwd                    string           `json:"cwd"`
 	Preset                 string           `json:"preset"`
@@ -112,15 +110,12 @@ func (s *server) state() childState {
 	state := childState{
 		OK: true, Queued: len(s.queue),
 		Model: s.model.Model, Provider: s.model.ProviderName,
-		SessionID: s.sessionID, SessionFile: optional(s.Journal.Path()), MessageCount: count,
+		SessionID: s.sessionID, SessionName: optional(s.Journal.Name()), SessionFile: optional(s.Journal.Path()), MessageCount: count,
 		Cwd: s.cwd(), Preset: s.permissions().Preset, Permissions: permissions{Preset: s.permissions().Preset},
 		SystemPrompt: cut(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
 		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
 		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent),
 		Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,
-	}
-	if s.Journal != nil {
-		state.SessionName = optional(strings.TrimSuffix(filepath.Base(s.Journal.Path()), filepath.Ext(s.Journal.Path())))
 	}
 	if s.active != nil {
 		_, compacting := s.active.command.(protocol.Compact)

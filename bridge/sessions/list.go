@@ -20,6 +20,8 @@ import (
 type Entry struct {
 	Name      string
 	UpdatedAt time.Time // when something was last written to it
+	// Temp says that it is not kept for good: it is a temporary agent's, or unnamed.
+	Temp bool
 	transcript.Summary
 	// Damaged says why it cannot be read; nil if it can. Summary is empty then.
 	Damaged error
@@ -27,11 +29,13 @@ type Entry struct {
 
 // List gives a page of the sessions, the latest used first, and how many there
 // are in all. Those that cannot be read are there too. With temp, the temporary
-// ones are among them. Limit bounds the page. Only the sessions of the page are
+// and the unnamed ones are among them. Limit bounds the page. Only the sessions of the page are
 // read, and none of them twice.
 func (c *Catalogue) List(offset, limit uint64, temp bool) (page []Entry, total uint64, err error) {
 	all, err := c.found(false)
-	if err == nil && temp {
+	if !temp {
+		all = slices.DeleteFunc(all, func(e Entry) bool { return e.Temp })
+	} else if err == nil {
 		var more []Entry
 		more, err = c.found(true)
 		all = append(all, more...)
@@ -71,6 +75,7 @@ func (c *Catalogue) found(temp bool) ([]Entry, error) {
 		return nil, err
 	}
 	entries := make([]Entry, 0, len(files))
+	unnamed := transcript.MaybeUnnamed(names(files))
 	for _, file := range files {
 		name, ok := strings.CutSuffix(file.Name(), suffix)
 		if !ok || !file.Type().IsRegular() || api.IsTemp(name) != temp || !api.ValidAgentID(name) {
@@ -80,9 +85,50 @@ func (c *Catalogue) found(temp bool) ([]Entry, error) {
 		if err != nil || info.Size() == 0 {
 			continue // it is gone, or not begun
 		}
-		entries = append(entries, Entry{Name: name, UpdatedAt: info.ModTime()})
+		entries = append(entries, Entry{Name: name, UpdatedAt: info.ModTime(), Temp: temp || unnamed[name] && c.unnamed(name, info)})
 	}
 	return entries, nil
+}
+
+func names(files []os.DirEntry) []string {
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = file.Name()
+	}
+	return names
+}
+
+// unnamed reports whether a session that may be unnamed is. A header does not change,
+// so the same file is not read again.
+func (c *Catalogue) unnamed(id string, info os.FileInfo) bool {
+	c.mu.Lock()
+	before, ok := c.headers[id]
+	c.mu.Unlock()
+	if ok && os.SameFile(before.info, info) {
+		return before.unnamed
+	}
+	f, err := c.open(id)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return false
+	}
+	h := header{info: info, unnamed: transcript.Unnamed(id, f)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.headers == nil || len(c.headers) >= maxReadings {
+		c.headers = map[string]header{}
+	}
+	c.headers[id] = h
+	return h.unnamed
+}
+
+// header is what the header of a file told.
+type header struct {
+	info    os.FileInfo
+	unnamed bool
 }
 
 // maxReadings is how many summaries are kept. When there are more, all are

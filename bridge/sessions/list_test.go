@@ -135,3 +135,58 @@ func TestSummaryIsOfNow(t *testing.T) {
 		}
 	}
 }
+
+// A conversation that a child without a session's name began is listed with the
+// temporary ones, as it is removed some time; one that an agent of the server went on
+// with, or has another name by now, with all others.
+func TestListOfUnnamed(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	ids := []string{
+		"0a8f9c1e-0000-4000-8000-00000000000a", "0a8f9c1e-0000-4000-8000-00000000000b",
+		"0a8f9c1e-0000-4000-8000-00000000000c", "0a8f9c1e-0000-4000-8000-00000000000d",
+	}
+	for i, id := range ids {
+		sessionID := id
+		if i == 2 {
+			sessionID = "another" // an agent's name may look like an id
+		}
+		header, err := transcript.Append(nil, transcript.Header{Version: 1, SessionID: sessionID, Name: id, CreatedAt: begun})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, c.Path(id), string(header)+"\n")
+		if err := os.Chtimes(c.Path(id), begun, begun.Add(time.Duration(-i)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, strings.TrimSuffix(c.Path(ids[0]), ".jsonl")+".files/image", "x")
+	write(t, c.UsagePath(ids[1]), "x")
+	list := func(temp bool) (got []string) {
+		page, _, err := c.List(0, 10, temp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page {
+			got = append(got, fmt.Sprint(e.Name[35:], e.Temp))
+		}
+		return got
+	}
+	for range 2 { // what was read once is known
+		if diff := cmp.Diff([]string{"bfalse", "cfalse"}, list(false)); diff != "" {
+			t.Errorf("without temporary ones (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"atrue", "bfalse", "cfalse", "dtrue"}, list(true)); diff != "" {
+			t.Errorf("with them (-want +got):\n%s", diff)
+		}
+	}
+	if err := c.Clone(ids[0], "copy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Rename(ids[3], "kept"); err != nil {
+		t.Fatal(err)
+	}
+	if page, total, err := c.List(0, 10, false); err != nil || total != 4 {
+		t.Errorf("after a copy and a rename: %v, %v", page, err)
+	}
+}

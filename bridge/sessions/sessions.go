@@ -36,8 +36,9 @@ type Catalogue struct {
 	home     string
 	changing sync.Mutex // held during each change
 
-	mu   sync.Mutex // guards read
-	read map[string]reading
+	mu      sync.Mutex // guards both
+	read    map[string]reading
+	headers map[string]header
 }
 
 // New returns the catalogue of a home. It touches nothing.

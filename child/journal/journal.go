@@ -31,6 +31,7 @@ type file interface {
 // Journal is one open session file.
 type Journal struct {
 	path   string
+	name   string // "" of an unnamed session
 	noSync bool
 	// syncFile is Options.Sync.
 	syncFile func(*os.File) error
@@ -60,6 +61,15 @@ func (j *Journal) Path() string {
 		return ""
 	}
 	return j.path
+}
+
+// Name is the session's name; "" for a nil Journal, and for a session that has no name
+// but its id.
+func (j *Journal) Name() string {
+	if j == nil {
+		return ""
+	}
+	return j.name
 }
 
 // Torn is how many bytes of an unfinished record Open cut off.

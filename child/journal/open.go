@@ -47,7 +47,7 @@ type Options struct {
 	// Dir holds the files; it is created (0700) if a session is begun.
 	Dir string
 	// Name begins the session of that name, or goes on with it if there is one.
-	// "" begins one that is named by its id.
+	// "" begins an unnamed session, whose file is called by its id.
 	Name string
 	// Continue goes on with the session of that name or session id; ErrUnknown
 	// if there is none. It excludes Name.
@@ -122,7 +122,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	j := &Journal{path: path, file: f, noSync: o.NoSync, syncFile: o.Sync}
+	j := &Journal{path: path, name: name, file: f, noSync: o.NoSync, syncFile: o.Sync}
 	state, err := j.begin(transcript.Header{
 		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
 	}, o.Now())
@@ -132,6 +132,9 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		}
 		f.Close()
 		return nil, nil, fmt.Errorf("open session %s: %w", path, err)
+	}
+	if state.Header.SessionID == name {
+		j.name = ""
 	}
 	return j, state, nil
 }
@@ -145,6 +148,9 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 		return nil, ErrNotRegular
 	}
 	if err := lock(f); err != nil {
+		return nil, err
+	}
+	if err := j.there(); err != nil { // Expire may have removed it before it was locked
 		return nil, err
 	}
 	data, err := io.ReadAll(f)

@@ -52,7 +52,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	j, state, err := openSession(f, home)
+	j, state, err := openSession(f, home, log)
 	if err != nil {
 		return nil, err
 	}
@@ -111,21 +111,47 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		return nil, err
 	}
 	a.closers = append(a.closers, j)
+	if f.bare() && j != nil {
+		expireSessions(home, c, log)
+	}
 	return a, nil
 }
 
-// openSession opens what is saved, or stands in for it in memory.
-func openSession(f *flags, home string) (*journal.Journal, *transcript.State, error) {
-	dir := f.sessionDir
-	if dir == "" && f.session == "" && f.resume == "" {
-		return nil, &transcript.State{SessionID: journal.NewSessionID()}, nil
+// openSession opens what is saved, or stands in for it in memory. A conversation that
+// nobody asked to have saved goes on where it cannot be, with a warning.
+func openSession(f *flags, home string, log *zap.Logger) (*journal.Journal, *transcript.State, error) {
+	unsaved := &transcript.State{SessionID: journal.NewSessionID()}
+	if f.noSession {
+		return nil, unsaved, nil
 	}
-	if dir == "" {
-		dir = filepath.Join(home, "sessions")
-	}
-	return journal.Open(journal.Options{
-		Dir: dir, Name: f.session, Continue: f.resume, NoSync: f.durability == "os",
+	j, state, err := journal.Open(journal.Options{
+		Dir: cmp.Or(f.sessionDir, filepath.Join(home, sessionsDir)), Name: f.session, Continue: f.resume, NoSync: f.durability == "os",
 	})
+	if err != nil && f.bare() {
+		log.Warn("the conversation is not saved and cannot be continued later; --no-session turns saving off", zap.Error(err))
+		return nil, unsaved, nil
+	}
+	return j, state, err
+}
+
+// sessionsDir is in the home.
+const sessionsDir = "sessions"
+
+// expireSessions removes unnamed sessions that are older than the configuration wants
+// them kept. The parents that begin such sessions may know no server, so their children
+// remove them.
+func expireSessions(home string, c *config.Config, log *zap.Logger) {
+	days := c.KeepUnnamedDays()
+	if days == 0 {
+		return
+	}
+	removed, err := journal.Expire(filepath.Join(home, sessionsDir), time.Now().AddDate(0, 0, -days))
+	if err != nil {
+		log.Warn("old unnamed sessions are not removed", zap.Error(err))
+	}
+	if removed > 0 {
+		log.Info("removed old unnamed sessions", zap.Int("sessions", removed), zap.Int("older_than_days", days))
+	}
 }
 
 // workingDir is the directory that is asked for, else the saved one, else where

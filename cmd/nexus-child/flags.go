@@ -36,6 +36,7 @@ type flags struct {
 	model, provider, profile    string
 	cwd, preset, parent         string
 	depth                       uint64 // agents above this one
+	noSession                   bool
 	permissionsJSON             string
 	ceilingJSON                 string
 	permissions, ceiling        *protocol.Permissions // nil if not given
@@ -65,7 +66,8 @@ func parse(args []string) (*flags, error) {
 	set.Usage = func() {}
 	set.StringVar(&f.session, "session", "", "begin the saved session `NAME`, or go on with it if there is one")
 	set.StringVar(&f.resume, "continue", "", "go on with the saved session of that name or `ID`; there must be one")
-	set.StringVar(&f.sessionDir, "session-dir", "", "keep sessions in `DIR` (without this, --session and --continue use sessions in the home; else nothing is saved)")
+	set.StringVar(&f.sessionDir, "session-dir", "", "keep sessions in `DIR` (default: sessions in the home)")
+	set.BoolVar(&f.noSession, "no-session", false, "save nothing (default: save the conversation, an unnamed one under its session id)")
 	set.StringVar(&f.system, "system", "", "system prompt `TEXT`")
 	set.StringVar(&f.systemFile, "system-file", "", "system prompt in `FILE`")
 	set.StringVar(&f.model, "model", "", "model `ID` or PROVIDER/ID")
@@ -122,6 +124,8 @@ func (f *flags) check(args []string) error {
 		return errors.New("--preset and --permissions exclude each other")
 	case f.session != "" && f.resume != "":
 		return errors.New("--session and --continue exclude each other")
+	case f.noSession && (f.session != "" || f.resume != "" || f.sessionDir != ""):
+		return errors.New("--no-session excludes --session, --continue and --session-dir")
 	case f.set.Changed("system") && f.systemFile != "":
 		return errors.New("--system and --system-file exclude each other")
 	case f.durability != "turn" && f.durability != "os":
@@ -174,6 +178,12 @@ func (f *flags) empty() (name string) {
 		return "config"
 	}
 	return name
+}
+
+// bare reports whether the flags say nothing about where the conversation is saved,
+// nor that it is not: it is an unnamed session in the home then.
+func (f *flags) bare() bool {
+	return f.session == "" && f.resume == "" && f.sessionDir == "" && !f.noSession
 }
 
 // saysSystem reports whether the flags say what the system prompt is, that

@@ -141,6 +141,9 @@ func TestReadme(t *testing.T) {
 			continue
 		}
 		usesCurl := strings.Contains(script, "curl ")
+		if !strings.Contains(script, "nexus serve") && !strings.Contains(script, "nexus-rpc") {
+			script += script // what the first run left in the home is in nobody's way
+		}
 		t.Run(section, func(t *testing.T) {
 			t.Parallel()
 			runReadme(t, script, true)

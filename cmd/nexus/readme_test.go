@@ -115,7 +115,7 @@ func expected(script string) []string {
 	case strings.Contains(script, "nexus-rpc"):
 		return []string{"Your name is Alice."}
 	default:
-		return []string{`{"type":"ready"`, `"text_delta"`, `"type":"agent_end"`, `"command":"prompt","ok":true`}
+		return []string{`{"type":"ready"`, `"text_delta"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`}
 	}
 }
 

@@ -152,6 +152,8 @@ type file struct {
 	Limits  *Limits                         `json:"limits,omitzero"`
 	Roles   map[string]Role                 `json:"roles" wire:"default"`
 	Server  *Server                         `json:"server,omitzero"`
+	// Sessions says how long sessions are kept.
+	Sessions *Sessions `json:"sessions,omitzero"`
 }
 
 // FileError says which configuration file is wrong, and how.
@@ -296,6 +298,9 @@ func (c *Config) merge(path string, by trust) error {
 	if f.Server != nil {
 		c.file.Server = f.Server
 	}
+	if f.Sessions != nil {
+		c.file.Sessions = f.Sessions
+	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted
 	}
@@ -343,6 +348,11 @@ func (f file) check() error {
 	}
 	if f.Server != nil {
 		if err := f.Server.check(); err != nil {
+			return err
+		}
+	}
+	if f.Sessions != nil {
+		if err := f.Sessions.check(); err != nil {
 			return err
 		}
 	}
@@ -398,6 +408,9 @@ func (c *Config) checkProject(f file) error {
 	}
 	if f.Server != nil {
 		return &strict.Error{Path: "server", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	if f.Sessions != nil {
+		return &strict.Error{Path: "sessions", Problem: "is a person's to say: move it to config.json in the home"}
 	}
 	if len(f.Roles) > 0 {
 		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}

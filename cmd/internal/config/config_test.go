@@ -194,6 +194,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want "adaptive", "enabled" or "disabled"`},
 		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
+		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
 		{"no JSON", `{`, "config.json: "},
 	}
 	for _, tt := range tests {
@@ -230,6 +231,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"the offline one", `{"providers":{"p":{"type":"offline"}}}`, false},
 		{"a choice of model", `{"default_model":"openai/some"}`, false},
 		{"limits", `{"limits":{"tokens":0}}`, true},
+		{"how long sessions are kept", `{"sessions":{"keep_unnamed_days":1}}`, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,7 +241,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 			if refused := err != nil; refused != tt.refused {
 				t.Fatalf("got %v, want refused=%t", err, tt.refused)
 			}
-			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") && !strings.Contains(err.Error(), "is the server's to say") &&
+			if tt.refused && !strings.Contains(err.Error(), "a project's file may not decide") && !strings.Contains(err.Error(), "to say: move it") &&
 				!strings.Contains(err.Error(), "is not the project's to replace") {
 				t.Errorf("got %v", err)
 			}

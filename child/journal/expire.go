@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"nexus.internal/protocol/transcript"
+)
+
+// What one call of Expire does at most, so that it delays no start for long.
+const (
+	maxLooked  = 10_000 // files
+	maxExpired = 100    // sessions
+)
+
+// Expire removes unnamed sessions of dir that were last written to before a time,
+// with their images, and returns how many. It removes at most 100 in a call, of 10,000
+// that it looks at, which differ from call to call. It leaves a session that a process
+// has open, that an agent of a server has gone on with, or that it cannot read. While
+// another process changes the sessions of dir it does nothing.
+func Expire(dir string, before time.Time) (removed int, err error) {
+	changing, err := openFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return 0, fmt.Errorf("remove old sessions: %w", err)
+	}
+	defer changing.Close()
+	if err := lock(changing); err != nil {
+		if errors.Is(err, ErrInUse) {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("remove old sessions: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("remove old sessions: %w", err)
+	}
+	files := make([]string, len(entries))
+	for i, entry := range entries {
+		files[i] = entry.Name()
+	}
+	names := slices.Collect(maps.Keys(transcript.MaybeUnnamed(files)))
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	var errs []error
+	for _, name := range names[:min(len(names), maxLooked)] {
+		gone, err := expire(filepath.Join(dir, name+suffix), name, before)
+		errs = append(errs, err)
+		if gone {
+			removed++
+		}
+		if removed == maxExpired {
+			break
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return removed, fmt.Errorf("remove old sessions: %w", err)
+	}
+	return removed, nil
+}
+
+// expire removes one session, if it is old, unnamed and nobody's. The images go
+// first: a session without its images is found again, images without a session are not.
+func expire(path, name string, before time.Time) (gone bool, err error) {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
+		return false, nil
+	}
+	f, err := openFile(path, os.O_RDWR)
+	if err != nil {
+		return false, nil // it is somebody's
+	}
+	defer f.Close()
+	if lock(f) != nil {
+		return false, nil
+	}
+	info, err := f.Stat() // again, now that nobody writes
+	if err != nil || !info.ModTime().Before(before) || !transcript.Unnamed(name, f) {
+		return false, nil
+	}
+	if found, err := os.Lstat(path); err != nil || !os.SameFile(info, found) {
+		return false, nil
+	}
+	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), name+".files")); err != nil {
+		return false, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return true, nil
+}
