@@ -20,5 +20,5 @@ func ExampleUnmarshal() {
 	// <nil>
 	// member "tags[1]" must be a string, is the number 1
 	// member "content" is missing
-	// member "limt" is not known
+	// member "limt" is not known; did you mean "limit"?
 }

@@ -36,6 +36,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol/suggest"
 )
 
 // Unknown says what becomes of members that the struct does not have.
@@ -54,13 +56,18 @@ const (
 type Error struct {
 	Path    string
 	Problem string // "is missing", "is not known", "must be a string, is null"
+	Nearest string // of a member that is not known: the one that is written much like it; "" for none
 }
 
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Problem
 	}
-	return fmt.Sprintf("member %q %s", elide(e.Path), e.Problem)
+	text := fmt.Sprintf("member %q %s", elide(e.Path), e.Problem)
+	if e.Nearest != "" {
+		text += fmt.Sprintf("; did you mean %q?", e.Nearest)
+	}
+	return text
 }
 
 // ErrDuplicate is wrapped by [Valid] where a member stands twice in an object
@@ -230,7 +237,7 @@ func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unkn
 			found[i] = true
 			err = check(element, plan[i].typ, join(path, key.Str), unknown)
 		case unknown == RejectUnknown:
-			err = &Error{Path: join(path, key.Str), Problem: "is not known"}
+			err = &Error{Path: join(path, key.Str), Problem: "is not known", Nearest: nearest(key.Str, plan)}
 		}
 		return err == nil
 	})
@@ -243,6 +250,15 @@ func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unkn
 		}
 	}
 	return nil
+}
+
+// nearest is the member that a misspelt name was probably meant to be.
+func nearest(name string, plan []member) string {
+	names := make([]string, len(plan))
+	for i, m := range plan {
+		names[i] = m.name
+	}
+	return suggest.Nearest(name, names)
 }
 
 // wants names the JSON type that t is written as and reports whether value is

@@ -1,0 +1,57 @@
+// Package suggest finds the name that a misspelt one was probably meant to be.
+//
+//	if name := suggest.Nearest("provders", members); name != "" {
+//		problem += fmt.Sprintf("; did you mean %q?", name)
+//	}
+//
+// Its functions keep no state and are safe for concurrent use.
+package suggest
+
+import "strings"
+
+// maxName bounds the names that are compared, in bytes: the comparison takes the
+// product of two lengths.
+const maxName = 64
+
+// Nearest returns the one of known that differs least from name, the first of
+// several; "" if none is near. A name is near if at most a third of its
+// characters, and at least one, would have to be inserted, removed, replaced or
+// swapped with its neighbour. Upper and lower case are alike.
+func Nearest(name string, known []string) string {
+	if name == "" || len(name) > maxName {
+		return ""
+	}
+	best, least := "", max(1, len(name)/3)+1
+	for _, candidate := range known {
+		if len(candidate) > maxName {
+			continue
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least && d < len(candidate) {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the number of edits that turn a into b (optimal string alignment).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,29 @@
+package suggest_test
+
+import (
+	"strings"
+	"testing"
+
+	"nexus.internal/protocol/suggest"
+)
+
+func TestNearest(t *testing.T) {
+	known := []string{"providers", "default_model", "default_provider", "profiles", "ls", strings.Repeat("n", 65)}
+	for _, tt := range []struct{ name, want string }{
+		{"provders", "providers"},
+		{"Providers", "providers"},
+		{"porviders", "providers"}, // two neighbours swapped
+		{"default-model", "default_model"},
+		{"defualt_provider", "default_provider"},
+		{"sl", "ls"},
+		{"x", ""},
+		{"", ""},
+		{"limits", ""},
+		{"modle", ""},
+		{strings.Repeat("n", 65), ""},
+	} {
+		if got := suggest.Nearest(tt.name, known); got != tt.want {
+			t.Errorf("%q: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
