@@ -97,6 +97,9 @@ type Options struct {
 	Guard string
 	// Checks are what GET /readyz asks.
 	Checks []Check
+	// Warnings tells, for GET /readyz, what is wrong with the configuration and does
+	// not keep the server from working; safe for concurrent use. May be nil.
+	Warnings func() []string
 
 	ReadTimeout    time.Duration // for a whole request: 30 s
 	IdleTimeout    time.Duration // of a kept connection: 120 s
@@ -143,6 +146,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Signatures == nil {
 		o.Signatures = new(limit.Seen)
+	}
+	if o.Warnings == nil {
+		o.Warnings = func() []string { return nil }
 	}
 	if o.Moved == nil {
 		o.Moved = func(string) {}

@@ -29,7 +29,7 @@ func (s *Server) ready(x *exchange) {
 	r := api.Readiness{
 		Status: "ready", Reasons: []string{}, Version: s.o.Version, ProtocolVersion: protocol.Version,
 		Agents: map[string]int{}, TurnsRunning: stats.Agents[supervisor.Busy], TurnsWaiting: stats.Waiting,
-		Guard: s.o.Guard, Checks: map[string]string{}, Goroutines: runtime.NumGoroutine(),
+		Guard: s.o.Guard, Checks: map[string]string{}, Warnings: append([]string{}, s.o.Warnings()...), Goroutines: runtime.NumGoroutine(),
 	}
 	for state, n := range stats.Agents {
 		r.Agents[state.String()] = n

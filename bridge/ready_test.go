@@ -18,6 +18,7 @@ func TestReady(t *testing.T) {
 	var full atomic.Bool
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
 		o.Guard = "subreaper tag"
+		o.Warnings = func() []string { return []string{"a key is missing"} }
 		o.Checks = []bridge.Check{
 			{Name: "home", Ask: func() error {
 				if full.Load() {
@@ -39,7 +40,7 @@ func TestReady(t *testing.T) {
 	}{
 		{false, 200, map[string]string{
 			"status": `"ready"`, "reasons": `[]`, "version": `"test"`, "protocol_version": "1", "agents": `{"ready":1}`, "turns_running": "0",
-			"turns_waiting": "0", "guard": `"subreaper tag"`, "checks": `{"broker":"ok","home":"ok"}`,
+			"turns_waiting": "0", "guard": `"subreaper tag"`, "checks": `{"broker":"ok","home":"ok"}`, "warnings": `["a key is missing"]`,
 		}},
 		{true, 503, map[string]string{
 			"status": `"unready"`, "reasons": `["home: no space left"]`, "checks": `{"broker":"ok","home":"no space left"}`,

@@ -343,8 +343,9 @@ type (
 		Agents          map[string]int    `json:"agents"`           // by state; states that no agent is in are missing
 		TurnsRunning    int               `json:"turns_running"`
 		TurnsWaiting    int               `json:"turns_waiting"`
-		Guard           string            `json:"guard"`  // means of ending whole process trees; "" if none
-		Checks          map[string]string `json:"checks"` // by name: "ok", or what is wrong
+		Guard           string            `json:"guard"`    // means of ending whole process trees; "" if none
+		Checks          map[string]string `json:"checks"`   // by name: "ok", or what is wrong
+		Warnings        []string          `json:"warnings"` // of the configuration, which do not make it unready
 		Goroutines      int               `json:"goroutines"`
 	}
 )

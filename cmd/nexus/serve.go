@@ -229,6 +229,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, err
 	}
+	warnings := a.cfg.Warnings()
+	for _, warning := range warnings {
+		a.log.Warn("configuration", zap.String("warning", warning))
+	}
 	roles, err := rolesOf(a.cfg)
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
@@ -270,6 +274,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},
 		},
+		Warnings:     func() []string { return warnings },
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
 		Check:        newCheckers(a.o.child, agents.env, a.cfg.CacheDir(), a.guard, a.log).check,
 		PlansDir:     a.cfg.PlansDir(),

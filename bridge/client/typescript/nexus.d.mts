@@ -51,6 +51,7 @@ export interface Readiness {
   guard: string;
   /** By name: "ok", or what is wrong. */
   checks: Record<string, string>;
+  warnings: string[];
   goroutines: number;
 }
 

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 
 	"nexus.internal/protocol"
@@ -115,34 +111,10 @@ type Server struct {
 	RequireSignatures bool `json:"require_signatures" wire:"default"`
 }
 
-// maxRate bounds Server.RequestsPerMinute.
-const maxRate = 1_000_000
-
-// originHost is a host in an origin, and the port where it is not the scheme's own.
-var (
-	originHost   = regexp.MustCompile(`^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
-	defaultPorts = map[string]string{"http": "80", "https": "443"}
-)
-
-func (s Server) check() error {
-	if s.RequestsPerMinute > maxRate {
-		return &strict.Error{Path: "server.requests_per_minute", Problem: fmt.Sprintf("is more than %d", maxRate)}
-	}
-	for i, origin := range s.AllowedOrigins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || !originHost.MatchString(u.Host) || u.Port() == defaultPorts[u.Scheme] && u.Port() != "" ||
-			origin != strings.ToLower(u.Scheme+"://"+u.Host) {
-			return &strict.Error{
-				Path:    fmt.Sprintf("server.allowed_origins[%d]", i),
-				Problem: "is no origin as a browser writes it: want scheme://host or scheme://host:port, in lower case, without a wildcard or the scheme's own port",
-			}
-		}
-	}
-	return nil
-}
-
 // file is the layout of config.json.
 type file struct {
+	// Schema names the JSON Schema of this file, for editors. It is not read.
+	Schema          string              `json:"$schema" wire:"default"`
 	Providers       map[string]Provider `json:"providers" wire:"default"`
 	DefaultModel    string              `json:"default_model" wire:"default"`
 	DefaultProvider string              `json:"default_provider" wire:"default"`
@@ -156,14 +128,23 @@ type file struct {
 	Sessions *Sessions `json:"sessions,omitzero"`
 }
 
-// FileError says which configuration file is wrong, and how.
+// FileError says which configuration file is wrong, where and how.
 type FileError struct {
-	Path    string
-	Project bool // it is the project's
-	Err     error
+	Path string
+	// Line and Column begin at 1; a column counts bytes. They are 0 where the error
+	// is about no place in the file.
+	Line, Column int
+	Project      bool // it is the project's
+	Err          error
 }
 
-func (e *FileError) Error() string { return fmt.Sprintf("configuration %s: %v", e.Path, e.Err) }
+func (e *FileError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("configuration %s: %v", e.Path, e.Err)
+	}
+	return fmt.Sprintf("configuration %s:%d:%d: %v", e.Path, e.Line, e.Column, e.Err)
+}
+
 func (e *FileError) Unwrap() error { return e.Err }
 
 // Load reads environ (KEY=VALUE as of os.Environ) and, each overriding the one
@@ -248,12 +229,31 @@ func Home(environ []string) (string, error) {
 	return "", errors.New("neither NEXUS_HOME nor HOME is set")
 }
 
-// readFile reads what one file says, if it may.
-func (c *Config) readFile(path string, by trust) (f file, err error) {
+// merge reads one file and lays it over what is known. The error is a *FileError.
+func (c *Config) merge(path string, by trust) error {
 	data, err := readBounded(path)
 	if err != nil {
-		return f, err
+		return &FileError{Path: path, Project: by == untrusted, Err: err}
 	}
+	return c.mergeText(path, data, by)
+}
+
+// mergeText is merge for a file that holds data.
+func (c *Config) mergeText(path string, data []byte, by trust) error {
+	f, err := c.parse(data, by)
+	if err == nil {
+		c.lay(path, f, by)
+		err = c.checkReferences(f)
+	}
+	if err != nil {
+		line, column := place(data, err)
+		return &FileError{Path: path, Line: line, Column: column, Project: by == untrusted, Err: err}
+	}
+	return nil
+}
+
+// parse reads what one file says, if it may say that.
+func (c *Config) parse(data []byte, by trust) (f file, err error) {
 	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
 		return f, err
 	}
@@ -269,13 +269,9 @@ func (c *Config) readFile(path string, by trust) (f file, err error) {
 	return f, f.checkPresets()
 }
 
-// merge lays one file over what is known. A provider or profile is replaced as
-// a whole: half of one and half of another is nobody's choice.
-func (c *Config) merge(path string, by trust) error {
-	f, err := c.readFile(path, by)
-	if err != nil {
-		return &FileError{Path: path, Project: by == untrusted, Err: err}
-	}
+// lay puts a file over what is known. A provider or profile is replaced as a
+// whole: half of one and half of another is nobody's choice.
+func (c *Config) lay(path string, f file, by trust) {
 	c.noteKeys(f)
 	maps.Copy(c.file.Providers, f.Providers)
 	for name, p := range f.Profiles {
@@ -305,7 +301,6 @@ func (c *Config) merge(path string, by trust) error {
 		c.own[name] = by == trusted
 	}
 	c.Files = append(c.Files, path)
-	return nil
 }
 
 // noteKeys remembers which variables hold keys, also those of a provider that a
@@ -330,116 +325,6 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
 	}
 	return os.ReadFile(path)
-}
-
-// What members may say. "" is the default.
-var (
-	types       = []string{"openai", "anthropic", "offline"}
-	authMethods = []string{"", "bearer", "api-key", "x-api-key", "none"}
-	thinkings   = []string{"", "adaptive", "enabled", "disabled"}
-)
-
-// check finds values that the types allow and the meaning does not.
-func (f file) check() error {
-	for name, p := range f.Presets {
-		if err := checkPreset(name, p); err != nil {
-			return err
-		}
-	}
-	if f.Server != nil {
-		if err := f.Server.check(); err != nil {
-			return err
-		}
-	}
-	if f.Sessions != nil {
-		if err := f.Sessions.check(); err != nil {
-			return err
-		}
-	}
-	for name := range f.Roles {
-		if name != "planner" && name != "executor" {
-			return &strict.Error{Path: "roles." + name, Problem: "is not known, want planner or executor"}
-		}
-	}
-	for name, p := range f.Providers {
-		path := "providers." + name
-		switch {
-		case name == "" || strings.Contains(name, "/"):
-			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
-		case protocol.CheckModelName(name) != nil:
-			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
-		case !slices.Contains(types, p.Type):
-			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai", "anthropic" or "offline"`, p.Type)}
-		case !slices.Contains(authMethods, p.AuthMethod):
-			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key", "x-api-key" or "none"`, p.AuthMethod)}
-		case p.MaxTokens < 0:
-			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
-		case !slices.Contains(thinkings, p.Thinking):
-			return &strict.Error{Path: path + ".thinking", Problem: fmt.Sprintf(`is %q, want "adaptive", "enabled" or "disabled"`, p.Thinking)}
-		case (p.Thinking != "" || p.MaxTokens != 0) && p.Type != "anthropic":
-			return &strict.Error{Path: path, Problem: `has thinking or max_tokens, which are for type "anthropic" alone`}
-		}
-		if u, err := url.Parse(p.BaseURL); p.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}
-		}
-		for i, m := range p.Models {
-			member := fmt.Sprintf("%s.models[%d]", path, i)
-			if m.ID == "" {
-				return &strict.Error{Path: member + ".id", Problem: "is empty"}
-			}
-			if err := protocol.CheckModelName(m.ID); err != nil {
-				return &strict.Error{Path: member + ".id", Problem: "cannot be chosen: " + err.Error()}
-			}
-			if err := protocol.CheckModelName(m.Name); m.Name != "" && err != nil {
-				return &strict.Error{Path: member + ".name", Problem: "cannot be shown: " + err.Error()}
-			}
-		}
-	}
-	return nil
-}
-
-// checkProject refuses what a project's file may not say: what agents may
-// spend, and providers that would be sent a key, that lie elsewhere than on this
-// machine, or that have the name of a person's own. The file may be anybody's,
-// the agent's too (SPEC §9, D12).
-func (c *Config) checkProject(f file) error {
-	if f.Limits != nil {
-		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
-	}
-	if f.Server != nil {
-		return &strict.Error{Path: "server", Problem: "is the server's to say: move it to config.json in the home"}
-	}
-	if f.Sessions != nil {
-		return &strict.Error{Path: "sessions", Problem: "is a person's to say: move it to config.json in the home"}
-	}
-	if len(f.Roles) > 0 {
-		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}
-	}
-	for name, p := range f.Providers {
-		problem := ""
-		switch {
-		case p.Type != "offline" && p.AuthMethod != "none":
-			problem = `would be sent a key, which a project's file may not decide: set its auth_method to "none", or move it to config.json in the home`
-		case p.Type != "offline" && !local(p.BaseURL):
-			problem = "lies elsewhere, and a project's file may not decide where a conversation is sent: move it to config.json in the home"
-		case c.own[name]:
-			problem = "is not the project's to replace: give it another name"
-		}
-		if problem != "" {
-			return &strict.Error{Path: "providers." + name, Problem: problem}
-		}
-	}
-	return nil
-}
-
-// local reports whether a base_url is on this machine.
-func local(base string) bool {
-	u, err := url.Parse(base)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Limits are the default ones of the server's agents.

@@ -105,7 +105,6 @@ func TestChoose(t *testing.T) {
 		{"an unknown provider", "", config.Wish{Provider: "x"}, `unknown provider "x" (there are: anthropic, offline, openai)`},
 		{"a model's name that is too long", "", config.Wish{Model: strings.Repeat("m", 257)}, "model: the name is 257 bytes long, at most 256 are allowed"},
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
-		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, config.Wish{}, "model: the name is 257 bytes long"},
 		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
@@ -195,7 +194,24 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
-		{"no JSON", `{`, "config.json: "},
+		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, `member "default_model" cannot be chosen: model: the name is 257 bytes long`},
+		{"no JSON", `{`, "config.json:1:2: "},
+		{"a misspelt member", "{\n  \"provders\": {}\n}", `config.json:2:3: member "provders" is not known; did you mean "providers"?`},
+		{"a wrong type, deep inside", "{\"providers\":{\n\t\"p\":{\"type\":\"openai\",\n\t\t\"models\":[{\"id\":\"a\"}, {\"id\":1}]}}}", `config.json:3:26: member "providers.p.models[1].id" must be a string, is the number 1`},
+		{"a member that is missing", "{\"providers\":\n {\"p\": {}}}", `config.json:2:3: member "providers.p.type" is missing`},
+		{"a member twice", "{\"limits\":{},\n\"limits\":{}}", `config.json:2:1: duplicate member`},
+		{"something behind the end", "{}\n\n {}", `config.json:3:2: `},
+		{"not an object", ` []`, `config.json:1:2: must be an object`},
+		{"a model twice", `{"providers":{"p":{"type":"openai","models":[{"id":"a"},{"id":"a"}]}}}`, `member "providers.p.models[1].id" is "a", which the list has already`},
+		{"a key in the place of its variable", `{"providers":{"p":{"type":"openai","api_key_env":"sk-secret"}}}`, `member "providers.p.api_key_env" is no name of an environment variable`},
+		{"an unknown default provider", `{"default_provider":"opnai"}`, `member "default_provider" is "opnai", and there is no such provider, want one of anthropic, offline, openai; did you mean "openai"?`},
+		{"an unknown default model", vendors + `,"default_provider":"router","default_model":"smal"}`, `member "default_model" is "smal", which no list of models has, and the models of "router" are maker/big, small: choose a model of another provider as PROVIDER/MODEL; did you mean "small"?`},
+		{"a default model of nobody", `{"default_model":"gpt"}`, `member "default_model" is "gpt", which no list of models has, and the models of "offline" are offline`},
+		{"an unknown provider of a profile", `{"profiles":{"p":{"provider":"x"}}}`, `member "profiles.p.provider" is "x", and there is no such provider`},
+		{"an unknown model of a profile", vendors + `,"profiles":{"p":{"provider":"router","model":"x"}}}`, `member "profiles.p.model" is "x", which no list of models has, and the models of "router" are maker/big, small`},
+		{"an unknown preset of a profile", `{"profiles":{"p":{"preset":"trustd"}}}`, `member "profiles.p.preset" is "trustd", and there is no such preset, want one of yolo, trusted, sandboxed; did you mean "trusted"?`},
+		{"an unknown model of a role", vendors + `,"roles":{"planner":{"agent_id":"a","model":"router/x"}}}`, `member "roles.planner.model" is "router/x"`},
+		{"an unknown preset of a role", `{"roles":{"planner":{"agent_id":"a","preset":"x"}}}`, `member "roles.planner.preset" is "x"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -372,5 +388,28 @@ func TestServer(t *testing.T) {
 	write(t, filepath.Join(project, ".nexus3", "config.json"), `{"server":{"allowed_origins":["https://evil.example"]}}`)
 	if _, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, project); err == nil || !strings.Contains(err.Error(), "is the server's to say") {
 		t.Errorf("a project's origins: %v", err)
+	}
+}
+
+// A key that is missing keeps nobody else from working, so it is told and not refused.
+func TestWarnings(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		env        []string
+		want       []string
+	}{
+		{name: "nothing configured"},
+		{name: "a provider of the file", text: vendors + "}", want: []string{`provider "router" needs a key: set the environment variable ROUTER_KEY`}},
+		{name: "its key is there", text: vendors + "}", env: []string{"ROUTER_KEY=secret"}},
+		{name: "a built-in one that is the default", text: `{"default_model":"openai/x"}`, want: []string{`provider "openai" needs a key: set the environment variable OPENAI_API_KEY`}},
+		{name: "a built-in one of a role and of a profile", text: `{"roles":{"planner":{"agent_id":"a","provider":"anthropic"}},"profiles":{"p":{"model":"openai/x"}}}`,
+			want: []string{`provider "anthropic" needs a key: set the environment variable ANTHROPIC_API_KEY`, `provider "openai" needs a key: set the environment variable OPENAI_API_KEY`}},
+		{name: "no variable", text: `{"$schema":"config.schema.json","providers":{"p":{"type":"openai"}}}`, want: []string{`provider "p" needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, load(t, tt.text, tt.env...).Warnings()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
 	}
 }

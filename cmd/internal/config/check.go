@@ -1,0 +1,275 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/suggest"
+)
+
+// maxRate bounds Server.RequestsPerMinute.
+const maxRate = 1_000_000
+
+// originHost is a host in an origin, and the port where it is not the scheme's own.
+var (
+	originHost   = regexp.MustCompile(`^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
+	defaultPorts = map[string]string{"http": "80", "https": "443"}
+)
+
+func (s Server) check() error {
+	if s.RequestsPerMinute > maxRate {
+		return &strict.Error{Path: "server.requests_per_minute", Problem: fmt.Sprintf("is more than %d", maxRate)}
+	}
+	for i, origin := range s.AllowedOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || !originHost.MatchString(u.Host) || u.Port() == defaultPorts[u.Scheme] && u.Port() != "" ||
+			origin != strings.ToLower(u.Scheme+"://"+u.Host) {
+			return &strict.Error{
+				Path:    fmt.Sprintf("server.allowed_origins[%d]", i),
+				Problem: "is no origin as a browser writes it: want scheme://host or scheme://host:port, in lower case, without a wildcard or the scheme's own port",
+			}
+		}
+	}
+	return nil
+}
+
+// What members may say. "" is the default.
+var (
+	types       = []string{"openai", "anthropic", "offline"}
+	roleNames   = []string{"planner", "executor"}
+	authMethods = []string{"", "bearer", "api-key", "x-api-key", "none"}
+	thinkings   = []string{"", "adaptive", "enabled", "disabled"}
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// check finds values that the types allow and the meaning does not.
+func (f file) check() error {
+	for name, p := range f.Presets {
+		if err := checkPreset(name, p); err != nil {
+			return err
+		}
+	}
+	if f.Server != nil {
+		if err := f.Server.check(); err != nil {
+			return err
+		}
+	}
+	if f.Sessions != nil {
+		if err := f.Sessions.check(); err != nil {
+			return err
+		}
+	}
+	for name := range f.Roles {
+		if !slices.Contains(roleNames, name) {
+			return &strict.Error{Path: "roles." + name, Problem: "is not known, want planner or executor", Nearest: suggest.Nearest(name, roleNames)}
+		}
+	}
+	for name, p := range f.Providers {
+		path := "providers." + name
+		switch {
+		case name == "" || strings.Contains(name, "/"):
+			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
+		case protocol.CheckModelName(name) != nil:
+			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
+		case !slices.Contains(types, p.Type):
+			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai", "anthropic" or "offline"`, p.Type)}
+		case !slices.Contains(authMethods, p.AuthMethod):
+			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key", "x-api-key" or "none"`, p.AuthMethod)}
+		case p.APIKeyEnv != "" && !envName.MatchString(p.APIKeyEnv): // it may be a key, so it is not quoted
+			return &strict.Error{Path: path + ".api_key_env", Problem: "is no name of an environment variable"}
+		case p.MaxTokens < 0:
+			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
+		case !slices.Contains(thinkings, p.Thinking):
+			return &strict.Error{Path: path + ".thinking", Problem: fmt.Sprintf(`is %q, want "adaptive", "enabled" or "disabled"`, p.Thinking)}
+		case (p.Thinking != "" || p.MaxTokens != 0) && p.Type != "anthropic":
+			return &strict.Error{Path: path, Problem: `has thinking or max_tokens, which are for type "anthropic" alone`}
+		}
+		if u, err := url.Parse(p.BaseURL); p.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			return &strict.Error{Path: path + ".base_url", Problem: "is no http or https URL"}
+		}
+		for i, m := range p.Models {
+			member := fmt.Sprintf("%s.models[%d]", path, i)
+			if slices.ContainsFunc(p.Models[:i], func(other Model) bool { return other.ID == m.ID }) {
+				return &strict.Error{Path: member + ".id", Problem: fmt.Sprintf("is %q, which the list has already", m.ID)}
+			}
+			if m.ID == "" {
+				return &strict.Error{Path: member + ".id", Problem: "is empty"}
+			}
+			if err := protocol.CheckModelName(m.ID); err != nil {
+				return &strict.Error{Path: member + ".id", Problem: "cannot be chosen: " + err.Error()}
+			}
+			if err := protocol.CheckModelName(m.Name); m.Name != "" && err != nil {
+				return &strict.Error{Path: member + ".name", Problem: "cannot be shown: " + err.Error()}
+			}
+		}
+	}
+	return nil
+}
+
+// checkProject refuses what a project's file may not say: what agents may
+// spend, and providers that would be sent a key, that lie elsewhere than on this
+// machine, or that have the name of a person's own. The file may be anybody's,
+// the agent's too (SPEC §9, D12).
+func (c *Config) checkProject(f file) error {
+	if f.Limits != nil {
+		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	if f.Server != nil {
+		return &strict.Error{Path: "server", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	if f.Sessions != nil {
+		return &strict.Error{Path: "sessions", Problem: "is a person's to say: move it to config.json in the home"}
+	}
+	if len(f.Roles) > 0 {
+		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}
+	}
+	for name, p := range f.Providers {
+		problem := ""
+		switch {
+		case p.Type != "offline" && p.AuthMethod != "none":
+			problem = `would be sent a key, which a project's file may not decide: set its auth_method to "none", or move it to config.json in the home`
+		case p.Type != "offline" && !local(p.BaseURL):
+			problem = "lies elsewhere, and a project's file may not decide where a conversation is sent: move it to config.json in the home"
+		case c.own[name]:
+			problem = "is not the project's to replace: give it another name"
+		}
+		if problem != "" {
+			return &strict.Error{Path: "providers." + name, Problem: problem}
+		}
+	}
+	return nil
+}
+
+// local reports whether a base_url is on this machine.
+func local(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// checkReferences reports a provider, a model or a preset that a file names and that
+// neither it nor an earlier file defines; nil if there is none. The file has been
+// laid over the earlier ones.
+func (c *Config) checkReferences(f file) error {
+	if f.DefaultProvider != "" {
+		if err := c.checkProvider("default_provider", f.DefaultProvider); err != nil {
+			return err
+		}
+	}
+	if f.DefaultModel != "" {
+		if err := c.checkModel("default_model", Wish{Model: f.DefaultModel}); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Profiles)) {
+		p := f.Profiles[name]
+		if err := c.checkChoices("profiles."+name, p.Provider, p.Model, p.Preset); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Roles)) {
+		r := f.Roles[name]
+		if err := c.checkChoices("roles."+name, r.Provider, r.Model, r.Preset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkChoices is checkReferences for the members provider, model and preset of the
+// object at path; "" chooses nothing.
+func (c *Config) checkChoices(path, provider, model, preset string) error {
+	if provider != "" {
+		if err := c.checkProvider(path+".provider", provider); err != nil {
+			return err
+		}
+	}
+	if model != "" {
+		if err := c.checkModel(path+".model", Wish{Provider: provider, Model: model}); err != nil {
+			return err
+		}
+	}
+	presets := append(slices.Sorted(maps.Keys(c.file.Presets)), builtinPresets...)
+	if preset != "" && !slices.Contains(presets, preset) {
+		return unknown(path+".preset", preset, "preset", presets)
+	}
+	return nil
+}
+
+func (c *Config) checkProvider(path, name string) error {
+	if names := c.ProviderNames(); !slices.Contains(names, name) {
+		return unknown(path, name, "provider", names)
+	}
+	return nil
+}
+
+// checkModel reports why w cannot be chosen.
+func (c *Config) checkModel(path string, w Wish) error {
+	_, err := c.Choose(w)
+	switch e, listed := errors.AsType[*UnknownModelError](err); {
+	case listed:
+		problem := fmt.Sprintf("is %q, which no list of models has, and the models of %q are %s", w.Model, e.Provider, list(e.Known))
+		if w.Provider == "" {
+			problem += ": choose a model of another provider as PROVIDER/MODEL"
+		}
+		return &strict.Error{Path: path, Problem: problem, Nearest: suggest.Nearest(w.Model, e.Known)}
+	case err != nil:
+		return &strict.Error{Path: path, Problem: "cannot be chosen: " + err.Error()}
+	default:
+		return nil
+	}
+}
+
+func unknown(path, name, kind string, known []string) error {
+	return &strict.Error{
+		Path: path, Problem: fmt.Sprintf("is %q, and there is no such %s, want one of %s", name, kind, strings.Join(known, ", ")),
+		Nearest: suggest.Nearest(name, known),
+	}
+}
+
+// Warnings tells what keeps some of the configuration from being used, one
+// sentence for each: the keys that are missing of providers that a file defines or
+// names. It is sorted, and never quotes a key.
+func (c *Config) Warnings() []string {
+	used := map[string]bool{c.defaultProvider(): true}
+	for name, p := range c.file.Providers {
+		if builtin, fixed := builtin().Providers[name]; !fixed || !reflect.DeepEqual(builtin, p) {
+			used[name] = true
+		}
+	}
+	choose := func(provider, model string) {
+		if choice, err := c.Choose(Wish{Provider: provider, Model: model}); err == nil {
+			used[choice.Name] = true
+		} else if provider != "" {
+			used[provider] = true
+		}
+	}
+	if c.file.DefaultModel != "" {
+		choose("", "")
+	}
+	for _, p := range c.file.Profiles {
+		choose(p.Provider, p.Model)
+	}
+	for _, r := range c.file.Roles {
+		choose(r.Provider, r.Model)
+	}
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if _, err := c.Key(Choice{Name: name, Provider: c.file.Providers[name]}); err != nil {
+			warnings = append(warnings, err.Error())
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/strict"
+)
+
+// place is the line and the column, both from 1, at which err is wrong with data:
+// the name of a member, the beginning of an element, or where data stops being
+// JSON. A member that is missing is at the object that lacks it. The result is 0, 0
+// if err names no place.
+func place(data []byte, err error) (line, column int) {
+	at := -1
+	if e, ok := errors.AsType[*strict.Error](err); ok {
+		at = offsetOf(data, e.Path)
+	} else if strict.Valid(data) != nil {
+		at = brokenAt(data)
+	}
+	if at < 0 || at > len(data) {
+		return 0, 0
+	}
+	before := data[:at]
+	return 1 + bytes.Count(before, []byte{'\n'}), at - bytes.LastIndexByte(before, '\n')
+}
+
+// brokenAt is where data, which is not valid, stops being JSON.
+func brokenAt(data []byte) int {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	_, err := dec.ReadValue()
+	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return int(s.ByteOffset)
+	}
+	return next(data, int(dec.InputOffset())) // something stands behind the value
+}
+
+// next is where the next token after at begins.
+func next(data []byte, at int) int {
+	rest := bytes.TrimLeft(data[at:], " \t\r\n:,")
+	return len(data) - len(rest)
+}
+
+// offsetOf is where the member or element of that path begins in data, which is
+// valid; else the longest part of the path that is there.
+func offsetOf(data []byte, path string) int {
+	s := search{data: data, path: path, dec: jsontext.NewDecoder(bytes.NewReader(data)), found: next(data, 0)}
+	s.value("")
+	return s.found
+}
+
+// search walks a text and remembers the place that comes nearest to a path.
+type search struct {
+	data  []byte
+	path  string
+	dec   *jsontext.Decoder
+	found int // offset of what best is
+	best  int // bytes of path that lead there
+}
+
+// note remembers that what has the path here begins at the first token after offset.
+func (s *search) note(here string, offset int64) {
+	rest, leads := strings.CutPrefix(s.path, here)
+	if leads && len(here) > s.best && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+		s.found, s.best = next(s.data, int(offset)), len(here)
+	}
+}
+
+// value walks the next value, which has the path here.
+func (s *search) value(here string) {
+	switch s.dec.PeekKind() {
+	case '{':
+		_, _ = s.dec.ReadToken()
+		for s.dec.PeekKind() != '}' {
+			before := s.dec.InputOffset()
+			name, err := s.dec.ReadToken()
+			if err != nil {
+				return // not of a text that is valid
+			}
+			path := name.String()
+			if here != "" {
+				path = here + "." + path
+			}
+			s.note(path, before)
+			s.value(path)
+		}
+		_, _ = s.dec.ReadToken()
+	case '[':
+		_, _ = s.dec.ReadToken()
+		for i := 0; s.dec.PeekKind() != ']'; i++ {
+			path := here + "[" + strconv.Itoa(i) + "]"
+			s.note(path, s.dec.InputOffset())
+			s.value(path)
+		}
+		_, _ = s.dec.ReadToken()
+	default:
+		_ = s.dec.SkipValue()
+	}
+}
