@@ -3,9 +3,6 @@ package bridge
 import (
 	"io"
 	"net/http"
-	"time"
-
-	"go.uber.org/zap"
 )
 
 // String is the name of a route in the log and in the metrics.
@@ -86,23 +83,6 @@ func (s *Server) account(x *exchange) (end func()) {
 		if x.to == toHealth && w.status == http.StatusOK {
 			return
 		}
-		status := "success"
-		if w.status < 200 || w.status >= 400 {
-			status = "error"
-		}
-		grant := x.pass.grant
-		s.access.Info("http request",
-			zap.Dict("data",
-				zap.String("method", clipName(x.r.Method)),
-				zap.String("id", ""),
-				zap.Float64("duration_ms", milliseconds(time.Since(x.start))),
-				zap.String("status", status),
-				zap.Int("http_status", w.status),
-				zap.Stringer("route", x.to),
-				zap.Int64("bytes_in", b.read),
-				zap.Int64("bytes_out", w.sent),
-			),
-			zap.String("request_id", x.id), zap.String("key", grant.ID), zap.String("key_name", grant.Name),
-		)
+		s.logExchange(x, w.status, b.read, w.sent)
 	}
 }

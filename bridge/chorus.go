@@ -104,7 +104,7 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 	stop()
 	c.work.Wait()
 	c.out.end(reason, `"`+c.at.String()+`"`)
-	s.logStream(x, "", reason)
+	x.log.ended = reason
 }
 
 // chorus is one stream of many agents. One goroutine for each agent waits for its

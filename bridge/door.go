@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
@@ -225,7 +225,7 @@ func (s *Server) useSignatures(x *exchange, signed signatures) (refusal, bool) {
 	case errors.Is(err, limit.ErrFull):
 		return s.later(x, tooMany, time.Minute), false
 	case err != nil:
-		s.log.Error("remember signatures", zap.String("request_id", x.id), zap.Error(err))
+		x.log.fault = fmt.Errorf("remember signatures: %w", err)
 		return explain(err).with(http.StatusServiceUnavailable), false
 	}
 	return refusal{}, true

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 )
@@ -37,3 +38,15 @@ func (s *Server) Waiting(id string) int {
 	}
 	return 0
 }
+
+// StrangerLog lets a test see a whole period without a server.
+type StrangerLog struct{ l *strangerLog }
+
+// NewStrangerLog returns one that writes to log.
+func NewStrangerLog(log *zap.Logger) StrangerLog { return StrangerLog{newStrangerLog(log)} }
+
+// Admit is asked for each request without a good key.
+func (s StrangerLog) Admit(route, status string) bool { return s.l.admit(route, status) }
+
+// Close ends the last period.
+func (s StrangerLog) Close() { s.l.close() }

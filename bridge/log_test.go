@@ -2,10 +2,17 @@ package bridge_test
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -32,7 +39,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 			t.Errorf("the log shows %q", secret)
 		}
 	}
-	if !strings.Contains(log, "rpc request") {
+	if !strings.Contains(log, "http request") {
 		t.Error("nothing was logged")
 	}
 }
@@ -41,18 +48,109 @@ func TestLogLine(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
 	response, _ := r.post("/agent/a", `{"jsonrpc":"2.0","method":"send","params":{"content":"x"},"id":"id-7"}`)
-	for line := range strings.Lines(r.logs.String()) {
-		if gjson.Get(line, "data.id").Str != `"id-7"` {
-			continue
-		}
-		got := gjson.GetMany(line, "msg", "data.method", "data.status", "agent", "incarnation", "request_id")
-		want := fmt.Sprintf("[rpc request send success a 1 %s]", response.Header.Get("X-Request-Id"))
-		if fmt.Sprint(got) != want || !gjson.Get(line, "data.duration_ms").Exists() {
-			t.Errorf("got line %s, want %s", line, want)
-		}
-		return
+	lines := r.linesOf(response)
+	if len(lines) != 1 {
+		t.Fatalf("got %d lines, want 1: %s", len(lines), lines)
 	}
-	t.Error("the request was not logged")
+	got := gjson.GetMany(lines[0], "msg", "data.method", "data.id", "data.status", "data.http_method", "data.http_status", "data.route", "agent", "incarnation")
+	if want := `[http request send "id-7" success POST 200 agent a 1]`; fmt.Sprint(got) != want || !gjson.Get(lines[0], "data.duration_ms").Exists() {
+		t.Errorf("got line %s, want %s", lines[0], want)
+	}
+}
+
+// linesOf are the lines of the log about the request that has that answer, once the
+// server has ended: the last of them is written after the answer.
+func (r *rig) linesOf(response *http.Response) (lines []string) {
+	r.t.Helper()
+	r.stop()
+	<-r.served
+	for line := range strings.Lines(r.logs.String()) {
+		if gjson.Get(line, "request_id").Str == response.Header.Get("X-Request-Id") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// A request has one line, whatever came of it. The items of a batch have one each
+// beside that of the body.
+func TestOneLineARequest(t *testing.T) {
+	for _, tt := range []struct {
+		name, path, body string
+		want             []string // message, level, method, status, code, type, http_status
+	}{
+		{"an error", "/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"/"}}`, []string{"http request info create_agent error -32602 INVALID_PARAMS 200"}},
+		{"no such method", "/", `{"jsonrpc":"2.0","id":1,"method":"x"}`, []string{"http request info x error -32601 METHOD_NOT_FOUND 200"}},
+		{"no JSON", "/", `{`, []string{"http request warn  error -32700 PARSE_ERROR 400"}},
+		{"a notification", "/", `{"jsonrpc":"2.0","method":"list_agents"}`, []string{"http request info list_agents success   204"}},
+		{"no such path", "/x", list, []string{"http request warn  error -32602 NOT_FOUND 404"}},
+		{"a batch", "/", `[` + list + `,{"jsonrpc":"2.0"}]`, []string{
+			"rpc request info  error -32600 INVALID_REQUEST ", "rpc request info list_agents success   ", "http request info  success   200",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := rigged(t, nil)
+			response, body := r.post(tt.path, tt.body)
+			var got []string
+			for _, line := range r.linesOf(response) {
+				values := gjson.GetMany(line, "msg", "level", "data.method", "data.status", "data.code", "data.type", "data.http_status")
+				got = append(got, strings.Trim(fmt.Sprint(values), "[]"))
+			}
+			slices.SortStableFunc(got[:max(0, len(got)-1)], strings.Compare)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s\n%s", diff, body)
+			}
+		})
+	}
+}
+
+// Requests without a key cannot fill the log: after some lines they are counted.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logBuffer{}
+		l := bridge.NewStrangerLog(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), logs, zap.DebugLevel)))
+		flood := func(n int) (admitted int) {
+			for i := range n {
+				if l.Admit("rpc", []string{"401", "403"}[i%2]) {
+					admitted++
+				}
+			}
+			return admitted
+		}
+		if got := flood(1000); got != 20 {
+			t.Errorf("%d lines in the first minute, want 20", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := gjson.GetMany(logs.String(), "msg", "data.requests", "data.by_route_and_status.rpc 401"); fmt.Sprint(got) != "[requests without a good key had no line each 980 490]" {
+			t.Errorf("got %s of %s", got, logs)
+		}
+		if got := flood(21); got != 20 {
+			t.Errorf("%d lines in the second minute, want 20", got)
+		}
+		l.Close()
+		if got := strings.Count(logs.String(), "no line each"); got != 2 {
+			t.Errorf("%d lines that count, want one more at the end", got)
+		}
+	})
+}
+
+// The same of a server: what its clients do stands among what strangers try.
+func TestStrangersAreCounted(t *testing.T) {
+	r := rigged(t, nil)
+	for range 30 {
+		r.post("/", list, "Authorization", "Bearer nxk_wrong")
+	}
+	response, _ := r.post("/", list)
+	if lines := r.linesOf(response); len(lines) != 1 {
+		t.Errorf("a client's request has %d lines, want 1", len(lines))
+	}
+	if got := strings.Count(r.logs.String(), `"http request"`); got != 21 {
+		t.Errorf("%d requests have lines, want 20 and that of the client", got)
+	}
+	if !strings.Contains(r.logs.String(), `"by_route_and_status":{"rpc 403":10}`) {
+		t.Error("the others are not counted")
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

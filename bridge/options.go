@@ -169,20 +169,21 @@ func (o Options) withDefaults() Options {
 
 // Server is the façade as an http.Handler and as an actor.
 type Server struct {
-	o       Options
-	log     *zap.Logger
-	access  *zap.Logger
-	metrics *metrics.Metrics
-	hosts   map[string]bool // what a Host header may be, lower case
-	origins map[string]bool // web pages that may call
-	rate    *limit.Rate     // by the key's id
-	keyless chan struct{}   // holds one for each body without a key that is being read
-	streams seats           // of streams of events
-	methods map[string]handler
-	locks   keyedMutex
-	renames renames
-	last    lastUsed
-	plans   plans
+	o         Options
+	log       *zap.Logger
+	access    *zap.Logger
+	strangers *strangerLog
+	metrics   *metrics.Metrics
+	hosts     map[string]bool // what a Host header may be, lower case
+	origins   map[string]bool // web pages that may call
+	rate      *limit.Rate     // by the key's id
+	keyless   chan struct{}   // holds one for each body without a key that is being read
+	streams   seats           // of streams of events
+	methods   map[string]handler
+	locks     keyedMutex
+	renames   renames
+	last      lastUsed
+	plans     plans
 
 	requests *gate // being dispatched: what a drain waits for
 	handlers *gate // everything in ServeHTTP: what Serve joins
@@ -208,6 +209,7 @@ func New(o Options) (*Server, error) {
 		s.origins[origin] = true
 	}
 	s.access = o.Log.Named("access")
+	s.strangers = newStrangerLog(s.access)
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
 	s.last.id = o.Sessions.Last()
 	s.methods = s.methodTable()

@@ -23,7 +23,7 @@ func (s *Server) servePlanStream(x *exchange, c *call) {
 	}
 	out := s.openStream(x)
 	if err = s.followPlan(ctx, out, run); errors.Is(err, errSlowClient) {
-		s.logCall(x, c, start, errClientLeft)
+		s.recordCall(x, c, start, errClientLeft, nil)
 		return
 	}
 	var response *jsonrpc.Response
@@ -34,7 +34,7 @@ func (s *Server) servePlanStream(x *exchange, c *call) {
 		}
 	}
 	if err == nil {
-		s.logCall(x, c, start, nil)
+		s.recordCall(x, c, start, nil, nil)
 	} else if response, _ = s.failure(x, c, start, err); response == nil {
 		return
 	}

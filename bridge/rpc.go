@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
@@ -165,7 +164,7 @@ func (s *Server) serveRPC(x *exchange, to target) {
 	item := message.Items[0]
 	if item.Refused != nil {
 		s.answer(x, http.StatusBadRequest, jsonrpc.AppendResponse(nil, *item.Refused))
-		s.logRefusal(x, refusal{status: http.StatusBadRequest, err: item.Refused.Error})
+		x.recordRefusal(refusal{status: http.StatusBadRequest, err: item.Refused.Error})
 		return
 	}
 	c := &call{request: item.Request, id: to.agent, pass: x.pass, requestID: x.id}
@@ -227,13 +226,14 @@ func (s *Server) foresee(x *exchange) (refused refusal, ok bool) {
 
 // serveBatch runs all items at once and answers in their order.
 func (s *Server) serveBatch(x *exchange, to target, items []jsonrpc.Item) {
+	x.log.batch = true
 	responses := make([]*jsonrpc.Response, len(items))
 	statuses := make([]int, len(items))
 	var running sync.WaitGroup
 	for i, item := range items {
 		if item.Refused != nil {
 			responses[i] = item.Refused
-			s.logRefusal(x, refusal{status: http.StatusOK, err: item.Refused.Error})
+			x.recordRefusal(refusal{status: http.StatusOK, err: item.Refused.Error})
 			continue
 		}
 		running.Go(func() {
@@ -285,7 +285,7 @@ func joinBatch(responses []*jsonrpc.Response, statuses []int) (body []byte, stat
 	return append(body, ']'), http.StatusOK
 }
 
-// run dispatches one request and logs it. The response is nil for a
+// run dispatches one request and records how it ended. The response is nil for a
 // notification and for a client that left; status is what HTTP says of it.
 func (s *Server) run(x *exchange, c *call) (response *jsonrpc.Response, status int) {
 	start := time.Now()
@@ -295,7 +295,7 @@ func (s *Server) run(x *exchange, c *call) (response *jsonrpc.Response, status i
 		response, err = result(c.request.ID, value)
 	}
 	if err == nil {
-		s.logCall(x, c, start, nil)
+		s.recordCall(x, c, start, nil, nil)
 		status = http.StatusOK
 	} else {
 		response, status = s.failure(x, c, start, err)
@@ -307,12 +307,12 @@ func (s *Server) run(x *exchange, c *call) (response *jsonrpc.Response, status i
 }
 
 // failure is the answer to a request that came to nothing, nil if nobody is
-// there to read it. It is logged.
+// there to read it. It is recorded.
 func (s *Server) failure(x *exchange, c *call, start time.Time, err error) (*jsonrpc.Response, int) {
 	ctx := x.r.Context()
 	if ctx.Err() != nil {
 		if gone(ctx) {
-			s.logCall(x, c, start, errClientLeft)
+			s.recordCall(x, c, start, errClientLeft, nil)
 			return nil, 0
 		}
 		if !errors.Is(err, supervisor.ErrDraining) { // which may say more
@@ -320,10 +320,11 @@ func (s *Server) failure(x *exchange, c *call, start time.Time, err error) (*jso
 		}
 	}
 	r := explain(err)
+	var fault error
 	if r.internal {
-		s.log.Error("request failed", zap.String("request_id", x.id), zap.Error(err))
+		fault = err
 	}
-	s.logCall(x, c, start, r.err)
+	s.recordCall(x, c, start, r.err, fault)
 	return &jsonrpc.Response{ID: c.request.ID, Error: r.err}, r.status
 }
 

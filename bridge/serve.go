@@ -64,6 +64,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	s.drain(server, cancel)
 	<-ended
+	s.strangers.close()
 	s.endLast()
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)

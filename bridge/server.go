@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -11,11 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
-	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
@@ -112,6 +113,9 @@ type exchange struct {
 	pass pass
 	// whole says that there is no more of the body to read.
 	whole bool
+
+	mu  sync.Mutex // guards log.calls while the items of a batch run
+	log logged
 }
 
 // ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
@@ -361,7 +365,7 @@ func (s *Server) refuse(x *exchange, r refusal) {
 		_ = x.rc.EnableFullDuplex()
 	}
 	s.answer(x, r.status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err}))
-	s.logRefusal(x, r)
+	x.recordRefusal(r)
 	if !x.whole {
 		x.linger()
 	}
@@ -386,7 +390,7 @@ func (x *exchange) linger() {
 }
 
 func (s *Server) fail(x *exchange, err error) {
-	s.log.Error("answer a request", zap.String("request_id", x.id), zap.Error(err))
+	x.log.fault = fmt.Errorf("answer a request: %w", err)
 	s.refuse(x, explain(err))
 }
 

@@ -68,7 +68,7 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	}
 	reason := endOf(ctx, pump(ctx, sub, asked.types, out))
 	out.end(reason, strconv.FormatUint(sub.After(), 10))
-	s.logStream(x, id, reason)
+	x.log.agent, x.log.ended = id, reason
 }
 
 // enterStreams refuses one more stream of events than may be open; leave must

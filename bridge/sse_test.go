@@ -272,7 +272,7 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 		o.WriteTimeout = 100 * time.Millisecond
 	})
 	r.create("a")
-	ended := r.logs.seen("event stream ended")
+	ended := r.logs.seen(`"route":"events"`)
 	conn := r.dial()
 	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=0 HTTP/1.1")+"\r\n"); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		s.left(ctx, c.id, turn, onDisconnect)
 	}
 	if errors.Is(err, errSlowClient) {
-		s.logCall(x, c, start, errClientLeft)
+		s.recordCall(x, c, start, errClientLeft, nil)
 		return
 	}
 	var response *jsonrpc.Response
@@ -59,7 +59,7 @@ func (s *Server) serveStream(x *exchange, c *call) {
 		response, err = ended(ctx, c, turn)
 	}
 	if err == nil {
-		s.logCall(x, c, start, nil)
+		s.recordCall(x, c, start, nil, nil)
 	} else if response, _ = s.failure(x, c, start, err); response == nil {
 		return
 	}
