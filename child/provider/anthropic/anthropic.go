@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
@@ -55,10 +52,8 @@ type Options struct {
 
 // client is a provider for one service.
 type client struct {
-	service  *wire.Service
-	messages sdk.MessageService
-	models   sdk.ModelService
-	options  Options
+	service *wire.Service
+	options Options
 
 	mu     sync.Mutex     // guards limits
 	limits map[string]int // what a model said is the most it takes for max_tokens
@@ -68,7 +63,8 @@ type client struct {
 // opens no connection. The error says what is wrong with the options.
 func New(o Options) (provider.Provider, error) {
 	service, err := wire.New(o.Options, wire.Defaults{
-		Name: "anthropic", BaseURL: "https://api.anthropic.com", Auth: wire.XAPIKey,
+		Name: "anthropic", BaseURL: "https://api.anthropic.com", Auth: wire.XAPIKey, Version: "/v1",
+		Header: http.Header{"Anthropic-Version": {"2023-06-01"}},
 	})
 	if err != nil {
 		return nil, err
@@ -88,20 +84,7 @@ func New(o Options) (provider.Provider, error) {
 	default:
 		return nil, service.Explain(fmt.Errorf("thinking %q is not known, want adaptive, enabled or disabled", string(o.Thinking)))
 	}
-	base := strings.TrimSuffix(strings.TrimRight(service.BaseURL(), "/"), "/v1")
-	request := []option.RequestOption{
-		option.WithBaseURL(base),
-		option.WithHTTPClient(service),
-		option.WithMaxRetries(0), // retries are ours, because they are told to whoever listens
-		option.WithoutOpenTelemetry(),
-	}
-	return &client{
-		service:  service,
-		messages: sdk.NewMessageService(request...),
-		models:   sdk.NewModelService(request...),
-		options:  o,
-		limits:   map[string]int{},
-	}, nil
+	return &client{service: service, options: o, limits: map[string]int{}}, nil
 }
 
 // Stream asks for one answer, as [wire.Service.Answer] does. Where the service
@@ -116,9 +99,9 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 		forget := false // the reasoning of earlier answers
 		for {
 			d := draft{Request: r, maxTokens: c.limit(r.Model), forget: forget, used: map[string]bool{}}
-			params := d.params(c.options)
-			params.Tools = offered
-			err := c.ask(ctx, t, params)
+			question := d.request(c.options)
+			question.Tools = offered
+			err := c.ask(ctx, t, question)
 			refused, ok := errors.AsType[*wire.ServiceError](err)
 			switch {
 			case !ok || t.Spoke():
@@ -166,15 +149,13 @@ func (c *client) lower(model string, refused *wire.ServiceError) bool {
 // Models lists what the service offers, as [wire.Service.Models] does.
 func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
 	return c.service.Models(ctx, func(ctx context.Context) ([]provider.Model, error) {
-		page, err := c.models.List(ctx, sdk.ModelListParams{Limit: param.NewOpt[int64](modelPage)})
-		if err != nil {
+		var list modelList
+		if err := c.service.Get(ctx, "/models", url.Values{"limit": {strconv.Itoa(modelPage)}}, &list); err != nil {
 			return nil, err
 		}
-		found := make([]provider.Model, 0, len(page.Data))
-		for _, m := range page.Data {
-			found = append(found, provider.Model{
-				ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: wire.Count(m.MaxInputTokens),
-			})
+		found := make([]provider.Model, 0, len(list.Data))
+		for _, m := range list.Data {
+			found = append(found, provider.Model{ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: m.MaxInputTokens})
 		}
 		return found, nil
 	})

@@ -224,8 +224,9 @@ func TestErrors(t *testing.T) {
 		{"key in other words", []http.HandlerFunc{
 			wiretest.Status(403, fault("permission_error", "key "+wiretest.Secret[:17]+"... is blocked")),
 		}, 0, "provider claude: 403 Forbidden: key [key]... is blocked"},
-		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "the service sent a malformed event: invalid character '\\n' in string literal"},
-		{"event of another shape", []http.HandlerFunc{event(`[1]`)}, 0, "the service sent a malformed event: it has no type"},
+		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "the service sent a malformed event: unexpected end of JSON input"},
+		{"event of another shape", []http.HandlerFunc{event(`[1]`)}, 0, "the service sent a malformed event: it is not an object"},
+		{"event without a type", []http.HandlerFunc{event(`{"index":0}`)}, 0, "the service sent a malformed event: it has no type"},
 		{"delta of no block", []http.HandlerFunc{
 			event(`{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}`),
 		}, 0, "a block goes on that has not begun"},

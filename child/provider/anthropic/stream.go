@@ -1,13 +1,12 @@
 package anthropic
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/tidwall/gjson"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
@@ -15,22 +14,9 @@ import (
 )
 
 // ask makes one request and passes on its stream.
-func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.MessageNewParams) error {
-	stream := c.messages.NewStreaming(ctx, params, option.WithHTTPClient(t))
-	defer func() { _ = stream.Close() }() // how the answer ended is known by then
-	a := answer{Try: t, layout: wire.Layout{Model: params.Model}, open: map[int64]*block{}}
-	for stream.Next() {
-		if err := a.take(stream.Current()); err != nil {
-			return err
-		}
-		if t.Left() {
-			return nil
-		}
-	}
-	err := stream.Err()
-	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		err = wire.ReadError([]byte(e.RawJSON()))
-	}
+func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
+	a := answer{Try: t, layout: wire.Layout{Model: question.Model}, open: map[uint64]*part{}}
+	err := t.Stream(ctx, "/messages", question, a.take)
 	if err := t.Outcome(ctx, err, a.finished); err != nil {
 		return err
 	}
@@ -44,41 +30,48 @@ type answer struct {
 	finished bool // a stop_reason was seen
 	reason   provider.FinishReason
 	layout   wire.Layout
-	open     map[int64]*block // by the index that the service gives them
+	open     map[uint64]*part // by the index that the service gives them
 	usage    protocol.TurnUsage
 }
 
-// block is a part of the answer that is still coming.
-type block struct {
-	kind  string // as the service calls it
-	place int    // in the layout; of kinds that go back
+// part is a block of the answer that is still coming.
+type part struct {
+	kind  blockType
+	place int // in the layout; of kinds that go back
 	piece wire.Text
 	id    string // of a call
 	name  string
-	whole string // input that came with the beginning of the call
+	whole jsontext.Value // input that came with the beginning of the call
 	input strings.Builder
 }
 
 // take passes on what one event says. Events of kinds that are not known are
 // passed over, as the service asks for.
-func (a *answer) take(e sdk.MessageStreamEventUnion) error {
+func (a *answer) take(sent wire.Event) error {
+	if sent.Name == "error" {
+		return wire.ReadError(sent.Data)
+	}
+	var e event
+	if err := wire.Decode(sent.Data, &e); err != nil {
+		return err
+	}
 	switch e.Type {
 	case "message_start":
 		if name := protocol.CutModelName(e.Message.Model); name != "" {
 			a.usage.Model = &name
 		}
-		a.count(gjson.Get(e.RawJSON(), "message.usage"))
+		a.count(e.Message.Usage)
 	case "content_block_start":
-		return a.begin(e)
+		return a.begin(e.Index, e.ContentBlock)
 	case "content_block_delta":
-		return a.grow(e)
+		return a.grow(e.Index, e.Delta)
 	case "content_block_stop":
 		if b := a.open[e.Index]; b != nil {
 			delete(a.open, e.Index)
 			a.close(b)
 		}
 	case "message_delta":
-		a.count(gjson.Get(e.RawJSON(), "usage"))
+		a.count(e.Usage)
 		if e.Delta.StopReason != "" {
 			a.finished = true
 			a.reason = finishReason(e.Delta.StopReason)
@@ -86,90 +79,86 @@ func (a *answer) take(e sdk.MessageStreamEventUnion) error {
 	case "":
 		return &wire.MalformedError{Problem: "it has no type"}
 	case "error": // without a line that names the event
-		return wire.ReadError([]byte(e.RawJSON()))
+		return wire.ReadError(sent.Data)
 	}
 	return nil
 }
 
 // begin opens a block. What it holds from the beginning, which is nothing as a
 // rule, is passed on.
-func (a *answer) begin(e sdk.MessageStreamEventUnion) error {
-	if a.open[e.Index] != nil {
+func (a *answer) begin(index uint64, content contentBlock) error {
+	if a.open[index] != nil {
 		return &wire.MalformedError{Problem: "a block begins twice"}
 	}
-	content := e.ContentBlock
-	b := &block{kind: content.Type, place: len(a.layout.Blocks)}
-	a.open[e.Index] = b
+	b := &part{kind: content.Type, place: len(a.layout.Blocks)}
+	a.open[index] = b
 	switch content.Type {
-	case "text":
+	case typeText:
 		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindText})
-		a.say(b, content.Text, e.RawJSON(), "content_block.text")
-	case "thinking":
+		a.say(b, content.Text)
+	case typeThinking:
 		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: thought, Opaque: content.Signature})
-		a.say(b, content.Thinking, e.RawJSON(), "content_block.thinking")
-	case "redacted_thinking":
+		a.say(b, content.Thinking)
+	case typeRedacted:
 		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: hidden, Opaque: content.Data})
-	case "tool_use":
+	case typeToolUse:
 		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindCall})
-		b.id, b.name = content.ID, content.Name
-		b.whole = gjson.Get(e.RawJSON(), "content_block.input").Raw
+		b.id, b.name, b.whole = content.ID, content.Name, content.Input
 		a.Emit(provider.CallStart{ID: b.id, Name: b.name})
+	case typeImage, typeToolResult: // a model says neither
 	}
 	return nil
 }
 
 // grow adds to a block.
-func (a *answer) grow(e sdk.MessageStreamEventUnion) error {
-	b := a.open[e.Index]
+func (a *answer) grow(index uint64, more delta) error {
+	b := a.open[index]
 	if b == nil {
 		return &wire.MalformedError{Problem: "a block goes on that has not begun"}
 	}
-	switch delta := e.Delta; delta.Type {
+	switch more.Type {
 	case "text_delta":
-		a.say(b, delta.Text, e.RawJSON(), "delta.text")
+		a.say(b, more.Text)
 	case "thinking_delta":
-		a.say(b, delta.Thinking, e.RawJSON(), "delta.thinking")
+		a.say(b, more.Thinking)
 	case "signature_delta":
-		if b.kind == "thinking" {
-			a.layout.Blocks[b.place].Opaque += delta.Signature
+		if b.kind == typeThinking {
+			a.layout.Blocks[b.place].Opaque += more.Signature
 		}
 	case "input_json_delta":
-		a.say(b, delta.PartialJSON, e.RawJSON(), "delta.partial_json")
+		a.say(b, more.PartialJSON)
 	}
 	return nil
 }
 
-// say passes on a piece of a block: the string at path in event, which the SDK
-// decoded.
-func (a *answer) say(b *block, decoded, event, path string) {
-	a.pass(b, b.piece.Next(decoded, event, path))
-}
+// say passes on a piece of a block.
+func (a *answer) say(b *part, piece jsontext.Value) { a.pass(b, b.piece.Next(piece)) }
 
-func (a *answer) pass(b *block, said string) {
+func (a *answer) pass(b *part, said string) {
 	if said == "" {
 		return
 	}
 	switch b.kind {
-	case "text":
+	case typeText:
 		a.layout.Blocks[b.place].Bytes += len(said)
 		a.Emit(provider.Text{Text: said})
-	case "thinking":
+	case typeThinking:
 		a.layout.Blocks[b.place].Bytes += len(said)
 		a.Emit(provider.Thinking{Text: said})
-	case "tool_use":
+	case typeToolUse:
 		b.input.WriteString(said)
 		a.Emit(provider.CallInput{ID: b.id, Fragment: said})
 	}
 }
 
 // close passes on what was held back of a block, and the whole of a call.
-func (a *answer) close(b *block) {
+func (a *answer) close(b *part) {
 	a.pass(b, b.piece.Rest())
-	if b.kind != "tool_use" {
+	if b.kind != typeToolUse {
 		return
 	}
-	if b.input.Len() == 0 && gjson.Parse(b.whole).IsObject() && len(gjson.Parse(b.whole).Map()) > 0 {
-		a.pass(b, b.whole)
+	if b.input.Len() == 0 && b.whole.Kind() == '{' && bytes.Contains(b.whole, []byte(`"`)) { // it has a member
+		a.pass(b, string(b.whole))
 	}
 	a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: b.id, Name: b.name, Input: wire.Input(b.input.String())}})
 }
@@ -177,7 +166,7 @@ func (a *answer) close(b *block) {
 // end closes what the service left open and passes on the Stop.
 func (a *answer) end() {
 	for len(a.open) > 0 {
-		var index int64
+		var index uint64
 		place := -1
 		for i, b := range a.open { // in the order in which they began
 			if place < 0 || b.place < place {
@@ -196,36 +185,30 @@ func (a *answer) end() {
 // count takes over the usage, which is stated at the beginning and, cumulative,
 // at the end, there in part. The service counts what is read from the cache and
 // written to it apart from the input; here they are part of it.
-func (a *answer) count(usage gjson.Result) {
+func (a *answer) count(said usage) {
 	u := &a.usage
 	fresh := u.InputTokens - u.CacheReadInputTokens - u.CacheCreationInputTokens
-	for member, to := range map[string]*uint64{
-		"input_tokens": &fresh, "output_tokens": &u.OutputTokens,
-		"cache_read_input_tokens": &u.CacheReadInputTokens, "cache_creation_input_tokens": &u.CacheCreationInputTokens,
+	for to, count := range map[*uint64]*uint64{
+		&fresh: said.Input, &u.OutputTokens: said.Output,
+		&u.CacheReadInputTokens: said.CacheRead, &u.CacheCreationInputTokens: said.CacheCreation,
 	} {
-		if n := usage.Get(member); n.Type == gjson.Number {
-			*to = wire.Count(n.Int())
+		if count != nil {
+			*to = *count
 		}
 	}
 	u.InputTokens = fresh + u.CacheReadInputTokens + u.CacheCreationInputTokens
-	for member, to := range map[string]**uint64{
-		"cache_creation.ephemeral_5m_input_tokens": &u.CacheCreation5m, "cache_creation.ephemeral_1h_input_tokens": &u.CacheCreation1h,
-	} {
-		if n := usage.Get(member); n.Type == gjson.Number {
-			count := wire.Count(n.Int())
-			*to = &count
-		}
-	}
+	u.CacheCreation5m = cmp.Or(said.Created.FiveMinutes, u.CacheCreation5m)
+	u.CacheCreation1h = cmp.Or(said.Created.OneHour, u.CacheCreation1h)
 }
 
-func finishReason(reason sdk.StopReason) provider.FinishReason {
+func finishReason(reason string) provider.FinishReason {
 	switch reason {
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded,
-		sdk.StopReasonPauseTurn: // a long turn of the service's own tools, of which there are none here
+	case "max_tokens", "model_context_window_exceeded",
+		"pause_turn": // a long turn of the service's own tools, of which there are none here
 		return provider.FinishLength
-	case sdk.StopReasonToolUse:
+	case "tool_use":
 		return provider.FinishToolCalls
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		return provider.FinishFiltered
 	default:
 		return provider.FinishStop

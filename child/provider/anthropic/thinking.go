@@ -3,9 +3,6 @@ package anthropic
 import (
 	"slices"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
-
 	"nexus.internal/child/provider/wire"
 	"nexus.internal/protocol"
 )
@@ -26,19 +23,19 @@ func (d *draft) reasoned(m protocol.Message) ([]wire.Block, bool) {
 }
 
 // assemble puts an answer together as it was.
-func assemble(m protocol.Message, blocks []wire.Block, calls []sdk.ContentBlockParamUnion) []sdk.ContentBlockParamUnion {
+func assemble(m protocol.Message, blocks []wire.Block, calls []block) []block {
 	thinking, said := m.Thinking, m.Content
-	var content []sdk.ContentBlockParamUnion
+	var content []block
 	for _, p := range blocks {
 		switch p.Kind {
 		case thought:
-			content = append(content, sdk.NewThinkingBlock(p.Opaque, thinking[:p.Bytes]))
+			content = append(content, block{Type: typeThinking, Thinking: new(thinking[:p.Bytes]), Signature: new(p.Opaque)})
 			thinking = thinking[p.Bytes:]
 		case hidden:
-			content = append(content, sdk.NewRedactedThinkingBlock(p.Opaque))
+			content = append(content, block{Type: typeRedacted, Data: new(p.Opaque)})
 		case wire.KindText:
 			if !blank(said[:p.Bytes]) {
-				content = append(content, sdk.NewTextBlock(said[:p.Bytes]))
+				content = append(content, textBlock(said[:p.Bytes]))
 			}
 			said = said[p.Bytes:]
 		case wire.KindCall:
@@ -52,24 +49,21 @@ func assemble(m protocol.Message, blocks []wire.Block, calls []sdk.ContentBlockP
 // thinking says how the model is to think. A budget is for conversations whose
 // last answer with calls began with reasoning that goes back, since the service
 // refuses others; there it is left out until the calls are done with.
-func (d *draft) thinking(o Options, messages []protocol.Message) sdk.ThinkingConfigParamUnion {
+func (d *draft) thinking(o Options, messages []protocol.Message) *thinkingConfig {
 	switch o.Thinking {
 	case ThinkingAdaptive:
-		return sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{
-			Display: sdk.ThinkingConfigAdaptiveDisplaySummarized,
-		}}
+		return &thinkingConfig{Type: o.Thinking, Display: "summarized"}
 	case ThinkingDisabled:
-		return sdk.ThinkingConfigParamUnion{OfDisabled: &sdk.ThinkingConfigDisabledParam{}}
+		return &thinkingConfig{Type: o.Thinking}
 	case ThinkingEnabled:
 		budget := min(o.ThinkingTokens, d.maxTokens-1)
 		if budget < minThinkingTokens || d.unsigned(messages) {
-			break
+			return nil
 		}
-		// As an override, since the SDK writes a warning to stderr otherwise.
-		return param.Override[sdk.ThinkingConfigParamUnion](sdk.ThinkingConfigEnabledParam{BudgetTokens: int64(budget)})
+		return &thinkingConfig{Type: o.Thinking, BudgetTokens: budget}
 	case ThinkingDefault:
 	}
-	return sdk.ThinkingConfigParamUnion{}
+	return nil
 }
 
 // unsigned reports whether the results of calls come last, and the answers that

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -26,20 +24,21 @@ const (
 
 // tools puts what a model may call into the service's words. They come first in
 // the prompt; a mark on the last one keeps them in the cache whatever follows.
-func tools(specs []tool.Spec) ([]sdk.ToolUnionParam, error) {
-	var out []sdk.ToolUnionParam
+func tools(specs []tool.Spec) ([]toolParam, error) {
+	var out []toolParam
 	for _, t := range specs {
-		schema := map[string]any{}
+		schema := map[string]jsontext.Value{}
 		if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
 			return nil, fmt.Errorf("input schema of tool %s: %w", t.Name, err)
 		}
-		schema["type"] = "object"
-		out = append(out, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
-			Name: t.Name, Description: param.NewOpt(t.Description), InputSchema: param.Override[sdk.ToolInputSchemaParam](schema),
-		}})
+		if schema == nil { // null
+			schema = map[string]jsontext.Value{}
+		}
+		schema["type"] = jsontext.Value(`"object"`)
+		out = append(out, toolParam{Name: t.Name, Description: t.Description, InputSchema: schema})
 	}
 	if n := len(out); n > 0 {
-		out[n-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
+		out[n-1].CacheControl = ephemeral
 	}
 	return out, nil
 }
@@ -51,36 +50,34 @@ type draft struct {
 	forget    bool            // leave the reasoning of earlier answers out
 	signed    bool            // such reasoning goes out
 	used      map[string]bool // ids of calls: the service wants each once
-	out       []sdk.MessageParam
+	out       []message
 }
 
-// params is the request but for its tools. The service takes four marks for the
+// request is the request but for its tools. The service takes four marks for the
 // cache: on the last tool, the end of the system prompt, the end of this request
 // and the end of the one before it, which should be in the cache by now.
-func (d *draft) params(o Options) sdk.MessageNewParams {
+func (d *draft) request(o Options) request {
 	system, rest := []string{d.System}, d.Messages
 	for len(rest) > 0 && rest[0].Role == protocol.RoleSystem {
 		system, rest = append(system, rest[0].Content), rest[1:]
 	}
 	d.translate(rest)
-	p := sdk.MessageNewParams{
-		Model: d.Model, MaxTokens: int64(d.maxTokens), Messages: d.out, Thinking: d.thinking(o, rest),
+	r := request{
+		Model: d.Model, MaxTokens: d.maxTokens, Stream: true, Messages: d.out, Thinking: d.thinking(o, rest),
 	}
 	for _, text := range system {
 		if !blank(text) {
-			p.System = append(p.System, sdk.TextBlockParam{Text: text})
+			r.System = append(r.System, textBlock(text))
 		}
 	}
-	if n := len(p.System); n > 0 {
-		p.System[n-1].CacheControl = sdk.NewCacheControlEphemeralParam()
+	if n := len(r.System); n > 0 {
+		r.System[n-1].mark()
 	}
-	for i := len(p.Messages) - 1; i >= max(0, len(p.Messages)-3); i -= 2 {
-		content := p.Messages[i].Content
-		if mark := content[len(content)-1].GetCacheControl(); mark != nil {
-			*mark = sdk.NewCacheControlEphemeralParam()
-		}
+	for i := len(r.Messages) - 1; i >= max(0, len(r.Messages)-3); i -= 2 {
+		content := r.Messages[i].Content
+		content[len(content)-1].mark()
 	}
-	return p
+	return r
 }
 
 // translate puts the conversation into the service's words. Every call is
@@ -90,11 +87,11 @@ func (d *draft) translate(messages []protocol.Message) {
 	for i, m := range messages {
 		switch m.Role {
 		case protocol.RoleSystem, protocol.RoleUser:
-			d.add(sdk.MessageParamRoleUser, d.user(m)...)
+			d.add(user, d.user(m)...)
 		case protocol.RoleAssistant:
 			calls := d.calls(m.ToolCalls)
-			d.add(sdk.MessageParamRoleAssistant, d.assistant(m, calls)...)
-			d.add(sdk.MessageParamRoleUser, d.results(m.ToolCalls, calls, messages[i+1:])...)
+			d.add(assistant, d.assistant(m, calls)...)
+			d.add(user, d.results(m.ToolCalls, calls, messages[i+1:])...)
 		case protocol.RoleTool: // went out with its call
 		}
 	}
@@ -102,37 +99,37 @@ func (d *draft) translate(messages []protocol.Message) {
 
 // add adds content to the conversation, in which the user has the first word and
 // each side says all it has to say in one message.
-func (d *draft) add(role sdk.MessageParamRole, content ...sdk.ContentBlockParamUnion) {
+func (d *draft) add(from role, content ...block) {
 	if len(content) == 0 {
 		return
 	}
-	if len(d.out) == 0 && role == sdk.MessageParamRoleAssistant {
-		d.out = append(d.out, sdk.NewUserMessage(sdk.NewTextBlock(beginning)))
+	if len(d.out) == 0 && from == assistant {
+		d.out = append(d.out, message{Role: user, Content: []block{textBlock(beginning)}})
 	}
-	if n := len(d.out); n > 0 && d.out[n-1].Role == role {
+	if n := len(d.out); n > 0 && d.out[n-1].Role == from {
 		d.out[n-1].Content = append(d.out[n-1].Content, content...)
 		return
 	}
-	d.out = append(d.out, sdk.MessageParam{Role: role, Content: content})
+	d.out = append(d.out, message{Role: from, Content: content})
 }
 
-func (d *draft) user(m protocol.Message) []sdk.ContentBlockParamUnion {
+func (d *draft) user(m protocol.Message) []block {
 	text, pictures := wire.Pictures(d.Request, m, maxImage)
-	var content []sdk.ContentBlockParamUnion
+	var content []block
 	for _, p := range pictures {
-		content = append(content, sdk.NewImageBlockBase64(p.Mime, p.Base64))
+		content = append(content, image(p))
 	}
 	switch {
 	case !blank(text):
-		content = append(content, sdk.NewTextBlock(text))
+		content = append(content, textBlock(text))
 	case len(content) == 0:
-		content = append(content, sdk.NewTextBlock(nothing))
+		content = append(content, textBlock(nothing))
 	}
 	return content
 }
 
 // assistant is an answer; its calls are translated already.
-func (d *draft) assistant(m protocol.Message, calls []sdk.ContentBlockParamUnion) []sdk.ContentBlockParamUnion {
+func (d *draft) assistant(m protocol.Message, calls []block) []block {
 	if blank(m.Content) && len(calls) == 0 {
 		return nil
 	}
@@ -140,17 +137,17 @@ func (d *draft) assistant(m protocol.Message, calls []sdk.ContentBlockParamUnion
 		d.signed = true
 		return assemble(m, blocks, calls)
 	}
-	var content []sdk.ContentBlockParamUnion
+	var content []block
 	if !blank(m.Content) {
-		content = append(content, sdk.NewTextBlock(m.Content))
+		content = append(content, textBlock(m.Content))
 	}
 	return append(content, calls...)
 }
 
 // calls translates the calls of an answer. The service wants ids of A-Z, a-z,
 // 0-9, _ and -, each once in a conversation, and objects as input.
-func (d *draft) calls(calls []protocol.ToolCall) []sdk.ContentBlockParamUnion {
-	out := make([]sdk.ContentBlockParamUnion, 0, len(calls))
+func (d *draft) calls(calls []protocol.ToolCall) []block {
+	out := make([]block, 0, len(calls))
 	for _, c := range calls {
 		id := wire.Word(c.ID)
 		for n := 2; id == "" || d.used[id]; n++ {
@@ -161,7 +158,7 @@ func (d *draft) calls(calls []protocol.ToolCall) []sdk.ContentBlockParamUnion {
 		if input.Kind() != '{' || !input.IsValid() {
 			input = wrapped(input)
 		}
-		out = append(out, sdk.NewToolUseBlock(id, input, wire.FunctionName(c.Name)))
+		out = append(out, block{Type: typeToolUse, ID: id, Name: wire.FunctionName(c.Name), Input: input})
 	}
 	return out
 }
@@ -175,27 +172,24 @@ func wrapped(input jsontext.Value) jsontext.Value {
 }
 
 // results are the results of the calls, all in one message.
-func (d *draft) results(
-	calls []protocol.ToolCall, translated []sdk.ContentBlockParamUnion, following []protocol.Message,
-) []sdk.ContentBlockParamUnion {
-	var out []sdk.ContentBlockParamUnion
+func (d *draft) results(calls []protocol.ToolCall, translated []block, following []protocol.Message) []block {
+	var out []block
 	for i, m := range wire.Results(calls, following) {
-		result := sdk.ToolResultBlockParam{ToolUseID: translated[i].OfToolUse.ID}
-		if m.IsError {
-			result.IsError = param.NewOpt(true)
-		}
+		result := block{Type: typeToolResult, ToolUseID: translated[i].ID, IsError: m.IsError}
 		text, pictures := wire.Pictures(d.Request, m, maxImage)
 		if !blank(text) {
-			result.Content = append(result.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
+			result.Content = append(result.Content, textBlock(text))
 		}
 		for _, p := range pictures {
-			result.Content = append(result.Content, sdk.ToolResultBlockParamContentUnion{
-				OfImage: sdk.NewImageBlockBase64(p.Mime, p.Base64).OfImage,
-			})
+			result.Content = append(result.Content, image(p))
 		}
-		out = append(out, sdk.ContentBlockParamUnion{OfToolResult: &result})
+		out = append(out, result)
 	}
 	return out
+}
+
+func image(p wire.Picture) block {
+	return block{Type: typeImage, Source: &source{Type: "base64", MediaType: p.Mime, Data: p.Base64}}
 }
 
 // blank reports whether a text has nothing to see, which the service refuses.

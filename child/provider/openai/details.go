@@ -36,11 +36,11 @@ type grown struct {
 
 // take adds what a delta holds. What has another shape than an array of objects
 // makes all of it useless, since a part cannot go back.
-func (d *merged) take(delta string) {
-	array := gjson.Get(delta, string(details))
-	if d.odd || !array.Exists() || array.Type == gjson.Null {
+func (d *merged) take(piece jsontext.Value) {
+	if d.odd || len(piece) == 0 || piece.Kind() == 'n' {
 		return
 	}
+	array := gjson.ParseBytes(piece)
 	d.odd = !array.IsArray()
 	for _, fragment := range array.Array() {
 		if d.odd = d.odd || !d.add(fragment); d.odd {
@@ -55,14 +55,14 @@ func (d *merged) add(fragment gjson.Result) bool {
 	if !fragment.IsObject() {
 		return false
 	}
-	members, pieces := map[string]jsontext.Value{}, map[string]string{}
+	members, pieces := map[string]jsontext.Value{}, map[string]jsontext.Value{}
 	valid := true
 	fragment.ForEach(func(name, value gjson.Result) bool {
 		_, twice := members[name.Str]
 		if _, said := pieces[name.Str]; said || twice {
 			valid = false
 		} else if (name.Str == "text" || name.Str == "summary") && value.Type == gjson.String {
-			pieces[name.Str] = value.Str
+			pieces[name.Str] = jsontext.Value(value.Raw)
 		} else {
 			raw := jsontext.Value(value.Raw)
 			members[name.Str] = raw
@@ -93,8 +93,9 @@ func (d *merged) add(fragment gjson.Result) bool {
 			text = &grown{}
 			b.grown[name] = text
 		}
-		text.whole.WriteString(text.piece.Next(piece, fragment.Raw, name))
-		d.size += len(piece)
+		said := text.piece.Next(piece)
+		text.whole.WriteString(said)
+		d.size += len(said)
 	}
 	return d.size <= wire.MaxSignature
 }

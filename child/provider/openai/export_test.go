@@ -1,7 +1,7 @@
 package openai
 
 import (
-	sdk "github.com/openai/openai-go/v3"
+	"github.com/go-json-experiment/json"
 
 	"nexus.internal/protocol"
 )
@@ -9,10 +9,10 @@ import (
 // GivesBack reports whether the reasoning of a message goes back to the model,
 // in JSON.
 func GivesBack(model string, m protocol.Message) bool {
-	var said sdk.ChatCompletionAssistantMessageParam
+	var said message
 	if !giveBack(&said, m, model) {
 		return false
 	}
-	_, err := said.MarshalJSON()
+	_, err := json.Marshal(said)
 	return err == nil
 }

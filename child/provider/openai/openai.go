@@ -1,13 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
@@ -28,11 +25,7 @@ const (
 )
 
 // client is a provider for one service.
-type client struct {
-	service     *wire.Service
-	completions sdk.ChatCompletionService
-	models      sdk.ModelService
-}
+type client struct{ service *wire.Service }
 
 // New returns a provider for a service that speaks OpenAI's chat completions.
 // It opens no connection. The error says what is wrong with the options.
@@ -41,16 +34,7 @@ func New(o Options) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := []option.RequestOption{
-		option.WithBaseURL(service.BaseURL()),
-		option.WithHTTPClient(service),
-		option.WithMaxRetries(0), // retries are ours, because they are told to whoever listens
-	}
-	return &client{
-		service:     service,
-		completions: sdk.NewChatCompletionService(request...),
-		models:      sdk.NewModelService(request...),
-	}, nil
+	return &client{service: service}, nil
 }
 
 // Stream asks for one answer, as [wire.Service.Answer] does. Where the service
@@ -62,9 +46,9 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 	}
 	return c.service.Answer(ctx, r, func(ctx context.Context, t *wire.Try, r provider.Request) error {
 		for forget := false; ; forget = true {
-			params, reasoned := translate(r, forget)
-			params.Tools = offered
-			err := c.ask(ctx, t, params)
+			question, reasoned := translate(r, forget)
+			question.Tools = offered
+			err := c.ask(ctx, t, question)
 			refused, ok := errors.AsType[*wire.ServiceError](err)
 			if !ok || t.Spoke() || !reasoned || !refused.RefusesReasoning() {
 				return err
@@ -76,32 +60,17 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 // Models lists what the service offers, as [wire.Service.Models] does.
 func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
 	return c.service.Models(ctx, func(ctx context.Context) ([]provider.Model, error) {
-		page, err := c.models.List(ctx)
-		if err != nil {
+		var list modelList
+		if err := c.service.Get(ctx, "/models", nil, &list); err != nil {
 			return nil, err
 		}
-		found := make([]provider.Model, 0, len(page.Data))
-		for _, m := range page.Data {
-			found = append(found, described(m))
+		found := make([]provider.Model, 0, len(list.Data))
+		for _, m := range list.Data {
+			found = append(found, provider.Model{
+				ModelID: m.ID, ModelName: m.Name,
+				ContextWindow: cmp.Or(m.ContextLength, m.MaxModelLen, m.ContextWindow, m.MaxLength, m.trained()),
+			})
 		}
 		return found, nil
 	})
-}
-
-// described reads what compatible services say of a model beyond its id:
-// OpenRouter a name and context_length, vLLM max_model_len, llama.cpp what it
-// was trained with.
-func described(m sdk.Model) provider.Model {
-	raw := m.RawJSON()
-	entry := provider.Model{ModelID: m.ID}
-	if name := gjson.Get(raw, "name"); name.Type == gjson.String {
-		entry.ModelName = name.Str
-	}
-	for _, member := range []string{"context_length", "max_model_len", "context_window", "max_context_length", "meta.n_ctx_train"} {
-		if size := gjson.Get(raw, member); size.Type == gjson.Number && size.Num > 0 {
-			entry.ContextWindow = size.Uint()
-			break
-		}
-	}
-	return entry
 }

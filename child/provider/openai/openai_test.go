@@ -214,7 +214,7 @@ func TestErrors(t *testing.T) {
 		{"error event first", []http.HandlerFunc{broken("error-first.sse"), good}, 1, ""},
 		{"error event later", []http.HandlerFunc{broken("error-later.sse")}, 0, "the service reported an error: Overloaded"},
 		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "unexpected end of JSON input"},
-		{"event of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: [1]\n\n"))}, 0, "cannot unmarshal array into Go value of type openai.ChatCompletionChunk"},
+		{"event of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: [1]\n\n"))}, 0, "the service sent a malformed event: it is not an object"},
 		{"choices of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

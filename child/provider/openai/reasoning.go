@@ -2,8 +2,6 @@ package openai
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider/wire"
 	"nexus.internal/protocol"
@@ -18,15 +16,14 @@ const (
 	details wire.Kind = "reasoning_details"
 )
 
-// thoughts reads what compatible services add to a delta: reasoning_content, or
-// reasoning (OpenRouter, Ollama). It gives the text, the delta and the member.
-func thoughts(delta string) (thought, object, member string) {
-	for _, member := range []string{string(content), "reasoning"} {
-		if value := gjson.Get(delta, member); value.Type == gjson.String && value.Str != "" {
-			return value.Str, delta, member
+// thought is a piece of the reasoning: reasoning_content, or else reasoning.
+func (d delta) thought() jsontext.Value {
+	for _, piece := range []jsontext.Value{d.ReasoningContent, d.Reasoning} {
+		if wire.IsString(piece) && string(piece) != `""` {
+			return piece
 		}
 	}
-	return "", delta, ""
+	return nil
 }
 
 // layout is how the answer was made up. The details hold all that the text says,
@@ -50,25 +47,25 @@ func (a *answer) layout() wire.Layout {
 
 // giveBack adds the reasoning of an answer to what goes out of it. It reports
 // whether there was any: the model's own, in an answer that is what it was.
-func giveBack(said *sdk.ChatCompletionAssistantMessageParam, m protocol.Message, model string) bool {
+func giveBack(said *message, m protocol.Message, model string) bool {
 	blocks, ok := wire.Reasoned(m, model, content, details)
 	if !ok {
 		return false
 	}
-	members := map[string]any{}
+	with := *said
 	for _, b := range blocks {
 		switch b.Kind {
 		case content:
-			members[string(content)] = m.Thinking
+			with.ReasoningContent = &m.Thinking
 		case details:
 			array := jsontext.Value(b.Opaque)
 			if array.Kind() != '[' || !array.IsValid() {
 				return false
 			}
-			members[string(details)] = array
+			with.ReasoningDetails = array
 		case wire.KindText, wire.KindCall: // go out as ever
 		}
 	}
-	said.SetExtraFields(members)
+	*said = with
 	return true
 }

@@ -1,16 +1,13 @@
 package openai
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
@@ -18,22 +15,9 @@ import (
 )
 
 // ask makes one request and passes on its stream.
-func (c *client) ask(ctx context.Context, t *wire.Try, params sdk.ChatCompletionNewParams) error {
-	stream := c.completions.NewStreaming(ctx, params, option.WithHTTPClient(t))
-	defer func() { _ = stream.Close() }() // how the answer ended is known by then
-	a := answer{Try: t, model: params.Model}
-	for stream.Next() {
-		if err := a.take(stream.Current()); err != nil {
-			return err
-		}
-		if t.Left() {
-			return nil
-		}
-	}
-	err := stream.Err()
-	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		err = wire.ReadError(e.Event.Data)
-	}
+func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
+	a := answer{Try: t, model: question.Model}
+	err := t.Stream(ctx, "/chat/completions", question, a.take)
 	if err := t.Outcome(ctx, err, a.finished); err != nil {
 		return err
 	}
@@ -60,7 +44,7 @@ type answer struct {
 
 // call is a tool call whose input is still coming.
 type call struct {
-	index int64
+	index uint64
 	sent  string // the id that the service gave it; "" for none
 	id    string // ours: the service's, unless it gave none or gave it twice
 	name  string
@@ -70,31 +54,33 @@ type call struct {
 }
 
 // take passes on what one event says.
-func (a *answer) take(chunk sdk.ChatCompletionChunk) error {
-	raw := chunk.RawJSON()
-	if gjson.Get(raw, "object").Str == "error" {
-		return wire.ReadError([]byte(raw)) // vLLM
+func (a *answer) take(sent wire.Event) error {
+	if bytes.HasPrefix(sent.Data, []byte("[DONE]")) {
+		return io.EOF
 	}
-	if choices := gjson.Get(raw, "choices"); choices.Exists() && choices.Type != gjson.Null && !choices.IsArray() {
-		return &wire.MalformedError{Problem: `member "choices" is not an array`}
+	var c chunk
+	if err := wire.Decode(sent.Data, &c); err != nil {
+		return err
 	}
-	if name := protocol.CutModelName(chunk.Model); name != "" {
+	if c.Object == "error" || len(c.Error) > 0 && c.Error.Kind() != 'n' { // the one is vLLM's
+		return wire.ReadError(sent.Data)
+	}
+	if name := protocol.CutModelName(c.Model); name != "" {
 		a.usage.Model = &name
 	}
-	if chunk.JSON.Usage.Valid() {
-		a.count(chunk.Usage)
+	if c.Usage != nil {
+		a.count(c.Usage)
 	}
-	for _, choice := range chunk.Choices {
+	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue // one was asked for
 		}
-		delta := choice.Delta
-		object := delta.RawJSON()
-		a.think(a.thought.Next(thoughts(object)))
-		a.content = a.content || gjson.Get(object, string(content)).Type == gjson.String
-		a.details.take(object)
-		a.say(a.said.Next(delta.Content, object, "content") + a.refused.Next(delta.Refusal, object, "refusal"))
-		for _, piece := range delta.ToolCalls {
+		d := choice.Delta
+		a.think(a.thought.Next(d.thought()))
+		a.content = a.content || wire.IsString(d.ReasoningContent)
+		a.details.take(d.ReasoningDetails)
+		a.say(a.said.Next(d.Content) + a.refused.Next(d.Refusal))
+		for _, piece := range d.ToolCalls {
 			a.takeCall(piece)
 		}
 		if choice.FinishReason != "" {
@@ -122,12 +108,12 @@ func (a *answer) say(said string) {
 // takeCall adds a piece to the call it belongs to. The id and the name come
 // with the first one. A call without a name begins at the end of the answer,
 // since its name may still come.
-func (a *answer) takeCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+func (a *answer) takeCall(piece callPiece) {
 	c := a.call(piece.Index, piece.ID)
 	if c.name == "" {
 		c.name = piece.Function.Name
 	}
-	fragment := c.last.Next(piece.Function.Arguments, piece.RawJSON(), "function.arguments")
+	fragment := c.last.Next(piece.Function.Arguments)
 	c.input.WriteString(fragment)
 	switch {
 	case c.begun && fragment != "":
@@ -148,7 +134,7 @@ func (a *answer) begin(c *call) {
 
 // call finds the call that a piece belongs to: by index, as the interface has
 // it, unless a service gives every call the index 0 and an id of its own.
-func (a *answer) call(index int64, id string) *call {
+func (a *answer) call(index uint64, id string) *call {
 	for i := len(a.calls) - 1; i >= 0; i-- {
 		if c := a.calls[i]; c.index == index && (id == "" || id == c.sent) {
 			return c
@@ -194,15 +180,11 @@ func (a *answer) end() {
 // count takes over the usage, which a service may state more than once. The
 // tokens of the cache are part of the input tokens; OpenRouter counts those
 // that were written, and DeepSeek has a member of its own for those read.
-func (a *answer) count(u sdk.CompletionUsage) {
-	a.usage.InputTokens = wire.Count(u.PromptTokens)
-	a.usage.OutputTokens = wire.Count(u.CompletionTokens)
-	a.usage.CacheReadInputTokens = wire.Count(u.PromptTokensDetails.CachedTokens)
-	if hit := gjson.Get(u.RawJSON(), "prompt_cache_hit_tokens"); a.usage.CacheReadInputTokens == 0 {
-		a.usage.CacheReadInputTokens = wire.Count(hit.Int())
-	}
-	written := gjson.Get(u.RawJSON(), "prompt_tokens_details.cache_write_tokens")
-	a.usage.CacheCreationInputTokens = wire.Count(written.Int())
+func (a *answer) count(u *usage) {
+	a.usage.InputTokens = u.Prompt
+	a.usage.OutputTokens = u.Completion
+	a.usage.CacheReadInputTokens = cmp.Or(u.Details.Cached, u.CacheHit)
+	a.usage.CacheCreationInputTokens = u.Details.Written
 }
 
 func finishReason(reason string) provider.FinishReason {

@@ -6,9 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
@@ -21,14 +18,14 @@ import (
 const maxImage = 20 << 20
 
 // tools puts what a model may call into the service's words.
-func tools(specs []tool.Spec) ([]sdk.ChatCompletionToolUnionParam, error) {
-	var out []sdk.ChatCompletionToolUnionParam
+func tools(specs []tool.Spec) ([]toolParam, error) {
+	var out []toolParam
 	for _, t := range specs {
-		function := shared.FunctionDefinitionParam{Name: t.Name, Description: param.NewOpt(t.Description)}
-		if err := json.Unmarshal(t.InputSchema, &function.Parameters); err != nil {
+		f := function{Name: t.Name, Description: t.Description}
+		if err := json.Unmarshal(t.InputSchema, &f.Parameters); err != nil {
 			return nil, fmt.Errorf("input schema of tool %s: %w", t.Name, err)
 		}
-		out = append(out, sdk.ChatCompletionFunctionTool(function))
+		out = append(out, toolParam{Type: "function", Function: f})
 	}
 	return out, nil
 }
@@ -38,21 +35,21 @@ func tools(specs []tool.Spec) ([]sdk.ChatCompletionToolUnionParam, error) {
 // without a call is left out, as are answers that say nothing. The reasoning of
 // earlier answers goes along unless it is to be forgotten; reasoned says that
 // there was some.
-func translate(r provider.Request, forget bool) (params sdk.ChatCompletionNewParams, reasoned bool) {
-	var out []sdk.ChatCompletionMessageParamUnion
+func translate(r provider.Request, forget bool) (question request, reasoned bool) {
+	var out []message
 	if r.System != "" {
-		out = append(out, sdk.SystemMessage(r.System))
+		out = append(out, message{Role: "system", Content: r.System})
 	}
 	for i, m := range r.Messages {
 		switch m.Role {
 		case protocol.RoleSystem:
-			out = append(out, sdk.SystemMessage(m.Content))
+			out = append(out, message{Role: "system", Content: m.Content})
 		case protocol.RoleUser:
 			out = append(out, user(wire.Pictures(r, m, maxImage)))
 		case protocol.RoleAssistant:
 			if m.Content != "" || len(m.ToolCalls) > 0 {
 				said := assistant(m)
-				if !forget && giveBack(said.OfAssistant, m, r.Model) {
+				if !forget && giveBack(&said, m, r.Model) {
 					reasoned = true
 				}
 				out = append(out, said)
@@ -61,47 +58,36 @@ func translate(r provider.Request, forget bool) (params sdk.ChatCompletionNewPar
 		case protocol.RoleTool: // went out with its call
 		}
 	}
-	return sdk.ChatCompletionNewParams{
-		Model:         r.Model,
-		Messages:      out,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-	}, reasoned
+	return request{Model: r.Model, Messages: out, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}}, reasoned
 }
 
 // user is a message of the user: plain text where there are no images, since not
 // every service takes parts.
-func user(text string, pictures []wire.Picture) sdk.ChatCompletionMessageParamUnion {
+func user(text string, pictures []wire.Picture) message {
 	if len(pictures) == 0 {
-		return sdk.UserMessage(text)
+		return message{Role: "user", Content: text}
 	}
-	var parts []sdk.ChatCompletionContentPartUnionParam
+	var parts []contentPart
 	if text != "" {
-		parts = append(parts, sdk.TextContentPart(text))
+		parts = append(parts, contentPart{Type: "text", Text: text})
 	}
 	for _, p := range pictures {
-		parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{
-			URL: "data:" + p.Mime + ";base64," + p.Base64,
-		}))
+		parts = append(parts, contentPart{Type: "image_url", ImageURL: &imageURL{URL: "data:" + p.Mime + ";base64," + p.Base64}})
 	}
-	return sdk.UserMessage(parts)
+	return message{Role: "user", Content: parts}
 }
 
-func assistant(m protocol.Message) sdk.ChatCompletionMessageParamUnion {
-	var said sdk.ChatCompletionAssistantMessageParam
+func assistant(m protocol.Message) message {
+	said := message{Role: "assistant"}
 	if m.Content != "" {
-		said.Content.OfString = param.NewOpt(m.Content)
+		said.Content = m.Content
 	}
 	for _, c := range m.ToolCalls {
-		said.ToolCalls = append(said.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: c.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: wire.FunctionName(c.Name), Arguments: arguments(c.Input),
-				},
-			},
+		said.ToolCalls = append(said.ToolCalls, toolCall{
+			Type: "function", ID: c.ID, Function: calledFunction{Name: wire.FunctionName(c.Name), Arguments: arguments(c.Input)},
 		})
 	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &said}
+	return said
 }
 
 // arguments is a call's input as the model wrote it. Input that was not JSON
@@ -119,13 +105,13 @@ func arguments(input jsontext.Value) string {
 
 // results are the results of the calls. Images cannot stand in a result, so a
 // message of the user follows that shows them.
-func results(r provider.Request, calls []protocol.ToolCall, following []protocol.Message) []sdk.ChatCompletionMessageParamUnion {
-	out := make([]sdk.ChatCompletionMessageParamUnion, 0, len(calls))
+func results(r provider.Request, calls []protocol.ToolCall, following []protocol.Message) []message {
+	out := make([]message, 0, len(calls))
 	var shown []wire.Picture
 	var names []string
 	for i, m := range wire.Results(calls, following) {
 		text, pictures := wire.Pictures(r, m, maxImage)
-		out = append(out, sdk.ToolMessage(text, calls[i].ID))
+		out = append(out, message{Role: "tool", Content: text, ToolCallID: calls[i].ID})
 		if len(pictures) > 0 {
 			shown = append(shown, pictures...)
 			names = append(names, wire.FunctionName(calls[i].Name))

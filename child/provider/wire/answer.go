@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
 
-// Ask makes one request and passes on its stream: with t as its HTTP client and
-// by t.Emit. It returns what t.Outcome makes of the end, or an error of its own.
+// Ask makes one request, by t.Stream, and passes on its answer, by t.Emit. It
+// returns what t.Outcome makes of the end.
 type Ask func(ctx context.Context, t *Try, r provider.Request) error
 
 // Answer asks for one answer, in as many tries as the options allow. A failed
@@ -58,7 +62,7 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, ask Ask) iter.
 	}
 }
 
-// Try is one try for an answer. It is the HTTP client of its requests.
+// Try is one try for an answer.
 type Try struct {
 	service *Service
 	yield   func(provider.Delta, error) bool
@@ -75,16 +79,38 @@ func (t *Try) run(ctx context.Context, r provider.Request, ask Ask) error {
 	return ask(ctx, t, r)
 }
 
-// Do sends a request as [Service.Do] does, and listens to how its answer comes.
-func (t *Try) Do(request *http.Request) (*http.Response, error) {
-	t.body = nil
-	response, err := t.service.Do(request)
+// Stream posts question, as JSON, to path, which begins with a slash, and passes
+// the events of the answer to take. It returns without an error at the end of the
+// stream, when the listener has gone, and when take returns io.EOF; and else with
+// the error of take, of the connection, or of the service.
+func (t *Try) Stream(ctx context.Context, path string, question any, take func(Event) error) error {
+	body, err := json.Marshal(question, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return nil, err
+		return err
+	}
+	request, err := t.service.request(ctx, http.MethodPost, path, nil, body)
+	if err != nil {
+		return err
+	}
+	t.body = nil
+	response, err := t.service.do(request)
+	if err != nil {
+		return err
 	}
 	t.body = &listened{ReadCloser: response.Body, silence: t.quiet}
-	response.Body = t.body
-	return response, nil
+	defer t.body.Close() // how the answer ended is known by then
+	for event, err := range events(t.body) {
+		if err == nil {
+			err = take(event)
+		}
+		switch {
+		case errors.Is(err, io.EOF), t.left:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 // Emit passes on a delta. The listener may take its time.
@@ -98,14 +124,11 @@ func (t *Try) Emit(d provider.Delta) {
 	t.quiet.heard()
 }
 
-// Left reports whether the listener has gone: nothing more is worth reading.
-func (t *Try) Left() bool { return t.left }
-
 // Spoke reports whether anything was passed on.
 func (t *Try) Spoke() bool { return t.spoke }
 
-// Outcome finds out what the end of a stream stands for: err is what reading it
-// ended with, whole says that the service had said that it was done. The result
+// Outcome finds out what the end of a stream stands for: err is what Stream
+// returned, whole says that the service had said that it was done. The result
 // is nil if the answer is whole: what broke then, if anything, is only the
 // good-bye.
 func (t *Try) Outcome(ctx context.Context, err error, whole bool) error {
@@ -118,18 +141,12 @@ func (t *Try) Outcome(ctx context.Context, err error, whole bool) error {
 	case reason != nil:
 		return reason
 	}
-	if _, ok := errors.AsType[*ServiceError](err); ok || t.body == nil {
-		return err
-	}
-	if _, ok := errors.AsType[*MalformedError](err); ok {
-		return err
-	}
-	if t.body.err != nil {
+	_, refused := errors.AsType[*ServiceError](err)
+	_, malformed := errors.AsType[*MalformedError](err)
+	if !refused && !malformed && t.body != nil && t.body.err != nil {
 		return fmt.Errorf("%w: %w", errCutOff, t.body.err)
 	}
-	// What comes after the service's answer and is not a fault of reading is one
-	// of understanding.
-	return &MalformedError{Problem: err.Error()}
+	return err
 }
 
 func hasImages(r provider.Request) bool {

@@ -1,13 +1,14 @@
 // Package wire is what every provider that speaks to a real service shares:
 // where the service is and how it is asked, the tries for an answer, the watch
-// over its silence, its errors in clear words without a key in them, and the
-// parts of a conversation that all vendors want alike.
+// over its silence, its event stream, its errors in clear words without a key in
+// them, and the parts of a conversation that all vendors want alike.
 //
 //	s, err := wire.New(options, wire.Defaults{Name: "acme", BaseURL: url, Auth: wire.Bearer})
 //	return s.Answer(ctx, request, func(ctx context.Context, t *wire.Try, r provider.Request) error {
-//		stream := vendor.Stream(ctx, translate(r), vendor.WithHTTPClient(t))
-//		… t.Emit(delta) …
-//		return t.Outcome(ctx, stream.Err(), whole)
+//		err := t.Stream(ctx, "/ask", translate(r), func(e wire.Event) error {
+//			… wire.Decode(e.Data, &event) … t.Emit(delta) …
+//		})
+//		return t.Outcome(ctx, err, whole)
 //	})
 //
 // A try that fails before its first delta, in a way that may pass, is made again

@@ -86,9 +86,6 @@ func Input(text string) jsontext.Value {
 	return quoted
 }
 
-// Count makes a count of tokens of what a service says, from 0 to 2^53.
-func Count(n int64) uint64 { return uint64(min(max(0, n), 1<<53)) }
-
 // Picture is an image as services take it.
 type Picture struct {
 	Mime   string

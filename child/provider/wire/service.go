@@ -1,12 +1,16 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"nexus.internal/child/provider"
@@ -29,6 +33,7 @@ const (
 	defaultIdle     = 120 * time.Second
 	defaultAttempts = 4
 	defaultBackoff  = 500 * time.Millisecond
+	maxList         = 16 << 20 // bytes of the answer to a Get
 )
 
 // Options says which service is spoken to and how. The zero value of a field
@@ -50,13 +55,18 @@ type Defaults struct {
 	Name    string
 	BaseURL string
 	Auth    AuthMethod
+	// Version is the end of BaseURL's path that an address may lack: "/v1"; ""
+	// for none.
+	Version string
+	Header  http.Header // of every request, beside the key
 }
 
 // Service is one remote service.
 type Service struct {
 	options Options
-	base    url.URL    // without query and fragment
+	base    string     // where paths are added to, without a slash at its end, query and fragment
 	query   url.Values // of base_url, part of every request
+	header  http.Header
 	client  http.Client
 	secrets redact.Secrets // for errors
 }
@@ -82,8 +92,10 @@ func New(o Options, d Defaults) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
 	}
-	s := &Service{options: o, base: *full, query: full.Query(), secrets: redact.New(o.APIKey, full)}
-	s.base.RawQuery, s.base.Fragment = "", ""
+	s := &Service{options: o, query: full.Query(), header: d.Header, secrets: redact.New(o.APIKey, full)}
+	path := strings.TrimRight(full.EscapedPath(), "/")
+	origin := url.URL{Scheme: full.Scheme, User: full.User, Host: full.Host}
+	s.base = origin.String() + strings.TrimSuffix(path, d.Version) + d.Version
 	if o.HTTPClient != nil {
 		s.client = *o.HTTPClient
 	}
@@ -118,18 +130,26 @@ func checkAuth(o Options) error {
 	return nil
 }
 
-// BaseURL is where paths are added to; its query is added by Do.
-func (s *Service) BaseURL() string { return s.base.String() }
-
-// Do sends a request with the key and the query of base_url. A response that is
-// no answer is an error: a *ServiceError where the service says why.
-func (s *Service) Do(request *http.Request) (*http.Response, error) {
-	if len(s.query) > 0 {
-		query := request.URL.Query()
-		for name, values := range s.query {
-			query[name] = append(query[name], values...)
+// request makes a request with the key and all else that every request has. path
+// begins with a slash; a nil body is none.
+func (s *Service) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(query)
+	for name, values := range s.query {
+		if all == nil {
+			all = url.Values{}
 		}
-		request.URL.RawQuery = query.Encode()
+		all[name] = append(all[name], values...)
+	}
+	request.URL.RawQuery = all.Encode()
+	maps.Copy(request.Header, s.header)
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "nexus-child")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	switch s.options.AuthMethod {
 	case Bearer:
@@ -140,11 +160,42 @@ func (s *Service) Do(request *http.Request) (*http.Response, error) {
 		request.Header.Set("X-Api-Key", s.options.APIKey)
 	case None:
 	}
+	return request, nil
+}
+
+// do sends a request. A response that is no answer is an error: a *ServiceError
+// where the service says why.
+func (s *Service) do(request *http.Request) (*http.Response, error) {
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	return refuse(request, response)
+}
+
+// Get asks for the list at path, which begins with a slash, and reads it into the
+// struct that v points to, as Decode does.
+func (s *Service) Get(ctx context.Context, path string, query url.Values, v any) error {
+	request, err := s.request(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	response, err := s.do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxList+1))
+	switch {
+	case err != nil:
+		return err
+	case len(body) > maxList:
+		return fmt.Errorf("the answer has more than %d MiB", maxList>>20)
+	}
+	if e, ok := errors.AsType[*MalformedError](Decode(body, v)); ok {
+		return fmt.Errorf("the service sent a malformed list: %s", e.Problem)
+	}
+	return nil
 }
 
 // Models lists what list finds at the service, with what the configuration adds

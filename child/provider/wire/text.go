@@ -1,11 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
 )
 
 // escape is the length of an escape of the form \ud83d.
@@ -18,24 +18,24 @@ type Text struct {
 	held string // the first half of a pair, as an escape; "" for none
 }
 
-// Next gives what is to be passed on of a further piece, in valid UTF-8: the
-// string at path in object, which the SDK decoded. Half of a pair at its end is
-// held back.
-func (t *Text) Next(decoded, object, path string) string {
-	if decoded == "" {
+// Next gives what is to be passed on of a further piece, in valid UTF-8. Half of
+// a pair at its end is held back. A piece that is no string is passed on as the
+// JSON that it is, but null is no piece.
+func (t *Text) Next(piece jsontext.Value) string {
+	switch {
+	case len(piece) == 0 || piece.Kind() == 'n' || string(piece) == `""`:
 		return ""
+	case !IsString(piece):
+		return t.Rest() + strings.ToValidUTF8(string(piece), "\uFFFD")
 	}
-	value := gjson.Get(object, path)
-	if value.Type != gjson.String {
-		return t.Rest() + strings.ToValidUTF8(decoded, "\uFFFD")
-	}
-	literal := value.Raw[1 : len(value.Raw)-1]
+	literal := piece[1 : len(piece)-1]
 	half := highSurrogate(literal)
 	if t.held == "" && half == "" {
-		return strings.ToValidUTF8(decoded, "\uFFFD")
+		return unquote(piece)
 	}
-	literal, t.held = t.held+literal, half
-	return unquote(strings.TrimSuffix(literal, half))
+	whole := `"` + t.held + string(literal[:len(literal)-len(half)]) + `"`
+	t.held = half
+	return unquote(jsontext.Value(whole))
 }
 
 // Rest is what stands for half of a pair whose other half never came.
@@ -47,25 +47,22 @@ func (t *Text) Rest() string {
 	return "\uFFFD"
 }
 
+// IsString reports whether a member is there and a string.
+func IsString(value jsontext.Value) bool { return value.Kind() == '"' }
+
 // highSurrogate is the escape of the first half of a pair that the inside of a
 // JSON string ends with; "" if it does not.
-func highSurrogate(literal string) string {
+func highSurrogate(literal []byte) string {
 	start := len(literal) - escape
-	if start < 0 || literal[start:start+2] != `\u` {
+	if start < 0 || string(literal[start:start+2]) != `\u` {
 		return ""
 	}
 	before := literal[:start]
-	if (len(before)-len(strings.TrimRight(before, `\`)))%2 == 1 {
+	if (len(before)-len(bytes.TrimRight(before, `\`)))%2 == 1 {
 		return "" // the backslash is itself escaped
 	}
-	if unit, err := strconv.ParseUint(literal[start+2:], 16, 16); err != nil || unit < 0xD800 || unit > 0xDBFF {
+	if unit, err := strconv.ParseUint(string(literal[start+2:]), 16, 16); err != nil || unit < 0xD800 || unit > 0xDBFF {
 		return ""
 	}
-	return literal[start:]
-}
-
-// unquote decodes the inside of a JSON string; a lone half becomes U+FFFD.
-func unquote(literal string) string {
-	decoded, _ := jsontext.AppendUnquote(nil, `"`+literal+`"`) // the error tells of a lone half alone
-	return string(decoded)
+	return string(literal[start:])
 }

@@ -25,23 +25,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// plain asks the way a provider does, and takes the whole body for the answer.
-func plain(s *wire.Service) wire.Ask {
+// plain asks the way a provider does, and takes the data of one event for the
+// answer.
+func plain() wire.Ask {
 	return func(ctx context.Context, t *wire.Try, _ provider.Request) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL()+"/ask", strings.NewReader("{}"))
-		if err != nil {
+		var said string
+		err := t.Stream(ctx, "/ask", struct{}{}, func(e wire.Event) error {
+			said = string(e.Data)
+			return nil
+		})
+		if err := t.Outcome(ctx, err, said != ""); err != nil {
 			return err
 		}
-		response, err := t.Do(request)
-		if err != nil {
-			return t.Outcome(ctx, err, false)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err := t.Outcome(ctx, err, err == nil); err != nil {
-			return err
-		}
-		t.Emit(provider.Text{Text: string(body)})
+		t.Emit(provider.Text{Text: said})
 		return nil
 	}
 }
@@ -57,7 +53,7 @@ func service(t *testing.T, o wire.Options) *wire.Service {
 
 // answer reads an answer: its texts, the reasons of its retries, and its end.
 func answer(ctx context.Context, s *wire.Service) (said, retries []string, err error) {
-	for delta, err := range s.Answer(ctx, provider.Request{}, plain(s)) {
+	for delta, err := range s.Answer(ctx, provider.Request{}, plain()) {
 		switch delta := delta.(type) {
 		case provider.Text:
 			said = append(said, delta.Text)
@@ -82,7 +78,7 @@ func TestUnixSocket(t *testing.T) {
 		if r.Header.Get("Authorization") != "" || r.URL.Path != "/v1/ask" {
 			t.Errorf("asked %s with %v", r.URL, r.Header)
 		}
-		wiretest.Stream([]byte("hello"))(w, r)
+		wiretest.Stream([]byte("data: hello\n\n"))(w, r)
 	})}}
 	broker.Start()
 	defer broker.Close()
@@ -156,7 +152,7 @@ func TestWaits(t *testing.T) {
 			if len(waits) == 4 {
 				abort()
 			}
-			return plain(s)(ctx, t, r)
+			return plain()(ctx, t, r)
 		}) {
 			if err != nil && !errors.Is(err, context.Canceled) || err == nil && !strings.Contains(delta.(provider.Retry).Reason, "of 4 in ") {
 				t.Errorf("delta %v, error %v", delta, err)
@@ -354,31 +350,21 @@ func FuzzReadError(f *testing.F) {
 // A response without an end is given up, whatever it consists of, and not asked
 // for again.
 func TestAnEndlessResponse(t *testing.T) {
-	var asked int
-	body := io.MultiReader(strings.NewReader("x"), endless{})
-	s := service(t, wire.Options{APIKey: "k", HTTPClient: &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
-		asked++
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
-	})}})
-	drain := func(ctx context.Context, t *wire.Try, _ provider.Request) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL(), http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := t.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		_, err = io.Copy(io.Discard, response.Body)
-		return t.Outcome(ctx, err, false)
-	}
-	var last error
-	for _, err := range s.Answer(t.Context(), provider.Request{}, drain) {
-		last = err
-	}
-	if last == nil || !strings.Contains(last.Error(), "a response of more than 256 MiB") || asked != 1 {
-		t.Errorf("asked %d times, %v", asked, last)
+	for _, tt := range []struct{ name, last, want string }{
+		{"of lines", "\n", "a response of more than 256 MiB"},
+		{"of one line", "x", "it has more than 32 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			asked := 0
+			s := service(t, wire.Options{APIKey: "k", HTTPClient: &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
+				asked++
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(endless(tt.last))}, nil
+			})}})
+			_, _, err := answer(t.Context(), s)
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) || asked != 1 {
+				t.Errorf("asked %d times, %v", asked, err)
+			}
+		})
 	}
 }
 
@@ -386,6 +372,11 @@ type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-type endless struct{}
+// endless is a body of zeros, but for the last byte of each piece.
+type endless string
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (e endless) Read(p []byte) (int, error) {
+	clear(p)
+	p[len(p)-1] = e[0]
+	return len(p), nil
+}

@@ -1,0 +1,4 @@
+package wire
+
+// Events is the reader of event streams.
+var Events = events
