@@ -71,6 +71,7 @@ type host struct {
 	reason   string // of the last failure; "" after a success
 	failures int    // since the last call that went well
 	retryAt  time.Time
+	restarts uint64 // calls of Manager.Restart
 }
 
 // attempt is one start of a server.
@@ -109,15 +110,23 @@ func (h *host) ready() error {
 	}
 }
 
-// permit asks whether the server may be started. It holds no lock meanwhile.
-func (h *host) permit() {
-	refused := ""
-	if err := h.m.options.Permit(h.server); err != nil {
-		refused = err.Error()
-	}
+// lockPermitted asks whether the server may be started, and returns with mu held.
+// The answer is one of the settings that hold then: after a restart that comes
+// while it is asked, it is asked again.
+func (h *host) lockPermitted() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.refused = refused
+	for asked := false; !asked; {
+		restarts := h.restarts
+		h.mu.Unlock()
+		refused := ""
+		if err := h.m.options.Permit(h.server); err != nil {
+			refused = err.Error()
+		}
+		h.mu.Lock()
+		if asked = h.restarts == restarts; asked {
+			h.refused = refused
+		}
+	}
 }
 
 // begin starts the server unless that is being done; the caller holds mu and
@@ -228,8 +237,7 @@ func (h *host) acquire(ctx context.Context) (*session, error) {
 			return nil, ctx.Err()
 		}
 	}
-	h.permit()
-	h.mu.Lock()
+	h.lockPermitted()
 	if s := h.session; s != nil { // somebody else was faster
 		h.mu.Unlock()
 		return s, nil
@@ -349,8 +357,7 @@ func (h *host) link() link {
 // prepare starts the server if a turn should do that; nil if there is nothing to
 // wait for.
 func (h *host) prepare() *attempt {
-	h.permit()
-	h.mu.Lock()
+	h.lockPermitted()
 	defer h.mu.Unlock()
 	if h.session != nil || h.known && h.attempt == nil || h.ready() != nil {
 		return nil

@@ -186,6 +186,7 @@ func (m *Manager) Restart(ctx context.Context) error {
 		ends.Go(func() {
 			h.mu.Lock()
 			h.allowed, h.failures, h.retryAt = false, 0, time.Time{}
+			h.restarts++ // a start that was permitted before is to ask again
 			h.mu.Unlock()
 			errs[i] = h.release(ctx, errMoved)
 		})

@@ -83,6 +83,43 @@ func TestEndOfStart(t *testing.T) {
 	})
 }
 
+// TestRestartWhileAsked changes the permissions, and restarts the servers, while
+// they are asked whether a server may be started: the answer of before is not
+// used. Otherwise the server ran though it was not permitted, and no restart came
+// to end it.
+func TestRestartWhileAsked(t *testing.T) {
+	for name, start := range map[string]func(*mcp.Manager){
+		"turn": func(m *mcp.Manager) { m.Prepare(t.Context()) },
+		"call": func(m *mcp.Manager) { _ = m.Connect(t.Context(), "s", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m *mcp.Manager
+			var forbidden error
+			m = manage(t, mcp.Options{
+				Servers: []mcp.Server{{Name: "s", Command: "x"}},
+				Start: func(context.Context, mcp.Spec) (mcp.Process, error) {
+					t.Error("it is started")
+					return nil, errors.New("no such file")
+				},
+				Permit: func(mcp.Server) error {
+					answer := forbidden
+					if answer == nil {
+						forbidden = errors.New("it is forbidden now")
+						if err := m.Restart(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+					return answer
+				},
+			})
+			start(m)
+			if got := status(m); got.State != mcp.StateDisabled || got.Error != "it is forbidden now" {
+				t.Errorf("status %+v", got)
+			}
+		})
+	}
+}
+
 // TestCrashLoop is about a server that crashes at every call.
 func TestCrashLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,6 +38,7 @@ type door struct {
 	broker  *Broker
 	account *account
 	server  *http.Server
+	end     context.CancelFunc // of all requests
 	path    string
 	served  chan struct{}  // closed when nothing is accepted any more
 	conns   sync.WaitGroup // goroutines of connections; Add only until served
@@ -76,6 +77,8 @@ func (b *Broker) open(agent string) (*door, error) {
 		broker: b, account: b.accounts[agent], path: path,
 		served: make(chan struct{}), known: make(chan struct{}),
 	}
+	ctx, end := context.WithCancel(context.Background())
+	d.end = end
 	d.server = &http.Server{
 		Handler:                      d,
 		DisableGeneralOptionsHandler: true,
@@ -83,6 +86,7 @@ func (b *Broker) open(agent string) (*door, error) {
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeader,
 		ErrorLog:                     zap.NewStdLog(b.log.Named("http")),
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, c.(*conn).peer)
 		},
@@ -108,6 +112,9 @@ func (d *door) admit(pid int) {
 func (d *door) close() {
 	d.once.Do(func() {
 		_ = d.server.Close() // of the listener, which is ours
+		// A request whose body is not read to its end does not see that its
+		// connection is closed, and would wait for its service without end.
+		d.end()
 		<-d.served
 		_ = d.server.Close() // what was accepted meanwhile
 		d.conns.Wait()

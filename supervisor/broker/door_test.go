@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
@@ -160,6 +162,44 @@ func TestStopEndsRequests(t *testing.T) {
 		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the socket is still there: %v", err)
 		}
+	}
+}
+
+// The end of an incarnation ends a request whose body its service does not read.
+// Such a request does not see that its connection is closed: once the end of the
+// agent, and of the server, waited for the service.
+func TestStopEndsUnreadRequest(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	ours, service := net.Pipe() // without room for bytes that are not read
+	defer service.Close()
+	h.DialWith(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
+	socket, end := h.start(broker.Agent{ID: "a"})
+	broken := make(chan error, 1)
+	go func() {
+		res, err := client(socket).Post("http://broker/p/chat/completions", "", bytes.NewReader(make([]byte, 64<<10)))
+		if err == nil {
+			res.Body.Close()
+		}
+		broken <- err
+	}()
+	var header []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(header, []byte("\r\n\r\n\x00")); header = append(header, one...) {
+		if _, err := service.Read(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		end()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		t.Fatal("the end waits for the service")
+	}
+	if err := <-broken; err == nil {
+		t.Error("the request was answered")
 	}
 }
 

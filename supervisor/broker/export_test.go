@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+	"net"
 	"time"
 
 	"nexus.internal/protocol/redact"
@@ -60,3 +62,9 @@ func Sieve(answer []byte, n int, key string) (out []string, held int) {
 
 // MaxErrorBody bounds what a sieve holds, in bytes.
 const MaxErrorBody = maxErrorBody
+
+// DialWith has services reached by another way. It is called before the first
+// request.
+func (b *Broker) DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	b.transport.DialContext = dial
+}

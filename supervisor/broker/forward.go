@@ -122,7 +122,7 @@ func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error
 		if asked, whole := x.asked.tokens(); x.paid && whole {
 			x.used = x.meter.sum(asked)
 		}
-		return
+		panic(http.ErrAbortHandler) // to return would be to answer 200
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		tooLarge.write(w)

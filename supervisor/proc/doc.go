@@ -23,7 +23,7 @@
 // exceeded is named by [Exit].
 //
 // A Process has two goroutines, three with limits, which end with it, and a Guard
-// two, which Close joins. The package has one more, which never ends: it
+// three, which Close joins. The package has one more, which never ends: it
 // owns the thread that all processes are started from, because the kernel ties
 // their lives to that thread. Every program that imports the package can be a
 // keeper, and is one before its main begins if it is started for that.

@@ -2,12 +2,8 @@ package proc
 
 import "time"
 
-// AgeKeeper makes the keeper old enough to be followed by another.
-func AgeKeeper(g *Guard) {
-	g.keeper.mu.Lock()
-	defer g.keeper.mu.Unlock()
-	g.keeper.began = time.Now().Add(-leastLife)
-}
+// KeeperStopped is closed once the guard has asked its keeper to end.
+func KeeperStopped(g *Guard) <-chan struct{} { return g.keeper.quit }
 
 // Bucket is what keeps a rate.
 type Bucket struct{ b bucket }

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -18,14 +17,15 @@ import (
 )
 
 type guardSystem struct {
-	tag     tag // 0: there is none, and all but Pdeathsig rests on it
-	next    atomic.Uint64
+	tag     tag      // 0: there is none, and all but Pdeathsig rests on it
 	cgroups *cgroups // nil: there are none
 	record  *record
 	keeper  *keeper
 
-	mu      sync.Mutex // guards started, and is held where processes are started and reaped
+	mu      sync.Mutex // guards what follows, and is held where processes are started and reaped
 	started map[int]bool
+	next    uint64 // the last number that was given to a process
+	closed  bool   // nothing is started any more
 
 	quit chan struct{}
 	work sync.WaitGroup // reapOrphans
@@ -114,9 +114,15 @@ func (g *Guard) reapOrphans() {
 func (g *Guard) isOurs(number uint64) bool { return g.tag.has(number) && number != g.tag.server() }
 
 // Close ends what is left of the processes that were started with the guard,
-// which is nothing as a rule, and gives up its means.
+// which is nothing as a rule, and gives up its means. Nothing can be started with
+// it from then on, and a process that is being started is ended too. A later call
+// does nothing.
 func (g *Guard) Close() error {
-	if g.tag == 0 {
+	g.mu.Lock()
+	again := g.closed
+	g.closed = true
+	g.mu.Unlock()
+	if again || g.tag == 0 {
 		return nil
 	}
 	stuck := endTagged(g.isOurs, func() { g.adopted(g.isOurs, false) })

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
@@ -462,10 +463,9 @@ func TestLivingServerIsLeftAlone(t *testing.T) {
 // A keeper that somebody ends is followed by another.
 func TestKeeperIsReplaced(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	g := newGuard(t, zap.New(core))
+	newGuard(t, zap.New(core))
 	first := keeperOf(os.Getpid())
 	over := watch(t, strconv.Itoa(first))
-	proc.AgeKeeper(g)
 	syscall.Kill(first, syscall.SIGKILL)
 	over()
 	deadline := time.Now().Add(patience)
@@ -473,5 +473,53 @@ func TestKeeperIsReplaced(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("there is no other: %v", logs.All())
 		}
+	}
+}
+
+// A guard that is closed between the end of a keeper and the start of the next
+// one ends that one too. Once that one was neither ended nor followed: Close waited
+// for it without end.
+func TestCloseWhileKeeperIsReplaced(t *testing.T) {
+	guards, closed := make(chan *proc.Guard, 1), make(chan error, 1)
+	core, _ := observer.New(zap.WarnLevel)
+	log := zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
+		if e.Message == "the keeper was ended" { // there is none now
+			g := <-guards
+			go func() { closed <- g.Close() }()
+			<-proc.KeeperStopped(g)
+		}
+		return nil
+	}))
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: t.TempDir(), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guards <- g
+	syscall.Kill(keeperOf(os.Getpid()), syscall.SIGKILL)
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Close does not return")
+	}
+	if left := keeperOf(os.Getpid()); left != 0 {
+		t.Errorf("the keeper %d is left", left)
+	}
+}
+
+// Nothing is started with a guard that is closed: nobody would end it.
+func TestStartAfterClose(t *testing.T) {
+	g := newGuard(t, nil)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Start(proc.Spec{Argv: []string{"/bin/true"}, Guard: g})
+	if err == nil {
+		p.Exit()
+	}
+	if err == nil || !strings.HasSuffix(err.Error(), "the guard is closed") {
+		t.Errorf("started: %v", err)
 	}
 }

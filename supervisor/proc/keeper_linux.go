@@ -20,8 +20,12 @@ const (
 	keeperFD  = 3
 )
 
-// leastLife is how long a keeper must have lived to be followed by another.
-const leastLife = time.Second
+const (
+	// longLife is how long a keeper lives that was not ended early.
+	longLife = time.Minute
+	// mostPause is the longest pause before a keeper that fails is started again.
+	mostPause = time.Minute
+)
 
 // init is where a process that was started as a keeper goes another way, before
 // main and before the packages that cost time.
@@ -54,33 +58,36 @@ func keep(args []string) int {
 	return 0
 }
 
-// keeper is the process of that name; nil is none.
+// keeper runs the process of that name, and starts another when somebody ends
+// it. nil is none.
 type keeper struct {
 	record *record
 	log    *zap.Logger
-	work   sync.WaitGroup // follow
+	quit   chan struct{}  // closed by stop
+	work   sync.WaitGroup // run, which alone knows the process, and its waits
+}
 
-	mu      sync.Mutex // guards what follows
-	process *os.Process
-	alive   *os.File // its end tells the keeper of ours
-	began   time.Time
-	over    bool
+// keeperProcess is one process. The server's end of alive closes with the
+// server, which is how the process learns of that.
+type keeperProcess struct {
+	cmd   *exec.Cmd
+	alive *os.File
 }
 
 func startKeeper(r *record, log *zap.Logger) (*keeper, error) {
-	k := &keeper{record: r, log: log}
-	cmd, err := k.start()
+	k := &keeper{record: r, log: log, quit: make(chan struct{})}
+	p, err := k.start()
 	if err != nil {
 		return nil, err
 	}
-	k.work.Go(func() { k.follow(cmd) })
+	k.work.Go(func() { k.run(p) })
 	return k, nil
 }
 
-func (k *keeper) start() (*exec.Cmd, error) {
+func (k *keeper) start() (keeperProcess, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return keeperProcess{}, err
 	}
 	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", keeperArg, k.record.tag.String(), k.record.path, k.record.cgroup)
@@ -91,45 +98,71 @@ func (k *keeper) start() (*exec.Cmd, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 	if err := onSpawner(cmd.Start); err != nil {
 		w.Close()
-		return nil, err
+		return keeperProcess{}, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.process, k.alive, k.began = cmd.Process, w, time.Now()
-	return cmd, nil
+	return keeperProcess{cmd: cmd, alive: w}, nil
 }
 
-// follow starts another keeper when one is ended by somebody else.
-func (k *keeper) follow(cmd *exec.Cmd) {
+// run follows each process with another until stop is called. A stop that comes
+// while there is no process, or while one is being started, ends the next one.
+func (k *keeper) run(p keeperProcess) {
+	failures := 0 // in a row: a process that was ended early, or could not be started
 	for {
-		err := cmd.Wait()
-		k.mu.Lock()
-		over, life := k.over, time.Since(k.began)
-		k.alive.Close()
-		k.mu.Unlock()
-		if over {
+		began := time.Now()
+		ended := make(chan error, 1)
+		k.work.Go(func() { ended <- p.cmd.Wait() })
+		var err error
+		select {
+		case err = <-ended:
+		case <-k.quit:
+			_ = p.cmd.Process.Kill() // or it is gone
+			<-ended
+			p.alive.Close()
 			return
 		}
+		p.alive.Close()
 		k.log.Warn("the keeper was ended", zap.Error(err))
-		if life < leastLife {
-			k.log.Error("there is no keeper any more: what is left when this server is killed stays until the next one starts")
-			return
+		if time.Since(began) >= longLife {
+			failures = 0
 		}
-		if cmd, err = k.start(); err != nil {
-			k.log.Error("start another keeper", zap.Error(err))
-			return
+		for started := false; !started; failures++ {
+			if !k.pause(keeperPause(failures)) {
+				return
+			}
+			if p, err = k.start(); err != nil {
+				k.log.Error("start another keeper", zap.Error(err))
+			}
+			started = err == nil
 		}
 	}
 }
 
-// stop ends the keeper, which has nothing to do any more.
+// keeperPause is how long no keeper is started after so many failures in a row.
+func keeperPause(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	return min(time.Second<<min(failures-1, 10), mostPause)
+}
+
+// pause waits, and reports whether stop has not been called.
+func (k *keeper) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-k.quit:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// stop ends the keeper, which has nothing to do any more, and returns when there
+// is none. It is called once.
 func (k *keeper) stop() {
 	if k == nil {
 		return
 	}
-	k.mu.Lock()
-	k.over = true
-	_ = k.process.Kill() // or it is gone
-	k.mu.Unlock()
+	close(k.quit)
 	k.work.Wait()
 }

@@ -29,15 +29,6 @@ func plant(cmd *exec.Cmd, g *Guard, l Limits) (t *tree, pidfd *os.File, err erro
 	t = &tree{guard: g, limits: l}
 	fd := -1
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &fd}
-	if g != nil && g.tag != 0 {
-		t.number = g.tag.number(g.next.Add(1))
-		if g.cgroups != nil {
-			if t.cgroup, err = g.cgroups.make(t.number, l); err != nil {
-				return nil, nil, err
-			}
-			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(t.cgroup.file.Fd())
-		}
-	}
 	err = t.start(cmd)
 	t.cgroup.started()
 	if err != nil {
@@ -62,6 +53,12 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	if t.guard != nil {
 		t.guard.mu.Lock()
 		defer t.guard.mu.Unlock()
+		if t.guard.closed {
+			return errors.New("the guard is closed")
+		}
+		if err := t.mark(cmd); err != nil {
+			return err
+		}
 	}
 	err := onSpawner(func() error {
 		if err := cmd.Start(); err != nil {
@@ -80,6 +77,25 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	if t.guard != nil {
 		t.guard.started[t.pid] = true
 	}
+	return nil
+}
+
+// mark gives the process a number of the guard's tag and, where there are
+// cgroups, one of its own.
+func (t *tree) mark(cmd *exec.Cmd) (err error) {
+	g := t.guard
+	if g.tag == 0 {
+		return nil
+	}
+	g.next++
+	t.number = g.tag.number(g.next)
+	if g.cgroups == nil {
+		return nil
+	}
+	if t.cgroup, err = g.cgroups.make(t.number, t.limits); err != nil {
+		return err
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(t.cgroup.file.Fd())
 	return nil
 }
 
