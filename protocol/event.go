@@ -113,7 +113,7 @@ type (
 		// ToolID is the id of the tool call.
 		ToolID   string `json:"tool_id"`
 		ToolName string `json:"tool_name"`
-		Action   Action `json:"action"`
+		Action   Action `json:"action" enum:"none,read,write,delegate,execute,external"`
 		// Summary says in one line what is asked for; Reason why it is asked.
 		Summary string `json:"summary"`
 		Reason  string `json:"reason"`
@@ -126,14 +126,13 @@ type (
 		// Deadline is RFC 3339, UTC.
 		Deadline string `json:"deadline"`
 		// Decisions are those that may be given.
-		Decisions []Decision `json:"decisions"`
+		Decisions []Decision `json:"decisions" enum:"allow_once,allow_session,deny"`
 	}
 
 	// PermissionEnd says that a PermissionRequest needs no answer any more.
 	PermissionEnd struct {
 		RequestID string `json:"request_id"`
-		// Outcome is allowed, denied, expired or cancelled.
-		Outcome string `json:"outcome"`
+		Outcome   string `json:"outcome" enum:"allowed,denied,expired,cancelled"`
 	}
 
 	// HostCall asks the parent to do something with other agents. The answer is

@@ -20,7 +20,7 @@ const (
 // Message is one entry of a conversation, the same for every provider: what
 // get_messages returns and what a saved session holds.
 type Message struct {
-	Role Role `json:"role"`
+	Role Role `json:"role" enum:"user,assistant,tool,system"`
 	// Content is the text. For RoleTool it is the tool's result.
 	Content string `json:"content" wire:"default"`
 	// Thinking is the model's reasoning where the provider shows it.

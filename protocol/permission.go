@@ -23,7 +23,7 @@ type Permissions struct {
 // ToolRule says more about one tool.
 type ToolRule struct {
 	// Mode is allow, ask or deny; "" leaves it to the preset.
-	Mode string `json:"mode,omitempty" wire:"default"`
+	Mode string `json:"mode,omitempty" wire:"default" enum:"allow,ask,deny,"`
 	// AllowedPaths, unless nil, are the only places this tool may touch.
 	AllowedPaths []string `json:"allowed_paths,omitzero" wire:"default"`
 	// BlockedPaths are out of bounds for this tool besides.

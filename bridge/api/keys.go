@@ -15,8 +15,8 @@ const (
 type (
 	// CreateKeyParams are those of create_key.
 	CreateKeyParams struct {
-		Scope   string  `json:"scope"`              // read or agent
-		AgentID *string `json:"agent_id,omitempty"` // of scope agent, and of no other
+		Scope   string  `json:"scope" enum:"read,agent"` // read or agent
+		AgentID *string `json:"agent_id,omitempty"`      // of scope agent, and of no other
 		// ExpiresSeconds is how long it is good; nil is for ever.
 		ExpiresSeconds *uint64 `json:"expires_s,omitempty"`
 		Name           *string `json:"name,omitempty"` // for people
@@ -24,8 +24,8 @@ type (
 
 	// KeyInfo is a scoped key without the key. Times are RFC 3339.
 	KeyInfo struct {
-		KeyID     string  `json:"key_id"` // 12 hexadecimal digits
-		Scope     string  `json:"scope"`  // read or agent
+		KeyID     string  `json:"key_id"`                  // 12 hexadecimal digits
+		Scope     string  `json:"scope" enum:"read,agent"` // read or agent
 		AgentID   *string `json:"agent_id"`
 		Name      *string `json:"name"`
 		CreatedAt string  `json:"created_at"`

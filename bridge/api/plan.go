@@ -56,9 +56,9 @@ type (
 	}
 	// RunPlanResult is how a run ended.
 	RunPlanResult struct {
-		PlanRunID string           `json:"plan_run_id"` // the request_id
-		Status    string           `json:"status"`      // completed, failed, cancelled or timed_out
-		Tasks     []PlanTaskResult `json:"tasks"`       // in the plan's order
+		PlanRunID string           `json:"plan_run_id"`                                        // the request_id
+		Status    string           `json:"status" enum:"completed,failed,cancelled,timed_out"` // completed, failed, cancelled or timed_out
+		Tasks     []PlanTaskResult `json:"tasks"`                                              // in the plan's order
 		// Resumed says that a part was done before this request went on with it;
 		// Replayed, that the run had ended before this request came.
 		Resumed  bool `json:"resumed,omitzero"`
@@ -69,7 +69,7 @@ type (
 	// PlanTaskResult is what became of one task.
 	PlanTaskResult struct {
 		TaskID string `json:"task_id"`
-		Status string `json:"status"` // success, failed, cancelled or skipped
+		Status string `json:"status" enum:"success,failed,cancelled,skipped"`
 		// AgentID and RequestID are of the last attempt, "" for a task that was
 		// skipped.
 		AgentID   string             `json:"agent_id,omitzero" wire:"default"`

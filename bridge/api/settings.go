@@ -87,7 +87,7 @@ type (
 	RespondPermissionResult struct {
 		Responded bool              `json:"responded"`
 		RequestID string            `json:"request_id"`
-		Decision  protocol.Decision `json:"decision"`
+		Decision  protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
 	}
 
 	// GetSystemPromptResult is the system prompt of the turns to come.
@@ -133,9 +133,9 @@ type (
 	// MCPServer is an MCP server of the agent's configuration (SPEC §4.9).
 	MCPServer struct {
 		Name      string `json:"name"`
-		Transport string `json:"transport"` // stdio or http; "" for a project's file that is wrong
-		State     string `json:"state"`     // idle, connecting, ready, failed or disabled
-		Tools     uint64 `json:"tools"`     // how many, as far as they are known
+		Transport string `json:"transport" enum:"stdio,http,"` // stdio or http; "" for a project's file that is wrong
+		State     string `json:"state" enum:"idle,connecting,ready,failed,disabled"`
+		Tools     uint64 `json:"tools"` // how many, as far as they are known
 		// Error is why it failed or is disabled, Note what was left out of it or
 		// what it waits for.
 		Error string `json:"error,omitzero"`

@@ -107,6 +107,6 @@ type (
 	// PlanEndParams close the stream; the response follows.
 	PlanEndParams struct {
 		PlanRunID string `json:"plan_run_id"`
-		Status    string `json:"status"`
+		Status    string `json:"status" enum:"completed,failed,cancelled,timed_out"`
 	}
 )

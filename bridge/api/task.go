@@ -76,7 +76,7 @@ type (
 	}
 	// ExecuteTaskResult is what came of a task.
 	ExecuteTaskResult struct {
-		Status   string       `json:"status"` // success, failed or cancelled
+		Status   string       `json:"status" enum:"success,failed,cancelled"` // success, failed or cancelled
 		Output   TaskOutput   `json:"output"`
 		Metadata TaskMetadata `json:"metadata"`
 		// Replayed says that the task had ended before this request came.
@@ -140,7 +140,7 @@ type (
 	// PlanTask is one task of a plan.
 	PlanTask struct {
 		ID          string `json:"id"`
-		Type        string `json:"type"` // one of TaskTypes
+		Type        string `json:"type" enum:"code_generation,refactoring,analysis,testing"` // one of TaskTypes
 		Description string `json:"description"`
 		// Dependencies are ids of tasks that must have succeeded before.
 		Dependencies []string `json:"dependencies" wire:"default"`
@@ -178,7 +178,7 @@ type (
 	CodeDiagnostic struct {
 		Line     int    `json:"line"`
 		Column   int    `json:"column"`
-		Severity string `json:"severity"` // error or warning
+		Severity string `json:"severity" enum:"error,warning"` // error or warning
 		Rule     string `json:"rule,omitzero" wire:"default"`
 		Message  string `json:"message"`
 	}
@@ -187,7 +187,7 @@ type (
 	UpdateContextParams struct {
 		Action      string         `json:"action" enum:"add,remove,modify"`           // add, remove or modify
 		ContextType string         `json:"context_type" enum:"file,dependency,state"` // file, dependency or state
-		Data        jsontext.Value `json:"data"`                                      // an object, SPEC §4.8
+		Data        jsontext.Value `json:"data" schema:"object"`                      // an object, SPEC §4.8
 		// AgentID names the one agent; if missing, it is that of the path, or all.
 		AgentID *string `json:"agent_id,omitzero"`
 	}

@@ -146,10 +146,10 @@ type (
 		CreatedAt      string  `json:"created_at"`
 		MessageCount   uint64  `json:"message_count"`
 		ShouldShutdown bool    `json:"should_shutdown"`
-		State          string  `json:"state"`       // SPEC §5.1
-		PID            *int    `json:"pid"`         // null while no process runs
-		Incarnation    uint64  `json:"incarnation"` // counts from 1
-		Restarts       uint64  `json:"restarts"`    // restarts after a crash
+		State          string  `json:"state" enum:"stopped,starting,ready,busy,stopping,backoff,failed"` // SPEC §5.1
+		PID            *int    `json:"pid"`                                                              // null while no process runs
+		Incarnation    uint64  `json:"incarnation"`                                                      // counts from 1
+		Restarts       uint64  `json:"restarts"`                                                         // restarts after a crash
 		IsTemp         bool    `json:"is_temp"`
 		ParentAgentID  *string `json:"parent_agent_id"`
 		Provenance     string  `json:"provenance"` // who began it: ProvenanceUser or the id of an agent

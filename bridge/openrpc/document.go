@@ -10,6 +10,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/schema"
 )
 
 // Version is that of the OpenRPC specification.
@@ -49,11 +50,14 @@ type (
 		// changes.
 		Scope  string `json:"x-scope"`
 		Effect string `json:"x-effect"`
+		// Stream is what a stream says before the response: the methods of its
+		// notifications, with the schemas of their parameters. Empty if there is none.
+		Stream []content `json:"x-stream,omitempty"`
 	}
 	content struct {
-		Name     string  `json:"name"`
-		Required bool    `json:"required,omitzero"`
-		Schema   *schema `json:"schema"`
+		Name     string         `json:"name"`
+		Required bool           `json:"required,omitzero"`
+		Schema   *schema.Schema `json:"schema"`
 	}
 	ref struct {
 		Ref string `json:"$ref"`
@@ -113,11 +117,16 @@ func describe(version, base string) document {
 	for _, m := range api.Methods {
 		one := method{
 			Name: m.Name, Summary: m.Summary, ParamStructure: "by-name", Params: []content{}, Errors: errors,
-			Result: content{Name: "result", Required: true, Schema: of(reflect.TypeOf(m.Result), false)},
+			Result: content{Name: "result", Required: true, Schema: schema.Of(reflect.TypeOf(m.Result), schema.Written)},
 			Scope:  m.Scope.String(), Effect: m.Effect.String(),
 		}
-		for _, p := range fields(reflect.TypeOf(m.Params), true) {
-			one.Params = append(one.Params, content{Name: p.name, Required: p.required, Schema: p.schema})
+		for _, p := range schema.Fields(reflect.TypeOf(m.Params), schema.ReadClosed) {
+			one.Params = append(one.Params, content{Name: p.Name, Required: p.Required, Schema: p.Schema})
+		}
+		if s, ok := m.Stream(); ok {
+			for _, n := range s.Notifications {
+				one.Stream = append(one.Stream, content{Name: n.Name, Schema: schema.Of(reflect.TypeOf(n.Params), schema.Written)})
+			}
 		}
 		slices.SortStableFunc(one.Params, func(a, b content) int { // as the specification wants it
 			if a.Required == b.Required {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"html"
 	"strings"
+
+	"nexus.internal/protocol/schema"
 )
 
 const pageHead = `<!doctype html>
@@ -37,9 +39,9 @@ func Page(version, base string) []byte {
 			if !p.Required {
 				optional = "?"
 			}
-			fmt.Fprintf(&out, "<dt><code>%s%s</code></dt><dd>%s</dd>\n", p.Name, optional, html.EscapeString(p.Schema.words()))
+			fmt.Fprintf(&out, "<dt><code>%s%s</code></dt><dd>%s</dd>\n", p.Name, optional, html.EscapeString(words(p.Schema)))
 		}
-		fmt.Fprintf(&out, "<dt>result</dt><dd>%s</dd>\n</dl>\n", html.EscapeString(m.Result.Schema.words()))
+		fmt.Fprintf(&out, "<dt>result</dt><dd>%s</dd>\n</dl>\n", html.EscapeString(words(m.Result.Schema)))
 	}
 	out.WriteString("</html>\n")
 	return []byte(out.String())
@@ -47,7 +49,7 @@ func Page(version, base string) []byte {
 
 // words says what a schema allows; a question mark is for members that may be
 // missing.
-func (s *schema) words() string {
+func words(s *schema.Schema) string {
 	switch {
 	case s.Enum != nil:
 		var values []string
@@ -58,15 +60,15 @@ func (s *schema) words() string {
 		}
 		return strings.Join(values, " | ")
 	case s.Items != nil:
-		return "list of " + s.Items.words()
+		return "list of " + words(s.Items)
 	case s.Properties != nil:
 		var names []string
-		for _, m := range s.Properties.list {
-			name := m.name
-			if !m.required {
+		for _, m := range s.Properties.List {
+			name := m.Name
+			if !m.Required {
 				name += "?"
 			}
-			if inner := m.schema.words(); strings.ContainsAny(inner, "{|") { // what else it is, its name tells
+			if inner := words(m.Schema); strings.ContainsAny(inner, "{|") { // what else it is, its name tells
 				name += " " + inner
 			}
 			names = append(names, name)

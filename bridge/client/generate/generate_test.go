@@ -58,6 +58,7 @@ func TestClientsHaveEveryMethod(t *testing.T) {
 		{"python/nexus_client/_table.py", pythonTable},
 		{"python/nexus_client/_async.py", pythonAsync},
 		{"python/nexus_client/_sync.py", pythonSync},
+		{"python/nexus_client/params.py", pythonObjects},
 		{"python/nexus_client/results.py", pythonResults},
 		{"typescript/methods.mjs", inJavaScript},
 		{"typescript/methods.d.mts", inTypeScript},

@@ -54,18 +54,19 @@ var parts = map[string]string{"send": "core.Part", "run_plan": "core.PlanPart"}
 func pythonMethods(list []row, s shape) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\"\"\"%s\"\"\"\n\n", generated, s.about)
-	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, cast\n\nfrom . import core, results\n\n\n", s.imported)
+	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, Union, cast\n\nfrom . import core, params, results\n\n\n", s.imported)
+	hint := paramHint(list)
 	fmt.Fprintf(&b, "class %s:\n    \"\"\"%s\"\"\"\n\n    %s _call(self, method: str, given: Dict[str, Any]) -> Any:\n"+
 		"        raise NotImplementedError\n\n    def _stream(self, method: str, given: Dict[str, Any]) -> Any:\n"+
 		"        raise NotImplementedError\n", s.class, s.about, s.def)
 	for _, m := range list {
 		result := "results." + camel(m.Name)
 		fmt.Fprintf(&b, "\n    %s %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        return cast(%s, %sself._call(%q, locals()))\n",
-			s.def, snake(m.Name), pythonParams(m.spec), result, m.Summary, result, s.await, m.Name)
+			s.def, snake(m.Name), pythonParams(m.spec, hint), result, m.Summary, result, s.await, m.Name)
 		if stream, ok := m.Stream(); ok {
 			result := fmt.Sprintf(s.stream, parts[m.Name])
 			fmt.Fprintf(&b, "\n    def %s_stream(%s) -> %s:\n        \"\"\"%s.\n\n%s        \"\"\"\n        return cast(%s, self._stream(%q, locals()))\n",
-				snake(m.Name), pythonParams(m.spec), result, stream.Summary, aboutStreams[m.Name], result, m.Name)
+				snake(m.Name), pythonParams(m.spec, hint), result, stream.Summary, aboutStreams[m.Name], result, m.Name)
 		}
 	}
 	return b.Bytes(), nil
@@ -83,10 +84,10 @@ func snake(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
 // pythonParams are a function's parameters. What is required and the first of the
 // rest may be given by their place, all else by name.
-func pythonParams(spec gjson.Result) string {
+func pythonParams(spec gjson.Result, hint func(gjson.Result) string) string {
 	list, optional := []string{"self"}, 0
 	for _, p := range spec.Get("params").Array() {
-		name, hint := p.Get("name").Str, pythonHint(p.Get("schema"), nil)
+		name, hint := p.Get("name").Str, hint(p.Get("schema"))
 		if p.Get("required").Bool() {
 			list = append(list, name+": "+hint)
 			continue
@@ -102,40 +103,99 @@ func pythonParams(spec gjson.Result) string {
 	return "\n        " + strings.Join(list, ",\n        ") + ",\n    "
 }
 
-// classes are those of objects, by their schemas, and what was written of them.
+// pythonObjects are the classes of the objects among the parameters.
+func pythonObjects(list []row) ([]byte, error) {
+	c := newClasses(list)
+	for _, m := range list {
+		for _, p := range m.spec.Get("params").Array() {
+			pythonHint(p.Get("schema"), c.class)
+		}
+	}
+	return c.module("What the methods take: plain dictionaries, whose members are named here."), nil
+}
+
+// paramHint gives the type hint of a parameter. A whole object that a method returns
+// can be handed on: a plan is.
+func paramHint(list []row) func(gjson.Result) string {
+	params, results := newClasses(list), newClasses(list)
+	for _, m := range list {
+		results.class(m.spec.Get("result.schema"))
+	}
+	return func(s gjson.Result) string {
+		if kinds := s.Get("type").Array(); len(kinds) > 0 && kinds[0].Str == "object" && s.Get("properties").Exists() {
+			name := params.class(s)
+			hint := "params." + name
+			if results.taken[name] {
+				hint = "Union[" + hint + ", results." + name + "]"
+			}
+			if len(kinds) == 2 {
+				hint = "Optional[" + hint + "]"
+			}
+			return hint
+		}
+		return pythonHint(s, func(object gjson.Result) string { return "params." + params.class(object) })
+	}
+}
+
+// classes are those of objects, by the titles of their schemas, and what was written
+// of them.
 type classes struct {
-	names map[string]string
-	text  bytes.Buffer
+	names   map[string]string // by the members
+	taken   map[string]bool
+	results map[string]bool // the titles of what methods return
+	text    bytes.Buffer
+}
+
+func newClasses(list []row) *classes {
+	c := &classes{names: map[string]string{}, taken: map[string]bool{}, results: map[string]bool{}}
+	for _, m := range list {
+		c.results[m.spec.Get("result.schema.title").Str] = true
+	}
+	return c
 }
 
 func pythonResults(list []row) ([]byte, error) {
-	c := &classes{names: map[string]string{}}
+	c := newClasses(list)
 	for _, m := range list {
-		schema, name := m.spec.Get("result.schema"), camel(m.Name)
-		if found := c.class(name, schema); found != name {
+		name := camel(m.Name)
+		if found := c.class(m.spec.Get("result.schema")); found != name {
 			fmt.Fprintf(&c.text, "\n\n%s = %s\n", name, found)
 		}
 	}
-	literal := ""
-	if bytes.Contains(c.text.Bytes(), []byte("Literal[")) {
-		literal = "Literal, "
+	return c.module("What the methods return: plain dictionaries, whose members are named here."), nil
+}
+
+// module is a file of the classes.
+func (c *classes) module(about string, imports ...string) []byte {
+	for _, name := range []string{"Any", "Dict", "List", "Literal", "Optional", "Union"} {
+		if bytes.Contains(c.text.Bytes(), []byte(name+"[")) || name == "Any" {
+			imports = append(imports, name)
+		}
 	}
-	head := fmt.Sprintf("# %s\n\"\"\"What the methods return: plain dictionaries, whose members are named here.\"\"\"\n\n"+
-		"from typing import Any, Dict, List, %sOptional, TypedDict\n", generated, literal)
-	return append([]byte(head), c.text.Bytes()...), nil
+	imports = append(imports, "TypedDict")
+	head := fmt.Sprintf("# %s\n\"\"\"%s\"\"\"\n\nfrom typing import %s\n", generated, about, strings.Join(imports, ", "))
+	return append([]byte(head), c.text.Bytes()...)
 }
 
 // class is the class of an object, written after those that it is made of, unless
-// there is one like it.
-func (c *classes) class(name string, s gjson.Result) string {
-	if found, ok := c.names[s.Raw]; ok {
+// it was written before. Its name is the schema's title, without the word Result where
+// a method returns it.
+func (c *classes) class(s gjson.Result) string {
+	key := s.Get("properties").Raw + s.Get("required").Raw
+	if found, ok := c.names[key]; ok {
 		return found
 	}
-	c.names[s.Raw] = name
+	name := s.Get("title").Str
+	if c.results[name] {
+		name = strings.TrimSuffix(name, "Result")
+	}
+	if name == "" || c.taken[name] {
+		panic(fmt.Sprintf("two kinds of objects have the title %q", name))
+	}
+	c.names[key], c.taken[name] = name, true
 	always, sometimes := "", ""
 	s.Get("properties").ForEach(func(key, member gjson.Result) bool {
-		hint := pythonHint(member, func(object gjson.Result) string { return c.class(name+camel(key.Str), object) })
-		line := "    " + key.Str + ": " + hint + "\n"
+		line := "    " + key.Str + ": " + pythonHint(member, c.class) + "\n"
 		if strings.Contains(s.Get("required").Raw, `"`+key.Str+`"`) {
 			always += line
 		} else {
@@ -156,8 +216,7 @@ func (c *classes) class(name string, s gjson.Result) string {
 	return name
 }
 
-// pythonHint is the type hint of a schema. class gives the class of an object; nil
-// where objects have none.
+// pythonHint is the type hint of a schema. class gives the class of an object.
 func pythonHint(s gjson.Result, class func(gjson.Result) string) string {
 	if values := s.Get("enum"); values.Exists() {
 		return "Literal[" + strings.NewReplacer("[", "", "]", "", ",", ", ", "null", "None").Replace(values.Raw) + "]"
@@ -188,7 +247,7 @@ func pythonOf(kind string, s gjson.Result, class func(gjson.Result) string) stri
 	if values := s.Get("additionalProperties"); values.IsObject() {
 		return "Dict[str, " + pythonHint(values, class) + "]"
 	}
-	if class == nil || !s.Get("properties").Exists() {
+	if !s.Get("properties").Exists() {
 		return "Dict[str, Any]"
 	}
 	return class(s)

@@ -32,27 +32,27 @@ export type CreateAgentResult = {
   url: string;
   restored?: boolean;
   existing?: boolean;
-  message_count?: number | null;
+  message_count?: number;
   initial_request_id?: string;
   initial_response?: {
-    content?: string | null;
+    content?: string;
     request_id: string;
     stop_reason?: string;
     usage?: {
       input_tokens: number;
       output_tokens: number;
-      cache_read_input_tokens?: number;
-      cache_creation_input_tokens?: number;
-      cache_creation_5m?: number | null;
-      cache_creation_1h?: number | null;
-      model?: string | null;
-    } | null;
+      cache_read_input_tokens: number;
+      cache_creation_input_tokens: number;
+      cache_creation_5m?: number;
+      cache_creation_1h?: number;
+      model?: string;
+    };
     cancelled?: boolean;
     truncated?: boolean;
     replayed?: boolean;
     attempt?: number;
-  } | null;
-  initial_error?: { code: number; message: string } | null;
+  };
+  initial_error?: { code: number; message: string };
 };
 
 export type DestroyAgentParams = {
@@ -68,7 +68,7 @@ export type ListAgentsResult = {
     created_at: string;
     message_count: number;
     should_shutdown: boolean;
-    state: string;
+    state: "stopped" | "starting" | "ready" | "busy" | "stopping" | "backoff" | "failed";
     pid: number | null;
     incarnation: number;
     restarts: number;
@@ -90,14 +90,14 @@ export type ListAgentsResult = {
       turn_id: string;
       tool_id: string;
       tool_name: string;
-      action: string;
+      action: "none" | "read" | "write" | "delegate" | "execute" | "external";
       summary: string;
       reason: string;
       input: unknown;
       paths: Array<string>;
       command?: string;
       deadline: string;
-      decisions: Array<string>;
+      decisions: Array<"allow_once" | "allow_session" | "deny">;
     }>;
     memory_bytes: number | null;
   }>;
@@ -173,7 +173,7 @@ export type GetAgentSummariesResult = {
     message_count?: number;
     halted_at_iteration_limit?: boolean;
     last_action_at?: string | null;
-    tokens?: { total: number; budget: number } | null;
+    tokens?: { total: number; budget: number };
   }>;
 };
 
@@ -197,7 +197,7 @@ export type RotateKeyParams = {
 export type RotateKeyResult = { rotated: boolean; key_id: string; key_file: string };
 
 export type CreateKeyParams = {
-  scope: string;
+  scope: "read" | "agent";
   agent_id?: string | null;
   expires_s?: number | null;
   name?: string | null;
@@ -205,7 +205,7 @@ export type CreateKeyParams = {
 export type CreateKeyResult = {
   key: string;
   key_id: string;
-  scope: string;
+  scope: "read" | "agent";
   agent_id: string | null;
   name: string | null;
   created_at: string;
@@ -217,7 +217,7 @@ export type ListKeysParams = {
 export type ListKeysResult = {
   keys: Array<{
     key_id: string;
-    scope: string;
+    scope: "read" | "agent";
     agent_id: string | null;
     name: string | null;
     created_at: string;
@@ -245,7 +245,7 @@ export type ExecuteTaskParams = {
   request_id?: string | null;
 };
 export type ExecuteTaskResult = {
-  status: string;
+  status: "success" | "failed" | "cancelled";
   output: { code: string; explanation: string; files_modified: Array<string>; files_created: Array<string> };
   metadata: {
     execution_time_ms: number;
@@ -272,9 +272,15 @@ export type CreatePlanParams = {
 };
 export type CreatePlanResult = {
   plan: {
-    tasks: Array<{ id: string; type: string; description: string; dependencies?: Array<string>; priority?: number }>;
-    estimated_time_seconds?: number;
-    explanation?: string;
+    tasks: Array<{
+      id: string;
+      type: "code_generation" | "refactoring" | "analysis" | "testing";
+      description: string;
+      dependencies: Array<string>;
+      priority: number;
+    }>;
+    estimated_time_seconds: number;
+    explanation: string;
   };
   replayed?: boolean;
 };
@@ -288,14 +294,20 @@ export type ValidateCodeParams = {
 export type ValidateCodeResult = {
   valid: boolean;
   checker: { name: string; version: string; command: Array<string> };
-  diagnostics: Array<{ line: number; column: number; severity: string; rule?: string; message: string }>;
+  diagnostics: Array<{ line: number; column: number; severity: "error" | "warning"; rule?: string; message: string }>;
   truncated?: boolean;
   unchecked_rules: Array<string>;
 };
 
 export type RunPlanParams = {
   plan: {
-    tasks: Array<{ id: string; type: string; description: string; dependencies?: Array<string>; priority?: number }>;
+    tasks: Array<{
+      id: string;
+      type: "code_generation" | "refactoring" | "analysis" | "testing";
+      description: string;
+      dependencies?: Array<string>;
+      priority?: number;
+    }>;
     estimated_time_seconds?: number;
     explanation?: string;
   };
@@ -323,14 +335,14 @@ export type RunPlanParams = {
 };
 export type RunPlanResult = {
   plan_run_id: string;
-  status: string;
+  status: "completed" | "failed" | "cancelled" | "timed_out";
   tasks: Array<{
     task_id: string;
-    status: string;
+    status: "success" | "failed" | "cancelled" | "skipped";
     agent_id?: string;
     request_id?: string;
     result?: {
-      status: string;
+      status: "success" | "failed" | "cancelled";
       output: {
         code: string;
         explanation: string;
@@ -346,8 +358,8 @@ export type RunPlanResult = {
         repaired?: boolean;
       };
       replayed?: boolean;
-    } | null;
-    error?: { code: number; message: string; type: string; details: string } | null;
+    };
+    error?: { code: number; message: string; type: string; details: string };
     reason?: string;
     resumable?: boolean;
   }>;
@@ -359,7 +371,7 @@ export type RunPlanResult = {
 export type UpdateContextParams = {
   action: "add" | "remove" | "modify";
   context_type: "file" | "dependency" | "state";
-  data: unknown;
+  data: Record<string, unknown>;
   agent_id?: string | null;
 };
 export type UpdateContextResult = { updated: boolean; agents: Array<{ agent_id: string; updated: boolean; error?: string }> };
@@ -374,18 +386,18 @@ export type SendParams = {
   on_disconnect?: "continue" | "cancel" | null;
 };
 export type SendResult = {
-  content?: string | null;
+  content?: string;
   request_id: string;
   stop_reason?: string;
   usage?: {
     input_tokens: number;
     output_tokens: number;
-    cache_read_input_tokens?: number;
-    cache_creation_input_tokens?: number;
-    cache_creation_5m?: number | null;
-    cache_creation_1h?: number | null;
-    model?: string | null;
-  } | null;
+    cache_read_input_tokens: number;
+    cache_creation_input_tokens: number;
+    cache_creation_5m?: number;
+    cache_creation_1h?: number;
+    model?: string;
+  };
   cancelled?: boolean;
   truncated?: boolean;
   replayed?: boolean;
@@ -424,8 +436,8 @@ export type GetMessagesParams = {
 };
 export type GetMessagesResult = {
   messages: Array<{
-    role: string;
-    content?: string;
+    role: "user" | "assistant" | "tool" | "system";
+    content: string;
     thinking?: string;
     thinking_signature?: string;
     tool_calls?: Array<{ id: string; name: string; input: unknown }>;
@@ -434,7 +446,7 @@ export type GetMessagesResult = {
     is_error?: boolean;
     interrupted?: boolean;
     turn_id?: string;
-    attachments?: Array<{ path: string; name?: string | null; mime?: string | null }>;
+    attachments?: Array<{ path: string; name?: string; mime?: string }>;
     images?: Array<{ name?: string; mime: string; size: number; sha256: string }>;
     changed?: Array<string>;
     created?: Array<string>;
@@ -487,7 +499,11 @@ export type GetPermissionsResult = {
     allowed_paths: Array<string> | null;
     write_paths: Array<string> | null;
     blocked_paths: Array<string>;
-    tools: Record<string, { mode?: string; allowed_paths?: Array<string>; blocked_paths?: Array<string> }>;
+    tools: Record<string, {
+      mode?: "allow" | "ask" | "deny" | "";
+      allowed_paths?: Array<string>;
+      blocked_paths?: Array<string>;
+    }>;
   };
   session_allowances: {
     read_paths: Array<string>;
@@ -500,14 +516,14 @@ export type GetPermissionsResult = {
     turn_id: string;
     tool_id: string;
     tool_name: string;
-    action: string;
+    action: "none" | "read" | "write" | "delegate" | "execute" | "external";
     summary: string;
     reason: string;
     input: unknown;
     paths: Array<string>;
     command?: string;
     deadline: string;
-    decisions: Array<string>;
+    decisions: Array<"allow_once" | "allow_session" | "deny">;
   }>;
 };
 
@@ -517,7 +533,11 @@ export type SetPermissionsParams = {
   allowed_paths?: Array<string> | null;
   write_paths?: Array<string> | null;
   blocked_paths?: Array<string> | null;
-  tools?: Record<string, { mode?: string; allowed_paths?: Array<string>; blocked_paths?: Array<string> }> | null;
+  tools?: Record<string, {
+    mode?: "allow" | "ask" | "deny" | "";
+    allowed_paths?: Array<string>;
+    blocked_paths?: Array<string>;
+  }> | null;
 };
 export type SetPermissionsResult = { updated: boolean; permission_level: string; preset: string };
 
@@ -526,7 +546,7 @@ export type RespondPermissionParams = {
   decision: "allow_once" | "allow_session" | "deny";
   reason?: string | null;
 };
-export type RespondPermissionResult = { responded: boolean; request_id: string; decision: string };
+export type RespondPermissionResult = { responded: boolean; request_id: string; decision: "allow_once" | "allow_session" | "deny" };
 
 export type GetSystemPromptParams = {
 };
@@ -546,8 +566,8 @@ export type MCPListServersParams = {
 export type MCPListServersResult = {
   servers: Array<{
     name: string;
-    transport: string;
-    state: string;
+    transport: "stdio" | "http" | "";
+    state: "idle" | "connecting" | "ready" | "failed" | "disabled";
     tools: number;
     error?: string;
     note?: string;
@@ -562,8 +582,8 @@ export type MCPStatusParams = {
 export type MCPStatusResult = {
   server: {
     name: string;
-    transport: string;
-    state: string;
+    transport: "stdio" | "http" | "";
+    state: "idle" | "connecting" | "ready" | "failed" | "disabled";
     tools: number;
     error?: string;
     note?: string;
@@ -580,8 +600,8 @@ export type MCPConnectResult = {
   connected: boolean;
   server: {
     name: string;
-    transport: string;
-    state: string;
+    transport: "stdio" | "http" | "";
+    state: "idle" | "connecting" | "ready" | "failed" | "disabled";
     tools: number;
     error?: string;
     note?: string;
@@ -597,8 +617,8 @@ export type MCPDisconnectResult = {
   disconnected: boolean;
   server: {
     name: string;
-    transport: string;
-    state: string;
+    transport: "stdio" | "http" | "";
+    state: "idle" | "connecting" | "ready" | "failed" | "disabled";
     tools: number;
     error?: string;
     note?: string;

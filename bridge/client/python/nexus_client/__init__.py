@@ -9,7 +9,7 @@ of a loop, by threads. A request has a connection of its own, on which the serve
 proves that it has the API key before the key is sent.
 """
 
-from . import results
+from . import params, results
 from .client import NexusClient, NexusClientSync, detect, detect_sync
 from .core import Event, Part, PlanPart
 from .errors import ClientError, NexusError
@@ -24,5 +24,6 @@ __all__ = [
     "PlanPart",
     "detect",
     "detect_sync",
+    "params",
     "results",
 ]
