@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -161,38 +160,39 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// A warden that was killed leaves its program's directory to the next one, which
-// removes no other: not one that is in use, nor a new one, nor what a link names.
-func TestTempOfTheKilled(t *testing.T) {
-	base := t.TempDir()
-	t.Setenv("TMPDIR", base)
-	p := start(t, sandbox.Spec{Argv: sh("echo; sleep 60"), Dir: base}) // its warden is at work
-	hear(p.Stdout(), 1)
-	used, err := filepath.Glob(filepath.Join(base, "nexus-tool-*"))
-	if err != nil || len(used) != 1 {
-		t.Fatal(used, err)
-	}
-	dirs := map[string]bool{used[0]: true} // whether it stays
-	for name, stays := range map[string]bool{"nexus-tool-left": false, "nexus-tool-new": true, "else": true} {
-		dirs[filepath.Join(base, name)] = stays
-	}
-	for dir := range dirs {
-		at := time.Now()
-		if !strings.HasSuffix(dir, "-new") {
-			at = at.Add(-time.Hour)
-		}
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o700), os.Chtimes(dir, at, at)); err != nil {
+// A program has its own directory for temporary files and may read that of its
+// agent's results, also within what is blocked, and nothing beside them.
+func TestOwnDirectories(t *testing.T) {
+	p := newPlace(t)
+	temp, spill := filepath.Join(p.beside, "temp"), filepath.Join(p.beside, "kept")
+	for _, dir := range []string{spill, filepath.Join(temp, "another")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
+		write(t, filepath.Join(dir, "file"), "canary")
 	}
-	if err := os.Symlink("else", filepath.Join(base, "nexus-tool-link")); err != nil {
-		t.Fatal(err)
-	}
-	sandbox.SweepTemp(base)
-	for dir, stays := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, "sub")); (err == nil) != stays {
-			t.Errorf("%s: %v", dir, err)
+	for kind, rules := range map[string]sandbox.Rules{"trusted": p.trusted(), "sandboxed": p.sandboxed()} {
+		rules.Temp, rules.Spill, rules.Blocked = temp, spill, []string{p.beside}
+		rules.ReadWrite = []string{filepath.Dir(p.work)} // what holds all of it
+		for _, tt := range []struct {
+			script string
+			want   bool
+		}{
+			{"echo x > $TMPDIR/x && cat $TMPDIR/x && case $TMPDIR in " + temp + "/*) ;; *) exit 1; esac", true},
+			{"cat " + spill + "/file", true},
+			{"echo x > " + spill + "/file", false},
+			{"ln -s own " + spill + "/new", false},
+			{"cat " + temp + "/another/file", false},
+			{"echo x > " + temp + "/another/file", false},
+			{"touch " + temp + "/new", false},
+		} {
+			if text, exit := output(t, rules, p.work, sh(tt.script)...); (exit.Code == 0) != tt.want {
+				t.Errorf("%s: %s: exit %+v: %s", kind, tt.script, exit, text)
+			}
 		}
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -17,6 +17,3 @@ func KillChildren() error {
 	_, err := killChildren(nil)
 	return err
 }
-
-// SweepTemp is for tests of what the killed leave.
-var SweepTemp = sweepTemp

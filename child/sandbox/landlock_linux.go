@@ -95,9 +95,14 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 			}
 		}
 	}
-	set.blocked = nil // its own directory is its own, wherever that lies
+	set.blocked = nil // its own directories are its own, wherever they lie
 	if err := set.allow(temp, rightsRead|rightsWrite, false); err != nil {
 		return nil, err
+	}
+	if r.Spill != "" {
+		if err := set.allow(r.Spill, rightsRead, false); err != nil {
+			return nil, err
+		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
 		return nil, fmt.Errorf("apply the Landlock ruleset: %w", errno)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -50,6 +51,12 @@ type Rules struct {
 	// Except lies within what is blocked, and is not. Where a path lies in some of
 	// both, the longest of these counts.
 	Except []string
+	// Temp is where the program's directory for temporary files is made; it is
+	// made itself if need be. "" means the system's. Wherever it lies, the program
+	// has its own directory there, and no other.
+	Temp string
+	// Spill is a directory that may be read, wherever it lies; "" is none.
+	Spill string
 	// Network lets the program use the network and sockets of all kinds. Without
 	// it a confined program has but pipes and pairs of connected sockets.
 	Network bool
@@ -92,7 +99,7 @@ func (l Limits) orDefault() Limits {
 
 // check says which path of the rules cannot be meant.
 func (r Rules) check() error {
-	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except} {
+	for _, paths := range [][]string{r.ReadWrite, r.ReadOnly, r.Blocked, r.Except, {cmp.Or(r.Temp, "/"), cmp.Or(r.Spill, "/")}} {
 		for _, p := range paths {
 			if !filepath.IsAbs(p) || filepath.Clean(p) != p {
 				return fmt.Errorf("rules: %q is not an absolute, clean path", p)

@@ -16,8 +16,6 @@ func Supported() error {
 // This system knows no such thing.
 func Adopt() error { return nil }
 
-func sweepTemp(string) {} // no directory can be told from one that is in use
-
 func killOrphans(map[int]bool) {}
 
 func executable() string { return os.Args[0] }

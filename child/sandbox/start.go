@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"nexus.internal/protocol/lockdir"
 )
 
 const (
@@ -89,13 +91,13 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	if err := check(ctx, s); err != nil {
 		return nil, err
 	}
-	temp, err := makeTemp()
+	temp, err := makeTemp(s.Rules.Temp)
 	if err != nil {
 		return nil, err
 	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
-		removeAll(temp)
+		_ = lockdir.RemoveAll(temp)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
@@ -161,20 +163,19 @@ func check(ctx context.Context, s Spec) error {
 	return ctx.Err()
 }
 
-// tempPrefix begins the name of a program's directory for temporary files.
-const tempPrefix = "nexus-tool-"
-
-var sweepOnce sync.Once
-
-// makeTemp makes the program's own directory for temporary files. The first one
-// that this process makes takes the place of those that killed wardens left.
-func makeTemp() (string, error) {
+// makeTemp makes the program's own directory for temporary files.
+func makeTemp(base string) (string, error) {
+	if base != "" {
+		if err := os.MkdirAll(base, 0o700); err != nil {
+			return "", err
+		}
+		return os.MkdirTemp(base, "")
+	}
 	base, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
 		return "", fmt.Errorf("find the directory for temporary files: %w", err)
 	}
-	sweepOnce.Do(func() { sweepTemp(base) })
-	return os.MkdirTemp(base, tempPrefix)
+	return os.MkdirTemp(base, "nexus-tool-")
 }
 
 // launch starts the warden. stderr is nil if it goes the way of stdout.
@@ -256,7 +257,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
-	removeAll(p.temp)
+	_ = lockdir.RemoveAll(p.temp) // what is left goes with the directory above
 	close(gone)
 	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
 	if stderr != nil {

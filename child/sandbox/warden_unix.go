@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"nexus.internal/protocol/lockdir"
 )
 
 // init is where a process that was started as a warden goes another way, before
@@ -34,7 +36,6 @@ func warden() int {
 	if err := receive(orders, &o); err != nil {
 		return 2 // whoever should have given it is gone, or a person tries the argument out
 	}
-	holdTemp(o.Temp)
 	hide()
 	reapOrphans()
 	signals := make(chan os.Signal, 1)
@@ -46,7 +47,7 @@ func warden() int {
 			f.end()
 			f.wait(func(syscall.WaitStatus) {})
 		}
-		removeAll(o.Temp)
+		_ = lockdir.RemoveAll(o.Temp)
 		return 0
 	}
 	go func() { // these end with the process
@@ -64,7 +65,7 @@ func warden() int {
 		}
 		_ = send(reports, last) // if nobody reads it, we are about to be told to end
 	})
-	removeAll(o.Temp)
+	_ = lockdir.RemoveAll(o.Temp)
 	return 0
 }
 

@@ -33,7 +33,7 @@ func TestPrivate(t *testing.T) {
 				o.Permissions.Tools = map[string]protocol.ToolRule{"talk": {Mode: "allow"}, "read_file": {Mode: "allow", AllowedPaths: []string{"/"}}}
 				o.Allowances = []protocol.Allowance{{Tool: "read_file", Action: protocol.ActionRead, Dir: home}}
 				o.Parent = upcall.New(upcall.Options{Approvals: upcall.Allow})
-				o.Scratch, o.Tools = filepath.Join(t.TempDir(), "scratch"), []tool.Tool{talker(strings.Repeat("0123456789\n", 10_000))}
+				o.Spill, o.Tools = filepath.Join(t.TempDir(), "scratch"), []tool.Tool{talker(strings.Repeat("0123456789\n", 10_000))}
 			})
 			key := filepath.Join(s.dir, "home", "key")
 			s.put(key, "secret")

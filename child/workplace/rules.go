@@ -20,9 +20,9 @@ func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
-	r := sandbox.Rules{ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except, Network: s.Network, Inherit: inherit}
-	if w.scratch.dir != "" {
-		r.ReadOnly = append(r.ReadOnly, w.scratch.dir)
+	r := sandbox.Rules{
+		ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except,
+		Network: s.Network, Inherit: inherit, Temp: w.options.Temp, Spill: w.scratch.dir,
 	}
 	switch {
 	case policy.Level() == permission.Sandboxed || s.Bounded:

@@ -54,9 +54,13 @@ type Options struct {
 	Sources []Source
 	// PutImage keeps an image for the model to look at; nil: it sees none.
 	PutImage func(data []byte, mime, name string) (protocol.Image, error)
-	// Scratch is a directory of the agent's own for what is too long for a
-	// result. It is made when it is needed; "" keeps nothing.
-	Scratch string
+	// Spill is a directory of the agent's own for what is too long for a result:
+	// its tools and programs may read it, also where it is private. It is made
+	// when it is needed; "" keeps nothing.
+	Spill string
+	// Temp is a directory for the temporary directories of programs. It is made
+	// when it is needed; "" means the system's.
+	Temp string
 	// PassEnv names variables of our environment that programs get besides the
 	// usual, but for those that run unasked because they only look.
 	PassEnv []string
@@ -91,8 +95,8 @@ func Open(o Options) (*Workplace, error) {
 	}
 	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}}
 	w.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
-	if o.Scratch != "" {
-		w.scratch.dir = real(o.Scratch)
+	if o.Spill != "" {
+		w.scratch.dir = real(o.Spill)
 	}
 	if o.Ceiling != nil {
 		ceiling, err := permission.Resolve(*o.Ceiling, o.Presets)

@@ -311,7 +311,7 @@ func TestRestoredPathsAreNotFollowed(t *testing.T) {
 func TestLongResults(t *testing.T) {
 	long := strings.Repeat("0123456789\n", 10_000)
 	s := newSite(t, protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"talk": {Mode: "allow"}}}, func(o *workplace.Options) {
-		o.Scratch = filepath.Join(t.TempDir(), "scratch")
+		o.Spill = filepath.Join(t.TempDir(), "scratch")
 		o.Tools = []tool.Tool{talker(long)}
 	})
 	_, note, _ := strings.Cut(run(t.Context(), s.Workplace, call("talk")), "[cut off here: ")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/lockdir"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -104,7 +104,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, c, s, cwd, private(home, cwd, j.Path())); err != nil {
+	if err := a.openWorkplace(f, saved, c, s, cwd, private(home, cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(f, saved)...); err != nil {
@@ -282,7 +282,15 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
 		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
-		Scratch: filepath.Join(os.TempDir(), "nexus-"+rand.Text()), Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
+		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
+	}
+	// Without a home that can be written, nothing that is too long is kept, and
+	// programs have the system's directory for temporary files.
+	if scratch, err := lockdir.Make(config.ScratchDir(c.Home)); err != nil {
+		a.options.Log.Warn("long results are not kept", zap.Error(err))
+	} else {
+		a.closers = append(a.closers, scratchCloser{scratch})
+		o.Spill, o.Temp = filepath.Join(scratch.Path(), "kept"), filepath.Join(scratch.Path(), "temp")
 	}
 	asked := f.permissions != nil || f.preset != ""
 	if o.Permissions.Preset = f.preset; f.permissions != nil {
@@ -317,6 +325,12 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 	a.options.Work, a.options.Servers = w, s.Manager
 	return nil
 }
+
+// scratchCloser removes the directory of a process at its end.
+type scratchCloser struct{ *lockdir.Dir }
+
+// Close implements [io.Closer].
+func (s scratchCloser) Close() error { return s.Remove() }
 
 // narrowed is what is asked for of a session that comes back, within what it
 // saved. Without a preset, what is not asked for stays as it was. To widen it is

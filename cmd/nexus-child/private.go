@@ -11,9 +11,10 @@ import (
 )
 
 // private is what belongs to nexus itself and is none of an agent's business: the
-// whole home, wherever links in it lead, and the session. A working directory
-// that stands below the home is the agent's, unless it is one of nexus's own.
-func private(home, cwd, session string) permission.Private {
+// whole home, wherever links in it lead, the session, and the directory of the
+// model's socket. A working directory that stands below the home is the agent's,
+// unless it is one of nexus's own.
+func private(home, cwd, session, socket string) permission.Private {
 	p := permission.Private{Paths: []string{home}}
 	work, below := relative(home, cwd)
 	below = below && work != "."
@@ -34,13 +35,19 @@ func private(home, cwd, session string) permission.Private {
 	if below {
 		p.Except = []string{cwd, filepath.Join(home, work)}
 	}
-	if session == "" {
-		return p
+	beside := func(file string) {
+		dir := filepath.Dir(file)
+		if _, working := relative(dir, cwd); !working {
+			p.Paths = append(p.Paths, dir)
+		}
 	}
-	p.Paths = append(p.Paths, session, blob.Beside(session))
-	dir := filepath.Dir(session)
-	if _, working := relative(dir, cwd); !working {
-		p.Paths = append(p.Paths, dir)
+	if session != "" {
+		p.Paths = append(p.Paths, session, blob.Beside(session))
+		beside(session)
+	}
+	if socket != "" {
+		p.Paths = append(p.Paths, socket)
+		beside(socket)
 	}
 	return p
 }

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/child/provider/scripted"
 	"nexus.internal/child/provider/wire"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/lockdir"
 )
 
 // open makes the provider of a choice. Where there is a broker all is asked
@@ -55,8 +56,12 @@ func brokerClient(socket string) *http.Client {
 		return nil
 	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			err = lockdir.SocketPath(socket, func(short string) error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, "unix", short)
+				return err
+			})
+			return conn, err
 		},
 		DisableCompression: true, // it is one machine
 		MaxIdleConns:       2,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,8 +72,10 @@ func TestABareChildIsContinued(t *testing.T) {
 func TestNoSession(t *testing.T) {
 	home := t.TempDir()
 	id, _, _ := talk(t, home, "hello", "--no-session")
-	if entries, err := os.ReadDir(home); err != nil || len(entries) > 0 {
-		t.Errorf("it left %v, %v", entries, err)
+	for dir, want := range map[string]string{home: "[d run/]", filepath.Join(home, "run"): "[d scratch/]", filepath.Join(home, "run", "scratch"): "[]"} {
+		if entries, err := os.ReadDir(dir); err != nil || fmt.Sprint(entries) != want {
+			t.Errorf("it left %v, %v, want %s", entries, err, want)
+		}
 	}
 	if said := refused(t, command(t, home, nil, "--continue", id)); !strings.Contains(said, "no such session") {
 		t.Errorf("got %s", said)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"path/filepath"
 
 	"go.uber.org/zap"
 
@@ -18,12 +19,17 @@ func newBroker(cfg *config.Config, standard broker.Limits, catalogue *sessions.C
 	if err := broker.Protect(); err != nil {
 		return nil, err
 	}
+	// Where agents reach neither: a home may lie on a disk that takes no sockets.
+	dirs := []string{cfg.SocketsDir()}
+	if runtime := cfg.Env("XDG_RUNTIME_DIR"); runtime != "" {
+		dirs = append(dirs, filepath.Join(runtime, "nexus-sockets"))
+	}
 	return broker.New(broker.Options{
 		Providers: brokered(cfg),
 		Limits:    standard,
 		File:      catalogue.UsagePath,
 		NoSync:    noSync,
-		Dir:       cfg.Env("XDG_RUNTIME_DIR"),
+		Dirs:      dirs,
 		Log:       log,
 	})
 }

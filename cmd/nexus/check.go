@@ -13,6 +13,8 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/lockdir"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor/proc"
 )
@@ -28,16 +30,20 @@ const (
 // checkers has code looked at by nexus-child check, each time in a process tree of
 // its own. It is safe for concurrent use.
 type checkers struct {
-	child string
-	env   []string
-	cache string // what checkers keep of their own; the one that needs it makes it
-	guard *proc.Guard
-	log   *zap.Logger
-	room  chan struct{} // one item for each that runs; those that wait leave with their ctx
+	child   string
+	env     []string
+	cache   string // what checkers keep of their own; the one that needs it makes it
+	scratch string // where each check has a directory
+	guard   *proc.Guard
+	log     *zap.Logger
+	room    chan struct{} // one item for each that runs; those that wait leave with their ctx
 }
 
-func newCheckers(child string, env []string, cache string, guard *proc.Guard, log *zap.Logger) *checkers {
-	return &checkers{child: child, env: env, cache: cache, guard: guard, log: log.Named("check"), room: make(chan struct{}, maxChecks)}
+func newCheckers(child string, env []string, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
+	return &checkers{
+		child: child, env: env, cache: cfg.CacheDir(), scratch: cfg.ScratchDir(), guard: guard, log: log.Named("check"),
+		room: make(chan struct{}, maxChecks),
+	}
 }
 
 // checkRequest and checkAnswer are what nexus-child check reads and writes.
@@ -89,14 +95,28 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	return *answer.Result, nil
 }
 
+// makeTemp makes a directory in the home; elsewhere if nothing can be written
+// there, as code can be checked all the same.
+func (c *checkers) makeTemp() (path string, remove func() error, err error) {
+	if dir, err := lockdir.Make(c.scratch); err == nil {
+		return dir.Path(), dir.Remove, nil
+	}
+	path, err = os.MkdirTemp("", "nexus-check-")
+	return path, func() error { return lockdir.RemoveAll(path) }, err
+}
+
 // run starts the process, gives it the request and reads the answer.
 func (c *checkers) run(ctx context.Context, request []byte) ([]byte, proc.Exit, error) {
 	// All that it makes is in here, so that nothing is left when it is killed.
-	temp, err := os.MkdirTemp("", "nexus-check-")
+	temp, remove, err := c.makeTemp()
 	if err != nil {
 		return nil, proc.Exit{}, fmt.Errorf("make a directory for a check: %w", err)
 	}
-	defer os.RemoveAll(temp)
+	defer func() {
+		if err := remove(); err != nil {
+			c.log.Warn("remove the directory of a check", zap.Error(err))
+		}
+	}()
 	p, err := proc.Start(proc.Spec{
 		Argv: []string{c.child, "check"}, Env: append(slices.Clone(c.env), "TMPDIR="+temp), Log: c.log, Guard: c.guard,
 		Limits: proc.Limits{MemoryBytes: 4 << 30, Processes: 1024, CPUSeconds: 2 * api.MaxCheckTimeout},

@@ -3,7 +3,9 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,4 +104,64 @@ func entriesOf(t *testing.T, dir string) []os.DirEntry {
 		t.Fatal(err)
 	}
 	return entries
+}
+
+// What agents keep for a while lay in TMPDIR, and an agent that worked above it
+// took the sockets of others over and changed their spilled output. It lies in
+// the home, out of bounds for all, and goes with its process.
+func TestNothingOfAgentsInTMPDIR(t *testing.T) {
+	temp := t.TempDir()
+	s := newLive(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TMPDIR="+temp) })
+	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"victim","cwd":%q,"preset":"sandboxed"}`, s.cwd))
+	scratch, sockets := filepath.Join(s.home, "run", "scratch"), filepath.Join(s.home, "run", "sockets")
+	var found []string
+	if sandbox.Supported() == nil {
+		answer := s.send("victim", "run echo $TMPDIR; seq 20000")
+		kept := regexp.MustCompile(regexp.QuoteMeta(scratch) + `/\w+/kept/shell-[\w-]+\.txt`).FindString(answer)
+		if kept == "" || !strings.Contains(answer, filepath.Dir(filepath.Dir(kept))+"/temp/") {
+			t.Fatalf("its directories are not in the home: %.300s", answer)
+		}
+		if got := s.send("victim", "read "+kept); !strings.Contains(got, `\n2000\n`) {
+			t.Errorf("its own output: %.300s", got)
+		}
+		found = append(found, kept)
+	}
+	open, err := filepath.Glob(filepath.Join(sockets, "*", "*"))
+	if err != nil || len(open) != 1 {
+		t.Fatalf("sockets %v, %v", open, err)
+	}
+	if left := entriesOf(t, temp); len(left) > 0 {
+		t.Errorf("in TMPDIR: %v", left)
+	}
+	for _, preset := range []string{"sandboxed", "trusted"} {
+		s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"cwd":%q,"preset":%q}`, preset, filepath.Dir(s.home), preset))
+		for _, path := range append(found, open...) {
+			s.wantPrivate(preset, path)
+		}
+	}
+	if sandbox.Supported() == nil {
+		before := strings.Join(append(found, open...), " ")
+		if got := s.send("sandboxed", "run for f in "+before+"; do head -c 100 $f; echo evil > $f; mv $f $f.old; rm $f; done; exit 0"); strings.Contains(got, "1\n2\n") {
+			t.Errorf("it read another's output: %s", got)
+		}
+		if got := s.send("victim", "read "+found[0]); !strings.Contains(got, `\n2000\n`) || strings.Contains(got, "evil") {
+			t.Errorf("its own output afterwards: %.300s", got)
+		}
+	}
+
+	_ = s.cmd.Process.Kill() // it runs
+	_ = s.cmd.Wait()
+	s.again()
+	for dir, want := range map[string]int{scratch: 0, sockets: 1} {
+		if left := entriesOf(t, dir); len(left) != want {
+			t.Errorf("%s holds %v after a kill, want %d", dir, left, want)
+		}
+	}
+	s.send("victim", "hello")
+	s.end()
+	for _, dir := range []string{scratch, sockets} {
+		if left := entriesOf(t, dir); len(left) > 0 {
+			t.Errorf("%s holds %v at the end", dir, left)
+		}
+	}
 }

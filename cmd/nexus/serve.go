@@ -29,6 +29,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/lockdir"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/eventlog"
@@ -156,7 +157,12 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, guard.Close()) }()
+	// What a killed server left, and what killed agents of this one leave.
+	lockdir.Sweep(cfg.ScratchDir())
+	defer func() {
+		err = errors.Join(err, guard.Close())
+		lockdir.Sweep(cfg.ScratchDir())
+	}()
 	keyPath := cfg.KeyPath(port)
 	keys, err := auth.OpenKeyring(keyPath, cfg.Path("keys.json"))
 	if err != nil {
@@ -276,7 +282,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		},
 		Warnings:     func() []string { return warnings },
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Check:        newCheckers(a.o.child, agents.env, a.cfg.CacheDir(), a.guard, a.log).check,
+		Check:        newCheckers(a.o.child, agents.env, a.cfg, a.guard, a.log).check,
 		PlansDir:     a.cfg.PlansDir(),
 		Roles:        roles,
 		Presets:      presetsOf(a.cfg),

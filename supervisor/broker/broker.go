@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/lockdir"
 )
 
 // Options are what a Broker is made of.
@@ -27,9 +28,9 @@ type Options struct {
 	File func(agent string) string
 	// NoSync leaves it to the system when what is in the files reaches the disk.
 	NoSync bool
-	// Dir is where the directory of the sockets is made. "" means that for
-	// temporary files, which stands in for one that cannot be used, too.
-	Dir string
+	// Dirs are where the directory of the sockets is made: in the first that
+	// takes sockets. No agent may reach them, and they hold nothing else.
+	Dirs []string
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
 }
@@ -41,7 +42,7 @@ type Broker struct {
 	services  map[string]*service
 	transport *http.Transport
 	uid       int
-	dir       *socketDir
+	dir       *lockdir.Dir // of the sockets
 	closeOnce sync.Once
 	closeErr  error
 
@@ -75,11 +76,7 @@ func New(o Options) (*Broker, error) {
 		}
 		b.services[name], b.traffic[name] = s, &Traffic{}
 	}
-	dir, err := newSocketDir(cmp.Or(o.Dir, os.TempDir()))
-	if err != nil && o.Dir != "" {
-		b.log.Warn("the sockets lie elsewhere", zap.Error(err))
-		dir, err = newSocketDir(os.TempDir())
-	}
+	dir, err := makeSocketDir(o.Dirs)
 	if err != nil {
 		return nil, fmt.Errorf("new broker: %w", err)
 	}
@@ -128,14 +125,14 @@ func (b *Broker) Close() error {
 			d.close()
 		}
 		b.transport.CloseIdleConnections()
-		b.closeErr = b.dir.remove()
+		b.closeErr = b.dir.Remove()
 	})
 	return b.closeErr
 }
 
 // Check says why no agent could reach the broker; nil if they can.
 func (b *Broker) Check() error {
-	if _, err := os.Stat(b.dir.path); err != nil {
+	if _, err := os.Stat(b.dir.Path()); err != nil {
 		return fmt.Errorf("the directory of the sockets: %w", err)
 	}
 	return nil
@@ -227,7 +224,7 @@ func (b *Broker) prepare(a Agent) error {
 // lives. Ids are longer than a path may be.
 func (b *Broker) socket(agent string) string {
 	sum := sha256.Sum256([]byte(agent))
-	return filepath.Join(b.dir.path, hex.EncodeToString(sum[:6]))
+	return filepath.Join(b.dir.Path(), hex.EncodeToString(sum[:6]))
 }
 
 // Forget drops what the broker keeps of an agent that does not run, so that its

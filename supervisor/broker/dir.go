@@ -3,101 +3,51 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"nexus.internal/protocol/lockdir"
 )
 
-// dirPrefix begins the name of every server's directory of sockets.
-const dirPrefix = "nexus-model-"
-
-// maxSocketPath is what every system takes as the path of a socket, in bytes.
-const maxSocketPath = 103
-
-// nameLen is the length of a socket's name, in bytes.
-const nameLen = 12
-
-// socketDir is a directory for its owner alone, locked as long as its server
-// lives.
-type socketDir struct {
-	path string
-	file *os.File // locked
+// makeSocketDir makes a directory for sockets in the first of the parents where
+// sockets can be made, and removes those of dead servers there.
+func makeSocketDir(parents []string) (*lockdir.Dir, error) {
+	failed := errors.New("it can be made nowhere")
+	for _, parent := range parents {
+		dir, err := lockdir.Make(parent)
+		if err == nil {
+			if err = trySocket(filepath.Join(dir.Path(), "try")); err == nil {
+				return dir, nil
+			}
+			err = errors.Join(err, dir.Remove())
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, fmt.Errorf("make the directory of sockets: %w", failed)
 }
 
-// newSocketDir makes a directory in parent, and removes those there whose
-// servers are dead.
-func newSocketDir(parent string) (*socketDir, error) {
-	parent, err := filepath.Abs(parent)
+// trySocket makes a socket and removes it.
+func trySocket(path string) error {
+	ln, err := listenAt(path)
 	if err != nil {
-		return nil, fmt.Errorf("make the directory of sockets: %w", err)
+		return err
 	}
-	for {
-		d, err := makeLocked(parent)
-		if err != nil {
-			return nil, fmt.Errorf("make the directory of sockets: %w", err)
-		}
-		if d == nil {
-			continue // somebody swept it before we had locked it
-		}
-		if len(d.path)+1+nameLen > maxSocketPath {
-			return nil, errors.Join(fmt.Errorf("the path of sockets in %s is too long: set XDG_RUNTIME_DIR or TMPDIR to a shorter one", parent), d.remove())
-		}
-		sweep(parent, d.path)
-		return d, nil
-	}
+	return errors.Join(ln.Close(), os.Remove(path))
 }
 
-func makeLocked(parent string) (*socketDir, error) {
-	path, err := os.MkdirTemp(parent, dirPrefix)
+// listenAt makes a socket for this user alone, which the caller removes.
+func listenAt(path string) (ln *net.UnixListener, err error) {
+	err = lockdir.SocketPath(path, func(short string) (err error) {
+		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	ln.SetUnlinkOnClose(false) // it has another name
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, ln.Close(), os.Remove(path))
 	}
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(path))
-	}
-	d := &socketDir{path: path, file: file}
-	if !lock(file) {
-		return nil, file.Close()
-	}
-	locked, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(err, d.remove())
-	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(locked, there) {
-		return nil, file.Close()
-	}
-	return d, nil
-}
-
-// remove removes the directory and gives up the lock.
-func (d *socketDir) remove() error {
-	return errors.Join(os.RemoveAll(d.path), d.file.Close())
-}
-
-// sweep removes the directories of dead servers of ours. What cannot be removed
-// stays: it is in nobody's way.
-func sweep(parent, own string) {
-	entries, _ := os.ReadDir(parent) // those that it could read
-	for _, entry := range entries {
-		path := filepath.Join(parent, entry.Name())
-		if !strings.HasPrefix(entry.Name(), dirPrefix) || path == own {
-			continue
-		}
-		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || !owned(info) {
-			continue
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && lock(file) {
-			os.RemoveAll(path)
-		}
-		file.Close()
-	}
+	return ln, nil
 }

@@ -2,7 +2,7 @@
 // agent reaches its model through a unix socket of its own, by plain HTTP, and
 // the broker adds the key, speaks TLS, counts the tokens and keeps the limits.
 //
-//	b, err := broker.New(broker.Options{Providers: providers, File: usageFile, Log: log})
+//	b, err := broker.New(broker.Options{Providers: providers, Dirs: dirs, File: usageFile, Log: log})
 //	launchers := map[string]supervisor.Launcher{"": b.Launcher(&stdio.Launcher{Log: log})}
 //	socket, err := b.Register(broker.Agent{ID: "worker-1"}) // for the child's --model-socket
 //	group.Add(func() error { return b.Run(ctx) }, func(error) { cancel() })

@@ -65,12 +65,8 @@ func (b *Broker) open(agent string) (*door, error) {
 	path := b.socket(agent)
 	// One that is there belongs to an incarnation whose end is not over: its
 	// socket must not become the next one's.
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	ln, err := listenAt(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the model's socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		_ = ln.Close()
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
 	d := &door{
@@ -116,7 +112,8 @@ func (d *door) close() {
 		// connection is closed, and would wait for its service without end.
 		d.end()
 		<-d.served
-		_ = d.server.Close() // what was accepted meanwhile
+		_ = os.Remove(d.path) // or it went with its directory
+		_ = d.server.Close()  // what was accepted meanwhile
 		d.conns.Wait()
 		b := d.broker
 		b.mu.Lock()

@@ -340,48 +340,22 @@ func descriptors(t *testing.T) int {
 	return len(entries)
 }
 
-// What dead servers left is removed, and nothing of those that live, of other
-// programs, or that only looks alike.
-func TestSweep(t *testing.T) {
-	dir, err := os.MkdirTemp("", "broker")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	alive := newHouse(t, broker.Options{Dir: dir}, costs)
-	living, _ := alive.start(broker.Agent{ID: "a"})
-	dead := filepath.Join(dir, "nexus-model-1")
-	for _, sub := range []string{dead, filepath.Join(dir, "another"), filepath.Join(dir, "precious")} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dead, "socket"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("precious", filepath.Join(dir, "nexus-model-2")); err != nil {
-		t.Fatal(err)
-	}
-	newHouse(t, broker.Options{Dir: dir}, costs)
-	for path, want := range map[string]bool{dead: false, living: true, filepath.Join(dir, "another"): true, filepath.Join(dir, "precious"): true} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %t", path, err, want)
-		}
-	}
-}
-
-// A directory for sockets that cannot be had, or whose path is too long, has a
-// stand-in.
-func TestDirectoryElsewhere(t *testing.T) {
+// Where no socket can be made there is a stand-in, and what servers that were
+// killed left is removed.
+func TestDirectory(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 90))
-	if err := os.Mkdir(long, 0o700); err != nil {
+	dead := filepath.Join(long, "dead")
+	if err := os.MkdirAll(dead, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{long, "/nonexistent"} {
-		h := newHouse(t, broker.Options{Dir: dir}, costs)
+	for _, dirs := range [][]string{{long}, {"/proc/nonexistent", long}} {
+		h := newHouse(t, broker.Options{Dirs: dirs}, costs)
 		socket, _ := h.start(broker.Agent{ID: strings.Repeat("n", 64)})
-		if res, _ := h.ask(socket, "{}"); res.StatusCode != 200 || len(socket) > 103 {
+		if res, _ := h.ask(socket, "{}"); res.StatusCode != 200 || filepath.Dir(filepath.Dir(socket)) != long {
 			t.Errorf("%s: %s", socket, res.Status)
+		}
+		if _, err := os.Stat(dead); err == nil {
+			t.Errorf("%s is still there", dead)
 		}
 	}
 }

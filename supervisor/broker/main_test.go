@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/lockdir"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
@@ -88,8 +89,8 @@ func newHouse(t *testing.T, o broker.Options, upstream http.HandlerFunc) *house 
 		}
 		o.Providers["p"] = broker.Provider{BaseURL: h.upstream.URL + "/v1", Auth: broker.Bearer, Key: canary, KeyName: "P_KEY"}
 	}
-	if o.Dir == "" {
-		o.Dir = shortDir(t)
+	if o.Dirs == nil {
+		o.Dirs = []string{shortDir(t)}
 	}
 	o.Log = logTo(h.log)
 	b, err := broker.New(o)
@@ -146,8 +147,12 @@ func client(socket string) *http.Client {
 		Transport: &http.Transport{
 			MaxIdleConnsPerHost: -1, // and does not say so, as a child would not
 			DisableCompression:  true,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+				err = lockdir.SocketPath(socket, func(short string) error {
+					conn, err = new(net.Dialer).DialContext(ctx, "unix", short)
+					return err
+				})
+				return conn, err
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -30,6 +30,16 @@ func (c *Config) SessionsDir() string { return c.Path(sessionsDir) }
 // RunDir holds what belongs to agents without a lasting name.
 func (c *Config) RunDir() string { return c.Path(runDir) }
 
+// SocketsDir holds the model sockets of agents (SPEC §5.7).
+func (c *Config) SocketsDir() string { return c.Path(runDir, "sockets") }
+
+// ScratchDir holds a directory for each process of an agent, and for each check
+// of code, as long as it runs.
+func (c *Config) ScratchDir() string { return ScratchDir(c.Home) }
+
+// ScratchDir is [Config.ScratchDir] of a home.
+func ScratchDir(home string) string { return filepath.Join(home, runDir, "scratch") }
+
 // LogsDir holds the server's logs.
 func (c *Config) LogsDir() string { return c.Path(logsDir) }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package broker
+package lockdir
 
 import (
 	"os"
@@ -17,5 +17,5 @@ func lock(file *os.File) bool {
 // owned reports whether a file is ours.
 func owned(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Getuid()
+	return ok && int(stat.Uid) == os.Geteuid()
 }

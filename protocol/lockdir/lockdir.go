@@ -1,0 +1,113 @@
+package lockdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Dir is a directory of this process.
+type Dir struct {
+	path string
+	file *os.File // locked
+}
+
+// Make makes a directory (mode 0700) in parent, which it makes if need be, and
+// removes the directories of dead processes there.
+func Make(parent string) (*Dir, error) {
+	d, err := newDir(parent)
+	if err != nil {
+		return nil, fmt.Errorf("make a directory in %s: %w", parent, err)
+	}
+	Sweep(filepath.Dir(d.path))
+	return d, nil
+}
+
+func newDir(parent string) (*Dir, error) {
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, err
+	}
+	parent, err := filepath.Abs(parent)
+	if err != nil {
+		return nil, err
+	}
+	if parent, err = filepath.EvalSymlinks(parent); err != nil {
+		return nil, err
+	}
+	for {
+		// A directory that another process sweeps before it is locked is nil.
+		if d, err := makeLocked(parent); d != nil || err != nil {
+			return d, err
+		}
+	}
+}
+
+func makeLocked(parent string) (*Dir, error) {
+	path, err := os.MkdirTemp(parent, "")
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	d := &Dir{path: path, file: file}
+	if !lock(file) {
+		return nil, file.Close()
+	}
+	locked, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, d.Remove())
+	}
+	if there, err := os.Lstat(path); err != nil || !os.SameFile(locked, there) {
+		return nil, file.Close()
+	}
+	return d, nil
+}
+
+// Path is absolute and without symbolic links.
+func (d *Dir) Path() string { return d.path }
+
+// Remove removes the directory with all that is in it and gives up the lock.
+func (d *Dir) Remove() error { return errors.Join(RemoveAll(d.path), d.file.Close()) }
+
+// Sweep removes the directories in parent whose processes are dead. A directory
+// that cannot be removed stays: it is in nobody's way.
+func Sweep(parent string) {
+	entries, _ := os.ReadDir(parent) // those that it could read
+	for _, entry := range entries {
+		path := filepath.Join(parent, entry.Name())
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || !owned(info) {
+			continue
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && lock(file) {
+			_ = RemoveAll(path)
+		}
+		file.Close()
+	}
+}
+
+// RemoveAll removes a directory with all that is in it, directories without
+// permissions included.
+func RemoveAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700) // RemoveAll says what cannot be removed
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}

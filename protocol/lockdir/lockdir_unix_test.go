@@ -1,0 +1,77 @@
+//go:build unix
+
+package lockdir_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nexus.internal/protocol/lockdir"
+)
+
+// The directories of dead processes go, whatever they left in them. Those of
+// the living, and what is no directory, stay.
+func TestSweep(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "run", "scratch")
+	living, err := lockdir.Make(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, precious := filepath.Join(parent, "dead"), filepath.Join(t.TempDir(), "precious")
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(dead, "closed", "sub"), 0o700), os.Chmod(filepath.Join(dead, "closed"), 0),
+		os.Mkdir(precious, 0o700), os.Symlink(precious, filepath.Join(parent, "link")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	next, err := lockdir.Make(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{dead: false, living.Path(): true, next.Path(): true, precious: true} {
+		info, err := os.Stat(path)
+		if (err == nil) != want || want && info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, want it there: %t", path, err, want)
+		}
+	}
+	if err := errors.Join(living.Remove(), next.Remove()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A home may have a longer path than a socket can have.
+func TestSocketPath(t *testing.T) {
+	for _, length := range []int{1, 120} {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("x", length))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "socket")
+		var ln net.Listener
+		err := lockdir.SocketPath(path, func(short string) (err error) {
+			ln, err = net.Listen("unix", short)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		err = lockdir.SocketPath(path, func(short string) error {
+			conn, err := net.Dial("unix", short)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		})
+		if info, failed := os.Stat(path); err != nil || failed != nil || info.Mode().Type() != os.ModeSocket {
+			t.Errorf("%d: %v, %v", length, err, failed)
+		}
+	}
+}
