@@ -15,7 +15,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/audit"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -26,7 +26,7 @@ import (
 func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r *rig, changes func() []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := audit.Open(path, true)
+	log, err := logfile.Open(path, logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 // server is killed meanwhile; and agents that roles and plans make have theirs.
 func TestAuditOfWhatIsUnderWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := audit.Open(path, true)
+	log, err := logfile.Open(path, logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestAuditLost(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	lost, err := audit.Open(filepath.Join(dir, "audit.jsonl"), true)
+	lost, err := logfile.Open(filepath.Join(dir, "audit.jsonl"), logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
@@ -59,7 +59,7 @@ type Options struct {
 	Log *zap.Logger
 	// Audit gets a line for each call that changes something; it is not closed. Nil
 	// records none.
-	Audit *audit.Log
+	Audit *logfile.Log
 	// Signatures are those that were used; it is not closed. Nil remembers them as long
 	// as the server lives, which is enough for full keys alone.
 	Signatures *limit.Seen

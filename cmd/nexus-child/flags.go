@@ -14,6 +14,7 @@ import (
 	"nexus.internal/child"
 	"nexus.internal/child/upcall"
 	"nexus.internal/cmd/internal/badflag"
+	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
@@ -52,6 +53,8 @@ type flags struct {
 	compactAt                   int // percent
 	maxMessages                 int
 	toolTimeout                 float64 // seconds
+	logLevel                    logsink.Level
+	logFormat                   logsink.Format
 
 	set *pflag.FlagSet
 }
@@ -94,6 +97,8 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
 	set.Uint64Var(&f.depth, "depth", 0, "`N` agents are above this one: its creator, that one's, and so on")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
+	set.Var(&f.logLevel, "log-level", "lines of the log on stderr: `debug`, info, warn or error, and above")
+	set.Var(&f.logFormat, "log-format", "how they are written: `auto` (text on a terminal, else json), text or json")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if len(args) > 0 && args[0] == "rpc" {
 		args = args[1:]

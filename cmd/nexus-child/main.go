@@ -41,12 +41,14 @@ func main() {
 // run is the whole program but for what only a process can do. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	errs := logsink.New(stderr, lostLines)
-	defer errs.Flush()
 	if len(args) > 0 && args[0] == "check" {
+		errs := logsink.New(stderr, logsink.Auto)
+		defer errs.Flush()
 		return runCheck(ctx, args[1:], stdin, stdout, errs, environ)
 	}
 	f, err := parse(args)
+	errs := logsink.New(stderr, f.logFormat)
+	defer errs.Flush()
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprintf(stdout, usage, f.set.FlagUsages())
@@ -58,7 +60,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version, protocol.Version)
 		return 0
 	}
-	log := newLog(errs)
+	log := errs.Logger(f.logLevel).Named("child")
 	if err := sandbox.Adopt(); err != nil {
 		log.Warn("what a killed tool leaves behind may outlive this process", zap.Error(err))
 	}

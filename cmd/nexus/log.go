@@ -2,33 +2,58 @@ package main
 
 import (
 	"io"
-	"time"
+	"os"
+	"runtime/debug"
 
-	"github.com/go-json-experiment/json"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
+
+	"nexus.internal/bridge/logfile"
+	"nexus.internal/cmd/internal/logsink"
 )
 
-// newLogger writes JSON lines with the members timestamp, level and message to
-// w, which locks itself.
-func newLogger(w io.Writer) *zap.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.TimeKey, encoding.MessageKey = "timestamp", "message"
-	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = zapcore.MillisDurationEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(w), zapcore.InfoLevel))
+// logOptions are the flags about the server's log.
+type logOptions struct {
+	level  logsink.Level
+	format logsink.Format
+	file   string // "" is stderr
 }
 
-// lostLines is the line that stands for n others.
-func lostLines(n int) []byte {
-	line, err := json.Marshal(struct {
-		Level     string         `json:"level"`
-		Timestamp time.Time      `json:"timestamp"`
-		Message   string         `json:"message"`
-		Data      map[string]int `json:"data"`
-	}{"warn", time.Now(), "stderr was not read: log lines were lost", map[string]int{"lost": n}})
-	if err != nil {
-		return nil // no such value exists
+func (o *logOptions) flags(set *pflag.FlagSet) {
+	set.Var(&o.level, "log-level", "lines of the log: debug, info, warn or error, and above")
+	set.Var(&o.format, "log-format", "how they are written: auto (text on a terminal, else json), text or json")
+	set.StringVar(&o.file, "log-file", "", "write the log to `FILE`, which becomes FILE.1 at 8 MiB; three older ones are kept (default: stderr)")
+}
+
+// open returns the log and what it writes to, which is to be flushed at the end.
+func (o *logOptions) open(stderr io.Writer) (logsink.Sink, *zap.Logger, error) {
+	if o.file != "" {
+		file, err := logfile.Open(o.file, logfile.Options{Opened: alsoCrash})
+		if err != nil {
+			return logsink.Sink{}, nil, err
+		}
+		stderr = fileLog{file}
 	}
-	return append(line, '\n')
+	lines := logsink.New(stderr, o.format)
+	return lines, lines.Logger(o.level), nil
+}
+
+// alsoCrash lets the text of a crash go to the file that the log goes to now, unless
+// stderr, where it goes in any case, is that file.
+func alsoCrash(file *os.File) {
+	now, err := file.Stat()
+	if stderr, failed := os.Stderr.Stat(); err == nil && failed == nil && os.SameFile(now, stderr) {
+		return
+	}
+	_ = debug.SetCrashOutput(file, debug.CrashOptions{}) // without it, it is on stderr alone
+}
+
+// fileLog loses the lines that cannot be written and goes on with the next: the disk
+// may have room again.
+type fileLog struct{ file *logfile.Log }
+
+// Write implements [io.Writer]. It never fails.
+func (l fileLog) Write(line []byte) (int, error) {
+	_ = l.file.Write(line) //nolint:errcheck // there is no place to tell it
+	return len(line), nil
 }

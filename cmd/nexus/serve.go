@@ -20,14 +20,13 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/audit"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
 	"nexus.internal/supervisor"
@@ -52,6 +51,7 @@ type serveOptions struct {
 	rate       uint32 // if rated
 	rated      bool
 	signed     bool
+	log        logOptions
 }
 
 func serveCommand(app *cli.App) *cobra.Command {
@@ -102,6 +102,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().DurationVar(&o.approval, "approval-timeout", defaultApproval, "how long a permission request waits before its call is denied")
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
+	o.log.flags(cmd.Flags())
 	return cmd
 }
 
@@ -134,9 +135,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if o.scenario, err = findScenario(o.scenario); err != nil {
 		return err
 	}
-	lines := logsink.New(app.Stderr, lostLines) // whoever reads them holds nobody up
-	defer lines.Flush()
-	log := newLogger(lines)
+	lines, log, err := o.log.open(app.Stderr)
+	if err != nil {
+		return err
+	}
+	defer lines.Flush() // whoever reads them holds nobody up
 
 	listener, err := listen(ctx, app, o)
 	if err != nil {
@@ -175,7 +178,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, signatures.Close()) }()
-	changes, err := audit.Open(cfg.Path("audit.jsonl"), o.durability != "os")
+	changes, err := logfile.Open(cfg.Path("audit.jsonl"), logfile.Options{Durable: o.durability != "os"})
 	if err != nil {
 		return err
 	}
@@ -217,7 +220,7 @@ type assembly struct {
 	keys     *auth.Keyring
 	guard    *proc.Guard
 	log      *zap.Logger
-	audit    *audit.Log
+	audit    *logfile.Log
 	version  string
 
 	signatures *limit.Seen
@@ -256,7 +259,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	})
 	agents := &specs{
 		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
-		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval,
+		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.level,
 		register: models.Register, standard: standard,
 	}
 	front, err = bridge.New(bridge.Options{

@@ -16,6 +16,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
@@ -36,6 +37,7 @@ type specs struct {
 	durability string
 	scenario   string
 	approval   time.Duration // that a permission request may take
+	logLevel   logsink.Level // of every child
 	// register makes an agent known to the broker and tells where the socket of
 	// its model will be, and which limits hold.
 	register func(broker.Agent) (socket string, l broker.Limits, err error)
@@ -70,6 +72,9 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		if flag.value != "" {
 			always = append(always, "--"+flag.name+"="+flag.value)
 		}
+	}
+	if s.logLevel != (logsink.Level{}) {
+		always = append(always, "--log-level="+s.logLevel.String())
 	}
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))

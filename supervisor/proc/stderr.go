@@ -7,7 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // Bounds of what is kept of stderr (SPEC §7).
@@ -101,12 +104,27 @@ func (t *tail) flush() {
 		t.dropped++
 		return
 	}
-	fields := []zap.Field{zap.String("line", line)}
+	level, field := said(line)
+	fields := []zap.Field{field}
 	if t.dropped > 0 {
 		fields = append(fields, zap.Int("dropped_before", t.dropped))
 		t.dropped = 0
 	}
-	t.log.Info("child stderr", fields...)
+	t.log.Log(level, "child stderr", fields...)
+}
+
+// said is what a line is logged as: a line of a log, which is a JSON object with a
+// level and a message, keeps its level and its members; any other is text.
+func said(line string) (zapcore.Level, zap.Field) {
+	if strings.HasPrefix(line, "{") && gjson.Valid(line) {
+		members := gjson.GetMany(line, "level", "message")
+		for _, level := range []zapcore.Level{zapcore.DebugLevel, zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
+			if members[0].Str == level.String() && members[1].Type == gjson.String {
+				return level, zap.Reflect("child", jsontext.Value(line))
+			}
+		}
+	}
+	return zapcore.InfoLevel, zap.String("line", line)
 }
 
 // saidNoMemory reports whether any line told of a lack of memory.

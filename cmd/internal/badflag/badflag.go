@@ -21,6 +21,8 @@ var wants = map[string]string{
 	"float64":  "a number",
 	"duration": "a duration as in 90s",
 	"bool":     "true or false",
+	"level":    "debug, info, warn or error",
+	"format":   "auto, text or json",
 }
 
 // Problem is the text for an error of pflag's; that of the error itself where it

@@ -36,7 +36,7 @@ func startServer(cfg *config.Config, port int) error {
 	if err != nil {
 		return fmt.Errorf("open the server's log: %w", err)
 	}
-	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", cfg.Home)
+	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", cfg.Home, "--log-file", logPath)
 	cmd.Stderr = logFile
 	cmd.SysProcAttr = detached()
 	stdout, err := cmd.StdoutPipe()

@@ -1,8 +1,8 @@
-// Package logsink is stderr for programs that must not wait for its reader.
+// Package logsink is the log of programs that must not wait for its reader.
 //
-//	sink := logsink.New(os.Stderr, lost) // lost makes the line that tells of n lost ones
+//	sink := logsink.New(os.Stderr, format)
 //	defer sink.Flush()
-//	log := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(sink), zapcore.InfoLevel))
+//	log := sink.Logger(level)
 //
 // Each Write is one line, which loses what looks like a key of the façade (SPEC §6.6). It is written at once where there is room, else soon
 // and in order, by a goroutine that lives no longer than what waits. At most
@@ -13,6 +13,9 @@ package logsink
 import (
 	"io"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"nexus.internal/protocol/outlet"
 	"nexus.internal/protocol/redact"
@@ -28,17 +31,27 @@ const (
 const grace = 100 * time.Millisecond
 
 // Sink writes lines.
-type Sink struct{ out *outlet.Writer }
+type Sink struct {
+	out     *outlet.Writer
+	encoder zapcore.Encoder
+}
 
-// New returns a Sink that writes to stderr.
-func New(stderr io.Writer, lost func(n int) []byte) Sink {
-	return Sink{outlet.New(outlet.Options{
+// New returns a Sink that writes to stderr, in that format where it writes lines of a
+// Logger and of what was lost.
+func New(stderr io.Writer, format Format) Sink {
+	encoder := format.encoder(stderr)
+	return Sink{encoder: encoder, out: outlet.New(outlet.Options{
 		Write: func(line []byte) error {
 			_, err := stderr.Write(line)
 			return err
 		},
-		Room: outlet.Room(stderr), MaxPieces: MaxLines, MaxBytes: MaxBytes, Lost: lost,
+		Room: outlet.Room(stderr), MaxPieces: MaxLines, MaxBytes: MaxBytes, Lost: func(n int) []byte { return lost(encoder, n) },
 	})}
+}
+
+// Logger returns a logger that writes lines of that level and above.
+func (s Sink) Logger(level Level) *zap.Logger {
+	return zap.New(zapcore.NewCore(s.encoder, zapcore.AddSync(s), level.Level))
 }
 
 // Write implements [io.Writer]. It never fails.

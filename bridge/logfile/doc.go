@@ -1,7 +1,8 @@
-// Package audit keeps the record of who changed what (SPEC §6.6): lines of JSON
-// in a file that is never larger than MaxFile, and as many older ones as Kept.
+// Package logfile keeps a log in a file that is never larger than MaxFile, and as
+// many older ones as Kept: the record of who changed what, and the log of a server
+// that runs in the background (SPEC §6.6).
 //
-//	log, err := audit.Open(path, true)
+//	log, err := logfile.Open(path, logfile.Options{Durable: true})
 //	err = log.Write(line)
 //	err = log.Sync()
 //	err = log.Close()
@@ -9,4 +10,4 @@
 // A Log is safe for concurrent use. It writes what it is given, each line by one
 // write: a line survives the server's death at once, and that of the machine
 // after Sync. Whose lines are oldest loses them. It follows no link.
-package audit
+package logfile

@@ -1,4 +1,4 @@
-package audit_test
+package logfile_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"nexus.internal/bridge/audit"
+	"nexus.internal/bridge/logfile"
 )
 
 func read(t *testing.T, path string) string {
@@ -21,9 +21,9 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-func open(t *testing.T, path string) *audit.Log {
+func open(t *testing.T, path string) *logfile.Log {
 	t.Helper()
-	log, err := audit.Open(path, true)
+	log, err := logfile.Open(path, logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestBounded(t *testing.T) {
 	var work sync.WaitGroup
 	for w := range writers {
 		work.Go(func() {
-			for n := range (audit.Kept + 3) * audit.MaxFile / writers / len(fill) {
+			for n := range (logfile.Kept + 3) * logfile.MaxFile / writers / len(fill) {
 				if err := log.Write(fmt.Appendf(nil, "%d %d %s\n", w, n, fill)); err != nil {
 					t.Error(err)
 				}
@@ -70,13 +70,13 @@ func TestBounded(t *testing.T) {
 	}
 	work.Wait()
 	last := map[string]int{}
-	for i := audit.Kept; i >= 0; i-- {
+	for i := logfile.Kept; i >= 0; i-- {
 		name := path
 		if i > 0 {
 			name = fmt.Sprintf("%s.%d", path, i)
 		}
 		text := read(t, name)
-		if len(text) > audit.MaxFile || i > 0 && len(text) < audit.MaxFile-2*len(fill) {
+		if len(text) > logfile.MaxFile || i > 0 && len(text) < logfile.MaxFile-2*len(fill) {
 			t.Errorf("%s has %d bytes", name, len(text))
 		}
 		for line := range strings.Lines(text) {
@@ -91,7 +91,7 @@ func TestBounded(t *testing.T) {
 			last[w] = n
 		}
 	}
-	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != audit.Kept+1 {
+	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != logfile.Kept+1 {
 		t.Errorf("files %v, %v", files, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestBounded(t *testing.T) {
 // A log that cannot be written says so, and works again once it can be.
 func TestRecovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
-	if _, err := audit.Open(filepath.Join(dir, "audit.jsonl"), true); err == nil {
+	if _, err := logfile.Open(filepath.Join(dir, "audit.jsonl"), logfile.Options{Durable: true}); err == nil {
 		t.Error("a log was opened where there is no directory")
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,4 +1,4 @@
-package audit
+package logfile
 
 import (
 	"errors"
@@ -20,10 +20,21 @@ const (
 	Kept = 3
 )
 
-// Log is an audit log.
+// Options say what becomes of lines. The zero value leaves it to the system when they
+// reach the disk.
+type Options struct {
+	// Durable lets Sync bring lines to the disk.
+	Durable bool
+	// Opened is called with each file that lines will go to, the first one included,
+	// before the first line. It must not keep the file nor call the Log. May be nil.
+	Opened func(*os.File)
+}
+
+// Log is a log in files.
 type Log struct {
-	path string
-	sync bool
+	path   string
+	sync   bool
+	opened func(*os.File)
 
 	mu    sync.Mutex // guards what follows, and the files
 	file  *os.File   // nil before the first line and after an error
@@ -35,13 +46,13 @@ type Log struct {
 
 // Open returns the log at path, which goes on where it was left. The directory
 // exists; the files are made with mode 0600, and have it. What is no plain file
-// is refused, and so are links. With durable, Sync brings lines to the disk.
-func Open(path string, durable bool) (*Log, error) {
-	l := &Log{path: path, sync: durable}
+// is refused, and so are links.
+func Open(path string, o Options) (*Log, error) {
+	l := &Log{path: path, sync: o.Durable, opened: o.Opened}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("open the audit log: %w", err)
+		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	return l, nil
 }
@@ -53,7 +64,7 @@ func (l *Log) Write(line []byte) error {
 	defer l.mu.Unlock()
 	size, err := l.room(int64(len(line)))
 	if err != nil {
-		return fmt.Errorf("open the audit log: %w", err)
+		return fmt.Errorf("open the log: %w", err)
 	}
 	n, err := l.file.Write(line)
 	if err == nil {
@@ -63,7 +74,7 @@ func (l *Log) Write(line []byte) error {
 	if n > 0 { // so that the next line is a line
 		err = errors.Join(err, l.file.Truncate(size))
 	}
-	return errors.Join(fmt.Errorf("write the audit log: %w", err), l.close())
+	return errors.Join(fmt.Errorf("write the log: %w", err), l.close())
 }
 
 // Sync returns once all lines that were written before are on the disk. One call
@@ -86,7 +97,7 @@ func (l *Log) Sync() error {
 	if file != nil {
 		// One that was closed since is on the disk.
 		if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-			return fmt.Errorf("sync the audit log: %w", err)
+			return fmt.Errorf("sync the log: %w", err)
 		}
 	}
 	l.synced = wrote
@@ -142,6 +153,9 @@ func (l *Log) open() error {
 		return errors.Join(err, file.Close())
 	}
 	l.file = file
+	if l.opened != nil {
+		l.opened(file)
+	}
 	return nil
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package audit_test
+package logfile_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/bridge/audit"
+	"nexus.internal/bridge/logfile"
 )
 
 // What somebody put in the place of the log is neither followed nor waited for,
@@ -49,7 +49,7 @@ func TestPlanted(t *testing.T) {
 		if err := log.Write([]byte("x\n")); err == nil {
 			t.Errorf("%s: a line was written", what)
 		}
-		if _, err := audit.Open(path, true); err == nil {
+		if _, err := logfile.Open(path, logfile.Options{Durable: true}); err == nil {
 			t.Errorf("%s: was opened", what)
 		}
 		if err := os.Remove(path); err != nil {
