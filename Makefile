@@ -1,36 +1,46 @@
 # Everything needs only Go and make; race needs a C compiler as well, lint the
 # network once, for its tools. Where there are node and python3, test runs what is
 # written for them.
+#
+# Programs and tests are compiled with the same settings, so that each package is
+# compiled once. Without C a program is one file that runs on any system of its
+# kind, and a child starts a quarter faster.
+export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
+export CGO_ENABLED := 0
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PREFIX   ?= $(HOME)/.local
-FUZZTIME ?= 3000x
+FUZZTIME ?= 10000x
 CHAOSFLAGS ?= --minutes 1 --seed 1
+# How long one package may take. A test that waits for ever is then named soon.
+TIMEOUT  ?= 2m
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign fuzz race lint bench chaos demo test-browser clean install
+.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos demo test-browser clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Without C a program is one file that runs on any system of its kind, and a
-# child starts a quarter faster.
 build: ## the programs, in bin/
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
-test: unit scripts foreign fuzz chaos ## everything that must hold
+test: unit scripts foreign ## everything that must hold, in five minutes
 
+# Under -short, tests that kill or race over and over do it less often: see soak.
 unit:
 	$(GO) vet ./...
-	$(GO) test $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$')
+	$(GO) test -short -timeout $(TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd$$' -e '/cmd/nexus$$' -e '/cmd/nexus-bench$$')
 
 # These look at programs and packages that the test cache does not see.
-scripts:
-	$(GO) test -count=1 ./cmd ./cmd/nexus
+scripts: build
+	NEXUS_BIN='$(CURDIR)/bin' $(GO) test -short -count=1 -parallel 8 -timeout $(TIMEOUT) ./cmd ./cmd/nexus ./cmd/nexus-bench
+
+soak: fuzz chaos ## what takes longer: whole kill tests and races, fuzzing, chaos
+	$(GO) test -count=1 -timeout 20m $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 foreign: build ## programs in other languages: a parent of nexus-child, the clients (need node, python3)
 	@if command -v node >/dev/null; then node fixtures/parent/parent.mjs bin/nexus-child; \
@@ -52,7 +62,7 @@ test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, 
 	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
 
 race: ## the tests again, under the race detector (needs a C compiler)
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 ./...
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -short -count=1 -timeout 10m ./...
 
 lint: ## golangci-lint and deadcode, built from .ci/tools
 	$(TOOL) golangci-lint run ./...
@@ -60,7 +70,7 @@ lint: ## golangci-lint and deadcode, built from .ci/tools
 	if [ -n "$$dead" ]; then echo "$$dead"; echo 'unreachable code: see above' >&2; exit 1; fi
 
 bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=-quick: in half a minute)
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
+	$(GO) build -ldflags '-s -w' -o bin/nexus-bench-floor ./cmd/nexus-bench/floor
 	bin/nexus-bench $(BENCHFLAGS)
 
 chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')

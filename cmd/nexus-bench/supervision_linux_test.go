@@ -11,7 +11,7 @@ import (
 func TestSupervision(t *testing.T) {
 	b, ctx := newBench(t), t.Context()
 	b.size = sizes{deaths: 2, ends: 1, kills: 6, loops: 3, beside: 5}
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.bin, "../nexus", "../nexus-child")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", b.bin, "../nexus", "../nexus-child")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nexus: %v\n%s", err, out)
 	}

@@ -20,6 +20,7 @@ import (
 // TestChaos attacks a real server for some seconds; make test does it for a
 // minute. Nothing is kept if all is well.
 func TestChaos(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	dir := t.TempDir()
 	cmd := exec.Command(filepath.Join(programs, "nexus"), "chaos", "--minutes", "0.1", "--seed", "3", "--agents", "6")
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
@@ -123,6 +124,7 @@ func TestChaosKilled(t *testing.T) {
 // A server that dies by itself is what the report tells, with the end of its log,
 // and nothing that it cannot answer any more is held against it besides.
 func TestChaosServerDies(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	script := filepath.Join(t.TempDir(), "nexus")
 	text := fmt.Sprintf("#!/bin/sh\n(sleep 3; kill -ABRT $$) &\nexec '%s' \"$@\"\n", filepath.Join(programs, "nexus"))
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {

@@ -373,6 +373,7 @@ func TestDescriptorsTaken(t *testing.T) {
 
 // An agent that cannot come back says why, for as long as that is so.
 func TestVanished(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFaulty(t, nil)
 	cwd := filepath.Join(f.cwd, "gone")
 	dir := func() {

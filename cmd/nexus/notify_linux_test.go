@@ -64,6 +64,7 @@ func (s *systemd) until(begin string) []string {
 // The server tells that it is ready when it is, that it lives as long as it
 // answers, and when it ends; its children cannot tell anything.
 func TestSystemd(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const watchdog = 400 * time.Millisecond
 	hears := newSystemd(t)
 	s := newLive(t, func(cmd *exec.Cmd) {

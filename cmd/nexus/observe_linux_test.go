@@ -142,6 +142,7 @@ func TestAttackKeysInTheWrongPlaces(t *testing.T) {
 // in no log, metric or audit line: it may be the prompt, or a part of a key. Also
 // when the process that heard it is killed, and its last words are logged.
 func TestServicesWordsAreInNoLog(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	const prompt = "canary-prompt-51ac"

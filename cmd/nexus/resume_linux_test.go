@@ -61,6 +61,7 @@ func (s *live) resume(agent string, after uint64, last func(data string) bool) (
 // and server was killed or ended meanwhile: nothing twice, and nothing missing
 // without a gap that says so. A gap there is only where the server was killed.
 func TestEventsGoOn(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a"}`)
 	has := func(text string) func(string) bool {

@@ -60,6 +60,7 @@ func TestStarved(t *testing.T) {
 // Strangers that take connections as fast as they can leave a server with few
 // descriptors enough for its agents, for those with a key, and for its watchdog.
 func TestStrangersLeaveDescriptors(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const watchdog = 2 * time.Second
 	hears := newSystemd(t)
 	s := newLive(t, func(cmd *exec.Cmd) {

@@ -14,6 +14,7 @@ import (
 // A stderr that is open and full, and that nobody reads, holds up no request and
 // no end; who reads it at last is told how much is missing.
 func TestUnreadStderr(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
