@@ -20,7 +20,7 @@ PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos demo test-browser clean install
+.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos cross demo test-browser clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,15 +76,23 @@ bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=
 chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')
 	bin/nexus chaos $(CHAOSFLAGS)
 
+# Those that README names, beside the one that compiles.
+SYSTEMS := linux/amd64 linux/arm64 linux/riscv64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64 freebsd/riscv64
+cross: ## the programs for every system that they are said to build for, thrown away
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for system in $(SYSTEMS); do \
+	GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -ldflags '-s -w' -o "$$dir/" $(PROGRAMS:%=./cmd/%) || exit 1; \
+	echo "ok   build $$system"; done
+
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin
 
-# One that runs cannot be written to, but another can take its name, at once.
-install: build ## the programs, in PREFIX/bin, also where they run
-	mkdir -p '$(PREFIX)/bin'
-	@for program in nexus nexus-child nexus-rpc; do \
-	cp bin/$$program '$(PREFIX)'/bin/.$$program.new && mv -f '$(PREFIX)'/bin/.$$program.new '$(PREFIX)'/bin/$$program || exit 1; \
-	echo '$(PREFIX)'/bin/$$program; done
+# A program that runs cannot be written to, but another can take its name, at once.
+install: build ## the programs, in DESTDIR/PREFIX/bin, also where they run
+	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus'
+	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in nexus nexus-child nexus-rpc; do \
+	cp '$(CURDIR)'/bin/$$program .$$program.new && mv -f .$$program.new $$program || exit 1; \
+	echo '$(DESTDIR)$(PREFIX)'/bin/$$program; done
+	@cp README.md SPEC.md CHANGELOG.md LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/nexus'
 
 clean: ## removes bin/
 	rm -rf bin

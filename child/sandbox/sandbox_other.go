@@ -48,13 +48,18 @@ func (l Limits) apply() error {
 		if limit.value < 0 {
 			continue
 		}
-		value := uint64(limit.value)
-		if err := unix.Setrlimit(limit.resource, &unix.Rlimit{Cur: value, Max: value}); err != nil {
+		var both unix.Rlimit
+		setLimit(&both.Cur, limit.value)
+		setLimit(&both.Max, limit.value)
+		if err := unix.Setrlimit(limit.resource, &both); err != nil {
 			return fmt.Errorf("set a resource limit: %w", err)
 		}
 	}
 	return nil
 }
+
+// setLimit sets one field of a Rlimit, which is signed on FreeBSD alone.
+func setLimit[T int64 | uint64](field *T, value int64) { *field = T(value) }
 
 func wardenAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

@@ -14,26 +14,66 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// make install puts the programs where they run already: a file that is executed
-// cannot be written to ("Text file busy").
-func TestInstallWhileRunning(t *testing.T) {
-	makefile, err := filepath.Abs("../../Makefile")
+// installer is a folder like that of the sources, whose programs are built already.
+func installer(t *testing.T) (dir string, install func(variables ...string)) {
+	t.Helper()
+	top, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, prefix := t.TempDir(), filepath.Join(t.TempDir(), "a prefix")
-	if err := os.Symlink(programs, filepath.Join(source, "bin")); err != nil {
-		t.Fatal(err)
+	dir = t.TempDir()
+	for name, target := range map[string]string{
+		"bin": programs, "CHANGELOG.md": "", "LICENSE": "", "NOTICE": "", "README.md": "", "SPEC.md": "",
+	} {
+		if target == "" {
+			target = filepath.Join(top, name)
+		}
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	install := func() {
+	return dir, func(variables ...string) {
 		t.Helper()
-		// The programs are built already.
-		cmd := exec.CommandContext(t.Context(), "make", "-f", makefile, "-C", source, "-o", "build", "install", "VERSION=test", "PREFIX="+prefix)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		args := append([]string{"-f", filepath.Join(top, "Makefile"), "-C", dir, "-o", "build", "install", "VERSION=test"}, variables...)
+		if out, err := exec.CommandContext(t.Context(), "make", args...).CombinedOutput(); err != nil {
 			t.Fatalf("make install: %v\n%s", err, out)
 		}
 	}
-	install()
+}
+
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// A package is made of what make install puts below DESTDIR.
+func TestInstallStaged(t *testing.T) {
+	stage := filepath.Join(t.TempDir(), "a stage")
+	_, install := installer(t)
+	install("DESTDIR="+stage, "PREFIX=/usr/local")
+	for dir, want := range map[string][]string{
+		"bin":             {"nexus", "nexus-child", "nexus-rpc"},
+		"share/doc/nexus": {"CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "SPEC.md"},
+	} {
+		if diff := cmp.Diff(want, names(t, filepath.Join(stage, "usr/local", dir))); diff != "" {
+			t.Errorf("what is in %s (-want +got):\n%s", dir, diff)
+		}
+	}
+}
+
+// make install puts the programs where they run already: a file that is executed
+// cannot be written to ("Text file busy").
+func TestInstallWhileRunning(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "a prefix")
+	source, install := installer(t)
+	install("PREFIX=" + prefix)
 	bin := filepath.Join(prefix, "bin")
 	server := exec.Command(filepath.Join(bin, "nexus"), "serve", "0", "--home", filepath.Join(source, "home"))
 	server.Env = append(os.Environ(), "NEXUS3_API_KEY=")
@@ -65,18 +105,10 @@ func TestInstallWhileRunning(t *testing.T) {
 		}
 	}
 	ask("create", "before")
-	install()
+	install("PREFIX=" + prefix)
 	ask("create", "after") // by the program that is there now
 	ask("send", "before", "hello")
-	entries, err := os.ReadDir(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	if diff := cmp.Diff([]string{"nexus", "nexus-child", "nexus-rpc"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"nexus", "nexus-child", "nexus-rpc"}, names(t, bin)); diff != "" {
 		t.Errorf("what is installed (-want +got):\n%s", diff)
 	}
 	running, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.Process.Pid))
