@@ -101,6 +101,7 @@ func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendPara
 // promptOf is a send as the supervisor takes it.
 func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
 	prompt := protocol.Prompt{ID: api.Value(p.RequestID), Message: p.Content, Attachments: api.Value(p.Attachments)}
+	prompt.Source, prompt.SourceAgentID = api.Value(p.Source), api.Value(p.SourceAgentID)
 	if prompt.ID == "" {
 		prompt.ID = uuid.NewString()
 	}
@@ -304,13 +305,13 @@ func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (a
 // compactPatience is how long a summary may be in the making.
 const compactPatience = 10 * time.Minute
 
-func (s *Server) compact(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) compact(ctx context.Context, c *call, p api.CompactParams) (any, error) {
 	a, err := s.agent(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
 	c.incarnation = a.Info().Incarnation
-	body, err := s.askFor(ctx, a, protocol.Compact{}, compactPatience)
+	body, err := s.askFor(ctx, a, protocol.Compact{Force: api.Value(p.Force)}, compactPatience)
 	if err != nil {
 		return nil, err
 	}

@@ -220,6 +220,8 @@ func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, e
 // delegate sends on behalf of another agent and waits for the answer. A turn
 // that nobody waits for any more is cancelled.
 func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams) (api.SendResult, error) {
+	// An agent does not choose for whom its messages are taken.
+	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID
 	prompt, options := promptOf(p)
 	outcome, _, err := following(ctx, s, a, func(a *supervisor.Agent) (supervisor.Result, error) {
 		return a.Delegate(ctx, from, prompt, options)
@@ -230,6 +232,9 @@ func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervi
 	}
 	return sent, err
 }
+
+// sourceAgent is the source of a message that an agent sent to another.
+const sourceAgent = "agent"
 
 var errCallerLeft = errors.New("caller left")
 

@@ -23,16 +23,22 @@ type compacted struct {
 }
 
 // compact replaces all but the last turns by a summary, because it was asked
-// for.
+// for. Forced, it keeps the last turn alone, and takes a summary that is no shorter.
 func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
-	old, ok, why := s.dialog.Cut(dialog.KeepTurns)
+	keep := dialog.KeepTurns
+	if c.Force {
+		keep = 1
+	}
+	old, ok, why := s.dialog.Cut(keep)
 	if !ok {
 		return protocol.NewResponse(c, compacted{OK: true, Reason: why})
 	}
 	s.mu.Lock()
 	model := s.model
 	s.mu.Unlock()
-	done, err := s.compactor(model).Compact(ctx, old)
+	compactor := s.compactor(model)
+	compactor.Force = c.Force
+	done, err := compactor.Compact(ctx, old)
 	s.mu.Lock()
 	s.usage.Add(done.Usage)
 	s.mu.Unlock()

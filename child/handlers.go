@@ -21,6 +21,10 @@ func (s *server) handle(c protocol.Command) {
 	}
 	switch c := c.(type) {
 	case protocol.Prompt:
+		if err := checkSender(c); err != nil {
+			s.out.post(refusal(c.ID, err.Error()))
+			return
+		}
 		s.begin(c, c.Attachments)
 	case protocol.FollowUp:
 		s.begin(c, nil)
@@ -71,6 +75,19 @@ func (s *server) handle(c protocol.Command) {
 		s.updateContext(c)
 	case protocol.Shutdown: // read acts on it
 	}
+}
+
+// checkSender reports why a prompt cannot say where it comes from as it does.
+func checkSender(p protocol.Prompt) error {
+	for _, one := range []struct{ member, value string }{{"source", p.Source}, {"source_agent_id", p.SourceAgentID}} {
+		if one.value == "" {
+			continue
+		}
+		if err := protocol.CheckSource(one.value); err != nil {
+			return fmt.Errorf("prompt: member %q: %w", one.member, err)
+		}
+	}
+	return nil
 }
 
 // taken reports why the id of a command cannot have a response of its own: it

@@ -147,7 +147,9 @@ func (s *server) abort(c protocol.Abort) {
 func (s *server) run(j *job) protocol.Response {
 	switch c := j.command.(type) {
 	case protocol.Prompt:
-		return s.runTurn(j, turn.Input{ID: c.ID, Message: c.Message, Attachments: c.Attachments})
+		return s.runTurn(j, turn.Input{
+			ID: c.ID, Message: c.Message, Attachments: c.Attachments, Source: c.Source, SourceAgentID: c.SourceAgentID,
+		})
 	case protocol.FollowUp:
 		return s.runTurn(j, turn.Input{ID: c.ID, Message: c.Message})
 	case protocol.Compact:

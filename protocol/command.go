@@ -19,6 +19,11 @@ type (
 		Message string `json:"message"`
 		// Attachments is always written, as [] if there are none.
 		Attachments []Attachment `json:"attachments" wire:"default"`
+		// Source says where the message comes from, and SourceAgentID which agent
+		// wrote it, if the sender said so; the message keeps both. "" for neither.
+		// They are as CheckSource wants them. Added by nexus.
+		Source        string `json:"source,omitempty" wire:"default"`
+		SourceAgentID string `json:"source_agent_id,omitempty" wire:"default"`
 	}
 
 	// FollowUp is a prompt that waits for the running turn to end.
@@ -30,6 +35,9 @@ type (
 	// Compact replaces old messages by a summary.
 	Compact struct {
 		ID string `json:"id"`
+		// Force keeps the last turn alone, and takes a summary that is no shorter.
+		// Added by nexus.
+		Force bool `json:"force,omitzero" wire:"default"`
 	}
 
 	// NewSession discards the conversation and begins another.

@@ -40,6 +40,10 @@ type Message struct {
 	TurnID string `json:"turn_id,omitempty" wire:"default"`
 	// Attachments are the files that came with a user's message.
 	Attachments []Attachment `json:"attachments,omitempty" wire:"default"`
+	// Source says where a user's message came from, and SourceAgentID which agent
+	// wrote it, as the sender said; "" if it said nothing.
+	Source        string `json:"source,omitempty" wire:"default"`
+	SourceAgentID string `json:"source_agent_id,omitempty" wire:"default"`
 	// Images go with the text. Their bytes are kept beside the session.
 	Images []Image `json:"images,omitempty" wire:"default"`
 	// Changed are the files that the call of a RoleTool message made or changed,

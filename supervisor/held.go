@@ -14,7 +14,7 @@ const (
 
 // sizeOf is what a prompt counts, in bytes.
 func sizeOf(p protocol.Prompt) int {
-	size := len(p.Message)
+	size := len(p.Message) + len(p.Source) + len(p.SourceAgentID)
 	for _, at := range p.Attachments {
 		size += len(at.Path)
 		for _, s := range []*string{at.Name, at.Mime} {

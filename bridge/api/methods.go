@@ -89,7 +89,7 @@ var Methods = []Method{
 	{"get_tokens", Agent, Reads, None{}, GetTokensResult{}, "Tell how the context window is used"},
 	{"get_context", Agent, Reads, None{}, GetContextResult{}, "Describe the conversation"},
 	{"get_messages", Agent, Reads, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
-	{"compact", Agent, Changes, None{}, CompactResult{}, "Replace all but the last turns of the conversation by a summary"},
+	{"compact", Agent, Changes, CompactParams{}, CompactResult{}, "Replace all but the last turns of the conversation by a summary"},
 	{"list_models", Agent, Reads, None{}, ListModelsResult{}, "List the models that the agent can be switched to"},
 	{"get_model", Agent, Reads, None{}, GetModelResult{}, "Tell which model answers"},
 	{"set_model", Agent, Changes, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},

@@ -30,11 +30,12 @@ func Invalid(param, format string, args ...any) *ParamError {
 	return &ParamError{Param: param, Problem: "Invalid parameter " + param + ": " + fmt.Sprintf(format, args...)}
 }
 
-// Decode reads the parameters of a request into P. Nil raw is an empty object.
+// Decode reads the parameters of a request into P. Nil raw and null are an empty
+// object.
 // The error is a *ParamError.
 func Decode[P any](raw jsontext.Value) (P, error) {
 	var p P
-	if len(raw) == 0 {
+	if len(raw) == 0 || raw.Kind() == 'n' {
 		raw = jsontext.Value("{}")
 	}
 	err := strict.Fill(raw, &p, strict.RejectUnknown)
@@ -277,6 +278,16 @@ func (p SendParams) Check() error {
 	}
 	if p.TimeoutS != nil && (*p.TimeoutS <= 0 || *p.TimeoutS > MaxTimeout) {
 		return Invalid("timeout_s", "want more than 0 and at most %d seconds", MaxTimeout)
+	}
+	if p.Source != nil {
+		if err := protocol.CheckSource(*p.Source); err != nil {
+			return Invalid("source", "%v", err)
+		}
+	}
+	if p.SourceAgentID != nil {
+		if err := protocol.CheckSource(*p.SourceAgentID); err != nil {
+			return Invalid("source_agent_id", "%v", err)
+		}
 	}
 	if p.Attachments != nil {
 		for i, a := range *p.Attachments {

@@ -207,6 +207,16 @@ type (
 		// OnDisconnect is continue (default) or cancel: the turn ends if the client
 		// leaves before its answer.
 		OnDisconnect *string `json:"on_disconnect,omitzero" enum:"continue,cancel"`
+		// Source says where the message comes from, and SourceAgentID which agent wrote
+		// it. The message keeps both; nothing depends on them.
+		Source        *string `json:"source,omitzero"`
+		SourceAgentID *string `json:"source_agent_id,omitzero"`
+	}
+
+	// CompactParams say how far to go.
+	CompactParams struct {
+		// Force keeps the last turn alone, and takes a summary that is no shorter.
+		Force *bool `json:"force,omitzero"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and

@@ -149,8 +149,8 @@ func (c *Client) GetMessages(ctx context.Context, agent string, p api.GetMessage
 }
 
 // Compact calls compact: Replace all but the last turns of the conversation by a summary.
-func (c *Client) Compact(ctx context.Context, agent string) (r api.CompactResult, err error) {
-	return r, c.Call(ctx, AgentPath(agent), "compact", nil, &r)
+func (c *Client) Compact(ctx context.Context, agent string, p api.CompactParams) (r api.CompactResult, err error) {
+	return r, c.Call(ctx, AgentPath(agent), "compact", p, &r)
 }
 
 // ListModels calls list_models: List the models that the agent can be switched to.

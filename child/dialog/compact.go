@@ -20,7 +20,11 @@ func (d *Dialog) cut(keep int) (old []protocol.Message, ok bool, why string) {
 	n := d.beforeLast(keep)
 	switch {
 	case n == 0:
-		return nil, false, fmt.Sprintf("too little to summarise: %d messages, and the last %d turns are always kept", len(d.messages), keep)
+		kept := fmt.Sprintf("the last %d turns are always kept", keep)
+		if keep == 1 {
+			kept = "the last turn is always kept"
+		}
+		return nil, false, fmt.Sprintf("too little to summarise: %d messages, and %s", len(d.messages), kept)
 	case n == 1 && IsSummary(d.messages[0]):
 		return nil, false, "nothing has been said since the last summary that is old enough to summarise"
 	}

@@ -24,7 +24,7 @@ const (
 )
 
 // Compactor replaces the first messages of a conversation by a summary. All
-// fields but Offline are required.
+// fields but Offline and Force are required.
 type Compactor struct {
 	Provider provider.Provider
 	Model    string
@@ -35,6 +35,8 @@ type Compactor struct {
 	Journal Recorder
 	Log     *zap.Logger
 	Now     func() time.Time
+	// Force takes a summary that is no shorter than what it stands for.
+	Force bool
 }
 
 // Compaction is what became of one.
@@ -72,7 +74,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	}
 	done.Summary = dialog.NewSummary(text, c.Now())
 	done.TokensBefore, done.TokensAfter = c.Dialog.Would(len(old), done.Summary)
-	if done.TokensAfter >= done.TokensBefore {
+	if done.TokensAfter >= done.TokensBefore && !c.Force {
 		done.Reason = "a summary would be no shorter"
 		return done, nil
 	}

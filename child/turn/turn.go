@@ -63,6 +63,8 @@ type Input struct {
 	Message     string
 	Attachments []protocol.Attachment
 	Images      []protocol.Image
+	// Source and SourceAgentID are those of the message.
+	Source, SourceAgentID string
 }
 
 // Result is how a turn ended.
@@ -87,7 +89,10 @@ var (
 // Run runs one turn to its end. It returns soon after ctx ends.
 func (r Runner) Run(ctx context.Context, in Input) Result {
 	t := &run{Runner: r, id: in.ID, used: map[string]bool{}}
-	err := t.add(protocol.Message{Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments, Images: in.Images}, nil)
+	err := t.add(protocol.Message{
+		Role: protocol.RoleUser, Content: in.Message, Attachments: in.Attachments, Images: in.Images,
+		Source: in.Source, SourceAgentID: in.SourceAgentID,
+	}, nil)
 	for iteration := 0; err == nil; iteration++ {
 		if iteration == r.MaxIterations {
 			return Result{Stop: protocol.StopMaxIterations, Usage: t.usage}

@@ -166,7 +166,7 @@ func (e envelope) requestProblem() string {
 	if e.members["method"].Type != gjson.String {
 		return `member "method" must be a string`
 	}
-	if params, ok := e.members["params"]; ok && !params.IsObject() && !params.IsArray() {
+	if params, ok := e.members["params"]; ok && !params.IsObject() && !params.IsArray() && params.Type != gjson.Null {
 		return `member "params" must be an object`
 	}
 	return ""

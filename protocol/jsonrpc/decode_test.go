@@ -39,6 +39,9 @@ func TestDecodeBodyAccepts(t *testing.T) {
 			"auth is kept raw", `{"jsonrpc":"2.0","method":"a","id":1,"auth":{"timestamp":1, "signature":"x"}}`,
 			jsonrpc.Request{Method: "a", ID: number(1), Auth: jsontext.Value(`{"timestamp":1, "signature":"x"}`)},
 		},
+		{"null is no params, and stays as it was signed", `{"jsonrpc":"2.0","method":"a","params":null,"id":1}`, jsonrpc.Request{
+			Method: "a", Params: jsontext.Value(`null`), ID: number(1),
+		}},
 		{"others are ignored", `{"jsonrpc":"2.0","method":"a","id":1,"trace":{"x":[]},"params2":1}`, jsonrpc.Request{Method: "a", ID: number(1)}},
 		{"escaped names are names", `{"jsonrpc":"2\u002e0","\u006dethod":"\u0061","i\u0064":1}`, jsonrpc.Request{Method: "a", ID: number(1)}},
 		{"empty params", "\n {\"id\" : 1 ,\"params\":{ },\"method\":\"a\",\"jsonrpc\":\"2.0\"} \r\n", jsonrpc.Request{
@@ -82,7 +85,6 @@ func TestDecodeBodyRefuses(t *testing.T) {
 		{"no method", `{"jsonrpc":"2.0","id":"x"}`, invalid, `"x"`, `"method" must be a string`},
 		{"method a number", `{"jsonrpc":"2.0","method":1,"id":1}`, invalid, "1", `"method" must be a string`},
 		{"params a string", `{"jsonrpc":"2.0","method":"a","params":"b","id":1}`, invalid, "1", `"params"`},
-		{"params null", `{"jsonrpc":"2.0","method":"a","params":null,"id":1}`, invalid, "1", `"params"`},
 		{"id an object", `{"jsonrpc":"2.0","method":"a","id":{}}`, invalid, "null", `"id" is a string`},
 		{"id an array", `{"jsonrpc":"2.0","method":"a","id":[1]}`, invalid, "null", `"id" is a string`},
 		{"id a boolean", `{"jsonrpc":"2.0","method":"a","id":true}`, invalid, "null", `"id" is a string`},

@@ -384,6 +384,8 @@ export type SendParams = {
   timeout_s?: number | null;
   on_crash?: "fail" | "retry" | null;
   on_disconnect?: "continue" | "cancel" | null;
+  source?: string | null;
+  source_agent_id?: string | null;
 };
 export type SendResult = {
   content?: string;
@@ -447,6 +449,8 @@ export type GetMessagesResult = {
     interrupted?: boolean;
     turn_id?: string;
     attachments?: Array<{ path: string; name?: string; mime?: string }>;
+    source?: string;
+    source_agent_id?: string;
     images?: Array<{ name?: string; mime: string; size: number; sha256: string }>;
     changed?: Array<string>;
     created?: Array<string>;
@@ -460,6 +464,7 @@ export type GetMessagesResult = {
 };
 
 export type CompactParams = {
+  force?: boolean | null;
 };
 export type CompactResult = {
   compacted: boolean;

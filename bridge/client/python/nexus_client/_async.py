@@ -219,6 +219,8 @@ class AsyncMethods:
         timeout_s: Optional[float] = None,
         on_crash: Literal["fail", "retry", None] = None,
         on_disconnect: Literal["continue", "cancel", None] = None,
+        source: Optional[str] = None,
+        source_agent_id: Optional[str] = None,
     ) -> results.Send:
         """Send a message and wait for the answer."""
         return cast(results.Send, await self._call("send", locals()))
@@ -233,6 +235,8 @@ class AsyncMethods:
         timeout_s: Optional[float] = None,
         on_crash: Literal["fail", "retry", None] = None,
         on_disconnect: Literal["continue", "cancel", None] = None,
+        source: Optional[str] = None,
+        source_agent_id: Optional[str] = None,
     ) -> AsyncGenerator[core.Part, None]:
         """Send a message and have the answer as it comes.
 
@@ -266,7 +270,7 @@ class AsyncMethods:
         """Read the conversation, a page at a time."""
         return cast(results.GetMessages, await self._call("get_messages", locals()))
 
-    async def compact(self) -> results.Compact:
+    async def compact(self, force: Optional[bool] = None) -> results.Compact:
         """Replace all but the last turns of the conversation by a summary."""
         return cast(results.Compact, await self._call("compact", locals()))
 

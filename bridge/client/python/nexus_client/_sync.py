@@ -219,6 +219,8 @@ class SyncMethods:
         timeout_s: Optional[float] = None,
         on_crash: Literal["fail", "retry", None] = None,
         on_disconnect: Literal["continue", "cancel", None] = None,
+        source: Optional[str] = None,
+        source_agent_id: Optional[str] = None,
     ) -> results.Send:
         """Send a message and wait for the answer."""
         return cast(results.Send, self._call("send", locals()))
@@ -233,6 +235,8 @@ class SyncMethods:
         timeout_s: Optional[float] = None,
         on_crash: Literal["fail", "retry", None] = None,
         on_disconnect: Literal["continue", "cancel", None] = None,
+        source: Optional[str] = None,
+        source_agent_id: Optional[str] = None,
     ) -> Generator[core.Part, None, None]:
         """Send a message and have the answer as it comes.
 
@@ -266,7 +270,7 @@ class SyncMethods:
         """Read the conversation, a page at a time."""
         return cast(results.GetMessages, self._call("get_messages", locals()))
 
-    def compact(self) -> results.Compact:
+    def compact(self, force: Optional[bool] = None) -> results.Compact:
         """Replace all but the last turns of the conversation by a summary."""
         return cast(results.Compact, self._call("compact", locals()))
 

@@ -436,6 +436,8 @@ class Message(_Message, total=False):
     interrupted: bool
     turn_id: str
     attachments: List[Attachment]
+    source: str
+    source_agent_id: str
     images: List[Image]
     changed: List[str]
     created: List[str]
