@@ -289,11 +289,8 @@ func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (a
 		return nil, api.Invalid("model", "is empty")
 	}
 	body, err := s.askID(ctx, c, protocol.SetModel{Model: p.Model})
-	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return nil, api.Invalid("model", "%s", refused.Message)
-	}
 	if err != nil {
-		return nil, err
+		return nil, refusedChange(c, "model", protocol.SetModel{}, err)
 	}
 	model := gjson.GetBytes(body, "model").String()
 	if model == "" {

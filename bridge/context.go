@@ -27,7 +27,7 @@ func (s *Server) updateContext(ctx context.Context, c *call, p api.UpdateContext
 	}
 	command := protocol.UpdateContext{Action: p.Action, ContextType: p.ContextType, Data: p.Data}
 	if id != "" {
-		one := &call{request: c.request, id: id}
+		one := &call{request: c.request, id: id, pass: c.pass}
 		_, err := s.set(ctx, one, "data", command)
 		c.incarnation = one.incarnation
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/transcript"
@@ -307,11 +308,27 @@ func explainProcess(err error) (refusal, bool) {
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", "INVALID_PARAMS", e.Error(),
 			"Send less, or attach files by their path."), true
 	}
-	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
+	if e, ok := errors.AsType[*supervisor.ChildError](err); ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
+		return unsavedChange(e), true
+	} else if ok {
 		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", e.Command+": "+e.Message,
 			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
+}
+
+// unsavedChange is for a change of an agent that its session cannot hold.
+func unsavedChange(e *supervisor.ChildError) refusal {
+	kind, way := "STORAGE_FULL", "Make room on the disk of the server's home, then send it again"
+	if e.Reason == protocol.NotSaved {
+		kind, way = "NOT_RECORDED", "See that the agent's session can be written, then send it again"
+	}
+	if e.Holds == nil {
+		way += ": nothing has changed."
+	} else {
+		way += ": what it takes from the agent holds already."
+	}
+	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", kind, e.Message, way)
 }
 
 // explainSession is the part of the table for saved sessions.

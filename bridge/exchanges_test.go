@@ -215,6 +215,10 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.save("home/sessions/a.jsonl", []byte(savedText), 1) },
 	},
 	{
+		name: "storage-full", row: "the disk has no room for a change", status: 200, code: -32001, message: unavail, kind: "STORAGE_FULL",
+		request: rpc("/agent/full", "set_model", `{"model":"x"}`), before: func(s *stage) { s.create("full") },
+	},
+	{
 		name: "not-recorded", row: "it could not be saved", status: 200, code: -32001, message: unavail, kind: "NOT_RECORDED",
 		request: rpc("/agent/b", "send", sendThis), before: full,
 	},

@@ -19,7 +19,7 @@ func (s *Server) rotateKey(_ context.Context, c *call, p api.RotateKeyParams) (a
 }
 
 func (s *Server) createKey(_ context.Context, c *call, p api.CreateKeyParams) (any, error) {
-	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: api.Value(p.AgentID), Name: api.Value(p.Name)}
+	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: api.Value(p.AgentID), MayGrant: api.Value(p.MayGrant), Name: api.Value(p.Name)}
 	if p.ExpiresSeconds != nil {
 		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
 	}
@@ -46,7 +46,7 @@ func (s *Server) revokeKey(_ context.Context, _ *call, p api.RevokeKeyParams) (a
 
 func keyInfo(g auth.Grant) api.KeyInfo {
 	info := api.KeyInfo{
-		KeyID: g.ID, Scope: string(g.Scope), AgentID: known(g.AgentID), Name: known(g.Name),
+		KeyID: g.ID, Scope: string(g.Scope), AgentID: known(g.AgentID), MayGrant: g.MayGrant, Name: known(g.Name),
 		CreatedAt: g.Created.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano),
 	}
 	if !g.Expires.IsZero() {

@@ -2,8 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
 
 	"nexus.internal/bridge/api"
@@ -63,6 +61,9 @@ func (s *Server) mcpStatus(ctx context.Context, c *call, p api.MCPServerParams) 
 }
 
 func (s *Server) mcpConnect(ctx context.Context, c *call, p api.MCPConnectParams) (any, error) {
+	if err := c.mayGrant("start an MCP server"); err != nil {
+		return nil, err
+	}
 	server, err := s.mcpCommand(ctx, c, protocol.MCPConnect{Server: p.Server, Target: p.Target})
 	return api.MCPConnectResult{Connected: true, Server: server}, err
 }
@@ -80,11 +81,8 @@ func (s *Server) mcpCommand(ctx context.Context, c *call, command protocol.Comma
 	}
 	c.incarnation = a.Info().Incarnation
 	body, err := s.askFor(ctx, a, command, connectPatience)
-	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return api.MCPServer{}, api.Invalid("server", "%s", strings.TrimPrefix(refused.Message, command.Name()+": "))
-	}
 	if err != nil {
-		return api.MCPServer{}, err
+		return api.MCPServer{}, refusedChange(c, "server", command, err)
 	}
 	told, err := read[struct {
 		Server mcpServer `json:"server"`

@@ -18,14 +18,14 @@ import (
 // parameter.
 func (s *Server) set(ctx context.Context, c *call, param string, command protocol.Command) (gjson.Result, error) {
 	body, err := s.askID(ctx, c, command)
-	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return gjson.Result{}, api.Invalid(param, "%s", strings.TrimPrefix(refused.Message, command.Name()+": "))
+	if err != nil {
+		return gjson.Result{}, refusedChange(c, param, command, err)
 	}
-	return gjson.ParseBytes(body), err
+	return gjson.ParseBytes(body), nil
 }
 
 func (s *Server) setCwd(ctx context.Context, c *call, p api.SetCwdParams) (any, error) {
-	body, err := s.set(ctx, c, "cwd", protocol.SetCwd{Cwd: p.Cwd})
+	body, err := s.set(ctx, c, "cwd", protocol.SetCwd{Cwd: p.Cwd, Within: c.bound()})
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,11 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 			return nil, err
 		}
 	}
-	command, param := protocol.SetPermissions{Preset: p.Preset}, "preset"
-	if p.HasRules() {
+	within := c.bound()
+	command, param := protocol.SetPermissions{Preset: p.Preset, Within: within}, "preset"
+	if p.HasRules() || within != protocol.WithinCeiling {
 		held := gjson.Result{}
-		if p.Preset == nil {
+		if p.Preset == nil || within != protocol.WithinCeiling { // what is not given stays, so that it is not widened
 			param = "permissions"
 			state, err := s.state(ctx, c)
 			if err != nil {
@@ -106,7 +107,7 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 		if err != nil {
 			return nil, err
 		}
-		command = protocol.SetPermissions{Permissions: &asked}
+		command = protocol.SetPermissions{Permissions: &asked, Within: within}
 	}
 	if _, err := s.set(ctx, c, param, command); err != nil {
 		return nil, err
@@ -169,6 +170,11 @@ func toolRules(held gjson.Result) (map[string]protocol.ToolRule, error) {
 }
 
 func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPermissionParams) (any, error) {
+	if p.Decision != protocol.Deny {
+		if err := c.mayGrant("approve its calls"); err != nil {
+			return nil, err
+		}
+	}
 	// What does not run has asked for nothing, and need not be started.
 	a, err := s.o.Supervisor.Agent(c.id)
 	if err != nil {

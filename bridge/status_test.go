@@ -70,6 +70,17 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 					return cmd.Name() == "get_state"
 				}
 			}
+			if spec.ID == "full" {
+				play.Command = func(c *supervisortest.Child, cmd protocol.Command) bool {
+					if set, ok := cmd.(protocol.SetModel); ok {
+						c.Respond(set, map[string]any{
+							"ok": false, "error": "save session: no space left on device", "reason": protocol.StorageFull,
+						})
+						return true
+					}
+					return false
+				}
+			}
 			return play
 		}
 		if change != nil {

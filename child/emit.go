@@ -1,15 +1,18 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/outlet"
@@ -222,8 +225,38 @@ func mustMarshal(v any) jsontext.Value {
 
 // failureBody is the body of a response that says no.
 func failureBody(err error) jsontext.Value {
-	return mustMarshal(struct {
-		OK    bool   `json:"ok"`
-		Error string `json:"error"`
-	}{false, cut(err.Error(), maxErrorText)})
+	body := struct {
+		OK     bool   `json:"ok"`
+		Error  string `json:"error"`
+		Reason string `json:"reason,omitzero"`
+		// Permissions are those that hold now.
+		Permissions *protocol.Permissions `json:"permissions,omitzero"`
+	}{Error: cut(err.Error(), maxErrorText)}
+	if _, ok := errors.AsType[*workplace.BeyondError](err); ok {
+		body.Reason = protocol.BeyondBound
+	}
+	if e, ok := errors.AsType[*saveError](err); ok {
+		body.Reason, body.Permissions = protocol.NotSaved, e.narrowed
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			body.Reason = protocol.StorageFull
+		}
+	}
+	return mustMarshal(body)
 }
+
+// saveError says that a change is not in the session's file.
+type saveError struct {
+	err error
+	// narrowed is what holds now: what the change takes from the agent holds all the
+	// same. Nil if nothing has changed.
+	narrowed *protocol.Permissions
+}
+
+func (e *saveError) Error() string {
+	if e.narrowed != nil {
+		return e.err.Error() + "; what the change takes from the agent holds now, and is saved before its next turn"
+	}
+	return e.err.Error()
+}
+
+func (e *saveError) Unwrap() error { return e.err }

@@ -142,7 +142,7 @@ func (s *server) newSession(c protocol.NewSession) {
 		s.refuse(c, errors.New("new_session is refused while a turn runs"))
 		return
 	}
-	if err := s.Journal.Commit(transcript.Reset{SessionID: id, At: time.Now().UTC()}); err != nil {
+	if err := s.save(transcript.Reset{SessionID: id, At: time.Now().UTC()}); err != nil {
 		s.refuse(c, err)
 		return
 	}

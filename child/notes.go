@@ -42,7 +42,7 @@ func (s *server) updateContext(c protocol.UpdateContext) {
 		notes, err = applyNote(notes, note, c.Action)
 	}
 	if err == nil {
-		err = s.Journal.Commit(note)
+		err = s.save(note)
 	}
 	if err != nil {
 		s.refuse(c, fmt.Errorf("update_context: %w", err))

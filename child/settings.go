@@ -20,7 +20,7 @@ func (s *server) setModel(c protocol.SetModel) {
 		return
 	}
 	record := transcript.Settings{Model: &selected.Model, Provider: &selected.ProviderName, At: time.Now().UTC()}
-	if err := s.Journal.Commit(record); err != nil {
+	if err := s.save(record); err != nil {
 		s.refuse(c, err)
 		return
 	}
@@ -66,21 +66,22 @@ func (s *server) setCwd(c protocol.SetCwd) {
 		s.refuse(c, errors.New("set_cwd: there is no working directory"))
 		return
 	}
-	before := s.cwd()
-	if err := s.Work.SetCwd(c.Cwd); err != nil {
+	before := s.Work.Held()
+	if err := s.Work.SetCwd(c.Cwd, c.Within); err != nil {
 		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
 		return
 	}
-	cwd, now := s.cwd(), s.systemPrompt()
+	held, now := s.Work.Held(), s.systemPrompt()
 	var err error
 	if !now.Explicit {
-		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: cwd})
+		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd})
 	}
 	if err == nil {
-		err = s.Journal.Commit(transcript.Settings{Cwd: &cwd, At: time.Now().UTC()})
+		err = s.save(transcript.Settings{Cwd: &held.Cwd, Granted: &held.Granted, At: time.Now().UTC()})
 	}
 	if err != nil {
-		s.refuse(c, errors.Join(fmt.Errorf("set_cwd: %w", err), s.Work.SetCwd(before)))
+		s.Work.Return(before)
+		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
 		return
 	}
 	s.setPrompt(now)
@@ -90,16 +91,17 @@ func (s *server) setCwd(c protocol.SetCwd) {
 	s.out.post(protocol.NewResponse(c, struct {
 		OK  bool   `json:"ok"`
 		Cwd string `json:"cwd"`
-	}{true, cwd}))
+	}{true, held.Cwd}))
 }
 
-// setPermissions holds at once, also for the calls of a turn that runs.
+// setPermissions holds at once, also for the calls of a turn that runs. Where it
+// cannot be saved, what it takes from the agent holds all the same.
 func (s *server) setPermissions(c protocol.SetPermissions) {
 	if s.Work == nil {
 		s.refuse(c, errors.New("set_permissions: there are no tools"))
 		return
 	}
-	asked, before := protocol.Permissions{}, s.permissions()
+	asked, before := protocol.Permissions{}, s.Work.Held()
 	switch {
 	case (c.Preset == nil) == (c.Permissions == nil):
 		s.refuse(c, errors.New("set_permissions: want either preset or permissions"))
@@ -109,22 +111,38 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 	default:
 		asked = *c.Permissions
 	}
-	if err := s.Work.SetPermissions(asked); err != nil {
+	if err := s.Work.SetPermissions(asked, c.Within); err != nil {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
-	now := s.permissions()
-	if err := s.Journal.Commit(transcript.Settings{Permissions: &now, At: time.Now().UTC()}); err != nil {
-		s.refuse(c, errors.Join(err, s.Work.SetPermissions(before)))
-		return
+	now := s.Work.Held()
+	err := s.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
+	if failed, ok := errors.AsType[*saveError](err); ok && s.Work.Narrow(before) {
+		now = s.Work.Held()
+		failed.narrowed = &now.Permissions
+		// It is kept, and goes before all that is saved from now on; no turn begins
+		// before that.
+		_ = s.Journal.Append(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
 	}
 	s.restartServers()
 	s.dialog.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
+	if err != nil {
+		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
+		return
+	}
 	s.out.post(protocol.NewResponse(c, struct {
 		OK          bool                 `json:"ok"`
 		Permissions protocol.Permissions `json:"permissions"`
-	}{true, now}))
+	}{true, now.Permissions}))
+}
+
+// save commits records to the session. The error is a *saveError.
+func (s *server) save(records ...transcript.Record) error {
+	if err := s.Journal.Commit(records...); err != nil {
+		return &saveError{err: err}
+	}
+	return nil
 }
 
 // setSystemPrompt holds for the turns to come; one that runs keeps its own.
@@ -144,7 +162,7 @@ func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) {
 		record.SystemPrompt, record.SystemPromptPath = &now.Text, &now.Path
 	}
 	if err == nil {
-		err = s.Journal.Commit(record)
+		err = s.save(record)
 	}
 	if err != nil {
 		s.refuse(c, fmt.Errorf("set_system_prompt: %w", err))

@@ -97,6 +97,8 @@ type (
 	SetCwd struct {
 		ID  string `json:"id"`
 		Cwd string `json:"cwd"` // absolute
+		// Within bounds where it may move.
+		Within Bound `json:"within,omitempty" wire:"default"`
 	}
 
 	// SetPermissions changes what the agent may do, never beyond its ceiling
@@ -106,6 +108,8 @@ type (
 		// Preset is a preset's name.
 		Preset      *string      `json:"preset,omitzero"`
 		Permissions *Permissions `json:"permissions,omitzero"`
+		// Within bounds what is asked for.
+		Within Bound `json:"within,omitempty" wire:"default"`
 	}
 
 	// SetSystemPrompt replaces the system prompt for the turns to come.

@@ -64,6 +64,18 @@ type Allowance struct {
 	Programs []string `json:"programs,omitempty" wire:"default"`
 }
 
+// Bound says what a command that changes what an agent may do stays within.
+type Bound string
+
+// The bounds. What is beyond them is refused (SPEC §4.5).
+const (
+	// WithinCeiling is the owner's own word: what comes of it is then what the
+	// owner granted.
+	WithinCeiling Bound = ""
+	WithinGranted Bound = "granted" // by the owner's last word
+	WithinHeld    Bound = "held"    // it can only narrow
+)
+
 // HostError is why a [HostCall] failed.
 type HostError struct {
 	// Code is that of the façade's error (SPEC §6.2).

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"nexus.internal/protocol"
 )
 
 // Which failure it is; callers use errors.Is.
@@ -127,6 +129,12 @@ func (e *CrashError) Error() string {
 type ChildError struct {
 	Command string
 	Message string
+	// Reason is the member of the response: protocol.StorageFull and the like; ""
+	// for any other reason.
+	Reason string
+	// Holds is what the agent may do now where a change of it could not be saved and
+	// what it takes away holds all the same; nil if nothing has changed.
+	Holds *protocol.Permissions
 }
 
 func (e *ChildError) Error() string { return e.Message }

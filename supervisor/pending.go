@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
 )
 
 // maxOwed is how many answers a child may owe us that come as soon as it has read
@@ -113,7 +114,14 @@ func childError(r protocol.Response) error {
 	if message == "" {
 		message = r.Command + " was refused"
 	}
-	return &ChildError{Command: r.Command, Message: message}
+	e := &ChildError{Command: r.Command, Message: message, Reason: gjson.GetBytes(r.Body, "reason").String()}
+	if holds := gjson.GetBytes(r.Body, "permissions"); holds.IsObject() {
+		e.Holds = new(protocol.Permissions)
+		if err := strict.Fill([]byte(holds.Raw), e.Holds, strict.IgnoreUnknown); err != nil {
+			e.Holds = nil
+		}
+	}
+	return e
 }
 
 // withID returns c with another id. It refuses the commands that Do does not

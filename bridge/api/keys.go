@@ -17,6 +17,10 @@ type (
 	CreateKeyParams struct {
 		Scope   string  `json:"scope" enum:"read,agent"` // read or agent
 		AgentID *string `json:"agent_id,omitempty"`      // of scope agent, and of no other
+		// MayGrant lets a key of scope agent widen what the agent may do, up to what
+		// its owner granted, approve its calls and start MCP servers; without it, the
+		// key only narrows.
+		MayGrant *bool `json:"may_grant,omitempty"`
 		// ExpiresSeconds is how long it is good; nil is for ever.
 		ExpiresSeconds *uint64 `json:"expires_s,omitempty"`
 		Name           *string `json:"name,omitempty"` // for people
@@ -27,6 +31,7 @@ type (
 		KeyID     string  `json:"key_id"`                  // 12 hexadecimal digits
 		Scope     string  `json:"scope" enum:"read,agent"` // read or agent
 		AgentID   *string `json:"agent_id"`
+		MayGrant  bool    `json:"may_grant"`
 		Name      *string `json:"name"`
 		CreatedAt string  `json:"created_at"`
 		ExpiresAt *string `json:"expires_at"`
@@ -75,6 +80,9 @@ func (p CreateKeyParams) Check() error {
 	case "read":
 		if p.AgentID != nil {
 			return Invalid("agent_id", "is for the scope agent alone")
+		}
+		if p.MayGrant != nil {
+			return Invalid("may_grant", "is for the scope agent alone")
 		}
 	case "agent":
 		if p.AgentID == nil {

@@ -41,7 +41,10 @@ type Grant struct {
 	Name string
 	// AgentID is the agent of ScopeAgent, else "".
 	AgentID string
-	Created time.Time
+	// MayGrant says that a key of ScopeAgent may do more than narrow what the agent
+	// may do: up to what its owner granted.
+	MayGrant bool
+	Created  time.Time
 	// Expires is when it ends; zero for never.
 	Expires time.Time
 }
@@ -260,6 +263,7 @@ type record struct {
 	Scope    Scope     `json:"scope"`
 	Name     string    `json:"name,omitzero"`
 	AgentID  string    `json:"agent_id,omitzero"`
+	MayGrant bool      `json:"may_grant,omitzero"`
 	Created  time.Time `json:"created_at"`
 	Expires  time.Time `json:"expires_at,omitzero"`
 }
@@ -268,7 +272,7 @@ type record struct {
 func (k *Keyring) save(keys []*held) error {
 	records := []record{}
 	for _, h := range keys {
-		records = append(records, record{h.verifier, h.Scope, h.Name, h.AgentID, h.Created.UTC(), h.Expires.UTC()})
+		records = append(records, record{h.verifier, h.Scope, h.Name, h.AgentID, h.MayGrant, h.Created.UTC(), h.Expires.UTC()})
 	}
 	text, err := json.Marshal(map[string]any{"keys": records}, jsontext.WithIndent("  "))
 	if err == nil {
@@ -299,11 +303,11 @@ func (k *Keyring) load() error {
 		return err
 	}
 	for i, r := range file.Keys {
-		if len(r.Verifier) != 64 || r.Scope != ScopeRead && (r.Scope != ScopeAgent || r.AgentID == "") {
+		if len(r.Verifier) != 64 || r.Scope != ScopeRead && (r.Scope != ScopeAgent || r.AgentID == "") || r.MayGrant && r.Scope != ScopeAgent {
 			return fmt.Errorf("keys[%d] is no scoped key", i)
 		}
 		k.scoped = append(k.scoped, hold(Grant{
-			Scope: r.Scope, Name: r.Name, AgentID: r.AgentID, Created: r.Created, Expires: r.Expires,
+			Scope: r.Scope, Name: r.Name, AgentID: r.AgentID, MayGrant: r.MayGrant, Created: r.Created, Expires: r.Expires,
 		}, Key{}, r.Verifier))
 	}
 	return nil

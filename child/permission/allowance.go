@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // wrappers run what their arguments say, so to allow one of them for a session
@@ -51,7 +52,7 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 		if len(c.Paths) > 0 {
 			dir = c.Paths[0]
 		}
-		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Dir: dir, Programs: sorted(slices.Clone(c.Programs))}}
+		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action, Dir: dir, Programs: rights.Sorted(slices.Clone(c.Programs))}}
 	default:
 		return []protocol.Allowance{{Tool: c.Tool, Action: c.Action}}
 	}
@@ -61,7 +62,7 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 // the working directory, as a home does: it would be too much.
 func (p Policy) beside(path string) string {
 	dir := filepath.Dir(path)
-	if dir != p.Cwd && within(dir, p.Cwd) {
+	if dir != p.Cwd && rights.Within(dir, p.Cwd) {
 		return path
 	}
 	return dir
@@ -83,7 +84,7 @@ func (p Policy) covered(c Call) bool {
 		}
 		return len(c.Programs) > 0 && slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
 			missing := func(name string) bool { return !slices.Contains(a.Programs, name) }
-			return a.Tool == c.Tool && a.Action == c.Action && a.Dir != "" && within(a.Dir, dir) && !slices.ContainsFunc(c.Programs, missing)
+			return a.Tool == c.Tool && a.Action == c.Action && a.Dir != "" && rights.Within(a.Dir, dir) && !slices.ContainsFunc(c.Programs, missing)
 		})
 	default:
 		return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool { return a.Tool == c.Tool && a.Action == c.Action })
@@ -93,6 +94,6 @@ func (p Policy) covered(c Call) bool {
 // coveredPath reports whether a path was allowed before.
 func (p Policy) coveredPath(tool string, action protocol.Action, path string) bool {
 	return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
-		return a.Tool == tool && a.Action == action && a.Dir != "" && within(a.Dir, path)
+		return a.Tool == tool && a.Action == action && a.Dir != "" && rights.Within(a.Dir, path)
 	})
 }

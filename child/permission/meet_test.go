@@ -10,6 +10,7 @@ import (
 
 	"nexus.internal/child/permission"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // The pieces that random permissions and calls are made of.
@@ -68,21 +69,21 @@ func TestMeetIsNeverLooser(t *testing.T) {
 		verdict := func(p protocol.Permissions) permission.Verdict {
 			return permission.Policy{Permissions: p, Cwd: cwd}.Decide(call).Verdict
 		}
-		met := permission.Meet(a, b)
+		met := rights.Meet(a, b)
 		call = confined(call, met)
 		if got := verdict(met); got < verdict(a) || got < verdict(b) {
 			t.Errorf("%v where a says %v and b %v; met %+v", got, verdict(a), verdict(b), met)
 		}
-		if diff := cmp.Diff(met, permission.Meet(b, a)); diff != "" {
+		if diff := cmp.Diff(met, rights.Meet(b, a)); diff != "" {
 			t.Errorf("the order counts: -ab +ba\n%s", diff)
 		}
-		if diff := cmp.Diff(met, permission.Meet(met, b)); diff != "" {
+		if diff := cmp.Diff(met, rights.Meet(met, b)); diff != "" {
 			t.Errorf("a ceiling that is met again changes something: -once +twice\n%s", diff)
 		}
 		if again, err := permission.Resolve(met, nil); err != nil || !cmp.Equal(again, met) {
 			t.Errorf("what is met is not what would be saved: %v, %s", err, cmp.Diff(met, again))
 		}
-		if over := permission.Excess(met, met); over != nil {
+		if over := rights.Excess(met, met); over != nil {
 			t.Errorf("what is met exceeds itself: %v", over)
 		}
 	})
@@ -97,7 +98,7 @@ func TestSandboxIsNeverLooser(t *testing.T) {
 		of := func(p protocol.Permissions) permission.Sandbox {
 			return permission.Policy{Permissions: p, Cwd: cwd}.Sandbox("shell")
 		}
-		met := of(permission.Meet(a, b))
+		met := of(rights.Meet(a, b))
 		for _, side := range []permission.Sandbox{of(a), of(b)} {
 			for _, path := range append(somePaths, "/a/b/c/x", "/z") {
 				if may(met.ReadWrite, met.Blocked, path) && !may(side.ReadWrite, side.Blocked, path) {
@@ -138,7 +139,7 @@ func TestHandingOn(t *testing.T) {
 		if call.Action == protocol.ActionExecute || len(call.Paths) == 0 {
 			call.Paths = append(call.Paths, cwd)
 		}
-		child := permission.Policy{Permissions: permission.Meet(asked, parent.Ceiling()), Cwd: cwd}
+		child := permission.Policy{Permissions: rights.Meet(asked, parent.Ceiling()), Cwd: cwd}
 		call = confined(call, child.Permissions)
 		if got, want := child.Decide(call), parent.Decide(call); got.Verdict < want.Verdict {
 			t.Errorf("the other may %v what is %v here", got, want)
@@ -163,7 +164,7 @@ func TestExcess(t *testing.T) {
 		{"paths", protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/etc", "/lib"}, WritePaths: []string{"/lib"}}, "[the allowed path /etc the write path /lib]"},
 		{"a rule", protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"shell": {Mode: "allow"}}}, "[the mode allow of shell]"},
 	} {
-		if got := fmt.Sprint(permission.Excess(tt.asked, permission.Meet(tt.asked, ceiling))); got != tt.want {
+		if got := fmt.Sprint(rights.Excess(tt.asked, rights.Meet(tt.asked, ceiling))); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

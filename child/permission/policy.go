@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // Verdict is what becomes of a call.
@@ -30,13 +31,6 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("verdict %d", int(v))
 	}
 }
-
-// The modes of a [protocol.ToolRule].
-const (
-	modeAllow = "allow"
-	modeAsk   = "ask"
-	modeDeny  = "deny"
-)
 
 // Decision is a verdict and its reason, in words for a model; "" for Allow.
 type Decision struct {
@@ -75,7 +69,9 @@ type Policy struct {
 // in some of both, the longest of these counts.
 type Private struct{ Paths, Except []string }
 
-func (p Private) holds(path string) bool { return deepest(p.Paths, path) > deepest(p.Except, path) }
+func (p Private) holds(path string) bool {
+	return rights.Deepest(p.Paths, path) > rights.Deepest(p.Except, path)
+}
 
 // Level is the built-in preset that the policy is of.
 func (p Policy) Level() Preset { return Preset(p.Permissions.Preset) }
@@ -111,11 +107,11 @@ func (p Policy) Tool(tool string, action protocol.Action) Decision {
 	switch {
 	case slices.Contains(p.Permissions.DisabledTools, tool):
 		return Decision{Deny, tool + " is disabled for this agent"}
-	case mode == modeDeny:
+	case mode == rights.ModeDeny:
 		return Decision{Deny, "the rules of this agent deny " + tool}
-	case mode == modeAllow:
+	case mode == rights.ModeAllow:
 		return Decision{}
-	case mode == modeAsk && d.Verdict < Ask:
+	case mode == rights.ModeAsk && d.Verdict < Ask:
 		return Decision{Ask, "the rules of this agent ask before " + tool + " is used"}
 	default:
 		return d
@@ -163,15 +159,15 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 	switch {
 	case p.private().holds(path):
 		return Decision{Deny, fmt.Sprintf(private, path)}
-	case holds(p.Permissions.BlockedPaths, path):
+	case rights.Holds(p.Permissions.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for this agent"}
-	case holds(rule.BlockedPaths, path):
+	case rights.Holds(rule.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for " + tool}
-	case rule.AllowedPaths != nil && !holds(rule.AllowedPaths, path):
+	case rule.AllowedPaths != nil && !rights.Holds(rule.AllowedPaths, path):
 		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + list(rule.AllowedPaths)}
-	case write && p.Permissions.WritePaths != nil && !holds(p.Permissions.WritePaths, path):
+	case write && p.Permissions.WritePaths != nil && !rights.Holds(p.Permissions.WritePaths, path):
 		return Decision{Deny, path + " may not be changed, only what is in " + list(p.Permissions.WritePaths)}
-	case p.Level() == Yolo || within(p.Cwd, path) || holds(p.Permissions.AllowedPaths, path):
+	case p.Level() == Yolo || rights.Within(p.Cwd, path) || rights.Holds(p.Permissions.AllowedPaths, path):
 		return Decision{}
 	}
 	reason := fmt.Sprintf("%s is outside the working directory %s", path, p.Cwd)
@@ -217,10 +213,10 @@ func (p Policy) Real(real func(path string) string) Policy {
 	h := p.Permissions
 	h.AllowedPaths, h.WritePaths = each(h.AllowedPaths), each(h.WritePaths)
 	// What is blocked is so by both of its names.
-	h.BlockedPaths = union(h.BlockedPaths, each(h.BlockedPaths))
+	h.BlockedPaths = rights.Union(h.BlockedPaths, each(h.BlockedPaths))
 	h.Tools = make(map[string]protocol.ToolRule, len(p.Permissions.Tools))
 	for name, r := range p.Permissions.Tools {
-		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), union(r.BlockedPaths, each(r.BlockedPaths))
+		r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), rights.Union(r.BlockedPaths, each(r.BlockedPaths))
 		h.Tools[name] = r
 	}
 	return Policy{Permissions: h, Cwd: real(p.Cwd), Allowances: p.Allowances, Private: Private{each(p.Private.Paths), each(p.Private.Except)}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 )
 
@@ -16,9 +17,9 @@ type Preset string
 
 // The presets, from the most to the least that is allowed.
 const (
-	Yolo      Preset = "yolo"
-	Trusted   Preset = "trusted"
-	Sandboxed Preset = "sandboxed"
+	Yolo      Preset = rights.Yolo
+	Trusted   Preset = rights.Trusted
+	Sandboxed Preset = rights.Sandboxed
 )
 
 // Default is the preset of an agent for which none was named.
@@ -36,20 +37,6 @@ func builtin(name string) bool {
 
 // String is the preset's name.
 func (p Preset) String() string { return string(p) }
-
-// rank is higher for what allows more.
-func (p Preset) rank() int {
-	switch p {
-	case Yolo:
-		return 2
-	case Trusted:
-		return 1
-	case Sandboxed:
-		return 0
-	default:
-		return 0
-	}
-}
 
 // Resolve checks what is asked for and replaces the name of a preset by what it
 // stands for: the result has a built-in preset, and lists that are clean. custom
@@ -77,10 +64,10 @@ func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions)
 	if made, err = CheckCustom(made); err != nil {
 		return protocol.Permissions{}, fmt.Errorf("preset %q of the configuration: %w", asked.Preset, err)
 	}
-	made.DisabledTools = union(made.DisabledTools, asked.DisabledTools)
-	made.AllowedPaths = union(made.AllowedPaths, asked.AllowedPaths)
-	made.WritePaths = bothBounds(made.WritePaths, asked.WritePaths)
-	made.BlockedPaths = union(made.BlockedPaths, asked.BlockedPaths)
+	made.DisabledTools = rights.Union(made.DisabledTools, asked.DisabledTools)
+	made.AllowedPaths = rights.Union(made.AllowedPaths, asked.AllowedPaths)
+	made.WritePaths = rights.BothBounds(made.WritePaths, asked.WritePaths)
+	made.BlockedPaths = rights.Union(made.BlockedPaths, asked.BlockedPaths)
 	if len(asked.Tools) > 0 {
 		rules := maps.Clone(made.Tools)
 		if rules == nil {
@@ -121,7 +108,7 @@ func clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
 	for name, r := range p.Tools {
 		member := "tools." + name
 		switch r.Mode {
-		case "", modeAllow, modeAsk, modeDeny:
+		case "", rights.ModeAllow, rights.ModeAsk, rights.ModeDeny:
 		default:
 			return p, &strict.Error{Path: member + ".mode", Problem: fmt.Sprintf("is %q, want allow, ask or deny", r.Mode)}
 		}
@@ -160,7 +147,7 @@ func paths(member string, list []string) ([]string, error) {
 	for i, path := range cleaned {
 		cleaned[i] = filepath.Clean(path)
 	}
-	return sorted(cleaned), err
+	return rights.Sorted(cleaned), err
 }
 
 // names cleans a list of names.
@@ -168,11 +155,5 @@ func names(member string, list []string) ([]string, error) {
 	if len(list) > maxEntries {
 		return nil, &strict.Error{Path: member, Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
 	}
-	return sorted(slices.Clone(list)), nil
-}
-
-// sorted puts a list in order, each entry once.
-func sorted(list []string) []string {
-	slices.Sort(list)
-	return slices.Compact(list)
+	return rights.Sorted(slices.Clone(list)), nil
 }

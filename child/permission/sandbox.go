@@ -1,6 +1,9 @@
 package permission
 
-import "nexus.internal/protocol"
+import (
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
+)
 
 // Sandbox is what the kernel lets the programs of a tool do.
 type Sandbox struct {
@@ -33,17 +36,17 @@ func (p Policy) Sandbox(tool string) Sandbox {
 		all = []string{"/"}
 	}
 	s := Sandbox{
-		ReadWrite: bothBounds(bothBounds(reach, p.Permissions.WritePaths), rule.AllowedPaths),
-		ReadOnly:  bothBounds(all, rule.AllowedPaths),
-		Blocked:   union(p.Permissions.BlockedPaths, rule.BlockedPaths),
+		ReadWrite: rights.BothBounds(rights.BothBounds(reach, p.Permissions.WritePaths), rule.AllowedPaths),
+		ReadOnly:  rights.BothBounds(all, rule.AllowedPaths),
+		Blocked:   rights.Union(p.Permissions.BlockedPaths, rule.BlockedPaths),
 		Network:   level != Sandboxed,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
 	for _, path := range p.private().Except {
-		if !holds(s.Blocked, path) { // what the permissions block has no exceptions
+		if !rights.Holds(s.Blocked, path) { // what the permissions block has no exceptions
 			s.Except = append(s.Except, path)
 		}
 	}
-	s.Blocked = union(s.Blocked, p.private().Paths)
+	s.Blocked = rights.Union(s.Blocked, p.private().Paths)
 	return s
 }

@@ -242,7 +242,7 @@ func TestPermissionsThatChangeMeanwhile(t *testing.T) {
 				s, parent := asked(t, trusted)
 				result := s.begin(t.Context(), call("read_file", "path", s.outside+"/secret.txt"))
 				question(t, parent)
-				if err := s.SetPermissions(protocol.Permissions{Preset: preset}); err != nil {
+				if err := s.SetPermissions(protocol.Permissions{Preset: preset}, protocol.WithinCeiling); err != nil {
 					t.Fatal(err)
 				}
 				got := strings.NewReplacer(s.dir, "WORK", s.outside, "OUTSIDE").Replace(<-result)
@@ -262,7 +262,9 @@ func TestForbiddenAfterTheYes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *site
 		s, parent := asked(t, trusted, func(o *workplace.Options) {
-			o.OnAllow = func(protocol.Allowance) error { return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}) }
+			o.OnAllow = func(protocol.Allowance) error {
+				return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling)
+			}
 			o.Tools = []tool.Tool{external("docs")}
 		})
 		result := s.begin(t.Context(), call("docs"))

@@ -3,8 +3,8 @@
 //
 //	w, err := workplace.Open(workplace.Options{Cwd: dir, Permissions: asked, Parent: parent})
 //	registry := w.Tools()          // for the next turn
-//	err = w.SetCwd(dir)            // holds from the turn after
-//	err = w.SetPermissions(asked)  // holds at once
+//	err = w.SetCwd(dir, protocol.WithinCeiling)            // holds from the turn after
+//	err = w.SetPermissions(asked, protocol.WithinCeiling)  // holds at once
 //
 // A Workplace is safe for concurrent use and starts no goroutine. A turn that
 // runs keeps the tools and the directory it began with, but each of its calls is

@@ -46,7 +46,7 @@ func TestPrivate(t *testing.T) {
 			if f, _, err := s.Open(t.Context(), key); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
 				t.Errorf("opened %v, %v", f, err)
 			}
-			if err := s.SetCwd(filepath.Dir(key)); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
+			if err := s.SetCwd(filepath.Dir(key), protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
 				t.Errorf("moved: %v", err)
 			}
 			if told := fmt.Sprint(s.State(), s.Permissions()); strings.Contains(told, "/link") || strings.Contains(told, "blocked:[/") {
@@ -61,7 +61,7 @@ func TestPrivate(t *testing.T) {
 			}
 			_, note, _ := strings.Cut(run(t.Context(), s.Workplace, call("talk")), "the whole is in ")
 			s.want("0123456789\n", call("read_file", "path", strings.TrimSuffix(note, "]"), "offset", 10_000))
-			if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}); err != nil {
+			if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}, protocol.WithinCeiling); err != nil {
 				t.Fatal(err)
 			}
 			s.want("secret", call("read_file", "path", "home/key"))

@@ -20,6 +20,7 @@ import (
 	"nexus.internal/child/tool/sleep"
 	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // Source gives tools that come and go, as those of MCP servers do. It is safe
@@ -35,6 +36,8 @@ type Options struct {
 	// what exceeds it is left out.
 	Permissions protocol.Permissions
 	Ceiling     *protocol.Permissions
+	// Granted is what the owner granted earlier; nil: what holds at the start.
+	Granted *protocol.Permissions
 	// Restored says that Permissions are those that a workplace held before: a
 	// path in them that has become a symbolic link since is not followed.
 	Restored bool
@@ -83,6 +86,7 @@ type Workplace struct {
 	cwd        string     // without symbolic links, like all paths here
 	origin     string     // cwd when the preset became what it is
 	held       protocol.Permissions
+	granted    protocol.Permissions // the directory of then is among its paths
 	allowances []protocol.Allowance
 	waiting    map[*question]struct{}
 }
@@ -107,17 +111,20 @@ func Open(o Options) (*Workplace, error) {
 	}
 	asked := o.Permissions
 	if asked.Preset == "" && w.ceiling != nil {
-		asked.Preset = permission.Lower(permission.Default, w.ceiling.Preset)
+		asked.Preset = rights.Lower(permission.Default.String(), w.ceiling.Preset)
 	}
 	held, err := w.resolve(asked, !o.Restored)
 	if err != nil {
 		return nil, err
 	}
 	w.held = w.bounded(held)
-	if err := w.SetCwd(o.Cwd); err != nil {
+	if err := w.SetCwd(o.Cwd, protocol.WithinCeiling); err != nil {
 		return nil, err
 	}
 	w.origin = w.cwd
+	if o.Granted != nil {
+		w.granted = *o.Granted
+	}
 	builtin := append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), newCommand(w), sleep.New())
 	for _, t := range append(builtin, o.Tools...) {
 		w.own = append(w.own, know(t))
@@ -166,7 +173,7 @@ func (w *Workplace) bounded(p protocol.Permissions) protocol.Permissions {
 	if w.ceiling == nil {
 		return p
 	}
-	return permission.Meet(p, *w.ceiling)
+	return rights.Meet(p, *w.ceiling)
 }
 
 // Tools are those of the next turn.
@@ -248,20 +255,45 @@ func (w *Workplace) MayUse(prefix string) error {
 	return fmt.Errorf("the preset %s does not allow it, nor does a rule for one of its tools", p.Level())
 }
 
-// Permissions are those that hold: with a built-in preset, and within the
-// ceiling.
-func (w *Workplace) Permissions() protocol.Permissions {
+// Held is what an agent may do and where it works.
+type Held struct {
+	Permissions protocol.Permissions // with a built-in preset, within the ceiling
+	Granted     protocol.Permissions // by the owner's last word; see protocol.Bound
+	Cwd         string
+	origin      string
+}
+
+// Held is what holds now.
+func (w *Workplace) Held() Held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.held
+	return Held{w.held, w.granted, w.cwd, w.origin}
 }
+
+// Permissions are those that hold.
+func (w *Workplace) Permissions() protocol.Permissions { return w.Held().Permissions }
 
 // Ceiling is what the permissions cannot exceed, resolved; nil for no bound.
 func (w *Workplace) Ceiling() *protocol.Permissions { return w.ceiling }
 
-// SetCwd moves to another directory, for the turns to come. On an error nothing
-// has changed.
-func (w *Workplace) SetCwd(dir string) error {
+// within is what a change may not exceed; false if there is no bound but the
+// ceiling. w.mu is held.
+func (w *Workplace) within(b protocol.Bound) (bound protocol.Permissions, bounded bool, err error) {
+	switch b {
+	case protocol.WithinCeiling:
+		return bound, false, nil
+	case protocol.WithinGranted:
+		return w.granted, true, nil
+	case protocol.WithinHeld:
+		return w.policy(w.cwd).Ceiling(), true, nil
+	default:
+		return bound, false, fmt.Errorf("member \"within\" is %.64q, want held or granted", b)
+	}
+}
+
+// SetCwd moves to another directory, for the turns to come, which lies within b.
+// On an error nothing has changed.
+func (w *Workplace) SetCwd(dir string, b protocol.Bound) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("working directory: %q is not absolute", dir)
 	}
@@ -283,36 +315,99 @@ func (w *Workplace) SetCwd(dir string) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	bound, bounded, err := w.within(b)
+	if err != nil {
+		return err
+	}
+	if reach := rights.Reach(bound); bounded && !rights.Holds(reach, path) {
+		return &BeyondError{Bound: b, What: []string{"the directory " + path}}
+	}
 	if w.origin != "" { // it is not the first
 		if err := w.policy(w.origin).Move(path); err != nil {
 			return err
 		}
 	}
 	w.cwd = path
+	if !bounded {
+		w.granted = w.policy(path).Ceiling()
+	}
 	w.settle()
 	return nil
 }
 
-// SetPermissions asks for other permissions, which hold at once, also for calls
-// that wait for an approval. On an error, which says what exceeds the ceiling,
-// nothing has changed.
-func (w *Workplace) SetPermissions(asked protocol.Permissions) error {
+// BeyondError says that a change is refused because it is beyond a bound.
+type BeyondError struct {
+	Bound protocol.Bound
+	What  []string
+}
+
+func (e *BeyondError) Error() string {
+	bound := "what this agent holds"
+	if e.Bound == protocol.WithinGranted {
+		bound = "what its owner granted this agent"
+	}
+	return "beyond " + bound + ": " + strings.Join(e.What, ", ")
+}
+
+// SetPermissions asks for other permissions within b, which hold at once, also for
+// calls that wait for an approval. On an error, which says what exceeds the ceiling
+// or the bound, nothing has changed.
+func (w *Workplace) SetPermissions(asked protocol.Permissions, b protocol.Bound) error {
 	resolved, err := w.resolve(asked, true)
 	if err != nil {
 		return err
 	}
 	held := w.bounded(resolved)
-	if over := permission.Excess(resolved, held); len(over) > 0 {
+	if over := rights.Excess(resolved, held); len(over) > 0 {
 		return fmt.Errorf("this agent's ceiling does not allow %s", strings.Join(over, ", nor "))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if held.Preset != w.held.Preset {
+	bound, bounded, err := w.within(b)
+	if err != nil {
+		return err
+	}
+	if bounded {
+		if over := rights.Beyond(permission.Policy{Permissions: resolved, Cwd: w.cwd}.Ceiling(), bound); len(over) > 0 {
+			return &BeyondError{Bound: b, What: over}
+		}
+	}
+	w.hold(held)
+	if !bounded {
+		w.granted = w.policy(w.cwd).Ceiling()
+	}
+	return nil
+}
+
+// hold makes permissions those that hold. w.mu is held.
+func (w *Workplace) hold(p protocol.Permissions) {
+	if p.Preset != w.held.Preset {
 		w.origin = w.cwd
 	}
-	w.held = held
+	w.held = p
 	w.settle()
-	return nil
+}
+
+// Return goes back to what held before a change that could not be saved.
+func (w *Workplace) Return(before Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held, w.granted, w.cwd, w.origin = before.Permissions, before.Granted, before.Cwd, before.origin
+	w.settle()
+}
+
+// Narrow holds no more than both what was asked for and what held before, after a
+// change of permissions that could not be saved, and reports whether that is less than
+// before.
+func (w *Workplace) Narrow(before Held) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	narrowed := rights.Meet(w.held, before.Permissions)
+	w.origin = before.origin
+	w.held = before.Permissions
+	w.hold(narrowed)
+	w.granted = rights.Meet(w.granted, before.Granted)
+	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: w.cwd}.Ceiling(), w.policy(w.cwd).Ceiling()) != nil
 }
 
 // Forget takes back all that was allowed for the session, which has ended.

@@ -197,7 +197,7 @@ func TestWhereToolsMayGo(t *testing.T) {
 	s.want("out/a/b:1:e\n", call("search_text", "pattern", "e", "path", "out"))
 	s.want("wrote 1 bytes to "+"OUTSIDE/new.txt (a new file)", call("write_file", "path", s.outside+"/new.txt", "content", "x"))
 
-	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}); err != nil {
+	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
 	s.want("secret", call("read_file", "path", "src/up"))
@@ -211,7 +211,7 @@ func TestMoving(t *testing.T) {
 	s.put(s.dir+"/a", "old")
 	s.put(s.outside+"/a", "new")
 	before := s.Tools()
-	if err := s.SetCwd(s.outside); err != nil {
+	if err := s.SetCwd(s.outside, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
 	s.want("new", call("read_file", "path", "a"))
@@ -223,15 +223,15 @@ func TestMoving(t *testing.T) {
 		{s.outside + "/a", "working directory: " + s.outside + "/a is not a directory"},
 		{s.dir + "/none", "working directory: stat " + s.dir + "/none: no such file or directory"},
 	} {
-		if err := s.SetCwd(tt.dir); fmt.Sprint(err) != tt.want || s.Cwd() != s.outside {
+		if err := s.SetCwd(tt.dir, protocol.WithinCeiling); fmt.Sprint(err) != tt.want || s.Cwd() != s.outside {
 			t.Errorf("%s: %v, want %s", tt.dir, err, tt.want)
 		}
 	}
 
-	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}); err != nil {
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetCwd(s.dir); err == nil || !strings.Contains(err.Error(), "is outside of what a sandboxed agent may touch: "+s.outside) {
+	if err := s.SetCwd(s.dir, protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), "is outside of what a sandboxed agent may touch: "+s.outside) {
 		t.Errorf("a sandboxed agent moved: %v", err)
 	}
 	sub := filepath.Join(s.outside, "sub")
@@ -239,7 +239,7 @@ func TestMoving(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{sub, s.outside} { // down, and back again
-		if err := s.SetCwd(dir); err != nil {
+		if err := s.SetCwd(dir, protocol.WithinCeiling); err != nil {
 			t.Error(err)
 		}
 	}
@@ -247,7 +247,7 @@ func TestMoving(t *testing.T) {
 	if err := os.Symlink(s.dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetCwd(link); err == nil {
+	if err := s.SetCwd(link, protocol.WithinCeiling); err == nil {
 		t.Error("a sandboxed agent moved by a link")
 	}
 }
@@ -262,20 +262,20 @@ func TestCeiling(t *testing.T) {
 	if diff := cmp.Diff(want, s.Permissions()); diff != "" {
 		t.Errorf("at the start: -want +got\n%s", diff)
 	}
-	err := s.SetPermissions(protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}})
+	err := s.SetPermissions(protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}}, protocol.WithinCeiling)
 	if want := "this agent's ceiling does not allow the allowed path /usr, nor the preset yolo (at most trusted)"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if diff := cmp.Diff(want, s.Permissions()); diff != "" {
 		t.Errorf("after a refusal: -want +got\n%s", diff)
 	}
-	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}); err != nil {
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
 		t.Error(err)
 	}
 	if got := names(s.Workplace); strings.Contains(got, "shell") {
 		t.Errorf("the ceiling's disabled tool is back: %s", got)
 	}
-	if err := s.SetCwd(s.outside); err == nil || !strings.Contains(err.Error(), "is outside of what this agent's ceiling allows") {
+	if err := s.SetCwd(s.outside, protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), "is outside of what this agent's ceiling allows") {
 		t.Errorf("moved beyond the ceiling: %v", err)
 	}
 	o := s.o
@@ -383,7 +383,7 @@ func TestState(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	s.Forget()
-	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo", WritePaths: []string{}}); err != nil {
+	if err := s.SetPermissions(protocol.Permissions{Preset: "yolo", WritePaths: []string{}}, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(); !strings.Contains(got, `"allowed_paths":null,"write_paths":[]`) || strings.Contains(got, "/out") {

@@ -26,6 +26,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -305,6 +306,9 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 			}
 		}
 		o.Permissions, o.Restored = held, true
+		if !asked && f.cwd == "" { // else what comes of it is the owner's last word
+			o.Granted = saved.Granted
+		}
 	}
 	if f.ceiling != nil {
 		ceiling, err := workplace.Resolve(*f.ceiling, c.Presets())
@@ -312,7 +316,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.
 			return fmt.Errorf("--ceiling: %w", err)
 		}
 		if saved.Ceiling != nil {
-			ceiling = permission.Meet(ceiling, *saved.Ceiling)
+			ceiling = rights.Meet(ceiling, *saved.Ceiling)
 		}
 		o.Ceiling = &ceiling
 	}
@@ -349,7 +353,7 @@ func narrowed(asked, saved protocol.Permissions, presets map[string]protocol.Per
 	if err != nil {
 		return protocol.Permissions{}, err
 	}
-	return permission.Meet(resolved, saved), nil
+	return rights.Meet(resolved, saved), nil
 }
 
 // settings is what differs from what was saved.
@@ -368,6 +372,9 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	}
 	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
+	}
+	if granted := o.Work.Held().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
+		now.Granted = &granted
 	}
 	if ceiling := o.Work.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
 		now.Ceiling = ceiling

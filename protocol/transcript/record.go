@@ -53,6 +53,9 @@ type (
 		// exceed, whatever is asked for later.
 		Permissions *protocol.Permissions `json:"permissions,omitzero"`
 		Ceiling     *protocol.Permissions `json:"ceiling,omitzero"`
+		// Granted is what the owner granted: what held after the owner's last word,
+		// with the working directory of then among its paths.
+		Granted *protocol.Permissions `json:"granted,omitzero"`
 		// ParentAgentID is the agent that created this one, and Depth how many
 		// agents are above it.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`

@@ -254,6 +254,9 @@ func (s Settings) overlay(later Settings) Settings {
 	if later.Ceiling != nil {
 		s.Ceiling = later.Ceiling
 	}
+	if later.Granted != nil {
+		s.Granted = later.Granted
+	}
 	s.At = later.At
 	return s
 }

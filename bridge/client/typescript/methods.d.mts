@@ -199,6 +199,7 @@ export type RotateKeyResult = { rotated: boolean; key_id: string; key_file: stri
 export type CreateKeyParams = {
   scope: "read" | "agent";
   agent_id?: string | null;
+  may_grant?: boolean | null;
   expires_s?: number | null;
   name?: string | null;
 };
@@ -207,6 +208,7 @@ export type CreateKeyResult = {
   key_id: string;
   scope: "read" | "agent";
   agent_id: string | null;
+  may_grant: boolean;
   name: string | null;
   created_at: string;
   expires_at: string | null;
@@ -219,6 +221,7 @@ export type ListKeysResult = {
     key_id: string;
     scope: "read" | "agent";
     agent_id: string | null;
+    may_grant: boolean;
     name: string | null;
     created_at: string;
     expires_at: string | null;

@@ -31,23 +31,40 @@ func (a *App) keys(ctx context.Context, c *client.Client, _ []string) error {
 		return a.printf("no keys\n")
 	}
 	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "KEY\tSCOPE\tAGENT\tEXPIRES\tNAME")
+	fmt.Fprintln(tab, "KEY\tSCOPE\tAGENT\tGRANTS\tEXPIRES\tNAME")
 	for _, key := range list.Keys {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"),
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\n", key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"), grantsOf(key),
 			or(api.Value(key.ExpiresAt), "never"), or(api.Value(key.Name), "-"))
 	}
 	return tab.Flush()
+}
+
+// grantsOf says whether a key may widen what its agent may do; - where that is no
+// question.
+func grantsOf(key api.KeyInfo) string {
+	switch {
+	case key.AgentID == nil:
+		return "-"
+	case key.MayGrant:
+		return "yes"
+	default:
+		return "no"
+	}
 }
 
 // createKeyVerb prints the key alone on stdout, so that it can go into a file
 // unseen.
 func (a *App) createKeyVerb() *cobra.Command {
 	var agent, name string
+	var grants bool
 	var expires time.Duration
 	cmd := a.verb("create [FLAGS]", "create_key", 0, mustRun, func(ctx context.Context, c *client.Client, _ []string) error {
 		p := api.CreateKeyParams{Scope: "read"}
 		if agent != "" {
 			p.Scope, p.AgentID = "agent", &agent
+		}
+		if grants {
+			p.MayGrant = &grants
 		}
 		if name != "" {
 			p.Name = &name
@@ -62,12 +79,15 @@ func (a *App) createKeyVerb() *cobra.Command {
 		return a.done(created, err, "%s\n", created.Key)
 	})
 	cmd.Flags().StringVar(&agent, "agent", "", "agent that the key is for (default: a key for reading)")
+	cmd.Flags().BoolVar(&grants, "may-grant", false, "the key may widen what --agent may do, up to what its owner granted, and approve its calls")
 	cmd.Flags().StringVar(&name, "name", "", "what people call it")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good, as in 24h (default: until it is revoked)")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch changed := cmd.Flags().Changed; {
 		case changed("agent") && agent == "":
 			return Usage("--agent must not be empty") // it would be a key for reading everything
+		case grants && agent == "":
+			return Usage("--may-grant is for a key with --agent")
 		case changed("expires") && expires < time.Second:
 			return Usage("--expires must be at least 1s, not %v", expires)
 		}

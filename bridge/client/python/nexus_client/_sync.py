@@ -109,6 +109,7 @@ class SyncMethods:
         scope: Literal["read", "agent"],
         agent_id: Optional[str] = None,
         *,
+        may_grant: Optional[bool] = None,
         expires_s: Optional[int] = None,
         name: Optional[str] = None,
     ) -> results.CreateKey:

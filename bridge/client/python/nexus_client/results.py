@@ -215,6 +215,7 @@ class CreateKey(TypedDict):
     key_id: str
     scope: Literal["read", "agent"]
     agent_id: Optional[str]
+    may_grant: bool
     name: Optional[str]
     created_at: str
     expires_at: Optional[str]
@@ -224,6 +225,7 @@ class KeyInfo(TypedDict):
     key_id: str
     scope: Literal["read", "agent"]
     agent_id: Optional[str]
+    may_grant: bool
     name: Optional[str]
     created_at: str
     expires_at: Optional[str]

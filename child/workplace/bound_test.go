@@ -1,0 +1,103 @@
+package workplace_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/workplace"
+	"nexus.internal/protocol"
+)
+
+// Within what is held, a change only narrows; within what the owner granted, it goes
+// back as far as that; the owner's own word moves the grant.
+func TestBounds(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv/keys"}, DisabledTools: []string{"shell"}})
+	set := func(b protocol.Bound, p protocol.Permissions) func() error {
+		return func() error { return s.SetPermissions(p, b) }
+	}
+	move := func(b protocol.Bound, dir string) func() error { return func() error { return s.SetCwd(dir, b) } }
+	rules := func(preset string) protocol.Permissions {
+		return protocol.Permissions{Preset: preset, BlockedPaths: []string{"/srv/keys"}, DisabledTools: []string{"shell"}}
+	}
+	with := func(change func(*protocol.Permissions)) protocol.Permissions {
+		p := rules("sandboxed")
+		change(&p)
+		return p
+	}
+	if err := os.Mkdir(s.dir+"/sub", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name   string
+		do     func() error
+		beyond bool
+	}{
+		{"narrower", set(protocol.WithinHeld, rules("sandboxed")), false},
+		{"back to what it was", set(protocol.WithinHeld, rules("trusted")), true},
+		{"without what is blocked", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.BlockedPaths = nil })), true},
+		{"without what is disabled", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.DisabledTools = nil })), true},
+		{"another path", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.outside} })), true},
+		{"unasked", set(protocol.WithinHeld, with(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"mcp_x": {Mode: "allow"}}
+		})), true},
+		{"its own directory", set(protocol.WithinHeld, with(func(p *protocol.Permissions) { p.AllowedPaths = []string{s.dir} })), false},
+		{"down", move(protocol.WithinHeld, s.dir+"/sub"), false},
+		{"out", move(protocol.WithinHeld, s.outside), true},
+		{"up", move(protocol.WithinHeld, filepath.Dir(s.dir)), true},
+		{"what was granted", set(protocol.WithinGranted, rules("trusted")), false},
+		{"where it was granted", move(protocol.WithinGranted, s.dir), false},
+		{"more than was granted", set(protocol.WithinGranted, protocol.Permissions{Preset: "trusted"}), true},
+		{"outside of what was granted", move(protocol.WithinGranted, s.outside), true},
+		{"the owner", set(protocol.WithinCeiling, protocol.Permissions{Preset: "sandboxed"}), false},
+		{"what the owner took back", set(protocol.WithinGranted, rules("trusted")), true},
+		{"the owner again", set(protocol.WithinCeiling, protocol.Permissions{Preset: "trusted"}), false},
+		{"the owner moves it", move(protocol.WithinCeiling, s.outside), false},
+		{"back where it was", move(protocol.WithinGranted, s.dir), true},
+		{"a bound that there is not", set("none", rules("sandboxed")), false},
+	} {
+		before := s.Held()
+		err := step.do()
+		_, beyond := errors.AsType[*workplace.BeyondError](err)
+		if want := step.beyond || step.name == "a bound that there is not"; beyond != step.beyond || (err != nil) != want {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if diff := cmp.Diff(before.Permissions, s.Held().Permissions); err != nil && (diff != "" || s.Held().Cwd != before.Cwd) {
+			t.Errorf("%s: it was refused and has changed something\n%s", step.name, diff)
+		}
+	}
+}
+
+// Of a change that could not be saved what it takes away holds, and nothing that it
+// gives.
+func TestNarrowKeepsWhatIsTakenAway(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv/keys"}})
+	before := s.Held()
+	for _, tt := range []struct {
+		asked, want protocol.Permissions
+		narrowed    bool
+	}{
+		{protocol.Permissions{Preset: "yolo"}, before.Permissions, false},
+		{protocol.Permissions{Preset: "sandboxed"}, protocol.Permissions{Preset: "sandboxed", BlockedPaths: []string{"/srv/keys"}}, true},
+		{protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/opt"}, DisabledTools: []string{"shell"}}, protocol.Permissions{
+			Preset: "sandboxed", BlockedPaths: []string{"/srv/keys"}, DisabledTools: []string{"shell"},
+		}, true},
+		{protocol.Permissions{Preset: "trusted"}, protocol.Permissions{
+			Preset: "sandboxed", BlockedPaths: []string{"/srv/keys"}, DisabledTools: []string{"shell"},
+		}, false},
+	} {
+		before := s.Held()
+		if err := s.SetPermissions(tt.asked, protocol.WithinCeiling); err != nil {
+			t.Fatal(err)
+		}
+		if narrowed := s.Narrow(before); narrowed != tt.narrowed {
+			t.Errorf("%+v: narrowed %t", tt.asked, narrowed)
+		}
+		if diff := cmp.Diff(tt.want, s.Permissions()); diff != "" {
+			t.Errorf("%+v: -want +got\n%s", tt.asked, diff)
+		}
+	}
+}
