@@ -24,7 +24,7 @@ var conversation = map[string]bool{"send": true, "cancel": true}
 // audited are the parameters that an audit line has, where a call has them: they say
 // what it is about, and none is made to hold a text or a secret.
 var audited = []string{
-	"agent_id", "parent_agent_id", "preset", "cwd", "model", "request_id", "decision", "session_name", "src_session", "dest_session",
+	"agent_id", "parent_agent_id", "preset", "cwd", "default_cwd", "model", "request_id", "decision", "session_name", "src_session", "dest_session",
 	"old_name", "new_name", "scope", "name", "key_id", "server", "approvals", "if_exists",
 }
 

@@ -49,6 +49,8 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	provenance := api.Value(p.ParentAgentID)
 	if p.Restored = p.Restored || s.o.Sessions.Exists(id); p.Restored {
 		provenance = cmp.Or(provenance, s.resume(&p))
+	} else if p.Cwd == nil {
+		p.Cwd = p.DefaultCwd
 	}
 	spec, err := s.o.Spec(p)
 	if _, ok := errors.AsType[*api.ParamError](err); ok {

@@ -113,8 +113,10 @@ func (p CreateAgentParams) Check() error {
 	if p.ParentAgentID != nil && !ValidAgentID(*p.ParentAgentID) {
 		return Invalid("parent_agent_id", "is not the name of an agent")
 	}
-	if p.Cwd != nil && !path.IsAbs(*p.Cwd) {
-		return Invalid("cwd", "want an absolute path")
+	for name, dir := range map[string]*string{"cwd": p.Cwd, "default_cwd": p.DefaultCwd} {
+		if dir != nil && !path.IsAbs(*dir) {
+			return Invalid(name, "want an absolute path")
+		}
 	}
 	if p.Preset != nil {
 		if err := checkPreset(*p.Preset); err != nil {
@@ -132,7 +134,7 @@ func (p CreateAgentParams) Check() error {
 			return Invalid(one.name, "contains a control character")
 		}
 	}
-	for name, value := range map[string]*string{"cwd": p.Cwd, "system_prompt": p.SystemPrompt} {
+	for name, value := range map[string]*string{"cwd": p.Cwd, "default_cwd": p.DefaultCwd, "system_prompt": p.SystemPrompt} {
 		if value != nil && strings.Contains(*value, "\x00") {
 			return Invalid(name, "contains a NUL character")
 		}

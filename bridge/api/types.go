@@ -46,9 +46,12 @@ type (
 		// the configuration's, or sandboxed for an agent with a parent.
 		Preset *string `json:"preset,omitzero"`
 		// Cwd is the absolute working directory.
-		Cwd      *string `json:"cwd,omitzero"`
-		Model    *string `json:"model,omitzero"`
-		Provider *string `json:"provider,omitzero"`
+		Cwd *string `json:"cwd,omitzero"`
+		// DefaultCwd is Cwd for a new agent without one, and without a parent; one
+		// that is saved or runs keeps its own.
+		DefaultCwd *string `json:"default_cwd,omitzero"`
+		Model      *string `json:"model,omitzero"`
+		Provider   *string `json:"provider,omitzero"`
 		// AllowedWritePaths are the only directories that the agent's tools may
 		// change, absolute; none if empty. Those outside Cwd become reachable.
 		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`

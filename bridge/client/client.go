@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -34,7 +36,7 @@ const (
 // Port.
 type Options struct {
 	URL  string // as in http://127.0.0.1:8765
-	Port int    // on 127.0.0.1; 0 means auth.DefaultPort
+	Port int    // on 127.0.0.1; 0 means that of DefaultPort, with the home of Lookup
 	// Key is sent once the server has proved that it has it. Without one, it is
 	// looked for by Lookup, and again where the server turns out to have another:
 	// each server makes its own.
@@ -62,7 +64,14 @@ func New(o Options) (*Client, error) {
 	if base == "" {
 		port := o.Port
 		if port == 0 {
-			port = auth.DefaultPort
+			home := ""
+			if o.Lookup != nil {
+				home = o.Lookup.Home
+			}
+			var err error
+			if port, err = DefaultPort(os.Getenv("NEXUS_PORT"), home); err != nil {
+				return nil, err
+			}
 		}
 		base = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
@@ -82,6 +91,29 @@ func New(o Options) (*Client, error) {
 		c.retries = DefaultRetries
 	}
 	return c, nil
+}
+
+// DefaultPort is where the server is that is meant where none is named: given, which is
+// what NEXUS_PORT says, else where the server of the home listens, else
+// auth.DefaultPort. Either may be "". The error is that of a port that is none.
+func DefaultPort(given, home string) (int, error) {
+	if given != "" {
+		port, err := strconv.Atoi(given)
+		if err != nil || port < 1 || port > 65535 {
+			return 0, fmt.Errorf("NEXUS_PORT must be from 1 to 65535, not %q", given)
+		}
+		return port, nil
+	}
+	if home != "" {
+		server, err := homelock.Find(home)
+		if err != nil {
+			return 0, err
+		}
+		if server.Runs && server.Port > 0 {
+			return server.Port, nil
+		}
+	}
+	return auth.DefaultPort, nil
 }
 
 func loopback(host string) bool {

@@ -49,21 +49,19 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	script = strings.NewReplacer(
 		"8765", port,
 		"/server.key", "/server-"+port+".key",
-		"nexus serve &", "nexus serve "+port+" &",
-		"nexus-rpc ", "nexus-rpc --port "+port+" ",
 	).Replace(script)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NEXUS_HOME="+filepath.Join(dir, "home"), "NEXUS3_API_KEY=", "PATH="+tools+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "NEXUS_HOME="+filepath.Join(dir, "home"), "NEXUS_PORT="+port, "NEXUS3_API_KEY=", "PATH="+tools+":"+os.Getenv("PATH"))
 	// What the script starts in the background goes with it, also if it fails.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
 	t.Cleanup(func() { // a server that the script started and a failure left
-		end := exec.Command(filepath.Join(programs, "nexus-rpc"), "--port", port, "--home", filepath.Join(dir, "home"), "shutdown")
+		end := exec.Command(filepath.Join(programs, "nexus-rpc"), "--home", filepath.Join(dir, "home"), "shutdown")
 		_ = end.Run()
 	})
 	log, err := os.Create(filepath.Join(dir, "log"))

@@ -5,6 +5,7 @@ export type CreateAgentParams = {
   system_prompt?: string | null;
   preset?: string | null;
   cwd?: string | null;
+  default_cwd?: string | null;
   model?: string | null;
   provider?: string | null;
   allowed_write_paths?: Array<string> | null;

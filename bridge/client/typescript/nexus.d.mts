@@ -5,7 +5,7 @@ import type { CallOptions, Methods, RunPlanParams, RunPlanResult, SendParams, Se
 export type * from "./methods.mjs";
 
 export interface Options {
-  /** Of a server or of an agent, as in http://127.0.0.1:8765/agent/worker-1. */
+  /** Of a server or of an agent, as in http://127.0.0.1:8765/agent/worker-1; without it, the server at NEXUS_PORT, else that of home, else at 8765. */
   url?: string;
   /** The agent, where url does not name it. */
   agentId?: string;

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { body, ClientError, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
+import { body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -25,10 +25,10 @@ export class NexusClient {
   #key; // { text, found, signs }, shared by the clients made from this one; signs: the server wants signatures
 
   constructor(options = {}) {
-    const { url = "http://127.0.0.1:8765", timeout = 60, agentId, apiKey, retries = 5 } = options;
+    const { url = defaultURL(options.home), timeout = 60, agentId, apiKey, retries = 5 } = options;
     this.#target = target(url, agentId);
     this.#timeout = timeout;
-    this.#options = { ...options, retries };
+    this.#options = { ...options, url, retries };
     this.#key = apiKey === undefined ? { found: true } : { text: parseKey(apiKey, "apiKey"), found: false };
   }
 

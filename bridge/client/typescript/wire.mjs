@@ -34,11 +34,46 @@ const strange = (details) => new ClientError("the answer is not a nexus server's
 const broken = (cause) =>
   new ClientError("no connection to the server", { type: "CONNECTION_FAILED", details: cause.message, cause });
 
+/** The server that is meant where none is named: at NEXUS_PORT, else that of the home, else at 8765. */
+export function defaultURL(home) {
+  const text = process.env.NEXUS_PORT || String(homePort(home ?? defaultHome()) ?? 8765);
+  if (!/^[0-9]{1,5}$/.test(text) || Number(text) < 1 || Number(text) > 65535) {
+    throw new TypeError(`NEXUS_PORT must be from 1 to 65535, not ${JSON.stringify(text)}`);
+  }
+  return `http://127.0.0.1:${Number(text)}`;
+}
+
+/** The port of the server of a home, by the home's lock: "PID PORT", and the process lives. */
+function homePort(home) {
+  let fd;
+  let found;
+  try {
+    fd = openPlain(join(home, "run", "lock"));
+    const text = Buffer.alloc(64);
+    found = /^([0-9]{1,10}) ([0-9]{1,5})\n$/.exec(text.toString("latin1", 0, readSync(fd, text)));
+  } catch {
+    return undefined; // no server was here
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+  if (!found || Number(found[2]) < 1 || Number(found[2]) > 65535) return undefined;
+  try {
+    process.kill(Number(found[1]), 0);
+  } catch (e) {
+    if (e.code !== "EPERM") return undefined; // EPERM: another user's process
+  }
+  return Number(found[2]);
+}
+
+const openPlain = (path) => openSync(path, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
+
+const defaultHome = () => process.env.NEXUS_HOME || join(homedir(), ".nexus3");
+
 /** The key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. */
 export function discover(port, home) {
   const given = process.env.NEXUS3_API_KEY;
   if (given) return parseKey(given, "NEXUS3_API_KEY");
-  const where = home ?? (process.env.NEXUS_HOME || join(homedir(), ".nexus3"));
+  const where = home ?? defaultHome();
   const names = port === 8765 ? ["server.key"] : [`server-${port}.key`, "server.key"];
   for (const name of names) {
     try {
@@ -63,7 +98,7 @@ export function parseKey(text, source) {
 }
 
 function readKey(path) {
-  const fd = openSync(path, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
+  const fd = openPlain(path);
   try {
     const info = fstatSync(fd);
     if (!info.isFile()) throw new ClientError(`key file ${path} is not a plain file`, { type: "NO_KEY" });
@@ -169,8 +204,8 @@ function health(socket, where, path) {
 }
 
 /** What listens there, without a key. */
-export async function detect(url = "http://127.0.0.1:8765") {
-  const where = target(url);
+export async function detect(url) {
+  const where = target(url ?? defaultURL());
   const limit = AbortSignal.timeout(3000);
   let socket;
   try {

@@ -38,11 +38,17 @@ type Options struct {
 // App is one command line. Its flags are set once Run has parsed them.
 type App struct {
 	Options
-	Port int // --port
+	// Port is --port, else $NEXUS_PORT, else config.DefaultPort; a verb that calls
+	// a server makes it that server's (locate).
+	Port int
 
-	apiKey string // --api-key
-	home   string // --home; "" means as the environment says
-	json   bool   // --json
+	apiKey  string // --api-key
+	home    string // --home; "" means as the environment says
+	json    bool   // --json
+	noStart bool   // --no-start
+
+	portFrom string // where Port comes from: --port, NEXUS_PORT or ""
+	portErr  error  // what is wrong with $NEXUS_PORT
 
 	root *cobra.Command
 }
@@ -70,7 +76,9 @@ func New(o Options) *App {
 	a.root.SetOut(o.Stdout)
 	a.root.SetErr(o.Stderr)
 	flags := a.root.PersistentFlags()
-	flags.IntVar(&a.Port, "port", config.DefaultPort, "port of the server")
+	a.Port = config.DefaultPort
+	a.readPort()
+	flags.Var(portFlag{a}, "port", "port of the server (default: $NEXUS_PORT, then that of the home's server, then 8765)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key, or the key, which others can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
@@ -142,24 +150,32 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// CheckPort is a usage error for a --port below lowest or above 65535: 0 is a free
-// one for a server, and none to call.
-func (a *App) CheckPort(lowest int) error {
-	if a.Port < lowest || a.Port > 65535 {
-		return Usage("--port must be from %d to 65535, not %d", lowest, a.Port)
+// environ is the environment with --home in it.
+func (a *App) environ() ([]string, error) {
+	if a.home == "" {
+		return a.Environ, nil
 	}
-	return nil
+	home, err := filepath.Abs(a.home)
+	if err != nil {
+		return nil, fmt.Errorf("resolve --home: %w", err)
+	}
+	return append(append([]string{}, a.Environ...), "NEXUS_HOME="+home), nil // the last one counts
+}
+
+// homeDir is the home by the environment and --home.
+func (a *App) homeDir() (string, error) {
+	environ, err := a.environ()
+	if err != nil {
+		return "", err
+	}
+	return config.Home(environ)
 }
 
 // Config is what the environment, --home and the personal file say.
 func (a *App) Config() (*config.Config, error) {
-	environ := a.Environ
-	if a.home != "" {
-		home, err := filepath.Abs(a.home)
-		if err != nil {
-			return nil, fmt.Errorf("resolve --home: %w", err)
-		}
-		environ = append(append([]string{}, environ...), "NEXUS_HOME="+home) // the last one counts
+	environ, err := a.environ()
+	if err != nil {
+		return nil, err
 	}
 	// Only the home's file: a server must not depend on where it was started.
 	return config.Load(environ, "/")

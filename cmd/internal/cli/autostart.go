@@ -15,41 +15,49 @@ import (
 	"nexus.internal/supervisor/plainfile"
 )
 
+// started is a server that startServer started.
+type started struct {
+	pid int
+	log string // path of its log
+}
+
 // startServer runs nexus serve in the background and returns once it listens.
 // The server outlives us: it has a session of its own, logs to
 // logs/server-PORT.log, and needs nobody at its stdout after the announcement.
-func startServer(cfg *config.Config, port int) error {
+func startServer(cfg *config.Config, port int, environ []string) (s started, err error) {
 	nexus, err := findNexus()
 	if err != nil {
-		return err
+		return s, err
 	}
 	if err := cfg.MakeDirs(); err != nil {
-		return err
+		return s, err
 	}
 	logPath := filepath.Join(cfg.LogsDir(), "server-"+strconv.Itoa(port)+".log")
 	logFile, err := plainfile.Open(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
-		return fmt.Errorf("open the server's log: %w", err)
+		return s, fmt.Errorf("open the server's log: %w", err)
 	}
 	defer logFile.Close()
 	before, err := logFile.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("open the server's log: %w", err)
+		return s, fmt.Errorf("open the server's log: %w", err)
 	}
 	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", cfg.Home, "--log-file", logPath)
+	cmd.Env = environ
 	cmd.Stderr = logFile
 	cmd.SysProcAttr = detached()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return s, err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the server: %w", err)
+		return s, fmt.Errorf("start the server: %w", err)
 	}
+	s = started{pid: cmd.Process.Pid, log: logPath}
 	scanner := bufio.NewScanner(stdout)
 	for scanner.Scan() {
 		if strings.HasPrefix(scanner.Text(), "key file: ") {
-			return cmd.Process.Release()
+			return s, cmd.Process.Release()
 		}
 	}
 	// stdout ended without the announcement: so does the server.
@@ -57,7 +65,7 @@ func startServer(cfg *config.Config, port int) error {
 	if err == nil {
 		err = errors.New("it ended at once")
 	}
-	return fmt.Errorf("the server did not start: %s (log: %s): %w", lastLine(logFile, before), logPath, err)
+	return s, fmt.Errorf("the server did not start: %s (log: %s): %w", lastLine(logFile, before), logPath, err)
 }
 
 // findNexus is the nexus beside this program, or the one on PATH.

@@ -7,6 +7,8 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/homelock"
+	"nexus.internal/cmd/internal/config"
 )
 
 // Detect reports whether a nexus server listens on the port.
@@ -24,30 +26,21 @@ const (
 // connect finds the server, or starts one if start is set and none runs. Only
 // then is a key looked for, so that none goes to a stranger on the port.
 func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
-	if err := a.CheckPort(1); err != nil {
-		return nil, err
-	}
 	cfg, err := a.Config()
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.find(ctx)
+	found, err := a.locate(ctx, cfg.Home)
 	if err != nil {
 		return nil, err
 	}
-	if found.Detection == client.NoServer && start {
-		// Somebody else may start one at the same time: one of us gets the port,
-		// and both may use it.
-		failed := startServer(cfg, a.Port)
-		if found, err = a.find(ctx); err != nil {
+	if found.Detection == client.NoServer && start && !a.noStart {
+		if found, err = a.start(ctx, cfg, found.home); err != nil {
 			return nil, err
-		}
-		if failed != nil && found.Detection != client.NexusServer {
-			return nil, failed
 		}
 	}
 	if found.Detection != client.NexusServer {
-		return nil, &noServerError{describe(found.Detection, a.Port)}
+		return nil, &noServerError{describe(found, a.Port, cfg.Home)}
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
@@ -55,21 +48,46 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	})
 }
 
-// find says what listens on the port.
-func (a *App) find(ctx context.Context) (client.Finding, error) {
-	found, err := client.Detect(ctx, a.Port)
-	if err != nil {
-		return found, fmt.Errorf("look for a server on port %d: %w", a.Port, err)
+// start starts a server of the home, whose lock says last.
+func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Server) (located, error) {
+	if a.apiKey != "" || cfg.APIKey != "" {
+		given := "--api-key"
+		if a.apiKey == "" {
+			given = "NEXUS3_API_KEY"
+		}
+		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
 	}
-	return found, nil
+	if last.PID > 0 && !last.Runs {
+		a.note("the last server of %s (process %d) did not end by itself", cfg.Home, last.PID)
+	}
+	started, failed := startServer(cfg, a.Port, a.Environ)
+	if failed == nil {
+		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
+	}
+	// Somebody else may start one at the same time: one of us gets the home, and both
+	// may use its server.
+	found, err := a.locate(ctx, cfg.Home)
+	if err == nil && found.Detection != client.NexusServer {
+		err = failed
+	}
+	return found, err
 }
 
-func describe(found client.Detection, port int) string {
-	switch found {
+// note tells people something on stderr that is no part of the answer.
+func (a *App) note(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name, fmt.Sprintf(format, args...))
+}
+
+func describe(found located, port int, home string) string {
+	what := fmt.Sprintf("what listens on port %d", port)
+	if found.home.Runs && found.home.Port == port {
+		what = fmt.Sprintf("the server of %s (process %d, port %d)", home, found.home.PID, port)
+	}
+	switch found.Detection {
 	case client.OtherService:
-		return fmt.Sprintf("what listens on port %d is no nexus server", port)
+		return what + " is no nexus server"
 	case client.Timeout:
-		return fmt.Sprintf("what listens on port %d does not answer", port)
+		return what + " does not answer"
 	default:
 		return fmt.Sprintf("no server on port %d: start one with nexus serve", port)
 	}
@@ -78,10 +96,11 @@ func describe(found client.Detection, port int) string {
 // detect says what listens on the port, on one line that begins with one word
 // for it. Anything but a nexus server is exit status 3.
 func (a *App) detect(ctx context.Context) error {
-	if err := a.CheckPort(1); err != nil {
+	home, err := a.homeDir()
+	if err != nil {
 		return err
 	}
-	found, err := a.find(ctx)
+	found, err := a.locate(ctx, home)
 	if err != nil {
 		return err
 	}
@@ -92,14 +111,14 @@ func (a *App) detect(ctx context.Context) error {
 			Port   int         `json:"port"`
 			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
 			Health *api.Health `json:"health"`
-		}{a.Port, word, healthOf(found)})
+		}{a.Port, word, healthOf(found.Finding)})
 	case found.Detection == client.NexusServer:
 		err = a.printf("%s %s at %s, %s\n", word, found.Health.Version, found.URL, found.Health.Status)
 	default:
 		err = a.printf("%s\n", word)
 	}
 	if err == nil && found.Detection != client.NexusServer {
-		err = &noServerError{describe(found.Detection, a.Port)}
+		err = &noServerError{describe(found, a.Port, home)}
 	}
 	return err
 }

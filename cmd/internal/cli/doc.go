@@ -8,7 +8,8 @@
 // server. What was asked for goes to stdout, for people or with --json one JSON
 // value a line; everything else goes to stderr.
 //
-// list and create start a server if none runs. A key is sent only to a port
-// where a nexus server answers. An App is for one command line and one
+// list, create and load start a server if none runs, and say so on stderr. The
+// server of a home is found by the home's lock. A key is sent only to a server that
+// has proved that it has it. An App is for one command line and one
 // goroutine.
 package cli

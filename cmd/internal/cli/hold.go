@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor/plainfile"
 )
@@ -22,12 +21,9 @@ func (e *HeldError) Error() string {
 	if e.Port == 0 {
 		return fmt.Sprintf("another nexus server uses %s: stop it, or choose another --home", e.Home)
 	}
-	return fmt.Sprintf("another nexus server (process %d, port %d) uses %s: stop it with nexus-rpc --port %d shutdown, or choose another --home",
-		e.PID, e.Port, e.Home, e.Port)
+	return fmt.Sprintf("another nexus server (process %d, port %d) uses %s: stop it with nexus-rpc --home %s shutdown, or choose another --home",
+		e.PID, e.Port, e.Home, e.Home)
 }
-
-// errLocked says that another process has a lock.
-var errLocked = errors.New("it is locked")
 
 // Hold is a server's claim on its home.
 type Hold struct {
@@ -35,30 +31,26 @@ type Hold struct {
 	file *os.File // locked
 }
 
-// lockPath is the file whose lock is the claim on a home. The file stays where it
-// is, and what it says is worth something only as long as it is locked.
-func lockPath(home string) string { return filepath.Join(home, "run", "lock") }
-
 // HoldHome claims a home, whose run directory exists, for this process and the
 // server on port, and removes what temporary agents of a server that was killed
 // left there. The claim ends with the process: what it starts does not inherit
 // it. It fails with a *HeldError if a server that lives has it. The caller must
 // call Release.
 func HoldHome(home string, port int) (*Hold, error) {
-	file, err := plainfile.Open(lockPath(home), os.O_RDWR|os.O_CREATE)
+	file, err := plainfile.Open(homelock.Path(home), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
 	}
-	err = takeLock(file)
-	if errors.Is(err, errLocked) {
-		pid, port := holder(file)
-		return nil, errors.Join(&HeldError{Home: home, PID: pid, Port: port}, file.Close())
+	err = homelock.Take(file)
+	if errors.Is(err, homelock.ErrLocked) {
+		server := homelock.Read(file)
+		return nil, errors.Join(&HeldError{Home: home, PID: server.PID, Port: server.Port}, file.Close())
 	}
 	if err == nil {
-		err = errors.Join(sessions.Tidy(home), file.Truncate(0))
+		err = sessions.Tidy(home)
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(file, "%d %d\n", os.Getpid(), port)
+		err = homelock.Record(file, port)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("claim %s: %w", home, err), file.Close())
@@ -66,22 +58,11 @@ func HoldHome(home string, port int) (*Hold, error) {
 	return &Hold{home: home, file: file}, nil
 }
 
-// holder reads who has the lock; zeros if that is not told yet.
-func holder(file *os.File) (pid, port int) {
-	text := make([]byte, 64)
-	n, _ := file.ReadAt(text, 0) // at its end it is io.EOF
-	line, _, whole := bytes.Cut(text[:n], []byte("\n"))
-	if _, err := fmt.Sscanf(string(line), "%d %d", &pid, &port); err != nil || !whole {
-		return 0, 0
-	}
-	return pid, port
-}
-
 // Check says that the home is not there any more, or is another one: then
 // another server may claim what is there. It may be called at any time until
 // Release.
 func (h *Hold) Check() error {
-	there, err := os.Stat(lockPath(h.home))
+	there, err := os.Stat(homelock.Path(h.home))
 	if err != nil {
 		return fmt.Errorf("the home is not what it was: %w", err)
 	}
@@ -90,7 +71,7 @@ func (h *Hold) Check() error {
 		return fmt.Errorf("look at the claim on %s: %w", h.home, err)
 	}
 	if !os.SameFile(there, ours) {
-		return fmt.Errorf("the home is another one now: %s is not what this server has locked", lockPath(h.home))
+		return fmt.Errorf("the home is another one now: %s is not what this server has locked", homelock.Path(h.home))
 	}
 	return nil
 }

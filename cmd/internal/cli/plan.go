@@ -60,7 +60,7 @@ the end of the server or a fault, and shows its result once it has ended. "cance
 	flags.StringSliceVar(&agents, "agents", nil, "agents that carry it out, as in a,b (default: a pool of new ones)")
 	flags.IntVar(&size, "size", api.DefaultPool, "how many agents the pool has")
 	flags.StringVar(&preset, "preset", "", "permissions of the pool's agents, such as trusted or sandboxed")
-	flags.StringVar(&cwd, "cwd", "", "directory that the pool's agents work in")
+	flags.StringVar(&cwd, "cwd", "", "directory that the pool's agents work in (default: this one)")
 	flags.StringVar(&model, "model", "", "model of the pool's agents")
 	flags.BoolVar(&goOn, "continue", false, "go on with what does not depend on a task that failed")
 	flags.BoolVar(&retry, "retry", false, "try again whatever did not succeed in a run that has ended")
@@ -82,6 +82,16 @@ the end of the server or a fault, and shows its result once it has ended. "cance
 		}
 		if p.Agents != nil && p.Pool != nil {
 			return Usage("--agents goes without --size, --preset, --cwd and --model, which are of a pool")
+		}
+		if p.Agents != nil {
+			return nil
+		}
+		if pool.Cwd == nil { // not that of the server
+			here, err := workingDir()
+			if err != nil {
+				return err
+			}
+			p.Pool, pool.Cwd = &pool, &here
 		}
 		return absolute(pool.Cwd)
 	}

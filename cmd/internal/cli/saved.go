@@ -77,7 +77,7 @@ func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessions
 func (a *App) loadVerb() *cobra.Command {
 	var p api.LoadSessionParams
 	var last bool
-	cmd := a.verb("load [SESSION] [FLAGS]", "load_session", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.verb("load [SESSION] [FLAGS]", "load_session", 0, mayStart, func(ctx context.Context, c *client.Client, args []string) error {
 		if p.Last = &last; len(args) == 1 {
 			p.SessionName = &args[0]
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,7 @@ func (a *App) verb(use, method string, args int, start bool, do func(context.Con
 	if m, ok := api.Find(method); ok {
 		summary = m.Summary
 	}
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: use, Short: summary, Args: exactArgs(args), DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect(cmd.Context(), start)
@@ -59,6 +60,10 @@ func (a *App) verb(use, method string, args int, start bool, do func(context.Con
 			return do(cmd.Context(), c, args)
 		},
 	}
+	if start {
+		cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
+	}
+	return cmd
 }
 
 func (a *App) createVerb() *cobra.Command {
@@ -70,6 +75,13 @@ func (a *App) createVerb() *cobra.Command {
 		}
 		if err := p.Check(); err != nil {
 			return err
+		}
+		if p.Cwd == nil {
+			here, err := workingDir()
+			if err != nil {
+				return err
+			}
+			p.DefaultCwd = &here
 		}
 		return a.create(ctx, c, p)
 	})
@@ -84,7 +96,7 @@ func (a *App) createVerb() *cobra.Command {
 	flags.String("preset", "", "permission level: trusted or sandboxed")
 	flags.String("model", "", "model, as ID or PROVIDER/ID")
 	flags.String("provider", "", "provider of the model")
-	flags.String("cwd", "", "working directory")
+	flags.String("cwd", "", "working directory (default: this one; a saved agent keeps its own)")
 	flags.String("system", "", "system prompt")
 	flags.String("approvals", "", "what becomes of calls that want an approval: ask (see approvals) or deny")
 	flags.String("if-exists", "", "where an agent of that name runs: fail (the default) or use it")
@@ -106,6 +118,15 @@ func (a *App) createVerb() *cobra.Command {
 		return absolute(p.Cwd)
 	}
 	return cmd
+}
+
+// workingDir is where agents work that get no --cwd.
+func workingDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory, for want of --cwd: %w", err)
+	}
+	return dir, nil
 }
 
 func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/supervisor/plainfile"
 )
 
@@ -14,11 +15,11 @@ type watch struct{ file *os.File }
 // watchServer begins before the server on port is asked to end, since from then
 // on another one may have the home.
 func watchServer(home string, port int) watch {
-	file, err := plainfile.Open(lockPath(home), os.O_RDONLY)
+	file, err := plainfile.Open(homelock.Path(home), os.O_RDONLY)
 	if err != nil {
 		return watch{} // a server of another home: there is nothing to watch
 	}
-	if _, held := holder(file); held != port {
+	if homelock.Read(file).Port != port {
 		file.Close()
 		return watch{}
 	}
@@ -31,7 +32,7 @@ func (w watch) wait() bool {
 		return false
 	}
 	defer w.file.Close()
-	return awaitLock(w.file) == nil
+	return homelock.Wait(w.file) == nil
 }
 
 func (w watch) forget() {

@@ -22,6 +22,7 @@ class AsyncMethods:
         system_prompt: Optional[str] = None,
         preset: Optional[str] = None,
         cwd: Optional[str] = None,
+        default_cwd: Optional[str] = None,
         model: Optional[str] = None,
         provider: Optional[str] = None,
         allowed_write_paths: Optional[List[str]] = None,

@@ -2,13 +2,11 @@
 
 from typing import Any, AsyncGenerator, Dict, Generator, Optional, Sequence, TypeVar, Union
 
-from . import core, wire
+from . import core, keys, wire
 from ._async import AsyncMethods
 from ._sync import SyncMethods
 
 S = TypeVar("S", bound="_Shape")
-
-_URL = "http://127.0.0.1:8765"
 
 
 class _Shape:
@@ -18,7 +16,7 @@ class _Shape:
 
     def __init__(
         self,
-        url: str = _URL,
+        url: Optional[str] = None,
         timeout: Optional[float] = 60.0,
         *,
         agent_id: Optional[str] = None,
@@ -29,13 +27,14 @@ class _Shape:
         """Call nobody yet.
 
         url is that of a server or of an agent, as in
-        http://127.0.0.1:8765/agent/worker-1, which is the same as agent_id. timeout
+        http://127.0.0.1:8765/agent/worker-1, which is the same as agent_id; without
+        one, it is the server at NEXUS_PORT, else that of home, else at 8765. timeout
         bounds a request, in seconds, None for no bound; what a method may take by
         itself (timeout_s) is added. The key is api_key, or looked for as
         NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3). retries is how often what
         may be repeated is tried again. A URL of another machine is a ValueError.
         """
-        self._core = core.Core(url, timeout, agent_id, api_key, home, retries, self._io)
+        self._core = core.Core(url or keys.default_url(home), timeout, agent_id, api_key, home, retries, self._io)
 
     @property
     def agent_id(self) -> Optional[str]:
@@ -152,11 +151,11 @@ class NexusClientSync(_Shape, SyncMethods):
         return wire.iterate(self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout))
 
 
-async def detect(url: str = _URL) -> str:
+async def detect(url: Optional[str] = None) -> str:
     """Tell what listens there, without a key: nexus_server, no_server, other_service or timeout."""
-    return await core.health(wire.ASYNC, url)
+    return await core.health(wire.ASYNC, url or keys.default_url())
 
 
-def detect_sync(url: str = _URL) -> str:
+def detect_sync(url: Optional[str] = None) -> str:
     """The same for plain code."""
-    return wire.run(core.health(wire.SYNC, url))
+    return wire.run(core.health(wire.SYNC, url or keys.default_url()))

@@ -21,6 +21,37 @@ def default_home() -> str:
     return os.environ.get("NEXUS_HOME") or os.path.join(os.path.expanduser("~"), ".nexus3")
 
 
+def default_url(home: Optional[str] = None) -> str:
+    """The server that is meant where none is named: at NEXUS_PORT, else that of the home, else at 8765."""
+    text = os.environ.get("NEXUS_PORT") or str(_home_port(home or default_home()) or DEFAULT_PORT)
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
+        raise ValueError(f"NEXUS_PORT must be from 1 to 65535, not {text!r}")
+    return f"http://127.0.0.1:{int(text)}"
+
+
+def _home_port(home: str) -> Optional[int]:
+    """The port of the server of a home, by the home's lock: "PID PORT", and the process lives."""
+    try:
+        with open(os.path.join(home, "run", "lock"), "rb", opener=_open_plain) as file:
+            match = re.fullmatch(rb"([0-9]{1,10}) ([0-9]{1,5})\n", file.read(64))
+    except OSError:
+        return None
+    if not match or not 1 <= int(match.group(2)) <= 65535:
+        return None
+    try:
+        if os.name == "posix":  # elsewhere that would end the process
+            os.kill(int(match.group(1)), 0)
+    except PermissionError:
+        pass  # another user's process
+    except (OSError, OverflowError):
+        return None
+    return int(match.group(2))
+
+
+def _open_plain(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
 def discover(port: int, home: Optional[str]) -> str:
     """Find the key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts."""
     given = os.environ.get("NEXUS3_API_KEY")

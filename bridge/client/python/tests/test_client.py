@@ -273,6 +273,30 @@ class Real(unittest.TestCase):
         self.assertIn("Agent not found: nobody", str(caught.exception))
         self.assertTrue(caught.exception.recovery_suggestions)
 
+    def test_server_of_the_home(self) -> None:
+        """Without a URL it is the server of the home, wherever it listens, or that at NEXUS_PORT."""
+        from nexus_client import keys
+
+        self.addCleanup(os.environ.pop, "NEXUS_PORT", None)
+        self.addCleanup(os.environ.pop, "NEXUS_HOME", None)
+        self.assertEqual(keys.default_url(self.server.home), self.server.url)
+        self.assertEqual(NexusClientSync(home=self.server.home).list_agents()["agents"], [])
+        os.environ["NEXUS_HOME"] = self.server.home
+        self.assertEqual(detect_sync(), "nexus_server")
+        self.assertEqual(asyncio.run(detect()), "nexus_server")
+        os.environ["NEXUS_PORT"] = "1"
+        self.assertEqual((keys.default_url(), detect_sync()), ("http://127.0.0.1:1", "no_server"))
+        for bad in ("x", "0", "65536", "-1"):
+            os.environ["NEXUS_PORT"] = bad
+            self.assertRaises(ValueError, detect_sync)
+        os.environ["NEXUS_PORT"] = ""
+        self.server.kill()
+        self.assertEqual(keys.default_url(), "http://127.0.0.1:8765")  # what the lock says is of one that is gone
+        for text in ("x\n", "1 0\n", "1 70000\n", f"{os.getpid()} 9"):
+            with open(os.path.join(self.server.home, "run", "lock"), "w", encoding="ascii") as file:
+                file.write(text)
+            self.assertEqual(keys.default_url(), "http://127.0.0.1:8765")
+
     def test_detect(self) -> None:
         self.assertEqual(detect_sync(self.server.url), "nexus_server")
         self.assertEqual(asyncio.run(detect(self.server.url)), "nexus_server")

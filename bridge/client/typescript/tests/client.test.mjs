@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { METHODS } from "../methods.mjs";
 import { ClientError, detect, NexusClient } from "../nexus.mjs";
-import { discover } from "../wire.mjs";
+import { defaultURL, discover } from "../wire.mjs";
 import { player, response, result, Server, stream } from "./server.mjs";
 
 const PATIENCE = 60; // seconds; nothing is asserted about the time that things take
@@ -226,6 +226,31 @@ describe("a real server", () => {
     await server.end("SIGKILL");
     assert.equal(await detect(server.url), "no_server");
   });
+});
+
+test("without a URL: the server of the home, or that at NEXUS_PORT", async (t) => {
+  const server = await new Server().start();
+  t.after(async () => {
+    delete process.env.NEXUS_PORT;
+    delete process.env.NEXUS_HOME;
+    await server.close();
+  });
+  assert.deepEqual((await new NexusClient({ home: server.home }).withTimeout(9).listAgents()).agents, []);
+  process.env.NEXUS_HOME = server.home;
+  assert.equal(await detect(), "nexus_server");
+  process.env.NEXUS_PORT = "1";
+  assert.deepEqual([defaultURL(), await detect()], ["http://127.0.0.1:1", "no_server"]);
+  for (const bad of ["x", "0", "65536", "-1"]) {
+    process.env.NEXUS_PORT = bad;
+    assert.throws(() => new NexusClient(), /NEXUS_PORT must be/);
+  }
+  process.env.NEXUS_PORT = "";
+  await server.end("SIGKILL");
+  assert.equal(defaultURL(), "http://127.0.0.1:8765"); // what the lock says is of one that is gone
+  for (const text of ["x\n", "1 0\n", "1 70000\n", `${process.pid} 9`]) {
+    writeFileSync(join(server.home, "run", "lock"), text);
+    assert.equal(defaultURL(), "http://127.0.0.1:8765");
+  }
 });
 
 describe("a server that plays", () => {

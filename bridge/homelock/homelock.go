@@ -1,0 +1,91 @@
+package homelock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"nexus.internal/supervisor/plainfile"
+)
+
+// ErrLocked says that another server has the lock.
+var ErrLocked = errors.New("it is locked")
+
+// Server is what the lock of a home says of its server.
+type Server struct {
+	// PID and Port are those of the server that holds the home, or of the last one
+	// if that did not end by itself; 0 if it has ended, or not told them yet.
+	PID, Port int
+	// Runs says that a server holds the home now.
+	Runs bool
+}
+
+// Path is the file that is locked.
+func Path(home string) string { return filepath.Join(home, "run", "lock") }
+
+// tries bounds how often a lock is tried for that no server has: somebody who waited
+// for the end of the last one (Wait) has it for a moment.
+const tries = 1000
+
+// Take locks the file, which is open for reading and writing, until it is closed or the
+// process ends, however it ends. ErrLocked if a server has it.
+func Take(file *os.File) error {
+	for range tries {
+		err := take(file)
+		if !errors.Is(err, ErrLocked) {
+			return err
+		}
+		if held, err := recorded(file); err != nil || held {
+			return errors.Join(ErrLocked, err)
+		}
+		runtime.Gosched()
+	}
+	return ErrLocked
+}
+
+// Record says in a file that was taken who this server is, so that Find finds it.
+func Record(file *os.File, port int) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := file.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), port), 0); err != nil {
+		return err
+	}
+	return record(file)
+}
+
+// Find says which server holds a home. None is no error, neither is a home that is
+// not there.
+func Find(home string) (Server, error) {
+	file, err := plainfile.Open(Path(home), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Server{}, nil
+	}
+	if err != nil {
+		return Server{}, fmt.Errorf("find the server of %s: %w", home, err)
+	}
+	defer file.Close()
+	s := Read(file)
+	if s.Runs, err = recorded(file); err != nil {
+		return Server{}, fmt.Errorf("find the server of %s: %w", home, err)
+	}
+	return s, nil
+}
+
+// Read reads what the file says, and not whether it is true.
+func Read(file *os.File) (s Server) {
+	text := make([]byte, 64)
+	n, _ := file.ReadAt(text, 0) // at its end it is io.EOF
+	line, _, whole := bytes.Cut(text[:n], []byte("\n"))
+	if _, err := fmt.Sscanf(string(line), "%d %d", &s.PID, &s.Port); err != nil || !whole || s.Port < 1 || s.Port > 65535 {
+		return Server{}
+	}
+	return s
+}
+
+// Wait returns once nobody holds the lock of the file.
+func Wait(file *os.File) error { return wait(file) }

@@ -1,0 +1,39 @@
+//go:build unix
+
+package homelock
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The lock is two: flock(2), which one server gets and others wait for, and a record
+// lock of fcntl(2), which can be asked for without being taken.
+
+func take(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return err
+}
+
+func wait(file *os.File) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func record(file *os.File) error {
+	return unix.FcntlFlock(file.Fd(), setLock, &unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+func recorded(file *os.File) (bool, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(file.Fd(), getLock, &lock)
+	return err == nil && lock.Type != unix.F_UNLCK, err
+}
