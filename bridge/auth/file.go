@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,23 @@ func replace(path, text string) error {
 		return err
 	}
 	return plainfile.Replace(path, []byte(text), true)
+}
+
+// keyFile is the name of a key file, whatever its port.
+var keyFile = regexp.MustCompile(`^server(-[0-9]{1,5})?\.key$`)
+
+// removeOthers removes the key files beside the one at path.
+func removeOthers(path string) error {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	for _, entry := range entries {
+		if keyFile.MatchString(entry.Name()) && entry.Name() != filepath.Base(path) && !entry.IsDir() {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), entry.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove key files of other servers: %w", err)
+	}
+	return nil
 }
 
 func tighten(dir string) error {

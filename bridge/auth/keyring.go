@@ -85,13 +85,18 @@ type Keyring struct {
 
 // OpenKeyring makes a new full key at path (as Create does) and reads the scoped
 // keys at records, of which there may be none. It refuses records that others
-// could have written, or that it cannot understand.
+// could have written, or that it cannot understand. The caller holds the home, which
+// has one server: key files of other ports are removed. They are of servers that
+// were killed or, in a copy of a home, of a server of another home that may live.
 func OpenKeyring(path, records string) (*Keyring, error) {
 	k := &Keyring{path: path, records: records}
 	if err := k.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the scoped keys %s: %w", records, err), k.Close())
 	}
 	key, err := Create(path)
+	if err == nil {
+		err = removeOthers(path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -272,4 +273,31 @@ func TestKeyringEndsWhatItRotates(t *testing.T) {
 			t.Error("it goes on after a rotation without grace")
 		}
 	})
+}
+
+// The key files that came with a copy of a home open the server of the other home:
+// the server of this one removes them.
+func TestOtherKeyFilesAreRemoved(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"server.key", "server-18412.key", "server-mine.key", "other-1.key"} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := auth.OpenKeyring(auth.KeyPath(home, 18413), filepath.Join(home, "keys.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	left, err := filepath.Glob(filepath.Join(home, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range left {
+		left[i] = filepath.Base(path)
+	}
+	want := []string{"other-1.key", "server-18413.key", "server-mine.key"}
+	if !slices.Equal(left, want) {
+		t.Errorf("left: %v, want %v", left, want)
+	}
 }

@@ -3,17 +3,13 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"syscall"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-
-	"nexus.internal/supervisor/plainfile"
 )
 
 type guardSystem struct {
@@ -142,120 +138,4 @@ func (g *Guard) Close() error {
 		return fmt.Errorf("end the guard: %w", err)
 	}
 	return nil
-}
-
-// sweepDead ends what is left of servers that are dead.
-func (g *Guard) sweepDead(dir string) {
-	for _, r := range deadRecords(dir) {
-		found, _ := tagged(r.tag.has)
-		left := r.sweep()
-		if len(found) > 0 {
-			g.log.Warn("ended what a killed server left", zap.Ints("processes", found), zap.Ints("not_ended", left))
-		}
-		if len(left) == 0 {
-			if err := r.remove(); err != nil {
-				g.log.Warn("forget a killed server", zap.Error(err))
-			}
-		} else {
-			r.file.Close()
-		}
-	}
-}
-
-// record is a file that remembers a server's tag. Its name is the tag, its
-// content the directory of its cgroups, if it has one. It is locked as long as
-// the server lives.
-type record struct {
-	tag    tag
-	path   string
-	cgroup string
-	file   *os.File // locked
-}
-
-// newRecord makes the record of this server.
-func newRecord(dir string, t tag, c *cgroups) (_ *record, err error) {
-	r := &record{tag: t, path: filepath.Join(dir, t.String())}
-	if c != nil {
-		r.cgroup = c.dir
-	}
-	// It gets its name when it is locked: before, it looks like a dead one.
-	r.file, err = os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return nil, err
-	}
-	_, err = r.file.WriteString(r.cgroup)
-	if err == nil && !tryLock(r.file) {
-		err = errors.New("lock a new file")
-	}
-	if err == nil {
-		err = os.Rename(r.file.Name(), r.path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(r.file.Name()), r.file.Close())
-	}
-	return r, nil
-}
-
-// remove forgets the server. A record that is gone is as good as removed.
-func (r *record) remove() error {
-	err := os.Remove(r.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, r.file.Close())
-}
-
-// deadRecords finds the servers that are dead. Their records are locked: one
-// sweeps them.
-func deadRecords(dir string) []*record {
-	entries, _ := os.ReadDir(dir) // those that it could read
-	var dead []*record
-	for _, entry := range entries {
-		t, ok := parseTag(entry.Name())
-		if !ok {
-			continue
-		}
-		r := &record{tag: t, path: filepath.Join(dir, entry.Name())}
-		file, err := plainfile.Open(r.path, os.O_RDONLY)
-		if err != nil {
-			continue
-		}
-		r.file = file
-		there, err := os.Stat(r.path)
-		opened, failed := file.Stat()
-		if err != nil || failed != nil || !ownedByUs(opened) || !tryLock(file) || !os.SameFile(there, opened) {
-			file.Close()
-			continue
-		}
-		content, _ := plainfile.ReadAll(file, maxRecord) // then it has no cgroup
-		if filepath.Base(string(content)) == cgroupPrefix+t.String() && filepath.IsAbs(string(content)) {
-			r.cgroup = string(content)
-		}
-		dead = append(dead, r)
-	}
-	return dead
-}
-
-// maxRecord bounds a record, in bytes: the path of a cgroup.
-const maxRecord = 4 << 10
-
-// sweep ends all processes of a dead server, but for this one, and returns those
-// that it could not end.
-func (r *record) sweep() (left []int) {
-	if r.cgroup == "" {
-		return endTagged(r.tag.has, func() {})
-	}
-	c := &cgroups{dir: r.cgroup}
-	left = endTagged(r.tag.has, (&cgroup{dir: r.cgroup}).kill)
-	c.remove()
-	return left
-}
-
-func tryLock(file *os.File) bool {
-	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
-}
-
-func ownedByUs(info os.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(s.Uid) == os.Geteuid()
 }

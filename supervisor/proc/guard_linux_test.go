@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -452,6 +453,100 @@ func TestLivingServerIsLeftAlone(t *testing.T) {
 	}
 	if gone(100*time.Millisecond) == nil {
 		t.Error("a living server's processes were ended")
+	}
+	cmd.Process.Kill()
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+	over()
+}
+
+// The record of a server in a copy of its home is not locked, although the server
+// lives: a server on the copy ends nothing for it, and forgets it. Once it killed
+// the other server with all of its agents.
+func TestCopiedRecordEndsNothing(t *testing.T) {
+	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "fledge/setsid")
+	over := watch(t, strconv.Itoa(keeper))
+	original := filepath.Join(dir, entry(t, dir))
+	text, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"copy":                     string(text),
+		"of an earlier start":      regexp.MustCompile(`"boot":"[^"]*"`).ReplaceAllString(string(text), `"boot":"x"`),
+		"of an earlier version":    "/sys/fs/cgroup/nexus-" + filepath.Base(original),
+		"empty":                    "",
+		"more than a record has":   strings.Repeat(" ", 1<<20),
+		"of another pid namespace": regexp.MustCompile(`"pid_namespace":\d+`).ReplaceAllString(string(text), `"pid_namespace":1`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			backup := t.TempDir()
+			if err := os.WriteFile(filepath.Join(backup, filepath.Base(original)), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			core, logs := observer.New(zap.WarnLevel)
+			g, err := proc.NewGuard(proc.GuardOptions{Dir: backup, Log: zap.New(core)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if entries, err := os.ReadDir(backup); len(entries) > 0 || err != nil {
+				t.Errorf("left in the directory: %v, %v", entries, err)
+			}
+			if logs.Len() != 1 || !strings.Contains(logs.All()[0].Message, "nothing is ended for it") {
+				t.Errorf("logged: %v", logs.All())
+			}
+		})
+	}
+	if gone(time.Millisecond) == nil {
+		t.Error("the processes of a living server were ended")
+	}
+	cmd.Process.Kill()
+	if err := gone(patience); err != nil {
+		t.Error(err)
+	}
+	over()
+}
+
+// A record that is not locked, as where the file system keeps no locks, ends
+// nothing as long as its server is there.
+func TestUnlockedRecordOfLivingServer(t *testing.T) {
+	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "")
+	over := watch(t, strconv.Itoa(keeper))
+	record := filepath.Join(dir, entry(t, dir))
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), filepath.Base(record))
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var about unix.Stat_t
+	if err := unix.Stat(other, &about); err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`"inode":\d+`).ReplaceAll(text, fmt.Appendf(nil, `"inode":%d`, about.Ino))
+	text = regexp.MustCompile(`"device":\d+`).ReplaceAll(text, fmt.Appendf(nil, `"device":%d`, about.Dev))
+	if err := os.WriteFile(other, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	g, err := proc.NewGuard(proc.GuardOptions{Dir: filepath.Dir(other), Log: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(other); err != nil || logs.FilterMessageSnippet("a server lives").Len() != 1 {
+		t.Errorf("logged: %v; %v", logs.All(), err)
+	}
+	if gone(time.Millisecond) == nil {
+		t.Error("the processes of a living server were ended")
 	}
 	cmd.Process.Kill()
 	if err := gone(patience); err != nil {

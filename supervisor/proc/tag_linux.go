@@ -213,6 +213,8 @@ type stat struct {
 	ticks  int64 // on the processors, its children that were waited for included
 	tasks  int64 // threads
 	pages  int64 // of memory that are there
+
+	started int64 // ticks since the start of the machine
 }
 
 // cpu is the time that the ticks are: USER_HZ is the same on all machines of ours.
@@ -236,7 +238,7 @@ func parseStat(data []byte) (s stat, ok bool) {
 		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
 		return max(n, 0)
 	}
-	s = stat{state: fields[0][0], parent: int(min(number(1), math.MaxInt32)), tasks: number(17), pages: min(number(21), 1<<40)}
+	s = stat{state: fields[0][0], parent: int(min(number(1), math.MaxInt32)), tasks: number(17), started: number(19), pages: min(number(21), 1<<40)}
 	for i := 11; i <= 14; i++ { // utime stime cutime cstime
 		s.ticks += min(number(i), math.MaxInt64/8)
 	}
