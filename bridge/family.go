@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
@@ -61,7 +62,7 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	if err != nil {
 		return nil, err
 	}
-	if have := state.Get("preset").String(); !atMost(want, have) {
+	if have := state.Get("preset").String(); rights.Lower(have, want) != want {
 		return nil, api.Invalid("preset", "%s is more than the parent's %s", *p.Preset, have)
 	}
 	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" && !saved {
@@ -83,15 +84,6 @@ func ceilingOf(state gjson.Result) protocol.Permissions {
 		return ceiling
 	}
 	return protocol.Permissions{Preset: api.PresetSandboxed, AllowedPaths: []string{state.Get("cwd").String()}}
-}
-
-// ranks puts the built-in presets in order.
-var ranks = map[string]int{api.PresetSandboxed: 1, api.PresetTrusted: 2, api.PresetYolo: 3}
-
-// atMost reports whether the preset want allows no more than have. Of a preset
-// that is not built in nothing is known but that it is as much as itself.
-func atMost(want, have string) bool {
-	return want == have || ranks[want] > 0 && ranks[want] <= ranks[have] || want == api.PresetSandboxed
 }
 
 // basis is the built-in preset that a preset is made of. The error, a

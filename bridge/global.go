@@ -43,9 +43,12 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 	if from != isNew {
 		c.note("existed", string(from))
 	}
-	if from == wasActive {
-		err = s.checkSame(ctx, a, given)
-	} else {
+	switch {
+	case from == wasActive:
+		if err = s.checkSame(ctx, a, given); err == nil && c.from != nil && p.InitialMessage != nil {
+			err = s.checkPeer(ctx, c.from.AgentID, a)
+		}
+	default:
 		err = s.keep(ctx, c, a, parent)
 	}
 	if err != nil {

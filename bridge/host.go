@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
@@ -28,7 +27,8 @@ type reach int
 
 const (
 	toAll     reach = iota + 1
-	toPeers         // that may do no more than it may itself
+	toAwake         // that run, or that it created
+	toPeers         // of those, that may do no more than it may itself
 	toCreated       // that it created, or that those created
 	toNone          // only where it is without restrictions: of the server
 )
@@ -37,9 +37,9 @@ const (
 var hostMethods = map[string]reach{
 	"create_agent":    toAll, // it is their parent then
 	"list_agents":     toAll,
-	"get_tokens":      toAll,
-	"get_context":     toAll,
-	"get_model":       toAll,
+	"get_tokens":      toAwake,
+	"get_context":     toAwake,
+	"get_model":       toAwake,
 	"send":            toPeers,
 	"cancel":          toCreated,
 	"destroy_agent":   toCreated,
@@ -155,50 +155,20 @@ func (s *Server) permit(ctx context.Context, from supervisor.Caller, method, tar
 			return &deniedError{fmt.Sprintf("%s did not create %s: %s is for agents that one has created", from.AgentID, target, method)}
 		}
 		return nil
-	case toPeers:
+	case toAwake, toPeers:
+		if err := s.checkAwake(from.AgentID, target); err != nil || may == toAwake {
+			return err
+		}
 		other, err := s.agent(ctx, target)
 		if err != nil {
 			return err
 		}
-		mine, theirs, err := s.levels(ctx, from.AgentID, other)
-		if err == nil && !atMost(theirs, mine) {
-			err = &deniedError{fmt.Sprintf("%s is %s and %s is %s: an agent cannot send to one that may do more than itself", target, theirs, from.AgentID, mine)}
-		}
-		return err
+		return s.checkPeer(ctx, from.AgentID, other)
 	case toNone:
-		self, err := s.o.Supervisor.Agent(from.AgentID)
-		if err != nil {
-			return named(from.AgentID, err)
-		}
-		level, err := s.level(ctx, self)
-		if err == nil && level != api.PresetYolo {
-			err = &deniedError{fmt.Sprintf("%s is %s: only an agent without restrictions can end the server", from.AgentID, level)}
-		}
-		return err
+		return s.checkYolo(ctx, from.AgentID)
 	default:
 		panic(fmt.Sprintf("bridge: no rule for reach %d", may))
 	}
-}
-
-func (s *Server) levels(ctx context.Context, from string, other *supervisor.Agent) (mine, theirs string, err error) {
-	self, err := s.o.Supervisor.Agent(from)
-	if err != nil {
-		return "", "", named(from, err)
-	}
-	if mine, err = s.level(ctx, self); err != nil {
-		return "", "", err
-	}
-	theirs, err = s.level(ctx, other)
-	return mine, theirs, err
-}
-
-// level is the preset of an agent, as it last said.
-func (s *Server) level(ctx context.Context, a *supervisor.Agent) (string, error) {
-	if u := a.Info().Update; u != nil {
-		return u.Preset, nil
-	}
-	body, err := s.ask(ctx, a, protocol.GetState{})
-	return gjson.GetBytes(body, "preset").String(), err
 }
 
 // sendFor is send for another agent, whose turn waits for the answer.

@@ -179,7 +179,7 @@ func TestHostMethods(t *testing.T) {
 		},
 		{
 			"box", "send", `{"agent_id":"trusted","content":"x"}`,
-			"error -32003 Not permitted: trusted is trusted and box is sandboxed: an agent cannot send to one that may do more than itself",
+			"error -32003 Not permitted: an agent cannot send to one that may do more than itself: trusted may and box may not: the preset trusted (at most sandboxed)",
 		},
 		{
 			"trusted", "send", `{"agent_id":"trusted-2","content":"x","when_busy":"steer"}`,

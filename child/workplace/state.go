@@ -13,6 +13,8 @@ type State struct {
 	DisabledTools []string   `json:"disabled_tools"`
 	Policy        Where      `json:"policy"`
 	Allowances    Allowances `json:"session_allowances"`
+	// Allowed are the same allowances, one by one.
+	Allowed []protocol.Allowance `json:"allowances"`
 	// Ceiling is what the agent can hand on to one that it creates.
 	Ceiling protocol.Permissions `json:"ceiling"`
 }
@@ -40,7 +42,7 @@ type Allowances struct {
 func (w *Workplace) State() State {
 	p := w.now()
 	s := State{
-		Level: p.Level().String(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(),
+		Level: p.Level().String(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(), Allowed: slices.Clone(p.Allowances),
 		Policy: Where{
 			Cwd:          p.Cwd,
 			BlockedPaths: p.Permissions.BlockedPaths, Tools: p.Permissions.Tools,

@@ -1,0 +1,114 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
+	"nexus.internal/protocol/strict"
+	"nexus.internal/supervisor"
+)
+
+// may is what an agent may do, as far as two agents are compared by it.
+type may struct {
+	// permissions has the working directory among its paths.
+	permissions protocol.Permissions
+	allowances  []protocol.Allowance
+	env         string // the digest of the variables that its programs get
+}
+
+// mayOf asks an agent what it may do. The error says so if it cannot tell.
+func (s *Server) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
+	body, err := s.ask(ctx, a, protocol.GetState{})
+	if err != nil {
+		return may{}, err
+	}
+	held := gjson.GetBytes(body, "permissions")
+	m := may{env: a.Info().Labels[labelEnv]}
+	err = strict.Fill([]byte(held.Get("ceiling").Raw), &m.permissions, strict.IgnoreUnknown)
+	for _, raw := range held.Get("allowances").Array() {
+		var allowed protocol.Allowance
+		err = errors.Join(err, strict.Fill([]byte(raw.Raw), &allowed, strict.IgnoreUnknown))
+		m.allowances = append(m.allowances, allowed)
+	}
+	if err != nil {
+		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
+	}
+	return m, nil
+}
+
+// beyond names what an agent may do that another one may not.
+func (m may) beyond(other may) []string {
+	over := append(rights.Beyond(m.permissions, other.permissions), rights.BeyondAllowances(m.allowances, other.allowances)...)
+	if m.env != other.env && m.env != digest((*map[string]string)(nil)) {
+		over = append(over, "its environment variables")
+	}
+	return over
+}
+
+// checkPeer is a *deniedError if other may do anything that the calling agent may
+// not do itself: it would do that for the caller.
+func (s *Server) checkPeer(ctx context.Context, from string, other *supervisor.Agent) error {
+	self, err := s.o.Supervisor.Agent(from)
+	if err != nil {
+		return named(from, err)
+	}
+	mine, err := s.mayOf(ctx, self)
+	if err != nil {
+		return err
+	}
+	theirs, err := s.mayOf(ctx, other)
+	if err != nil {
+		return err
+	}
+	over := theirs.beyond(mine)
+	if len(over) == 0 {
+		return nil
+	}
+	const most = 8
+	if len(over) > most {
+		over = append(over[:most:most], fmt.Sprintf("%d more", len(over)-most))
+	}
+	return &deniedError{fmt.Sprintf("an agent cannot send to one that may do more than itself: %s may and %s may not: %s", other.ID(), from, strings.Join(over, ", "))}
+}
+
+// checkAwake is a *deniedError if a call for the target would start its process and
+// the calling agent did not create it: to wake an agent is for people and for its
+// creator.
+func (s *Server) checkAwake(from, target string) error {
+	a, err := s.o.Supervisor.Agent(target)
+	switch {
+	case err == nil && (a.Info().State != supervisor.Stopped || s.descends(target, from)):
+		return nil
+	case err != nil:
+		saved, err := s.o.Sessions.Summary(target)
+		if errors.Is(err, sessions.ErrNotFound) {
+			return &agentError{id: target, err: supervisor.ErrNotFound}
+		}
+		if err == nil && slices.Contains(s.line(saved), from) {
+			return nil
+		}
+	}
+	return &deniedError{fmt.Sprintf("%s does not run and %s did not create it: to start it is for people", target, from)}
+}
+
+// checkYolo is a *deniedError if an agent is not without restrictions.
+func (s *Server) checkYolo(ctx context.Context, from string) error {
+	self, err := s.o.Supervisor.Agent(from)
+	if err != nil {
+		return named(from, err)
+	}
+	m, err := s.mayOf(ctx, self)
+	if err == nil && m.permissions.Preset != api.PresetYolo {
+		err = &deniedError{fmt.Sprintf("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)}
+	}
+	return err
+}

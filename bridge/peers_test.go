@@ -1,0 +1,96 @@
+package bridge_test
+
+import (
+	"strings"
+	"testing"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// An agent gets through another one neither a path nor a tool, a mode, the network, an
+// allowance or a variable that it has not itself, whatever the names of their presets.
+func TestAttackThroughAnotherAgent(t *testing.T) {
+	base := protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"}}
+	other := func(change func(*protocol.Permissions)) protocol.Permissions {
+		p := base
+		change(&p)
+		return p
+	}
+	states := map[string]map[string]any{
+		"me":        {"ceiling": base},
+		"same":      {"ceiling": base},
+		"less":      {"ceiling": other(func(p *protocol.Permissions) { p.Preset, p.AllowedPaths = "sandboxed", []string{"/site/src"} })},
+		"unblocked": {"ceiling": other(func(p *protocol.Permissions) { p.BlockedPaths = nil })},
+		"elsewhere": {"ceiling": other(func(p *protocol.Permissions) { p.AllowedPaths = []string{"/etc"} })},
+		"unasked": {"ceiling": other(func(p *protocol.Permissions) {
+			p.Tools = map[string]protocol.ToolRule{"shell": {Mode: "allow"}}
+		})},
+		"free":    {"ceiling": other(func(p *protocol.Permissions) { p.Preset = "yolo" })},
+		"allowed": {"ceiling": base, "allowances": []protocol.Allowance{{Tool: "shell", Action: "execute", Dir: "/site", Programs: []string{"make"}}}},
+		"silent":  {},
+		"secret":  {"ceiling": base},
+	}
+	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Prompt: calls, Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+				if _, ok := cmd.(protocol.GetState); !ok || states[c.Spec().ID] == nil {
+					return false
+				}
+				c.Respond(cmd, map[string]any{"ok": true, "permissions": states[c.Spec().ID]})
+				return true
+			}}
+		}
+	})}
+	for name := range states {
+		p := api.CreateAgentParams{AgentID: &name}
+		if name == "secret" {
+			p.Env = &map[string]string{"TOKEN": "x"}
+		}
+		if _, err := f.client.CreateAgent(f.ctx(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"same": "", "less": "",
+		"unblocked": "the blocked path /site/keys", "elsewhere": "the path /etc", "unasked": "shell without asking", "free": "the preset yolo",
+		"allowed": "shell in /site, which was allowed for the session", "secret": "its environment variables", "silent": "cannot be read",
+	} {
+		got := f.ask("me", "send", `{"agent_id":"`+name+`","content":"hello"}`)
+		if want == "" && !strings.HasPrefix(got, `{"content":"hello",`) || want != "" && (!strings.HasPrefix(got, "error") || !strings.Contains(got, want)) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// An agent starts no process of an agent that it did not create: neither a saved one's,
+// which create_agent refuses it, nor one's that was shut down.
+func TestAttackWakeAnotherAgent(t *testing.T) {
+	f := familyOf(t, "trusted", "down")
+	f.save("home/sessions/asleep.jsonl", []byte(savedText), 1)
+	if _, body := f.post("/agent/down", callBody("shutdown")); !strings.Contains(body, `"success":true`) {
+		t.Fatal(body)
+	}
+	for _, name := range []string{"asleep", "down"} {
+		for _, method := range []string{"get_tokens", "get_context", "get_model", "send"} {
+			got := f.ask("trusted", method, `{"agent_id":"`+name+`","content":"hello"}`)
+			if !strings.HasPrefix(got, "error -32003 Not permitted: "+name+" does not run and trusted did not create it") {
+				t.Errorf("%s of %s: %s", method, name, got)
+			}
+		}
+	}
+	for _, info := range f.sup.Agents() {
+		if info.ID == "asleep" || info.ID == "down" && info.State != supervisor.Stopped {
+			t.Errorf("%s was started: %+v", info.ID, info)
+		}
+	}
+	// Its own it may wake.
+	f.ask("trusted", "create_agent", `{"agent_id":"mine"}`)
+	f.post("/agent/mine", callBody("shutdown"))
+	if got := f.ask("trusted", "send", `{"agent_id":"mine","content":"hello"}`); !strings.HasPrefix(got, `{"content":"hello",`) {
+		t.Errorf("its own: %s", got)
+	}
+}
