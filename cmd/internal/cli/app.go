@@ -47,6 +47,8 @@ type App struct {
 	json    bool   // --json
 	noStart bool   // --no-start
 
+	out, errs *screen // Stdout and Stderr, for what others wrote
+
 	portFrom string // where Port comes from: --port, NEXUS_PORT or ""
 	portErr  error  // what is wrong with $NEXUS_PORT
 
@@ -55,7 +57,7 @@ type App struct {
 
 // New returns a command line with the verbs of nexus-rpc.
 func New(o Options) *App {
-	a := &App{Options: o}
+	a := &App{Options: o, out: &screen{out: o.Stdout}, errs: &screen{out: o.Stderr}}
 	a.root = &cobra.Command{
 		Use:           o.Name + " VERB",
 		Short:         o.Summary,
@@ -104,10 +106,13 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	err := a.root.ExecuteContext(ctx)
+	if err := a.out.flush(); err != nil {
+		a.note("%v", err)
+	}
 	if err == nil {
 		return ExitDone
 	}
-	fmt.Fprintf(a.Stderr, "%s: %v\n", a.Name, err)
+	a.note("%s", block(err.Error()))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return ExitUsage
 	}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,8 @@ func streaming(result string, pieces ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, piece := range pieces {
-			fmt.Fprintf(w, "event: stream_data\ndata: {\"params\":{\"chunk\":%q}}\n\n", piece)
+			chunk, _ := json.Marshal(piece)
+			fmt.Fprintf(w, "event: stream_data\ndata: {\"params\":{\"chunk\":%s}}\n\n", chunk)
 		}
 		fmt.Fprintf(w, "event: response\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"request_id\":\"r\",%s}}\n\n", result)
 	}

@@ -75,7 +75,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 
 // note tells people something on stderr that is no part of the answer.
 func (a *App) note(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.errs, "%s: %s\n", a.Name, fmt.Sprintf(format, foreign(args)...))
 }
 
 func describe(found located, port int, home string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,13 +29,14 @@ func (a *App) keys(ctx context.Context, c *client.Client, _ []string) error {
 	case len(list.Keys) == 0:
 		return a.printf("no keys\n")
 	}
-	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "KEY\tSCOPE\tAGENT\tGRANTS\tEXPIRES\tNAME")
+	rows := [][]string{{"KEY", "SCOPE", "AGENT", "GRANTS", "EXPIRES", "NAME"}}
 	for _, key := range list.Keys {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\n", key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"), grantsOf(key),
-			or(api.Value(key.ExpiresAt), "never"), or(api.Value(key.Name), "-"))
+		rows = append(rows, []string{
+			key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"), grantsOf(key),
+			or(api.Value(key.ExpiresAt), "never"), or(api.Value(key.Name), "-"),
+		})
 	}
-	return tab.Flush()
+	return a.table(rows)
 }
 
 // grantsOf says whether a key may widen what its agent may do; - where that is no
@@ -74,7 +74,7 @@ func (a *App) createKeyVerb() *cobra.Command {
 		}
 		created, err := c.CreateKey(ctx, p)
 		if err == nil && !a.json {
-			fmt.Fprintf(a.Stderr, "%s: key %s, shown only now\n", a.Name, created.KeyID)
+			a.note("key %s, shown only now", created.KeyID)
 		}
 		return a.done(created, err, "%s\n", created.Key)
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
@@ -147,7 +148,10 @@ func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) e
 // tellPlan shows one notification.
 func (a *App) tellPlan(part client.PlanPart, told map[string]bool) error {
 	if a.json {
-		return a.printf(`{"method":%q,"params":%s}`+"\n", part.Method, part.Params)
+		return a.printJSON(struct {
+			Method string         `json:"method"`
+			Params jsontext.Value `json:"params"`
+		}{part.Method, part.Params})
 	}
 	said := gjson.ParseBytes(part.Params)
 	task := said.Get("task_id").Str

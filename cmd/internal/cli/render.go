@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/go-json-experiment/json"
@@ -14,10 +15,22 @@ import (
 	"nexus.internal/bridge/client"
 )
 
-// printf writes to stdout.
+// printf writes to stdout. Each argument stays on its line, but for a block.
 func (a *App) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.Stdout, format, args...)
+	_, err := fmt.Fprintf(a.out, format, foreign(args)...)
 	return err
+}
+
+// table writes rows to stdout, in columns.
+func (a *App) table(rows [][]string) error {
+	tab := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = line(cell)
+		}
+		fmt.Fprintln(tab, strings.Join(row, "\t"))
+	}
+	return tab.Flush()
 }
 
 // say is printf for people: it is silent with --json.
@@ -34,7 +47,7 @@ func (a *App) printJSON(value any) error {
 	if err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
-	_, err = a.Stdout.Write(append(line, '\n'))
+	_, err = a.out.Write(append(line, '\n'))
 	return err
 }
 
@@ -58,17 +71,18 @@ func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
 	case len(agents.Agents) == 0:
 		return a.printf("no agents\n")
 	}
-	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "AGENT\tSTATE\tPID\tMESSAGES\tRESTARTS\tMODEL\tCWD")
+	rows := [][]string{{"AGENT", "STATE", "PID", "MESSAGES", "RESTARTS", "MODEL", "CWD"}}
 	for _, agent := range agents.Agents {
 		pid := "-"
 		if agent.PID != nil {
 			pid = strconv.Itoa(*agent.PID)
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", agent.AgentID, agent.State, pid, agent.MessageCount, agent.Restarts,
-			or(api.Value(agent.Model), "-"), or(api.Value(agent.Cwd), "-"))
+		rows = append(rows, []string{
+			agent.AgentID, agent.State, pid, fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.Restarts),
+			or(api.Value(agent.Model), "-"), or(api.Value(agent.Cwd), "-"),
+		})
 	}
-	return tab.Flush()
+	return a.table(rows)
 }
 
 // agentStatus is what status prints with --json.
@@ -103,8 +117,7 @@ func (a *App) status(ctx context.Context, c *client.Client, args []string) error
 	if a.json {
 		return a.printJSON(s)
 	}
-	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	for _, line := range [][2]string{
+	return a.table([][]string{
 		{"agent", s.Agent.AgentID},
 		{"state", s.Agent.State + queued(s.Agent)},
 		{"process", fmt.Sprintf("%d, incarnation %d, %d restarts", api.Value(s.Agent.PID), s.Agent.Incarnation, s.Agent.Restarts)},
@@ -116,10 +129,7 @@ func (a *App) status(ctx context.Context, c *client.Client, args []string) error
 			s.Tokens.Total, s.Tokens.Budget, s.Tokens.System, s.Tokens.Tools, s.Tokens.Messages)},
 		{"running", or(api.Value(s.Agent.RequestID), "-")},
 		{"last error", or(api.Value(s.Agent.LastError), "-")},
-	} {
-		fmt.Fprintf(tab, "%s\t%s\n", line[0], line[1])
-	}
-	return tab.Flush()
+	})
 }
 
 func queued(agent api.AgentInfo) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,18 +53,18 @@ func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessions
 	case list.Total == 0:
 		return a.printf("no sessions\n")
 	}
-	tab := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tab, "SESSION\tMESSAGES\tUPDATED\tBY\tPRESET\tMODEL\tCWD\t")
+	rows := [][]string{{"SESSION", "MESSAGES", "UPDATED", "BY", "PRESET", "MODEL", "CWD", ""}}
 	for _, s := range list.Sessions {
 		note := s.Damaged
 		if note != "" {
 			note = "damaged: " + note
 		}
-		fmt.Fprintf(tab, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.MessageCount,
-			time.UnixMilli(int64(s.UpdatedAt*1000)).Format(time.DateTime), s.Provenance,
-			or(api.Value(s.PermissionLevel), "-"), or(api.Value(s.Model), "-"), or(api.Value(s.Cwd), "-"), note)
+		rows = append(rows, []string{
+			s.Name, fmt.Sprint(s.MessageCount), time.UnixMilli(int64(s.UpdatedAt * 1000)).Format(time.DateTime), s.Provenance,
+			or(api.Value(s.PermissionLevel), "-"), or(api.Value(s.Model), "-"), or(api.Value(s.Cwd), "-"), note,
+		})
 	}
-	if err := tab.Flush(); err != nil {
+	if err := a.table(rows); err != nil {
 		return err
 	}
 	if shown := uint64(len(list.Sessions)); shown < list.Total {

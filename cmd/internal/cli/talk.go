@@ -85,7 +85,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 		}
 		return errors.Join(a.printJSON(result), cancelled(result))
 	}
-	text := &answer{out: a.Stdout}
+	text := &answer{out: a.out}
 	var result api.SendResult
 	var err error
 	for part, failed := range c.SendStream(ctx, agent, p) {
@@ -94,7 +94,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 			err = failed
 		case part.Restart:
 			text.restart()
-			fmt.Fprintf(a.Stderr, "%s: the agent crashed, or the connection broke; the answer begins anew\n", a.Name)
+			a.note("the agent crashed, or the connection broke; the answer begins anew")
 		case part.Result != nil:
 			result = *part.Result
 			err = text.complete(result)
@@ -107,7 +107,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 		return err
 	}
 	if result.Truncated {
-		fmt.Fprintf(a.Stderr, "%s: the answer was too long to be kept whole\n", a.Name)
+		a.note("the answer was too long to be kept whole")
 	}
 	return errors.Join(broken, cancelled(result))
 }
@@ -135,7 +135,7 @@ func (a *App) cancelOnInterrupt(ctx context.Context, c *client.Client, agent, re
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 		defer cancel()
 		if _, err := c.Cancel(limited, agent, requestID); err != nil {
-			fmt.Fprintf(a.Stderr, "%s: cancel: %v\n", a.Name, err)
+			a.note("cancel: %v", err)
 		}
 	})
 	return func() {

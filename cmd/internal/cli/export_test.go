@@ -1,0 +1,9 @@
+package cli
+
+import "io"
+
+// NewScreen is a screen, with its flush.
+func NewScreen(out io.Writer) (w io.Writer, flush func() error) {
+	s := &screen{out: out}
+	return s, s.flush
+}

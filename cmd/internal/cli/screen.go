@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// screen is where everything is printed that may have been written by a model, a tool
+// or a server: nothing in it acts on a terminal. Characters that do are shown as JSON
+// escapes them, so that JSON stays what it is, and bytes that are no UTF-8 as U+FFFD.
+// It is safe for concurrent use.
+type screen struct {
+	out io.Writer
+
+	mu   sync.Mutex // guards what follows and the order of writes
+	rest []byte     // the beginning of a character whose end is not written yet
+}
+
+// Write implements [io.Writer]. A character may be written in parts.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := p
+	if len(s.rest) > 0 {
+		text = append(s.rest, p...)
+	}
+	whole := len(text) - unfinished(text)
+	s.rest = append([]byte(nil), text[whole:]...)
+	if _, err := s.out.Write(harmless(text[:whole], false)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// flush writes what stands for a character that was never finished.
+func (s *screen) flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rest) == 0 {
+		return nil
+	}
+	_, err := s.out.Write(harmless(s.rest, false))
+	s.rest = nil
+	return err
+}
+
+// unfinished is how many bytes at the end of text are the beginning of a character.
+func unfinished(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// acts reports whether a terminal acts on a character: the controls of C0 but newline
+// and tab, DEL, those of C1, and those that change the direction of text.
+func acts(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < ' ', 0x7f <= r && r <= 0x9f:
+		return true
+	case r == 0x061c, r == 0x200e, r == 0x200f, 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
+		return true
+	}
+	return false
+}
+
+// harmless is text without what a terminal acts on; on one line if that is wanted. What
+// needs no change is returned as it is.
+func harmless(text []byte, oneLine bool) []byte {
+	var out []byte // nil as long as nothing was changed
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		bad := r == utf8.RuneError && n == 1
+		if out == nil && (bad || acts(r) || oneLine && (r == '\n' || r == '\t')) {
+			out = append(make([]byte, 0, len(text)+16), text[:i]...)
+		}
+		switch {
+		case out == nil:
+		case bad:
+			out = utf8.AppendRune(out, utf8.RuneError)
+		case oneLine && r == '\n':
+			out = append(out, `\n`...)
+		case oneLine && r == '\t':
+			out = append(out, `\t`...)
+		case acts(r):
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = append(out, text[i:i+n]...)
+		}
+		i += n
+	}
+	if out == nil {
+		return text
+	}
+	return out
+}
+
+// line is text on one line, in which a terminal acts on nothing.
+func line(text string) string { return string(harmless([]byte(text), true)) }
+
+// block is text of several lines for printf: those after the first are indented, so
+// that none looks like a line of ours.
+type block string
+
+// foreign makes the arguments of a format what may be printed in the midst of a line.
+func foreign(args []any) []any {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case block:
+			out[i] = strings.ReplaceAll(string(arg), "\n", "\n  ")
+		case string:
+			out[i] = line(arg)
+		case error:
+			out[i] = line(arg.Error())
+		default:
+			out[i] = arg
+		}
+	}
+	return out
+}
