@@ -272,6 +272,10 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*deniedError](err); ok {
 		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", "NOT_PERMITTED", e.Error()), true
 	}
+	if e, ok := errors.AsType[*treeError](err); ok {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_AGENTS", e.Error(),
+			"Destroy an agent that is not needed any more, or create the first of them with a higher limits.agents."), true
+	}
 	if errors.Is(err, auth.ErrTooMany) {
 		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_KEYS", err.Error(), "See list_keys and revoke_key."), true
 	}

@@ -219,6 +219,10 @@ var exchanges = []exchange{
 		request: rpc("/agent/full", "set_model", `{"model":"x"}`), before: func(s *stage) { s.create("full") },
 	},
 	{
+		name: "too-many-agents", row: "the agents created for one", status: 200, code: -32001, message: unavail, kind: "TOO_MANY_AGENTS",
+		request: rpc("/rpc", "create_agent", `{"agent_id":"c","parent_agent_id":"one"}`), before: func(s *stage) { s.create("one") },
+	},
+	{
 		name: "not-recorded", row: "it could not be saved", status: 200, code: -32001, message: unavail, kind: "NOT_RECORDED",
 		request: rpc("/agent/b", "send", sendThis), before: full,
 	},

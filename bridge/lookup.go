@@ -52,6 +52,11 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	} else if p.Cwd == nil {
 		p.Cwd = p.DefaultCwd
 	}
+	started, err := s.addToTree(p)
+	if err != nil {
+		return nil, err
+	}
+	defer started()
 	spec, err := s.o.Spec(p)
 	if _, ok := errors.AsType[*api.ParamError](err); ok {
 		return nil, err

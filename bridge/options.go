@@ -182,6 +182,7 @@ type Server struct {
 	methods   map[string]handler
 	locks     keyedMutex
 	renames   renames
+	births    births
 	last      lastUsed
 	plans     plans
 

@@ -45,6 +45,9 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			made, err := spec(p)
 			made.QueueLimit, made.Policy = 8, policy
+			if *p.AgentID == "one" {
+				made.Labels = map[string]string{bridge.LabelAgents: "1"}
+			}
 			return made, err
 		}
 		o.Check = func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {

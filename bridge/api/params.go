@@ -183,6 +183,7 @@ func (l Limits) Check() error {
 		{"cpu_s", l.CPUSeconds, MaxLimit},
 		{"output_bytes_per_s", l.OutputBytesPerSecond, MaxLimit},
 		{"turn_s", l.TurnSeconds, MaxTimeout},
+		{"agents", l.Agents, MaxLimit},
 	} {
 		if n := Value(one.value); n > one.most {
 			return Invalid("limits."+one.name, "want at most %d, or 0 for no limit", one.most)

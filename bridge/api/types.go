@@ -100,6 +100,10 @@ type (
 		CPUSeconds           *uint64 `json:"cpu_s,omitzero"`      // of one incarnation
 		OutputBytesPerSecond *uint64 `json:"output_bytes_per_s,omitzero"`
 		TurnSeconds          *uint64 `json:"turn_s,omitzero"` // default and bound of timeout_s
+
+		// Agents bounds how many agents there may be of it: itself, those that it
+		// created, and theirs.
+		Agents *uint64 `json:"agents,omitzero"`
 	}
 
 	// CreateAgentResult says where the agent answers.

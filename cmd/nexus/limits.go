@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/supervisor/broker"
@@ -16,12 +17,12 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 	asked := api.Limits{
 		Tokens: &l.Tokens, RequestsPerMinute: &l.RequestsPerMinute, TokensPerMinute: &l.TokensPerMinute,
 		MemoryBytes: &l.MemoryBytes, Processes: &l.Processes, OpenFiles: &l.OpenFiles, CPUSeconds: &l.CPUSeconds,
-		OutputBytesPerSecond: &l.OutputBytesPerSecond, TurnSeconds: &l.TurnSeconds,
+		OutputBytesPerSecond: &l.OutputBytesPerSecond, TurnSeconds: &l.TurnSeconds, Agents: l.Agents,
 	}
 	if err := asked.Check(); err != nil {
 		return broker.Limits{}, fmt.Errorf("config.json: %w", err)
 	}
-	return over(broker.Limits{Concurrent: bounded(l.Concurrent)}, asked), nil
+	return over(broker.Limits{Concurrent: bounded(l.Concurrent), Agents: bridge.DefaultTreeAgents}, asked), nil
 }
 
 // limits are those that an agent is made with, over the default ones; nil if
@@ -44,6 +45,9 @@ func over(l broker.Limits, asked api.Limits) broker.Limits {
 	}
 	if asked.TokensPerMinute != nil {
 		l.TokensPerMinute = bounded(*asked.TokensPerMinute)
+	}
+	if asked.Agents != nil {
+		l.Agents = bounded(*asked.Agents)
 	}
 	p := &l.Process
 	for _, one := range []struct {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Limits: held.Process,
 
 		HostCalls: true,
+		Labels:    map[string]string{bridge.LabelAgents: strconv.Itoa(held.Agents)},
 	}, nil
 }
 

@@ -21,6 +21,9 @@ type Limits struct {
 	TokensPerMinute   int
 	// Concurrent is how many requests may be under way.
 	Concurrent int
+	// Agents is how many agents there may be: it and all that it made. It is kept here
+	// for whoever makes them.
+	Agents int
 	// Process are those of the agent's processes, each agent's by itself. They
 	// are kept here for whoever starts them.
 	Process supervisor.Limits
@@ -33,6 +36,7 @@ func (l Limits) within(outer Limits) Limits {
 		RequestsPerMinute: supervisor.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
 		TokensPerMinute:   supervisor.Tighter(l.TokensPerMinute, outer.TokensPerMinute),
 		Concurrent:        supervisor.Tighter(l.Concurrent, outer.Concurrent),
+		Agents:            supervisor.Tighter(l.Agents, outer.Agents),
 		Process:           l.Process.Within(outer.Process),
 	}
 }

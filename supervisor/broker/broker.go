@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/supervisor"
 )
 
 // Options are what a Broker is made of.
@@ -148,8 +149,8 @@ type Agent struct {
 	// one of them may have another name by now.
 	Above []string
 	// Limits are its own; nil means those that are saved with it, or else
-	// Options.Limits. Unless it is New, they only tighten those. Of processes, the
-	// tighter of its own and Parent's hold.
+	// Options.Limits. Unless it is New, they only tighten those. Of processes and
+	// agents, the tighter of its own and Parent's hold.
 	Limits *Limits
 	// New says that an earlier agent of that name was another one: what it
 	// used and its limits are forgotten, in the file as well.
@@ -186,6 +187,9 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 		for _, id := range a.Above {
 			below.parent = b.accounts[id]
 			below = below.parent
+		}
+		if within := supervisor.Tighter(acc.limits.Agents, acc.parent.limits.Agents); within != acc.limits.Agents {
+			acc.limits.Agents, acc.given = within, true
 		}
 		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
 			acc.limits.Process, acc.given = within, true

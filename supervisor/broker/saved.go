@@ -53,6 +53,8 @@ type recordLimits struct {
 	RequestsPerMinute uint64 `json:"requests_per_minute"`
 	TokensPerMinute   uint64 `json:"tokens_per_minute"`
 	Concurrent        uint64 `json:"concurrent"`
+	// Agents is nil in the file of a server that did not bound them.
+	Agents *uint64 `json:"agents,omitzero"`
 
 	Process *recordProcess `json:"process,omitzero"`
 }
@@ -152,7 +154,10 @@ func (b *Broker) read(agent string) (*account, error) {
 		acc.given = true
 		acc.limits = Limits{
 			Tokens: l.Tokens, RequestsPerMinute: whole(l.RequestsPerMinute),
-			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent), Process: acc.limits.Process,
+			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent), Agents: acc.limits.Agents, Process: acc.limits.Process,
+		}
+		if l.Agents != nil {
+			acc.limits.Agents = whole(*l.Agents)
 		}
 		if p := l.Process; p != nil {
 			acc.limits.Process = supervisor.Limits{
@@ -190,7 +195,7 @@ func (b *Broker) save(acc *account) error {
 	if acc.given {
 		r.Limits = &recordLimits{
 			Tokens: l.Tokens, RequestsPerMinute: uint64(l.RequestsPerMinute),
-			TokensPerMinute: uint64(l.TokensPerMinute), Concurrent: uint64(l.Concurrent),
+			TokensPerMinute: uint64(l.TokensPerMinute), Concurrent: uint64(l.Concurrent), Agents: new(uint64(l.Agents)),
 			Process: &recordProcess{
 				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
 				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,

@@ -21,6 +21,7 @@ export type CreateAgentParams = {
     cpu_s?: number | null;
     output_bytes_per_s?: number | null;
     turn_s?: number | null;
+    agents?: number | null;
   } | null;
   parent_agent_id?: string | null;
   if_exists?: "fail" | "use" | null;

@@ -87,6 +87,10 @@ type Limits struct {
 	CPUSeconds           uint64 `json:"cpu_s" wire:"default"`
 	OutputBytesPerSecond uint64 `json:"output_bytes_per_s" wire:"default"`
 	TurnSeconds          uint64 `json:"turn_s" wire:"default"`
+
+	// Agents is how many agents there may be of one, itself included; nil is
+	// bridge.DefaultTreeAgents.
+	Agents *uint64 `json:"agents,omitzero"`
 }
 
 // Role is the agent for tasks or plans that name none. The rest says how it is

@@ -14,6 +14,7 @@ class Limits(TypedDict, total=False):
     cpu_s: Optional[int]
     output_bytes_per_s: Optional[int]
     turn_s: Optional[int]
+    agents: Optional[int]
 
 
 class TaskContext(TypedDict, total=False):

@@ -1,0 +1,112 @@
+package bridge
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"nexus.internal/bridge/api"
+)
+
+// DefaultTreeAgents is how many agents there may be of one that no agent created:
+// itself, those that it created, and theirs.
+const DefaultTreeAgents = 32
+
+// LabelAgents is the label of a Spec that has the agent's own bound, as a number; 0 is
+// none. Without the label it is DefaultTreeAgents.
+const LabelAgents = "max_agents"
+
+// treeError says that an agent has as many agents below it as it may.
+type treeError struct {
+	root string
+	most int
+}
+
+func (e *treeError) Error() string {
+	return fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", e.root, e.most)
+}
+
+// births are the agents that are being started, with those above each, so that two
+// starts at once are counted. The zero value is ready.
+type births struct {
+	mu    sync.Mutex // guards above, and each count with what follows from it
+	above map[string][]string
+}
+
+// addToTree counts an agent that is to be started among those of each agent above
+// it. It returns what takes it out of the count of starts again, once the agent has
+// been started or not; the error is a *treeError.
+func (s *Server) addToTree(p api.CreateAgentParams) (started func(), err error) {
+	id, above := *p.AgentID, s.above(p)
+	if len(above) == 0 {
+		return func() {}, nil
+	}
+	b := &s.births
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sizes := map[string]int{}
+	infos := s.o.Supervisor.Agents()
+	parents := make(map[string]string, len(infos))
+	for _, info := range infos {
+		parents[info.ID] = info.Labels[labelParent]
+	}
+	for _, info := range infos {
+		sizes[info.ID]++ // itself
+		for at, n := parents[info.ID], 0; at != "" && n <= maxDepth; at, n = parents[at], n+1 {
+			sizes[at]++
+		}
+	}
+	for starting, line := range b.above {
+		if _, counted := parents[starting]; !counted {
+			for _, at := range line {
+				sizes[at]++
+			}
+		}
+	}
+	for _, at := range above {
+		if most := s.mostAgents(at); most > 0 && sizes[at] >= most {
+			return nil, &treeError{root: at, most: most}
+		}
+	}
+	if b.above == nil {
+		b.above = map[string][]string{}
+	}
+	b.above[id] = above
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.above, id)
+	}, nil
+}
+
+// above are the agents above one that is to be started, its creator first.
+func (s *Server) above(p api.CreateAgentParams) (line []string) {
+	if p.ParentAgentID == nil {
+		return nil
+	}
+	line = append([]string{*p.ParentAgentID}, p.Above...)
+	for at := line[len(line)-1]; len(line) <= maxDepth; {
+		a, err := s.o.Supervisor.Agent(at)
+		if err != nil {
+			break
+		}
+		if at = a.Info().Labels[labelParent]; at == "" {
+			break
+		}
+		line = append(line, at)
+	}
+	return line
+}
+
+// mostAgents is the bound of an agent and of those below it; 0 is none.
+func (s *Server) mostAgents(id string) int {
+	a, err := s.o.Supervisor.Agent(id)
+	if err != nil {
+		return DefaultTreeAgents // it is saved, and its agents run
+	}
+	most, err := strconv.Atoi(a.Info().Labels[LabelAgents])
+	if err != nil {
+		return DefaultTreeAgents
+	}
+	return most
+}
