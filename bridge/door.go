@@ -55,7 +55,7 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 	if len(origins) == 1 && origins[0] == "http://"+strings.ToLower(x.r.Host) {
 		return true
 	}
-	if len(origins) > 1 || !s.origins[origins[0]] {
+	if len(origins) > 1 || !s.settings.Load().origins[origins[0]] {
 		s.refuse(x, badOrigin)
 		return false
 	}
@@ -100,7 +100,7 @@ func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok b
 		return p, refusal{}, true
 	}
 	if wrong := p.reach(to.agent); wrong != nil {
-		if wait := s.rate.Take(grant.ID, 1); wait > 0 {
+		if wait := s.settings.Load().rate.Take(grant.ID, 1); wait > 0 {
 			return p, s.later(x, tooMany, wait), false
 		}
 		return p, *wrong, false
@@ -156,11 +156,11 @@ func (x *exchange) bind() (unbind func()) {
 // checkRate counts n requests for the key. Where those are too many, none is
 // counted.
 func (s *Server) checkRate(x *exchange, n int) (refusal, bool) {
-	switch wait := s.rate.Take(x.pass.grant.ID, n); wait {
+	switch wait := s.settings.Load().rate.Take(x.pass.grant.ID, n); wait {
 	case 0:
 		return refusal{}, true
 	case limit.Never:
-		return overRate(n, s.o.RequestsPerMinute), false
+		return overRate(n, s.settings.Load().RequestsPerMinute), false
 	default:
 		return s.later(x, tooMany, wait), false
 	}
@@ -188,7 +188,7 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatur
 		switch {
 		case item.Refused != nil && !x.pass.key.IsZero():
 			continue // it is answered as what it is, and nothing is done
-		case item.Request.Auth == nil && (x.pass.key.IsZero() || s.o.RequireSignatures):
+		case item.Request.Auth == nil && (x.pass.key.IsZero() || s.settings.Load().RequireSignatures):
 			if x.pass.key.IsZero() {
 				return signed, noKey, false
 			}

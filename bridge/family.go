@@ -92,15 +92,16 @@ func (s *Server) basis(name string) (string, error) {
 	if name == api.PresetTrusted || name == api.PresetSandboxed {
 		return name, nil
 	}
-	switch basis, ok := s.o.Presets[name]; {
+	presets := s.settings.Load().Presets
+	switch basis, ok := presets[name]; {
 	case basis == api.PresetYolo || name == api.PresetYolo:
 		return "", api.Invalid("preset", "yolo cannot be granted over RPC")
 	case ok:
 		return basis, nil
 	}
 	names := []string{api.PresetTrusted, api.PresetSandboxed}
-	for _, name := range slices.Sorted(maps.Keys(s.o.Presets)) {
-		if s.o.Presets[name] != api.PresetYolo {
+	for _, name := range slices.Sorted(maps.Keys(presets)) {
+		if presets[name] != api.PresetYolo {
 			names = append(names, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,7 +52,6 @@ type Options struct {
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
-	Door
 	// Addr is the host and port that is listened on; its port is the one that
 	// Host headers must name. Required.
 	Addr string
@@ -73,12 +73,13 @@ type Options struct {
 	// Check looks at code for validate_code, within ctx. A *CheckError reaches the
 	// client as it is. Required; safe for concurrent use.
 	Check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
-	// Roles are the agents for tasks and plans that name none, by what creates
-	// them where they are not there; each has an AgentID. May be nil.
-	Roles map[Role]api.CreateAgentParams
-	// Presets are those of the configuration, by the built-in preset that each is
-	// made of. May be nil.
-	Presets map[string]string
+	// Settings are those of the configuration at the start; Reload replaces them.
+	Settings
+	// MaxStrangers is how many connections that have shown no key may be open, the
+	// oldest of which is closed for another one, and how many of all scoped keys
+	// together, where the key with the most of them loses one; 0 is
+	// DefaultMaxStrangers.
+	MaxStrangers int
 	// Moved is called when what is saved under a name is about to become another
 	// session's, or none's, and no agent of that name runs. May be nil.
 	Moved func(id string)
@@ -109,6 +110,17 @@ type Options struct {
 	Heartbeat      time.Duration // between signs of life on a quiet stream: 15 s
 }
 
+// Settings are what the configuration decides. They must not be changed.
+type Settings struct {
+	Door
+	// Roles are the agents for tasks and plans that name none, by what creates
+	// them where they are not there; each has an AgentID. May be nil.
+	Roles map[Role]api.CreateAgentParams
+	// Presets are those of the configuration, by the built-in preset that each is
+	// made of. May be nil.
+	Presets map[string]string
+}
+
 // Door is what a Server lets in (SPEC §6.5). The zero value lets in every program
 // with a key, and no web page.
 type Door struct {
@@ -118,11 +130,6 @@ type Door struct {
 	RequestsPerMinute int
 	// RequireSignatures refuses requests without the member auth.
 	RequireSignatures bool
-	// MaxStrangers is how many connections that have shown no key may be open, the
-	// oldest of which is closed for another one, and how many of all scoped keys
-	// together, where the key with the most of them loses one; 0 is
-	// DefaultMaxStrangers.
-	MaxStrangers int
 }
 
 func (o Options) withDefaults() Options {
@@ -175,10 +182,9 @@ type Server struct {
 	strangers *strangerLog
 	metrics   *metrics.Metrics
 	hosts     map[string]bool // what a Host header may be, lower case
-	origins   map[string]bool // web pages that may call
-	rate      *limit.Rate     // by the key's id
-	keyless   chan struct{}   // holds one for each body without a key that is being read
-	streams   seats           // of streams of events
+	settings  atomic.Pointer[settings]
+	keyless   chan struct{} // holds one for each body without a key that is being read
+	streams   seats         // of streams of events
 	methods   map[string]handler
 	locks     keyedMutex
 	renames   renames
@@ -205,16 +211,37 @@ func New(o Options) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
-	s.origins, s.rate, s.keyless = map[string]bool{}, limit.NewRate(o.RequestsPerMinute), make(chan struct{}, maxKeyless)
-	for _, origin := range o.AllowedOrigins {
-		s.origins[origin] = true
-	}
+	s.keyless = make(chan struct{}, maxKeyless)
+	s.Reload(o.Settings)
 	s.access = o.Log.Named("access")
 	s.strangers = newStrangerLog(s.access)
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
 	s.last.id = o.Sessions.Last()
 	s.methods = s.methodTable()
 	return s, nil
+}
+
+// settings are Settings that are ready to be asked.
+type settings struct {
+	Settings
+	origins map[string]bool // web pages that may call
+	rate    *limit.Rate     // by the key's id
+}
+
+// Reload replaces the settings for the requests that come from now on. What keys have
+// asked lately is forgotten if their rate changes. It is safe for concurrent use with
+// everything but itself.
+func (s *Server) Reload(to Settings) {
+	next := &settings{Settings: to, origins: map[string]bool{}}
+	for _, origin := range to.AllowedOrigins {
+		next.origins[origin] = true
+	}
+	if now := s.settings.Load(); now != nil && now.RequestsPerMinute == to.RequestsPerMinute {
+		next.rate = now.rate
+	} else {
+		next.rate = limit.NewRate(to.RequestsPerMinute)
+	}
+	s.settings.Store(next)
 }
 
 // Launched counts, for GET /metrics, an agent's process that became ready.

@@ -218,7 +218,7 @@ func (s *Server) foresee(x *exchange) (refused refusal, ok bool) {
 	if s.requests.isClosed() {
 		return draining, false
 	}
-	if wait := s.rate.Wait(x.pass.grant.ID); wait > 0 && !x.pass.key.IsZero() {
+	if wait := s.settings.Load().rate.Wait(x.pass.grant.ID); wait > 0 && !x.pass.key.IsZero() {
 		return s.later(x, tooMany, wait), false
 	}
 	return refusal{}, true

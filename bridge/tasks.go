@@ -51,7 +51,7 @@ func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *strin
 	if named != nil {
 		return s.agent(ctx, *named)
 	}
-	p, ok := s.o.Roles[role]
+	p, ok := s.settings.Load().Roles[role]
 	if !ok {
 		return nil, &roleError{role}
 	}

@@ -41,8 +41,8 @@ type Options struct {
 	// Restored says that Permissions are those that a workplace held before: a
 	// path in them that has become a symbolic link since is not followed.
 	Restored bool
-	// Presets are those of the configuration.
-	Presets map[string]protocol.Permissions
+	// Presets gives those of the configuration; safe for concurrent use. May be nil.
+	Presets func() map[string]protocol.Permissions
 	// Allowances were granted earlier in this session.
 	Allowances []protocol.Allowance
 	// OnAllow saves a new allowance; nil saves none.
@@ -103,7 +103,7 @@ func Open(o Options) (*Workplace, error) {
 		w.scratch.dir = real(o.Spill)
 	}
 	if o.Ceiling != nil {
-		ceiling, err := permission.Resolve(*o.Ceiling, o.Presets)
+		ceiling, err := permission.Resolve(*o.Ceiling, o.presets())
 		if err != nil {
 			return nil, fmt.Errorf("ceiling: %w", err)
 		}
@@ -133,13 +133,21 @@ func Open(o Options) (*Workplace, error) {
 	return w, nil
 }
 
+// presets are those of the configuration.
+func (o Options) presets() map[string]protocol.Permissions {
+	if o.Presets == nil {
+		return nil
+	}
+	return o.Presets()
+}
+
 // resolve makes what is asked for what can be held: presets by what they stand
 // for, paths without symbolic links unless they were so before.
 func (w *Workplace) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
 	if follow {
-		return Resolve(asked, w.options.Presets)
+		return Resolve(asked, w.options.presets())
 	}
-	return permission.Resolve(asked, w.options.Presets)
+	return permission.Resolve(asked, w.options.presets())
 }
 
 // Resolve is [permission.Resolve], and follows the symbolic links in paths.

@@ -140,7 +140,9 @@ func TestToolsThatAreOffered(t *testing.T) {
 		s := newSite(t, tt.asked, func(o *workplace.Options) {
 			o.Tools = []tool.Tool{external("mine")}
 			o.Sources = []workplace.Source{source{external("docs"), external("read_file"), external("docs")}}
-			o.Presets = map[string]protocol.Permissions{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
+			o.Presets = func() map[string]protocol.Permissions {
+				return map[string]protocol.Permissions{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
+			}
 		})
 		if got := names(s.Workplace); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.asked, got, tt.want)

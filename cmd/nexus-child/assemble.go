@@ -19,7 +19,6 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
-	"nexus.internal/child/provider"
 	"nexus.internal/child/tool/agents"
 	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
@@ -82,30 +81,25 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err := mayReturn(cwd, saved); err != nil {
 		return nil, err
 	}
-	c, err := config.Load(environ, cwd, f.configs...)
-	if e, ok := errors.AsType[*config.FileError](err); ok && e.Project && f.modelSocket != "" {
-		// The agent itself may have written it: that must not keep it from
-		// coming back.
-		log.Warn("left out the project's configuration", zap.Error(err))
-		c, err = config.Load(environ, "", f.configs...)
-	}
+	current, err := newConfiguration(f, environ, cwd, log)
 	if err != nil {
 		return nil, err
 	}
+	c := current.now()
 	if err := f.applyProfile(c); err != nil {
 		return nil, err
 	}
 	if err := a.choosePrompt(f, saved, home, cwd); err != nil {
 		return nil, err
 	}
-	if err := a.chooseModel(f, saved, c); err != nil {
+	if err := a.chooseModel(f, saved, current); err != nil {
 		return nil, err
 	}
 	s, err := newServers(home, cwd, a.options.Images, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, c, s, cwd, private(home, cwd, j.Path(), f.modelSocket)); err != nil {
+	if err := a.openWorkplace(f, saved, current, s, cwd, private(home, cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(f, saved)...); err != nil {
@@ -231,8 +225,8 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 }
 
 // chooseModel settles on a model and takes the keys out of the environment.
-func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Config) (err error) {
-	m := &models{config: c, broker: brokerClient(f.modelSocket), log: a.options.Log, opened: map[string]provider.Provider{}}
+func (a *assembly) chooseModel(f *flags, saved transcript.Settings, current *configuration) (err error) {
+	m := &models{current: current, broker: brokerClient(f.modelSocket), log: a.options.Log}
 	wish := config.Wish{Provider: f.provider, Model: f.model}
 	if f.scenario != "" {
 		if m.scenario, err = os.ReadFile(f.scenario); err != nil {
@@ -252,7 +246,7 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, c *config.Co
 		return err
 	}
 	a.options.Models = m
-	return protectKeys(c, f.modelSocket != "")
+	return protectKeys(current.now(), f.modelSocket != "")
 }
 
 // protectKeys takes the keys out of the environment and, if there were any or
@@ -276,9 +270,10 @@ func protectKeys(c *config.Config, brokered bool) error {
 
 // openWorkplace settles on what the agent may do: as the flags ask, but never
 // beyond what the session saved, nor beyond the ceiling of either.
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, c *config.Config, s *servers, cwd string, private permission.Private) error {
+func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
+	c := current.now()
 	o := workplace.Options{
-		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: c.Presets(), Allowances: a.options.State.Allowances,
+		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets() }, Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},

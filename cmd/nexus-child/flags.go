@@ -43,6 +43,7 @@ type flags struct {
 	permissions, ceiling        *protocol.Permissions // nil if not given
 	scenario, modelSocket       string
 	configs                     []string
+	personal                    string
 	ascii, updates, version     bool
 	passEnv                     []string
 	hostCalls, toolOutput       bool
@@ -96,6 +97,7 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
 	set.Uint64Var(&f.depth, "depth", 0, "`N` agents are above this one: its creator, that one's, and so on")
+	set.StringVar(&f.personal, "personal-config", "", "read `FILE` as the personal configuration, and again when it was replaced, in the place of config.json in the home")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
 	set.Var(&f.logLevel, "log-level", "lines of the log on stderr: `debug`, info, warn or error, and above")
 	set.Var(&f.logFormat, "log-format", "how they are written: `auto` (text on a terminal, else json), text or json")

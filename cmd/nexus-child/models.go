@@ -26,13 +26,14 @@ const offlineWindow = child.DefaultContextWindow
 // models gives out what the configuration names. Providers are made when they
 // are first needed.
 type models struct {
-	config   *config.Config
+	current  *configuration
 	scenario []byte       // for the offline provider; nil for its own rules
 	broker   *http.Client // that has the keys; nil for none
 	log      *zap.Logger
 
-	mu     sync.Mutex // guards opened
+	mu     sync.Mutex // guards all below
 	opened map[string]provider.Provider
+	of     *config.Config // whose providers opened has
 }
 
 // Select implements [child.Models].
@@ -41,11 +42,12 @@ func (m *models) Select(model, current string) (child.Selected, error) {
 }
 
 func (m *models) choose(w config.Wish) (child.Selected, error) {
-	choice, err := m.config.Choose(w)
+	c := m.current.now()
+	choice, err := c.Choose(w)
 	if err != nil {
 		return child.Selected{}, err
 	}
-	p, err := m.provider(choice)
+	p, err := m.provider(c, choice)
 	if err != nil {
 		return child.Selected{}, err
 	}
@@ -59,13 +61,16 @@ func (m *models) choose(w config.Wish) (child.Selected, error) {
 	return s, nil
 }
 
-func (m *models) provider(choice config.Choice) (provider.Provider, error) {
+func (m *models) provider(c *config.Config, choice config.Choice) (provider.Provider, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.of != c {
+		m.opened, m.of = map[string]provider.Provider{}, c
+	}
 	if p, ok := m.opened[choice.Name]; ok {
 		return p, nil
 	}
-	p, err := m.open(choice)
+	p, err := m.open(c, choice)
 	if err != nil {
 		return nil, err
 	}
@@ -79,23 +84,24 @@ func (m *models) provider(choice config.Choice) (provider.Provider, error) {
 // does not answer within lookupTimeout, or not well, has what the configuration
 // says; one without its key has none. The error is that of ctx.
 func (m *models) List(ctx context.Context) ([]provider.Model, error) {
-	names := m.config.ProviderNames()
+	c := m.current.now()
+	names := c.ProviderNames()
 	found := make([][]provider.Model, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
-		asked.Go(func() { found[i] = m.offered(ctx, name) })
+		asked.Go(func() { found[i] = m.offered(ctx, c, name) })
 	}
 	asked.Wait()
 	return slices.Concat(found...), ctx.Err()
 }
 
 // offered are the models of one provider under its name.
-func (m *models) offered(ctx context.Context, name string) []provider.Model {
-	settings, err := m.config.Provider(name)
+func (m *models) offered(ctx context.Context, c *config.Config, name string) []provider.Model {
+	settings, err := c.Provider(name)
 	if err != nil {
 		return nil
 	}
-	p, err := m.provider(config.Choice{Name: name, Provider: settings})
+	p, err := m.provider(c, config.Choice{Name: name, Provider: settings})
 	if err != nil {
 		return nil // what cannot be opened, for want of a key perhaps, cannot be chosen
 	}

@@ -61,7 +61,7 @@ func TestListModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		m := &models{config: c, log: zap.NewNop(), opened: map[string]provider.Provider{
+		m := &models{current: &configuration{f: &flags{}, current: c}, of: c, log: zap.NewNop(), opened: map[string]provider.Provider{
 			"silent": service{after: time.Hour}, "mute": service{after: time.Hour},
 			"slow": service{after: 7 * time.Second, ids: []string{"s"}}, "broken": service{err: errors.New("down")},
 			"listed": service{ids: []string{"a", "b", "c"}}, "down": service{after: time.Hour},
@@ -75,7 +75,7 @@ func TestListModels(t *testing.T) {
 		var got []string
 		for _, model := range all {
 			got = append(got, fmt.Sprintf("%s/%s %s %d", model.Provider, model.ModelID, model.ModelName, model.ContextWindow))
-			if _, err := m.config.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
+			if _, err := c.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
 				t.Errorf("%v is listed and cannot be chosen: %v", model, err)
 			}
 		}

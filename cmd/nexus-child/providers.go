@@ -20,7 +20,7 @@ import (
 // open makes the provider of a choice. Where there is a broker all is asked
 // through it, which knows no provider of a project's: an agent could write
 // itself one that nobody counts.
-func (m *models) open(choice config.Choice) (provider.Provider, error) {
+func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider, error) {
 	p := choice.Provider
 	if p.Type == "offline" {
 		o := scripted.Options{Scenario: m.scenario}
@@ -33,13 +33,13 @@ func (m *models) open(choice config.Choice) (provider.Provider, error) {
 		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: wire.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),
 	}
 	if m.broker != nil {
-		if m.config.FromProject(choice.Name) {
+		if c.FromProject(choice.Name) {
 			return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", choice.Name)
 		}
 		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), wire.None, m.broker
 	} else {
 		var err error
-		if o.APIKey, err = m.config.Key(choice); err != nil {
+		if o.APIKey, err = c.Key(choice); err != nil {
 			return nil, err
 		}
 	}

@@ -12,21 +12,20 @@ import (
 	"nexus.internal/supervisor/broker"
 )
 
-// newBroker makes the broker that has the keys of the providers. standard
-// are the limits of agents that have none of their own. With noSync what is used is not
-// brought to the disk at once.
-func newBroker(cfg *config.Config, standard broker.Limits, catalogue *sessions.Catalogue, noSync bool, log *zap.Logger) (*broker.Broker, error) {
+// newBroker makes the broker that has the keys of the providers. With noSync what is
+// used is not brought to the disk at once.
+func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, log *zap.Logger) (*broker.Broker, error) {
 	if err := broker.Protect(); err != nil {
 		return nil, err
 	}
 	// Where agents reach neither: a home may lie on a disk that takes no sockets.
-	dirs := []string{cfg.SocketsDir()}
-	if runtime := cfg.Env("XDG_RUNTIME_DIR"); runtime != "" {
+	dirs := []string{s.cfg.SocketsDir()}
+	if runtime := s.cfg.Env("XDG_RUNTIME_DIR"); runtime != "" {
 		dirs = append(dirs, filepath.Join(runtime, "nexus-sockets"))
 	}
 	return broker.New(broker.Options{
-		Providers: brokered(cfg),
-		Limits:    standard,
+		Providers: s.providers,
+		Limits:    s.limits,
 		File:      catalogue.UsagePath,
 		NoSync:    noSync,
 		Dirs:      dirs,

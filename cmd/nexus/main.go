@@ -21,6 +21,7 @@ func main() {
 		Stderr:  os.Stderr,
 	})
 	app.Add(serveCommand(app))
+	app.Add(configCommand(app))
 	addChaos(app)
 	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
 }

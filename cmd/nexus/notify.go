@@ -75,10 +75,13 @@ func (h herald) run(asked, ended context.Context) error {
 }
 
 // tell reports whether there is somebody to tell.
-func (h herald) tell(state string) bool {
+func (h herald) tell(state string) bool { return tell(h.log, state) }
+
+// tell tells systemd, if it listens, and reports whether it does.
+func tell(log *zap.Logger, state string) bool {
 	told, err := daemon.SdNotify(false, state)
 	if err != nil {
-		h.log.Warn("tell systemd", zap.Error(err))
+		log.Warn("tell systemd", zap.Error(err))
 	}
 	return told || err != nil
 }

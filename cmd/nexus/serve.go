@@ -116,13 +116,12 @@ func (o serveOptions) door(cfg *config.Config) bridge.Door {
 		AllowedOrigins:    said.AllowedOrigins,
 		RequestsPerMinute: int(said.RequestsPerMinute),
 		RequireSignatures: said.RequireSignatures || o.signed,
-		MaxStrangers:      maxStrangers(),
 	}
 }
 
 // serve runs a server until it is asked to end and everything has ended.
 func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
-	cfg, err := app.Config()
+	cfg, err := app.LoadConfig("")
 	if err != nil {
 		return err
 	}
@@ -186,10 +185,13 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
-	ended := watchSignals(asked, ask, func() { _ = keys.Close() })
+	current := newConfiguration(func() (*config.Config, error) { return app.LoadConfig("") }, o, app.Environ, log)
+	ended := onSignal{
+		ask: ask, reload: current.reloadTelling, tidy: func() { _ = keys.Close() },
+	}.watch(asked)
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, held: held, environ: app.Environ, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
+		o: o, cfg: cfg, config: current, held: held, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
 		signatures: signatures,
 		version:    app.Version,
 	})
@@ -215,7 +217,7 @@ type assembly struct {
 	o        serveOptions
 	cfg      *config.Config
 	held     *cli.Hold
-	environ  []string
+	config   *configuration
 	listener net.Listener
 	keys     *auth.Keyring
 	guard    *proc.Guard
@@ -230,21 +232,12 @@ type assembly struct {
 // ask ends it.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
 	catalogue := sessions.New(a.cfg.Home)
-	standard, err := limitsOf(a.cfg)
-	if err != nil {
+	if err := a.config.begin(a.cfg); err != nil {
 		return nil, err
 	}
-	models, err := newBroker(a.cfg, standard, catalogue, a.o.durability == "os", a.log)
+	models, err := newBroker(a.config.settings(), catalogue, a.o.durability == "os", a.log)
 	if err != nil {
 		return nil, err
-	}
-	warnings := a.cfg.Warnings()
-	for _, warning := range warnings {
-		a.log.Warn("configuration", zap.String("warning", warning))
-	}
-	roles, err := rolesOf(a.cfg)
-	if err != nil {
-		return nil, errors.Join(err, models.Close())
 	}
 	events := eventlog.New(eventlog.Options{Log: a.log})
 	var front *bridge.Server // made before there are agents to ask it
@@ -258,9 +251,9 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
 	agents := &specs{
-		child: a.o.child, env: childEnv(a.environ, a.cfg), sessions: catalogue,
+		child: a.o.child, personal: copyPath(a.cfg), settings: a.config.settings, sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.level,
-		register: models.Register, standard: standard,
+		register: models.Register,
 	}
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
@@ -272,7 +265,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Audit:      a.audit,
 		Signatures: a.signatures,
 		Models:     func() metrics.Models { return traffic(models.Stats()) },
-		Door:       a.o.door(a.cfg),
+		Settings:   a.config.settings().front,
 		Shutdown:   ask,
 		Moved:      models.Forget,
 		Outcome:    outcomeOf(catalogue),
@@ -283,17 +276,17 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},
 		},
-		Warnings:     func() []string { return warnings },
+		Warnings:     a.config.warnings,
+		MaxStrangers: maxStrangers(),
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Check:        newCheckers(a.o.child, agents.env, a.cfg, a.guard, a.log).check,
+		Check:        newCheckers(a.o.child, func() []string { return a.config.settings().childEnv }, a.cfg, a.guard, a.log).check,
 		PlansDir:     a.cfg.PlansDir(),
-		Roles:        roles,
-		Presets:      presetsOf(a.cfg),
 	})
 	if err != nil {
 		events.Close()
 		return nil, errors.Join(err, models.Close())
 	}
+	a.config.serve(models, front)
 	return a.actors(asked, ask, parts{front: front, sup: sup, models: models, events: events}), nil
 }
 

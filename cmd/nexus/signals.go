@@ -8,34 +8,82 @@ import (
 	"syscall"
 )
 
-// watchSignals calls ask at the first signal that asks the server to end. A
-// signal that comes once it was asked (asked has ended, however it came to that)
-// ends the process at once, as that signal does, after tidy. The caller must
-// call stop; signals have no effect from then on.
-func watchSignals(asked context.Context, ask, tidy func()) (stop func()) {
+// onSignal is what a server does at its signals.
+type onSignal struct {
+	// ask asks the server to end, at SIGINT, SIGTERM, or a SIGHUP that says that its
+	// terminal is gone.
+	ask func()
+	// reload is called at any other SIGHUP, by one goroutine at a time. ctx ends with
+	// the server.
+	reload func(ctx context.Context)
+	// tidy is called before a second signal ends the process.
+	tidy func()
+}
+
+// watch begins to heed signals. A SIGINT or SIGTERM that comes once the server was
+// asked to end (asked has ended, however it came to that) ends the process at once, as
+// that signal does, after tidy. The caller must call stop; signals have no effect from
+// then on.
+func (on onSignal) watch(asked context.Context) (stop func()) {
+	closing := terminalClosing()
 	signals := make(chan os.Signal, 2) // one for each call
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	hangups := make(chan os.Signal, 1) // another one while a reload runs asks for one more
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(asked)
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-signals:
-			ask()
+			on.ask()
 		case <-asked.Done():
 		case <-ended:
 			return
 		}
 		select {
 		case last := <-signals:
-			tidy()
+			on.tidy()
 			endBy(last)
 		case <-ended:
 		}
 	})
+	watching.Go(func() {
+		for {
+			select {
+			case <-hangups:
+				if closing() {
+					on.ask()
+				} else {
+					on.reload(ctx)
+				}
+			case <-ended:
+				return
+			}
+		}
+	})
 	return func() {
 		close(ended)
+		cancel()
 		watching.Wait()
 	}
+}
+
+// terminalClosing returns a function that reports whether the terminal, on which this
+// process was started without nohup(1), is gone: then a SIGHUP comes of that, and not
+// from somebody who wants a reload.
+func terminalClosing() func() bool {
+	there := func() bool {
+		tty, err := os.Open("/dev/tty")
+		if err == nil {
+			_ = tty.Close()
+		}
+		return err == nil
+	}
+	if signal.Ignored(syscall.SIGHUP) || !there() {
+		return func() bool { return false }
+	}
+	return func() bool { return !there() }
 }
 
 // endBy ends this process as the signal does that nobody handles, so that its

@@ -30,8 +30,9 @@ const maxSystemPrompt = 100 << 10
 // specs knows how to run agents as nexus-child processes. It is not changed
 // after its making and safe for concurrent use.
 type specs struct {
-	child    string   // absolute path of nexus-child
-	env      []string // the whole environment of every child
+	child    string           // absolute path of nexus-child
+	personal string           // absolute path of the copy of config.json that children read
+	settings func() *settings // that hold
 	sessions *sessions.Catalogue
 	// durability and scenario are flags of the server that go to every child;
 	// "" passes none.
@@ -42,7 +43,6 @@ type specs struct {
 	// register makes an agent known to the broker and tells where the socket of
 	// its model will be, and which limits hold.
 	register func(broker.Agent) (socket string, l broker.Limits, err error)
-	standard broker.Limits // of agents that have none of their own
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
@@ -65,6 +65,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	for _, flag := range []struct{ name, value string }{
 		{"durability", s.durability},
 		{"scenario", s.scenario},
+		{"personal-config", s.personal},
 		{"parent-agent", api.Value(p.ParentAgentID)},
 		{"approvals", api.Value(p.Approvals)},
 		{"approval-timeout", patience},
@@ -100,7 +101,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
-	env := s.env
+	env := s.settings().childEnv
 	if names := slices.Sorted(maps.Keys(api.Value(p.Env))); len(names) > 0 {
 		always = append(always, "--pass-env="+strings.Join(names, ","))
 		env = slices.Clone(env)

@@ -22,16 +22,20 @@ import (
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
 	var known broker.Agent
+	held := &settings{
+		childEnv: []string{"PATH=/bin"},
+		limits: broker.Limits{
+			Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6,
+			Process: supervisor.Limits{MemoryBytes: 5, Processes: 4, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: time.Minute},
+		},
+	}
 	s := &specs{
-		child: "/opt/nexus-child", approval: 90 * time.Second, env: []string{"PATH=/bin"}, sessions: sessions.New("/home/me"),
+		child: "/opt/nexus-child", approval: 90 * time.Second, sessions: sessions.New("/home/me"),
 		register: func(a broker.Agent) (string, broker.Limits, error) {
 			known = a
 			return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
 		},
-		standard: broker.Limits{
-			Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6,
-			Process: supervisor.Limits{MemoryBytes: 5, Processes: 4, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: time.Minute},
-		},
+		settings: func() *settings { return held },
 	}
 	tests := []struct {
 		name        string
@@ -161,7 +165,7 @@ func TestSpec(t *testing.T) {
 			if got.Limits != (supervisor.Limits{Processes: 7}) {
 				t.Errorf("limits %+v, want those that the broker says hold", got.Limits)
 			}
-			wantEnv := s.env
+			wantEnv := held.childEnv
 			if tt.wantEnv != nil {
 				wantEnv = tt.wantEnv
 			}

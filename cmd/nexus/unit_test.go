@@ -30,7 +30,7 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"Type": "notify", "NotifyAccess": "main", "ExecStart": "/usr/local/bin/nexus serve", "WatchdogSec": "30s", "KillMode": "mixed",
+		"Type": "notify", "NotifyAccess": "main", "ExecStart": "/usr/local/bin/nexus serve", "ExecReload": "/bin/kill -HUP $MAINPID", "WatchdogSec": "30s", "KillMode": "mixed",
 		"Delegate": "yes", "DelegateSubgroup": "nexus-server", "OOMPolicy": "continue", "Restart": "on-failure",
 	} {
 		if got := settings["[Service]"+name]; got != want {

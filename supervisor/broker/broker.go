@@ -20,7 +20,7 @@ import (
 
 // Options are what a Broker is made of.
 type Options struct {
-	// Providers are the services, by their names in config.json.
+	// Providers are the services, by their names in config.json. Reload replaces them.
 	Providers map[string]Provider
 	// Limits hold for agents that have none of their own.
 	Limits Limits
@@ -40,7 +40,6 @@ type Options struct {
 type Broker struct {
 	o         Options
 	log       *zap.Logger
-	services  map[string]*service
 	transport *http.Transport
 	uid       int
 	dir       *lockdir.Dir // of the sockets
@@ -48,6 +47,8 @@ type Broker struct {
 	closeErr  error
 
 	mu       sync.Mutex          // guards all below and what accounts hold
+	services map[string]*service // by name
+	limits   Limits              // of accounts that have none of their own
 	accounts map[string]*account // by agent
 	// forgotten counts those that left accounts.
 	forgotten uint64
@@ -67,15 +68,11 @@ func New(o Options) (*Broker, error) {
 		o.File = func(string) string { return "" }
 	}
 	b := &Broker{
-		o: o, log: o.Log.Named("broker"), services: map[string]*service{}, transport: newTransport(), uid: os.Getuid(),
+		o: o, log: o.Log.Named("broker"), transport: newTransport(), uid: os.Getuid(),
 		accounts: map[string]*account{}, doors: map[*door]struct{}{}, traffic: map[string]*Traffic{},
 	}
-	for name, p := range o.Providers {
-		s, err := newService(name, p)
-		if err != nil {
-			return nil, fmt.Errorf("new broker: %w", err)
-		}
-		b.services[name], b.traffic[name] = s, &Traffic{}
+	if err := b.Reload(o.Providers, o.Limits, func() error { return nil }); err != nil {
+		return nil, fmt.Errorf("new broker: %w", err)
 	}
 	dir, err := makeSocketDir(o.Dirs)
 	if err != nil {
@@ -83,6 +80,35 @@ func New(o Options) (*Broker, error) {
 	}
 	b.dir = dir
 	return b, nil
+}
+
+// Reload puts other providers, and other limits of agents that have none of their own,
+// in the place of those that are. It calls commit when it is sure that nothing else
+// can go wrong, and while no request can begin. If there is an error, that of commit
+// included, everything stays as it was. Requests that are under way go on as they
+// began; the limits of processes hold for those that start later.
+func (b *Broker) Reload(providers map[string]Provider, limits Limits, commit func() error) error {
+	services, err := newServices(providers)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := commit(); err != nil {
+		return err
+	}
+	b.services, b.limits = services, limits
+	for name := range services {
+		if b.traffic[name] == nil {
+			b.traffic[name] = &Traffic{}
+		}
+	}
+	for _, acc := range b.accounts {
+		if !acc.given {
+			acc.limits = limits
+		}
+	}
+	return nil
 }
 
 // newTransport is the one pool of connections. Proxies are those of the
@@ -213,7 +239,7 @@ func (b *Broker) prepare(a Agent) error {
 	if !a.New {
 		return nil
 	}
-	acc := &account{id: a.ID, file: b.o.File(a.ID), limits: b.o.Limits}
+	acc := &account{id: a.ID, file: b.o.File(a.ID), limits: b.limits}
 	if acc.file != "" {
 		if err := os.Remove(acc.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)

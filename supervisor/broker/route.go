@@ -33,7 +33,10 @@ func (b *Broker) find(r *http.Request) (s *service, rest string, paid bool, _ *r
 	if err != nil {
 		return nil, "", false, refuse(400, "invalid_request_error", "the provider's name in the path is not well escaped")
 	}
-	if s = b.services[name]; s == nil {
+	b.mu.Lock()
+	s = b.services[name]
+	b.mu.Unlock()
+	if s == nil {
 		return nil, "", false, refuse(404, "unknown_provider", "the server has no provider %.256q: only those of the home's config.json, with a key or without, can be asked", name)
 	}
 	for _, e := range endpoints {

@@ -97,6 +97,9 @@ func (b *Broker) lockWith(agents ...string) error {
 	for id, acc := range read {
 		if b.accounts[id] == nil {
 			b.accounts[id], fresh[id] = acc, acc
+			if !acc.given {
+				acc.limits = b.limits
+			}
 		}
 	}
 	for _, acc := range fresh {
@@ -122,9 +125,10 @@ func (b *Broker) unread(read map[string]*account, agents []string) (string, bool
 	return "", false
 }
 
-// read is what is saved of an agent, or its first account. The caller holds no lock.
+// read is what is saved of an agent, or its first account; one without limits of its own
+// has none yet. The caller holds no lock.
 func (b *Broker) read(agent string) (*account, error) {
-	acc := &account{id: agent, file: b.o.File(agent), limits: b.o.Limits}
+	acc := &account{id: agent, file: b.o.File(agent)}
 	if acc.file == "" {
 		return acc, nil
 	}

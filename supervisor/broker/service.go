@@ -41,6 +41,24 @@ type service struct {
 	secrets redact.Secrets
 }
 
+// CheckProviders reports why a Broker would refuse providers; nil if it takes them.
+func CheckProviders(providers map[string]Provider) error {
+	_, err := newServices(providers)
+	return err
+}
+
+func newServices(providers map[string]Provider) (map[string]*service, error) {
+	services := make(map[string]*service, len(providers))
+	for name, p := range providers {
+		s, err := newService(name, p)
+		if err != nil {
+			return nil, err
+		}
+		services[name] = s
+	}
+	return services, nil
+}
+
 func newService(name string, p Provider) (*service, error) {
 	base, err := url.Parse(p.BaseURL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {

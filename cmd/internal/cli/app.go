@@ -176,13 +176,27 @@ func (a *App) homeDir() (string, error) {
 	return config.Home(environ)
 }
 
-// Config is what the environment, --home and the personal file say.
+// Config is what the environment and --home say. No file is read: whether
+// config.json is right is its server's business.
 func (a *App) Config() (*config.Config, error) {
 	environ, err := a.environ()
 	if err != nil {
 		return nil, err
 	}
-	// Only the home's file: a server must not depend on where it was started.
+	return config.Environment(environ)
+}
+
+// LoadConfig is Config with config.json of the home, or the file at path in its place
+// unless that is "". No project's file is read: a server must not depend on where it
+// was started.
+func (a *App) LoadConfig(path string) (*config.Config, error) {
+	environ, err := a.environ()
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		return config.LoadAs(path, environ, "/")
+	}
 	return config.Load(environ, "/")
 }
 

@@ -42,13 +42,9 @@ func (s Server) check() error {
 	return nil
 }
 
-// What members may say. "" is the default.
 var (
-	types       = []string{"openai", "anthropic", "offline"}
-	roleNames   = []string{"planner", "executor"}
-	authMethods = []string{"", "bearer", "api-key", "x-api-key", "none"}
-	thinkings   = []string{"", "adaptive", "enabled", "disabled"}
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	roleNames = []string{"planner", "executor"}
+	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // check finds values that the types allow and the meaning does not.
@@ -80,16 +76,12 @@ func (f file) check() error {
 			return &strict.Error{Path: path, Problem: "is no name: it is empty or has a slash"}
 		case protocol.CheckModelName(name) != nil:
 			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
-		case !slices.Contains(types, p.Type):
-			return &strict.Error{Path: path + ".type", Problem: fmt.Sprintf(`is %q, want "openai", "anthropic" or "offline"`, p.Type)}
-		case !slices.Contains(authMethods, p.AuthMethod):
-			return &strict.Error{Path: path + ".auth_method", Problem: fmt.Sprintf(`is %q, want "bearer", "api-key", "x-api-key" or "none"`, p.AuthMethod)}
+		case checkEnums(p, path) != nil:
+			return checkEnums(p, path)
 		case p.APIKeyEnv != "" && !envName.MatchString(p.APIKeyEnv): // it may be a key, so it is not quoted
 			return &strict.Error{Path: path + ".api_key_env", Problem: "is no name of an environment variable"}
 		case p.MaxTokens < 0:
 			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
-		case !slices.Contains(thinkings, p.Thinking):
-			return &strict.Error{Path: path + ".thinking", Problem: fmt.Sprintf(`is %q, want "adaptive", "enabled" or "disabled"`, p.Thinking)}
 		case (p.Thinking != "" || p.MaxTokens != 0) && p.Type != "anthropic":
 			return &strict.Error{Path: path, Problem: `has thinking or max_tokens, which are for type "anthropic" alone`}
 		}
@@ -229,6 +221,15 @@ func (c *Config) checkModel(path string, w Wish) error {
 		return &strict.Error{Path: path, Problem: "cannot be chosen: " + err.Error()}
 	default:
 		return nil
+	}
+}
+
+// unknownValue is the error of a member that has none of the values that it may have;
+// "" among them is the default.
+func unknownValue(path, got string, values []string) error {
+	values = slices.DeleteFunc(slices.Clone(values), func(value string) bool { return value == "" })
+	return &strict.Error{
+		Path: path, Problem: fmt.Sprintf("is %q, want one of %s", got, strings.Join(values, ", ")), Nearest: suggest.Nearest(got, values),
 	}
 }
 

@@ -30,6 +30,7 @@ type Config struct {
 	Files []string
 
 	file     file
+	personal []byte          // nil if there is none
 	own      map[string]bool // of providers: a trusted file was the last to say
 	keyNames map[string]bool // every api_key_env that any file or builtin names
 	env      map[string]string
@@ -38,21 +39,21 @@ type Config struct {
 // Provider says how to reach a source of models.
 type Provider struct {
 	// Type is "openai", "anthropic" or "offline".
-	Type string `json:"type"`
+	Type string `json:"type" enum:"openai,anthropic,offline"`
 	// BaseURL ends before /chat/completions; "" is the vendor's own.
 	BaseURL string `json:"base_url" wire:"default"`
 	// APIKeyEnv names the environment variable that holds the key.
 	APIKeyEnv string `json:"api_key_env" wire:"default"`
 	// AuthMethod is "bearer", "api-key", "x-api-key" or "none"; "" is what the
 	// type's own service wants.
-	AuthMethod string `json:"auth_method" wire:"default"`
+	AuthMethod string `json:"auth_method" wire:"default" enum:",bearer,api-key,x-api-key,none"`
 	// Models are the models that may be chosen; empty means any.
 	Models []Model `json:"models" wire:"default"`
 	// MaxTokens bounds one answer, of type "anthropic"; 0 is the default.
 	MaxTokens int `json:"max_tokens" wire:"default"`
 	// Thinking is "adaptive", "enabled" or "disabled", of type "anthropic"; ""
 	// leaves it to the model.
-	Thinking string `json:"thinking" wire:"default"`
+	Thinking string `json:"thinking" wire:"default" enum:",adaptive,enabled,disabled"`
 }
 
 // Model is one model of a Provider.
@@ -151,11 +152,9 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Load reads environ (KEY=VALUE as of os.Environ) and, each overriding the one
-// before it: config.json in the home, .nexus3/config.json in cwd, and the
-// extra files, which must exist. "" for cwd is no project. It creates nothing.
-// An error about a file is a *FileError.
-func Load(environ []string, cwd string, extra ...string) (*Config, error) {
+// Environment is what environ (KEY=VALUE as of os.Environ) says, with no file read:
+// enough for a program that asks a server.
+func Environment(environ []string) (*Config, error) {
 	c := &Config{own: map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
 	for _, pair := range environ {
 		if name, value, ok := strings.Cut(pair, "="); ok {
@@ -173,21 +172,71 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	}
 	c.noteKeys(c.file)
 
-	personal, project := c.Path("config.json"), filepath.Join(cwd, ".nexus3", "config.json")
-	if err := c.merge(personal, trusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return c, nil
+}
+
+// Load reads the environment and, each overriding the one before it: config.json in
+// the home, .nexus3/config.json in cwd, and the extra files, which must exist. ""
+// for cwd is no project. It creates nothing. An error about a file is a *FileError.
+func Load(environ []string, cwd string, extra ...string) (*Config, error) {
+	c, err := Environment(environ)
+	if err != nil {
 		return nil, err
 	}
+	if err := c.mergePersonal(c.personalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return c, c.mergeOthers(cwd, extra)
+}
+
+// LoadAs is Load with the file personal, which must exist, in the place of config.json
+// in the home: a server gives its agents a copy of what it has read.
+func LoadAs(personal string, environ []string, cwd string, extra ...string) (*Config, error) {
+	c, err := Environment(environ)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mergePersonal(personal); err != nil {
+		return nil, err
+	}
+	return c, c.mergeOthers(cwd, extra)
+}
+
+func (c *Config) personalPath() string { return c.Path("config.json") }
+
+// Personal is the text of the personal configuration as it was read; "{}" if there is
+// none.
+func (c *Config) Personal() []byte {
+	if c.personal == nil {
+		return []byte("{}")
+	}
+	return c.personal
+}
+
+// mergePersonal is merge for the personal configuration, which is remembered.
+func (c *Config) mergePersonal(path string) error {
+	data, err := readBounded(path)
+	if err != nil {
+		return &FileError{Path: path, Err: err}
+	}
+	c.personal = data
+	return c.mergeText(path, data, trusted)
+}
+
+// mergeOthers reads the files that override the personal one.
+func (c *Config) mergeOthers(cwd string, extra []string) error {
+	personal, project := c.personalPath(), filepath.Join(cwd, ".nexus3", "config.json")
 	if cwd != "" && filepath.Clean(project) != filepath.Clean(personal) {
 		if err := c.merge(project, untrusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 	}
 	for _, path := range extra {
 		if err := c.merge(path, trusted); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // trust says whose word a file is. A project's file comes with the project,

@@ -179,7 +179,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown member", `{"provders":{}}`, `member "provders" is not known`},
 		{"an unknown member inside", `{"providers":{"p":{"type":"openai","api_key":"sk-secret"}}}`, `member "providers.p.api_key" is not known`},
 		{"a missing type", `{"providers":{"p":{}}}`, `member "providers.p.type" is missing`},
-		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x"`},
+		{"an unknown type", `{"providers":{"p":{"type":"x"}}}`, `member "providers.p.type" is "x", want one of openai, anthropic, offline`},
 		{"an unknown auth method", `{"providers":{"p":{"type":"openai","auth_method":"x"}}}`, `member "providers.p.auth_method" is "x"`},
 		{"a base_url without a host", `{"providers":{"p":{"type":"openai","base_url":"http://"}}}`, `member "providers.p.base_url" is no http or https URL`},
 		{"a base_url of another scheme", `{"providers":{"p":{"type":"openai","base_url":"ftp://x"}}}`, `member "providers.p.base_url" is no http or https URL`},
@@ -190,7 +190,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a negative limit", `{"limits":{"tokens":-1}}`, `member "limits.tokens" must be`},
 		{"an unknown limit", `{"limits":{"dollars":1}}`, `member "limits.dollars" is not known`},
 		{"a provider's name that is too long", `{"providers":{"` + strings.Repeat("p", 257) + `":{"type":"openai"}}}`, "the name of a provider: the name is 257 bytes long"},
-		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want "adaptive", "enabled" or "disabled"`},
+		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want one of adaptive, enabled, disabled`},
 		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
@@ -317,6 +317,7 @@ func TestKeyNamesOutliveTheirProvider(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(vendors+`,"default_model":"local/llama","limits":{"tokens":5},"profiles":{"p":{"model":"small"}}}`), true)
 	f.Add([]byte(`{"providers":{"openai":{"type":"openai"}}}`), false)
+	f.Add([]byte(`{"$schema":"x","presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":"ask"}}}},"roles":{"planner":{"agent_id":"a","preset":"p"}},"server":{"allowed_origins":["http://a"]},"sessions":{"keep_unnamed_days":null},"providers":{"p":{"type":"openai","auth_method":""}}}`), true)
 	f.Fuzz(func(t *testing.T, text []byte, personal bool) {
 		home, cwd := t.TempDir(), t.TempDir()
 		path := filepath.Join(home, "config.json")
@@ -331,6 +332,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
+		checkSchema(t, text)
 		for _, name := range c.ProviderNames() {
 			p, err := c.Provider(name)
 			if err != nil {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/cmd/internal/config"
+)
+
+// configuration is the one that holds for this agent. A server replaces its copy of
+// config.json when it reloads: the agent reads it anew when it next needs it. It is
+// safe for concurrent use.
+type configuration struct {
+	f       *flags
+	environ []string
+	cwd     string // where it began: the project's file is that one's
+	log     *zap.Logger
+
+	mu      sync.Mutex // guards all below
+	current *config.Config
+	refused []byte // the text of a copy that could not be used, so that it is told once
+}
+
+func newConfiguration(f *flags, environ []string, cwd string, log *zap.Logger) (*configuration, error) {
+	c := &configuration{f: f, environ: environ, cwd: cwd, log: log}
+	first, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	c.current = first
+	return c, nil
+}
+
+// load reads all files.
+func (c *configuration) load() (*config.Config, error) {
+	loaded, err := c.from(c.cwd)
+	if e, ok := errors.AsType[*config.FileError](err); ok && e.Project && c.f.modelSocket != "" {
+		// The agent itself may have written it: that must not keep it from
+		// coming back.
+		c.log.Warn("left out the project's configuration", zap.Error(err))
+		loaded, err = c.from("")
+	}
+	return loaded, err
+}
+
+func (c *configuration) from(cwd string) (*config.Config, error) {
+	if c.f.personal != "" {
+		return config.LoadAs(c.f.personal, c.environ, cwd, c.f.configs...)
+	}
+	return config.Load(c.environ, cwd, c.f.configs...)
+}
+
+// now is the configuration that holds. One that a server has replaced holds from now
+// on; one that cannot be read leaves the last one in force.
+func (c *configuration) now() *config.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.f.personal == "" {
+		return c.current
+	}
+	text, err := os.ReadFile(c.f.personal)
+	if err == nil && (bytes.Equal(text, c.current.Personal()) || bytes.Equal(text, c.refused)) {
+		return c.current
+	}
+	next, err := c.load()
+	if err != nil {
+		c.refused = text
+		c.log.Warn("the configuration was replaced and cannot be used", zap.Error(err))
+		return c.current
+	}
+	c.current, c.refused = next, nil
+	return next
+}

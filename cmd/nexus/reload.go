@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/plainfile"
+)
+
+// settings are what one reading of the configuration decides. They are not changed.
+type settings struct {
+	cfg       *config.Config
+	providers map[string]broker.Provider
+	limits    broker.Limits // of agents that have none of their own
+	front     bridge.Settings
+	childEnv  []string // the whole environment of every child
+}
+
+// settingsOf checks what a server has to be sure of, beyond what config checks.
+func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings, error) {
+	limits, err := limitsOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := rolesOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	providers := brokered(cfg)
+	if err := broker.CheckProviders(providers); err != nil {
+		return nil, err
+	}
+	return &settings{
+		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
+		front: bridge.Settings{Door: o.door(cfg), Roles: roles, Presets: presetsOf(cfg)},
+	}, nil
+}
+
+// configuration is the one that holds. Agents read a copy of config.json, which is
+// replaced together with what the server has of it: so nobody sees a half of another
+// one, or one that the server refuses. It is safe for concurrent use.
+type configuration struct {
+	load func() (*config.Config, error) // reads it anew
+	o    serveOptions
+	env  []string // of the server
+	log  *zap.Logger
+
+	ready  chan struct{}  // closed by serve
+	models *broker.Broker // set by serve
+	front  *bridge.Server // set by serve
+
+	mu    sync.Mutex // guards all below
+	now   *settings
+	fault error // why the last reload came to nothing; nil if it did not
+}
+
+func newConfiguration(load func() (*config.Config, error), o serveOptions, env []string, log *zap.Logger) *configuration {
+	return &configuration{load: load, o: o, env: env, log: log, ready: make(chan struct{})}
+}
+
+// copyPath is the copy of config.json that agents read.
+func copyPath(cfg *config.Config) string { return filepath.Join(cfg.RunDir(), "config.json") }
+
+// begin makes the first settings hold and writes the agents' copy.
+func (c *configuration) begin(cfg *config.Config) error {
+	first, err := settingsOf(cfg, c.o, c.env)
+	if err != nil {
+		return err
+	}
+	if err := writeCopy(cfg); err != nil {
+		return err
+	}
+	c.now = first
+	c.warn()
+	return nil
+}
+
+// writeCopy replaces the agents' copy in one step.
+func writeCopy(cfg *config.Config) error {
+	if err := plainfile.Replace(copyPath(cfg), cfg.Personal(), false); err != nil {
+		return fmt.Errorf("write the agents' copy of config.json: %w", err)
+	}
+	return nil
+}
+
+// serve names what is told of another configuration. It is called once; a reload waits
+// for it.
+func (c *configuration) serve(models *broker.Broker, front *bridge.Server) {
+	c.models, c.front = models, front
+	close(c.ready)
+}
+
+// settings are those that hold.
+func (c *configuration) settings() *settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// reloadTelling is reload for a server that systemd watches (sd_notify(3)). It does
+// nothing once ctx, and with it the server, has ended.
+func (c *configuration) reloadTelling(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.ready:
+	}
+	log := c.log.Named("notify")
+	tell(log, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonicMicroseconds()))
+	status := "STATUS=reloaded"
+	if err := c.reload(); err != nil {
+		status = "STATUS=not reloaded: " + strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+	tell(log, daemon.SdNotifyReady+"\n"+status)
+}
+
+// reload reads the configuration anew. It holds for everybody then, or, where it has
+// an error, for nobody; that is logged. One goroutine calls it.
+func (c *configuration) reload() error {
+	err := c.replace()
+	c.mu.Lock()
+	c.fault = err
+	c.mu.Unlock()
+	if err != nil {
+		c.log.Error("the configuration was not reloaded, and the one from before holds", zap.Error(err))
+		return err
+	}
+	c.log.Info("configuration reloaded")
+	c.warn()
+	return nil
+}
+
+func (c *configuration) replace() error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	next, err := settingsOf(cfg, c.o, c.env)
+	if err != nil {
+		return err
+	}
+	return c.models.Reload(next.providers, next.limits, func() error {
+		if err := writeCopy(cfg); err != nil {
+			return err
+		}
+		c.front.Reload(next.front)
+		c.mu.Lock()
+		c.now = next
+		c.mu.Unlock()
+		return nil
+	})
+}
+
+// warnings are for GET /readyz.
+func (c *configuration) warnings() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	warnings := c.now.cfg.Warnings()
+	if c.fault != nil {
+		warnings = append(warnings, "not reloaded, and the configuration from before holds: "+c.fault.Error())
+	}
+	return warnings
+}
+
+// warn logs what is missing.
+func (c *configuration) warn() {
+	for _, warning := range c.settings().cfg.Warnings() {
+		c.log.Warn("configuration", zap.String("warning", warning))
+	}
+}
