@@ -32,8 +32,9 @@ func executable() string { return "/proc/self/exe" }
 const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
 
-// confine holds this thread, and what is started from it, to the rules.
-func confine(r Rules, temp string) (notes []string, err error) {
+// confine holds this thread, and what is started from it, to the rules, in the
+// view that it has.
+func confine(r Rules, temp string, v view) (notes []string, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("give up new privileges: %w", err)
 	}
@@ -43,10 +44,13 @@ func confine(r Rules, temp string) (notes []string, err error) {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(capability), 0, 0, 0)
 		}
 	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("give up capabilities: %w", err)
+	}
 	if notes, err = landlock(r, temp); err != nil {
 		return nil, err
 	}
-	return notes, filterCalls(r)
+	return notes, filterCalls(r, v)
 }
 
 // apply sets the limits of this process, for what it starts.

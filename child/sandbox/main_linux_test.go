@@ -167,7 +167,10 @@ var roles = map[string]func(args []string){
 		fmt.Println(reach(0))
 		fmt.Println(reach(os.Getppid()))
 	},
-	"retag": func([]string) { fmt.Println(retag()) },
+	"attributes": attributes,
+	"change":     func(args []string) { fmt.Println(change(args[0])) },
+	"setid":      func(args []string) { fmt.Println(setID(args[0])) },
+	"retag":      func([]string) { fmt.Println(retag()) },
 	// starve takes the open files from who could kill it, and escapes.
 	"starve": func([]string) {
 		starve()

@@ -35,10 +35,9 @@ type Rules struct {
 	Confinement Confinement
 	// ReadWrite is what may be read, run and changed, with all below it. The
 	// working directory is not among it by itself. The program's own directory
-	// for temporary files and devices such as /dev/null always are. A program
-	// that is granted nothing here only looks: it cannot change modes, owners,
-	// times or other attributes of files either. Landlock has no right for those,
-	// so that the others can change them wherever their user may.
+	// for temporary files and devices such as /dev/null always are. Modes,
+	// owners, times and other attributes are changed only here, too; and not at
+	// all by a program that is granted nothing.
 	ReadWrite []string
 	// ReadOnly is what may be read and run, with all below it; "/" is all. The
 	// system's programs, libraries and public settings always are.

@@ -62,13 +62,13 @@ var deniedSandboxed = []calls{{unix.EPERM, []uint32{
 
 // deniedLooking change what is said of a file beside its content. Landlock has
 // no right for that: it would be possible wherever the program's user owns files.
-var deniedLooking = []calls{ring, {unix.EPERM, append([]uint32{
+var deniedLooking = []calls{{unix.EPERM, append([]uint32{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }, oldCalls[runtime.GOARCH]...)}}
 
-// oldCalls are of the same kind and not there on newer processors: chmod, chown,
+// oldCalls are of the same kind, of paths, and not there on newer processors: chmod, chown,
 // lchown, utime, utimes and futimesat.
 var oldCalls = map[string][]uint32{"amd64": {90, 92, 94, 132, 235, 261}}
 
@@ -81,7 +81,6 @@ const setExtended = 0x401c5820
 // around this filter or into the kernel.
 var deniedOffline = []calls{
 	{unix.EACCES, []uint32{unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4}},
-	ring,
 	{unix.ENOSYS, []uint32{unix.SYS_CLONE3}},
 	{unix.EPERM, []uint32{
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
@@ -96,8 +95,8 @@ var deniedOffline = []calls{
 
 // filterCalls denies to this thread, and to what is started from it, the system
 // calls that the rules leave no use for.
-func filterCalls(r Rules) error {
-	program := callFilter(r)
+func filterCalls(r Rules, v view) error {
+	program := callFilter(r, v)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
@@ -124,7 +123,7 @@ func refuse(errno unix.Errno) unix.SockFilter {
 
 // callFilter is the filter for a program with these rules, as a program for the
 // kernel. Between its parts the number of the call is what was loaded last.
-func callFilter(r Rules) []unix.SockFilter {
+func callFilter(r Rules, v view) []unix.SockFilter {
 	program := []unix.SockFilter{
 		// Calls in the manner of another processor have other numbers.
 		{Code: load, K: dataArch},
@@ -143,10 +142,19 @@ func callFilter(r Rules) []unix.SockFilter {
 		}
 	}
 	deny(deniedAll)
+	deny([]calls{ring, unseen})
+	program = append(program, noSetID()...)
 	program = append(program, limits...)
 	program = append(program, ofItselfAlone()...)
 	if r.Confinement == Always {
 		deny(deniedSandboxed)
+	}
+	if v == noView && !r.readsAll() {
+		deny(watching)
+	}
+	if v == noView && len(r.ReadWrite) > 0 {
+		deny([]calls{byPath})
+		program = append(program, timesByPath...)
 	}
 	if len(r.ReadWrite) == 0 {
 		deny(deniedLooking)

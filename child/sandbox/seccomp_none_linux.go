@@ -5,4 +5,4 @@ package sandbox
 // auditArch is how the kernel names this processor: there is no filter for it.
 const auditArch = 0
 
-func filterCalls(Rules) error { return ErrUnsupported }
+func filterCalls(Rules, view) error { return ErrUnsupported }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -72,6 +73,10 @@ type Process struct {
 	exit     Exit
 }
 
+// possible is the first view that a confined program is to try: those before it
+// are not to be had.
+var possible atomic.Int32
+
 // Start starts a program and returns when it runs. When ctx ends, it is killed
 // as by Kill. An error wraps [ErrUnsupported] if the program must be confined
 // and cannot be; on any error nothing of it is left.
@@ -102,11 +107,14 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := order{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules}
+	o := order{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, View: view(possible.Load())}
 	o.Rules.Limits = o.Rules.Limits.orDefault()
 	first, err := p.begin(o)
 	switch {
 	case err == nil && first.Error == "":
+		if s.Rules.Confinement != Unconfined {
+			possible.Store(int32(first.View))
+		}
 		p.unconfined, p.notes = first.Unconfined, first.Notes
 		return p, nil
 	case ctx.Err() != nil:

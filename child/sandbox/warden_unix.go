@@ -20,9 +20,15 @@ import (
 // main and before the packages that cost time: those that use net/http, in Go's
 // order of initialization.
 func init() {
-	if len(os.Args) == 2 && os.Args[1] == wardenArg {
-		// Not os.Exit: what a program wants done at its end is not the warden's.
+	if len(os.Args) != 2 {
+		return
+	}
+	// Not os.Exit: what a program wants done at its end is not the warden's.
+	switch os.Args[1] {
+	case wardenArg:
 		syscall.Exit(warden())
+	case enterArg:
+		syscall.Exit(become()) // on the first thread, which is where exec leaves a process
 	}
 }
 
@@ -36,12 +42,12 @@ func warden() int {
 	if err := receive(orders, &o); err != nil {
 		return 2 // whoever should have given it is gone, or a person tries the argument out
 	}
-	hide()
 	reapOrphans()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
 	f, first := o.start()
+	hide() // not before: a user namespace is set up by way of /proc
 	if err := send(reports, first); err != nil || f == nil {
 		if f != nil {
 			f.end()
@@ -99,15 +105,13 @@ func (o order) startHere() (*family, report) {
 	if o.Rules.Confinement != Unconfined {
 		err := Supported()
 		switch {
-		case err != nil && o.Rules.Confinement == Always:
+		case err == nil:
+			o.Path = path
+			return o.startConfined()
+		case o.Rules.Confinement == Always:
 			return nil, report{Error: err.Error(), Refused: true}
-		case err != nil:
-			r.Unconfined = err.Error()
-		default:
-			if r.Notes, err = confine(o.Rules, o.Temp); err != nil {
-				return nil, report{Error: "confine it: " + err.Error()}
-			}
 		}
+		r.Unconfined = err.Error()
 	}
 	if err := o.Rules.Limits.apply(); err != nil {
 		return nil, report{Error: err.Error()}

@@ -17,6 +17,10 @@ const (
 	wardenArg = "__run"
 	orderFD   = 3
 	reportFD  = 4
+	// enterArg is the argument of our executable where it confines itself and
+	// then becomes the program. It reads the order from descriptor 3 and writes to
+	// descriptor 4 one report before it does that, and one if it cannot.
+	enterArg = "__enter"
 )
 
 // order is what the warden is to run.
@@ -25,6 +29,8 @@ type order struct {
 	Env   []string
 	Temp  string // to be removed at the end
 	Rules Rules
+	View  view   // the first to try; the one to enter
+	Path  string // of the program, for enterArg
 }
 
 // report is what the warden has to say.
@@ -32,6 +38,8 @@ type report struct {
 	Error      string // why the program was not started
 	Refused    bool   // because the kernel cannot confine it
 	Unconfined string // why a program that was started is not confined
+	NoView     string // why a program that is to be confined cannot have that view
+	View       view   // the first to be tried for the next program
 	Notes      []string
 	Exited     bool
 	Code       int // -1 if a signal ended it

@@ -1,0 +1,125 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// startConfined starts our executable anew, to confine itself and become the
+// program. It tries the views one after the other. The report names the first
+// that is worth to be tried next time.
+func (o order) startConfined() (*family, report) {
+	for possible := o.View; ; o.View++ {
+		f, r, err := o.startIn()
+		if err != nil && o.View == noView {
+			return nil, report{Error: err.Error()}
+		}
+		if err == nil {
+			r.View = possible
+			return f, r
+		}
+		if possible == o.View && !passing(err) {
+			possible++
+		}
+	}
+}
+
+// passing reports whether a view that was refused may be had another time.
+func passing(err error) bool {
+	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS)
+}
+
+// startIn is startConfined with one view; the error is that it cannot be had.
+func (o order) startIn() (*family, report, error) {
+	attr := programAttr()
+	if err := o.View.attr(attr); err != nil {
+		return nil, report{}, err
+	}
+	orderEnd, orders, err := os.Pipe()
+	if err != nil {
+		return nil, report{Error: err.Error()}, nil
+	}
+	defer orders.Close()
+	reports, reportEnd, err := os.Pipe()
+	if err != nil {
+		orderEnd.Close()
+		return nil, report{Error: err.Error()}, nil
+	}
+	defer reports.Close()
+	pid, err := syscall.ForkExec(executable(), []string{os.Args[0], enterArg}, &syscall.ProcAttr{
+		Env: []string{}, Files: []uintptr{0, 1, 2, orderEnd.Fd(), reportEnd.Fd()}, Sys: attr,
+	})
+	orderEnd.Close()
+	reportEnd.Close()
+	if err != nil {
+		return nil, report{}, fmt.Errorf("start it: %w", err)
+	}
+	_ = send(orders, o) // if nobody reads it, the report says why
+	first := outcome(reports)
+	if first.Error == "" && first.NoView == "" {
+		letGo()
+		return &family{program: pid}, first, nil
+	}
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if first.NoView != "" {
+		return nil, report{}, errors.New(first.NoView)
+	}
+	return nil, first, nil
+}
+
+// outcome is what became of a process that was to become the program: its last
+// report.
+func outcome(reports *os.File) report {
+	r := bufio.NewReader(reports)
+	last := report{Error: "it ended before it was the program"}
+	for {
+		var next report
+		if err := receive(r, &next); err != nil {
+			return last
+		}
+		last = next
+	}
+}
+
+// become confines this process and makes it the program. It returns only if that
+// fails, with the exit status.
+func become() int {
+	keepDescriptors()
+	var o order
+	if err := receive(bufio.NewReader(os.NewFile(orderFD, "orders")), &o); err != nil {
+		return 2 // whoever should have given it is gone, or a person tries the argument out
+	}
+	reports := os.NewFile(reportFD, "reports")
+	fail := func(r report) int {
+		_ = send(reports, r) // the exit status says that something is wrong, too
+		return 2
+	}
+	if err := o.View.enter(o.Rules, o.Temp); err != nil {
+		return fail(report{NoView: err.Error()})
+	}
+	notes, err := confine(o.Rules, o.Temp, o.View)
+	if err != nil {
+		return fail(report{Error: "confine it: " + err.Error()})
+	}
+	if err := o.Rules.Limits.apply(); err != nil {
+		return fail(report{Error: err.Error()})
+	}
+	// The warden may be gone by now, which the kernel tells no more.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil || os.Getppid() == 1 {
+		return fail(report{Error: "the warden is gone"})
+	}
+	if err := send(reports, report{Notes: notes}); err != nil {
+		return 2
+	}
+	err = syscall.Exec(o.Path, o.Argv, o.Env)
+	return fail(report{Error: (&os.PathError{Op: "exec", Path: o.Path, Err: err}).Error()})
+}

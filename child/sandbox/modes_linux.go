@@ -1,0 +1,85 @@
+//go:build linux && (amd64 || arm64 || riscv64)
+
+package sandbox
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// setID are the bits of a mode by which a file gives its owner's, or its group's,
+// rights to whoever runs it.
+const setID = unix.S_ISUID | unix.S_ISGID
+
+// modeCalls are the calls that set a mode, with the place of that argument (0 is
+// the first). Those that make a directory heed none of the bits of setID.
+var modeCalls = append([]modeCall{
+	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1},
+	{unix.SYS_MKNODAT, 2, -1}, {unix.SYS_OPENAT, 3, 2},
+}, map[string][]modeCall{
+	"amd64": {{90, 1, -1}, {133, 1, -1}, {85, 1, -1}, {2, 2, 1}}, // chmod, mknod, creat and open
+}[runtime.GOARCH]...)
+
+// modeCall is a call that sets a mode: always, or where the flags make a file.
+type modeCall struct {
+	number uint32
+	mode   int
+	flags  int // the place of the flags; -1 for none
+}
+
+// unseen makes files in a way that a filter cannot see: the mode stands in
+// memory.
+var unseen = calls{unix.ENOSYS, []uint32{unix.SYS_OPENAT2}}
+
+// argument is where the kernel puts the lower half of an argument.
+func argument(n int) uint32 { return dataArg0 + 8*uint32(n) }
+
+// noSetID is the part of the filter that lets no program set a bit of setID.
+func noSetID() []unix.SockFilter {
+	var part []unix.SockFilter
+	for _, c := range modeCalls {
+		check := []unix.SockFilter{
+			{Code: load, K: argument(c.mode)},
+			{Code: anyOf, K: setID, Jf: 1},
+			refuse(unix.EPERM),
+			{Code: load, K: dataNumber},
+		}
+		if c.flags >= 0 {
+			const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
+			check = append([]unix.SockFilter{
+				{Code: load, K: argument(c.flags)},
+				{Code: anyOf, K: unix.O_CREAT | tmpfile, Jf: 3},
+			}, check...)
+		}
+		part = append(part, unix.SockFilter{Code: equal, K: c.number, Jf: uint8(len(check))})
+		part = append(part, check...)
+	}
+	return part
+}
+
+// byPath change what is said of a file that is named by its path: one beside
+// what the program may write, too. By a descriptor it reaches what it can open
+// alone.
+var byPath = calls{unix.EPERM, append([]uint32{
+	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+}, oldCalls[runtime.GOARCH]...)}
+
+// timesByPath denies utimensat of a path; without one it is about a descriptor.
+var timesByPath = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_UTIMENSAT, Jf: 6},
+	{Code: load, K: dataArg1},
+	{Code: equal, K: 0, Jf: 3},
+	{Code: load, K: dataArg1 + 4},
+	{Code: equal, K: 0, Jf: 1},
+	allow,
+	refuse(unix.EPERM),
+}
+
+// watching tells of changes in directories that a program may not list.
+var watching = []calls{
+	{unix.ENOSPC, []uint32{unix.SYS_INOTIFY_ADD_WATCH}}, // as if there were too many: then programs look for themselves
+	{unix.EPERM, []uint32{unix.SYS_FANOTIFY_MARK}},
+}

@@ -1,0 +1,276 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// view is by which namespaces a confined program is kept from seeing what is
+// blocked and from changing modes, owners, times and other attributes of files
+// outside of what it may write: Landlock has no rights for these. In its mount
+// namespace what is blocked is covered, and all but ReadWrite is mounted
+// read-only.
+type view int
+
+// The views, those that change least for a program first.
+const (
+	mountView view = iota // takes CAP_SYS_ADMIN
+	userView              // by a user namespace; files of other users seem to be nobody's
+	noView                // the filter of system calls does what it can
+)
+
+// attr adds the namespaces to those that a process is started with.
+func (v view) attr(a *syscall.SysProcAttr) error {
+	switch v {
+	case mountView:
+		a.Cloneflags |= unix.CLONE_NEWNS
+	case userView:
+		uids, err := identity("/proc/self/uid_map", os.Geteuid())
+		if err != nil {
+			return err
+		}
+		gids, err := identity("/proc/self/gid_map", os.Getegid())
+		if err != nil {
+			return err
+		}
+		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWUSER
+		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = uids, gids, os.Geteuid() == 0
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // until confine
+	case noView:
+	}
+	return nil
+}
+
+// identity maps ids to themselves: all that root knows, or one's own.
+func identity(known string, own int) ([]syscall.SysProcIDMap, error) {
+	if os.Geteuid() != 0 {
+		return []syscall.SysProcIDMap{{ContainerID: own, HostID: own, Size: 1}}, nil
+	}
+	data, err := os.ReadFile(known)
+	if err != nil {
+		return nil, err
+	}
+	var ids []syscall.SysProcIDMap
+	for line := range bytes.Lines(data) {
+		var first, outside, size int
+		if _, err := fmt.Sscan(string(line), &first, &outside, &size); err != nil {
+			return nil, fmt.Errorf("%s: %w", known, err)
+		}
+		ids = append(ids, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: size})
+	}
+	return ids, nil
+}
+
+// place is a path at which something is mounted in a view.
+type place struct {
+	cover bool // an empty directory or file, else what is there
+	write bool
+	tree  int  // a copy of what is there; -1 for a cover
+	dir   bool // what is there is a directory
+}
+
+// enter makes the view of this process's mount namespace, which it must have for
+// itself, and goes to its working directory in it.
+func (v view) enter(r Rules, temp string) error {
+	if v == noView {
+		return nil
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("find the working directory: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("part with the mounts of others: %w", err)
+	}
+	places, err := v.places(r, temp)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(r.ReadWrite, "/") {
+		if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return fmt.Errorf("make files read-only: %w", err)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(places)) { // what lies above comes first
+		if err := put(at, places, cwd); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(cwd); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	return nil
+}
+
+// places finds what is to be mounted, and opens what is to stay as it is.
+func (v view) places(r Rules, temp string) (map[string]place, error) {
+	places, blocked := map[string]place{}, resolved(r.Blocked)
+	for _, at := range r.ReadWrite {
+		if at != "/" && deepest(at, blocked) <= deepest(at, r.Except) {
+			places[at] = place{write: true}
+		}
+	}
+	for _, at := range blocked {
+		places[at] = place{cover: true}
+	}
+	if v == userView && os.Geteuid() != 0 {
+		// ssh refuses settings that seem to be nobody's.
+		places["/etc/ssh/ssh_config.d"] = place{cover: true}
+	}
+	for _, at := range r.Except {
+		places[at] = place{write: slices.ContainsFunc(r.ReadWrite, func(dir string) bool { return within(at, dir) })}
+	}
+	if r.Spill != "" {
+		places[r.Spill] = place{}
+	}
+	places[temp] = place{write: true}
+	for at, p := range maps.Clone(places) {
+		if !p.cover && same(places, at, p.write, slices.Contains(r.ReadWrite, "/")) {
+			delete(places, at)
+		}
+	}
+	for at, p := range places {
+		fd, dir, err := openPlace(at)
+		if err != nil {
+			delete(places, at) // it is not there; or it is a link, which landlock says
+			continue
+		}
+		p.dir, p.tree = dir, -1
+		if !p.cover {
+			p.tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+		}
+		unix.Close(fd)
+		if err != nil {
+			return nil, &os.PathError{Op: "copy the mount of", Path: at, Err: err}
+		}
+		places[at] = p
+	}
+	return places, nil
+}
+
+// same reports whether what lies at a path is, by what lies above, as it is to be.
+func same(places map[string]place, at string, write, all bool) bool {
+	for dir := path.Dir(at); dir != "/"; dir = path.Dir(dir) {
+		if above, ok := places[dir]; ok {
+			return !above.cover && above.write == write
+		}
+	}
+	return write == all
+}
+
+// openPlace opens a path without symbolic links.
+func openPlace(at string) (fd int, dir bool, err error) {
+	fd, err = unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return -1, false, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		unix.Close(fd)
+		return -1, false, err
+	}
+	return fd, stat.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// put mounts what is to be at a path. A path that is not there any more, because
+// what is above it was covered, needs nothing.
+func put(at string, places map[string]place, cwd string) error {
+	p := places[at]
+	target, dir, err := openPlace(at)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err == nil && dir != p.dir {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(target)
+	tree := p.tree
+	if p.cover {
+		if tree, err = empty(at, p.dir, places, cwd); err != nil {
+			return fmt.Errorf("cover %s: %w", at, err)
+		}
+	}
+	defer unix.Close(tree)
+	if !p.write {
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err == nil {
+		err = unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	}
+	if err != nil {
+		return &os.PathError{Op: "mount", Path: at, Err: err}
+	}
+	return nil
+}
+
+// empty makes a mount to cover a path with: a directory with nothing but what
+// leads to the places below it and to the working directory, or an empty file.
+func empty(at string, dir bool, places map[string]place, cwd string) (tree int, err error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetString(fs, "mode", "0755"); err != nil {
+		return -1, err
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	if !dir {
+		defer unix.Close(root)
+		if err := unix.Mknodat(root, "empty", unix.S_IFREG, 0); err != nil {
+			return -1, err
+		}
+		return unix.OpenTree(root, "empty", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	}
+	needed := map[string]bool{cwd: true} // and whether it is a directory
+	for below, p := range places {
+		needed[below] = needed[below] || p.dir
+	}
+	for _, below := range slices.Sorted(maps.Keys(needed)) {
+		if below == at || !within(below, at) {
+			continue
+		}
+		if err := makeWay(root, strings.TrimPrefix(below, at+"/"), needed[below]); err != nil {
+			unix.Close(root)
+			return -1, err
+		}
+	}
+	return root, nil
+}
+
+// makeWay makes a path below a directory, the last of it a directory or a file.
+func makeWay(root int, way string, dir bool) error {
+	for end := range len(way) + 1 {
+		if end < len(way) && way[end] != '/' {
+			continue
+		}
+		var err error
+		if end == len(way) && !dir {
+			err = unix.Mknodat(root, way, unix.S_IFREG, 0)
+		} else {
+			err = unix.Mkdirat(root, way[:end], 0o755)
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return &os.PathError{Op: "make", Path: way[:end], Err: err}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package sandbox_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/child/sandbox"
+	"nexus.internal/child/sandbox/sandboxtest"
+)
+
+// change tries all that can be done to what is said of a file, by its path and
+// by a descriptor, and says what came of it.
+func change(path string) string {
+	var says []string
+	try := func(name string, err error) {
+		if err == nil {
+			says = append(says, name)
+		}
+	}
+	call := func(number uintptr, args ...uintptr) error {
+		var a [6]uintptr
+		copy(a[:], args)
+		if _, _, errno := syscall.Syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	var stat unix.Stat_t
+	times := []unix.Timespec{{Sec: 1}, {Sec: 1}}
+	try("stat", unix.Stat(path, &stat))
+	try("chmod", unix.Chmod(path, 0o640))
+	if at, err := unix.Open(path, unix.O_PATH, 0); err == nil {
+		nothing, _ := unix.BytePtrFromString("")
+		try("chmod-empty", call(unix.SYS_FCHMODAT2, uintptr(at), uintptr(unsafe.Pointer(nothing)), 0o640, unix.AT_EMPTY_PATH))
+		try("chmod-proc", unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", at), 0o640))
+		try("chown-empty", unix.Fchownat(at, "", uid, gid, unix.AT_EMPTY_PATH))
+		unix.Close(at)
+	}
+	try("chown", unix.Chown(path, uid, gid))
+	try("lchown", unix.Lchown(path, uid, gid))
+	try("times", unix.UtimesNanoAt(unix.AT_FDCWD, path, times, 0))
+	try("ltimes", unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW))
+	try("setxattr", unix.Setxattr(path, "user.x", []byte("x"), 0))
+	try("lremovexattr", unix.Lremovexattr(path, "user.x"))
+	if fd, err := unix.Open(path, unix.O_RDONLY, 0); err == nil {
+		says = append(says, "open")
+		try("fchmod", unix.Fchmod(fd, 0o640))
+		try("fchown", unix.Fchown(fd, uid, gid))
+		try("ftimes", call(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times[0])), 0))
+		try("fsetxattr", unix.Fsetxattr(fd, "user.x", []byte("x"), 0))
+		unix.Close(fd)
+	}
+	_, err := os.ReadDir(filepath.Dir(path))
+	try("list", err)
+	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); err == nil {
+		_, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_CREATE)
+		try("watch", err)
+		unix.Close(fd)
+	}
+	return strings.Join(says, " ")
+}
+
+// setID tries all ways to a file that gives the rights of its owner away.
+func setID(dir string) string {
+	var says []string
+	for _, mode := range []uint32{unix.S_ISUID | 0o755, unix.S_ISGID | 0o755} {
+		path := filepath.Join(dir, fmt.Sprintf("set-%o", mode))
+		try := func(f func() error) {
+			_ = f() // what counts is the file
+			var stat unix.Stat_t
+			if err := unix.Lstat(path, &stat); err == nil && stat.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
+				says = append(says, fmt.Sprintf("%o", stat.Mode))
+			}
+		}
+		open := func(flags int) error {
+			fd, err := unix.Open(path, flags, mode)
+			if err == nil {
+				unix.Close(fd)
+			}
+			return err
+		}
+		try(func() error { return open(unix.O_CREAT | unix.O_WRONLY) })
+		try(func() error { return unix.Unlink(path) })
+		try(func() error { return unix.Mknod(path, unix.S_IFREG|mode, 0) })
+		try(func() error { return unix.Unlink(path) })
+		try(func() error {
+			fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: uint64(mode)})
+			if err == nil {
+				unix.Close(fd)
+			}
+			return err
+		})
+		try(func() error { return os.WriteFile(path, nil, 0o755) })
+		try(func() error { return unix.Chmod(path, mode) })
+		try(func() error { return unix.Fchmodat(unix.AT_FDCWD, path, mode, unix.AT_SYMLINK_NOFOLLOW) })
+		try(func() error {
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			return unix.Fchmod(int(file.Fd()), mode)
+		})
+		try(func() error {
+			fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY, mode)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			_ = unix.Unlink(path)
+			return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+		})
+	}
+	return strings.Join(says, " ")
+}
+
+// attributes runs programs in a directory with a home below it, and says what
+// they could change.
+func attributes(args []string) {
+	base, bare := args[0], args[1] == "bare"
+	if bare {
+		if err := sandboxtest.WithoutNamespaces(); err != nil {
+			panic(err)
+		}
+	}
+	work, home := filepath.Join(base, "work"), filepath.Join(base, "work", ".nexus3")
+	self, _ := os.Executable()
+	for _, kind := range []string{"unconfined", "trusted", "sandboxed"} {
+		rules := map[string]sandbox.Rules{
+			"unconfined": {},
+			"trusted":    {Confinement: sandbox.WherePossible, ReadWrite: []string{work}, ReadOnly: []string{"/"}, Network: true},
+			"sandboxed":  {Confinement: sandbox.Always, ReadWrite: []string{work}, ReadOnly: []string{filepath.Dir(self)}},
+		}[kind]
+		rules.Blocked, rules.Temp = []string{home}, filepath.Join(home, "temp")
+		for _, path := range []string{"work/src/file", "work/.nexus3/sessions/file", "beside/file"} {
+			p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: role("change", filepath.Join(base, path)), Dir: work, Rules: rules})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			text, _ := io.ReadAll(p.Stdout())
+			fmt.Printf("%s %s: %s", kind, path, text)
+			p.Close()
+		}
+	}
+}
+
+// What is said of a file beside its content can be changed where the program may
+// write, and nowhere else: neither in a home below that nor beside it. The names
+// in the home are not told either.
+func TestAttributes(t *testing.T) {
+	const (
+		all  = "stat chmod chmod-empty chmod-proc chown-empty chown lchown times ltimes setxattr lremovexattr open fchmod fchown ftimes fsetxattr list watch"
+		byFD = "stat open fchmod fchown ftimes fsetxattr list watch"
+	)
+	for _, tt := range []struct {
+		name string
+		uid  uint32
+		how  string
+		want map[string]string
+	}{
+		{"root", 0, "views", map[string]string{
+			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
+			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat watch",
+		}},
+		{"ordinary user", 65534, "views", map[string]string{
+			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
+			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat watch",
+		}},
+		{"root without namespaces", 0, "bare", map[string]string{
+			"trusted own": byFD, "trusted home": "stat list watch", "trusted beside": byFD,
+			"sandboxed own": strings.TrimSuffix(byFD, " watch"), "sandboxed home": "stat list", "sandboxed beside": "stat",
+		}},
+		{"ordinary user without namespaces", 65534, "bare", map[string]string{
+			"trusted own": byFD, "trusted home": "stat list watch", "trusted beside": byFD,
+			"sandboxed own": strings.TrimSuffix(byFD, " watch"), "sandboxed home": "stat list", "sandboxed beside": "stat",
+		}},
+	} {
+		if os.Getuid() != 0 && tt.uid == 0 {
+			continue // an ordinary user's row says it
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			base, argv := placeFor(t, tt.uid)
+			cmd := exec.Command(argv[0], append(argv[1:], base, tt.how)...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+base)
+			if tt.uid != 0 && os.Getuid() == 0 {
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tt.uid, Gid: tt.uid}}
+			}
+			text, err := cmd.CombinedOutput()
+			var want strings.Builder
+			for _, kind := range []string{"unconfined", "trusted", "sandboxed"} {
+				for _, at := range []struct{ path, name string }{{"work/src/file", "own"}, {"work/.nexus3/sessions/file", "home"}, {"beside/file", "beside"}} {
+					can, ok := tt.want[kind+" "+at.name]
+					if !ok {
+						can = all
+					}
+					fmt.Fprintf(&want, "%s %s: %s\n", kind, at.path, can)
+				}
+			}
+			if err != nil || string(text) != want.String() {
+				t.Errorf("%v\n%s", err, cmp.Diff(want.String(), string(text)))
+			}
+		})
+	}
+}
+
+// placeFor makes a directory of a user's, and the command line of the role
+// attributes that the user can run.
+func placeFor(t *testing.T, uid uint32) (base string, argv []string) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv = role("attributes")
+	bin := filepath.Join(base, "bin", "program") // the test's own directory is root's
+	for _, path := range []string{"work/src/file", "work/.nexus3/sessions/file", "work/.nexus3/temp/other", "beside/file", "bin/x"} {
+		path = filepath.Join(base, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "canary")
+	}
+	copyFile(t, argv[0], bin)
+	argv[0] = bin
+	if os.Getuid() != 0 {
+		return base, argv
+	}
+	for path := filepath.Dir(base); path != "/tmp" && path != "/"; path = filepath.Dir(path) {
+		os.Chmod(path, 0o777)
+	}
+	if err := filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(uid), int(uid))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return base, argv
+}
+
+// A working directory in the home is the agent's; the home around it is not there,
+// also on the way up from it. Nor is a file that is blocked.
+func TestWorkInTheHome(t *testing.T) {
+	p := newPlace(t)
+	home, own := filepath.Dir(p.work), filepath.Join(p.work, "sub", "own")
+	if err := os.Mkdir(filepath.Dir(own), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, own, "own")
+	for kind, rules := range map[string]sandbox.Rules{"trusted": p.trusted(), "sandboxed": p.sandboxed()} {
+		rules.Blocked, rules.Except = []string{home, own}, []string{p.work}
+		rules.Temp = filepath.Join(home, "temp")
+		for _, script := range []string{
+			"echo x >> own && chmod 600 own && touch $TMPDIR/x && chmod 600 $TMPDIR/x && test -d sub",
+			"! test -e ../beside && ! test -e " + p.beside + " && ! test -e ../work/../beside/secret",
+			"! touch -h ../new && ! chmod 777 .. && ! cat sub/own && ! chmod 600 sub/own && ! echo x > sub/own",
+		} {
+			if text, exit := output(t, rules, p.work, sh(script)...); exit.Code != 0 {
+				t.Errorf("%s: %s: exit %+v: %s", kind, script, exit, text)
+			}
+		}
+		if text, err := os.ReadFile(own); err != nil || string(text) != "own" {
+			t.Errorf("blocked: %q, %v", text, err)
+		}
+	}
+}
+
+// No file gets the bits that give the rights of its owner to others.
+func TestSetID(t *testing.T) {
+	p := newPlace(t)
+	if text, _ := output(t, sandbox.Rules{}, p.work, role("setid", p.work)...); strings.Count(text, "104755") < 5 || strings.Count(text, "102755") < 5 {
+		t.Errorf("unconfined: %s", text)
+	}
+	for kind, rules := range map[string]sandbox.Rules{"trusted": p.trusted(), "sandboxed": p.sandboxed()} {
+		p := newPlace(t)
+		rules.ReadWrite = []string{p.work}
+		if text, _ := output(t, rules, p.work, role("setid", p.work)...); text != "\n" {
+			t.Errorf("%s: %s", kind, text)
+		}
+		if text, exit := output(t, rules, p.work, sh("chmod u+s own || chmod g+s . || cp /bin/true x && chmod 4755 x || ! install -m 4755 own y")...); exit.Code != 0 {
+			t.Errorf("%s: exit %+v: %s", kind, exit, text)
+		}
+		if text, exit := output(t, rules, p.work, sh("tar -cf x.tar own && mkdir out && tar -xpf x.tar -C out && cp -p own copy && touch -d 2001-01-01 copy && chmod 600 copy")...); exit.Code != 0 {
+			t.Errorf("%s: exit %+v: %s", kind, exit, text)
+		}
+	}
+}
