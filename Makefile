@@ -16,7 +16,9 @@ CHAOSFLAGS ?= --minutes 1 --seed 1
 # How long one package may take. A test that waits for ever is then named soon.
 TIMEOUT  ?= 2m
 LDFLAGS  := -s -w -X main.version=$(VERSION)
-PROGRAMS := nexus nexus-child nexus-rpc nexus-bench
+# What people get; the demonstration needs no more.
+PRODUCTS := nexus nexus-child nexus-rpc
+PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
@@ -83,13 +85,14 @@ cross: ## the programs for every system that they are said to build for, thrown 
 	GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -ldflags '-s -w' -o "$$dir/" $(PROGRAMS:%=./cmd/%) || exit 1; \
 	echo "ok   build $$system"; done
 
+demo install: PROGRAMS = $(PRODUCTS)
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin
 
 # A program that runs cannot be written to, but another can take its name, at once.
 install: build ## the programs, in DESTDIR/PREFIX/bin, also where they run
 	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus'
-	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in nexus nexus-child nexus-rpc; do \
+	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in $(PRODUCTS); do \
 	cp '$(CURDIR)'/bin/$$program .$$program.new && mv -f .$$program.new $$program || exit 1; \
 	echo '$(DESTDIR)$(PREFIX)'/bin/$$program; done
 	@cp README.md SPEC.md CHANGELOG.md LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/nexus'
