@@ -22,7 +22,7 @@ PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos cross demo test-browser clean install
+.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos cross demo test-browser oracles clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 
 test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, too)
 	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
+
+oracles: ## the providers' wires, beside what the vendors' SDKs make of them (needs the network once)
+	cd .ci/oracles && $(GO) vet . && $(GO) test -count=1 .
 
 race: ## the tests again, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -short -count=1 -timeout 10m ./...

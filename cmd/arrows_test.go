@@ -94,6 +94,10 @@ var arrows = []rule{
 		of:   []string{"fixtures/..."}, deny: []string{"..."}, deps: true,
 	},
 	{
+		name: "the vendors' SDKs are for .ci/oracles",
+		of:   []string{"..."}, deny: []string{"github.com/openai/...", "github.com/anthropics/..."}, tests: true,
+	},
+	{
 		name: "JSON has one decoder and one encoder",
 		of:   []string{"..."}, deny: []string{"encoding/json"}, tests: true,
 	},
@@ -123,6 +127,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "child", TestImports: []string{module + "fixtures"}},
 		{ImportPath: module + "bridge/task", Imports: []string{"github.com/prometheus/client_golang/prometheus"}},
 		{ImportPath: module + "cmd/nexus-child", Deps: []string{"github.com/prometheus/common/model"}},
+		{ImportPath: module + "child/provider/openai", Imports: []string{"github.com/openai/openai-go/v3"}},
 		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
 	}, arrows)
 	want := []string{
@@ -132,6 +137,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"supervisor/stdio imports net/http: the supervisor's HTTP is the broker's",
 		"bridge imports supervisor/proc: the bridge reaches agents by the supervisor alone",
 		"child/turn imports bridge/api: a child knows its pipes and nothing else",
+		"child/provider/openai imports github.com/openai/openai-go/v3: the vendors' SDKs are for .ci/oracles",
 		"cmd/nexus imports fixtures: fixtures are for tests",
 		"bridge/task imports github.com/prometheus/client_golang/prometheus: metrics have one package",
 		"cmd/nexus-child imports github.com/prometheus/common/model: a child does not carry the server's metrics",
