@@ -28,6 +28,8 @@ var wallClockUses = map[string]string{
 	"bridge/sessions/import.go Parse":             "recorded",
 	"cmd/internal/cli/approvals.go Parse":         "shown",
 	"cmd/internal/cli/saved.go UnixMilli":         "shown",
+	"bridge/sessions/snapshot.go ModTime":         "what a restored file is given",
+	"cmd/internal/backup/write.go ModTime":        "what a restored file is given",
 	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
 	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
 	"child/sandbox/temp_unix.go ModTime":          "whether a directory that nobody holds is new",

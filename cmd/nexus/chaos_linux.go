@@ -41,11 +41,6 @@ func addChaos(app *cli.App) {
 			"Then every answer, event, process and descriptor is accounted for. Exit status 1 if a promise was broken.",
 		Args: cli.MaxArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range notOfChaos {
-				if cmd.Flags().Changed(name) {
-					return cli.Usage("chaos has no --%s: its server and home are its own", name)
-				}
-			}
 			switch {
 			case o.minutes < 0.05 || o.minutes > 24*60:
 				return cli.Usage("--minutes must be from 0.05 to 1440, not %g", o.minutes)
@@ -65,19 +60,9 @@ func addChaos(app *cli.App) {
 	for _, internal := range []string{"dir", "mount", "disk"} {
 		_ = cmd.Flags().MarkHidden(internal) // they exist
 	}
-	help := cmd.HelpFunc()
-	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		for _, name := range notOfChaos {
-			cmd.InheritedFlags().Lookup(name).Hidden = true
-		}
-		help(cmd, args)
-	})
+	withoutFlags(cmd, "its server and home are its own", "home", "port", "api-key", "json")
 	app.Add(cmd)
 }
-
-// notOfChaos are the flags of the other verbs, which name a server and how to
-// print what it says.
-var notOfChaos = []string{"home", "port", "api-key", "json"}
 
 // again are the arguments of the next stage.
 func (o chaosOptions) again(stage string) []string {

@@ -22,6 +22,7 @@ func main() {
 	})
 	app.Add(serveCommand(app))
 	app.Add(configCommand(app))
+	addBackup(app)
 	addChaos(app)
 	os.Exit(app.Run(context.Background(), flagAsVerb(os.Args[1:])))
 }

@@ -167,8 +167,8 @@ func (a *App) environ() ([]string, error) {
 	return append(append([]string{}, a.Environ...), "NEXUS_HOME="+home), nil // the last one counts
 }
 
-// homeDir is the home by the environment and --home.
-func (a *App) homeDir() (string, error) {
+// Home is the home by the environment and --home.
+func (a *App) Home() (string, error) {
 	environ, err := a.environ()
 	if err != nil {
 		return "", err

@@ -96,7 +96,7 @@ func describe(found located, port int, home string) string {
 // detect says what listens on the port, on one line that begins with one word
 // for it. Anything but a nexus server is exit status 3.
 func (a *App) detect(ctx context.Context) error {
-	home, err := a.homeDir()
+	home, err := a.Home()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,191 @@
+package sessions
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/supervisor/plainfile"
+)
+
+// File is one file of a snapshot. It may grow meanwhile; what comes after Size is
+// not of the snapshot.
+type File struct {
+	Path     string // below the home, with slashes
+	Size     int64  // bytes
+	Modified time.Time
+	io.ReaderAt
+}
+
+// Snapshot hands over the files of all saved sessions, with the last one that a
+// person used, and returns how many sessions these are. Agents may work meanwhile:
+// of each session the files are those of one moment, as a kill of the server at that
+// moment would leave them. A session is not copied, renamed or deleted until Snapshot
+// returns; who wants to waits. A File is valid until take returns.
+func (c *Catalogue) Snapshot(take func(File) error) (count int, err error) {
+	release, err := c.exclusive()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	if err := c.settle(); err != nil {
+		return 0, err
+	}
+	entries, err := os.ReadDir(c.Dir("named"))
+	if err != nil {
+		return 0, fmt.Errorf("list the sessions: %w", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		if id, ok := strings.CutSuffix(entry.Name(), suffix); ok && c.Exists(id) {
+			ids = append(ids, id)
+		}
+	}
+	last := c.Last()
+	if api.IsTemp(last) {
+		ids = append(ids, last)
+	}
+	for _, id := range ids {
+		err := c.snapshot(id, take)
+		if errors.Is(err, ErrNotFound) { // of a temporary agent that has just ended
+			continue
+		}
+		if err != nil {
+			return count, err
+		}
+		count++
+	}
+	if last == "" {
+		return count, nil
+	}
+	s := snapshot{home: c.home}
+	defer s.close()
+	if _, err := s.add(c.lastPath()); err != nil {
+		return count, err
+	}
+	return count, s.give(take)
+}
+
+// snapshot hands over the files of one session.
+//
+// Their sizes are taken in the order that keeps promises: events may lack what an
+// outcome says, as after a kill; an outcome is written after the session has the
+// turn, and a prompt is given to the child after its outcome's record has begun.
+// So if no outcome is written while the session's size is taken, the session has
+// what the outcomes say and no prompt that they do not know.
+func (c *Catalogue) snapshot(id string, take func(File) error) error {
+	s := snapshot{home: c.home}
+	defer s.close()
+	if err := s.addAll(c.EventsDir(id)); err != nil {
+		return unreadable(id, err)
+	}
+	before := len(s.files)
+	for tries := 0; ; tries++ {
+		session, err := c.open(id)
+		if err != nil {
+			return err
+		}
+		s.open = append(s.open, session)
+		outcomes, err := s.add(c.OutcomesPath(id))
+		if err == nil {
+			_, err = s.measure(session)
+		}
+		if err != nil {
+			return unreadable(id, err)
+		}
+		if tries == snapshotTries || unchanged(c.OutcomesPath(id), outcomes) {
+			break // a prompt that it does not know may run twice, if it is sent again
+		}
+		s.files = s.files[:before]
+	}
+	// Images are there before the session names them.
+	if err := errors.Join(s.addAll(c.part(id, ".files")), ignore(s.add(c.UsagePath(id)))); err != nil {
+		return unreadable(id, err)
+	}
+	return s.give(take)
+}
+
+// snapshotTries is how often a session is looked at again as its outcomes grow.
+const snapshotTries = 100
+
+func ignore(_ fs.FileInfo, err error) error { return err }
+
+// unchanged reports whether the file at path is as it was; nil is none.
+func unchanged(path string, was fs.FileInfo) bool {
+	is, err := os.Lstat(path)
+	if was == nil || err != nil {
+		return was == nil && errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(is, was) && is.Size() == was.Size()
+}
+
+// snapshot is the files of one session.
+type snapshot struct {
+	home  string
+	files []File
+	open  []*os.File
+}
+
+func (s *snapshot) close() {
+	for _, f := range s.open {
+		f.Close()
+	}
+}
+
+// give hands the files over.
+func (s *snapshot) give(take func(File) error) error {
+	for _, f := range s.files {
+		if err := take(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add takes the file at path as it is now; nil if there is none.
+func (s *snapshot) add(path string) (fs.FileInfo, error) {
+	file, err := plainfile.Open(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.open = append(s.open, file)
+	return s.measure(file)
+}
+
+// measure takes an open file as it is now.
+func (s *snapshot) measure(file *os.File) (fs.FileInfo, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Rel(s.home, file.Name())
+	if err != nil {
+		return nil, err
+	}
+	s.files = append(s.files, File{Path: filepath.ToSlash(path), Size: info.Size(), Modified: info.ModTime(), ReaderAt: file})
+	return info, nil
+}
+
+// addAll takes the regular files in a directory, which may not be there.
+func (s *snapshot) addAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.Type().IsRegular() {
+			_, failed := s.add(filepath.Join(dir, entry.Name()))
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}

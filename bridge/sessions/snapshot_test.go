@@ -1,0 +1,113 @@
+package sessions_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/transcript"
+)
+
+// taken takes a snapshot of what c has, by path.
+func taken(t *testing.T, c *sessions.Catalogue) (files map[string]string, count int) {
+	t.Helper()
+	files = map[string]string{}
+	count, err := c.Snapshot(func(f sessions.File) error {
+		data := make([]byte, f.Size)
+		if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		files[f.Path] = string(data)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, count
+}
+
+func TestSnapshot(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	save(t, c, "a", 1, transcript.Settings{})
+	saveParts(t, c, "a", "of a")
+	saveParts(t, c, "lost", "of no session")
+	save(t, c, ".last", 1, transcript.Settings{})
+	save(t, c, ".other", 1, transcript.Settings{})
+	if err := c.SetLast(".last"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(c.Path("a"), c.Path("link")); err != nil {
+		t.Fatal(err)
+	}
+	files, count := taken(t, c)
+	var got []string
+	for path := range files {
+		got = append(got, path)
+	}
+	slices.Sort(got)
+	want := []string{"run/last", "run/temp/.last.jsonl", "sessions/a.jsonl", "sessions/a.outcomes", "sessions/a.usage"}
+	for _, dir := range []string{"events", "files"} {
+		names, err := filepath.Glob(filepath.Join(home, "sessions", "a."+dir, "*"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%v, %v", names, err)
+		}
+		for _, name := range names {
+			want = append(want, "sessions/a."+dir+"/"+filepath.Base(name))
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || count != 2 {
+		t.Errorf("%d sessions (-want +got):\n%s", count, diff)
+	}
+	if files["sessions/a.usage"] != "of a" || files["run/last"] != ".last\n" {
+		t.Errorf("got %q", files)
+	}
+}
+
+// A snapshot that is taken while an agent works has, as after a kill, each turn
+// that ended, and no prompt that its outcomes do not know.
+func TestSnapshotOfWork(t *testing.T) {
+	c := sessions.New(t.TempDir())
+	save(t, c, "a", 0, transcript.Settings{})
+	session, err := os.OpenFile(c.Path("a"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	outcomes, err := os.OpenFile(c.OutcomesPath("a"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outcomes.Close()
+	work, worked := make(chan int), make(chan error)
+	go func() {
+		for i := range work {
+			_, began := fmt.Fprintf(outcomes, "begin %d\n", i)
+			_, said := fmt.Fprintf(session, "turn %d\n", i)
+			_, ended := fmt.Fprintf(outcomes, "end %d\n", i)
+			worked <- errors.Join(began, said, ended)
+		}
+	}()
+	for i := range 2000 {
+		work <- i
+		files, _ := taken(t, c)
+		if err := <-worked; err != nil {
+			t.Fatal(err)
+		}
+		session, outcomes := files["sessions/a.jsonl"], files["sessions/a.outcomes"]
+		turns, begun, ended := strings.Count(session, "turn"), strings.Count(outcomes, "begin"), strings.Count(outcomes, "end")
+		if ended > turns || turns > begun {
+			t.Fatalf("%d: %d turns, of which %d were begun and %d ended", i, turns, begun, ended)
+		}
+	}
+	close(work)
+}

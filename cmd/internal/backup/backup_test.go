@@ -1,0 +1,267 @@
+package backup_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/cmd/internal/backup"
+)
+
+var modified = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// put writes files below dir.
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, modified, modified)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// texts are the files below dir.
+func texts(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if info.Mode() != fs.ModeDir|0o700 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+			return nil
+		}
+		if info.Mode() != 0o600 || !info.ModTime().Equal(modified) {
+			t.Errorf("%s has mode %v and is of %v", path, info.Mode(), info.ModTime())
+		}
+		data, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, dir+"/")] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// makeHome is a home with everything that one may have, and what of it is saved.
+func makeHome(t *testing.T) (home string, saved map[string]string) {
+	t.Helper()
+	home = t.TempDir()
+	saved = map[string]string{
+		"mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
+		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.outcomes": "{}\n", "sessions/a.usage": "{}",
+		"sessions/a.files/1.png": "PNG", "sessions/a.events/00000000000000000001.jsonl": "{}\n",
+		"run/signatures": "s", "run/last": "a\n",
+	}
+	put(t, home, saved)
+	put(t, home, map[string]string{
+		"server.key": "k", "server-18412.key": "k", "run/lock": "1 2\n", "run/trees/3f58a785c6000000": "{}", "run/temp/.t.jsonl": "{}\n",
+		"logs/server-8765.log": "l", "cache/c": "c", "sessions/.lock": "", "sessions/b.outcomes": "of no session\n", "work/notes": "n",
+		"plans/p.jsonl":    "{}\n{\"not whole yet",
+		"sessions/a.jsonl": "{\"1\"}\n{\"",
+	})
+	config := filepath.Join(t.TempDir(), "config.json")
+	saved["config.json"] = `{"a":1}`
+	put(t, filepath.Dir(config), map[string]string{"config.json": saved["config.json"]})
+	err := errors.Join(
+		os.Symlink(config, filepath.Join(home, "config.json")), // as people do who keep it elsewhere
+		os.Symlink("/etc/passwd", filepath.Join(home, "sessions", "link.jsonl")),
+		syscall.Mkfifo(filepath.Join(home, "sessions", "a.files", "pipe"), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return home, saved
+}
+
+func write(t *testing.T, home string, o backup.Options) ([]byte, backup.Report) {
+	t.Helper()
+	var file bytes.Buffer
+	report, err := backup.Write(t.Context(), &file, home, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes(), report
+}
+
+func TestRoundTrip(t *testing.T) {
+	home, saved := makeHome(t)
+	file, report := write(t, home, backup.Options{})
+	if report.Sessions != 1 || report.Files != len(saved) || !cmp.Equal(report.LeftOut, []string{"work"}) {
+		t.Errorf("saved %+v", report)
+	}
+	other := filepath.Join(t.TempDir(), "new", "home")
+	again, err := backup.Restore(t.Context(), bytes.NewReader(file), other)
+	report.LeftOut = nil
+	if diff := cmp.Diff(report, again); diff != "" || err != nil {
+		t.Errorf("restored %v (-saved +restored):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(saved, texts(t, other)); diff != "" {
+		t.Errorf("the home (-saved +restored):\n%s", diff)
+	}
+
+	inUse := &backup.InUseError{}
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), other); !errors.As(err, &inUse) {
+		t.Errorf("over a home: %v", err)
+	}
+	empty := t.TempDir()
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), empty); err != nil || len(texts(t, empty)) != len(saved) {
+		t.Errorf("into an empty directory: %v", err)
+	}
+
+	file, _ = write(t, home, backup.Options{NoKeys: true})
+	other = filepath.Join(t.TempDir(), "home")
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), other); err != nil {
+		t.Error(err)
+	}
+	delete(saved, "keys.json")
+	delete(saved, "run/signatures")
+	if diff := cmp.Diff(saved, texts(t, other)); diff != "" {
+		t.Errorf("without keys (-want +got):\n%s", diff)
+	}
+}
+
+// refused restores what is no whole backup, and looks that nothing is left of it.
+func refused(t *testing.T, what string, file []byte) error {
+	t.Helper()
+	parent := t.TempDir()
+	_, err := backup.Restore(t.Context(), bytes.NewReader(file), filepath.Join(parent, "home"))
+	damaged := &backup.DamagedError{}
+	if !errors.As(err, &damaged) {
+		t.Errorf("%s: %v", what, err)
+	}
+	left, failed := os.ReadDir(parent)
+	if failed != nil || len(left) > 0 {
+		t.Errorf("%s: left %v, %v", what, left, failed)
+	}
+	return err
+}
+
+func TestDamaged(t *testing.T) {
+	home := t.TempDir()
+	put(t, home, map[string]string{"sessions/a.jsonl": "{}\n", "config.json": "{}"})
+	file, _ := write(t, home, backup.Options{})
+	step := max(len(file)/40, 1)
+	for n := 0; n < len(file); n += step {
+		refused(t, "cut off", file[:n])
+	}
+	refused(t, "without its last byte", file[:len(file)-1])
+	for n := 10; n < len(file); n += step { // after the header of gzip, which has no checksum
+		flipped := bytes.Clone(file)
+		flipped[n] ^= 0x10
+		refused(t, "damaged", flipped)
+	}
+	refused(t, "empty", nil)
+	refused(t, "no archive", []byte("hello, I am a text and no archive at all"))
+
+	// Interrupted.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	parent := t.TempDir()
+	if _, err := backup.Restore(ctx, bytes.NewReader(file), filepath.Join(parent, "home")); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("interrupted: left %v, %v", left, err)
+	}
+}
+
+// An archive that somebody made puts nothing but plain files into the home.
+func TestHostileArchives(t *testing.T) {
+	what := file("nexus-backup.json", `{"format":1,"version":"x","created_at":"2026-01-01T00:00:00Z","keys":true}`)
+	end := file("nexus-backup.end.json", `{"files":1,"bytes":2}`)
+	session := file("sessions/a.jsonl", "{}")
+	link := func(name, to string, kind byte) entry {
+		return entry{header: tar.Header{Name: name, Linkname: to, Typeflag: kind, Mode: 0o777}}
+	}
+	for name, c := range map[string]struct {
+		members []entry
+		want    string // of the error; "" if it is restored
+	}{
+		"whole":             {[]entry{what, session, end}, ""},
+		"setuid":            {[]entry{what, {header: tar.Header{Name: "sessions/a.jsonl", Mode: 0o6777}, text: "{}"}, end}, ""},
+		"no first member":   {[]entry{session, end}, "it does not begin as one"},
+		"later format":      {[]entry{file("nexus-backup.json", strings.Replace(what.text, "1", "2", 1)), session, end}, "it has format 2, this program reads 1"},
+		"no last member":    {[]entry{what, session}, "its end is missing"},
+		"a file is missing": {[]entry{what, end}, "it has 0 files of 0 bytes, not 1 of 2"},
+		"after the end":     {[]entry{what, session, end, file("sessions/b.jsonl", "{}")}, "something follows its end"},
+		"twice":             {[]entry{what, session, session, end}, `"sessions/a.jsonl" stands twice in it`},
+		"symbolic link":     {[]entry{what, link("sessions/a.jsonl", "/etc/passwd", tar.TypeSymlink), end}, "is no regular file"},
+		"hard link":         {[]entry{what, link("sessions/a.jsonl", "/etc/passwd", tar.TypeLink), end}, "is no regular file"},
+		"device":            {[]entry{what, link("sessions/a.jsonl", "", tar.TypeChar), end}, "is no regular file"},
+		"pipe":              {[]entry{what, link("sessions/a.jsonl", "", tar.TypeFifo), end}, "is no regular file"},
+		"directory":         {[]entry{what, link("sessions/", "", tar.TypeDir), end}, "is no regular file"},
+		"above":             {[]entry{what, file("../a.jsonl", "{}"), end}, "is no file of a home"},
+		"above a directory": {[]entry{what, file("sessions/../../a.jsonl", "{}"), end}, "is no file of a home"},
+		"root":              {[]entry{what, file("/etc/passwd", "{}"), end}, "is no file of a home"},
+		"a key":             {[]entry{what, file("server.key", "{}"), end}, "is no file of a home"},
+		"a record":          {[]entry{what, file("run/trees/3f58a785c6000000", "{}"), end}, "is no file of a home"},
+		"a dot":             {[]entry{what, file("sessions/a.files/..", "{}"), end}, "is no file of a home"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			archive := pack(t, c.members)
+			if c.want != "" {
+				if err := refused(t, name, archive); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want %s", err, c.want)
+				}
+				return
+			}
+			home := filepath.Join(t.TempDir(), "home")
+			if _, err := backup.Restore(t.Context(), bytes.NewReader(archive), home); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string{"sessions/a.jsonl": "{}"}, texts(t, home)); diff != "" {
+				t.Errorf("restored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+type entry struct {
+	header tar.Header
+	text   string
+}
+
+func file(name, text string) entry {
+	return entry{tar.Header{Name: name, Mode: 0o600, Typeflag: tar.TypeReg}, text}
+}
+
+func pack(t *testing.T, members []entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	packed := gzip.NewWriter(&out)
+	w := tar.NewWriter(packed)
+	for _, m := range members {
+		m.header.Size, m.header.ModTime = int64(len(m.text)), modified
+		if err := w.WriteHeader(&m.header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(m.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), packed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}

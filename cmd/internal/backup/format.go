@@ -1,0 +1,82 @@
+package backup
+
+import (
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// format is the version of the layout.
+const format = 1
+
+const (
+	firstName = "nexus-backup.json"     // of the member that says what it is
+	lastName  = "nexus-backup.end.json" // of the member that says that it is whole
+)
+
+// Bounds of what Restore reads. A home has less.
+const (
+	maxFiles = 1_000_000
+	maxBytes = 256 << 30
+	maxNote  = 64 << 10 // of the first and the last member
+)
+
+// first is what the first member says.
+type first struct {
+	Format  int       `json:"format"`
+	Version string    `json:"version"` // of the program
+	Created time.Time `json:"created_at"`
+	Keys    bool      `json:"keys"`
+}
+
+// last is what the last member says: what was before it, but for the first.
+type last struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Report says what was saved or restored.
+type Report struct {
+	Sessions int   `json:"sessions"`
+	Files    int   `json:"files"`
+	Bytes    int64 `json:"bytes"` // of the files
+	// LeftOut are names in the home that are not nexus's, so they are not saved.
+	LeftOut []string `json:"left_out,omitempty"`
+}
+
+// What is saved of the home itself, beside directories.
+var (
+	written = []string{"config.json", "mcp.json", "NEXUS.md"} // by people; may be links
+	logs    = []string{"audit.jsonl", "audit.jsonl.1", "audit.jsonl.2", "audit.jsonl.3"}
+	keys    = []string{"keys.json", "run/signatures"}
+)
+
+// passing is what is in a home and not saved: it belongs to a server or can be made again.
+var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
+
+// member are the paths that a backup may have.
+var member = regexp.MustCompile(
+	`^(config\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
+		`plans/[^/]+\.jsonl|(sessions|run/temp)/[^/]+\.(jsonl|usage|outcomes)|(sessions|run/temp)/[^/]+\.(files|events)/[^/]+)$`)
+
+// allowed reports whether a member of that name is one of a home.
+func allowed(name string) bool {
+	return member.MatchString(name) && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name)) && !strings.ContainsAny(name, "\\\x00")
+}
+
+// isSession reports whether a member is the file of a session.
+func isSession(name string) bool {
+	dir := path.Dir(name)
+	return (dir == "sessions" || dir == "run/temp") && path.Ext(name) == ".jsonl"
+}
+
+// ofLines reports whether a file is only ever appended to, by whole lines.
+func ofLines(name string) bool {
+	switch path.Ext(name) {
+	case ".jsonl", ".outcomes":
+		return true
+	}
+	return strings.HasPrefix(name, "audit.jsonl")
+}

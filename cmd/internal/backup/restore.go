@@ -1,0 +1,255 @@
+package backup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"nexus.internal/protocol/strict"
+)
+
+// InUseError says that there is something in the place of the new home.
+type InUseError struct{ Home string }
+
+func (e *InUseError) Error() string {
+	return e.Home + " is not empty: restore into a new directory, or move this one away first"
+}
+
+// DamagedError says that a file is no whole backup.
+type DamagedError struct{ Err error }
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("it is no whole backup of nexus: %v; nothing was restored", e.Err)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// Restore makes home, which must not exist or be an empty directory, of the
+// backup that r reads. There is no home before all was read and found whole; on an
+// error nothing is left. The error may be an *InUseError or a *DamagedError.
+func Restore(ctx context.Context, r io.Reader, home string) (report Report, err error) {
+	home, err = vacant(home)
+	if err != nil {
+		return Report{}, err
+	}
+	parent := filepath.Dir(home)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return Report{}, fmt.Errorf("restore %s: %w", home, err)
+	}
+	beside, err := os.MkdirTemp(parent, ".nexus-restore-*")
+	if err != nil {
+		return Report{}, fmt.Errorf("restore %s: %w", home, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(beside))
+		}
+	}()
+	report, err = unpack(ctx, r, beside)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := os.Remove(home); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty directory
+		return Report{}, fmt.Errorf("restore: %w", err)
+	}
+	if err := os.Rename(beside, home); err != nil {
+		return Report{}, fmt.Errorf("restore %s: %w", home, err)
+	}
+	return report, syncDir(parent)
+}
+
+// vacant is the place of a new home, and whether there may be one.
+func vacant(home string) (string, error) {
+	home, err := filepath.Abs(home)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	entries, err := os.ReadDir(home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(home); err == nil { // a link to nowhere
+			return "", &InUseError{Home: home}
+		}
+		return home, nil
+	case err != nil:
+		return "", err
+	case len(entries) > 0:
+		return "", &InUseError{Home: home}
+	}
+	return home, nil
+}
+
+func syncDir(dir string) error {
+	file, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// unpack writes the files of a backup into dir, which nobody else knows.
+func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err error) {
+	packed, err := gzip.NewReader(r)
+	if err != nil {
+		return Report{}, &DamagedError{err}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	defer root.Close()
+	u := &unpacker{ctx: ctx, root: root, tar: tar.NewReader(packed)}
+	if err := u.all(); err != nil {
+		return Report{}, err
+	}
+	// The checksum of gzip comes last.
+	if n, err := io.Copy(io.Discard, io.LimitReader(packed, maxNote)); err != nil || n == maxNote {
+		return Report{}, &DamagedError{errors.Join(err, errors.New("something follows its end"))}
+	}
+	return u.report, nil
+}
+
+type unpacker struct {
+	ctx    context.Context //nolint:containedctx // of Restore
+	root   *os.Root
+	tar    *tar.Reader
+	report Report
+}
+
+// all reads the members, up to the end of the archive.
+func (u *unpacker) all() error {
+	var what first
+	if header, err := u.next(); err != nil {
+		return err
+	} else if header == nil || header.Name != firstName {
+		return &DamagedError{errors.New("it does not begin as one")}
+	}
+	if err := u.note(&what); err != nil {
+		return err
+	}
+	if what.Format != format {
+		return &DamagedError{fmt.Errorf("it has format %d, this program reads %d", what.Format, format)}
+	}
+	for {
+		header, err := u.next()
+		switch {
+		case err != nil:
+			return err
+		case header == nil:
+			return &DamagedError{errors.New("its end is missing")}
+		case header.Name == lastName:
+			return u.end()
+		}
+		if err := u.file(header); err != nil {
+			return err
+		}
+	}
+}
+
+// next is the next member; nil at the end.
+func (u *unpacker) next() (*tar.Header, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	header, err := u.tar.Next()
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &DamagedError{err}
+	}
+	return header, nil
+}
+
+// note reads a member of our own.
+func (u *unpacker) note(v any) error {
+	text, err := io.ReadAll(io.LimitReader(u.tar, maxNote))
+	if err == nil {
+		err = strict.Unmarshal(text, v, strict.IgnoreUnknown)
+	}
+	if err != nil {
+		return &DamagedError{err}
+	}
+	return nil
+}
+
+// end reads the last member and compares.
+func (u *unpacker) end() error {
+	var was last
+	if err := u.note(&was); err != nil {
+		return err
+	}
+	if is := (last{Files: u.report.Files, Bytes: u.report.Bytes}); is != was {
+		return &DamagedError{fmt.Errorf("it has %d files of %d bytes, not %d of %d", is.Files, is.Bytes, was.Files, was.Bytes)}
+	}
+	header, err := u.next()
+	if err == nil && header != nil {
+		err = &DamagedError{errors.New("something follows its end")}
+	}
+	return err
+}
+
+// file writes one file.
+func (u *unpacker) file(header *tar.Header) error {
+	u.report.Files++
+	u.report.Bytes += header.Size
+	switch {
+	case header.Typeflag != tar.TypeReg:
+		return &DamagedError{fmt.Errorf("%.256q is no regular file", header.Name)}
+	case !allowed(header.Name):
+		return &DamagedError{fmt.Errorf("%.256q is no file of a home", header.Name)}
+	case u.report.Files > maxFiles || header.Size > maxBytes || u.report.Bytes > maxBytes:
+		return &DamagedError{errors.New("it is larger than a home can be")}
+	}
+	if isSession(header.Name) {
+		u.report.Sessions++
+	}
+	name := filepath.FromSlash(header.Name)
+	if err := u.root.MkdirAll(filepath.FromSlash(path.Dir(header.Name)), 0o700); err != nil {
+		return err
+	}
+	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return &DamagedError{fmt.Errorf("%.256q stands twice in it", header.Name)}
+	}
+	if err != nil {
+		return err
+	}
+	read := &reading{r: u.tar}
+	_, err = io.Copy(file, read)
+	if err == nil {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if read.err != nil {
+		return &DamagedError{read.err}
+	}
+	if err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, header.ModTime, header.ModTime)
+}
+
+// reading remembers that reading failed, and not writing.
+type reading struct {
+	r   io.Reader
+	err error
+}
+
+func (r *reading) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}

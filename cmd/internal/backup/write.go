@@ -1,0 +1,217 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/supervisor/plainfile"
+)
+
+// Options say what a backup has.
+type Options struct {
+	// Version is that of the program.
+	Version string
+	// NoKeys leaves out the hashes of the keys that create_key made, so that they
+	// do not open the server of the new home.
+	NoKeys bool
+}
+
+// Write writes a backup of the home to w. Servers may work in the home meanwhile;
+// sessions cannot be renamed, copied or deleted until it is done. On an error, what
+// was written is worth nothing.
+func Write(ctx context.Context, w io.Writer, home string, o Options) (Report, error) {
+	packed := gzip.NewWriter(w)
+	b := &writer{ctx: ctx, home: home, tar: tar.NewWriter(packed), now: time.Now().UTC()}
+	err := b.all(o)
+	if err == nil {
+		err = errors.Join(b.tar.Close(), packed.Close())
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("back up %s: %w", home, err)
+	}
+	return b.report, nil
+}
+
+type writer struct {
+	ctx    context.Context //nolint:containedctx // of Write
+	home   string
+	tar    *tar.Writer
+	now    time.Time
+	report Report
+}
+
+// all writes the members. The audit log and the plans come before the sessions: a
+// plan must not say of a task that it is done if its agent does not know of it.
+func (b *writer) all(o Options) error {
+	entries, err := os.ReadDir(b.home)
+	if err != nil {
+		return err
+	}
+	if err := b.note(firstName, first{Format: format, Version: o.Version, Created: b.now, Keys: !o.NoKeys}); err != nil {
+		return err
+	}
+	errs := []error{b.logs()}
+	for _, name := range written {
+		errs = append(errs, b.opened(name, openLinked))
+	}
+	if !o.NoKeys {
+		for _, name := range keys {
+			errs = append(errs, b.opened(name, openPlain))
+		}
+	}
+	if err := errors.Join(append(errs, b.plans())...); err != nil {
+		return err
+	}
+	b.report.Sessions, err = sessions.New(b.home).Snapshot(b.add)
+	if err != nil {
+		return err
+	}
+	known := slices.Concat(written, logs, keys, []string{"sessions", "plans"})
+	for _, entry := range entries {
+		if name := entry.Name(); !slices.Contains(known, name) && !passing.MatchString(name) {
+			b.report.LeftOut = append(b.report.LeftOut, name)
+		}
+	}
+	return b.note(lastName, last{Files: b.report.Files, Bytes: b.report.Bytes})
+}
+
+// logs writes the audit log, which may be moved on meanwhile: each file once.
+func (b *writer) logs() error {
+	var before fs.FileInfo
+	for _, name := range logs {
+		err := b.opened(name, func(path string) (*os.File, error) {
+			file, err := openPlain(path)
+			if err != nil {
+				return nil, err
+			}
+			info, err := file.Stat()
+			if err != nil || before != nil && os.SameFile(info, before) {
+				return nil, errors.Join(err, fs.ErrNotExist, file.Close())
+			}
+			before = info
+			return file, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *writer) plans() error {
+	entries, err := os.ReadDir(filepath.Join(b.home, "plans"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		if name := "plans/" + entry.Name(); entry.Type().IsRegular() && allowed(name) {
+			err = errors.Join(err, b.opened(name, openPlain))
+		}
+	}
+	return err
+}
+
+func openPlain(path string) (*os.File, error) { return plainfile.Open(path, os.O_RDONLY) }
+
+// openLinked opens a file that people may have linked to.
+func openLinked(path string) (*os.File, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	return openPlain(path)
+}
+
+// opened writes a file of the home, if it is there.
+func (b *writer) opened(name string, open func(path string) (*os.File, error)) error {
+	file, err := open(filepath.Join(b.home, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return b.add(sessions.File{Path: name, Size: info.Size(), Modified: info.ModTime(), ReaderAt: file})
+}
+
+// add writes one file, without a last line that is not whole yet.
+func (b *writer) add(f sessions.File) error {
+	if !allowed(f.Path) {
+		return nil // what somebody else put among the files of a session
+	}
+	if ofLines(f.Path) {
+		size, err := wholeLines(f, f.Size)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		f.Size = size
+	}
+	if err := b.member(f.Path, f.Modified, f.Size, io.NewSectionReader(f, 0, f.Size)); err != nil {
+		return err
+	}
+	b.report.Files++
+	b.report.Bytes += f.Size
+	return nil
+}
+
+// note writes a member of our own.
+func (b *writer) note(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	return b.member(name, b.now, int64(len(text)), bytes.NewReader(text))
+}
+
+func (b *writer) member(name string, modified time.Time, size int64, r io.Reader) error {
+	if err := b.ctx.Err(); err != nil {
+		return err
+	}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: modified, Format: tar.FormatPAX}
+	if err := b.tar.WriteHeader(header); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	n, err := io.Copy(b.tar, r)
+	if err == nil && n < size {
+		err = errors.New("it became shorter meanwhile: try again")
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// wholeLines is how much of the first size bytes ends with a newline.
+func wholeLines(r io.ReaderAt, size int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	for size > 0 {
+		n := min(size, int64(len(buf)))
+		if _, err := r.ReadAt(buf[:n], size-n); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return size - n + int64(i) + 1, nil
+		}
+		size -= n
+	}
+	return 0, nil
+}

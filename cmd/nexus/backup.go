@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"nexus.internal/cmd/internal/backup"
+	"nexus.internal/cmd/internal/cli"
+)
+
+func addBackup(app *cli.App) {
+	var o backup.Options
+	save := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Save the home in a file, also while a server works in it",
+		Long: "Saves the configuration, the saved sessions with all that belongs to them, plans, the audit log and the hashes of\n" +
+			"keys in FILE, a tar.gz archive that only you can read. FILE must not exist. A server may work in the home meanwhile;\n" +
+			"sessions are renamed, copied and deleted when the backup is done.",
+		Args: cli.MaxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage("usage: %s", cmd.UseLine())
+			}
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return saveHome(ctx, app, args[0], o) })
+		},
+	}
+	o.Version = app.Version
+	save.Flags().BoolVar(&o.NoKeys, "no-keys", false, "leave out the hashes of the keys that create_key made")
+	restore := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a home of a backup",
+		Long: "Makes the home that --home names (default: $NEXUS_HOME, then ~/.nexus3) of a file that nexus backup wrote. The home must\n" +
+			"not exist or be empty. A file that is damaged or cut off is refused, and nothing is left of it.",
+		Args: cli.MaxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage("usage: %s", cmd.UseLine())
+			}
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return restoreHome(ctx, app, args[0]) })
+		},
+	}
+	for _, cmd := range []*cobra.Command{save, restore} {
+		withoutFlags(cmd, "it needs no server", "port", "api-key", "json")
+		app.Add(cmd)
+	}
+}
+
+// interruptible runs f with a context that ends when the user interrupts.
+func interruptible(ctx context.Context, f func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return f(ctx)
+}
+
+// saveHome writes a backup of the home into a new file.
+func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) (err error) {
+	home, err := app.Home()
+	if err != nil {
+		return err
+	}
+	switch inside, err := within(path, home); {
+	case err != nil:
+		return fmt.Errorf("make the backup: %w", err)
+	case inside:
+		return cli.Usage("%s lies in the home that it is to save: choose another place", path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the backup: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	report, err := backup.Write(ctx, file, home, o)
+	if err == nil {
+		err = errors.Join(file.Chmod(0o600), file.Sync())
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if len(report.LeftOut) > 0 {
+		fmt.Fprintf(app.Stderr, "nexus: not saved, as it is not of nexus: %s\n", strings.Join(report.LeftOut, ", "))
+	}
+	_, err = fmt.Fprintf(app.Stdout, "%s: %s of %s\n", path, sizeOf(report), home)
+	return err
+}
+
+// restoreHome makes the home of a backup.
+func restoreHome(ctx context.Context, app *cli.App, path string) error {
+	home, err := app.Home()
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
+	defer file.Close()
+	report, err := backup.Restore(ctx, file, home)
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	_, err = fmt.Fprintf(app.Stdout, "%s: %s of %s\n", home, sizeOf(report), path)
+	return err
+}
+
+func sizeOf(r backup.Report) string {
+	return fmt.Sprintf("%d sessions, %d files, %d bytes", r.Sessions, r.Files, r.Bytes)
+}
+
+// within reports whether a file that may not exist yet would lie in dir.
+func within(path, dir string) (bool, error) {
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err == nil {
+		folder, err = filepath.Abs(folder)
+	}
+	if err != nil {
+		return false, err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	relative, err := filepath.Rel(dir, folder)
+	return err == nil && filepath.IsLocal(relative), nil
+}
