@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -173,20 +174,20 @@ func (c *chorus) run(ctx context.Context, out *stream) error {
 func (c *chorus) open(ctx context.Context) error {
 	newest, forgotten := c.s.o.Supervisor.LivesUpTo()
 	lives, _ := c.s.o.Supervisor.Lives(0)
-	told := `{"type":"open"}`
+	var told protocol.StreamOpen
 	if c.asked.position == "" || c.asked.position == "0" {
 		c.at[others] = newest
 		c.enter(ctx, lives)
 	} else {
 		if c.at[others] < forgotten || c.at[others] > newest { // perhaps there were some more
-			told = `{"type":"open","gap":true}`
+			told.Gap = true
 		}
 		if _, named := c.at[others]; !named || c.at[others] > newest {
 			c.at[others] = 0
 		}
 		c.resume(ctx, lives)
 	}
-	return c.out.send(appendEvent(nil, c.at.String(), "open", []byte(told)))
+	return c.out.send(appendEvent(nil, c.at.String(), told.Name(), encodeEvent(told)))
 }
 
 // enter begins with the agents that run, for a client that knows none.
@@ -361,9 +362,9 @@ func (c *chorus) tell(b batch) error {
 
 // removed tells that an agent is gone, after which event of it.
 func (c *chorus) removed(id string) error {
-	event := strconv.AppendUint([]byte(`{"type":"agent_removed","last":`), c.at[id], 10)
+	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.send(appendEvent(nil, c.at.String(), "agent_removed", about(nil, id, 0, append(event, '}'))))
+	return c.out.send(appendEvent(nil, c.at.String(), e.Name(), about(nil, id, 0, encodeEvent(e))))
 }
 
 // about appends an event with whose it is, and its number unless that is 0. The

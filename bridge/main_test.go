@@ -178,15 +178,18 @@ func (r *rig) sendStream(
 	ctx context.Context, agent string, p api.SendParams, chunk func(string), restart func(),
 ) (result api.SendResult, err error) {
 	for part, failed := range r.client.SendStream(ctx, agent, p) {
-		switch {
-		case failed != nil:
+		if failed != nil {
 			err = failed
-		case part.Result != nil:
-			result = *part.Result
-		case part.Restart && restart != nil:
-			restart()
-		case !part.Restart:
-			chunk(part.Text)
+		}
+		switch part := part.(type) {
+		case client.Result:
+			result = api.SendResult(part)
+		case client.Restart:
+			if restart != nil {
+				restart()
+			}
+		case client.Text:
+			chunk(string(part))
 		}
 	}
 	return result, err

@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -310,15 +313,24 @@ func endOf(ctx context.Context, err error) string {
 	}
 }
 
+// encodeEvent writes an event of ours, whose texts are plain.
+func encodeEvent(e protocol.Event) []byte {
+	data, err := protocol.AppendEvent(nil, e)
+	if err != nil {
+		panic("bridge: " + err.Error())
+	}
+	return data
+}
+
 // end says why the stream ends, where there is somebody to tell, and after which
 // position, as JSON, another one may go on.
 func (st *stream) end(reason, after string) {
-	data := []byte(`{"type":"end","reason":"` + reason + `"`)
+	e := protocol.StreamEnd{Reason: reason}
 	switch reason {
 	case endUnread, endLeft:
 		return
 	case endSlow, endDraining, endCrowded:
-		data = append(append(data, `,"after":`...), after...)
+		e.After = jsontext.Value(after)
 	}
-	_ = st.send(appendEvent(nil, "", "end", append(data, '}')))
+	_ = st.send(appendEvent(nil, "", e.Name(), encodeEvent(e)))
 }

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -118,15 +117,23 @@ func TestRunPlanStream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			params := gjson.ParseBytes(part.Params)
-			switch {
-			case part.Result == nil:
-				told = append(told, strings.Join(strings.Fields(part.Method+" "+params.Get("task_id").Str+" "+params.Get("status").Str), " "))
-			case part.Result.Replayed:
-				told = append(told, part.Result.Status+" again")
-			default:
-				told = append(told, part.Result.Status)
+			said := part.Name()
+			switch part := part.(type) {
+			case client.PlanStart:
+			case client.TaskStart:
+				said += " " + part.TaskID
+			case client.TaskEnd:
+				said += " " + part.TaskID + " " + part.Status
+			case client.PlanEnd:
+				said += " " + part.Status
+			case client.PlanResult:
+				if said = part.Status; part.Replayed {
+					said += " again"
+				}
+			case client.UnknownPart:
+				t.Errorf("nobody knows %s %s", part.Method, part.Params)
 			}
+			told = append(told, said)
 		}
 		if got := strings.Join(told, ", "); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -158,13 +158,11 @@ func (w *emitter) headOf(whole string) jsontext.Value {
 }
 
 // shortResult replaces a tool's result that does not fit.
-func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.AssistantEvent {
-	return protocol.UnknownAssistantEvent{Type: e.Name(), Raw: mustMarshal(struct {
-		Type   string `json:"type"`
-		ToolID string `json:"tool_id"`
-		Result string `json:"result"`
-		truncation
-	}{e.Name(), e.ToolID, cut(e.Result, pieceSize), truncation{true, len(e.Result), w.file}})}
+func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.ToolcallResult {
+	return protocol.ToolcallResult{
+		ToolID: e.ToolID, Result: strings.ToValidUTF8(cut(e.Result, pieceSize), "\uFFFD"),
+		Truncated: true, Size: int64(len(e.Result)), File: w.file,
+	}
 }
 
 // pieces splits a text at character boundaries; "" has none.

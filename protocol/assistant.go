@@ -50,6 +50,11 @@ type (
 	ToolcallResult struct {
 		ToolID string `json:"tool_id"`
 		Result string `json:"result"`
+		// Truncated says that Result is only the head of it, as the whole does not fit
+		// a frame. Size is that of the whole, in bytes; File holds it, "" if nothing does.
+		Truncated bool   `json:"truncated,omitzero" wire:"default"`
+		Size      int64  `json:"size,omitzero" wire:"default"`
+		File      string `json:"file,omitzero" wire:"default"`
 	}
 
 	// UnknownAssistantEvent is a step of a type this package does not know.

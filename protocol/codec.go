@@ -15,18 +15,9 @@ import (
 // commands and events are the closed sets, by type name: the zero value that a
 // frame of that type is decoded into.
 var (
-	commands = table[Command](
-		Prompt{}, FollowUp{}, Compact{}, NewSession{}, GetMessages{}, SetModel{}, GetAvailableModels{},
-		Abort{}, GetSessionStats{}, GetState{}, ToolsList{}, Ping{}, SetCwd{}, SetPermissions{}, SetSystemPrompt{},
-		UpdateContext{}, MCPConnect{}, MCPDisconnect{}, PermissionResponse{}, HostResult{}, Shutdown{},
-	)
-	events = table[Event](
-		Ready{}, SubagentStart{}, SubagentUpdate{}, SubagentDone{}, AgentEnd{}, Error{}, SessionUpdate{},
-		PermissionRequest{}, PermissionEnd{}, HostCall{}, HostCancel{},
-	)
-	assistantEvents = table[AssistantEvent](
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{},
-	)
+	commands        = table(Commands()...)
+	events          = table(Events()...)
+	assistantEvents = table(AssistantEvents()...)
 )
 
 func table[T interface{ Name() string }](zeros ...T) map[string]T {

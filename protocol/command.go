@@ -126,7 +126,7 @@ type (
 		ID          string         `json:"id"`
 		Action      string         `json:"action"`       // add, modify or remove
 		ContextType string         `json:"context_type"` // file, dependency or state
-		Data        jsontext.Value `json:"data"`         // an object
+		Data        jsontext.Value `json:"data" schema:"object"`
 	}
 
 	// MCPConnect starts an MCP server of the configuration (SPEC §4.9).

@@ -2,8 +2,9 @@ package protocol
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// Event is a message from the child to the parent. The set is closed: the
-// types of this file that implement it.
+// Event is a message from the child to the parent, or one that a server adds to
+// those in its streams. The set is closed: the types of this file that implement it,
+// and those of streamed.go.
 type Event interface {
 	// Name is the value of the frame's "type" member.
 	Name() string
@@ -142,7 +143,7 @@ type (
 		// TurnID is the turn that asks: its end cancels the call.
 		TurnID string         `json:"turn_id"`
 		Method string         `json:"method"`
-		Params jsontext.Value `json:"params"` // an object
+		Params jsontext.Value `json:"params" schema:"object"`
 	}
 
 	// HostCancel says that nobody waits for a HostCall any more.

@@ -8,6 +8,4 @@ import (
 // The names of the closed sets, sorted.
 func CommandTypes() []string   { return slices.Sorted(maps.Keys(commands)) }
 func AssistantTypes() []string { return slices.Sorted(maps.Keys(assistantEvents)) }
-func EventTypes() []string {
-	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(events)), "response", "message_update")))
-}
+func EventTypes() []string     { return slices.Sorted(maps.Keys(events)) }

@@ -164,6 +164,35 @@ func TestGoldenEvents(t *testing.T) {
 	complete(t, "frames/events", goldenEvents, protocol.EventTypes())
 }
 
+// What a server adds is written by its types as its goldens have it, and is read as
+// such from a stream, and from a child as an event of no known type.
+func TestGoldenServerEvents(t *testing.T) {
+	found := map[string]bool{}
+	for _, file := range fixtures.Glob(t, "frames/supervisor/*.json") {
+		t.Run(path.Base(file), func(t *testing.T) {
+			line := trimNewline(fixtures.Read(t, file))
+			event, err := protocol.Frame{Raw: line}.DecodeStreamed()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[event.Name()] = true
+			again, err := protocol.AppendEvent(nil, event)
+			if diff := cmp.Diff(string(line), string(again)); diff != "" || err != nil {
+				t.Errorf("written (-want +got): %v\n%s", err, diff)
+			}
+			of, err := protocol.Frame{Raw: line}.Decode()
+			if _, unknown := of.(protocol.UnknownEvent); !unknown {
+				t.Errorf("a child's would be a %T, %v", of, err)
+			}
+		})
+	}
+	for _, event := range protocol.ServerEvents() {
+		if !found[event.Name()] {
+			t.Errorf("%s has no golden file", event.Name())
+		}
+	}
+}
+
 // TestGoldenAssistantEvents fails if a step of a turn has no golden file.
 func TestGoldenAssistantEvents(t *testing.T) {
 	var have []string

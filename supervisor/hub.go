@@ -3,8 +3,9 @@ package supervisor
 import (
 	"context"
 	"io"
-	"strconv"
 	"sync"
+
+	"nexus.internal/protocol"
 )
 
 // Bounds of an agent's events in memory, in bytes (SPEC §7).
@@ -144,9 +145,8 @@ func (h *hub) first() uint64 { return h.last - uint64(len(h.events)) + 1 }
 // GapEvent stands for the events of an agent from one number to another, which are
 // not kept any more.
 func GapEvent(from, to uint64) Event {
-	data := strconv.AppendUint([]byte(`{"type":"gap","from":`), from, 10)
-	data = strconv.AppendUint(append(data, `,"to":`...), to, 10)
-	return Event{Seq: to, Type: "gap", Data: append(data, '}')}
+	e := protocol.Gap{From: from, To: to}
+	return Event{Seq: to, Type: e.Name(), Data: encode(e)}
 }
 
 // Subscription is a place in the events of one agent. Next is for one

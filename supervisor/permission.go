@@ -58,8 +58,8 @@ func (a *Agent) withdraw(inc *incarnation, which func(asked) bool) {
 			return false
 		}
 		r.ended <- cancelled
-		data := append([]byte(`{"type":"permission_end","request_id":`), appendQuoted(r.RequestID)...)
-		a.publish("permission_end", append(data, `,"outcome":"cancelled"}`...))
+		e := protocol.PermissionEnd{RequestID: r.RequestID, Outcome: cancelled}
+		a.publish(e.Name(), encode(e))
 		return true
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
@@ -282,41 +281,34 @@ func (a *Agent) probe(t *Turn) {
 }
 
 func (a *Agent) publishState(reason string) {
-	data := append([]byte(`{"type":"agent_state","state":"`), a.state.String()...)
-	data = fmt.Appendf(data, `","incarnation":%d`, a.incarnations)
-	if reason != "" {
-		data = append(data, `,"reason":`...)
-		data = appendString(data, reason)
-	}
-	a.publish("agent_state", append(data, '}'))
+	e := protocol.AgentState{State: a.state.String(), Incarnation: a.incarnations, Reason: text(reason)}
+	a.publish(e.Name(), encode(e))
 }
 
 func turnStartEvent(id string, attempt int) []byte {
-	data := appendString([]byte(`{"type":"turn_start","turn_id":`), id)
+	e := protocol.TurnStart{TurnID: text(id)}
 	if attempt > 1 {
-		data = fmt.Appendf(data, `,"attempt":%d`, attempt)
+		e.Attempt = attempt
 	}
-	return append(data, '}')
+	return encode(e)
 }
 
 func turnEndEvent(id string, o Outcome, err error) []byte {
-	data := append([]byte(`{"type":"turn_end","turn_id":`), appendQuoted(id)...)
-	data = append(data, `,"outcome":"`...)
-	data = append(append(data, o...), '"')
+	e := protocol.TurnEnd{TurnID: text(id), Outcome: string(o)}
 	if err != nil {
-		data = append(data, `,"error":`...)
-		data = appendString(data, err.Error())
+		e.Error = text(err.Error())
 	}
-	return append(data, '}')
+	return encode(e)
 }
 
-func appendQuoted(s string) []byte { return appendString(nil, s) }
+// text is s with what is not UTF-8 in it replaced.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// appendString appends s as a JSON string; what is not UTF-8 in it is replaced.
-func appendString(dst []byte, s string) []byte {
-	quoted, err := jsontext.AppendQuote(nil, s)
-	if err != nil { // not UTF-8
-		quoted, _ = jsontext.AppendQuote(nil, string([]rune(s)))
+// encode writes an event of ours, whose texts are UTF-8.
+func encode(e protocol.Event) []byte {
+	data, err := protocol.AppendEvent(nil, e)
+	if err != nil {
+		panic("supervisor: " + err.Error())
 	}
-	return append(dst, quoted...)
+	return data
 }

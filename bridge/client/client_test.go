@@ -255,15 +255,16 @@ func TestEvents(t *testing.T) {
 // collect reads a streamed answer. Each restart is written as |.
 func collect(parts iter.Seq2[client.Part, error]) (text string, result api.SendResult, err error) {
 	for part, failed := range parts {
-		switch {
-		case failed != nil:
+		if failed != nil {
 			err = failed
-		case part.Restart:
+		}
+		switch part := part.(type) {
+		case client.Restart:
 			text += "|"
-		case part.Result != nil:
-			result = *part.Result
-		default:
-			text += part.Text
+		case client.Result:
+			result = api.SendResult(part)
+		case client.Text:
+			text += string(part)
 		}
 	}
 	return text, result, err

@@ -8,3 +8,6 @@ var (
 	Encode     = encode
 	Again      = (*Client).again
 )
+
+// ReadPlanPart is how a notification is read.
+var ReadPlanPart = planPart

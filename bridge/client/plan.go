@@ -11,14 +11,6 @@ import (
 	"nexus.internal/bridge/api"
 )
 
-// PlanPart is something that a run of a plan tells: the name of a notification
-// (api.PlanStart and so on) with its parameters, or, as the last one, Result.
-type PlanPart struct {
-	Method string
-	Params jsontext.Value
-	Result *api.RunPlanResult
-}
-
 // RunPlanStream carries out a plan and gives what it tells as it comes, from the
 // goroutine that ranges over it; to leave earlier ends no run. The last pair is
 // the result or an error. It is tried again like Call if p has a RequestID; then
@@ -30,7 +22,7 @@ func (c *Client) RunPlanStream(ctx context.Context, p api.RunPlanParams) iter.Se
 			err = c.again(ctx, repeatable, func() error { return c.followPlan(ctx, raw, yield) })
 		}
 		if err != nil {
-			yield(PlanPart{}, err)
+			yield(nil, err)
 		}
 	}
 }
@@ -48,7 +40,7 @@ func (c *Client) followPlan(ctx context.Context, raw jsontext.Value, yield func(
 		if err := finish(ctx, "run_plan", response, &result); err != nil {
 			return err
 		}
-		yield(PlanPart{Result: &result}, nil)
+		yield(PlanResult(result), nil)
 		return nil
 	}
 	for event, err := range readEvents(response.Body) {
@@ -56,7 +48,11 @@ func (c *Client) followPlan(ctx context.Context, raw jsontext.Value, yield func(
 			return fmt.Errorf("call run_plan: read the stream: %w", broken(ctx, err))
 		}
 		if event.Type != "response" {
-			if !yield(PlanPart{Method: event.Type, Params: jsontext.Value(gjson.GetBytes(event.Data, "params").Raw)}, nil) {
+			part, err := planPart(event.Type, jsontext.Value(gjson.GetBytes(event.Data, "params").Raw))
+			if err != nil {
+				return err
+			}
+			if !yield(part, nil) {
 				return nil
 			}
 			continue
@@ -64,7 +60,7 @@ func (c *Client) followPlan(ctx context.Context, raw jsontext.Value, yield func(
 		if err := decode("run_plan", event.Data, response.StatusCode, &result); err != nil {
 			return err
 		}
-		yield(PlanPart{Result: &result}, nil)
+		yield(PlanResult(result), nil)
 		return nil
 	}
 	return nil

@@ -35,13 +35,16 @@ func TestRunPlanStreamGoesOn(t *testing.T) {
 	defer c.Close()
 	var told []string
 	for part, err := range c.RunPlanStream(t.Context(), api.RunPlanParams{}) {
-		switch {
-		case err != nil:
+		if err != nil {
 			t.Fatal(err)
-		case part.Result != nil:
-			told = append(told, part.Result.Status)
+		}
+		switch part := part.(type) {
+		case client.PlanResult:
+			told = append(told, part.Status)
+		case client.TaskEnd:
+			told = append(told, part.Name()+" "+part.TaskID)
 		default:
-			told = append(told, part.Method+" "+gjson.GetBytes(part.Params, "task_id").Str)
+			told = append(told, part.Name()+" ")
 		}
 	}
 	if got, want := strings.Join(told, ", "), "plan_start , plan_start , task_end a, completed"; got != want {

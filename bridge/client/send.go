@@ -12,17 +12,6 @@ import (
 	"nexus.internal/bridge/api"
 )
 
-// Part is a piece of a streamed answer: Text, or Restart, or, as the last one,
-// Result.
-type Part struct {
-	Text string
-	// Restart says that the text before it is void: the agent crashed and the send
-	// is tried again (on_crash), or the connection broke and the answer is told from
-	// its start.
-	Restart bool
-	Result  *api.SendResult
-}
-
 // SendStream sends a message and gives the answer as it comes, from the goroutine
 // that ranges over it; to leave earlier ends no turn. The texts joined, since the
 // last restart, are the result's content. The last pair is the result or an error.
@@ -31,7 +20,7 @@ func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams) it
 	return func(yield func(Part, error) bool) {
 		raw, repeatable, err := encode("send", p)
 		if err != nil {
-			yield(Part{}, err)
+			yield(nil, err)
 			return
 		}
 		a := answer{yield: yield}
@@ -44,7 +33,7 @@ func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams) it
 			return a.read(ctx, response)
 		})
 		if err != nil {
-			yield(Part{}, err)
+			yield(nil, err)
 		}
 	}
 }
@@ -81,7 +70,7 @@ func (a *answer) read(ctx context.Context, response *http.Response) error {
 				return fmt.Errorf("call send: read a chunk: %w", err)
 			}
 			a.said = true
-			if !a.yield(Part{Text: text}, nil) {
+			if !a.yield(Text(text), nil) {
 				return nil
 			}
 		case api.StreamRestart:
@@ -102,14 +91,14 @@ func (a *answer) read(ctx context.Context, response *http.Response) error {
 
 func (a *answer) restart() bool {
 	a.said = false
-	return a.yield(Part{Restart: true}, nil)
+	return a.yield(Restart{}, nil)
 }
 
 // end gives the result, and before it the text of a turn that had ended before and
 // so had no stream.
 func (a *answer) end(result api.SendResult) {
-	if text := api.Value(result.Content); !a.said && text != "" && !a.yield(Part{Text: text}, nil) {
+	if text := api.Value(result.Content); !a.said && text != "" && !a.yield(Text(text), nil) {
 		return
 	}
-	a.yield(Part{Result: &result}, nil)
+	a.yield(Result(result), nil)
 }

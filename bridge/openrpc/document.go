@@ -64,6 +64,8 @@ type (
 	}
 	components struct {
 		Errors map[string]failure `json:"errors"`
+		// Schemas are those of events.
+		Schemas *schema.Members `json:"schemas"`
 	}
 	failure struct {
 		Code    jsonrpc.Code `json:"code"`
@@ -107,7 +109,7 @@ func describe(version, base string) document {
 			Description: "JSON-RPC 2.0 over HTTP POST with Authorization: Bearer KEY. Parameters are given by name.",
 		},
 		Servers:    []server{global},
-		Components: components{Errors: map[string]failure{}},
+		Components: components{Errors: map[string]failure{}, Schemas: eventSchemas()},
 	}
 	var errors []ref
 	for _, f := range failures {

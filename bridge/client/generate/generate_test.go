@@ -60,6 +60,8 @@ func TestClientsHaveEveryMethod(t *testing.T) {
 		{"python/nexus_client/_sync.py", pythonSync},
 		{"python/nexus_client/params.py", pythonObjects},
 		{"python/nexus_client/results.py", pythonResults},
+		{"python/nexus_client/events.py", pythonEvents},
+		{"typescript/events.d.mts", typeScriptEvents},
 		{"typescript/methods.mjs", inJavaScript},
 		{"typescript/methods.d.mts", inTypeScript},
 	} {

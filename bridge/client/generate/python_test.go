@@ -3,6 +3,7 @@ package generate_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -48,13 +49,10 @@ func pythonSync(list []row) ([]byte, error) {
 	})
 }
 
-// parts are the classes of what the streams give, by method.
-var parts = map[string]string{"send": "core.Part", "run_plan": "core.PlanPart"}
-
 func pythonMethods(list []row, s shape) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\"\"\"%s\"\"\"\n\n", generated, s.about)
-	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, Union, cast\n\nfrom . import core, params, results\n\n\n", s.imported)
+	fmt.Fprintf(&b, "from typing import Any, Dict, %s, List, Literal, Optional, Union, cast\n\nfrom . import params, results\nfrom .core import Part\nfrom .events import PlanPart\n\n\n", s.imported)
 	hint := paramHint(list)
 	fmt.Fprintf(&b, "class %s:\n    \"\"\"%s\"\"\"\n\n    %s _call(self, method: str, given: Dict[str, Any]) -> Any:\n"+
 		"        raise NotImplementedError\n\n    def _stream(self, method: str, given: Dict[str, Any]) -> Any:\n"+
@@ -64,20 +62,12 @@ func pythonMethods(list []row, s shape) ([]byte, error) {
 		fmt.Fprintf(&b, "\n    %s %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        return cast(%s, %sself._call(%q, locals()))\n",
 			s.def, snake(m.Name), pythonParams(m.spec, hint), result, m.Summary, result, s.await, m.Name)
 		if stream, ok := m.Stream(); ok {
-			result := fmt.Sprintf(s.stream, parts[m.Name])
+			result := fmt.Sprintf(s.stream, aboutStreams[m.Name].part)
 			fmt.Fprintf(&b, "\n    def %s_stream(%s) -> %s:\n        \"\"\"%s.\n\n%s        \"\"\"\n        return cast(%s, self._stream(%q, locals()))\n",
-				snake(m.Name), pythonParams(m.spec, hint), result, stream.Summary, aboutStreams[m.Name], result, m.Name)
+				snake(m.Name), pythonParams(m.spec, hint), result, stream.Summary, aboutStreams[m.Name].python, result, m.Name)
 		}
 	}
 	return b.Bytes(), nil
-}
-
-// aboutStreams is what the clients in Python say of a streaming method besides.
-var aboutStreams = map[string]string{
-	"send": "        The texts joined, since the last restart, are the result's content. To leave\n" +
-		"        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the first part.\n",
-	"run_plan": "        The last part is the result. To leave earlier ends no run. timeout bounds the\n" +
-		"        wait for the first part.\n",
 }
 
 func snake(name string) string { return strings.ReplaceAll(name, ".", "_") }
@@ -144,6 +134,9 @@ type classes struct {
 	taken   map[string]bool
 	results map[string]bool // the titles of what methods return
 	text    bytes.Buffer
+	// elsewhere are those of the module results, if they are not written again; nil if
+	// they are.
+	elsewhere *classes
 }
 
 func newClasses(list []row) *classes {
@@ -173,7 +166,11 @@ func (c *classes) module(about string, imports ...string) []byte {
 		}
 	}
 	imports = append(imports, "TypedDict")
+	slices.Sort(imports)
 	head := fmt.Sprintf("# %s\n\"\"\"%s\"\"\"\n\nfrom typing import %s\n", generated, about, strings.Join(imports, ", "))
+	if c.elsewhere != nil {
+		head += "\nfrom . import results\n"
+	}
 	return append([]byte(head), c.text.Bytes()...)
 }
 
@@ -185,7 +182,12 @@ func (c *classes) class(s gjson.Result) string {
 	if found, ok := c.names[key]; ok {
 		return found
 	}
-	name := s.Get("title").Str
+	if c.elsewhere != nil {
+		if found, ok := c.elsewhere.names[key]; ok {
+			return "results." + found
+		}
+	}
+	name := strings.TrimSuffix(s.Get("title").Str, "Params")
 	if c.results[name] {
 		name = strings.TrimSuffix(name, "Result")
 	}
@@ -193,6 +195,15 @@ func (c *classes) class(s gjson.Result) string {
 		panic(fmt.Sprintf("two kinds of objects have the title %q", name))
 	}
 	c.names[key], c.taken[name] = name, true
+	if s.Get("properties.from").Exists() { // a word that Python has for itself
+		var members []string
+		s.Get("properties").ForEach(func(key, member gjson.Result) bool {
+			members = append(members, key.Raw+": "+pythonHint(member, c.class))
+			return true
+		})
+		fmt.Fprintf(&c.text, "\n\n%s = TypedDict(%q, {%s})\n", name, name, strings.Join(members, ", "))
+		return name
+	}
 	always, sometimes := "", ""
 	s.Get("properties").ForEach(func(key, member gjson.Result) bool {
 		line := "    " + key.Str + ": " + pythonHint(member, c.class) + "\n"
@@ -218,11 +229,26 @@ func (c *classes) class(s gjson.Result) string {
 
 // pythonHint is the type hint of a schema. class gives the class of an object.
 func pythonHint(s gjson.Result, class func(gjson.Result) string) string {
+	if value := s.Get("const"); value.Exists() {
+		return "Literal[" + value.Raw + "]"
+	}
+	if several := s.Get("anyOf"); several.Exists() {
+		var hints []string
+		for _, one := range several.Array() {
+			if !one.Get("properties.type.not").Exists() { // of a later version
+				hints = append(hints, pythonHint(one, class))
+			}
+		}
+		return "Union[" + strings.Join(hints, ", ") + "]"
+	}
 	if values := s.Get("enum"); values.Exists() {
 		return "Literal[" + strings.NewReplacer("[", "", "]", "", ",", ", ", "null", "None").Replace(values.Raw) + "]"
 	}
 	kinds := s.Get("type").Array()
-	if len(kinds) == 2 { // the other is null
+	if len(kinds) == 2 && kinds[1].Str != "null" {
+		return "Union[" + pythonOf(kinds[0].Str, s, class) + ", " + pythonOf(kinds[1].Str, s, class) + "]"
+	}
+	if len(kinds) == 2 {
 		return "Optional[" + pythonOf(kinds[0].Str, s, class) + "]"
 	}
 	if len(kinds) == 0 {

@@ -65,13 +65,24 @@ func typeScriptMember(name string, required bool, s gjson.Result, indent string)
 	if required {
 		optional = ""
 	}
-	return "\n" + indent + "  " + name + optional + ": " + typeScriptType(s, indent+"  ") + ";"
+	return "\n" + indent + "  " + name + optional + ":" + strings.Replace(" "+typeScriptType(s, indent+"  "), " \n", "\n", 1) + ";"
 }
 
 // typeScriptType is the type of a schema. An object that is long has a line for
 // each member.
 func typeScriptType(s gjson.Result, indent string) string {
 	var parts []string
+	if value := s.Get("const"); value.Exists() {
+		return value.Raw
+	}
+	if several := s.Get("anyOf"); several.Exists() {
+		for _, one := range several.Array() {
+			if !one.Get("properties.type.not").Exists() { // of a later version
+				parts = append(parts, "\n"+indent+"  | "+typeScriptType(one, indent+"  "))
+			}
+		}
+		return strings.Join(parts, "")
+	}
 	if values := s.Get("enum"); values.Exists() {
 		for _, v := range values.Array() {
 			parts = append(parts, v.Raw)

@@ -1,7 +1,9 @@
 // A client of the nexus server (SPEC.md, section 6).
 
-import type { CallOptions, Methods, RunPlanParams, RunPlanResult, SendParams, SendResult } from "./methods.mjs";
+import type { AnyEvent, Event, Streams } from "./events.mjs";
+import type { CallOptions, Methods } from "./methods.mjs";
 
+export type * from "./events.mjs";
 export type * from "./methods.mjs";
 
 export interface Options {
@@ -19,24 +21,6 @@ export interface Options {
   retries?: number;
 }
 
-/**
- * A piece of a streamed answer; the last one is the result. restart says that the
- * text before it is void: the agent crashed and the send is tried again (on_crash),
- * or the connection broke and the answer is told from its start.
- */
-export type Part = { type: "text"; text: string } | { type: "restart" } | { type: "result"; result: SendResult };
-
-/**
- * A piece of a run of a plan (SPEC.md, section 6.7); the last one is the result. A second
- * plan_start says that the connection broke and all is told anew.
- */
-export type PlanPart =
-  | { type: "plan_start"; data: { plan_run_id: string; tasks: number; completed: string[] } }
-  | { type: "task_start"; data: { plan_run_id: string; task_id: string; agent_id: string; request_id: string } }
-  | { type: "task_end"; data: { plan_run_id: string } & RunPlanResult["tasks"][number] }
-  | { type: "plan_end"; data: { plan_run_id: string; status: string } }
-  | { type: "result"; result: RunPlanResult };
-
 /** What GET /readyz says (SPEC.md, section 6.4). */
 export interface Readiness {
   status: "ready" | "unready" | "draining";
@@ -53,15 +37,6 @@ export interface Readiness {
   checks: Record<string, string>;
   warnings: string[];
   goroutines: number;
-}
-
-export interface Event {
-  /** Where the stream goes on after this event; null if it has none. */
-  id: string | null;
-  /** The same as a number; 0 where it is none. */
-  seq: number;
-  type: string;
-  data: Record<string, unknown>;
 }
 
 export interface EventsOptions<After> extends CallOptions {
@@ -96,7 +71,7 @@ export class ClientError extends Error {
   requestId: string;
 }
 
-export interface NexusClient extends Methods {}
+export interface NexusClient extends Methods, Streams {}
 
 /**
  * A client. A request has a connection of its own, on which the server proves that
@@ -113,16 +88,6 @@ export class NexusClient {
   withTimeout(timeout: number | null): NexusClient;
   /** Calls any method by its name. */
   call(method: string, params?: object, options?: CallOptions): Promise<unknown>;
-  /**
-   * Sends a message and gives the answer as it comes. The texts joined, since the last
-   * restart, are the result's content. timeout bounds the wait for the first part.
-   */
-  sendStream(params: SendParams, options?: CallOptions): AsyncGenerator<Part, void, undefined>;
-  /**
-   * Carries out a plan as runPlan does, and tells of it as it goes. To leave earlier ends
-   * no run. timeout bounds the wait for the first part.
-   */
-  runPlanStream(params: RunPlanParams, options?: CallOptions): AsyncGenerator<PlanPart, void, undefined>;
   /** Asks whether the server can work: status and reasons say it, and that it cannot is no error. */
   readyz(options?: CallOptions): Promise<Readiness>;
   /**
@@ -131,7 +96,7 @@ export class NexusClient {
    */
   events(options?: EventsOptions<number>): AsyncGenerator<Event, void, undefined>;
   /** Follows the events of all agents, or of some, from the id of one on. */
-  allEvents(options?: AllEventsOptions): AsyncGenerator<Event, void, undefined>;
+  allEvents(options?: AllEventsOptions): AsyncGenerator<AnyEvent, void, undefined>;
 }
 
 /** Tells what listens there, without a key. */

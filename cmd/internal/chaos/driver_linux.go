@@ -268,15 +268,16 @@ func (m message) send(ctx context.Context, c *client.Client, agent string) (api.
 	var text strings.Builder
 	var result api.SendResult
 	for part, err := range c.SendStream(ctx, agent, p) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return result, err
-		case part.Restart:
+		}
+		switch part := part.(type) {
+		case client.Restart:
 			text.Reset()
-		case part.Result != nil:
-			result = *part.Result
-		default:
-			text.WriteString(part.Text)
+		case client.Result:
+			result = api.SendResult(part)
+		case client.Text:
+			text.WriteString(string(part))
 		}
 	}
 	if !result.Replayed && !result.Truncated {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -135,8 +136,9 @@ func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) e
 			return fmt.Errorf("the run goes on: the same command with --run %s watches it, cancel %s ends it", *p.RequestID, *p.RequestID)
 		case err != nil:
 			return err
-		case part.Result != nil:
-			return a.planEnded(*part.Result, told)
+		}
+		if result, ok := part.(client.PlanResult); ok {
+			return a.planEnded(api.RunPlanResult(result), told)
 		}
 		if err := a.tellPlan(part, told); err != nil {
 			return err
@@ -148,23 +150,46 @@ func (a *App) plan(ctx context.Context, c *client.Client, p api.RunPlanParams) e
 // tellPlan shows one notification.
 func (a *App) tellPlan(part client.PlanPart, told map[string]bool) error {
 	if a.json {
+		params, err := paramsOf(part)
+		if err != nil {
+			return err
+		}
 		return a.printJSON(struct {
 			Method string         `json:"method"`
 			Params jsontext.Value `json:"params"`
-		}{part.Method, part.Params})
+		}{part.Name(), params})
 	}
-	said := gjson.ParseBytes(part.Params)
-	task := said.Get("task_id").Str
-	switch part.Method {
-	case api.PlanStart:
-		return a.printf("run %s: %d tasks, %d of them ended before\n", said.Get("plan_run_id").Str, said.Get("tasks").Int(), len(said.Get("completed").Array()))
-	case api.TaskStart:
-		return a.printf("%s: begun by %s\n", task, said.Get("agent_id").Str)
-	case api.TaskEnd:
-		told[task] = true
-		return a.tellTask(task, said.Get("status").Str, said.Get("reason").Str+said.Get("error.details").Str+said.Get("result.output.explanation").Str)
+	switch part := part.(type) {
+	case client.PlanStart:
+		return a.printf("run %s: %d tasks, %d of them ended before\n", part.PlanRunID, part.Tasks, len(part.Completed))
+	case client.TaskStart:
+		return a.printf("%s: begun by %s\n", part.TaskID, part.AgentID)
+	case client.TaskEnd:
+		told[part.TaskID] = true
+		return a.tellTask(part.TaskID, part.Status, why(part.PlanTaskResult))
+	case client.PlanEnd, client.PlanResult, client.UnknownPart: // the result tells
 	}
 	return nil
+}
+
+// paramsOf are the parameters of a notification.
+func paramsOf(part client.PlanPart) (jsontext.Value, error) {
+	if unknown, ok := part.(client.UnknownPart); ok {
+		return unknown.Params, nil
+	}
+	return json.Marshal(part)
+}
+
+// why says why a task ended as it did, or with what.
+func why(task api.PlanTaskResult) string {
+	text := task.Reason
+	if task.Error != nil {
+		text += task.Error.Details
+	}
+	if task.Result != nil {
+		text += task.Result.Output.Explanation
+	}
+	return text
 }
 
 // tellTask shows how a task ended, and why or with what.
@@ -184,14 +209,7 @@ func (a *App) planEnded(result api.RunPlanResult, told map[string]bool) error {
 		if told[task.TaskID] {
 			continue
 		}
-		why := task.Reason
-		if task.Error != nil {
-			why += task.Error.Details
-		}
-		if task.Result != nil {
-			why += task.Result.Output.Explanation
-		}
-		if err := a.tellTask(task.TaskID, task.Status, why); err != nil {
+		if err := a.tellTask(task.TaskID, task.Status, why(task)); err != nil {
 			return err
 		}
 	}

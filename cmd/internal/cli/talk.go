@@ -89,17 +89,18 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 	var result api.SendResult
 	var err error
 	for part, failed := range c.SendStream(ctx, agent, p) {
-		switch {
-		case failed != nil:
+		if failed != nil {
 			err = failed
-		case part.Restart:
+		}
+		switch part := part.(type) {
+		case client.Restart:
 			text.restart()
 			a.note("the agent crashed, or the connection broke; the answer begins anew")
-		case part.Result != nil:
-			result = *part.Result
+		case client.Result:
+			result = api.SendResult(part)
 			err = text.complete(result)
-		default:
-			text.add(part.Text)
+		case client.Text:
+			text.add(string(part))
 		}
 	}
 	broken := text.end()

@@ -9,21 +9,30 @@ of a loop, by threads. A request has a connection of its own, on which the serve
 proves that it has the API key before the key is sent.
 """
 
-from . import params, results
+from . import events, params, results
 from .client import NexusClient, NexusClientSync, detect, detect_sync
-from .core import Event, Part, PlanPart
+from .core import Part, RestartPart, ResultPart, TextPart
 from .errors import ClientError, NexusError
+from .events import AnyEvent, Event, PlanEnded, PlanNote, PlanPart, StreamEvent
 
 __all__ = [
+    "AnyEvent",
     "ClientError",
     "Event",
     "NexusClient",
     "NexusClientSync",
     "NexusError",
     "Part",
+    "PlanEnded",
+    "PlanNote",
     "PlanPart",
+    "RestartPart",
+    "ResultPart",
+    "StreamEvent",
+    "TextPart",
     "detect",
     "detect_sync",
+    "events",
     "params",
     "results",
 ]

@@ -3,7 +3,9 @@
 
 from typing import Any, Dict, Generator, List, Literal, Optional, Union, cast
 
-from . import core, params, results
+from . import params, results
+from .core import Part
+from .events import PlanPart
 
 
 class SyncMethods:
@@ -193,13 +195,13 @@ class SyncMethods:
         request_id: Optional[str] = None,
         on_failure: Literal["stop", "continue", None] = None,
         retry: Optional[bool] = None,
-    ) -> Generator[core.PlanPart, None, None]:
+    ) -> Generator[PlanPart, None, None]:
         """Carry out a plan as run_plan does, and hear of it as it goes.
 
         The last part is the result. To leave earlier ends no run. timeout bounds the
         wait for the first part.
         """
-        return cast(Generator[core.PlanPart, None, None], self._stream("run_plan", locals()))
+        return cast(Generator[PlanPart, None, None], self._stream("run_plan", locals()))
 
     def update_context(
         self,
@@ -239,13 +241,14 @@ class SyncMethods:
         on_disconnect: Literal["continue", "cancel", None] = None,
         source: Optional[str] = None,
         source_agent_id: Optional[str] = None,
-    ) -> Generator[core.Part, None, None]:
+    ) -> Generator[Part, None, None]:
         """Send a message and have the answer as it comes.
 
         The texts joined, since the last restart, are the result's content. To leave
-        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the first part.
+        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the
+        first part.
         """
-        return cast(Generator[core.Part, None, None], self._stream("send", locals()))
+        return cast(Generator[Part, None, None], self._stream("send", locals()))
 
     def cancel(self, request_id: str) -> results.Cancel:
         """Cancel a send that waits or runs; globally, a run of a plan."""

@@ -5,6 +5,7 @@ from typing import Any, AsyncGenerator, Dict, Generator, Optional, Sequence, Typ
 from . import core, keys, wire
 from ._async import AsyncMethods
 from ._sync import SyncMethods
+from .events import AnyEvent, Event
 
 S = TypeVar("S", bound="_Shape")
 
@@ -84,18 +85,21 @@ class NexusClient(_Shape, AsyncMethods):
     def _stream(self, method: str, given: Dict[str, Any]) -> AsyncGenerator[Any, None]:
         return self._core.stream(method, given, self._core.timeout)
 
+    def _told(self, path: str, asked: Dict[str, Any]) -> AsyncGenerator[Any, None]:
+        return self._core.events(path, asked, self._core.timeout)
+
     async def readyz(self) -> Dict[str, Any]:
         """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
         return await self._core.readyz(self._core.timeout)
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncGenerator[core.Event, None]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> AsyncGenerator[Event, None]:
         """Follow the agent's events after that number: 0 for all that is kept, None for only what comes.
 
         types leaves out those of other types, but for gap and end.
         They go on where they were when a connection breaks, also with a later server,
         and end with an event "end" when the agent is destroyed.
         """
-        return self._core.events(self._events_path(), {"after": after, "types": types}, self._core.timeout)
+        return self._told(self._events_path(), {"after": after, "types": types})
 
     def all_events(
         self,
@@ -103,9 +107,9 @@ class NexusClient(_Shape, AsyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
-    ) -> AsyncGenerator[core.Event, None]:
+    ) -> AsyncGenerator[AnyEvent, None]:
         """Follow the events of all agents, or of some, from the id of one on: 0 for all that is kept."""
-        return self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout)
+        return self._told("/events", {"after": after, "types": types, "agents": agents})
 
 
 class NexusClientSync(_Shape, SyncMethods):
@@ -132,13 +136,16 @@ class NexusClientSync(_Shape, SyncMethods):
     def _stream(self, method: str, given: Dict[str, Any]) -> Generator[Any, None, None]:
         return wire.iterate(self._core.stream(method, given, self._core.timeout))
 
+    def _told(self, path: str, asked: Dict[str, Any]) -> Generator[Any, None, None]:
+        return wire.iterate(self._core.events(path, asked, self._core.timeout))
+
     def readyz(self) -> Dict[str, Any]:
         """Ask whether the server can work; see NexusClient."""
         return wire.run(self._core.readyz(self._core.timeout))
 
-    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Generator[core.Event, None, None]:
+    def events(self, after: Optional[int] = None, *, types: Optional[Sequence[str]] = None) -> Generator[Event, None, None]:
         """Follow the agent's events; see NexusClient."""
-        return wire.iterate(self._core.events(self._events_path(), {"after": after, "types": types}, self._core.timeout))
+        return self._told(self._events_path(), {"after": after, "types": types})
 
     def all_events(
         self,
@@ -146,9 +153,9 @@ class NexusClientSync(_Shape, SyncMethods):
         *,
         types: Optional[Sequence[str]] = None,
         agents: Optional[Sequence[str]] = None,
-    ) -> Generator[core.Event, None, None]:
+    ) -> Generator[AnyEvent, None, None]:
         """Follow the events of all agents, or of some; see NexusClient."""
-        return wire.iterate(self._core.events("/events", {"after": after, "types": types, "agents": agents}, self._core.timeout))
+        return self._told("/events", {"after": after, "types": types, "agents": agents})
 
 
 async def detect(url: Optional[str] = None) -> str:

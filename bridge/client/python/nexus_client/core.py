@@ -5,12 +5,13 @@ import random
 import re
 import urllib.parse
 import uuid
-from dataclasses import dataclass, field
-from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple, TypeVar, Union, cast
 
 from . import keys, results
 from ._table import METHODS, Method
 from .errors import ClientError, told
+from .events import PlanEnded, PlanNote, StreamEvent
 from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Response, Strange
 
 T = TypeVar("T")
@@ -25,45 +26,44 @@ _AGENT = re.compile(r"/agent/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})/?")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of a streamed answer: text, or restart, or, as the last one, result.
+class TextPart:
+    """A piece of an answer's text."""
 
-    restart says that the text before it is void: the agent crashed and the send is
-    tried again (on_crash), or the connection broke and the answer is told from its
-    start.
-    """
-
-    text: str = ""
-    restart: bool = False
-    result: Optional[results.Send] = None
+    text: str
+    type: Literal["text"] = "text"
+    restart: Literal[False] = False
+    result: None = None
 
 
 @dataclass(frozen=True)
-class PlanPart:
-    """A piece of a run of a plan: a notification (SPEC 6.7), or, as the last one, result.
+class RestartPart:
+    """The text before it is void.
 
-    type is plan_start, task_start, task_end or plan_end, and data its members. A
-    second plan_start says that the connection broke and all is told anew. Beside result,
-    type and data are empty.
+    The agent crashed and the send is tried again (on_crash), or the connection broke
+    and the answer is told from its start.
     """
 
-    type: str = ""
-    data: Dict[str, Any] = field(default_factory=dict)
-    result: Optional[results.RunPlan] = None
+    text: Literal[""] = ""
+    type: Literal["restart"] = "restart"
+    restart: Literal[True] = True
+    result: None = None
 
 
 @dataclass(frozen=True)
-class Event:
-    """One event of a stream.
+class ResultPart:
+    """The last part of a streamed answer."""
 
-    id is where the stream goes on after it, None if it has none; seq is the same as
-    a number, 0 where it is none; type is its name, and data what it says.
-    """
+    result: results.Send
+    text: Literal[""] = ""
+    type: Literal["result"] = "result"
+    restart: Literal[False] = False
 
-    id: Optional[str]
-    seq: int
-    type: str
-    data: Dict[str, Any]
+
+# A piece of a streamed answer; the last one is the result.
+Part = Union[TextPart, RestartPart, ResultPart]
+
+# An event as it was read.
+_Read = StreamEvent[str, Dict[str, Any]]
 
 
 class Target(NamedTuple):
@@ -158,30 +158,30 @@ class Core:
             async for event in told:
                 if event.type == "stream_data":
                     said = True
-                    yield Part(text=event.data["params"]["chunk"])
+                    yield TextPart(event.data["params"]["chunk"])
                 elif event.type == "stream_restart" or (event.type == _AGAIN and said):
                     said = False
-                    yield Part(restart=True)
+                    yield RestartPart()
                 elif event.type == "response":
                     if not said and event.data.get("content"):  # of a turn that had ended before
-                        yield Part(text=event.data["content"])
-                    yield Part(result=cast(results.Send, event.data))
+                        yield TextPart(event.data["content"])
+                    yield ResultPart(cast(results.Send, event.data))
         finally:
             await told.aclose()
 
-    async def _run_plan_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[PlanPart, None]:
+    async def _run_plan_stream(self, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Any, None]:
         """A run of a plan that is told as it goes."""
         told = self._told("run_plan", given, timeout)
         try:
             async for event in told:
                 if event.type in ("plan_start", "task_start", "task_end", "plan_end"):
-                    yield PlanPart(event.type, event.data["params"])
+                    yield PlanNote(event.type, event.data["params"])
                 elif event.type == "response":
-                    yield PlanPart(result=cast(results.RunPlan, event.data))
+                    yield PlanEnded(cast(results.RunPlan, event.data))
         finally:
             await told.aclose()
 
-    async def _told(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Event, None]:
+    async def _told(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[_Read, None]:
         """The events of a streamed call, tried again where the connection breaks.
 
         An event _AGAIN comes before those of another connection. The last one is
@@ -198,7 +198,7 @@ class Core:
                 response, close = await self._post(path, method, params, "text/event-stream, application/json", deadline)
                 try:
                     if tries:
-                        yield Event(None, 0, _AGAIN, {})
+                        yield StreamEvent(None, 0, _AGAIN, {})
                     result: Any = None
                     if not _is_stream(response):
                         result = _result(response, await response.body(MAX_LINE, deadline))
@@ -210,7 +210,7 @@ class Core:
                             yield event
                 finally:
                     close()
-                yield Event(None, 0, "response", result)
+                yield StreamEvent(None, 0, "response", result)
                 return
             except (ClientError, Broken, Strange, Late) as e:
                 await _named(self._pause(True, e, tries, Deadline(None), key), params)
@@ -230,7 +230,7 @@ class Core:
 
         return cast(Dict[str, Any], await self.again(True, once, deadline))
 
-    async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[Event, None]:
+    async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[_Read, None]:
         """Events, which go on where they were when a connection breaks. asked is the query: after, and lists of names."""
         query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
         tries = 0
@@ -413,7 +413,7 @@ def _object(body: bytes) -> Dict[str, Any]:
         raise Strange("it is not JSON") from None
     if not isinstance(value, dict):
         raise Strange("it is no object")
-    return value
+    return cast(Dict[str, Any], value)
 
 
 def _result(response: Response, body: bytes) -> Any:
@@ -434,7 +434,7 @@ def _is_stream(response: Response) -> bool:
     return response.status == 200 and media == "text/event-stream"
 
 
-async def _events(response: Response) -> AsyncGenerator[Event, None]:
+async def _events(response: Response) -> AsyncGenerator[_Read, None]:
     """Read text/event-stream. It ends with Broken where the stream does."""
     lines = _Lines()
     event: Dict[str, str] = {}
@@ -450,7 +450,7 @@ async def _events(response: Response) -> AsyncGenerator[Event, None]:
             if "data" in event:
                 number = event.get("id", "")
                 seq = int(number) if number.isdigit() else 0
-                yield Event(event.get("id"), seq, event.get("event", ""), _object(event["data"].encode()))
+                yield StreamEvent(event.get("id"), seq, event.get("event", ""), _object(event["data"].encode()))
             event = {}
 
 

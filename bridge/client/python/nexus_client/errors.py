@@ -1,6 +1,6 @@
 """What goes wrong."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, cast
 
 
 class NexusError(Exception):
@@ -43,8 +43,8 @@ class ClientError(NexusError):
 
 def told(error: Any, http_status: int, retry_after: float) -> ClientError:
     """The error that a server tells."""
-    data = error.get("data")
-    data = data if isinstance(data, dict) else {}
+    given = error.get("data")
+    data = cast(Dict[str, Any], given) if isinstance(given, dict) else {}
     return ClientError(
         str(error.get("message", "")),
         code=error.get("code"),

@@ -133,7 +133,7 @@ def run(work: Awaitable[T]) -> T:
     try:
         next(steps)
     except StopIteration as e:
-        return e.value  # type: ignore[no-any-return]
+        return e.value
     raise RuntimeError("something waits for an event loop")
 
 

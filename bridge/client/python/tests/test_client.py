@@ -117,13 +117,13 @@ class Real(unittest.TestCase):
         self.server = self.started(SCENARIO)
         self.assertEqual(self.sync().readyz()["status"], "ready")
         parts = list(self.sync().run_plan_stream(PLAN, pool={"size": 2}, request_id="run"))
-        self.assertEqual([(p.type, p.data.get("task_id")) for p in parts], [
-            ("plan_start", None), ("task_start", "a"), ("task_end", "a"), ("task_start", "b"), ("task_end", "b"), ("plan_end", None), ("", None),
+        self.assertEqual([(p.type, p.data.get("task_id") if p.result is None else None) for p in parts], [
+            ("plan_start", None), ("task_start", "a"), ("task_end", "a"), ("task_start", "b"), ("task_end", "b"), ("plan_end", None), ("result", None),
         ])
         self.assertEqual((parts[2].data["status"], parts[-2].data["status"], parts[-1].result["status"]), ("success", "completed", "completed"))
         self.assertEqual(parts[-1].result["tasks"][1]["result"]["output"]["explanation"], "b is done")
         again = list(self.sync().run_plan_stream(PLAN, pool={"size": 2}, request_id="run"))
-        self.assertEqual([p.type for p in again], ["plan_start", "plan_end", ""])
+        self.assertEqual([p.type for p in again], ["plan_start", "plan_end", "result"])
         self.assertEqual((again[0].data["completed"], again[-1].result["replayed"]), (["a", "b"], True))
         with self.assertRaises(ClientError) as caught:
             list(self.sync().run_plan_stream({"tasks": []}))
