@@ -330,15 +330,15 @@ func TestModesOfApproval(t *testing.T) {
 	}
 }
 
-// A long input is shown by its beginning; a command is not allowed for the
+// A long input is shown by its beginning and its end; a command is not allowed for the
 // session where nobody knows what it runs.
 func TestWhatIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, parent := asked(t, trusted)
 		ctx, abort := context.WithCancel(t.Context())
-		result := s.begin(ctx, call("write_file", "path", s.outside+"/a", "content", strings.Repeat("ä", 50_000)))
+		result := s.begin(ctx, call("write_file", "path", s.outside+"/a", "content", strings.Repeat("ä", 50_000)+"the end"))
 		r := question(t, parent)
-		if got := string(r.Input); len(got) > 20<<10 || !strings.HasPrefix(got, `{"truncated":true,"size":1000`) {
+		if got := string(r.Input); len(got) > 20<<10 || !strings.HasPrefix(got, `{"truncated":true,"size":1000`) || !strings.Contains(got, "the end") {
 			t.Errorf("%d bytes: %.100s", len(got), got)
 		}
 		abort()

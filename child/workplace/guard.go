@@ -249,7 +249,8 @@ func shown(input jsontext.Value) jsontext.Value {
 		Truncated bool   `json:"truncated"`
 		Size      int    `json:"size"`
 		Head      string `json:"head"`
-	}{true, len(input), string([]rune(string(input[:maxInput/2])))})
+		Tail      string `json:"tail"` // what it ends with is not hidden by what it begins with
+	}{true, len(input), string([]rune(string(input[:maxInput/4]))), string([]rune(string(input[len(input)-maxInput/4:])))})
 	if err != nil {
 		return jsontext.Value("{}") // cannot be: the runes are text
 	}

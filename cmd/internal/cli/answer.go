@@ -19,7 +19,12 @@ type answer struct {
 	text   strings.Builder // what came, up to maxAnswer
 	length int             // bytes of all that came
 	last   byte
+	blank  string // what came before begun, up to maxBlank bytes
+	begun  bool   // something was printed of this attempt
 }
+
+// maxBlank bounds what is held back of an answer that begins with blanks, in bytes.
+const maxBlank = 4 << 10
 
 // add prints the next piece.
 func (t *answer) add(chunk string) {
@@ -29,6 +34,13 @@ func (t *answer) add(chunk string) {
 	t.length += len(chunk)
 	t.last = chunk[len(chunk)-1]
 	t.text.WriteString(chunk[:min(len(chunk), maxAnswer-t.text.Len())])
+	if !t.begun { // blank so far: it may be that nothing else comes
+		t.blank += chunk
+		if strings.TrimSpace(chunk) == "" && len(t.blank) < maxBlank {
+			return
+		}
+		t.begun, chunk = true, t.blank
+	}
 	if t.broken == nil {
 		_, t.broken = io.WriteString(t.out, chunk)
 	}
@@ -38,7 +50,7 @@ func (t *answer) add(chunk string) {
 func (t *answer) restart() {
 	_ = t.end() // told at the end, too
 	t.text.Reset()
-	t.length, t.last = 0, 0
+	t.length, t.last, t.blank, t.begun = 0, 0, "", false
 }
 
 var errPieces = errors.New("what is printed is not the answer: it came incomplete; ask for it again with --json and the same --request-id")
@@ -62,7 +74,7 @@ func (t *answer) complete(result api.SendResult) error {
 
 // end ends the last line and returns what was wrong with printing.
 func (t *answer) end() error {
-	if t.length > 0 && t.last != '\n' && t.broken == nil {
+	if t.begun && t.last != '\n' && t.broken == nil {
 		_, t.broken = io.WriteString(t.out, "\n")
 	}
 	return t.broken

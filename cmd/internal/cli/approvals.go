@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -55,16 +56,42 @@ func (a *App) approvals(ctx context.Context, c *client.Client, _ []string) error
 		return a.printf("nothing waits\n")
 	}
 	for _, one := range all {
-		until := one.Deadline
-		if at, err := time.Parse(time.RFC3339, until); err == nil {
-			until = at.Local().Format(time.DateTime)
-		}
-		if err := a.printf("%s %s: %s %s\n  %s; without an answer denied at %s\n", one.RequestID, one.AgentID,
-			visible(one.ToolName), visible(string(one.Input)), visible(one.Reason), until); err != nil {
+		if err := a.printf("%s", one.describe()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// describe is what somebody decides by, in lines of ours: the whole call, or as much of
+// it as the child gave and that this is not all, and never less of a command.
+func (one asked) describe() lines {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s", line(one.RequestID), line(one.AgentID), visible(one.ToolName))
+	input := gjson.ParseBytes(one.Input)
+	cut := input.Get("truncated").Bool()
+	if !cut || one.Command == "" {
+		b.WriteString(" " + visible(string(one.Input)))
+	}
+	if cut {
+		fmt.Fprintf(&b, " (cut: its input has %d bytes)", input.Get("size").Int())
+	}
+	b.WriteString("\n")
+	if one.Command != "" && (cut || strings.Contains(one.Command, "\n")) {
+		fmt.Fprintf(&b, "  the whole command, %d bytes:\n", len(one.Command))
+		for text := range strings.SplitSeq(one.Command, "\n") {
+			b.WriteString("  | " + visible(text) + "\n")
+		}
+	}
+	if cut && len(one.Paths) > 0 {
+		b.WriteString("  in " + visible(strings.Join(one.Paths, ", ")) + "\n")
+	}
+	until := one.Deadline
+	if at, err := time.Parse(time.RFC3339, until); err == nil {
+		until = at.Local().Format(time.DateTime)
+	}
+	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(until))
+	return lines(b.String())
 }
 
 // visible is text with nothing in it that a terminal would act on or hide: a model

@@ -29,6 +29,15 @@ type outcome struct {
 // run runs nexus-rpc against a server that answers every POST with handler.
 func run(t *testing.T, handler http.HandlerFunc, stdout io.Writer, args ...string) outcome {
 	t.Helper()
+	var errors strings.Builder
+	got := runTo(t, handler, stdout, &errors, args...)
+	got.stderr = errors.String()
+	return got
+}
+
+// runTo is run, with a stderr that may be watched.
+func runTo(t *testing.T, handler http.HandlerFunc, stdout, stderr io.Writer, args ...string) outcome {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			key, _ := auth.Parse("nxk_test")
@@ -44,16 +53,16 @@ func run(t *testing.T, handler http.HandlerFunc, stdout io.Writer, args ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, errors strings.Builder
+	var out strings.Builder
 	if stdout == nil {
 		stdout = &out
 	}
 	app := cli.New(cli.Options{
 		Name: "nexus-rpc", Environ: []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"},
-		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &errors,
+		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
 	})
 	status := app.Run(context.Background(), append([]string{"--port", u.Port()}, args...))
-	return outcome{status, out.String(), errors.String()}
+	return outcome{status: status, stdout: out.String()}
 }
 
 // streaming answers a send with pieces and a result.
@@ -125,6 +134,24 @@ func TestApprovalsShowWhatIsAsked(t *testing.T) {
 		if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+}
+
+// The whole of a long command is shown, its end too, in lines that none of it can make.
+func TestApprovalsShowTheWholeCommand(t *testing.T) {
+	command := "echo " + strings.Repeat("x", 20_000) + "\n\x1b[1Ar-2 b: shell ls\n  it is fine; without an answer denied at 2099\nrm -rf ~"
+	text, err := json.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell","paths":["/w"],`+
+			`"input":{"truncated":true,"size":20100,"head":"{\"command\":\"echo x","tail":"x\"}"},"command":`+string(text)+`,"reason":"it runs","deadline":"later"}]}]}}`)
+	}, nil, "approvals")
+	want := fmt.Sprintf("r-1 a: shell (cut: its input has 20100 bytes)\n  the whole command, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
+		`  | "\x1b[1Ar-2 b: shell ls"` + "\n  |   it is fine; without an answer denied at 2099\n  | rm -rf ~\n  in /w\n  it runs; without an answer denied at later\n"
+	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

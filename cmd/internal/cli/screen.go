@@ -112,6 +112,9 @@ func line(text string) string { return string(harmless([]byte(text), true)) }
 // that none looks like a line of ours.
 type block string
 
+// lines are whole lines of ours in which everything foreign is harmless already.
+type lines string
+
 // foreign makes the arguments of a format what may be printed in the midst of a line.
 func foreign(args []any) []any {
 	out := make([]any, len(args))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 // cancelPatience bounds the wait for a turn to end after an interrupt.
@@ -76,14 +78,14 @@ func (a *App) sendVerb() *cobra.Command {
 
 // send prints the answer as it comes, or the whole result with --json.
 func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.SendParams) error {
-	stop := a.cancelOnInterrupt(ctx, c, agent, *p.RequestID)
-	defer stop()
+	defer a.cancelOnInterrupt(ctx, c, agent, *p.RequestID)()
+	defer a.tellWaiting(ctx, c, agent)()
 	if a.json {
 		result, err := c.Send(ctx, agent, p)
 		if err != nil {
 			return err
 		}
-		return errors.Join(a.printJSON(result), cancelled(result))
+		return errors.Join(a.printJSON(result), a.notAnswered(agent, result))
 	}
 	text := &answer{out: a.out}
 	var result api.SendResult
@@ -110,12 +112,18 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 	if result.Truncated {
 		a.note("the answer was too long to be kept whole")
 	}
-	return errors.Join(broken, cancelled(result))
+	return errors.Join(broken, a.notAnswered(agent, result))
 }
 
-func cancelled(result api.SendResult) error {
-	if result.Cancelled {
+// notAnswered is why a turn that ended did not come to its answer; nil if it did.
+func (a *App) notAnswered(agent string, result api.SendResult) error {
+	switch {
+	case result.Cancelled:
 		return errors.New("the turn was cancelled")
+	case result.StopReason == string(protocol.StopMaxIterations):
+		return fmt.Errorf("the turn was halted at its limit of model calls (%s): another send lets the agent go on", result.StopReason)
+	case strings.TrimSpace(api.Value(result.Content)) == "":
+		return fmt.Errorf("the model ended the turn without a word: %s messages %s shows what was done", a.self(), agent)
 	}
 	return nil
 }

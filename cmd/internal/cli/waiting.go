@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
+)
+
+// tellWaiting says on stderr which calls of an agent wait for an approval, as soon as
+// they do, and how to answer. What it cannot learn it does not tell: a send has an
+// answer or an error of its own. The caller must call stop.
+func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		told := map[string]bool{} // by request id
+		tell := func(request protocol.PermissionRequest) {
+			if request.RequestID == "" || told[request.RequestID] {
+				return
+			}
+			told[request.RequestID] = true
+			a.noteRequest(asked{agent, request})
+		}
+		only := client.Filter{Types: []string{"permission_request"}, Agents: []string{agent}}
+		for event, err := range c.FollowAll(ctx, "", only) {
+			switch {
+			case err != nil:
+				return
+			case event.Type == "open": // from here on events come; what waits already has none to come
+				if now, err := c.GetPermissions(ctx, agent); err == nil {
+					for _, request := range now.Pending {
+						tell(request)
+					}
+				}
+			case event.Type == "permission_request":
+				var request protocol.PermissionRequest
+				raw := gjson.GetBytes(event.Data, "event").Raw
+				if strict.Fill([]byte(raw), &request, strict.IgnoreUnknown) == nil {
+					tell(request)
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// noteRequest tells of a call that waits, and how to answer it.
+func (a *App) noteRequest(one asked) {
+	rpc := a.self()
+	a.note("%s waits for an approval:\n  %s  answer with: %s allow %s, or %s deny %s", one.AgentID, one.describe(), rpc, one.RequestID, rpc, one.RequestID)
+}
+
+// self is how this program is called, as far as it matters which server is meant.
+func (a *App) self() string {
+	name := a.Name
+	if a.home != "" {
+		name += " --home " + a.home
+	}
+	if a.portFrom == fromFlag {
+		name += fmt.Sprintf(" --port %d", a.Port)
+	}
+	return name
+}
