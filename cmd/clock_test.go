@@ -32,7 +32,7 @@ var wallClockUses = map[string]string{
 	"cmd/internal/backup/write.go ModTime":        "what a restored file is given",
 	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
 	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
-	"child/sandbox/temp_unix.go ModTime":          "whether a directory that nobody holds is new",
+	"child/journal/expire.go ModTime":             "whether an unnamed session that nobody holds is 30 days old",
 	"child/mcp/pipe.go Unix":                      "a deadline that is always over",
 	"child/serve.go Unix":                         "a deadline that is always over",
 	"child/tool/file/edit.go ModTime":             "compared with itself: whether a file was changed",
