@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,6 +158,23 @@ func refused(t *testing.T, what string, file []byte) error {
 	return err
 }
 
+// same reports whether two packed files have the same content: one of zeros may
+// be packed in several ways.
+func same(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	contents := make([][]byte, 2)
+	for i, file := range [][]byte{a, b} {
+		r, err := gzip.NewReader(bytes.NewReader(file))
+		if err != nil {
+			return false
+		}
+		if contents[i], err = io.ReadAll(r); err != nil {
+			return false
+		}
+	}
+	return bytes.Equal(contents[0], contents[1])
+}
+
 func TestDamaged(t *testing.T) {
 	home := t.TempDir()
 	put(t, home, map[string]string{"sessions/a.jsonl": "{}\n", "config.json": "{}"})
@@ -169,7 +187,9 @@ func TestDamaged(t *testing.T) {
 	for n := 10; n < len(file); n += step { // after the header of gzip, which has no checksum
 		flipped := bytes.Clone(file)
 		flipped[n] ^= 0x10
-		refused(t, "damaged", flipped)
+		if !same(t, file, flipped) {
+			refused(t, "damaged", flipped)
+		}
 	}
 	refused(t, "empty", nil)
 	refused(t, "no archive", []byte("hello, I am a text and no archive at all"))
