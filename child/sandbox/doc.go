@@ -17,7 +17,7 @@
 // program ends, when it is told to, and when we are gone, by whatever means. A
 // program cannot get away by a session or a process group of its own.
 //
-// A [Process] has one goroutine, two with [Spec.Stderr]; Wait joins them. All
+// A [Process] has two goroutines, three with [Spec.Stderr]; Wait joins them. All
 // functions and methods are safe for concurrent use.
 //
 // What it refuses: to start a program that must be confined where the kernel

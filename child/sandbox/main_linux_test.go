@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -166,6 +167,15 @@ var roles = map[string]func(args []string){
 	"reach": func([]string) {
 		fmt.Println(reach(0))
 		fmt.Println(reach(os.Getppid()))
+	},
+	// traced makes its parent its tracer, and becomes another program, for which it
+	// stops.
+	"traced": func(args []string) {
+		runtime.LockOSThread()
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0); errno != 0 {
+			fmt.Println(errno)
+		}
+		panic(syscall.Exec(args[0], args, os.Environ()))
 	},
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },

@@ -44,6 +44,10 @@ func (o order) startConfined() (*family, report) { return nil, report{Error: Err
 
 func become() int { return 2 }
 
+// keepRunning has nothing to do: a warden that is stopped is killed when its time
+// is over.
+func keepRunning(int) {}
+
 // apply sets the limits of this process, for what it starts. That of processes
 // is left alone, as their number is not known.
 func (l Limits) apply() error {

@@ -256,9 +256,12 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 			io.Copy(to, &output{file: stderr, done: gone}) //nolint:errcheck // what cannot be written is lost
 		})
 	}
+	var running sync.WaitGroup
+	running.Go(func() { keepRunning(p.cmd.Process.Pid) })
 	p.exit = p.follow(reports)
 	reports.Close()
 	p.overdue.Reset(endPatience)
+	running.Wait() // its id is its own until it is reaped
 	err := p.cmd.Wait()
 	p.overdue.Stop()
 	wardens.ended(p.cmd, err != nil)

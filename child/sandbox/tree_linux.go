@@ -96,6 +96,10 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 			if pid <= 0 {
 				break
 			}
+			if status.Stopped() {
+				letRun(pid, status.StopSignal())
+				continue
+			}
 			if pid == f.program {
 				exited(status)
 				f.over, f.reaped = true, true
@@ -107,6 +111,54 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 		}
 		f.mu.Unlock()
 	}
+}
+
+// letRun lets a process go on that made the warden its tracer (PTRACE_TRACEME) and
+// has stopped for it. One that cannot be let go is killed: nobody else could
+// continue it.
+func letRun(pid int, sig syscall.Signal) {
+	if sig == syscall.SIGTRAP || sig == syscall.SIGSTOP {
+		sig = 0 // they tell a tracer of exec, and that it may begin
+	}
+	failed := make(chan bool)
+	starter <- func() {
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0)
+		failed <- errno != 0
+	}
+	if <-failed {
+		_ = unix.Kill(pid, unix.SIGKILL) // or it is gone
+	}
+}
+
+// maxStops is how often a warden may be stopped before it is taken for one that
+// its program holds.
+const maxStops = 8
+
+// keepRunning continues a warden that is stopped, which would neither see its
+// program's end nor obey us, and returns when it has ended. The warden is reaped
+// by the caller, afterwards.
+func keepRunning(pid int) {
+	for stops := 0; ; {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || ended(info):
+			return
+		}
+		sig := unix.SIGCONT
+		if stops++; stops > maxStops {
+			sig = unix.SIGKILL
+		}
+		_ = unix.Kill(pid, sig) // a zombie at worst
+	}
+}
+
+// ended reports whether what waitid tells of a process is its end.
+func ended(info unix.Siginfo) bool {
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_KILLED and CLD_DUMPED; others tell of stops
+	return info.Code >= exited && info.Code <= dumped
 }
 
 // killChildren kills the children of this process but those that are spared,

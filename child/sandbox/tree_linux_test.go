@@ -290,3 +290,28 @@ func TestCannotStart(t *testing.T) {
 		})
 	}
 }
+
+// A program that stops its warden gains nothing: the call went on to its timeout.
+func TestWardenIsStopped(t *testing.T) {
+	for script, want := range map[string]string{
+		"kill -STOP $PPID; echo on; exit 4":                "on\n",
+		"trap '' TERM; while kill -STOP $PPID; do :; done": "",
+	} {
+		text, exit := output(t, sandbox.Rules{}, "", sh(script)...)
+		if text != want || (exit.Code == 4) != (want != "") {
+			t.Errorf("%s: %q, exit %+v", script, text, exit)
+		}
+		none(t, tag(t))
+	}
+}
+
+// A program that stops for its warden, which it has made its tracer, has not
+// ended: it goes on.
+func TestTraced(t *testing.T) {
+	for _, rules := range []sandbox.Rules{{}, confinements["trusted"]} {
+		text, exit := output(t, rules, "", role("traced", sh("echo on; exit 3")...)...)
+		if text != "on\n" || exit.Code != 3 {
+			t.Errorf("%q, exit %+v", text, exit)
+		}
+	}
+}

@@ -75,6 +75,9 @@ func warden() int {
 	return 0
 }
 
+// starter runs functions on the thread that started the program.
+var starter = make(chan func())
+
 // start starts the program. What confines it holds for the thread that it is
 // started from, so that the warden itself can still kill it. That thread lives
 // as long as the process does: the kernel kills the program with it.
@@ -88,7 +91,9 @@ func (o order) start() (*family, report) {
 		runtime.LockOSThread()
 		f, r := o.startHere()
 		done <- started{f, r}
-		select {}
+		for work := range starter { // for ever: nobody closes it
+			work()
+		}
 	}()
 	s := <-done
 	return s.family, s.report

@@ -48,7 +48,9 @@ func (p *Process) awaitExit() (dead bool) {
 		for errors.Is(err, unix.EINTR) {
 			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		}
-		dead = err == nil && info.Signo != 0
+		// A process that made us its tracer tells of its stops, too.
+		const exited, dumped = 1, 3 // CLD_EXITED, CLD_KILLED and CLD_DUMPED
+		dead = err == nil && info.Signo != 0 && info.Code >= exited && info.Code <= dumped
 		return dead || err != nil
 	})
 	return dead && err == nil
