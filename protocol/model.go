@@ -13,6 +13,10 @@ import (
 // (SPEC §4.3).
 const MaxModelName = 256
 
+// BrokerRefusal is the header of each answer at a model's socket that the broker
+// gave instead of the service. No service's answer has it there (SPEC §5.7).
+const BrokerRefusal = "Nexus-Broker-Refusal"
+
 // CheckModelName reports why a model or provider cannot have that name: it is
 // empty, longer than MaxModelName bytes, not UTF-8, or has control characters.
 // The error does not repeat the name.

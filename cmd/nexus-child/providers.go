@@ -37,6 +37,7 @@ func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider
 			return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", choice.Name)
 		}
 		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), wire.None, m.broker
+		o.Broker = true
 	} else {
 		var err error
 		if o.APIKey, err = c.Key(choice); err != nil {

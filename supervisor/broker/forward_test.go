@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor/broker"
 )
 
@@ -50,6 +51,7 @@ func TestForward(t *testing.T) {
 				w.Header().Set("Request-Id", "r1")
 				w.Header().Set("X-Ratelimit-Remaining-Tokens", "7")
 				w.Header().Set("X-Echo", canary)
+				w.Header().Set(protocol.BrokerRefusal, "1") // which only the broker's own answers have
 				fmt.Fprint(w, `{"ok":true}`)
 			})
 			h2 := newHouse(t, broker.Options{Providers: map[string]broker.Provider{
@@ -74,7 +76,7 @@ func TestForward(t *testing.T) {
 			if diff := cmp.Diff(want, seen); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}
-			for name, want := range map[string]string{"Request-Id": "r1", "X-Ratelimit-Remaining-Tokens": "7", "Set-Cookie": "", "X-Echo": ""} {
+			for name, want := range map[string]string{"Request-Id": "r1", "X-Ratelimit-Remaining-Tokens": "7", "Set-Cookie": "", "X-Echo": "", protocol.BrokerRefusal: ""} {
 				if got := res.Header.Get(name); got != want {
 					t.Errorf("%s: got %q, want %q", name, got, want)
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
@@ -36,8 +37,8 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	res, answer := h.ask(socket, strings.Repeat(" ", 4<<20)) // not read, and answered all the same
-	if want := `{"error":{"type":"budget_exceeded","message":"agent a has used 1,200 of its 1,000 tokens"}}`; res.StatusCode != 402 || answer != want {
-		t.Errorf("got %s %s, want 402 %s", res.Status, answer, want)
+	if want := `{"error":{"type":"budget_exceeded","message":"agent a has used 1,200 of its 1,000 tokens"}}`; res.StatusCode != 402 || answer != want || res.Header.Get(protocol.BrokerRefusal) == "" {
+		t.Errorf("got %s %s, want 402 %s; headers %v", res.Status, answer, want, res.Header)
 	}
 	if res, answer := h.do(socket, "GET", "/p/models", "", nil); res.StatusCode != 200 {
 		t.Errorf("the list of models costs nothing: got %s %s", res.Status, answer)

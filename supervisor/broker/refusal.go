@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"nexus.internal/protocol"
 )
 
 // refusal is an answer of the broker's own, in the form that both vendors use:
@@ -48,6 +50,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set(protocol.BrokerRefusal, "1")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(seconds(r.retry)))

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
 )
 
@@ -34,6 +35,7 @@ type ServiceError struct {
 	// it does not say.
 	RetryAfter time.Duration
 	final      bool // the service says that another try is of no use
+	broker     bool // the broker refused the request: Message is ours and whole
 }
 
 // status is the error without the service's words.
@@ -47,6 +49,8 @@ func (e *ServiceError) status() string {
 func (e *ServiceError) Error() string {
 	text := e.status()
 	switch {
+	case e.broker:
+		return e.Message
 	case e.Status == http.StatusUnauthorized:
 		// What the service says here holds a part of the key.
 		return text + ": the service refused the API key"
@@ -157,7 +161,7 @@ func (e *MalformedError) Error() string { return "the service sent a malformed e
 
 // refuse turns every response that is no answer into an error and closes it. It
 // reads a bounded part of the body.
-func refuse(request *http.Request, response *http.Response) (*http.Response, error) {
+func (s *Service) refuse(request *http.Request, response *http.Response) (*http.Response, error) {
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	streamed := request.Method != http.MethodPost || media != "application/json" && media != "text/html"
 	if response.StatusCode/100 == 2 && streamed {
@@ -175,6 +179,7 @@ func refuse(request *http.Request, response *http.Response) (*http.Response, err
 	refused.Status = response.StatusCode
 	refused.RetryAfter = retryAfter(response.Header)
 	refused.final = response.Header.Get("X-Should-Retry") == "false" // OpenAI, Anthropic
+	refused.broker = s.options.Broker && response.Header.Get(protocol.BrokerRefusal) != ""
 	return nil, refused
 }
 
@@ -255,12 +260,16 @@ func (s *Service) delay(err error, spoke bool, number int) (wait time.Duration, 
 }
 
 // Explain makes of an error a *provider.Error, which names the provider, and
-// takes the secrets out of whatever it says.
+// takes the secrets out of whatever it says. What a broker refuses is not the
+// provider's: its words say all.
 func (s *Service) Explain(err error) error {
 	brief := brief(err)
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		clean := *e
 		clean.Message, clean.Code = s.clean(e.Message), s.clean(e.Code)
+		if clean.broker {
+			return &provider.Error{Brief: brief, Err: &clean}
+		}
 		err = &clean
 	} else if text := err.Error(); s.clean(text) != text {
 		err = errors.New(s.clean(text)) // what it wraps would show them
@@ -279,6 +288,8 @@ func brief(err error) string {
 	switch {
 	case errors.Is(err, provider.ErrContextWindow):
 		return provider.ErrContextWindow.Error()
+	case isRefused && refused.broker:
+		return "the broker refused the request: " + refused.Code // its words may hold a service's
 	case isRefused:
 		return refused.status()
 	case malformed:

@@ -44,6 +44,7 @@ type Options struct {
 	APIKey       string           // the key itself; needed unless AuthMethod is None
 	AuthMethod   AuthMethod       // default: the vendor's
 	Models       []provider.Model // what is known of models: names, context windows, and the list where the service has none
+	Broker       bool             // BaseURL is that of a broker (SPEC §5.7): what it refuses is told in its own words alone
 	HTTPClient   *http.Client     // default: one of its own that heeds the proxy variables; no redirect is followed in any case
 	IdleTimeout  time.Duration    // longest silence of the service; default 120 s
 	MaxAttempts  int              // tries for one answer, the first included; default 4
@@ -170,7 +171,7 @@ func (s *Service) do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return refuse(request, response)
+	return s.refuse(request, response)
 }
 
 // Get asks for the list at path, which begins with a slash, and reads it into the

@@ -93,27 +93,56 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// What the broker refuses is said in its words: at once where the budget is
-// spent, and after the tries where the rate is too high.
+// What the broker refuses is said in its words alone: at once where the budget
+// is spent, and after the tries where the rate is too high. A service's refusal
+// in the same form is a service's, and so is one with the broker's header where
+// there is no broker.
 func TestBroker(t *testing.T) {
-	const spent = `{"error":{"type":"budget_exceeded","message":"agent a1 has spent its 1000 tokens"}}`
-	const fast = `{"error":{"type":"rate_limit_exceeded","message":"agent a1 may ask 10 times a minute"}}`
-	limited := wiretest.Status(429, fast, "Retry-After", "0")
+	const spent = `{"error":{"type":"budget_exceeded","message":"agent a1 has used 1,200 of its 1,000 tokens"}}`
+	const fast = `{"error":{"type":"rate_limit_exceeded","message":"agent a1 may make 10 requests a minute; try again in 0 s"}}`
+	const denied = `{"error":{"type":"authentication_error","message":"provider acme refused the key that the server has for it"}}`
+	own := []string{protocol.BrokerRefusal, "1", "Retry-After", "0"}
+	limited := wiretest.Status(429, fast, own...)
 	for _, tt := range []struct {
-		name    string
-		answers []http.HandlerFunc
-		retries int
-		want    string
+		name        string
+		broker      bool
+		answers     []http.HandlerFunc
+		retries     int
+		want, brief string
 	}{
-		{"budget", []http.HandlerFunc{wiretest.Status(402, spent)}, 0, "provider acme: 402 Payment Required: agent a1 has spent its 1000 tokens"},
-		{"budget with a time to wait", []http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")}, 0, "provider acme: 429 Too Many Requests: agent a1 has spent its 1000 tokens"},
-		{"rate", []http.HandlerFunc{limited, limited, limited, limited}, 3, "provider acme: 429 Too Many Requests: agent a1 may ask 10 times a minute"},
+		{
+			"budget", true, []http.HandlerFunc{wiretest.Status(402, spent, own...)}, 0,
+			"agent a1 has used 1,200 of its 1,000 tokens", "the broker refused the request: budget_exceeded",
+		},
+		{
+			"rate", true, []http.HandlerFunc{limited, limited, limited, limited}, 3,
+			"agent a1 may make 10 requests a minute; try again in 0 s", "the broker refused the request: rate_limit_exceeded",
+		},
+		{
+			"key", true, []http.HandlerFunc{wiretest.Status(401, denied, own...)}, 0,
+			"provider acme refused the key that the server has for it", "the broker refused the request: authentication_error",
+		},
+		{
+			"a service behind the broker", true, []http.HandlerFunc{wiretest.Status(402, spent)}, 0,
+			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
+		},
+		{
+			"a service with a time to wait", true, []http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")}, 0,
+			"provider acme: 429 Too Many Requests: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 429 Too Many Requests",
+		},
+		{
+			"a service without a broker", false, []http.HandlerFunc{wiretest.Status(402, spent, own...)}, 0,
+			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := wiretest.Serve(t, tt.answers...)
-			said, retries, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, AuthMethod: wire.None}))
+			said, retries, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, AuthMethod: wire.None, Broker: tt.broker}))
 			if err == nil || err.Error() != tt.want || len(retries) != tt.retries || said != nil {
-				t.Errorf("said %v, retries %q, error %v, want %s", said, retries, err, tt.want)
+				t.Fatalf("said %v, retries %q, error %v, want %s", said, retries, err, tt.want)
+			}
+			if brief := provider.Brief(err); brief != tt.brief {
+				t.Errorf("for a log %q, want %q", brief, tt.brief)
 			}
 			if errors.Is(err, provider.ErrContextWindow) {
 				t.Errorf("a budget of tokens was taken for the context window: %v", err)
