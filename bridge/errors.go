@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"unicode/utf8"
 
@@ -17,6 +18,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/suggest"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
@@ -48,11 +50,37 @@ func (e *agentError) Unwrap() error { return e.err }
 // methodError says that there is no such method where it was called.
 type methodError struct {
 	name  string
-	hint  string
-	scope api.Scope
+	scope api.Scope // of the place where it was called
+	// elsewhere says that there is one of that name, which is called at another place.
+	elsewhere bool
 }
 
 func (e *methodError) Error() string { return "method not found: " + e.name }
+
+// details says what is wrong with the name, and way what would be right.
+func (e *methodError) details() string {
+	if e.elsewhere {
+		return fmt.Sprintf("%s is no %s method", e.name, e.scope)
+	}
+	return "there is no method " + e.name
+}
+
+func (e *methodError) way() string {
+	if !e.elsewhere {
+		names := make([]string, len(api.Methods))
+		for i, m := range api.Methods {
+			names[i] = m.Name
+		}
+		if near := suggest.Nearest(e.name, names); near != "" {
+			return fmt.Sprintf("Did you mean %s?", near)
+		}
+		return "See rpc.discover at POST / for all methods."
+	}
+	if e.scope == api.Agent {
+		return "Global methods are called at POST / or /rpc."
+	}
+	return "Methods of an agent are called at POST /agent/{id}."
+}
 
 // refusal is an error as the client sees it.
 type refusal struct {
@@ -238,7 +266,7 @@ func explainTyped(err error) (refusal, bool) {
 	}
 	if e, ok := errors.AsType[*methodError](err); ok {
 		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",
-			fmt.Sprintf("%s is no %s method", e.name, e.scope), e.hint), true
+			e.details(), e.way()), true
 	}
 	if e, ok := errors.AsType[*agentError](err); ok {
 		if errors.Is(e.err, supervisor.ErrExists) {
@@ -315,7 +343,7 @@ func explainProcess(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
 		return unsavedChange(e), true
 	} else if ok {
-		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", e.Command+": "+e.Message,
+		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", prefixed(e.Command, e.Message),
 			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
@@ -333,6 +361,14 @@ func unsavedChange(e *supervisor.ChildError) refusal {
 		way += ": what it takes from the agent holds already."
 	}
 	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", kind, e.Message, way)
+}
+
+// prefixed is the text with what it is about in front, which may stand there already.
+func prefixed(about, text string) string {
+	if strings.HasPrefix(text, about+": ") {
+		return text
+	}
+	return about + ": " + text
 }
 
 // explainSession is the part of the table for saved sessions.

@@ -147,6 +147,10 @@ var exchanges = []exchange{
 		request: rpc("/rpc", "send", "{}"),
 	},
 	{
+		name: "method-misspelt", row: "no such method", status: 200, code: -32601, message: "Method not found: get_agents_summaries", kind: "METHOD_NOT_FOUND",
+		request: rpc("/rpc", "get_agents_summaries", "{}"),
+	},
+	{
 		name: "parameter-missing", row: "parameters", status: 200, code: -32602, message: "Missing required parameter: agent_id", kind: "INVALID_PARAMS",
 		request: rpc("/rpc", "destroy_agent", "{}"),
 	},

@@ -359,9 +359,9 @@ func (s *Server) dispatch(ctx context.Context, c *call) (value any, err error) {
 // admit checks what comes before the parameters' values: that there is such an
 // agent, running or saved, such a method, and no positional parameters.
 func (s *Server) admit(c *call) error {
-	scope, hint := api.Global, "Methods of an agent are called at POST /agent/{id}."
+	scope := api.Global
 	if c.id != "" {
-		scope, hint = api.Agent, "Global methods are called at POST / or /rpc."
+		scope = api.Agent
 		if _, err := s.o.Supervisor.Agent(c.id); err != nil && !s.o.Sessions.Exists(c.id) {
 			return &agentError{id: c.id, err: supervisor.ErrNotFound}
 		}
@@ -369,7 +369,7 @@ func (s *Server) admit(c *call) error {
 	name := c.request.Method
 	m, ok := api.Find(name)
 	if !ok || m.Scope != scope && m.Scope != api.Both {
-		return &methodError{name: clipName(name), hint: hint, scope: scope}
+		return &methodError{name: clipName(name), scope: scope, elsewhere: ok}
 	}
 	if err := c.pass.may(m); err != nil {
 		return err

@@ -111,6 +111,10 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 	default:
 		asked = *c.Permissions
 	}
+	if err := asked.CheckTools(before.Permissions); err != nil {
+		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
+		return
+	}
 	if err := s.Work.SetPermissions(asked, c.Within); err != nil {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 )
 
 func TestValidAgentID(t *testing.T) {
@@ -79,6 +80,20 @@ func TestListSessionsLimit(t *testing.T) {
 	for limit, want := range map[uint64]string{1000: "<nil>", 1001: "Invalid parameter limit: want at most 1000, have 1001"} {
 		if err := (api.ListSessionsParams{Limit: &limit}).Check(); fmt.Sprint(err) != want {
 			t.Errorf("limit %d: %v, want %s", limit, err, want)
+		}
+	}
+}
+
+// A rule for a tool that is none did nothing, so that an agent kept what it was to lose.
+func TestNamesOfTools(t *testing.T) {
+	names, rules := []string{"glob", "Shell"}, map[string]protocol.ToolRule{"Shell": {Mode: "deny"}}
+	for want, p := range map[string]interface{ Check() error }{
+		`Invalid parameter disable_tools[1]: is "Shell", which is no tool; did you mean "shell"?`:  api.CreateAgentParams{DisableTools: &names},
+		`Invalid parameter disabled_tools[1]: is "Shell", which is no tool; did you mean "shell"?`: api.SetPermissionsParams{DisabledTools: &names},
+		`Invalid parameter tools: a name is "Shell", which is no tool; did you mean "shell"?`:      api.SetPermissionsParams{Tools: &rules},
+	} {
+		if err := p.Check(); fmt.Sprint(err) != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

@@ -220,6 +220,11 @@ func (p SetPermissionsParams) Check() error {
 	if n := len(Value(p.Tools)); n > MaxRules {
 		return Invalid("tools", "want at most %d, have %d", MaxRules, n)
 	}
+	for name := range Value(p.Tools) {
+		if err := protocol.CheckToolName(name); err != nil {
+			return Invalid("tools", "a name %v", err)
+		}
+	}
 	return checkTools("disabled_tools", Value(p.DisabledTools))
 }
 
@@ -245,8 +250,8 @@ func checkTools(param string, names []string) error {
 		return Invalid(param, "want at most %d, have %d", MaxRules, n)
 	}
 	for i, one := range names {
-		if one == "" || strings.ContainsFunc(one, control) {
-			return Invalid(fmt.Sprintf("%s[%d]", param, i), "want the name of a tool")
+		if err := protocol.CheckToolName(one); err != nil {
+			return Invalid(fmt.Sprintf("%s[%d]", param, i), "%v", err)
 		}
 	}
 	return nil

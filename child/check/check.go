@@ -63,7 +63,7 @@ type Result struct {
 // Checker is what looked at the code.
 type Checker struct {
 	Name    string   `json:"name"`
-	Version string   `json:"version"` // the first line of what it says of itself
+	Version string   `json:"version"` // the first line of what it says of itself; "" if it says nothing
 	Command []string `json:"command"`
 }
 
@@ -175,27 +175,32 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	if err != nil {
 		return Result{}, err
 	}
-	version, err := t.ask(ctx, program, dir, cache, environ, t.version)
-	if err != nil {
-		return Result{}, err
+	version := said{}
+	if t.version != nil {
+		if version, err = t.ask(ctx, program, dir, cache, environ, t.version); err != nil {
+			return Result{}, err
+		}
 	}
 	args := slices.Clone(t.args)
 	if t.withRules != nil && len(r.Rules) > 0 {
 		args = append(args, t.withRules(r.Rules)...)
 	}
 	args = append(args, t.file)
-	said, err := t.ask(ctx, program, dir, cache, environ, args)
+	found, err := t.ask(ctx, program, dir, cache, environ, args)
 	if err != nil {
 		return Result{}, err
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
+	if version.failed { // these are other words
+		line = ""
+	}
 	result := Result{
 		Checker:     Checker{Name: t.name, Version: clip(line), Command: append([]string{t.program}, args...)},
-		Diagnostics: t.parse(said.text, t.file),
+		Diagnostics: t.parse(found.text, t.file),
 	}
-	if said.failed && len(result.Diagnostics) == 0 {
+	if found.failed && len(result.Diagnostics) == 0 {
 		// It says no, and in words that are not understood: they are the fault.
-		result.Diagnostics = []Diagnostic{{Severity: "error", Message: clip(strings.TrimSpace(said.text))}}
+		result.Diagnostics = []Diagnostic{{Severity: "error", Message: clip(strings.TrimSpace(found.text))}}
 	}
 	return finish(result, r, t), nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestLanguages(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || !right.Valid || len(right.Diagnostics) > 0 || right.Checker.Name == "" || right.Checker.Version == "" {
+			if err != nil || !right.Valid || len(right.Diagnostics) > 0 || right.Checker.Name == "" || (right.Checker.Version == "") != (right.Checker.Name == "gofmt") {
 				t.Errorf("right: got %+v, %v", right, err)
 			}
 			wrong, err := ask(s.wrong)
@@ -114,6 +115,22 @@ func TestLanguages(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "nexus-check-*")) // the pattern is well-formed
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// gofmt has no way to say its version: its usage stood there.
+func TestGofmtHasNoVersion(t *testing.T) {
+	gofmt, err := exec.LookPath("gofmt")
+	if err != nil {
+		gofmt = filepath.Join(runtime.GOROOT(), "bin", "gofmt")
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(gofmt, filepath.Join(dir, "gofmt")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := check.Check(t.Context(), check.Request{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
+	if err != nil || got.Valid || got.Checker.Name != "gofmt" || got.Checker.Version != "" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 type tool struct {
 	name    string
 	program string
-	version []string // arguments that make it say its version
+	version []string // arguments that make it say its version; nil if it says none
 	args    []string // the file comes after them
 	file    string   // what the code is called
 	env     []string
@@ -90,7 +90,7 @@ var languages = map[string][]tool{
 	"json": {{name: "json", builtin: parseJSON}},
 }
 
-var gofmt = tool{name: "gofmt", program: "gofmt", version: []string{"-h"}, args: []string{"-e", "-l"}, file: "main.go", parse: lines}
+var gofmt = tool{name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, file: "main.go", parse: lines}
 
 var cArgs = []string{"-fsyntax-only", "-Wall", "-fdiagnostics-color=never"}
 

@@ -222,9 +222,17 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	case r.stuck.Load() >= maxStuck:
 		return fail("%s was not run: %d earlier calls hang", call.Name, maxStuck)
 	}
+	// The tool's name goes before what it says, unless it names itself.
+	failed := func(err error) Outcome {
+		text := err.Error()
+		if rest, ok := strings.CutPrefix(text, call.Name); !ok || rest == "" || (rest[0] != ':' && rest[0] != ' ') {
+			text = call.Name + ": " + text
+		}
+		return fail("%s", text)
+	}
 	input, err := object(call.Input)
 	if err != nil {
-		return fail("%s: %v", call.Name, err)
+		return failed(err)
 	}
 	if r.options.Guard != nil {
 		granted, err := r.options.Guard(ctx, t, protocol.ToolCall{ID: call.ID, Name: call.Name, Input: input})
@@ -232,13 +240,13 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 		case err != nil && ctx.Err() != nil:
 			return fail("%s was not run: the turn was aborted", call.Name)
 		case err != nil:
-			return fail("%s: %v", call.Name, err)
+			return failed(err)
 		}
 		ctx = granted
 	}
 	result, err := r.invoke(ctx, t, call.Name, input)
 	if err != nil {
-		return fail("%s: %v", call.Name, err)
+		return failed(err)
 	}
 	return Outcome{
 		Call: call, Text: r.limit(call.Name, result.Text), IsError: result.IsError,

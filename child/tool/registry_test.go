@@ -286,6 +286,24 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// What a tool says of itself begins with its name, and not twice.
+func TestErrorsNameTheToolOnce(t *testing.T) {
+	for said, want := range map[string]string{
+		"it failed":               "do: it failed",
+		"do: it failed":           "do: it failed",
+		"do is disabled":          "do is disabled",
+		"doing that is forbidden": "do: doing that is forbidden",
+		"do":                      "do: do",
+	} {
+		registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, jsontext.Value) (string, error) {
+			return "", errors.New(said)
+		}}}, tool.Options{})
+		if got := registry.Run(t.Context(), []protocol.ToolCall{call("do", ``)}, tool.Watch{})[0]; got.Text != want {
+			t.Errorf("%q: got %q, want %q", said, got.Text, want)
+		}
+	}
+}
+
 // What the guard grants reaches the tool by its context; a registry that takes
 // the place of another counts its stuck calls too.
 func TestReplaced(t *testing.T) {

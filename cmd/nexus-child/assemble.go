@@ -171,7 +171,7 @@ func workingDir(asked, saved string) (string, error) {
 	case !utf8.ValidString(path):
 		return "", fmt.Errorf("working directory: %q is not UTF-8", path)
 	case asked == "" && saved != "" && path != saved:
-		return "", fmt.Errorf("working directory: %s, which the session saved, leads through a symbolic link now; --cwd chooses another", saved)
+		return "", fmt.Errorf("working directory: %s, which the session saved, leads through a symbolic link now; choose another", saved)
 	}
 	return path, nil
 }
@@ -241,7 +241,7 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, current *con
 	a.options.Start, err = m.choose(wish)
 	switch {
 	case err != nil && !asked && saved.Model != nil:
-		return fmt.Errorf("the model that the session saved: %w; --model chooses another", err)
+		return fmt.Errorf("the model that the session saved: %w; choose another", err)
 	case err != nil:
 		return err
 	}

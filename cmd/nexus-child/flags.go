@@ -169,6 +169,9 @@ func readPermissions(flag, text string) (*protocol.Permissions, error) {
 	if err := strict.Unmarshal([]byte(text), p, strict.RejectUnknown); err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
+	if err := p.CheckTools(protocol.Permissions{}); err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
 	return p, nil
 }
 

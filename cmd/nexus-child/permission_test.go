@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol"
 )
 
 // result is what the tool of a turn gave.
@@ -157,6 +159,8 @@ func TestPermissionFaults(t *testing.T) {
 		{"an unknown member", "", []string{"--ceiling", `{"preset":"yolo","path":1}`}, `--ceiling: member "path" is not known`},
 		{"a relative path", "", []string{"--permissions", `{"preset":"yolo","write_paths":["a"]}`}, `member "write_paths[0]" is "a", want an absolute path`},
 		{"an unknown preset", "", []string{"--preset", "mine"}, `unknown preset "mine", want one of yolo, trusted, sandboxed`},
+		{"a tool that is none", "", []string{"--permissions", `{"preset":"trusted","disabled_tools":["Shell"]}`}, `--permissions: member "disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?`},
+		{"a rule for one", "", []string{"--ceiling", `{"preset":"trusted","tools":{"bash":{"mode":"deny"}}}`}, `--ceiling: member "tools.bash" is "bash", which is no tool`},
 		{"both", "", []string{"--preset", "yolo", "--permissions", `{"preset":"yolo"}`}, "--preset and --permissions exclude each other"},
 		{"beyond the ceiling", "", []string{"--ceiling", `{"preset":"trusted","allowed_paths":["/usr"]}`}, "is outside of what this agent's ceiling allows: /usr"},
 		{"a preset of the project", `{"presets":{"p":{"preset":"sandboxed"}}}`, nil, `member "presets.p" stands in a project's file`},
@@ -169,6 +173,52 @@ func TestPermissionFaults(t *testing.T) {
 			t.Errorf("%s: %s", tt.name, got)
 		}
 	}
+}
+
+// The names that permissions may have are those of the tools that there are.
+func TestToolsHaveKnownNames(t *testing.T) {
+	p := startChild(t, t.TempDir(), "--host-calls")
+	p.send(`{"type":"tools_list"}`)
+	tools := p.want("command", "tools_list").Get("tools.#.name").Array()
+	for _, name := range tools {
+		if err := protocol.CheckToolName(name.String()); err != nil {
+			t.Errorf("a tool's name %v", err)
+		}
+	}
+	if len(tools) != 14 {
+		t.Errorf("%d tools, and protocol knows 14: %v", len(tools), tools)
+	}
+	p.send(`{"type":"set_permissions","id":"1","permissions":{"preset":"trusted","disabled_tools":["Shell"]}}`)
+	if got := p.want("id", "1").Get("error").String(); got != `set_permissions: member "disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?` {
+		t.Errorf("got %s", got)
+	}
+	p.stdin.Close()
+	p.wait()
+}
+
+// A session that was saved when other tools were there, or by another program, comes
+// back with what it has, and can be changed.
+func TestSavedNamesOfTools(t *testing.T) {
+	home := t.TempDir()
+	p := startChild(t, home, "--session", "a")
+	p.stdin.Close()
+	p.wait()
+	path := filepath.Join(home, "sessions", "a.jsonl")
+	saved, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := `{"type":"settings","permissions":{"preset":"trusted","disabled_tools":["bash"]},"at":"2026-01-02T03:04:05Z"}` + "\n"
+	if err := os.WriteFile(path, append(saved, old...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = startChild(t, home, "--continue", "a")
+	p.send(`{"type":"set_permissions","id":"1","permissions":{"preset":"trusted","disabled_tools":["bash","shell"]}}`)
+	if got := p.want("id", "1").Get("permissions.disabled_tools").Raw; got != `["bash","shell"]` {
+		t.Errorf("got %s", got)
+	}
+	p.stdin.Close()
+	p.wait()
 }
 
 // The directory that a session saved is not followed where it became a link.
@@ -196,7 +246,7 @@ func TestSavedDirectoryThatIsALinkNow(t *testing.T) {
 		t.Errorf("where the link leads: %s", got)
 	}
 	got := refused(t, command(t, home, nil, "--session-dir", sessions, "--continue", "a"))
-	if !strings.Contains(got, "leads through a symbolic link now; --cwd chooses another") {
+	if !strings.Contains(got, "leads through a symbolic link now; choose another") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -138,12 +138,13 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 }
 
 // ceilingOf is what the agent's permissions cannot exceed, as JSON; "" for no
-// bound.
+// bound. A parent whose session was saved with names that are no tools may have them in
+// it; the flag takes none.
 func ceilingOf(p api.CreateAgentParams) (string, error) {
 	if p.Ceiling == nil {
 		return "", nil
 	}
-	return encode("ceiling", *p.Ceiling)
+	return encode("ceiling", p.Ceiling.KnownTools())
 }
 
 // rulesOf is what is asked for beyond a preset, as JSON; "" for nothing.

@@ -173,7 +173,7 @@ func (p Provider) pick(name, model string) (Choice, error) {
 	known := p.known()
 	if model == "" {
 		if len(known) == 0 {
-			return Choice{}, fmt.Errorf("provider %q: no model chosen: use --model, or default_model in config.json", name)
+			return Choice{}, fmt.Errorf("provider %q has no default model: choose a model, or set default_model in config.json", name)
 		}
 		model = known[0].ID
 	}

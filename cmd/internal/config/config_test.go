@@ -107,7 +107,7 @@ func TestChoose(t *testing.T) {
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
 		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
-		{"no model chosen", "", config.Wish{Provider: "openai"}, "no model chosen"},
+		{"no model chosen", "", config.Wish{Provider: "openai"}, "has no default model"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,6 +193,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want one of adaptive, enabled, disabled`},
 		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
+		{"a preset without a tool that is none", `{"presets":{"p":{"preset":"trusted","disabled_tools":["Shell"]}}}`, `member "presets.p.disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, `member "default_model" cannot be chosen: model: the name is 257 bytes long`},
 		{"no JSON", `{`, "config.json:1:2: "},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -18,7 +19,7 @@ var builtinPresets = []string{"yolo", "trusted", "sandboxed"}
 // is a built-in one, and no path begins with "~" any more. The map is a copy.
 func (c *Config) Presets() map[string]protocol.Permissions { return maps.Clone(c.file.Presets) }
 
-// checkPreset finds what is wrong with a preset. What its lists may hold is for
+// checkPreset finds what is wrong with a preset. Whether its paths can be used is for
 // the agent to say.
 func checkPreset(name string, p protocol.Permissions) error {
 	member := "presets." + name
@@ -29,9 +30,11 @@ func checkPreset(name string, p protocol.Permissions) error {
 		return fmt.Errorf("the name of a preset: %w", protocol.CheckModelName(name))
 	case !slices.Contains(builtinPresets, p.Preset):
 		return &strict.Error{Path: member + ".preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", p.Preset)}
-	default:
-		return nil
 	}
+	if e, ok := errors.AsType[*strict.Error](p.CheckTools(protocol.Permissions{})); ok {
+		return &strict.Error{Path: member + "." + e.Path, Problem: e.Problem}
+	}
+	return nil
 }
 
 // checkPresets refuses what a project's file says about permissions: it comes
