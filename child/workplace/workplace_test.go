@@ -380,6 +380,8 @@ func TestState(t *testing.T) {
 	want := `{"permission_level":"trusted","disabled_tools":[],` +
 		`"policy":{"cwd":"/work","allowed_paths":[],"write_paths":null,"blocked_paths":["/srv"],"tools":{}},` +
 		`"session_allowances":{"read_paths":[],"write_paths":["/out"],"exec_dirs":{"shell":["/work"]},"tools":["docs"]},` +
+		`"allowances":[{"tool":"write_file","action":"write","dir":"/out"},{"tool":"edit_file","action":"write","dir":"/out"},` +
+		`{"tool":"shell","action":"execute","dir":"/work","programs":["make"]},{"tool":"docs","action":"external"}],` +
 		`"ceiling":{"preset":"trusted","allowed_paths":["/work"],"blocked_paths":["/srv"]}}`
 	if diff := cmp.Diff(want, state()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
