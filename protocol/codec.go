@@ -66,6 +66,17 @@ func (f Frame) Decode() (Event, error) {
 	return event, nil
 }
 
+// Decoded reports whether a parent acts on events of that type, so that it decodes
+// them: then it should decode a Frame without its Type, which checks all of it.
+func Decoded(typ string) bool {
+	switch typ {
+	case "ready", "response", "agent_end", "error", "session_update", "host_call", "host_cancel", "permission_request", "permission_end":
+		return true
+	default:
+		return false
+	}
+}
+
 func (f Frame) decode() (Event, error) {
 	switch f.Type {
 	case "response":

@@ -159,6 +159,20 @@ type (
 	}
 )
 
+// Reserved reports whether events of that type are told by the supervisor or the
+// façade alone (SPEC §5.6, §6.4), so that a child must not write them. A type that no
+// version of this package knows is not reserved: a newer child may write it.
+func Reserved(typ string) bool {
+	switch typ {
+	case "agent_state", "turn_start", "turn_end", "gap", // of an agent's events
+		"open", "end", "agent_removed", // of event streams
+		"stream_start", "stream_data", "stream_end", "stream_restart": // of a send's stream
+		return true
+	default:
+		return false
+	}
+}
+
 // Why a response says no, as its member reason; missing for any other reason.
 const (
 	StorageFull = "storage_full" // there is no room on the session's disk

@@ -142,8 +142,8 @@ func (a *Agent) failQueue(o Outcome, err error) {
 // handle takes one frame of the child. Events get their numbers here, in the
 // order of the pipe, and a turn ends only after all of its own.
 func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
-	switch f.Type {
-	case "message_update":
+	switch {
+	case f.Type == "message_update":
 		raw := bytes.Clone(f.Raw)
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -152,9 +152,8 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 			t.take(raw)
 		}
 		return
-	case "response", "agent_end", "error", "session_update",
-		"host_call", "host_cancel", "permission_request", "permission_end":
-		event, err := f.Decode()
+	case protocol.Decoded(f.Type):
+		event, err := protocol.Frame{Raw: f.Raw}.Decode() // all of it is checked
 		raw := bytes.Clone(f.Raw)
 		a.mu.Lock()
 		defer a.releaseReader()

@@ -132,7 +132,7 @@ func (c *conn) handshake() error {
 		}
 		return err
 	}
-	event, err := f.Decode()
+	event, err := protocol.Frame{Raw: f.Raw}.Decode() // all of it is checked
 	if err != nil {
 		return &supervisor.HandshakeError{Err: fmt.Errorf("child's first frame: %w", err)}
 	}
@@ -222,9 +222,10 @@ var types = []string{
 	"subagent_start", "subagent_update", "subagent_done",
 }
 
-// route makes a frame of a line that is a JSON object with a type. It is the
-// cheap check for the many lines that are only passed on; those that are acted
-// on are decoded strictly besides.
+// route makes a frame of a line that is a JSON object with a type, in which no member
+// stands twice, as two readers of it could disagree about that one. A type that is not
+// a child's to write makes no frame. Frames that the supervisor acts on are checked for
+// members that stand twice where they are decoded: such a frame ends the child.
 func route(line []byte) (protocol.Frame, bool) {
 	if len(line) > shallow {
 		if strict.Valid(line) != nil {
@@ -236,6 +237,15 @@ func route(line []byte) (protocol.Frame, bool) {
 	if bytes.TrimLeft(line, " \t\r")[0] != '{' {
 		return protocol.Frame{}, false
 	}
+	f, ok := typed(line)
+	if ok && !plainDelta(line) && !protocol.Decoded(f.Type) {
+		ok = strict.Valid(line) == nil
+	}
+	return f, ok
+}
+
+// typed finds the type of an object; false if it is none that a child may write.
+func typed(line []byte) (protocol.Frame, bool) {
 	for _, typ := range types {
 		// What we write ourselves begins so.
 		if len(line) > 9+len(typ) && string(line[:9]) == `{"type":"` && string(line[9:9+len(typ)]) == typ && line[9+len(typ)] == '"' {
@@ -243,8 +253,29 @@ func route(line []byte) (protocol.Frame, bool) {
 		}
 	}
 	typ := gjson.GetBytes(line, "type")
-	if typ.Type != gjson.String || typ.Str == "" || len(typ.Str) > maxType || strings.ContainsFunc(typ.Str, unicode.IsControl) {
+	if typ.Type != gjson.String || typ.Str == "" || len(typ.Str) > maxType || strings.ContainsFunc(typ.Str, unicode.IsControl) || protocol.Reserved(typ.Str) {
 		return protocol.Frame{}, false
 	}
 	return protocol.Frame{Type: strings.Clone(typ.Str), Raw: line}, true
+}
+
+// deltas are how the frames begin that a child writes one of for each word of a model.
+// What follows is one string.
+var deltas = []string{
+	`{"type":"message_update","event":{"type":"text_delta","delta":"`,
+	`{"type":"message_update","event":{"type":"thinking_delta","delta":"`,
+}
+
+// plainDelta reports whether a line, which is valid JSON, is a delta as we write it
+// ourselves, without a quote in its text: then nothing stands twice in it, and no member
+// need be looked at to know that. An escape may stand for half a character, which
+// [strict.Valid] sees.
+func plainDelta(line []byte) bool {
+	for _, begin := range deltas {
+		if text, ok := bytes.CutPrefix(line, []byte(begin)); ok {
+			text, ok = bytes.CutSuffix(text, []byte(`"}}`))
+			return ok && bytes.IndexByte(text, '"') < 0 && !bytes.Contains(text, []byte(`\u`))
+		}
+	}
+	return false
 }

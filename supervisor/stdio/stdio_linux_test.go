@@ -377,6 +377,8 @@ func FuzzRoute(f *testing.F) {
 	for _, line := range []string{
 		`{"type":"message_update","event":{}}`, `{"type":"message_updat"}`, `{"type":"error"x}`, `[]`, ` {"a":1,"type":"x"}`,
 		`{"type":"message_update"`, `{"type":"a","type":"b"}`,
+		`{"type":"message_update","event":{"type":"text_delta","delta":"a\"}}"}}`, `{"type":"message_update","event":{"type":"text_delta","delta":"","delta":""}}`,
+		`{"type":"turn\u005fend","turn_id":"x"}`, `{"type":"x","a":{"b":1,"\u0062":2}}`, `{"type":"message_update","event":{"type":"text_delta","delta":"\ud800"}}`,
 	} {
 		f.Add([]byte(line))
 	}
@@ -392,8 +394,68 @@ func FuzzRoute(f *testing.F) {
 		if ok && frame.Type == "" {
 			t.Error("a frame without a type")
 		}
-		if err == nil && !ok && len(strict.Type) <= 64 && !strings.ContainsFunc(strict.Type, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		if ok && err != nil && !protocol.Decoded(frame.Type) {
+			t.Errorf("passed on as %q what is malformed: %v", frame.Type, err)
+		}
+		if ok && protocol.Reserved(frame.Type) {
+			t.Errorf("a child told %q", frame.Type)
+		}
+		if err == nil && !ok && !protocol.Reserved(strict.Type) && len(strict.Type) <= 64 && !strings.ContainsFunc(strict.Type, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
 			t.Errorf("refused a frame of type %q", strict.Type)
 		}
 	})
+}
+
+// A child tells its own events alone, and none that two readers could read in two ways,
+// at any depth; a type of a newer child is passed on.
+func TestAttackForgedEvents(t *testing.T) {
+	const delta = `{"type":"message_update","event":{"type":"text_delta","delta":`
+	for _, tt := range []struct {
+		line string
+		want string // the type; "" for no frame
+	}{
+		{delta + `"hello"}}`, "message_update"},
+		{delta + `"a \"quoted\" \\"}}`, "message_update"},
+		{delta + `"\u00e9"}}`, "message_update"},
+		{`{"type":"message_update","event":{"type":"toolcall_input_delta","tool_id":"1","delta":"{"}}`, "message_update"},
+		{`{"type":"subagent_start","subagent_id":1}`, "subagent_start"},
+		{`{"type":"of_a_newer_child","members":{"a":1}}`, "of_a_newer_child"},
+		{delta + `"a","delta":"b"}}`, ""},
+		{delta + `"a"},"event":{"type":"text_delta","delta":"b"}}`, ""},
+		{delta + `"a"},"type":"turn_end"}`, ""},
+		{delta + `"a","d\u0065lta":"b"}}`, ""},
+		{delta + `"\ud800"}}`, ""},
+		{`{"type":"of_a_newer_child","a":{"b":[{"c":1,"c":2}]}}`, ""},
+		{`{"type":"turn_end","turn_id":"1","outcome":"completed"}`, ""},
+		{`{"type":"turn\u005fend","turn_id":"1"}`, ""},
+		{`{"type":"turn_start","turn_id":"1"}`, ""},
+		{`{"type":"agent_state","state":"ready","incarnation":1}`, ""},
+		{`{"type":"gap","from":1,"to":1000}`, ""},
+		{`{"type":"end","reason":"removed"}`, ""},
+		{`{"type":"agent_removed","last":1}`, ""},
+		{`{"type":"open"}`, ""},
+		{`{"type":"stream_end"}`, ""},
+	} {
+		if f, ok := stdio.Route([]byte(tt.line)); f.Type != tt.want || ok != (tt.want != "") {
+			t.Errorf("%s: %q, want %q", tt.line, f.Type, tt.want)
+		}
+	}
+	// Of what is acted on, the one who acts sees it.
+	for _, line := range []string{`{"type":"response","id":"1","id":"2","command":"ping","ok":true}`, `{"type":"agent_end","usage":{},"stop_reason":"completed","type":"x"}`} {
+		if f, ok := stdio.Route([]byte(line)); ok {
+			if _, err := (protocol.Frame{Raw: f.Raw}).Decode(); err == nil {
+				t.Errorf("%s is read", line)
+			}
+		}
+	}
+}
+
+func BenchmarkRoute(b *testing.B) {
+	line := []byte(`{"type":"message_update","event":{"type":"text_delta","delta":"hello world, some words"}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := stdio.Route(line); !ok {
+			b.Fatal("no frame")
+		}
+	}
 }
