@@ -238,8 +238,8 @@ func route(line []byte) (protocol.Frame, bool) {
 		return protocol.Frame{}, false
 	}
 	f, ok := typed(line)
-	if ok && !plainDelta(line) && !protocol.Decoded(f.Type) {
-		ok = strict.Valid(line) == nil
+	if ok && !plainDelta(line) && !protocol.Decoded(f.Type) && strict.Valid(line) != nil {
+		return protocol.Frame{}, false
 	}
 	return f, ok
 }
