@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/suggest"
@@ -19,13 +20,13 @@ var builtinTools = []string{
 
 // serverTool is the name of a tool of an MCP server (SPEC §4.9). Servers connect and
 // change their tools at any time, so any such name may be the name of a tool.
-var serverTool = regexp.MustCompile(`^mcp_[A-Za-z0-9_-]{1,60}$`)
+var serverTool = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^mcp_[A-Za-z0-9_-]{1,60}$`) })
 
 // CheckToolName reports why name can be the name of no tool: it is neither that of a
 // built-in tool nor one that a tool of an MCP server could have. A rule for it would
 // do nothing, which whoever made the rule did not mean.
 func CheckToolName(name string) error {
-	if slices.Contains(builtinTools, name) || serverTool.MatchString(name) {
+	if slices.Contains(builtinTools, name) || serverTool().MatchString(name) {
 		return nil
 	}
 	problem := fmt.Sprintf("is %.64q, which is no tool", name)

@@ -30,12 +30,12 @@ func hasErrors(found []Diagnostic) bool {
 var (
 	// goAbsent is an import that was not found. It may be elsewhere if its path has
 	// a host, or begins with no directory of the standard library.
-	goAbsent = regexp.MustCompile(`(?:cannot find package "|no required module provides package |package )([^\s":;/]+)(/[^\s":;]+)?`)
-	goStd    = regexp.MustCompile(`^(?:archive|compress|container|crypto|database|debug|encoding|go|hash|html|image|index|internal|io|iter|log|math|` +
+	goAbsent = pattern(`(?:cannot find package "|no required module provides package |package )([^\s":;/]+)(/[^\s":;]+)?`)
+	goStd    = pattern(`^(?:archive|compress|container|crypto|database|debug|encoding|go|hash|html|image|index|internal|io|iter|log|math|` +
 		`mime|net|os|path|regexp|runtime|sync|testing|text|time|unicode)$`)
-	goEmbed    = regexp.MustCompile(`^pattern .*: no matching files found`)
-	goExcluded = regexp.MustCompile(`build constraints exclude all Go files`)
-	goCgo      = regexp.MustCompile(`(?m)^\s*(?:import\s+)?"C"`)
+	goEmbed    = pattern(`^pattern .*: no matching files found`)
+	goExcluded = pattern(`build constraints exclude all Go files`)
+	goCgo      = pattern(`(?m)^\s*(?:import\s+)?"C"`)
 )
 
 // withoutImports has gofmt look at the grammar where go vet does nothing, because
@@ -43,12 +43,12 @@ var (
 func withoutImports(_ tool, found []Diagnostic) (tool, func(code string, first, second Result) Result) {
 	var missing []Diagnostic
 	for _, d := range found {
-		at := goAbsent.FindStringSubmatch(d.Message)
+		at := goAbsent().FindStringSubmatch(d.Message)
 		switch {
-		case goEmbed.MatchString(d.Message), goExcluded.MatchString(d.Message):
+		case goEmbed().MatchString(d.Message), goExcluded().MatchString(d.Message):
 			missing = append(missing, d)
 		case at == nil:
-		case !strings.Contains(at[1], ".") && (at[2] == "" || goStd.MatchString(at[1])):
+		case !strings.Contains(at[1], ".") && (at[2] == "" || goStd().MatchString(at[1])):
 			return tool{}, nil // nobody else has that either
 		default:
 			missing = append(missing, d)
@@ -58,9 +58,9 @@ func withoutImports(_ tool, found []Diagnostic) (tool, func(code string, first, 
 		return tool{}, nil
 	}
 	return gofmt, func(code string, first, second Result) Result {
-		if cgo := goCgo.FindStringIndex(code); cgo != nil && goExcluded.MatchString(missing[0].Message) {
+		if cgo := goCgo().FindStringIndex(code); cgo != nil && goExcluded().MatchString(missing[0].Message) {
 			missing = []Diagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
-		} else if goExcluded.MatchString(missing[0].Message) {
+		} else if goExcluded().MatchString(missing[0].Message) {
 			return first
 		}
 		second.Diagnostics = append(setAside(missing, regexp.MustCompile("")), second.Diagnostics...)
@@ -69,17 +69,17 @@ func withoutImports(_ tool, found []Diagnostic) (tool, func(code string, first, 
 }
 
 var (
-	moduleWord = regexp.MustCompile(`(?m)^[\s\x{FEFF}]*(import\s*[\w{*"']|export\b)`)
-	rustMain   = regexp.MustCompile(`(?m)^[\s\x{FEFF}]*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?fn\s+main\s*\(`)
-	rustAbsent = regexp.MustCompile(`unlinked crate|maybe a missing crate|can't find crate for|^E0583 `)
+	moduleWord = pattern(`(?m)^[\s\x{FEFF}]*(import\s*[\w{*"']|export\b)`)
+	rustMain   = pattern(`(?m)^[\s\x{FEFF}]*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?fn\s+main\s*\(`)
+	rustAbsent = pattern(`unlinked crate|maybe a missing crate|can't find crate for|^E0583 `)
 	// typescriptAbsent: modules and types of the surroundings that are not installed.
-	typescriptAbsent = regexp.MustCompile(`^TS(?:2307|2580|2591|2792|7016) `)
+	typescriptAbsent = pattern(`^TS(?:2307|2580|2591|2792|7016) `)
 )
 
 // suitJavaScript tells node which of its two grammars the code seems to be in.
 func suitJavaScript(t *tool, code string) {
 	t.file = "code.cjs"
-	if moduleWord.MatchString(code) {
+	if moduleWord().MatchString(code) {
 		t.file = "code.mjs"
 	}
 }
@@ -106,7 +106,7 @@ func otherGrammar(t tool, found []Diagnostic) (tool, func(code string, first, se
 // suitRust tells rustc whether the code seems to be a program.
 func suitRust(t *tool, code string) {
 	kind := "--crate-type=lib"
-	if rustMain.MatchString(code) {
+	if rustMain().MatchString(code) {
 		kind = "--crate-type=bin"
 	}
 	t.args = append([]string{kind}, t.args...)
@@ -121,8 +121,8 @@ func asLibrary(t tool, found []Diagnostic) (tool, func(code string, first, secon
 	return t, func(_ string, _, second Result) Result { return second }
 }
 
-func rustSays(text, file string) []Diagnostic { return setAside(worded(text, file), rustAbsent) }
+func rustSays(text, file string) []Diagnostic { return setAside(worded(text, file), rustAbsent()) }
 
 func typescriptSays(text, file string) []Diagnostic {
-	return setAside(worded(text, file), typescriptAbsent)
+	return setAside(worded(text, file), typescriptAbsent())
 }

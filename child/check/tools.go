@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"nexus.internal/protocol/strict"
 )
@@ -112,19 +113,25 @@ except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as 
     sys.exit(1)
 `
 
+// pattern is compiled when it is needed first: a child has these linked, and
+// checks no code as a rule.
+func pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // located is a line of most checkers: file, line, column, severity and words.
 // bash says "file: line 3: ", tsc "file(3,5): ".
-var located = regexp.MustCompile(`^(?:vet: )?(?:\./|[^\s:(]*/)?([\w.]+)(?:: line |: ?|\()(\d+)(?:[:,](\d+))?\)?: ?(.*)$`)
+var located = pattern(`^(?:vet: )?(?:\./|[^\s:(]*/)?([\w.]+)(?:: line |: ?|\()(\d+)(?:[:,](\d+))?\)?: ?(.*)$`)
 
 // severity is it and the rule before the words; trailing the rule after them.
 var (
-	severity = regexp.MustCompile(`^(fatal error|internal compiler error|error|warning|note|help|info|style)(?:\[(\w+)\])?(?: (TS\d+))?: (.*)$`)
-	coded    = regexp.MustCompile(`^([A-Z]{1,4}\d{3,4}) (.*)$`)
-	trailing = regexp.MustCompile(`^(.*) \[(-W[\w=+-]+|SC\d+)\]$`)
+	severity = pattern(`^(fatal error|internal compiler error|error|warning|note|help|info|style)(?:\[(\w+)\])?(?: (TS\d+))?: (.*)$`)
+	coded    = pattern(`^([A-Z]{1,4}\d{3,4}) (.*)$`)
+	trailing = pattern(`^(.*) \[(-W[\w=+-]+|SC\d+)\]$`)
 	// echoed is bash's copy of the line at fault.
-	echoed = regexp.MustCompile("^`.*'$")
+	echoed = pattern("^`.*'$")
 	// included is a line above a fault in a header: where that is included.
-	included = regexp.MustCompile(`^(?:In file included)?\s+from (?:\S*/)?([\w.]+):(\d+)`)
+	included = pattern(`^(?:In file included)?\s+from (?:\S*/)?([\w.]+):(\d+)`)
 )
 
 // lines reads what checkers say a line for each fault, with or without its
@@ -140,20 +147,20 @@ func readLines(text, file string, plain bool) []Diagnostic {
 	var from Diagnostic // where in the code a fault of another file comes from
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		if at := included.FindStringSubmatch(line); at != nil && at[1] == file {
+		if at := included().FindStringSubmatch(line); at != nil && at[1] == file {
 			from.Line, _ = strconv.Atoi(at[2]) // digits; too many are unknown
 			continue
 		}
-		at := located.FindStringSubmatch(line)
+		at := located().FindStringSubmatch(line)
 		if at == nil || plain && at[1] != file {
 			continue
 		}
 		d := Diagnostic{Severity: "error", Message: at[4]}
 		d.Line, _ = strconv.Atoi(at[2])   // digits; too many are unknown
 		d.Column, _ = strconv.Atoi(at[3]) // or nothing
-		said := severity.FindStringSubmatch(d.Message)
+		said := severity().FindStringSubmatch(d.Message)
 		switch {
-		case said != nil && (said[1] == "note" || said[1] == "help"), plain && echoed.MatchString(d.Message):
+		case said != nil && (said[1] == "note" || said[1] == "help"), plain && echoed().MatchString(d.Message):
 			continue
 		case said != nil:
 			if said[1] == "warning" || said[1] == "info" || said[1] == "style" {
@@ -166,11 +173,11 @@ func readLines(text, file string, plain bool) []Diagnostic {
 			}
 			continue
 		default:
-			if said := coded.FindStringSubmatch(d.Message); said != nil {
+			if said := coded().FindStringSubmatch(d.Message); said != nil {
 				d.Rule, d.Message = said[1], said[2]
 			}
 		}
-		if said := trailing.FindStringSubmatch(d.Message); said != nil {
+		if said := trailing().FindStringSubmatch(d.Message); said != nil {
 			d.Message, d.Rule = said[1], said[2]
 		}
 		if at[1] != file {
@@ -186,28 +193,28 @@ func readLines(text, file string, plain bool) []Diagnostic {
 }
 
 var (
-	nodeAt    = regexp.MustCompile(`(?m)^.*code\.[cm]js:(\d+)$`)
-	nodeCaret = regexp.MustCompile(`(?m)^( *)\^+$`)
-	nodeWords = regexp.MustCompile(`(?m)^SyntaxError(?: \[\w+\])?: (.*)$`)
+	nodeAt    = pattern(`(?m)^.*code\.[cm]js:(\d+)$`)
+	nodeCaret = pattern(`(?m)^( *)\^+$`)
+	nodeWords = pattern(`(?m)^SyntaxError(?: \[\w+\])?: (.*)$`)
 )
 
 // nodeSays reads the one fault that node tells of.
 func nodeSays(text, _ string) []Diagnostic {
-	words := nodeWords.FindStringSubmatch(text)
+	words := nodeWords().FindStringSubmatch(text)
 	if words == nil {
 		return nil
 	}
 	d := Diagnostic{Severity: "error", Message: words[1]}
-	if at := nodeAt.FindStringSubmatch(text); at != nil {
+	if at := nodeAt().FindStringSubmatch(text); at != nil {
 		d.Line, _ = strconv.Atoi(at[1]) // digits; too many are unknown
 	}
-	if caret := nodeCaret.FindStringSubmatch(text); caret != nil {
+	if caret := nodeCaret().FindStringSubmatch(text); caret != nil {
 		d.Column = len(caret[1]) + 1
 	}
 	return []Diagnostic{d}
 }
 
-var offset = regexp.MustCompile(`offset (\d+)`)
+var offset = pattern(`offset (\d+)`)
 
 func parseJSON(code string) []Diagnostic {
 	err := strict.Valid([]byte(code))
@@ -215,7 +222,7 @@ func parseJSON(code string) []Diagnostic {
 		return nil
 	}
 	before := code // it ends too early, unless it says where
-	if at := offset.FindStringSubmatch(err.Error()); at != nil {
+	if at := offset().FindStringSubmatch(err.Error()); at != nil {
 		if n, err := strconv.Atoi(at[1]); err == nil && n <= len(code) {
 			before = code[:n]
 		}
