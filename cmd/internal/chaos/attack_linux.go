@@ -24,28 +24,32 @@ type attacker struct {
 // patience is how long the attacker waits for what must happen.
 const patience = 20 * time.Second
 
-// attack does the steps until ctx ends; what has begun is finished, unless whole
-// ends. The error is one of the attacker's own: a server that does not come
-// back, for one.
-func (a *attacker) attack(ctx, whole context.Context, began time.Time) error {
-	for _, step := range a.plan.Attack {
-		if !pause(ctx, time.Until(began.Add(step.At))) {
-			return nil
-		}
-		err := a.do(whole, step)
+// attack does the steps of the plan for so long, and what of the promised attacks
+// is missing then; what has begun is finished, unless whole ends. The error is one
+// of the attacker's own: a server that does not come back, for one.
+func (a *attacker) attack(ctx, whole context.Context, began time.Time, long time.Duration) error {
+	return a.plan.carryOut(ctx, whole, began, long, func(ctx context.Context, step Step) (outcome, error) {
+		err := a.do(ctx, step)
 		r := Record{What: Did, Deed: step.Do, Agent: a.plan.Name(step.Agent)}
-		if skipped, ok := errors.AsType[*skippedError](err); ok {
-			r.What, r.Text = Skipped, skipped.why
+		came := made
+		if e, ok := errors.AsType[*skippedError](err); ok {
+			came, r.What, r.Text = missed, Skipped, e.why
+			if e.never {
+				came = impossible
+			}
 		} else if err != nil {
-			return fmt.Errorf("%s: %w", step.Do, err)
+			return made, fmt.Errorf("%s: %w", step.Do, err)
 		}
 		a.history.Add(r)
-	}
-	return nil
+		return came, nil
+	})
 }
 
 // skippedError says why a step could not be done.
-type skippedError struct{ why string }
+type skippedError struct {
+	why   string
+	never bool // it is never possible here
+}
 
 func (e *skippedError) Error() string { return e.why }
 
@@ -80,7 +84,7 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 	}
 	listed, err := c.ListAgents(ctx)
 	if err != nil {
-		return &skippedError{err.Error()}
+		return &skippedError{why: err.Error()}
 	}
 	pids := map[string]int{}
 	for _, agent := range listed.Agents {
@@ -102,7 +106,7 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 		}
 		defer process.Release() //nolint:errcheck // it frees a descriptor
 		if parent(pid) != a.server.pid() {
-			return &skippedError{fmt.Sprintf("process %d is no child of the server", pid)}
+			return &skippedError{why: fmt.Sprintf("process %d is no child of the server", pid)}
 		}
 		if step.Do == Kill {
 			return ended(process.Signal(syscall.SIGKILL))
@@ -113,13 +117,13 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 		pause(ctx, step.For)
 		return ended(process.Signal(syscall.SIGCONT))
 	}
-	return &skippedError{"none has a process"}
+	return &skippedError{why: "none has a process"}
 }
 
 // ended makes a process that has ended meanwhile a reason to skip.
 func ended(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
-		return &skippedError{"it has ended meanwhile"}
+		return &skippedError{why: "it has ended meanwhile"}
 	}
 	return err
 }
@@ -141,14 +145,14 @@ func parent(pid int) int {
 // fillDisk leaves no byte on the disk of the home, for a while.
 func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error) {
 	if a.server.o.Disk == "" {
-		return &skippedError{a.server.o.NoDisk}
+		return &skippedError{why: a.server.o.NoDisk, never: true}
 	}
 	var free unix.Statfs_t
 	if err := unix.Statfs(a.server.o.Disk, &free); err != nil {
 		return err
 	}
 	if n := free.Bavail * uint64(free.Bsize); n > most {
-		return &skippedError{fmt.Sprintf("%d bytes are free, too many to fill", n)}
+		return &skippedError{why: fmt.Sprintf("%d bytes are free, too many to fill", n), never: true}
 	}
 	path := filepath.Join(a.server.o.Disk, "ballast")
 	defer func() {

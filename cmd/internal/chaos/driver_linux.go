@@ -188,7 +188,7 @@ func (d *driver) send(ctx context.Context, m message) {
 	}
 	for d.try(ctx, m) {
 		if !pause(ctx, 100*time.Millisecond) {
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // nobody called it off
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) { // nobody called it off
 				d.history.Add(Record{What: GaveUp, Agent: d.agent, Request: m.id})
 			}
 			return

@@ -128,14 +128,3 @@ func (f *follower) take(update []byte) {
 		f.tool = len(f.said) > 0
 	}
 }
-
-// pause waits, and reports whether ctx still holds.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}

@@ -65,6 +65,14 @@ func (h *History) owesEnds(agent string) bool {
 	return h.check.owesEnds(agent)
 }
 
+// servedUnderAttack reports whether a send of a calm agent was answered under
+// attack, while the server and its disk were not attacked themselves.
+func (h *History) servedUnderAttack() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.check.latency(true).Tries > 0
+}
+
 // Close writes what is not yet written. The error is the first of any writing.
 func (h *History) Close() error {
 	h.mu.Lock()

@@ -289,7 +289,7 @@ func (s *server) kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
-		return &skippedError{"it has ended by itself"}
+		return &skippedError{why: "it has ended by itself"}
 	}
 	s.up = make(chan struct{})
 	s.history.Add(Record{What: ServerDown, Seq: uint64(s.number)})

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"context"
+	"time"
+)
+
+// promised are the attacks without which a promise that was kept says nothing, in
+// the order in which they are made up for.
+var promised = []Deed{FillDisk, KillServer, Kill}
+
+// retryPause lies before a promised attack that was not possible is tried again.
+const retryPause = 100 * time.Millisecond
+
+// outcome is what came of an attack.
+type outcome int
+
+const (
+	made       outcome = iota
+	missed             // it was not possible then
+	impossible         // it is never possible here
+)
+
+// carryOut has do take the steps of the plan's attack, each at its time since began
+// or late, for so long. The promised ones are taken then that were not done
+// yet, because the machine is slow or they were not possible: however late, and
+// until they are done. It ends at once when ctx does. What has begun is
+// finished, unless whole ends. The error is that of do.
+func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Duration, do func(context.Context, Step) (outcome, error)) error {
+	limited, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	owed := map[Deed]Step{}
+	for _, deed := range promised {
+		owed[deed] = Step{Do: deed, Agent: p.Calm, For: time.Second}
+	}
+	take := func(step Step) error {
+		came, err := do(whole, step)
+		if came != missed {
+			delete(owed, step.Do)
+		}
+		return err
+	}
+	for _, step := range p.Attack {
+		if !pause(limited, time.Until(began.Add(step.At))) {
+			break
+		}
+		if err := take(step); err != nil {
+			return err
+		}
+	}
+	<-limited.Done()
+	for _, deed := range promised {
+		for {
+			step, ok := owed[deed]
+			if !ok || ctx.Err() != nil || whole.Err() != nil {
+				break
+			}
+			if err := take(step); err != nil {
+				return err
+			}
+			if _, ok := owed[deed]; ok {
+				pause(whole, retryPause)
+			}
+		}
+	}
+	return nil
+}
+
+// pause waits, and reports whether ctx still holds.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
