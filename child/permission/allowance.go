@@ -3,31 +3,10 @@ package permission
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 )
-
-// wrappers run what their arguments say, so to allow one of them for a session
-// would be to allow everything; "?" stands for a program that is not known.
-var wrappers = strings.Fields(`
-	? sh bash dash ash zsh ksh mksh csh tcsh fish busybox toybox pwsh
-	eval exec command builtin source . trap coproc
-	env xargs parallel find fd fdfind sudo doas su runuser pkexec nohup nice ionice timeout time setsid stdbuf script watch flock
-	chroot unshare nsenter chrt taskset setarch prlimit strace ltrace gdb start-stop-daemon systemd-run bwrap fakeroot proot
-	ssh docker podman nerdctl kubectl lxc tmux screen at batch crontab socat
-	python pypy ipython perl ruby irb node nodejs deno bun bunx npx pnpx uvx pipx php lua luajit tclsh wish expect R Rscript
-	julia guile ghci runghc erl elixir iex groovy jshell osascript
-	awk gawk mawk nawk original-awk sed gsed vi vim nvim view ex ed emacs less more man
-`)
-
-// wraps reports whether a program is one of the wrappers, of whatever version:
-// python3.12 is python.
-func wraps(program string) bool {
-	name := filepath.Base(program)
-	return slices.Contains(wrappers, name) || slices.Contains(wrappers, strings.TrimRight(name, "0123456789.-"))
-}
 
 // Grant is what a yes for the session allows, as narrow as can be: the
 // tool and the directory of each file, or in the directory of a command the
@@ -45,7 +24,7 @@ func (p Policy) Grant(c Call, isDir func(path string) bool) []protocol.Allowance
 		}
 		return all
 	case protocol.ActionExecute:
-		if len(c.Programs) == 0 || slices.ContainsFunc(c.Programs, wraps) {
+		if !c.Plain || len(c.Programs) == 0 {
 			return nil
 		}
 		dir := p.Cwd
@@ -82,7 +61,7 @@ func (p Policy) covered(c Call) bool {
 		if len(c.Paths) > 0 {
 			dir = c.Paths[0]
 		}
-		return len(c.Programs) > 0 && slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
+		return c.Plain && len(c.Programs) > 0 && slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
 			missing := func(name string) bool { return !slices.Contains(a.Programs, name) }
 			return a.Tool == c.Tool && a.Action == c.Action && a.Dir != "" && rights.Within(a.Dir, dir) && !slices.ContainsFunc(c.Programs, missing)
 		})

@@ -47,6 +47,10 @@ type Call struct {
 	Paths []string
 	// Programs are those that would run; empty if they are not known.
 	Programs []string
+	// Plain says that the programs, with these arguments, run no others, whatever
+	// any file holds, and name nothing outside of where they run: only such calls
+	// are allowed for a session.
+	Plain bool
 	// Looking says that the programs only look at things and that the call is
 	// confined as under sandboxed, so nothing can come of it.
 	Looking bool

@@ -114,7 +114,9 @@ func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
-	r.call = permission.Call{Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Looking: looking(r.scope)}
+	r.call = permission.Call{
+		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Plain: plain(r.scope, d.now()), Looking: looking(r.scope),
+	}
 	paths := r.scope.Paths
 	switch r.scope.Action {
 	case protocol.ActionRead, protocol.ActionWrite, protocol.ActionExecute:

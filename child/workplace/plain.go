@@ -1,0 +1,142 @@
+package workplace
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/child/tool"
+)
+
+// changers are programs that change files and do nothing else, each with the
+// arguments that it may have. Beside them and lookers, no program is allowed for
+// a session: builds, tests, package managers, git and whatever else heeds files
+// of the project run what the agent has written there.
+var changers = map[string]func(args []string) bool{
+	"chmod": chmodChanges,
+	"cp":    onlyOptions("Rafnprv", "--recursive", "--no-clobber", "--verbose"),
+	"mkdir": onlyOptions("pv", "--parents", "--verbose"),
+	"mv":    onlyOptions("fnv", "--no-clobber", "--verbose"),
+	"rm":    onlyOptions("Rdfrv", "--recursive", "--force", "--verbose"),
+	"rmdir": onlyOptions("pv", "--parents", "--verbose"),
+	"touch": onlyOptions("acm", "--no-create"),
+}
+
+// onlyOptions lets options of these letters and these long ones pass.
+func onlyOptions(letters string, long ...string) func([]string) bool {
+	return func(args []string) bool {
+		for _, arg := range args {
+			switch {
+			case arg == "--":
+				return true
+			case strings.HasPrefix(arg, "--"):
+				if !slices.Contains(long, arg) {
+					return false
+				}
+			case strings.HasPrefix(arg, "-") && strings.Trim(arg[1:], letters) != "":
+				return false
+			}
+		}
+		return true
+	}
+}
+
+var fileMode = regexp.MustCompile(`^([0-7]{1,3}|[ugoa]*[-+=][rwxX]*)$`)
+
+// chmodChanges lets modes pass that only a file's owner and others have.
+func chmodChanges(args []string) bool {
+	if len(args) > 0 && args[0] == "-R" {
+		args = args[1:]
+	}
+	return len(args) > 1 && fileMode.MatchString(args[0]) && onlyOptions("")(args[1:])
+}
+
+// plain reports whether a command is a [permission.Call] that is plain: of
+// changers and lookers alone, without variables, patterns and the like, with
+// paths that lead no further up than where it runs, under a policy that lets the
+// agent put no program where the shell looks for these.
+func plain(s tool.Scope, p permission.Policy) bool {
+	if s.Command == "" || len(s.Programs) == 0 || reachesPrograms(p) {
+		return false
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.Command), "")
+	if err != nil {
+		return false
+	}
+	is := true
+	syntax.Walk(file, func(node syntax.Node) bool {
+		switch n := node.(type) {
+		case nil, *syntax.File, *syntax.Comment, *syntax.Word, *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
+		case *syntax.Stmt:
+			is = is && !n.Coprocess && !n.Disown
+		case *syntax.BinaryCmd:
+			is = is && (n.Op == syntax.AndStmt || n.Op == syntax.OrStmt || n.Op == syntax.Pipe)
+		case *syntax.CallExpr:
+			is = is && callPlain(n)
+		case *syntax.Redirect:
+			is = is && redirectPlain(n)
+		default: // of all else that the shell knows, something may run a program
+			is = false
+		}
+		return is
+	})
+	return is
+}
+
+// reachesPrograms reports whether the agent may change a directory of PATH.
+func reachesPrograms(p permission.Policy) bool {
+	return slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		dir = real(dir)
+		return filepath.IsAbs(dir) && slices.ContainsFunc(p.Reach("shell"), func(reach string) bool {
+			return dir == reach || strings.HasPrefix(dir, strings.TrimSuffix(reach, "/")+"/")
+		})
+	})
+}
+
+// callPlain is plain for one program.
+func callPlain(call *syntax.CallExpr) bool {
+	if len(call.Assigns) > 0 || len(call.Args) == 0 {
+		return false
+	}
+	var words []string
+	for _, w := range call.Args {
+		words = append(words, word(w))
+	}
+	name, args := words[0], words[1:]
+	if name == "cd" && (len(args) != 1 || strings.HasPrefix(args[0], "-")) {
+		return false // cd alone goes to the user's home, cd - to anywhere
+	}
+	may := changers[name]
+	if may == nil {
+		may = lookers[name]
+	}
+	return may != nil && may(args) && !slices.ContainsFunc(args, func(arg string) bool { return !below(arg) })
+}
+
+// redirectPlain reports whether a redirection is to or from a file below, or from
+// one descriptor to another. The shell makes connections of some paths in /dev.
+func redirectPlain(r *syntax.Redirect) bool {
+	to := word(r.Word)
+	switch r.Op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrIn, syntax.RdrAll, syntax.AppAll, syntax.RdrClob:
+		return r.Hdoc == nil && (to == os.DevNull || to != "" && below(to))
+	case syntax.DplOut:
+		return to == "1" || to == "2"
+	default:
+		return false
+	}
+}
+
+// below reports whether an argument names nothing outside of where a program
+// runs, as far as its text tells: an option may hold a path, too.
+func below(arg string) bool {
+	if arg == unclear || strings.HasPrefix(arg, "-") && strings.Contains(arg, "/") {
+		return false
+	}
+	return !filepath.IsAbs(arg) && !strings.Contains(arg, "=/") && !slices.Contains(strings.Split(arg, "/"), "..")
+}
