@@ -181,6 +181,9 @@ func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) {
 }
 
 func (s *server) setPrompt(p prompt.Prompt) {
+	for _, err := range p.LeftOut {
+		s.log.Warn("left out a file of the project", zap.Error(err))
+	}
 	s.mu.Lock()
 	s.prompt = p
 	s.mu.Unlock()

@@ -7,9 +7,10 @@
 // (personal) comes first, and after it each NEXUS.md from the project's root
 // (the nearest directory with a .git) down to the working directory, so that
 // the nearest has the last word; with none, a built-in prompt stands in.
-// Functions keep no state. Files that are not UTF-8 text, more than MaxSize of
-// them, and a file of a project that is a link out of it are refused. See
-// SPEC.md §4.7.
+// Functions keep no state. A file must be regular and UTF-8 text, all files together
+// at most MaxSize, and no link leads out of a project. A file of the project that is
+// anything else is left out, as the agent itself may have put it there; one of the
+// home is an error. No file is waited for. See SPEC.md §4.7.
 package prompt
 
 import (
@@ -21,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -43,6 +45,8 @@ type Prompt struct {
 	// Explicit says that somebody asked for this very prompt, so that it is
 	// saved with the session.
 	Explicit bool
+	// LeftOut says which files of the project could not be read, and why.
+	LeftOut []error
 }
 
 // Options says where to look.
@@ -86,37 +90,40 @@ func Load(o Options) (Prompt, error) {
 func layers(o Options) (p Prompt, err error) {
 	if o.Home != "" {
 		// The home is the user's own: a link in it may lead anywhere.
-		if err := p.add(os.DirFS(o.Home), FileName, absolute(o.Home), ""); err != nil {
+		open := func(name string) (*os.File, error) { return os.OpenFile(filepath.Join(o.Home, name), openFlags, 0) }
+		if err := p.add(open, FileName, absolute(o.Home), ""); err != nil {
 			return Prompt{}, err
 		}
 	}
 	if o.Cwd != "" {
-		if err := p.addProject(absolute(o.Cwd), absolute(o.Home)); err != nil {
-			return Prompt{}, err
-		}
+		p.addProject(absolute(o.Cwd), absolute(o.Home))
 	}
 	if p.Text == "" {
-		return Prompt{Text: Default}, nil
+		p.Text = Default
 	}
 	return p, nil
 }
 
 // addProject adds the layers of the project that cwd lies in. No link leads
 // out of it.
-func (p *Prompt) addProject(cwd, home string) error {
+func (p *Prompt) addProject(cwd, home string) {
+	leaveOut := func(err error) { p.LeftOut = append(p.LeftOut, err) }
 	top := projectRoot(cwd)
 	root, err := os.OpenRoot(top)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return
 	}
 	if err != nil {
-		return fmt.Errorf("read system prompt: %w", err)
+		leaveOut(fmt.Errorf("read system prompt: %w", err))
+		return
 	}
 	defer func() { _ = root.Close() }() // nothing was written
 	below, err := filepath.Rel(top, cwd)
 	if err != nil {
-		return fmt.Errorf("read system prompt: %w", err)
+		leaveOut(fmt.Errorf("read system prompt: %w", err))
+		return
 	}
+	open := func(name string) (*os.File, error) { return root.OpenFile(filepath.FromSlash(name), openFlags, 0) }
 	dirs := []string{"."}
 	if below != "." {
 		parts := strings.Split(filepath.ToSlash(below), "/")
@@ -132,12 +139,14 @@ func (p *Prompt) addProject(cwd, home string) error {
 		if dir != "." {
 			head = "# Instructions for " + dir + " (they prevail over those above)"
 		}
-		if err := p.add(root.FS(), strings.TrimPrefix(dir+"/"+FileName, "./"), top, head); err != nil {
-			return err
+		if err := p.add(open, strings.TrimPrefix(dir+"/"+FileName, "./"), top, head); err != nil {
+			leaveOut(err)
 		}
 	}
-	return nil
 }
+
+// openFlags wait for no other end of a pipe.
+const openFlags = os.O_RDONLY | syscall.O_NONBLOCK
 
 // projectRoot is the nearest directory from cwd upwards that has a .git, or cwd
 // itself if none has.
@@ -153,8 +162,8 @@ func projectRoot(cwd string) string {
 }
 
 // add adds one layer, if there is one.
-func (p *Prompt) add(dir fs.FS, name, top, head string) error {
-	text, err := read(dir, name, MaxSize-len(p.Text))
+func (p *Prompt) add(open func(name string) (*os.File, error), name, top, head string) error {
+	text, err := read(open, name, MaxSize-len(p.Text))
 	path := filepath.Join(top, filepath.FromSlash(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -172,22 +181,26 @@ func (p *Prompt) add(dir fs.FS, name, top, head string) error {
 }
 
 // read reads a regular file of at most limit bytes of text.
-func read(dir fs.FS, name string, limit int) (string, error) {
-	// A pipe would be waited for.
-	info, err := fs.Stat(dir, name)
+func read(open func(name string) (*os.File, error), name string, limit int) (string, error) {
+	f, err := open(name)
+	switch {
+	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV): // a socket, or a device that is not there
+		return "", errNotRegular
+	case err != nil:
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", errors.New("is not a regular file")
+		return "", errNotRegular
 	}
-	f, err := dir.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // nothing was written
 	return readAll(f, limit)
 }
+
+var errNotRegular = errors.New("is not a regular file")
 
 func readAll(r io.Reader, limit int) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))

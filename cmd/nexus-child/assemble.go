@@ -220,6 +220,9 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 		a.options.Prompt = prompt.Prompt{Explicit: true}
 	default:
 		a.options.Prompt, err = prompt.Load(prompt.Options{System: f.system, File: f.systemFile, Home: home, Cwd: cwd})
+		for _, left := range a.options.Prompt.LeftOut {
+			a.options.Log.Warn("left out a file of the project", zap.Error(left))
+		}
 	}
 	return err
 }

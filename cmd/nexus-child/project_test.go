@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -38,6 +39,38 @@ func TestProjectUnderABroker(t *testing.T) {
 		write(text)
 		if got := setModel("openai/m"); got != "" { // the server's, by the broker
 			t.Errorf("%s: set_model: %q", text, got)
+		}
+	}
+}
+
+// An agent that made pipes of its project's files could never be started again: the
+// start waited for their other end, or was refused.
+func TestProjectOfPipes(t *testing.T) {
+	home, cwd := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(cwd, ".nexus3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"NEXUS.md", ".gitignore", ".nexus3/config.json", ".nexus3/mcp.json"} {
+		if err := syscall.Mkfifo(filepath.Join(cwd, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startChild(t, home, "--cwd", cwd, "--model-socket", filepath.Join(home, "socket"), "--model", "offline/offline")
+	for _, command := range []string{
+		`"set_system_prompt"`, `"set_cwd","cwd":"` + cwd + `"`, `"update_context","action":"add","context_type":"file","data":{"path":"NEXUS.md"}`,
+	} {
+		p.send(`{"id":"1","type":` + command + `}`)
+		if got := p.want("id", "1"); !got.Get("ok").Bool() {
+			t.Errorf("%s: %s", command, got)
+		}
+	}
+	p.stdin.Close()
+	if status := p.wait(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	for _, want := range []string{"left out a file of the project", "NEXUS.md: is not a regular file", "left out the project's configuration", "config.json: is not a regular file"} {
+		if !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("stderr does not say %q: %s", want, p.stderr.String())
 		}
 	}
 }

@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
@@ -366,18 +368,29 @@ func (c *Config) noteKeys(f file) {
 	}
 }
 
+// readBounded reads a regular file of at most maxFileSize. It waits for no other end
+// of a pipe.
 func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) { // a socket
+		return nil, errors.New("is not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("is not a regular file")
 	}
-	if info.Size() > maxFileSize {
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if len(data) > maxFileSize {
 		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
 	}
-	return os.ReadFile(path)
+	return data, err
 }
 
 // Limits are the default ones of the server's agents.

@@ -1,0 +1,73 @@
+package prompt_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nexus.internal/child/prompt"
+)
+
+// What stands where a project's file should, the agent itself may have put there: it is
+// left out, and neither waited for, read to its end, nor followed out of the project. The
+// other files still count.
+func TestWhatIsNoFileIsLeftOut(t *testing.T) {
+	secret := tree(t, map[string]string{"secret": "secret"})
+	for _, tt := range []struct {
+		name, want string
+		make       func(path string) error // in the place of the project's NEXUS.md
+	}{
+		{"too large", "larger than 262144 bytes", func(path string) error { return os.WriteFile(path, make([]byte, prompt.MaxSize+1), 0o600) }},
+		{"without end, nearly", "larger than 262144 bytes", func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		}},
+		{"no text", "is not UTF-8 text", func(path string) error { return os.WriteFile(path, []byte("\xff"), 0o600) }},
+		{"a directory", "is not a regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
+		{"a pipe", "is not a regular file", func(path string) error { return unix.Mkfifo(path, 0o600) }},
+		{"a link to a pipe", "is not a regular file", func(path string) error {
+			return errors.Join(unix.Mkfifo(path+".pipe", 0o600), os.Symlink("NEXUS.md.pipe", path))
+		}},
+		{"a socket", "is not a regular file", func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o600, 0) }},
+		{"a link out of it", "escapes", func(path string) error { return os.Symlink(filepath.Join(secret, "secret"), path) }},
+		{"a link to itself", "NEXUS.md", func(path string) error { return os.Symlink("NEXUS.md", path) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := tree(t, map[string]string{".git/HEAD": "", "a/NEXUS.md": "of a"})
+			if err := tt.make(filepath.Join(dir, "NEXUS.md")); err != nil {
+				t.Fatal(err)
+			}
+			got, err := prompt.Load(prompt.Options{Cwd: filepath.Join(dir, "a")})
+			if err != nil || got.Text != "of a" || len(got.LeftOut) != 1 {
+				t.Fatalf("got %q without %v, %v", got.Text, got.LeftOut, err)
+			}
+			if why := got.LeftOut[0].Error(); !strings.Contains(why, tt.want) || !strings.Contains(why, "NEXUS.md") {
+				t.Errorf("left out: %s, want %s", why, tt.want)
+			}
+		})
+	}
+}
+
+// The prompt does not outgrow its bound by many files: what comes first stays.
+func TestTooMuchInAll(t *testing.T) {
+	half := strings.Repeat("x", prompt.MaxSize/2+1)
+	dir := tree(t, map[string]string{".git/HEAD": "", "NEXUS.md": half, "a/NEXUS.md": half})
+	got, err := prompt.Load(prompt.Options{Cwd: filepath.Join(dir, "a")})
+	if err != nil || got.Text != half || len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0].Error(), filepath.Join("a", "NEXUS.md")) {
+		t.Errorf("%d bytes without %v, %v", len(got.Text), got.LeftOut, err)
+	}
+}
+
+// The home is a person's own, who is told.
+func TestAPersonalFileThatIsNone(t *testing.T) {
+	home := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(home, "NEXUS.md"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prompt.Load(prompt.Options{Home: home, Cwd: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("got %v", err)
+	}
+}
