@@ -16,7 +16,7 @@ func CarryOut(ctx context.Context, p Plan, long time.Duration, do func(context.C
 	})
 }
 
-// CarryOutOr is CarryOut of a function that may fail.
-func CarryOutOr(ctx context.Context, p Plan, long time.Duration, do func() error) error {
-	return p.carryOut(ctx, context.WithoutCancel(ctx), time.Now(), long, func(context.Context, Step) (outcome, error) { return made, do() })
+// CarryOutOr is CarryOut of a function that may fail, as long as whole lasts.
+func CarryOutOr(whole context.Context, p Plan, long time.Duration, do func() error) error {
+	return p.carryOut(context.WithoutCancel(whole), whole, time.Now(), long, func(context.Context, Step) (outcome, error) { return made, do() })
 }

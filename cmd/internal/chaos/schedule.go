@@ -25,10 +25,11 @@ const (
 // or late, for so long. The promised ones are taken then that were not done
 // yet, because the machine is slow or they were not possible: however late, and
 // until they are done. It ends at once when ctx does. What has begun is
-// finished, unless whole ends. The error is that of do.
+// finished, unless whole ends, which is the end of all. The error is that of do.
 func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Duration, do func(context.Context, Step) (outcome, error)) error {
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
+	defer context.AfterFunc(whole, cancel)()
 	owed := map[Deed]Step{}
 	for _, deed := range promised {
 		owed[deed] = Step{Do: deed, Agent: p.Calm, For: time.Second}
@@ -37,6 +38,9 @@ func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Du
 		came, err := do(whole, step)
 		if came != missed {
 			delete(owed, step.Do)
+		}
+		if whole.Err() != nil {
+			return nil // there is nothing to attack any more
 		}
 		return err
 	}

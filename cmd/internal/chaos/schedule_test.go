@@ -47,7 +47,7 @@ func TestPromisedAttacksAreMade(t *testing.T) {
 	}
 }
 
-// An attack that is interrupted, or whose server is lost, makes up for nothing.
+// An attack that is interrupted makes up for nothing.
 func TestInterruptedAttack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -68,6 +68,19 @@ func TestFailedAttack(t *testing.T) {
 		err := chaos.CarryOutOr(t.Context(), chaos.NewPlan(14446, 20, 30*time.Second), 27*time.Second, func() error { calls++; return why })
 		if !errors.Is(err, why) || calls != 1 {
 			t.Errorf("%v after %d", err, calls)
+		}
+	})
+}
+
+// Nothing is attacked, nor an error, when the server is lost.
+func TestAttackOfLostServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, lost := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, lost)
+		began := time.Now()
+		err := chaos.CarryOutOr(whole, chaos.NewPlan(14446, 20, 30*time.Second), 27*time.Second, func() error { return whole.Err() })
+		if took := time.Since(began); err != nil || took != 5*time.Second {
+			t.Errorf("%v after %v", err, took)
 		}
 	})
 }
