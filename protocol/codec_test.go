@@ -79,6 +79,10 @@ func TestDecodeEventAccepts(t *testing.T) {
 			protocol.SubagentDone{DurationSecs: 2},
 		},
 		{
+			"a response may have no members of its own", `{"type":"response","id":"","command":"x"}`,
+			protocol.Response{Command: "x", Body: jsontext.Value(`{}`)},
+		},
+		{
 			"a response's body keeps its order and its numbers",
 			`{"z":1.0,"command":"x","y":12345678901234567890,"type":"response","id":"1","a":"\u0041"}`,
 			protocol.Response{ID: "1", Command: "x", Body: jsontext.Value(`{"z":1.0,"y":12345678901234567890,"a":"\u0041"}`)},

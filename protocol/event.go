@@ -164,12 +164,11 @@ type (
 // version of this package knows is not reserved: a newer child may write it.
 func Reserved(typ string) bool {
 	switch typ {
-	case "agent_state", "turn_start", "turn_end", "gap", // of an agent's events
-		"open", "end", "agent_removed", // of event streams
-		"stream_start", "stream_data", "stream_end", "stream_restart": // of a send's stream
+	case "stream_start", "stream_data", "stream_end", "stream_restart": // of a send's stream
 		return true
 	default:
-		return false
+		_, ok := streamed[typ]
+		return ok
 	}
 }
 

@@ -73,9 +73,9 @@ var goldenEvents = map[string]protocol.Event{
 	},
 	"response": protocol.Response{
 		ID: "req-1", Command: "tools_list",
-		Body: jsontext.Value(`{"ok":true,"tools":[{"name":"bash","input_schema":{"type":"object"}}]}`),
+		Body: jsontext.Value(`{"ok":true,"tools":[{"name":"bash","description":"","input_schema":{"type":"object"}}]}`),
 	},
-	"response-empty":         protocol.Response{ID: "", Command: "tools_list", Body: jsontext.Value(`{}`)},
+	"response-no":            protocol.Response{ID: "", Command: "tools_list", Body: jsontext.Value(`{"ok":false,"error":"no"}`)},
 	"error":                  protocol.Error{Message: "frame exceeds the limit of 1048576 bytes"},
 	"error-id":               protocol.Error{ID: new("1"), Message: "another prompt is in flight"},
 	"session_update":         protocol.SessionUpdate{SessionID: "5f0c", Model: "offline", Provider: "offline", Preset: "trusted", Cwd: "/srv"},

@@ -105,6 +105,7 @@ func (d *dialogue) play(lines []string) {
 		case "$":
 			d.start(strings.Fields(d.vars.expand(rest)))
 		case ">":
+			d.takenAsPublished(d.vars.expand(rest))
 			d.send(d.vars.expand(rest) + "\n")
 		case ">raw":
 			d.send(d.unescape(d.vars.expand(rest)))
@@ -200,6 +201,7 @@ func (d *dialogue) read() string {
 	if len(line) > frame.MaxWritten || strict.Valid([]byte(line)) != nil || line[0] != '{' {
 		d.failf("%d bytes that are no frame: %.300q", len(line), line)
 	}
+	d.wroteAsPublished(line)
 	return line[:len(line)-1]
 }
 

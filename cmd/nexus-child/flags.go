@@ -22,6 +22,7 @@ import (
 const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
 
 Usage: nexus-child [rpc] [flags]
+       nexus-child schema  (prints the JSON Schema of the lines)
        nexus-child check   (a request on stdin: how the server has code checked)
 
   printf '{"type":"prompt","id":"1","message":"hello"}\n' | nexus-child

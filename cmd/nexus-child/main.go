@@ -41,6 +41,9 @@ func main() {
 // run is the whole program but for what only a process can do. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	if len(args) > 0 && args[0] == "schema" {
+		return runSchema(args[1:], stdout, stderr)
+	}
 	if len(args) > 0 && args[0] == "check" {
 		errs := logsink.New(stderr, logsink.Auto)
 		defer errs.Flush()

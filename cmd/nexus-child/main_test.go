@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol"
@@ -346,5 +348,52 @@ func TestHelpAndVersion(t *testing.T) {
 		if status := run(t.Context(), []string{flag}, strings.NewReader(""), &out, &errs, nil); status != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: status %d, %q", flag, status, out.String())
 		}
+	}
+}
+
+// The schema is one that others can read, of this version; who reads but its beginning
+// is told nothing.
+func TestSchema(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := run(t.Context(), []string{"schema"}, strings.NewReader(""), &out, &errs, nil); status != 0 || errs.Len() > 0 {
+		t.Fatalf("status %d, %s", status, errs.String())
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Schema != "https://json-schema.org/draft/2020-12/schema" || !strings.HasSuffix(s.Title, fmt.Sprint(" ", protocol.Version)) {
+		t.Errorf("dialect %q, title %q", s.Schema, s.Title)
+	}
+	of, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for frame, ok := range map[string]bool{
+		`{"type":"prompt","id":"1","message":"hello"}`: true,
+		`{"type":"prompt","id":"1"}`:                   false,
+		`{"type":"agent_end"}`:                         false,
+		`{"type":"of_later","n":1}`:                    true,
+		`"prompt"`:                                     false,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(frame), &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := of.Validate(v); (err == nil) != ok {
+			t.Errorf("%s: %v", frame, err)
+		}
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	reader.Close()
+	if status := run(t.Context(), []string{"schema"}, strings.NewReader(""), writer, &errs, nil); status != 0 || errs.Len() > 0 {
+		t.Errorf("without a reader: status %d, %s", status, errs.String())
+	}
+	if status := run(t.Context(), []string{"schema", "x"}, strings.NewReader(""), &out, &errs, nil); status != 2 || !strings.Contains(errs.String(), "no arguments") {
+		t.Errorf("with an argument: status %d, %s", status, errs.String())
 	}
 }

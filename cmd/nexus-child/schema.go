@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol/schema"
+)
+
+// runSchema is nexus-child schema: it prints the JSON Schema of the frames (SPEC §3.2).
+// It returns the exit status.
+func runSchema(args []string, stdout, errs io.Writer) int {
+	if len(args) > 0 {
+		fmt.Fprintf(errs, "nexus-child: schema takes no arguments\nTry nexus-child --help.\n")
+		return 2
+	}
+	text, err := json.Marshal(schema.Child(), jsontext.WithIndent("  "))
+	if err == nil {
+		_, err = stdout.Write(append(text, '\n'))
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // its reader has seen enough
+		fmt.Fprintf(errs, "nexus-child: schema: %v\n", err)
+		return 1
+	}
+	return 0
+}
