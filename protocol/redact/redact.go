@@ -67,41 +67,92 @@ var (
 
 // Text is an error's text or JSON without the secrets: whole, in parts of 8
 // bytes and more, and where the service masked the middle. "[key]" stands in
-// their place.
+// their place. Secrets are found however JSON spells them, also in JSON within
+// JSON, and over several lines of an event's value.
 func (s Secrets) Text(text string) string {
-	for _, secret := range s {
-		text = strings.ReplaceAll(text, secret, "[key]")
-		if len(secret) < minPart {
-			continue
+	found := s.find(decoded{text: []byte(text)})
+	if escaped([]byte(text)) {
+		for _, d := range layers([]byte(text)) {
+			found = append(found, s.find(d)...)
 		}
-		text = cutParts(text, secret)
-		text = masked().ReplaceAllStringFunc(text, func(word string) string {
-			if strings.Contains(word, secret[:minEnd]) || strings.Contains(word, secret[len(secret)-minEnd:]) {
-				return "[key]"
-			}
-			return word
-		})
 	}
-	return text
+	if len(found) == 0 {
+		return text
+	}
+	slices.SortFunc(found, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
+	var b strings.Builder
+	done := 0 // of text
+	for i := 0; i < len(found); {
+		from, to := found[i].from, found[i].to
+		for i++; i < len(found) && found[i].from < to; i++ {
+			to = max(to, found[i].to)
+		}
+		b.WriteString(text[done:from])
+		b.WriteString("[key]")
+		done = to
+	}
+	b.WriteString(text[done:])
+	return b.String()
 }
 
-// cutParts replaces all that is a part of the secret.
-func cutParts(text, secret string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
+// span is a part of a text, from and to, end excluded.
+type span struct{ from, to int }
+
+// find are the places of the secrets by one reading of a text.
+func (s Secrets) find(d decoded) (found []span) {
+	read := string(d.text)
+	for _, secret := range s {
+		found = append(found, whole(read, secret)...)
+		if len(secret) >= minPart {
+			found = append(found, parts(read, secret)...)
+		}
+	}
+	rest := slices.Clone(d.text)
+	for _, one := range found {
+		clear(rest[one.from:one.to])
+	}
+	words := masked().FindAllIndex(rest, -1)
+	for _, secret := range s {
+		for _, at := range words {
+			word := string(rest[at[0]:at[1]])
+			if len(secret) >= minPart && (strings.Contains(word, secret[:minEnd]) || strings.Contains(word, secret[len(secret)-minEnd:])) {
+				found = append(found, span{at[0], at[1]})
+			}
+		}
+	}
+	for i, one := range found {
+		found[i] = span{d.place(one.from), d.place(one.to)}
+	}
+	return found
+}
+
+// whole are the places of a secret.
+func whole(text, secret string) (found []span) {
+	for at := 0; ; at += len(secret) {
+		i := strings.Index(text[at:], secret)
+		if i < 0 {
+			return found
+		}
+		at += i
+		found = append(found, span{at, at + len(secret)})
+	}
+}
+
+// parts are the places of all that is a part of the secret.
+func parts(text, secret string) (found []span) {
+	for i := 0; i+minPart <= len(text); {
 		end := i + minPart
-		if end > len(text) || !strings.Contains(secret, text[i:end]) {
-			b.WriteByte(text[i])
+		if !strings.Contains(secret, text[i:end]) {
 			i++
 			continue
 		}
 		for end < len(text) && strings.Contains(secret, text[i:end+1]) {
 			end++
 		}
-		b.WriteString("[key]")
+		found = append(found, span{i, end})
 		i = end
 	}
-	return b.String()
+	return found
 }
 
 // Links is a text whose URLs have no user, query or fragment. It is for text and

@@ -3,7 +3,7 @@ package redact
 import "bytes"
 
 // Stream overwrites the secrets of 8 bytes and more in a stream of bytes, whose
-// length stays.
+// length stays. Secrets are found however JSON spells them, as in [Secrets.Text].
 type Stream struct {
 	secrets Secrets
 	held    []byte // the end of what came, if it may be the beginning of a secret
@@ -27,21 +27,33 @@ func (r *Stream) Next(p []byte) []byte {
 	if len(r.held) > 0 {
 		p = append(r.held, p...)
 	}
-	for _, s := range r.secrets {
-		for at := 0; ; at += len(s) {
-			i := bytes.Index(p[at:], []byte(s))
-			if i < 0 {
-				break
-			}
-			at += i
-			blank(p[at : at+len(s)])
+	r.blank(p, decoded{text: p})
+	keep := r.tail(p)
+	if escaped(p) || r.broken(p) {
+		for _, d := range layers(p) {
+			r.blank(p, d)
+			keep = max(keep, r.pending(d, len(p)))
 		}
 	}
-	n := len(p) - r.tail(p)
+	n := len(p) - keep
 	out := p[:n]
 	// Of its own, for out is still to be read and the caller reuses p.
 	r.held = append([]byte(nil), p[n:]...)
 	return out
+}
+
+// blank overwrites the secrets of one reading of p.
+func (r *Stream) blank(p []byte, d decoded) {
+	for _, s := range r.secrets {
+		for at := 0; ; at += len(s) {
+			i := bytes.Index(d.text[at:], []byte(s))
+			if i < 0 {
+				break
+			}
+			at += i
+			blank(p[d.place(at):d.place(at+len(s))])
+		}
+	}
 }
 
 // tail is how many bytes at the end of p may begin a secret.
@@ -57,10 +69,43 @@ func (r *Stream) tail(p []byte) int {
 	return longest
 }
 
+// broken reports whether p ends with what may break a value into lines, or with the
+// beginning of that, and before it with what may begin a secret.
+func (r *Stream) broken(p []byte) bool {
+	i := bytes.LastIndexAny(p, "\r\n")
+	if i < 0 || len(p)-i > len(dataLine) || !bytes.HasPrefix(dataLine[1:], p[i+1:]) {
+		return false
+	}
+	line := p[:i]
+	if p[i] == '\n' {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+	}
+	return r.tail(line) > 0
+}
+
+// pending is how many bytes at the end of a text of that size may begin a secret by one
+// reading of it.
+func (r *Stream) pending(d decoded, size int) int {
+	end := d.at[len(d.text)]
+	if end == size || d.cut || d.broken {
+		if n := r.tail(d.text); n > 0 {
+			return size - d.at[len(d.text)-n]
+		}
+	}
+	if d.cut {
+		return size - end
+	}
+	return 0
+}
+
 // Rest is what was held at the end of the stream: the beginning of a secret, and
 // then it is one's part, or no such thing.
 func (r *Stream) Rest() []byte {
-	if len(r.held) >= minPart {
+	n := 0
+	for _, d := range append(layers(r.held), decoded{text: r.held}) {
+		n = max(n, r.tail(d.text))
+	}
+	if n >= minPart {
 		blank(r.held)
 	}
 	return r.held

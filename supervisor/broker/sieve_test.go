@@ -134,3 +134,45 @@ func FuzzSieve(f *testing.F) {
 		}
 	})
 }
+
+// A key that a service spells in JSON's escapes comes out neither of an answer nor of an
+// error, whatever the answer is called and however it comes.
+func TestAttackSpelledKeyInAnswers(t *testing.T) {
+	all, some := "", strings.NewReplacer("s", `\u0073`, "-", `\u002D`, "7", `\u0037`).Replace(canary)
+	for _, c := range canary {
+		all += fmt.Sprintf(`\u%04x`, c)
+	}
+	for _, tt := range []struct {
+		status        int
+		media, format string
+	}{
+		{200, "application/json", `{"choices":[{"message":{"content":"%s"}}]}`},
+		{200, "application/json", `{"err\u006fr":{"message":"%s"}}`},
+		{200, "text/event-stream", `data: {"choices":[{"delta":{"content":"%s"}}]}` + "\n\n"},
+		{200, "text/event-stream", `data: {"error":{"message":"%s"}}` + "\n\n"},
+		{200, "text/event-stream", "event: error\ndata: {\"message\":\ndata: \"%s\"}\n\n"},
+		{400, "application/json", `{"error":{"message":"%s"}}`},
+		{500, "text/plain", `bad key %s`},
+	} {
+		for _, key := range []string{all, some} {
+			for _, n := range []int{1, 9, 1000} {
+				text := fmt.Sprintf(tt.format, key)
+				h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", tt.media)
+					w.WriteHeader(tt.status)
+					for rest := text; len(rest) > 0; {
+						piece := rest[:min(n, len(rest))]
+						rest = rest[len(piece):]
+						fmt.Fprint(w, piece)
+						_ = http.NewResponseController(w).Flush()
+					}
+				})
+				socket, _ := h.start(broker.Agent{ID: "a"})
+				_, answer := h.ask(socket, "{}")
+				if strings.Contains(answer, `\u0037`) || !strings.Contains(answer, "[key]") && !strings.Contains(answer, "***") {
+					t.Errorf("%d %s in pieces of %d: %s", tt.status, tt.media, n, answer)
+				}
+			}
+		}
+	}
+}
