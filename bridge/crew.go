@@ -46,7 +46,7 @@ func (s *Server) newCrew(by *call, p api.RunPlanParams) *crew {
 func crewID(number int) string {
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	return fmt.Sprintf(".plan-%x-%d", secret, number+1)
+	return fmt.Sprintf(planPrefix+"%x-%d", secret, number+1)
 }
 
 // id is the name of a worker.

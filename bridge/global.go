@@ -22,6 +22,9 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 		c.note("agent_id", id)
 	}
 	id := *p.AgentID
+	if err := s.checkName(id); err != nil {
+		return nil, err
+	}
 	if c.from != nil {
 		if p.ParentAgentID != nil && *p.ParentAgentID != c.from.AgentID {
 			return nil, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.from.AgentID)

@@ -112,6 +112,9 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	if old == name {
 		return &sessions.Error{Name: name, Err: sessions.ErrExists}
 	}
+	if err := s.checkName(name); err != nil {
+		return err
+	}
 	held, err := s.o.Sessions.Created(old) // nobody starts them meanwhile
 	if err != nil {
 		return err

@@ -78,6 +78,11 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 		}
 	}
 	id := cmp.Or(api.Value(p.AgentID), name)
+	if id != name {
+		if err := s.checkName(id); err != nil {
+			return nil, err
+		}
+	}
 	a, restored, err := s.load(ctx, name, id, p)
 	if err != nil {
 		return nil, err
@@ -147,6 +152,9 @@ func (s *Server) cloneSession(_ context.Context, _ *call, p api.CloneSessionPara
 }
 
 func (s *Server) clone(src, dest string) error {
+	if err := s.checkName(dest); err != nil {
+		return err
+	}
 	defer s.locks.lock(dest)()
 	if _, err := s.o.Supervisor.Agent(dest); err == nil {
 		return &sessions.Error{Name: dest, Err: sessions.ErrExists}

@@ -55,6 +55,9 @@ func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *strin
 	if !ok {
 		return nil, &roleError{role}
 	}
+	if err := s.checkRole(role, *p.AgentID); err != nil {
+		return nil, err
+	}
 	a, err := s.agent(ctx, *p.AgentID)
 	if errors.Is(err, supervisor.ErrNotFound) {
 		a, err = s.createFor(ctx, c, p)

@@ -38,11 +38,11 @@ func TestLook(t *testing.T) {
 	}
 	s := serve(t, filepath.Join(dir, "home"), "0", "--scenario", scenario)
 	for _, agent := range []string{
-		`"agent_id":"builder","approvals":"ask"`, `"agent_id":"docs-writer"`, `"agent_id":"planner"`, `"agent_id":"reviewer"`, `"agent_id":".scratch"`,
+		`"agent_id":"builder","approvals":"ask"`, `"agent_id":"docs-writer"`, `"agent_id":"architect"`, `"agent_id":"reviewer"`, `"agent_id":".scratch"`,
 	} {
 		s.rpc("/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{%s,"preset":"trusted","cwd":%q}}`, agent, site))
 	}
-	for _, message := range []struct{ agent, text string }{{"builder", "deploy"}, {"planner", "listen"}, {"reviewer", "give up"}} {
+	for _, message := range []struct{ agent, text string }{{"builder", "deploy"}, {"architect", "listen"}, {"reviewer", "give up"}} {
 		s.post("/agent/"+message.agent, fmt.Sprintf(`{"jsonrpc":"2.0","method":"send","params":{"content":%q}}`, message.text))
 	}
 	s.rpc("/agent/.scratch", `{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)

@@ -1,0 +1,45 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+)
+
+// planPrefix begins the names of agents that carry out a plan.
+const planPrefix = ".plan-"
+
+// checkName is a *deniedError if no client and no agent may give an agent or a session
+// that name: it is a role's, or that of the agent of a configured role, also where no
+// such agent is there yet, or one that run_plan gives. Whoever took it before the server
+// does would get what is meant for the role.
+func (s *Server) checkName(id string) error {
+	reserved := strings.HasPrefix(id, planPrefix) || id == string(Planner) || id == string(Executor)
+	for _, p := range s.settings.Load().Roles {
+		reserved = reserved || id == api.Value(p.AgentID)
+	}
+	if !reserved {
+		return nil
+	}
+	return &deniedError{id + " is a reserved name: the server itself creates the agent of a role or of a plan; choose another name"}
+}
+
+// checkRole is a *deniedError if the agent that a role is to have was begun by another
+// agent, running or saved: its prompt and its permissions are that one's choice.
+func (s *Server) checkRole(role Role, id string) error {
+	creator := ""
+	if a, err := s.o.Supervisor.Agent(id); err == nil {
+		creator = a.Info().Labels[labelProvenance]
+	} else if saved, err := s.o.Sessions.Summary(id); err == nil {
+		creator = api.Value(saved.Settings.ParentAgentID)
+	} else if !errors.Is(err, sessions.ErrNotFound) {
+		return nil // its start says what is wrong with it
+	}
+	if creator == "" {
+		return nil
+	}
+	return &deniedError{fmt.Sprintf("agent %s, which is to be the %s, was created by agent %s: rename it or delete its session, and the server creates another", id, role, creator)}
+}

@@ -1,0 +1,71 @@
+package bridge_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/supervisor"
+)
+
+// The name of a role, of the agent that is to have it, and of a plan's agents is taken by
+// nobody but the server, before it is there and after.
+func TestAttackTakeARolesName(t *testing.T) {
+	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
+		plays(calls)(r, o)
+		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }
+		o.Roles = map[bridge.Role]api.CreateAgentParams{bridge.Executor: {AgentID: new("maker")}}
+	})}
+	f.create("trusted")
+	f.create(".temp")
+	f.save("home/sessions/saved.jsonl", []byte(savedText), 1)
+	for range 2 {
+		for _, name := range []string{"planner", "executor", "maker", ".plan-0123456789abcdef-1"} {
+			if got := f.ask("trusted", "create_agent", `{"agent_id":"`+name+`"}`); !strings.Contains(got, "is a reserved name") {
+				t.Errorf("an agent creates %s: %s", name, got)
+			}
+			for _, call := range []string{
+				`"create_agent","params":{"agent_id":"NAME"}`, `"create_agent","params":{"agent_id":"NAME","if_exists":"use"}`,
+				`"load_session","params":{"session_name":"saved","agent_id":"NAME"}`, `"clone_session","params":{"src_session":"saved","dest_session":"NAME"}`,
+				`"rename_session","params":{"old_name":"saved","new_name":"NAME"}`, `"save_session","params":{"agent_id":".temp","session_name":"NAME"}`,
+				`"save_session","params":{"agent_id":"trusted","session_name":"NAME"}`,
+			} {
+				_, body := f.post("/", `{"jsonrpc":"2.0","id":1,"method":`+strings.ReplaceAll(call, "NAME", name)+`}`)
+				reserved := gjson.Get(body, "error.data.type").Str == "NOT_PERMITTED" && strings.Contains(body, "is a reserved name")
+				if !reserved && !strings.Contains(body, "a name that begins with a dot is not saved") {
+					t.Errorf("%s for %s: %s", call, name, body)
+				}
+			}
+		}
+		// The server makes it, and then it is there.
+		_, body := f.post("/", `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x"}}`)
+		if a, err := f.sup.Agent("maker"); err != nil || a.Info().Labels["provenance"] != "" {
+			t.Fatalf("the server did not create it: %v, %s", err, body)
+		}
+	}
+}
+
+// A session of a role's name that an agent began earlier is not used for the role; one
+// that a person began is.
+func TestRoleIsNotAnAgentsAgent(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		tasks(r, o)
+		o.Roles = map[bridge.Role]api.CreateAgentParams{bridge.Executor: {AgentID: new("maker")}, bridge.Planner: {AgentID: new("thinker")}}
+	})
+	r.save("home/sessions/maker.jsonl", []byte(savedText+`{"type":"settings","parent_agent_id":"boss","at":"2026-01-20T09:06:02Z"}`+"\n"), 1)
+	r.save("home/sessions/thinker.jsonl", []byte(savedText), 2)
+	_, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x"}}`)
+	if !strings.Contains(body, "was created by agent boss") {
+		t.Error(body)
+	}
+	if _, err := r.sup.Agent("maker"); err == nil {
+		t.Error("it was started")
+	}
+	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_plan","params":{"user_request":"x"}}`)
+	if _, err := r.sup.Agent("thinker"); err != nil {
+		t.Errorf("a person's: %v", err)
+	}
+}
