@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,80 +25,113 @@ type File struct {
 }
 
 // Snapshot hands over the files of all saved sessions, with the last one that a
-// person used, and returns how many sessions these are. Agents may work meanwhile:
-// of each session the files are those of one moment, as a kill of the server at that
-// moment would leave them. A session is not copied, renamed or deleted until Snapshot
-// returns; who wants to waits. A File is valid until take returns.
+// person used, and returns how many sessions these are. Agents may work meanwhile,
+// and sessions come, go and get other names: of each session the files are those of
+// one moment, as a kill of the server at that moment would leave them, and one that
+// gets another name is handed over once. Nobody waits for take. A File is valid
+// until take returns.
 func (c *Catalogue) Snapshot(take func(File) error) (count int, err error) {
-	release, err := c.exclusive()
-	if err != nil {
-		return 0, err
-	}
-	defer release()
-	if err := c.settle(); err != nil {
-		return 0, err
-	}
-	entries, err := os.ReadDir(c.Dir("named"))
-	if err != nil {
-		return 0, fmt.Errorf("list the sessions: %w", err)
-	}
-	var ids []string
-	for _, entry := range entries {
-		if id, ok := strings.CutSuffix(entry.Name(), suffix); ok && c.Exists(id) {
-			ids = append(ids, id)
-		}
-	}
-	last := c.Last()
-	if api.IsTemp(last) {
-		ids = append(ids, last)
-	}
-	for _, id := range ids {
-		err := c.snapshot(id, take)
-		if errors.Is(err, ErrNotFound) { // of a temporary agent that has just ended
-			continue
-		}
+	looked := map[string]bool{}
+	var taken []fs.FileInfo // the files of the sessions
+	for {
+		ids, err := c.unseen(looked)
 		if err != nil {
 			return count, err
 		}
-		count++
+		if len(ids) == 0 {
+			break
+		}
+		for _, id := range ids {
+			s, err := c.measure(id)
+			if errors.Is(err, ErrNotFound) { // it has gone, or has another name
+				continue
+			}
+			if err != nil {
+				return count, err
+			}
+			if slices.ContainsFunc(taken, func(other fs.FileInfo) bool { return os.SameFile(other, s.session) }) {
+				s.close()
+				continue
+			}
+			taken = append(taken, s.session)
+			if err := s.give(take); err != nil {
+				return count, err
+			}
+			count++
+		}
 	}
-	if last == "" {
-		return count, nil
-	}
-	s := snapshot{home: c.home}
+	s := &snapshot{home: c.home}
 	defer s.close()
-	if _, err := s.add(c.lastPath()); err != nil {
-		return count, err
+	if c.Last() != "" {
+		if _, err := s.add(c.lastPath()); err != nil {
+			return count, fmt.Errorf("read which session was used last: %w", err)
+		}
 	}
 	return count, s.give(take)
 }
 
-// snapshot hands over the files of one session.
+// unseen lists the sessions that looked does not have, and notes them there.
+func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
+	entries, err := os.ReadDir(c.Dir("named"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the sessions: %w", err)
+	}
+	names := []string{}
+	for _, entry := range entries {
+		if id, ok := strings.CutSuffix(entry.Name(), suffix); ok && c.Exists(id) {
+			names = append(names, id)
+		}
+	}
+	if last := c.Last(); api.IsTemp(last) {
+		names = append(names, last)
+	}
+	for _, id := range names {
+		if !looked[id] {
+			looked[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// measure opens the files of a session, between two changes of the sessions.
 //
 // Their sizes are taken in the order that keeps promises: events may lack what an
 // outcome says, as after a kill; an outcome is written after the session has the
 // turn, and a prompt is given to the child after its outcome's record has begun.
 // So if no outcome is written while the session's size is taken, the session has
 // what the outcomes say and no prompt that they do not know.
-func (c *Catalogue) snapshot(id string, take func(File) error) error {
-	s := snapshot{home: c.home}
-	defer s.close()
+func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
+	release, err := c.exclusive()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := c.settle(); err != nil {
+		return nil, err
+	}
+	s := &snapshot{home: c.home}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	if err := s.addAll(c.EventsDir(id)); err != nil {
-		return unreadable(id, err)
+		return nil, unreadable(id, err)
 	}
 	before := len(s.files)
 	for tries := 0; ; tries++ {
 		session, err := c.open(id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.open = append(s.open, session)
 		outcomes, err := s.add(c.OutcomesPath(id))
 		if err == nil {
-			_, err = s.measure(session)
+			s.session, err = s.measure(session)
 		}
 		if err != nil {
-			return unreadable(id, err)
+			return nil, unreadable(id, err)
 		}
 		if tries == snapshotTries || unchanged(c.OutcomesPath(id), outcomes) {
 			break // a prompt that it does not know may run twice, if it is sent again
@@ -106,9 +140,9 @@ func (c *Catalogue) snapshot(id string, take func(File) error) error {
 	}
 	// Images are there before the session names them.
 	if err := errors.Join(s.addAll(c.part(id, ".files")), ignore(s.add(c.UsagePath(id)))); err != nil {
-		return unreadable(id, err)
+		return nil, unreadable(id, err)
 	}
-	return s.give(take)
+	return s, nil
 }
 
 // snapshotTries is how often a session is looked at again as its outcomes grow.
@@ -127,9 +161,10 @@ func unchanged(path string, was fs.FileInfo) bool {
 
 // snapshot is the files of one session.
 type snapshot struct {
-	home  string
-	files []File
-	open  []*os.File
+	home    string
+	files   []File
+	open    []*os.File
+	session fs.FileInfo // of the session's own file
 }
 
 func (s *snapshot) close() {
@@ -138,8 +173,9 @@ func (s *snapshot) close() {
 	}
 }
 
-// give hands the files over.
+// give hands the files over and closes them.
 func (s *snapshot) give(take func(File) error) error {
+	defer s.close()
 	for _, f := range s.files {
 		if err := take(f); err != nil {
 			return err

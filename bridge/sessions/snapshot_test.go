@@ -73,6 +73,35 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// Sessions may be changed while a snapshot is written, however long that takes: one
+// that gets another name is in it once, under either. A backup that hangs holds up
+// no server, and not its end either.
+func TestSnapshotDuringChanges(t *testing.T) {
+	home := t.TempDir()
+	c := sessions.New(home)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		save(t, c, id, 1, transcript.Settings{})
+	}
+	changed := false
+	var got []string
+	count, err := c.Snapshot(func(f sessions.File) error {
+		if !changed {
+			changed = true
+			other := sessions.New(home) // of another process
+			if err := errors.Join(other.Rename("a", "y"), other.Rename("b", "z"), other.Delete("c"), sessions.Tidy(home)); err != nil {
+				return err
+			}
+		}
+		got = append(got, f.Path)
+		return nil
+	})
+	slices.Sort(got)
+	want := []string{"sessions/a.jsonl", "sessions/d.jsonl", "sessions/z.jsonl"}
+	if diff := cmp.Diff(want, got); diff != "" || count != 3 || err != nil {
+		t.Errorf("%d sessions, %v (-want +got):\n%s", count, err, diff)
+	}
+}
+
 // A snapshot that is taken while an agent works has, as after a kill, each turn
 // that ended, and no prompt that its outcomes do not know.
 func TestSnapshotOfWork(t *testing.T) {

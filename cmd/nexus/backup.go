@@ -22,8 +22,7 @@ func addBackup(app *cli.App) {
 		Use:   "backup FILE",
 		Short: "Save the home in a file, also while a server works in it",
 		Long: "Saves the configuration, the saved sessions with all that belongs to them, plans, the audit log and the hashes of\n" +
-			"keys in FILE, a tar.gz archive that only you can read. FILE must not exist. A server may work in the home meanwhile;\n" +
-			"sessions are renamed, copied and deleted when the backup is done.",
+			"keys in FILE, a tar.gz archive that only you can read. FILE must not exist. A server may work in the home meanwhile.",
 		Args: cli.MaxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {

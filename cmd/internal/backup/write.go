@@ -29,9 +29,8 @@ type Options struct {
 	NoKeys bool
 }
 
-// Write writes a backup of the home to w. Servers may work in the home meanwhile;
-// sessions cannot be renamed, copied or deleted until it is done. On an error, what
-// was written is worth nothing.
+// Write writes a backup of the home to w. A server may work in the home meanwhile,
+// and does not wait for w. On an error, what was written is worth nothing.
 func Write(ctx context.Context, w io.Writer, home string, o Options) (Report, error) {
 	packed := gzip.NewWriter(w)
 	b := &writer{ctx: ctx, home: home, tar: tar.NewWriter(packed), now: time.Now().UTC()}
