@@ -68,7 +68,7 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 		return true
 	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(allowed, ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID, X-Request-Id, Traceparent")
 	h.Set("Access-Control-Max-Age", "600")
 	x.w.WriteHeader(http.StatusNoContent)
 	return false

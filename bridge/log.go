@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -9,7 +11,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/tracing"
 )
 
 // maxLoggedID bounds a request's JSON-RPC id in the log, in bytes.
@@ -49,7 +53,26 @@ func (s *Server) recordCall(x *exchange, c *call, start time.Time, err, fault er
 		agent: c.id, incarnation: c.incarnation, fault: fault,
 	})
 	s.metrics.Call("client", c.request.Method, int(code), took)
+	if fault := cmp.Or(kindOf(err), status); fault != "success" {
+		c.endSpan(fault, tracing.Int("rpc.response.status_code", int64(code)))
+	} else {
+		c.endSpan("")
+	}
 	s.audit(c, status, code)
+}
+
+// beginSpan begins the span of a call, and returns the context that its work has.
+func (s *Server) beginSpan(x *exchange, c *call) (ctx context.Context) {
+	name := "unknown"
+	if m, ok := api.Find(c.request.Method); ok {
+		name = m.Name
+	}
+	ctx, c.endSpan = s.o.Trace.Begin(x.r.Context(), tracing.Server, name, tracing.String("rpc.system.name", "jsonrpc"),
+		tracing.String("rpc.method", name), tracing.String("nexus.agent.id", c.id), tracing.String("nexus.request.id", x.id))
+	if !x.log.batch {
+		x.trace = tracing.From(ctx)
+	}
+	return ctx
 }
 
 // note is safe for concurrent use: the items of a batch end in any order.
@@ -119,6 +142,9 @@ func (s *Server) logExchange(x *exchange, status int, read, sent int64) {
 		level = zapcore.WarnLevel // it was refused
 	}
 	fields := append(one.fields(more), zap.String("request_id", x.id), zap.String("key", grant.ID), zap.String("key_name", grant.Name))
+	if x.trace != (tracing.Parent{}) {
+		fields = append(fields, zap.String("trace_id", x.trace.ID()))
+	}
 	s.access.Log(level, "http request", fields...)
 }
 

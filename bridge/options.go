@@ -19,6 +19,7 @@ import (
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
 
@@ -55,6 +56,9 @@ type Options struct {
 	// Addr is the host and port that is listened on; its port is the one that
 	// Host headers must name. Required.
 	Addr string
+	// Trace begins a span for each call. Nil begins none, and the trace that a client
+	// names is passed on.
+	Trace tracing.Start
 	// Log gets a line for each request; nil logs nothing.
 	Log *zap.Logger
 	// Audit gets a line for each call that changes something; it is not closed. Nil

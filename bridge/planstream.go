@@ -13,7 +13,7 @@ import (
 // from the first on, and the response. A run that is not begun is answered as any
 // other request; of one that has ended before, the beginning and the end are told.
 func (s *Server) servePlanStream(x *exchange, c *call) {
-	ctx, start := x.r.Context(), time.Now()
+	ctx, start := s.beginSpan(x, c), time.Now()
 	run, err := s.acceptPlan(ctx, c)
 	if err != nil {
 		if response, status := s.failure(x, c, start, err); response != nil {

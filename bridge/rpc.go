@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
 
@@ -33,6 +34,8 @@ type call struct {
 	requestID string
 	// noted is what the audit log has beside the parameters (note).
 	noted map[string]string
+	// endSpan ends the call's span; nil before it began.
+	endSpan tracing.End
 	// sake is the method for which this one is called, and plan the run; "" if nobody
 	// but the client wants it.
 	sake, plan string
@@ -289,8 +292,7 @@ func joinBatch(responses []*jsonrpc.Response, statuses []int) (body []byte, stat
 // notification and for a client that left; status is what HTTP says of it.
 func (s *Server) run(x *exchange, c *call) (response *jsonrpc.Response, status int) {
 	start := time.Now()
-	ctx := x.r.Context()
-	value, err := s.dispatch(ctx, c)
+	value, err := s.dispatch(s.beginSpan(x, c), c)
 	if err == nil {
 		response, err = result(c.request.ID, value)
 	}

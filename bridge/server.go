@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/page"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/tracing"
 )
 
 // target is what a path leads to.
@@ -107,6 +109,7 @@ type exchange struct {
 	rc *http.ResponseController
 	// id is the request's id in the log and in X-Request-Id.
 	id    string
+	trace tracing.Parent // that the client named, and then that of the call; zero for none
 	start time.Time
 	to    targetKind
 	// pass is what lets the request in, once its key was checked.
@@ -118,6 +121,19 @@ type exchange struct {
 	log logged
 }
 
+// requestIDs are those that a client may choose: they can stand in a line of a log and
+// in a header.
+var requestIDs = regexp.MustCompile(`^[A-Za-z0-9._~:/+=@-]{1,128}$`)
+
+// httpRequestID is the id that the client, or a proxy before us, has given the request, or
+// else a new one.
+func httpRequestID(h http.Header) string {
+	if ids := h.Values("X-Request-Id"); len(ids) == 1 && requestIDs.MatchString(ids[0]) {
+		return ids[0]
+	}
+	return uuid.NewString()
+}
+
 // ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := connOf(r.Context()); c != nil {
@@ -126,7 +142,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	to := route(r.Method, path)
-	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: uuid.NewString(), start: time.Now(), to: to.kind}
+	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
+		if parent, ok := tracing.Parse(parents[0]); ok {
+			x.r, x.trace = r.WithContext(tracing.With(r.Context(), parent)), parent
+		}
+	}
 	x.whole = r.ContentLength == 0
 	defer s.account(x)()
 	w.Header().Set("X-Request-Id", x.id)

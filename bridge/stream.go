@@ -34,7 +34,7 @@ func streams(r *http.Request, c *call) bool {
 // accepted, stream_data for each piece of text, stream_end, and the response.
 // A send that is not accepted is answered as any other.
 func (s *Server) serveStream(x *exchange, c *call) {
-	ctx, start := x.r.Context(), time.Now()
+	ctx, start := s.beginSpan(x, c), time.Now()
 	turn, onDisconnect, err := s.acceptStream(ctx, c)
 	if err != nil {
 		if response, status := s.failure(x, c, start, err); response != nil {

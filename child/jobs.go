@@ -12,6 +12,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -147,6 +148,9 @@ func (s *server) abort(c protocol.Abort) {
 func (s *server) run(j *job) protocol.Response {
 	switch c := j.command.(type) {
 	case protocol.Prompt:
+		if parent, ok := tracing.Parse(c.Traceparent); ok {
+			j.ctx = tracing.With(j.ctx, parent)
+		}
 		return s.runTurn(j, turn.Input{
 			ID: c.ID, Message: c.Message, Attachments: c.Attachments, Source: c.Source, SourceAgentID: c.SourceAgentID,
 		})

@@ -81,6 +81,14 @@ var arrows = []rule{
 		of:   []string{"child/...", "cmd/nexus-child"}, deny: []string{"github.com/prometheus/..."}, deps: true,
 	},
 	{
+		name: "traces have one exporter",
+		of:   []string{"..."}, except: []string{"cmd/internal/telemetry/..."}, deny: []string{"go.opentelemetry.io/..."},
+	},
+	{
+		name: "only the server exports traces",
+		of:   []string{"child/...", "cmd/nexus-child", "cmd/nexus-rpc", "bridge/...", "supervisor/..."}, deny: []string{"cmd/internal/telemetry/...", "go.opentelemetry.io/..."}, deps: true,
+	},
+	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
 		except: []string{"supervisor/proc/...", "child/sandbox/...", "cmd/..."},
@@ -128,6 +136,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "bridge/task", Imports: []string{"github.com/prometheus/client_golang/prometheus"}},
 		{ImportPath: module + "cmd/nexus-child", Deps: []string{"github.com/prometheus/common/model"}},
 		{ImportPath: module + "child/provider/openai", Imports: []string{"github.com/openai/openai-go/v3"}},
+		{ImportPath: module + "cmd/internal/config", Imports: []string{"go.opentelemetry.io/otel"}},
+		{ImportPath: module + "cmd/nexus-rpc", Deps: []string{"go.opentelemetry.io/otel/trace"}},
 		{ImportPath: module + "cmd/nexus", Imports: []string{"os/exec", module + "fixtures"}},
 	}, arrows)
 	want := []string{
@@ -141,6 +151,8 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"cmd/nexus imports fixtures: fixtures are for tests",
 		"bridge/task imports github.com/prometheus/client_golang/prometheus: metrics have one package",
 		"cmd/nexus-child imports github.com/prometheus/common/model: a child does not carry the server's metrics",
+		"cmd/internal/config imports go.opentelemetry.io/otel: traces have one exporter",
+		"cmd/nexus-rpc imports go.opentelemetry.io/otel/trace: only the server exports traces",
 		"bridge/api imports encoding/json: JSON has one decoder and one encoder",
 	}
 	slices.Sort(got)

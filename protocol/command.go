@@ -24,6 +24,9 @@ type (
 		// They are as CheckSource wants them. Added by nexus.
 		Source        string `json:"source,omitempty" wire:"default"`
 		SourceAgentID string `json:"source_agent_id,omitempty" wire:"default"`
+		// Traceparent is the W3C Trace Context that requests to the model bear; ""
+		// for none. One that is not valid counts as none. Added by nexus.
+		Traceparent string `json:"traceparent,omitempty" wire:"default"`
 	}
 
 	// FollowUp is a prompt that waits for the running turn to end.

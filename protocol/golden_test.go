@@ -25,6 +25,7 @@ var goldenCommands = map[string]protocol.Command{
 	}},
 	"follow_up":            protocol.FollowUp{ID: "2", Message: "and then?"},
 	"prompt-source":        protocol.Prompt{ID: "1", Message: "hello", Attachments: []protocol.Attachment{}, Source: "nexus_send", SourceAgentID: "worker-1"},
+	"prompt-traceparent":   protocol.Prompt{ID: "1", Message: "hello", Attachments: []protocol.Attachment{}, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	"compact":              protocol.Compact{ID: "3"},
 	"compact-force":        protocol.Compact{ID: "3", Force: true},
 	"new_session":          protocol.NewSession{ID: "4"},

@@ -162,7 +162,7 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	sum := digest(p)
 	a.accepting.Lock()
 	a.mu.Lock()
-	t, fresh, err = a.enter(p, sum, o)
+	t, fresh, err = a.enter(ctx, p, sum, o)
 	a.accepting.Unlock()
 	a.release()
 	return t, fresh, err
@@ -170,7 +170,7 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 
 // enter finds the turn of that id, or records a new one and enters it. mu is
 // held, but for the record; accepting is held.
-func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions) (t *Turn, fresh bool, err error) {
+func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions) (t *Turn, fresh bool, err error) {
 	if a.closed != nil {
 		return nil, false, a.closed
 	}
@@ -202,6 +202,7 @@ func (a *Agent) enter(p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions)
 	}
 	a.turns.add(t)
 	a.sup.count.prompts.Add(1)
+	t.beginSpan(ctx, a)
 	switch { // whatever happened meanwhile, it is accepted
 	case a.closed != nil:
 		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, a.closed))

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/tracing"
 )
 
 // MaxHostCalls is how many host calls of one agent may be under way; one more
@@ -57,7 +58,7 @@ func (a *Agent) hostCall(inc *incarnation, c protocol.HostCall) {
 		inc.put(a.hostResult(c.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: refusal}))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), a.turn.trace))
 	call := &hostCall{turn: a.turn, cancel: cancel}
 	if inc.host == nil {
 		inc.host = map[string]*hostCall{}

@@ -105,6 +105,7 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 		t.result.Usage, t.result.StopReason = t.end.Usage, t.end.StopReason
 	}
 	t.text = nil
+	t.finishSpan()
 	a.letGo(t)
 	if a.turn == t {
 		a.inc.endHost(t)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/tracing"
 )
 
 // DefaultStopTimeout is how long Run waits for all agents to stop: longer than
@@ -34,6 +36,8 @@ type Options struct {
 	// Launched is told how long each incarnation took to be ready. It must not block.
 	// May be nil.
 	Launched func(took time.Duration)
+	// Trace begins a span for each turn. Nil begins none.
+	Trace tracing.Start
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
 	StopTimeout time.Duration
 	// Spread returns numbers in [0,1) that spread restarts in time; nil means
@@ -49,6 +53,7 @@ type Supervisor struct {
 	spread      func() float64
 	count       counters
 	host        HostHandler
+	trace       tracing.Start
 	restarts    restarts
 	launched    func(time.Duration)
 	memory      func(id string) (Memory, error)
@@ -75,6 +80,7 @@ func New(o Options) *Supervisor {
 		spread:      o.Spread,
 		host:        o.Host,
 		launched:    o.Launched,
+		trace:       o.Trace,
 		restarts:    newRestarts(),
 		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/tracing"
 )
 
 // MaxText is how much of a turn's text Read and a Result give, in bytes (SPEC
@@ -115,8 +116,10 @@ type Turn struct {
 	faulted     bool
 	abort       *time.Timer // runs once abort was sent
 	deadline    *time.Timer
-	reason      error // why it is being cancelled, nil if nobody asked
-	ended       bool  // result is final
+	reason      error          // why it is being cancelled, nil if nobody asked
+	trace       tracing.Parent // that what the turn does belongs to
+	endSpan     tracing.End
+	ended       bool // result is final
 	result      Result
 }
 
@@ -291,6 +294,29 @@ func (t *Turn) take(raw []byte) {
 		close(t.more)
 		t.more = nil
 	}
+}
+
+// beginSpan begins the turn's span, under the parent that ctx has, and lets the child know
+// of it. mu is held.
+func (t *Turn) beginSpan(ctx context.Context, a *Agent) {
+	ctx, t.endSpan = a.sup.trace.Begin(ctx, tracing.Internal, "turn",
+		tracing.String("nexus.agent.id", a.spec.ID), tracing.String("nexus.turn.id", t.id))
+	t.trace = tracing.From(ctx)
+	t.prompt.Traceparent = t.trace.String()
+}
+
+// finishSpan ends the turn's span. mu is held.
+func (t *Turn) finishSpan() {
+	if t.endSpan == nil {
+		return
+	}
+	fault := ""
+	if t.result.Outcome != Completed {
+		fault = string(t.result.Outcome)
+	}
+	used := t.result.Usage
+	t.endSpan(fault, tracing.Int("nexus.incarnation", int64(t.result.Incarnation)), tracing.Int("nexus.attempt", int64(t.result.Attempt)),
+		tracing.Int("gen_ai.usage.input_tokens", int64(used.InputTokens)), tracing.Int("gen_ai.usage.output_tokens", int64(used.OutputTokens)))
 }
 
 // digest is what tells two prompts of one id apart.

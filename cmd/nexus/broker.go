@@ -9,12 +9,13 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor/broker"
 )
 
 // newBroker makes the broker that has the keys of the providers. With noSync what is
 // used is not brought to the disk at once.
-func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, log *zap.Logger) (*broker.Broker, error) {
+func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tracing.Start, log *zap.Logger) (*broker.Broker, error) {
 	if err := broker.Protect(); err != nil {
 		return nil, err
 	}
@@ -29,6 +30,7 @@ func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, log *zap
 		File:      catalogue.UsagePath,
 		NoSync:    noSync,
 		Dirs:      dirs,
+		Trace:     trace,
 		Log:       log,
 	})
 }

@@ -27,8 +27,10 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/telemetry"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/eventlog"
@@ -139,6 +141,15 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
+	exporter, err := telemetry.New(ctx, os.Getenv, app.Version, log.Named("telemetry"))
+	if err != nil {
+		log.Warn("traces are not exported", zap.Error(err)) // nobody's work needs them
+	}
+	defer func() {
+		if err := exporter.Close(); err != nil {
+			log.Warn("the last traces are not exported", zap.Error(err))
+		}
+	}()
 
 	listener, err := listen(ctx, app, o)
 	if err != nil {
@@ -192,8 +203,8 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
 		o: o, cfg: cfg, config: current, held: held, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
-		signatures: signatures,
-		version:    app.Version,
+		signatures: signatures, trace: exporter.Start(),
+		version: app.Version,
 	})
 	if err != nil {
 		return err
@@ -226,6 +237,7 @@ type assembly struct {
 	version  string
 
 	signatures *limit.Seen
+	trace      tracing.Start
 }
 
 // assemble makes the parts of a server and their actors, which end once asked does;
@@ -235,7 +247,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err := a.config.begin(a.cfg); err != nil {
 		return nil, err
 	}
-	models, err := newBroker(a.config.settings(), catalogue, a.o.durability == "os", a.log)
+	models, err := newBroker(a.config.settings(), catalogue, a.o.durability == "os", a.trace, a.log)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +260,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
 		Memory:    memoryOf(catalogue, events, a.log),
 		Log:       a.log,
+		Trace:     a.trace,
 		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
 	agents := &specs{
@@ -262,6 +275,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Keys:       a.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
+		Trace:      a.trace,
 		Audit:      a.audit,
 		Signatures: a.signatures,
 		Models:     func() metrics.Models { return traffic(models.Stats()) },

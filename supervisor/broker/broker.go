@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
 
@@ -32,6 +33,8 @@ type Options struct {
 	// Dirs are where the directory of the sockets is made: in the first that
 	// takes sockets. No agent may reach them, and they hold nothing else.
 	Dirs []string
+	// Trace begins a span for each request to a service. Nil begins none.
+	Trace tracing.Start
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/tracing"
 )
 
 const (
@@ -75,16 +76,33 @@ type exchange struct {
 	meter  meter
 	used   Usage
 	course course
+	status int // of the service's answer; 0 if there is none
 }
 
 // run forwards the request and its answer, and accounts for both whatever ends
 // them.
 func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 	defer func() { x.broker.leave(x.account, x.service, x.course, x.used) }()
+	parent, _ := tracing.Parse(r.Header.Get("Traceparent")) // of the turn, as its child says
+	ctx, endSpan := x.broker.o.Trace.Begin(tracing.With(r.Context(), parent), tracing.Client, "model request",
+		tracing.String("gen_ai.provider.name", x.service.name), tracing.String("nexus.agent.id", x.account.id))
+	defer func() {
+		fault := ""
+		if x.course != answered {
+			fault = x.course.String()
+		}
+		endSpan(fault, tracing.Int("http.response.status_code", int64(x.status)),
+			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
+	}()
 	x.asked.body = http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
 		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
 		ContentLength: r.ContentLength, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	out.Header.Del("Tracestate") // it would belong to another traceparent
+	out.Header.Del("Traceparent")
+	if trace := tracing.From(ctx).String(); trace != "" {
+		out.Header.Set("Traceparent", trace)
 	}
 	if r.ContentLength != 0 {
 		out.Body = &x.asked
@@ -96,6 +114,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	defer res.Body.Close()
+	x.status = res.StatusCode
 	log := x.broker.log.With(zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.Int("status", res.StatusCode))
 	switch {
 	case res.StatusCode/100 == 3:

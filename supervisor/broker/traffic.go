@@ -24,6 +24,10 @@ const (
 	abandoned
 )
 
+func (c course) String() string {
+	return [...]string{answered: "answered", failed: "failed", unreachable: "unreachable", abandoned: "abandoned"}[c]
+}
+
 // count adds a request that is over.
 func (t *Traffic) count(c course, used Usage) {
 	switch c {

@@ -16,6 +16,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/tracing"
 )
 
 // AuthMethod says how the key is sent.
@@ -149,6 +150,9 @@ func (s *Service) request(ctx context.Context, method, path string, query url.Va
 	maps.Copy(request.Header, s.header)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "nexus-child")
+	if trace := tracing.From(ctx).String(); trace != "" {
+		request.Header.Set("Traceparent", trace)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
