@@ -1,5 +1,5 @@
-# Everything needs only Go and make; race needs a C compiler as well, lint the
-# network once, for its tools. Where there are node and python3, test runs what is
+# Everything needs only Go and make; race needs a C compiler as well, lint and
+# oracles the network once, for their modules. Where there are node and python3, test runs what is
 # written for them.
 #
 # Programs and tests are compiled with the same settings, so that each package is
@@ -63,8 +63,9 @@ fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, too)
 	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
 
+# Its go.mod follows that of nexus, by itself (-mod=mod).
 oracles: ## the providers' wires, beside what the vendors' SDKs make of them (needs the network once)
-	cd .ci/oracles && $(GO) vet . && $(GO) test -count=1 .
+	cd .ci/oracles && $(GO) vet -mod=mod . && $(GO) test -mod=mod -count=1 .
 
 race: ## the tests again, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -short -count=1 -timeout 10m ./...

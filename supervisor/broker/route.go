@@ -63,7 +63,7 @@ func (s *service) target(rest, query string) *url.URL {
 	u := *s.base
 	u.Fragment, u.RawFragment = "", ""
 	if strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v1") {
-		rest = strings.TrimPrefix(rest, "v1/") // of Anthropic's SDK, which adds it itself
+		rest = strings.TrimPrefix(rest, "v1/") // of Anthropic's wire, whose paths begin with it
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + rest
 	if u.RawPath != "" {
