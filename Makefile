@@ -15,7 +15,7 @@ FUZZTIME ?= 10000x
 CHAOSFLAGS ?= --minutes 1 --seed 1
 # How long one package may take. A test that waits for ever is then named soon.
 TIMEOUT  ?= 2m
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+LDFLAGS  := -s -w -X main.linked=$(VERSION)
 # What people get; the demonstration needs no more.
 PRODUCTS := nexus nexus-child nexus-rpc
 PROGRAMS := $(PRODUCTS) nexus-bench

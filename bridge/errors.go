@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,16 +63,24 @@ func (e *methodError) details() string {
 	if e.elsewhere {
 		return fmt.Sprintf("%s is no %s method", e.name, e.scope)
 	}
+	if near := e.nearest(); near != "" {
+		return fmt.Sprintf("there is none; did you mean %s?", near)
+	}
 	return "there is no method " + e.name
+}
+
+// nearest is the method whose name is written much like it; "" for none.
+func (e *methodError) nearest() string {
+	names := make([]string, len(api.Methods))
+	for i, m := range api.Methods {
+		names[i] = m.Name
+	}
+	return suggest.Nearest(e.name, names)
 }
 
 func (e *methodError) way() string {
 	if !e.elsewhere {
-		names := make([]string, len(api.Methods))
-		for i, m := range api.Methods {
-			names[i] = m.Name
-		}
-		if near := suggest.Nearest(e.name, names); near != "" {
+		if near := e.nearest(); near != "" {
 			return fmt.Sprintf("Did you mean %s?", near)
 		}
 		return "See rpc.discover at POST / for all methods."
@@ -243,7 +252,7 @@ func unrecorded(err error) refusal {
 // explainTyped is the part of the table for errors that carry more than which.
 func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
-		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", e.Problem,
+		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", cmp.Or(e.Hint, e.Problem),
 			"Correct the parameters and send it again."), true
 	}
 	if e, ok := errors.AsType[*roleError](err); ok {

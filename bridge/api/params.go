@@ -21,6 +21,8 @@ type ParamError struct {
 	Param string
 	// Problem is the whole message.
 	Problem string
+	// Hint says what was probably meant; "" if nothing is known.
+	Hint string
 }
 
 func (e *ParamError) Error() string { return e.Problem }
@@ -50,7 +52,11 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 	case e.Problem == "is missing":
 		return zero, &ParamError{Param: e.Path, Problem: "Missing required parameter: " + e.Path}
 	case e.Problem == "is not known":
-		return zero, &ParamError{Param: e.Path, Problem: "Unknown parameter: " + clip(e.Path)}
+		unknown := &ParamError{Param: e.Path, Problem: "Unknown parameter: " + clip(e.Path)}
+		if e.Nearest != "" {
+			unknown.Hint = "did you mean " + e.Path[:strings.LastIndex(e.Path, ".")+1] + e.Nearest + "?"
+		}
+		return zero, unknown
 	default:
 		return zero, Invalid(e.Path, "%s", clip(e.Problem))
 	}

@@ -12,7 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"nexus.internal/cmd/internal/version"
 )
+
+// linked is the version, where the linker was told (make build).
+var linked string
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -32,11 +37,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	quick := flags.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
 	agents := flags.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
 	only := flags.String("only", "", "measure only what has this in its name as progress shows it, such as sends")
+	tell := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
+	case *tell:
+		fmt.Fprintln(stdout, "nexus-bench version", version.Of(linked))
+		return 0
 	}
 	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: stderr}
 	if err := b.check(*agents, flags.Args()); err != nil {

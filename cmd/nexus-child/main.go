@@ -23,11 +23,12 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/cmd/internal/logsink"
+	"nexus.internal/cmd/internal/version"
 	"nexus.internal/protocol"
 )
 
-// version is set by the linker.
-var version = "dev"
+// linked is the version, where the linker was told (make build).
+var linked string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
-		fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version, protocol.Version)
+		fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(linked), protocol.Version)
 		return 0
 	}
 	log := errs.Logger(f.logLevel).Named("child")

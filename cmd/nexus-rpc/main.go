@@ -8,16 +8,17 @@ import (
 	"os"
 
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/cmd/internal/version"
 )
 
-// version is set by the linker.
-var version = "dev"
+// linked is the version, where the linker was told (make build).
+var linked string
 
 func main() {
 	app := cli.New(cli.Options{
 		Name:    "nexus-rpc",
 		Summary: "Asks something of a nexus server",
-		Version: version,
+		Version: version.Of(linked),
 		Environ: os.Environ(),
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,

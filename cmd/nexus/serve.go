@@ -105,6 +105,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	o.log.flags(cmd.Flags())
+	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json")
 	return cmd
 }
 
@@ -126,6 +127,9 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	cfg, err := app.LoadConfig("")
 	if err != nil {
 		return err
+	}
+	if cfg.APIKey != "" {
+		return cli.Usage("NEXUS3_API_KEY is for clients, and a server makes a key of its own: start it without that variable")
 	}
 	if err := cfg.MakeDirs(); err != nil {
 		return err

@@ -13,24 +13,38 @@ import "strings"
 // product of two lengths.
 const maxName = 64
 
-// Nearest returns the one of known that differs least from name, the first of
-// several; "" if none is near. A name is near if at most a third of its
+// Nearest returns the one of known that differs least from name, of several the one
+// that begins and ends as name does for the longest; "" if none is near. A name is near if at most a third of its
 // characters, and at least one, would have to be inserted, removed, replaced or
 // swapped with its neighbour. Upper and lower case are alike.
 func Nearest(name string, known []string) string {
 	if name == "" || len(name) > maxName {
 		return ""
 	}
-	best, least := "", max(1, len(name)/3)+1
+	name = strings.ToLower(name)
+	best, least, alike := "", max(1, len(name)/3), -1
 	for _, candidate := range known {
 		if len(candidate) > maxName {
 			continue
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least && d < len(candidate) {
-			best, least = candidate, d
+		lower := strings.ToLower(candidate)
+		d, same := distance(name, lower), sameEnds(name, lower)
+		if (d < least || d == least && same > alike) && d < len(candidate) {
+			best, least, alike = candidate, d, same
 		}
 	}
 	return best
+}
+
+// sameEnds is how many bytes two names have in common at their beginnings and ends.
+func sameEnds(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	for i := 1; i <= min(len(a), len(b)) && a[len(a)-i] == b[len(b)-i]; i++ {
+		n++
+	}
+	return n
 }
 
 // distance is the number of edits that turn a into b (optimal string alignment).

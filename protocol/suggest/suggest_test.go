@@ -8,7 +8,7 @@ import (
 )
 
 func TestNearest(t *testing.T) {
-	known := []string{"providers", "default_model", "default_provider", "profiles", "ls", strings.Repeat("n", 65)}
+	known := []string{"providers", "default_model", "default_provider", "profiles", "ls", "save", "serve", strings.Repeat("n", 65)}
 	for _, tt := range []struct{ name, want string }{
 		{"provders", "providers"},
 		{"Providers", "providers"},
@@ -16,6 +16,7 @@ func TestNearest(t *testing.T) {
 		{"default-model", "default_model"},
 		{"defualt_provider", "default_provider"},
 		{"sl", "ls"},
+		{"srve", "serve"}, // as near to save
 		{"x", ""},
 		{"", ""},
 		{"limits", ""},

@@ -96,7 +96,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	cmd := exec.Command(s.o.Nexus, "serve", "0", "--home", s.home, "--scenario", filepath.Join(s.o.Dir, "scenario.json"))
 	cmd.Dir = s.work
-	cmd.Env = append(os.Environ(), "TMPDIR="+s.temp) // what programs leave goes with the rest
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.temp, "NEXUS3_API_KEY=") // what programs leave goes with the rest
 	cmd.Stderr = log
 	// The terminal's interrupt is for us, and our death is the server's.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

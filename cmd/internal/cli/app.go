@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/suggest"
 )
 
 // Exit statuses (SPEC §2.2).
@@ -66,14 +69,25 @@ func New(o Options) *App {
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return Usage("unknown verb %q: see %s --help", args[0], o.Name)
+				return unknownVerb(a.root, args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	a.root.CompletionOptions.HiddenDefaultCmd = true
-	a.root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%s", badflag.Problem(err)) })
+	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		problem := badflag.Problem(err)
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			if near := suggest.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+				problem += ": did you mean --" + near + "?"
+			}
+		}
+		return Usage("%s", problem)
+	})
+	a.root.SetHelpCommand(a.helpVerb())
 	a.root.SetIn(o.Stdin)
 	a.root.SetOut(o.Stdout)
 	a.root.SetErr(o.Stderr)
@@ -88,6 +102,55 @@ func New(o Options) *App {
 		a.root.AddCommand(verb)
 	}
 	return a
+}
+
+// unknownVerb is the usage error for a verb that parent has not.
+func unknownVerb(parent *cobra.Command, name string) error {
+	var names []string
+	for _, verb := range parent.Commands() {
+		if verb.IsAvailableCommand() {
+			names = append(names, verb.Name())
+		}
+	}
+	if near := suggest.Nearest(name, names); near != "" {
+		return Usage("unknown verb %q: did you mean %s %s?", name, parent.CommandPath(), near)
+	}
+	return Usage("unknown verb %q: see %s --help", name, parent.CommandPath())
+}
+
+// helpVerb is help VERB, the same as VERB --help.
+func (a *App) helpVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [VERB]", Short: "Help about a verb", DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			verb, rest, err := a.root.Find(args)
+			if len(rest) > 0 {
+				return unknownVerb(verb, rest[0])
+			}
+			if err != nil {
+				return Usage("%v", err)
+			}
+			verb.InitDefaultHelpFlag()
+			return verb.Help()
+		},
+	}
+}
+
+// versionVerb prints the version of the program.
+func (a *App) versionVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of the program", Args: exactArgs(0),
+		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				return a.printJSON(struct {
+					Version  string `json:"version"`
+					Go       string `json:"go"`
+					Platform string `json:"platform"` // OS/ARCH
+				}{a.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			return a.printf("%s version %s\n", a.Options.Name, a.Version)
+		},
+	}
 }
 
 // Add adds a verb of the program's own.
@@ -106,11 +169,12 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	err := a.root.ExecuteContext(ctx)
-	if err := a.out.flush(); err != nil {
-		a.note("%v", err)
-	}
+	err = errors.Join(err, a.out.flush())
 	if err == nil {
 		return ExitDone
+	}
+	if errors.Is(err, errNoReader) {
+		return ExitNoReader
 	}
 	a.note("%s", block(err.Error()))
 	if _, ok := errors.AsType[*usageError](err); ok {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -116,6 +117,31 @@ func TestSendWithoutReader(t *testing.T) {
 	got := run(t, streaming(`"content":"one two"`, "one ", "two"), brokenPipe{}, "send", "a", "hello")
 	if got.status != 1 || !strings.Contains(got.stderr, "broken pipe") {
 		t.Errorf("got %d %q, want 1 and why", got.status, got.stderr)
+	}
+}
+
+// A reader that wants no more, as head, is the end of a verb and not its failure.
+func TestNoReader(t *testing.T) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") { // nothing happens
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, ": open\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[],"sessions":[]}}`)
+	}
+	for _, args := range [][]string{{"list"}, {"sessions"}, {"--json", "list"}, {"events", "a"}, {"version"}} {
+		reader, stdout, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stdout.Close()
+		reader.Close()
+		if got := run(t, serve, stdout, args...); got.status != cli.ExitNoReader || got.stderr != "" {
+			t.Errorf("%v: got %d %q", args, got.status, got.stderr)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -79,6 +80,8 @@ func (a *App) eventsVerb() *cobra.Command {
 	cmd := a.verb("events [AGENT] [FLAGS]", "", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
 		ctx, release := interruptible(ctx)
 		defer release()
+		ctx, stop := a.untilNoReader(ctx)
+		defer stop()
 		if len(args) == 0 {
 			return a.events(ctx, c.FollowAll(ctx, after, only))
 		}
@@ -109,6 +112,9 @@ func (a *App) eventsVerb() *cobra.Command {
 // and what the server says of the stream itself as it says it.
 func (a *App) events(ctx context.Context, events iter.Seq2[client.Event, error]) error {
 	for event, err := range events {
+		if errors.Is(context.Cause(ctx), errNoReader) {
+			return errNoReader
+		}
 		if ctx.Err() != nil {
 			return nil // that is how it is ended
 		}

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -29,10 +31,19 @@ func (s *screen) Write(p []byte) (int, error) {
 	}
 	whole := len(text) - unfinished(text)
 	s.rest = append([]byte(nil), text[whole:]...)
-	if _, err := s.out.Write(harmless(text[:whole], false)); err != nil {
+	if err := s.print(text[:whole]); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// print writes whole characters. The lock is held.
+func (s *screen) print(text []byte) error {
+	_, err := s.out.Write(harmless(text, false))
+	if errors.Is(err, syscall.EPIPE) {
+		return errNoReader
+	}
+	return err
 }
 
 // flush writes what stands for a character that was never finished.
@@ -42,7 +53,7 @@ func (s *screen) flush() error {
 	if len(s.rest) == 0 {
 		return nil
 	}
-	_, err := s.out.Write(harmless(s.rest, false))
+	err := s.print(s.rest)
 	s.rest = nil
 	return err
 }

@@ -40,6 +40,7 @@ func (a *App) verbs() []*cobra.Command {
 		a.eventsVerb(),
 		a.keysVerb(),
 		a.callVerb(),
+		a.versionVerb(),
 	}
 }
 

@@ -1,0 +1,28 @@
+package api_test
+
+import (
+	"errors"
+	"testing"
+
+	"nexus.internal/bridge/api"
+)
+
+// An unknown parameter is told with the one that was meant, at any depth.
+func TestUnknownParameterHint(t *testing.T) {
+	for _, test := range []struct{ params, problem, hint string }{
+		{`{"agnet_id":"a"}`, "Unknown parameter: agnet_id", "did you mean agent_id?"},
+		{`{"limits":{"token":1}}`, "Unknown parameter: limits.token", "did you mean limits.tokens?"},
+		{`{"colour":"red"}`, "Unknown parameter: colour", ""},
+		{`{"agent_id":7}`, "Invalid parameter agent_id: must be a string, is the number 7", ""},
+	} {
+		_, err := api.Decode[api.CreateAgentParams]([]byte(test.params))
+		e, ok := errors.AsType[*api.ParamError](err)
+		if !ok || e.Problem != test.problem || e.Hint != test.hint {
+			t.Errorf("%s: got %+v, want %q %q", test.params, e, test.problem, test.hint)
+		}
+	}
+	_, err := api.Decode[api.RunPlanParams]([]byte(`{"plan":{"tasks":[{"id":"a","type":"testing","description":"x","dependncies":[]}]}}`))
+	if e, ok := errors.AsType[*api.ParamError](err); !ok || e.Hint != "did you mean plan.tasks[0].dependencies?" {
+		t.Errorf("of a plan: %+v", err)
+	}
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// ExitNoReader is what a shell calls the end by SIGPIPE: whoever read stdout wants no
+// more, as in "nexus-rpc events | head".
+const ExitNoReader = 128 + int(syscall.SIGPIPE)
+
+// errNoReader says that nobody reads stdout any more. It is the end of a verb, and no
+// failure of which anybody has to be told.
+var errNoReader = errors.New("nobody reads stdout any more")
+
+// untilNoReader is a context that ends when nobody reads stdout any more, with errNoReader
+// for its cause: a verb that prints seldom would not notice. The caller must call stop.
+func (a *App) untilNoReader(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	out, ok := a.Stdout.(*os.File)
+	if !ok {
+		return ctx, func() { cancel(nil) }
+	}
+	awake, wake, err := os.Pipe()
+	if err != nil { // then a write will tell
+		return ctx, func() { cancel(nil) }
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if awaitNoReader(out, awake) {
+			cancel(errNoReader)
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		_ = wake.Close() // nothing was written to it
+		watching.Wait()
+		_ = awake.Close()
+	}
+}
