@@ -26,33 +26,40 @@ const others = "*"
 // cursor is how far a stream of many agents has got: for each of them the number
 // of its last event, and for others the number of the last life (supervisor.Life)
 // that it has told of, or tells of by name. Its text is NAME:NUMBER,NAME:NUMBER, by
-// name.
+// name, where the number of others is written by a lifeCode.
 type cursor map[string]uint64
 
-func (c cursor) String() string { return string(c.appendAround("", nil)) }
+func (c cursor) text(code lifeCode) string { return string(c.appendAround("", nil, code)) }
 
 // appendAround appends the cursor, with number in the place of what it has of id.
-func (c cursor) appendAround(id string, number []byte) (text []byte) {
+func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if text != nil {
 			text = append(text, ',')
 		}
 		text = append(append(text, name...), ':')
-		if name == id {
+		switch name {
+		case id:
 			text = append(text, number...)
-		} else {
+		case others:
+			text = code.append(text, c[name])
+		default:
 			text = strconv.AppendUint(text, c[name], 10)
 		}
 	}
 	return text
 }
 
-func parseCursor(text string) (cursor, bool) {
+func parseCursor(text string, code lifeCode) (cursor, bool) {
 	c := cursor{}
 	for one := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(one, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
-		if _, twice := c[name]; twice || err != nil || name != others && !api.ValidAgentID(name) || len(c) > maxNames {
+		readable := err == nil
+		if name == others {
+			seq, readable = code.read(number)
+		}
+		if _, twice := c[name]; twice || !readable || name != others && !api.ValidAgentID(name) || len(c) > maxNames {
 			return nil, false
 		}
 		c[name] = seq
@@ -85,7 +92,7 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 	c := chorus{s: s, asked: asked, at: cursor{}, followed: map[string]source{}, batches: make(chan batch)}
 	if asked.position != "" && asked.position != "0" {
 		var ok bool
-		if c.at, ok = parseCursor(asked.position); !ok {
+		if c.at, ok = parseCursor(asked.position, s.lives); !ok {
 			s.refuse(x, badEvents(asked.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept."))
 			return
 		}
@@ -104,7 +111,7 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 	reason := endOf(x.r.Context(), err)
 	stop()
 	c.work.Wait()
-	c.out.end(reason, `"`+c.at.String()+`"`)
+	c.out.end(reason, `"`+c.at.text(c.s.lives)+`"`)
 	x.log.ended = reason
 }
 
@@ -187,7 +194,7 @@ func (c *chorus) open(ctx context.Context) error {
 		}
 		c.resume(ctx, lives)
 	}
-	return c.out.send(appendEvent(nil, c.at.String(), told.Name(), encodeEvent(told)))
+	return c.out.send(appendEvent(nil, c.at.text(c.s.lives), told.Name(), encodeEvent(told)))
 }
 
 // enter begins with the agents that run, for a client that knows none.
@@ -345,7 +352,7 @@ func (c *chorus) tell(b batch) error {
 		return b.err
 	}
 	const mark = "?" // in no cursor
-	before, after, _ := strings.Cut(string(c.at.appendAround(b.agent, []byte(mark))), mark)
+	before, after, _ := strings.Cut(string(c.at.appendAround(b.agent, []byte(mark), c.s.lives)), mark)
 	var buf, id, data []byte
 	for _, e := range b.events {
 		c.at[b.agent] = e.Seq
@@ -364,7 +371,7 @@ func (c *chorus) tell(b batch) error {
 func (c *chorus) removed(id string) error {
 	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.send(appendEvent(nil, c.at.String(), e.Name(), about(nil, id, 0, encodeEvent(e))))
+	return c.out.send(appendEvent(nil, c.at.text(c.s.lives), e.Name(), about(nil, id, 0, encodeEvent(e))))
 }
 
 // about appends an event with whose it is, and its number unless that is 0. The

@@ -193,6 +193,7 @@ type Server struct {
 	locks     keyedMutex
 	renames   renames
 	births    births
+	lives     lifeCode
 	last      lastUsed
 	plans     plans
 
@@ -214,7 +215,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("new façade: %w", err)
 	}
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate()}
+	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate(), lives: newLifeCode()}
 	s.keyless = make(chan struct{}, maxKeyless)
 	s.Reload(o.Settings)
 	s.access = o.Log.Named("access")
