@@ -50,9 +50,7 @@ foreign: build ## programs in other languages: a parent of nexus-child, the clie
 	@if node -e 'process.exit(globalThis.AbortSignal?.any ? 0 : 1)' 2>/dev/null; then \
 	cd bridge/client/typescript && node --test --test-reporter=dot tests/client.test.mjs; \
 	else echo 'not run: bridge/client/typescript, as there is no node 20.3 here'; fi
-	@if command -v tsc >/dev/null; then cd bridge/client/typescript && \
-	tsc --noEmit --strict --module nodenext --target es2022 --lib es2022,dom tests/types.mts; \
-	else echo 'not run: bridge/client/typescript/tests/types.mts, as there is no tsc here'; fi
+	@.ci/types
 	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then \
 	cd bridge/client/python && python3 -B -m unittest -q; \
 	else echo 'not run: bridge/client/python, as there is no python3 3.9 here'; fi

@@ -108,8 +108,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// What may be missing by the document is what the decoder lets be missing: it
-// looks at pointers and wire tags, the document at json options.
+// What the decoder lets be missing, by pointers and wire tags, the Go client leaves out
+// where it is zero, by json options; the document says what the decoder does.
 func TestOptionalIsOptional(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
@@ -133,8 +133,8 @@ func TestOptionalIsOptional(t *testing.T) {
 			}
 			_, options, _ := strings.Cut(tag, ",")
 			decoder := f.Type.Kind() == reflect.Pointer || f.Tag.Get("wire") != ""
-			if document := options != "" || f.Tag.Get("wire") != ""; !f.Anonymous && document != decoder {
-				t.Errorf("%v.%s may be missing: %v by the document, %v by the decoder", typ, f.Name, document, decoder)
+			if client := options != "" || f.Tag.Get("wire") != ""; !f.Anonymous && client != decoder {
+				t.Errorf("%v.%s is left out: %v by the client, may be missing: %v by the decoder", typ, f.Name, client, decoder)
 			}
 			walk(f.Type)
 		}
