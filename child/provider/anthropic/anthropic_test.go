@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -151,6 +152,22 @@ func TestStream(t *testing.T) {
 				t.Errorf("byte by byte: error %v, -want +got\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// Compatible services leave out the names of events, which are in their data, or
+// end lines as HTTP does.
+func TestOtherStreams(t *testing.T) {
+	whole := recorded(t, "text.sse")
+	for _, stream := range [][]byte{
+		regexp.MustCompile(`(?m)^event: .*\n`).ReplaceAll(whole, nil),
+		bytes.ReplaceAll(whole, []byte("\n"), []byte("\r\n")),
+		bytes.ReplaceAll(whole, []byte("\n"), []byte("\r")),
+	} {
+		got, err := wiretest.Collect(t.Context(), claude(t, wiretest.Serve(t, wiretest.Stream(stream)), nil), hello)
+		if diff := cmp.Diff(textDeltas, got); err != nil || diff != "" {
+			t.Errorf("%.40q: error %v, -want +got\n%s", stream, err, diff)
+		}
 	}
 }
 

@@ -148,6 +148,7 @@ func (a *answer) pass(b *part, said string) {
 	case typeToolUse:
 		b.input.WriteString(said)
 		a.Emit(provider.CallInput{ID: b.id, Fragment: said})
+	case typeRedacted, typeImage, typeToolResult: // do not come in pieces
 	}
 }
 

@@ -97,8 +97,8 @@ func (t *Try) Stream(ctx context.Context, path string, question any, take func(E
 	if err != nil {
 		return err
 	}
-	t.body = &listened{ReadCloser: response.Body, silence: t.quiet}
-	defer t.body.Close() // how the answer ended is known by then
+	defer response.Body.Close() // how the answer ended is known by then
+	t.body = &listened{Reader: response.Body, silence: t.quiet}
 	for event, err := range events(t.body) {
 		if err == nil {
 			err = take(event)

@@ -36,14 +36,14 @@ const maxResponse = 256 << 20
 // it is longer than maxResponse.
 // err is the error other than io.EOF that its reading ended with.
 type listened struct {
-	io.ReadCloser
+	io.Reader
 	silence *silence
 	read    int
 	err     error
 }
 
 func (l *listened) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
+	n, err := l.Reader.Read(p)
 	l.silence.heard()
 	if l.read += n; l.read > maxResponse {
 		n, err = 0, &MalformedError{Problem: fmt.Sprintf("a response of more than %d MiB", maxResponse>>20)}
