@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 
@@ -45,11 +47,12 @@ func (o order) startIn() (*family, report, error) {
 		return nil, report{Error: err.Error()}, nil
 	}
 	defer orders.Close()
-	reports, reportEnd, err := os.Pipe()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		orderEnd.Close()
 		return nil, report{Error: err.Error()}, nil
 	}
+	reports, reportEnd := os.NewFile(uintptr(pair[0]), "reports"), os.NewFile(uintptr(pair[1]), "reports")
 	defer reports.Close()
 	pid, err := syscall.ForkExec(executable(), []string{os.Args[0], enterArg}, &syscall.ProcAttr{
 		Env: []string{}, Files: []uintptr{0, 1, 2, orderEnd.Fd(), reportEnd.Fd()}, Sys: attr,
@@ -60,9 +63,13 @@ func (o order) startIn() (*family, report, error) {
 		return nil, report{}, fmt.Errorf("start it: %w", err)
 	}
 	_ = send(orders, o) // if nobody reads it, the report says why
-	first := outcome(reports)
+	first, listener := outcome(reports)
 	if first.Error == "" && first.NoView == "" {
 		letGo()
+		if listener >= 0 {
+			d := &decider{listener: listener, rules: o.Rules, temp: o.Temp, blocked: resolved(o.Rules.Blocked)}
+			go d.serve() // it ends with the process
+		}
 		return &family{program: pid}, first, nil
 	}
 	for {
@@ -77,14 +84,27 @@ func (o order) startIn() (*family, report, error) {
 }
 
 // outcome is what became of a process that was to become the program: its last
-// report.
-func outcome(reports *os.File) report {
-	r := bufio.NewReader(reports)
-	last := report{Error: "it ended before it was the program"}
+// report, and the listener of its filter if it has one, or -1.
+func outcome(reports *os.File) (last report, listener int) {
+	last, listener = report{Error: "it ended before it was the program"}, -1
+	start, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	n, size, err := 0, 0, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		n, size, _, _, err = unix.Recvmsg(int(reports.Fd()), start, rights, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil {
+		return last, -1
+	}
+	if messages, err := unix.ParseSocketControlMessage(rights[:size]); err == nil && len(messages) == 1 {
+		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
+			listener = fds[0]
+		}
+	}
+	r := bufio.NewReader(io.MultiReader(bytes.NewReader(start[:n]), reports))
 	for {
 		var next report
 		if err := receive(r, &next); err != nil {
-			return last
+			return last, listener
 		}
 		last = next
 	}
@@ -106,9 +126,14 @@ func become() int {
 	if err := o.View.enter(o.Rules, o.Temp); err != nil {
 		return fail(report{NoView: err.Error()})
 	}
-	notes, err := confine(o.Rules, o.Temp, o.View)
+	notes, listener, err := confine(o.Rules, o.Temp, o.View)
 	if err != nil {
 		return fail(report{Error: "confine it: " + err.Error()})
+	}
+	if listener >= 0 { // with a space, which may stand before a report
+		if err := unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(listener), nil, 0); err != nil {
+			return fail(report{Error: "confine it: pass on the listener: " + err.Error()})
+		}
 	}
 	if err := o.Rules.Limits.apply(); err != nil {
 		return fail(report{Error: err.Error()})

@@ -33,10 +33,10 @@ const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
 
 // confine holds this thread, and what is started from it, to the rules, in the
-// view that it has.
-func confine(r Rules, temp string, v view) (notes []string, err error) {
+// view that it has. The listener is that of filterCalls.
+func confine(r Rules, temp string, v view) (notes []string, listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("give up new privileges: %w", err)
+		return nil, -1, fmt.Errorf("give up new privileges: %w", err)
 	}
 	for capability := range unix.CAP_LAST_CAP + 1 {
 		if keptCapabilities&(1<<capability) == 0 {
@@ -45,12 +45,13 @@ func confine(r Rules, temp string, v view) (notes []string, err error) {
 		}
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("give up capabilities: %w", err)
+		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
 	}
 	if notes, err = landlock(r, temp); err != nil {
-		return nil, err
+		return nil, -1, err
 	}
-	return notes, filterCalls(r, v)
+	listener, err = filterCalls(r, v)
+	return notes, listener, err
 }
 
 // apply sets the limits of this process, for what it starts.

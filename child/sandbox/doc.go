@@ -11,11 +11,12 @@
 // Every program that imports the package can be one, and is one before its main
 // begins if it is started for that.
 // It has the program confined (Linux: Landlock for files, a mount namespace for
-// what Landlock has no rights for, seccomp for system calls, no new privileges)
-// by our executable, started once more, which then becomes the program. It is
-// the parent of whatever the program leaves behind, and kills all of it when the
-// program ends, when it is told to, and when we are gone, by whatever means. A
-// program cannot get away by a session or a process group of its own.
+// what Landlock has no rights for or, without it, the warden's own decision,
+// seccomp for system calls, no new privileges) by our executable, started once
+// more, which then becomes the program. It is the parent of whatever the program
+// leaves behind, and kills all of it when the program ends, when it is told to,
+// and when we are gone, by whatever means. A program cannot get away by a session
+// or a process group of its own.
 //
 // A [Process] has two goroutines, three with [Spec.Stderr]; Wait joins them. All
 // functions and methods are safe for concurrent use.

@@ -58,24 +58,31 @@ func noSetID() []unix.SockFilter {
 	return part
 }
 
-// byPath change what is said of a file that is named by its path: one beside
-// what the program may write, too. By a descriptor it reaches what it can open
-// alone.
-var byPath = calls{unix.EPERM, append([]uint32{
-	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT,
-	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT,
-	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
-}, oldCalls[runtime.GOARCH]...)}
+// withoutView is the part of the filter for a program that has no view and may
+// write: the warden decides on changes of modes, owners and times. Of other
+// attributes it is as if no file had any.
+func withoutView() []unix.SockFilter {
+	var part []unix.SockFilter
+	for number := range changes {
+		part = append(part, unix.SockFilter{Code: equal, K: uint32(number), Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF})
+	}
+	for _, number := range []uint32{
+		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+	} {
+		part = append(part, unix.SockFilter{Code: equal, K: number, Jf: 1}, refuse(unix.EOPNOTSUPP))
+	}
+	return append(part, noFlags...)
+}
 
-// timesByPath denies utimensat of a path; without one it is about a descriptor.
-var timesByPath = []unix.SockFilter{
-	{Code: equal, K: unix.SYS_UTIMENSAT, Jf: 6},
+// noFlags is the part of the filter that changes no flags of files by ioctl.
+var noFlags = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_IOCTL, Jf: 5},
 	{Code: load, K: dataArg1},
-	{Code: equal, K: 0, Jf: 3},
-	{Code: load, K: dataArg1 + 4},
-	{Code: equal, K: 0, Jf: 1},
-	allow,
+	{Code: equal, K: unix.FS_IOC_SETFLAGS, Jt: 1},
+	{Code: equal, K: setExtended, Jf: 1},
 	refuse(unix.EPERM),
+	allow,
 }
 
 // watching tells of changes in directories that a program may not list.

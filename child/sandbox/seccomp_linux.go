@@ -5,6 +5,7 @@ package sandbox
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -94,15 +95,24 @@ var deniedOffline = []calls{
 }
 
 // filterCalls denies to this thread, and to what is started from it, the system
-// calls that the rules leave no use for.
-func filterCalls(r Rules, v view) error {
+// calls that the rules leave no use for. The listener is told of those that a
+// decider is to decide on; it is -1 if there are none.
+func filterCalls(r Rules, v view) (listener int, err error) {
 	program := callFilter(r, v)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return fmt.Errorf("filter system calls: %w", errno)
+	flags := 0
+	if slices.ContainsFunc(program, func(f unix.SockFilter) bool { return f.Code == ret && f.K == unix.SECCOMP_RET_USER_NOTIF }) {
+		// A call that is being decided on is interrupted by nothing but its end.
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	}
-	return nil
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags), uintptr(unsafe.Pointer(&prog)))
+	switch {
+	case errno != 0:
+		return -1, fmt.Errorf("filter system calls: %w", errno)
+	case flags == 0:
+		return -1, nil
+	}
+	return int(fd), nil
 }
 
 // The instructions that filters are made of.
@@ -152,20 +162,12 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 	if v == noView && !r.readsAll() {
 		deny(watching)
 	}
-	if v == noView && len(r.ReadWrite) > 0 {
-		deny([]calls{byPath})
-		program = append(program, timesByPath...)
-	}
-	if len(r.ReadWrite) == 0 {
+	switch {
+	case v == noView && len(r.ReadWrite) > 0:
+		program = append(program, withoutView()...)
+	case len(r.ReadWrite) == 0:
 		deny(deniedLooking)
-		program = append(program,
-			unix.SockFilter{Code: equal, K: unix.SYS_IOCTL, Jf: 5},
-			unix.SockFilter{Code: load, K: dataArg1},
-			unix.SockFilter{Code: equal, K: unix.FS_IOC_SETFLAGS, Jt: 1},
-			unix.SockFilter{Code: equal, K: setExtended, Jf: 1},
-			refuse(unix.EPERM),
-			allow,
-		)
+		program = append(program, noFlags...)
 	}
 	if !r.Network {
 		deny(deniedOffline)

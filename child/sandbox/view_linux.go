@@ -242,7 +242,9 @@ func empty(at string, dir bool, places map[string]place, cwd string) (tree int, 
 	}
 	needed := map[string]bool{cwd: true} // and whether it is a directory
 	for below, p := range places {
-		needed[below] = needed[below] || p.dir
+		if !p.cover {
+			needed[below] = needed[below] || p.dir
+		}
 	}
 	for _, below := range slices.Sorted(maps.Keys(needed)) {
 		if below == at || !within(below, at) {

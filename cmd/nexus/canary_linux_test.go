@@ -77,9 +77,10 @@ func TestNoCredentials(t *testing.T) {
 
 	s.end()
 	look := map[string]string{"an answer": answers.String(), "the events": events(), "the server's log": s.log.String()}
-	// A tool that asks at its agent's socket is told that it is not for it.
+	// A tool that asks at its agent's socket finds none, or is told that it is not
+	// for it.
 	seen := look["the events"]
-	if !strings.Contains(seen, "asked the model and got 403") || strings.Contains(seen, "asked the model and got 200") {
+	if !regexp.MustCompile(`asked the model and got 403|no: .*(no such file|permission denied)`).MatchString(seen) || strings.Contains(seen, "asked the model and got 200") {
 		t.Errorf("a tool at the agent's socket was not refused:\n%s", seen)
 	}
 	if !regexp.MustCompile(`"toolcall_result".*PATH=.*looked`).MatchString(seen) {
