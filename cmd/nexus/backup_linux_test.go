@@ -64,6 +64,12 @@ func TestHomesOfOneOrigin(t *testing.T) {
 	if out, err := exec.Command("cp", "-a", s.home, duplicate).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// The key file in the copy is that of the first server: a verb for the home of
+	// the copy is not for that server.
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
+	if said := nexus(true, "shutdown", "--home", duplicate, "--port", port); !strings.Contains(said, "the server on port "+port+" is not that of "+duplicate) {
+		t.Errorf("shutdown by the copy: %s", said)
+	}
 	remembers(duplicate)
 
 	file, restored := filepath.Join(top, "home.tgz"), filepath.Join(top, "new", "home")

@@ -42,6 +42,11 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	if found.Detection != client.NexusServer {
 		return nil, &noServerError{describe(found, a.Port, cfg.Home)}
 	}
+	// In a copy of a home lies the key file of another home's server, which may be
+	// the one that listens there.
+	if a.apiKey == "" && cfg.APIKey == "" && (!found.home.Runs || found.home.Port != a.Port) {
+		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, cfg.Home)}
+	}
 	return client.New(client.Options{
 		URL:    found.URL,
 		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port},
