@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"runtime/debug"
@@ -10,6 +11,8 @@ import (
 
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/cmd/internal/logsink"
+	"nexus.internal/cmd/internal/telemetry"
+	"nexus.internal/protocol/tracing"
 )
 
 // logOptions are the flags about the server's log.
@@ -23,6 +26,14 @@ func (o *logOptions) flags(set *pflag.FlagSet) {
 	set.Var(&o.level, "log-level", "lines of the log: debug, info, warn or error, and above")
 	set.Var(&o.format, "log-format", "how they are written: auto (text on a terminal, else json), text or json")
 	set.StringVar(&o.file, "log-file", "", "write the log to `FILE`, which becomes FILE.1 at 8 MiB; three older ones are kept (default: stderr)")
+}
+
+// childLevel is the level as a flag of nexus-child; "" for the default.
+func (o *logOptions) childLevel() string {
+	if o.level == (logsink.Level{}) {
+		return ""
+	}
+	return o.level.String()
 }
 
 // open returns the log and what it writes to, which is to be flushed at the end.
@@ -46,6 +57,21 @@ func alsoCrash(file *os.File) {
 		return
 	}
 	_ = debug.SetCrashOutput(file, debug.CrashOptions{}) // without it, it is on stderr alone
+}
+
+// exportTraces begins to export traces, if the environment asks for that. end sends
+// what is left. Where they cannot be exported, the log says so: nobody's work needs
+// them.
+func exportTraces(ctx context.Context, version string, log *zap.Logger) (start tracing.Start, end func()) {
+	exporter, err := telemetry.New(ctx, os.Getenv, version, log.Named("telemetry"))
+	if err != nil {
+		log.Warn("traces are not exported", zap.Error(err))
+	}
+	return exporter.Start(), func() {
+		if err := exporter.Close(); err != nil {
+			log.Warn("the last traces are not exported", zap.Error(err))
+		}
+	}
 }
 
 // fileLog loses the lines that cannot be written and goes on with the next: the disk

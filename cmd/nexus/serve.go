@@ -20,14 +20,10 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/auth"
-	"nexus.internal/bridge/limit"
-	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/cmd/internal/telemetry"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
 	"nexus.internal/protocol/tracing"
@@ -145,15 +141,6 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
-	exporter, err := telemetry.New(ctx, os.Getenv, app.Version, log.Named("telemetry"))
-	if err != nil {
-		log.Warn("traces are not exported", zap.Error(err)) // nobody's work needs them
-	}
-	defer func() {
-		if err := exporter.Close(); err != nil {
-			log.Warn("the last traces are not exported", zap.Error(err))
-		}
-	}()
 
 	listener, err := listen(ctx, app, o)
 	if err != nil {
@@ -180,41 +167,29 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		err = errors.Join(err, guard.Close())
 		lockdir.Sweep(cfg.ScratchDir())
 	}()
-	keyPath := cfg.KeyPath(port)
-	keys, err := auth.OpenKeyring(keyPath, cfg.Path("keys.json"))
+	kept, err := openFiles(cfg, port, o.durability != "os")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, keys.Close()) }()
-
-	signatures, err := limit.OpenSeen(filepath.Join(cfg.RunDir(), "signatures"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, signatures.Close()) }()
-	changes, err := logfile.Open(cfg.Path("audit.jsonl"), logfile.Options{Durable: o.durability != "os"})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, changes.Close()) }()
-
+	defer func() { err = errors.Join(err, kept.close()) }()
+	trace, endTrace := exportTraces(ctx, app.Version, log)
+	defer endTrace()
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
 	current := newConfiguration(func() (*config.Config, error) { return app.LoadConfig("") }, o, app.Environ, log)
 	ended := onSignal{
-		ask: ask, reload: current.reloadTelling, tidy: func() { _ = keys.Close() },
+		ask: ask, reload: current.reloadTelling, tidy: func() { _ = kept.keys.Close() },
 	}.watch(asked)
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, config: current, held: held, listener: listener, keys: keys, guard: guard, log: log, audit: changes,
-		signatures: signatures, trace: exporter.Start(),
+		o: o, cfg: cfg, config: current, held: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
 		version: app.Version,
 	})
 	if err != nil {
 		return err
 	}
 	log.Info("server started", zap.String("address", listener.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
-	if err := announce(app.Stdout, listener.Addr().String(), keyPath); err != nil {
+	if err := announce(app.Stdout, listener.Addr().String(), cfg.KeyPath(port)); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
@@ -234,14 +209,11 @@ type assembly struct {
 	held     *cli.Hold
 	config   *configuration
 	listener net.Listener
-	keys     *auth.Keyring
+	files    *files
 	guard    *proc.Guard
 	log      *zap.Logger
-	audit    *logfile.Log
+	trace    tracing.Start
 	version  string
-
-	signatures *limit.Seen
-	trace      tracing.Start
 }
 
 // assemble makes the parts of a server and their actors, which end once asked does;
@@ -269,19 +241,19 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	})
 	agents := &specs{
 		child: a.o.child, personal: copyPath(a.cfg), settings: a.config.settings, sessions: catalogue,
-		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.level,
+		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
 		register: models.Register,
 	}
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
 		Spec:       agents.spec,
 		Sessions:   catalogue,
-		Keys:       a.keys,
+		Keys:       a.files.keys,
 		Addr:       a.listener.Addr().String(),
 		Log:        a.log,
 		Trace:      a.trace,
-		Audit:      a.audit,
-		Signatures: a.signatures,
+		Audit:      a.files.audit,
+		Signatures: a.files.signatures,
 		Models:     func() metrics.Models { return traffic(models.Stats()) },
 		Settings:   a.config.settings().front,
 		Shutdown:   ask,
@@ -341,7 +313,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 	group.Add(func() error {
 		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := herald{address: a.listener.Addr().String(), key: a.keys.Key, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := herald{address: a.listener.Addr().String(), key: a.files.keys.Key, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's

@@ -17,7 +17,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
@@ -39,7 +38,7 @@ type specs struct {
 	durability string
 	scenario   string
 	approval   time.Duration // that a permission request may take
-	logLevel   logsink.Level // of every child
+	logLevel   string        // of every child; "" is the default
 	// register makes an agent known to the broker and tells where the socket of
 	// its model will be, and which limits hold.
 	register func(broker.Agent) (socket string, l broker.Limits, err error)
@@ -61,11 +60,8 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if api.Value(p.Approvals) == api.ApprovalsAsk {
 		patience = s.approval.String()
 	}
-	always := []string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}
+	always := append([]string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}, s.serverFlags()...)
 	for _, flag := range []struct{ name, value string }{
-		{"durability", s.durability},
-		{"scenario", s.scenario},
-		{"personal-config", s.personal},
 		{"parent-agent", api.Value(p.ParentAgentID)},
 		{"approvals", api.Value(p.Approvals)},
 		{"approval-timeout", patience},
@@ -74,9 +70,6 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		if flag.value != "" {
 			always = append(always, "--"+flag.name+"="+flag.value)
 		}
-	}
-	if s.logLevel != (logsink.Level{}) {
-		always = append(always, "--log-level="+s.logLevel.String())
 	}
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
@@ -135,6 +128,21 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		HostCalls: true,
 		Labels:    map[string]string{bridge.LabelAgents: strconv.Itoa(held.Agents)},
 	}, nil
+}
+
+// serverFlags are those that every child gets.
+func (s *specs) serverFlags() (all []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"durability", s.durability},
+		{"scenario", s.scenario},
+		{"personal-config", s.personal},
+		{"log-level", s.logLevel},
+	} {
+		if flag.value != "" {
+			all = append(all, "--"+flag.name+"="+flag.value)
+		}
+	}
+	return all
 }
 
 // ceilingOf is what the agent's permissions cannot exceed, as JSON; "" for no
