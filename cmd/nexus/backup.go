@@ -88,10 +88,11 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 		return err
 	}
 	if len(report.LeftOut) > 0 {
-		fmt.Fprintf(app.Stderr, "nexus: not saved, as it is not of nexus: %s\n", strings.Join(report.LeftOut, ", "))
+		if err := app.Eprintf("nexus: not saved, as it is not of nexus: %s\n", strings.Join(report.LeftOut, ", ")); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(app.Stdout, "%s: %s of %s\n", path, sizeOf(report), home)
-	return err
+	return app.Printf("%s: %s of %s\n", path, sizeOf(report), home)
 }
 
 // restoreHome makes the home of a backup.
@@ -109,8 +110,7 @@ func restoreHome(ctx context.Context, app *cli.App, path string) error {
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", path, err)
 	}
-	_, err = fmt.Fprintf(app.Stdout, "%s: %s of %s\n", home, sizeOf(report), path)
-	return err
+	return app.Printf("%s: %s of %s\n", home, sizeOf(report), path)
 }
 
 func sizeOf(r backup.Report) string {

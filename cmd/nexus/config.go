@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func checkConfig(app *cli.App, path string) error {
 		return err
 	}
 	for _, warning := range cfg.Warnings() {
-		if _, err := fmt.Fprintf(app.Stderr, "warning: %s\n", warning); err != nil {
+		if err := app.Eprintf("warning: %s\n", warning); err != nil {
 			return err
 		}
 	}
@@ -60,6 +59,5 @@ func checkConfig(app *cli.App, path string) error {
 	if len(cfg.Files) > 0 {
 		said = cfg.Files[0] + ": no errors"
 	}
-	_, err = fmt.Fprintln(app.Stdout, said)
-	return err
+	return app.Printf("%s\n", said)
 }

@@ -15,6 +15,16 @@ import (
 	"nexus.internal/bridge/client"
 )
 
+// Printf writes to stdout what a terminal acts on in nothing, whoever wrote the
+// arguments, each of which stays on its line.
+func (a *App) Printf(format string, args ...any) error { return a.printf(format, args...) }
+
+// Eprintf is Printf to stderr.
+func (a *App) Eprintf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.errs, format, foreign(args)...)
+	return err
+}
+
 // printf writes to stdout. Each argument stays on its line, but for a block.
 func (a *App) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.out, format, foreign(args)...)
