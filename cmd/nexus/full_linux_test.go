@@ -53,6 +53,24 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("healthz: HTTP %d %s", status, answer)
 		}
 	}
+	// What changes an agent says so, too, and what it takes from the agent holds at once.
+	blocked := `"blocked_paths":["` + strings.Repeat("/x", 2000) + `"]`
+	for method, params := range map[string]string{
+		"set_model": `{"model":"offline"}`, "set_system_prompt": `{"system_prompt":"` + strings.Repeat("x", 8<<10) + `"}`,
+		"update_context":  `{"action":"add","context_type":"state","data":{"key":"k","value":"` + strings.Repeat("x", 8<<10) + `"}}`,
+		"set_permissions": `{"preset":"sandboxed",` + blocked + `}`,
+	} {
+		if answer := f.ask("/agent/well", method, params); method != "set_model" || gjson.Get(answer, "error").Exists() { // a page that was begun takes a short one
+			f.wantNamed(answer, "STORAGE_FULL", full)
+		}
+	}
+	if answer := f.ask("/agent/well", "get_permissions", "{}"); gjson.Get(answer, "result.preset").Str != "sandboxed" {
+		t.Errorf("the narrowing does not hold: %s", answer)
+	}
+	f.wantNamed(f.ask("/agent/well", "set_permissions", `{"preset":"trusted",`+blocked+`}`), "STORAGE_FULL", full)
+	if answer := f.ask("/agent/well", "get_permissions", "{}"); gjson.Get(answer, "result.preset").Str != "sandboxed" {
+		t.Errorf("what could not be saved widened it: %s", answer)
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +83,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	if answer := f.ask("/", "run_plan", run); gjson.Get(answer, "result.tasks.0.request_id").Str != "run/a" {
 		t.Errorf("the run that could not be recorded: %s", answer)
+	}
+	// With room it is saved with the next turn, so it holds for the next process.
+	f.ask("/agent/well", "shutdown", "{}")
+	if answer := f.ask("/agent/well", "get_permissions", "{}"); gjson.Get(answer, "result.preset").Str != "sandboxed" {
+		t.Errorf("the narrowing was not saved: %s", answer)
 	}
 	f.wantNothingLeft(before)
 	f.create("ill", `{"agent_id":"ill"}`)
