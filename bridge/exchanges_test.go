@@ -387,6 +387,10 @@ var exchanges = []exchange{
 		name: "failure", row: "the child reported", status: 200, code: -32603, message: "the model is gone", kind: "EXECUTION_ERROR",
 		request: rpc("/agent/a", "send", `{"content":"fail","request_id":"r"}`),
 	},
+	{ // the command stands there once
+		name: "failure-named", row: "the child reported", status: 200, code: -32603, message: "prompt: it cannot be saved", kind: "EXECUTION_ERROR",
+		request: rpc("/agent/a", "send", `{"content":"fail by name","request_id":"r"}`),
+	},
 	{
 		name: "unforeseen", row: "anything else", status: 200, code: -32603, message: "Internal error", kind: "INTERNAL_ERROR",
 		request: rpc("/rpc", "validate_code", `{"code":"unforeseen","language":"go"}`),

@@ -101,6 +101,8 @@ func (s *stage) play(c *supervisortest.Child, p protocol.Prompt) {
 		c.Crash(supervisor.Exit{Code: 3})
 	case p.Message == "fail":
 		c.Fail(p, "the model is gone")
+	case p.Message == "fail by name":
+		c.Fail(p, "prompt: it cannot be saved")
 	case p.Message == "much":
 		c.Say(strings.Repeat("x", 6<<20))
 		c.Finish(p, "")
