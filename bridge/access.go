@@ -26,6 +26,8 @@ func (k targetKind) String() string {
 		return "docs"
 	case toFile:
 		return "page"
+	case toPageKey:
+		return "page_key"
 	default:
 		return "none"
 	}

@@ -235,7 +235,8 @@ func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return api.GetContextResult{
+	usage := state.Get("usage")
+	result := api.GetContextResult{
 		MessageCount:           state.Get("message_count").Uint(),
 		SystemPrompt:           state.Get("system_prompt").String() != "",
 		SessionID:              state.Get("session_id").String(),
@@ -244,7 +245,17 @@ func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, erro
 		Cwd:                    state.Get("cwd").String(),
 		PermissionLevel:        state.Get("preset").String(),
 		HaltedAtIterationLimit: state.Get("halted_at_iteration_limit").Bool(),
-	}, nil
+		Usage: api.SessionUsage{
+			InputTokens:              usage.Get("input_tokens").Uint(),
+			OutputTokens:             usage.Get("output_tokens").Uint(),
+			CacheReadInputTokens:     usage.Get("cache_read_input_tokens").Uint(),
+			CacheCreationInputTokens: usage.Get("cache_creation_input_tokens").Uint(),
+		},
+	}
+	if cost := state.Get("cost"); cost.Type == gjson.Number {
+		result.Cost = new(cost.Num)
+	}
+	return result, nil
 }
 
 // messagesPage passes on a page as the child wrote it.

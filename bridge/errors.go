@@ -414,6 +414,8 @@ var (
 		"no API key was sent", "Send Authorization: Bearer KEY; the server's key file holds the key.")
 	wrongKey = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", "AUTHENTICATION_FAILED",
 		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
+	wrongCode = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid code", "AUTHENTICATION_FAILED",
+		"the code was used, is older than a minute, or was not made by this server", "Run nexus open again, or paste the server's key.")
 	badChallenge = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", "INVALID_PARAMS",
 		"a challenge is 16 to 128 letters, digits, hyphens and underscores", "Send one that nobody can foresee.")
 	unsigned = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", "AUTHENTICATION_REQUIRED",

@@ -106,6 +106,10 @@ var exchanges = []exchange{
 		request: keyless + "Authorization: Bearer nxk_of_another_server\n\n" + list,
 	},
 	{
+		name: "wrong-code", row: "a wrong one-time code", status: 403, code: -32003, message: "Invalid code", kind: "AUTHENTICATION_FAILED",
+		request: "POST /page/key HTTP/1.1\nHost: $HOST\nAuthorization: Code nxc_of_another_server\n\n",
+	},
+	{
 		name: "wrong-signature", row: "a wrong signature", status: 403, code: -32003, message: "Invalid signature", kind: "AUTHENTICATION_FAILED",
 		request: post("/rpc", `{"jsonrpc":"2.0","method":"list_agents","id":1,"auth":{"timestamp":1,"signature":"AAAA"}}`),
 	},

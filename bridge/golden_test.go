@@ -29,6 +29,7 @@ var variable = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`nxk_[A-Za-z0-9_-]{43}`), "KEY"},
+	{regexp.MustCompile(`nxc_[A-Z2-7]{26}`), "CODE"},
 	{regexp.MustCompile(`"key_id":"[0-9a-f]{12}"`), `"key_id":"HEX12"`},
 	{regexp.MustCompile(`"key_file":"[^"]*"`), `"key_file":"FILE"`},
 	{regexp.MustCompile(`"execution_time_ms":\d+`), `"execution_time_ms":MS`},

@@ -2,7 +2,11 @@ package bridge
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
@@ -42,6 +46,31 @@ func (s *Server) listKeys(context.Context, *call, api.None) (any, error) {
 func (s *Server) revokeKey(_ context.Context, _ *call, p api.RevokeKeyParams) (any, error) {
 	revoked, err := s.o.Keys.Revoke(p.KeyID)
 	return api.RevokeKeyResult{Revoked: revoked, KeyID: p.KeyID}, err
+}
+
+// createPageCode makes a code that the page gives for the full key.
+func (s *Server) createPageCode(_ context.Context, c *call, _ api.None) (any, error) {
+	code := s.codes.Make(c.pass.valid)
+	return api.CreatePageCodeResult{
+		Code: code, URL: "http://" + s.o.Addr + "/#code=" + code, ExpiresInSeconds: uint64(auth.CodeLife / time.Second),
+	}, nil
+}
+
+// pageKey answers POST /page/key: the full key for a code (SPEC §6.11).
+func (s *Server) pageKey(x *exchange) {
+	scheme, code, _ := strings.Cut(strings.TrimSpace(x.r.Header.Get("Authorization")), " ")
+	if !strings.EqualFold(scheme, "Code") || !s.codes.Use(code) {
+		s.refuse(x, wrongCode)
+		return
+	}
+	body, err := json.Marshal(struct {
+		Key string `json:"key"`
+	}{s.o.Keys.Key().Reveal()})
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	s.answer(x, http.StatusOK, body)
 }
 
 func keyInfo(g auth.Grant) api.KeyInfo {

@@ -353,3 +353,48 @@ func TestAttackBodyHeldBackOverTheEndOfItsKey(t *testing.T) {
 		t.Errorf("there are keys: %+v", left)
 	}
 }
+
+// A code of create_page_code gives the full key once, and only while the key that asked
+// for the code is good; only the full key makes one.
+func TestPageCode(t *testing.T) {
+	r := rigged(t, nil)
+	code := func() string {
+		t.Helper()
+		_, body := r.post("/", callBody("create_page_code"))
+		made := gjson.Get(body, "result")
+		if made.Get("url").Str != "http://"+r.addr+"/#code="+made.Get("code").Str {
+			t.Fatalf("create_page_code: %s", body)
+		}
+		return made.Get("code").Str
+	}
+	give := func(header string) (int, string) {
+		response, body := r.do("POST", "/page/key", nil, "Authorization", header)
+		return response.StatusCode, body
+	}
+	made := code()
+	if status, body := give("Code " + made); status != 200 || gjson.Get(body, "key").Str != r.key.Reveal() {
+		t.Errorf("a new code: HTTP %d %s", status, body)
+	}
+	for name, header := range map[string]string{
+		"a used code": "Code " + made, "no code": "", "a key": "Bearer " + r.key.Reveal(), "a key as a code": "Code " + r.key.Reveal(),
+		"a code as a key": "Bearer " + code(),
+	} {
+		if status, body := give(header); status != 403 || gjson.Get(body, "key").Exists() {
+			t.Errorf("%s: HTTP %d %s", name, status, body)
+		}
+	}
+	if response, _ := r.do("GET", "/page/key", nil, "Authorization", "Code "+code()); response.StatusCode != 405 {
+		t.Errorf("by GET: HTTP %d", response.StatusCode)
+	}
+	bearer, _ := r.scoped(auth.ScopeRead, "")
+	if _, body := r.post("/", callBody("create_page_code"), "Authorization", bearer); gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
+		t.Errorf("by a key for reading: %s", body)
+	}
+	last := code()
+	if _, body := r.post("/", callBody("rotate_key")); !gjson.Get(body, "result.rotated").Bool() {
+		t.Fatal(body)
+	}
+	if status, _ := give("Code " + last); status != 403 {
+		t.Errorf("a code of a key that has ended: HTTP %d", status)
+	}
+}

@@ -195,6 +195,7 @@ type Server struct {
 	births    births
 	lives     lifeCode
 	last      lastUsed
+	codes     auth.Codes
 	plans     plans
 
 	requests *gate // being dispatched: what a drain waits for

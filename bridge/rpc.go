@@ -82,6 +82,8 @@ func (s *Server) methodTable() map[string]handler {
 		"list_keys":       bind(s.listKeys),
 		"revoke_key":      bind(s.revokeKey),
 
+		"create_page_code": bind(s.createPageCode),
+
 		"execute_task":   bind(s.executeTask),
 		"create_plan":    bind(s.createPlan),
 		"validate_code":  bind(s.validateCode),

@@ -46,6 +46,7 @@ const (
 	toAllEvents
 	toMetrics
 	toFile
+	toPageKey
 )
 
 // route finds the target of a raw path, asked for by a method: nothing is decoded, cleaned or
@@ -71,6 +72,8 @@ func route(method, path string) target {
 		return target{kind: toDocs}
 	case "/metrics":
 		return target{kind: toMetrics}
+	case "/page/key":
+		return target{kind: toPageKey}
 	}
 	id, ok := strings.CutPrefix(path, "/agent/")
 	if !ok {
@@ -92,6 +95,8 @@ func (t target) allows() []string {
 		if t.file != nil {
 			return []string{http.MethodPost, http.MethodGet, http.MethodHead}
 		}
+		return []string{http.MethodPost}
+	case toPageKey:
 		return []string{http.MethodPost}
 	case toEvents, toAllEvents, toMetrics:
 		return []string{http.MethodGet}
@@ -185,7 +190,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch to.kind {
-	case toHealth, toDocs, toFile:
+	case toHealth, toDocs, toFile, toPageKey:
 		s.serveAnybody(x, to, query)
 		return
 	default: // needs a key
@@ -209,7 +214,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveKeyed(x, to, query)
 }
 
-// serveAnybody answers a GET that needs no key.
+// serveAnybody answers what needs no key, and has no body.
 func (s *Server) serveAnybody(x *exchange, to target, query string) {
 	switch {
 	case !x.whole:
@@ -218,6 +223,8 @@ func (s *Server) serveAnybody(x *exchange, to target, query string) {
 		s.health(x, query)
 	case to.kind == toDocs:
 		s.docs(x, query)
+	case to.kind == toPageKey:
+		s.pageKey(x)
 	default:
 		s.serveFile(x, *to.file)
 	}

@@ -40,7 +40,7 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	compactor.Force = c.Force
 	done, err := compactor.Compact(ctx, old)
 	s.mu.Lock()
-	s.usage.Add(done.Usage)
+	s.count(model.name(), done.Usage)
 	s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:

@@ -148,6 +148,7 @@ func (s *server) newSession(c protocol.NewSession) {
 	}
 	s.mu.Lock()
 	s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
+	s.byModel = nil
 	s.notes = nil
 	s.dialog.Clear()
 	s.mu.Unlock()

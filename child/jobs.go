@@ -185,7 +185,6 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 		result.Stop, result.Err = protocol.StopError, err
 	}
 	s.mu.Lock()
-	s.usage.Add(result.Usage)
 	s.turns++
 	s.halted = result.Stop == protocol.StopMaxIterations
 	s.lastAt = end.At
@@ -232,6 +231,9 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 		Image: s.Images.Get, Emit: s.emit,
 	}
 	result := runner.Run(ctx, in)
+	s.mu.Lock()
+	s.count(model.name(), result.Usage)
+	s.mu.Unlock()
 	name := model.Model
 	if result.Usage.Model == nil {
 		result.Usage.Model = &name

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -24,6 +25,9 @@ type Models interface {
 	Select(model, current string) (Selected, error)
 	// List names what could be selected. It may ask the providers.
 	List(ctx context.Context) ([]provider.Model, error)
+	// Price is that of a model, by PROVIDER/ID; ok is false where none is known. It
+	// asks nobody.
+	Price(name string) (p protocol.Price, ok bool)
 }
 
 // Selected is one model of one provider, ready for use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"time"
 
@@ -202,7 +203,8 @@ type server struct {
 	prompt    prompt.Prompt
 	notes     []transcript.Note // replaced, never changed in place
 	sessionID string
-	usage     protocol.TurnUsage // of the session
+	usage     protocol.TurnUsage            // of the session
+	byModel   map[string]protocol.TurnUsage // the parts of usage, by Selected.name
 	turns     uint64
 	halted    bool
 	lastAt    time.Time
@@ -241,7 +243,7 @@ func newServer(o Options) *server {
 		wake:   make(chan struct{}, 1),
 		flush:  make(chan chan<- struct{}),
 		prompt: o.Prompt, notes: o.State.Notes,
-		sessionID: o.State.SessionID, usage: o.State.Usage, turns: o.State.Turns, lastAt: o.State.LastActionAt,
+		sessionID: o.State.SessionID, usage: o.State.Usage, byModel: maps.Clone(o.State.ByModel), turns: o.State.Turns, lastAt: o.State.LastActionAt,
 		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
 	}
 	around := dialog.Frame{

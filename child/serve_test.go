@@ -79,6 +79,10 @@ func (puppet) Models(context.Context) ([]provider.Model, error) { return nil, ni
 // any.
 type catalogue struct{ wait bool }
 
+func (catalogue) Price(name string) (protocol.Price, bool) {
+	return map[string]protocol.Price{"puppet/b": {Input: 3, Output: 15}}[name], name == "puppet/a" || name == "puppet/b"
+}
+
 func (catalogue) Select(model, _ string) (child.Selected, error) {
 	if model != "a" && model != "b" && !strings.HasPrefix(model, "any") {
 		return child.Selected{}, fmt.Errorf("unknown model %q", model)
@@ -339,6 +343,19 @@ func TestServe(t *testing.T) {
 			`> {"type":"set_model","id":"3","model":"any\n"}`, `< {"id":"3","ok":false,"error":"set_model: the name has a control character"}`,
 			`> {"type":"get_state","id":"4"}`, `< {"id":"4","model":"a"}`,
 			`> {"type":"set_model","id":"5","model":"any` + strings.Repeat("x", 253) + `"}`, `< {"id":"5","ok":true}`,
+		}},
+		{"cost: each model at its price, null where one is not known", []string{
+			`> {"type":"prompt","id":"1","message":"say hello"}`, text, `< {"type":"agent_end"}`, `< {"type":"response"}`,
+			`> {"type":"get_session_stats","id":"s1"}`, `< {"id":"s1","input_tokens":10,"output_tokens":2,"cost":0}`,
+			`> {"type":"set_model","id":"b","model":"b"}`, `< {"id":"b","ok":true}`,
+			`> {"type":"prompt","id":"2","message":"say hello"}`, text, `< {"type":"agent_end"}`, `< {"type":"response"}`,
+			`> {"type":"get_state","id":"s2"}`, `< {"id":"s2","usage":{"input_tokens":20,"output_tokens":4},"cost":0.00006}`,
+			`> {"type":"set_model","id":"c","model":"anyone"}`, `< {"id":"c","ok":true}`,
+			`> {"type":"get_session_stats","id":"s3"}`, `< {"id":"s3","cost":0.00006}`,
+			`> {"type":"prompt","id":"3","message":"say hello"}`, text, `< {"type":"agent_end"}`, `< {"type":"response"}`,
+			`> {"type":"get_session_stats","id":"s4"}`, `< {"id":"s4","input_tokens":30,"cost":null}`,
+			`> {"type":"new_session","id":"n"}`, `< {"id":"n","ok":true}`,
+			`> {"type":"get_session_stats","id":"s5"}`, `< {"id":"s5","input_tokens":0,"cost":0}`,
 		}},
 		{"new_session forgets", []string{
 			`> {"type":"prompt","id":"1","message":"say hello"}`, text, `< {"type":"agent_end"}`, `< {"type":"response"}`,

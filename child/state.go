@@ -34,15 +34,20 @@ func (s *server) permissions() protocol.Permissions {
 	return s.Work.Permissions()
 }
 
-// sessionStats is the response to get_session_stats.
-type sessionStats struct {
-	OK                       bool   `json:"ok"`
+// sessionUsage is what a session has used, in tokens.
+type sessionUsage struct {
 	InputTokens              uint64 `json:"input_tokens"`
 	OutputTokens             uint64 `json:"output_tokens"`
 	CacheReadInputTokens     uint64 `json:"cache_read_input_tokens"`
 	CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens"`
-	// Cost is in US dollars: 0 for the offline model, null where no price is
-	// known.
+}
+
+// sessionStats is the response to get_session_stats.
+type sessionStats struct {
+	OK bool `json:"ok"`
+	sessionUsage
+	// Cost is in US dollars: 0 for the offline model, null where the price of a model
+	// that was used is not known.
 	Cost         *float64 `json:"cost"`
 	MessageCount int      `json:"message_count"`
 	Turns        uint64   `json:"turns"`
@@ -53,17 +58,46 @@ type sessionStats struct {
 func (s *server) stats() sessionStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := sessionStats{
-		OK:          true,
+	return sessionStats{
+		OK: true, sessionUsage: s.used(), Cost: s.cost(),
+		MessageCount: s.dialog.Len(), Turns: s.turns, Model: s.model.Model, SessionID: s.sessionID,
+	}
+}
+
+// used is the sum of what was used. mu is held.
+func (s *server) used() sessionUsage {
+	return sessionUsage{
 		InputTokens: s.usage.InputTokens, OutputTokens: s.usage.OutputTokens,
-		CacheReadInputTokens:     s.usage.CacheReadInputTokens,
-		CacheCreationInputTokens: s.usage.CacheCreationInputTokens,
-		MessageCount:             s.dialog.Len(), Turns: s.turns, Model: s.model.Model, SessionID: s.sessionID,
+		CacheReadInputTokens: s.usage.CacheReadInputTokens, CacheCreationInputTokens: s.usage.CacheCreationInputTokens,
 	}
-	if s.model.Offline {
-		stats.Cost = new(float64)
+}
+
+// count adds to what was used. mu is held.
+func (s *server) count(model string, usage protocol.TurnUsage) {
+	s.usage.Add(usage)
+	if s.byModel == nil {
+		s.byModel = map[string]protocol.TurnUsage{}
 	}
-	return stats
+	sum := s.byModel[model]
+	sum.Add(usage)
+	s.byModel[model] = sum
+}
+
+// cost is the price of what the session used, at today's prices, in US dollars; nil where
+// one of them is not known. mu is held.
+func (s *server) cost() *float64 {
+	all := 0.0
+	for model, usage := range s.byModel {
+		if usage.InputTokens == 0 && usage.OutputTokens == 0 {
+			continue
+		}
+		price, ok := s.Models.Price(model)
+		if !ok {
+			return nil
+		}
+		all += price.Cost(usage)
+	}
+	return &all
 }
 
 // permissions is what get_state tells of them.
@@ -97,6 +131,8 @@ type childState struct {
 	HaltedAtIterationLimit bool             `json:"halted_at_iteration_limit"`
 	LastActionAt           *string          `json:"last_action_at"` // RFC 3339, UTC
 	ParentAgentID          *string          `json:"parent_agent_id"`
+	Usage                  sessionUsage     `json:"usage"`      // of the session
+	Cost                   *float64         `json:"cost"`       // as of get_session_stats
 	Notes                  int              `json:"notes"`      // of update_context
 	CompactAt              int              `json:"compact_at"` // percent; 0: never
 	MaxMessages            int              `json:"max_messages"`
@@ -115,7 +151,7 @@ func (s *server) state() childState {
 		SystemPrompt: cut(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
 		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
 		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent),
-		Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,
+		Usage: s.used(), Cost: s.cost(), Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,
 	}
 	if s.active != nil {
 		_, compacting := s.active.command.(protocol.Compact)

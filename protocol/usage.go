@@ -51,3 +51,31 @@ func sum(a, b uint64) uint64 {
 	}
 	return a + b
 }
+
+// Price is what tokens of a model cost, in US dollars for a million of them.
+type Price struct {
+	Input  float64 `json:"input"`
+	Output float64 `json:"output"`
+	// CacheRead and CacheWrite are for those of the input that the provider's cache
+	// served or took; nil is the price of Input.
+	CacheRead  *float64 `json:"cache_read" wire:"default"`
+	CacheWrite *float64 `json:"cache_write" wire:"default"`
+}
+
+// Cost is the price of a usage, in US dollars. Cached tokens are a part of the input
+// tokens.
+func (p Price) Cost(u TurnUsage) float64 {
+	read := min(u.CacheReadInputTokens, u.InputTokens)
+	write := min(u.CacheCreationInputTokens, u.InputTokens-read)
+	cost := float64(u.InputTokens-read-write)*p.Input + float64(u.OutputTokens)*p.Output
+	cost += float64(read) * valueOr(p.CacheRead, p.Input)
+	cost += float64(write) * valueOr(p.CacheWrite, p.Input)
+	return cost / 1e6
+}
+
+func valueOr(v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}

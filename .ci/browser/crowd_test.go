@@ -73,7 +73,9 @@ func TestManyQuestions(t *testing.T) {
 	b.enter(s)
 	b.says("#asked-title", "Waiting for you: 15")
 	b.until(`document.title.startsWith("(15)")`)
-	cards := func(want int) { b.until(fmt.Sprintf(`document.querySelectorAll("#asked-list li").length === %d`, want)) }
+	cards := func(want int) {
+		b.until(fmt.Sprintf(`document.querySelectorAll("#asked-list li").length === %d`, want))
+	}
 	cards(12)
 	b.says("#asked-more", "Show 3 more of 3")
 	b.look(t, "many questions")

@@ -216,7 +216,7 @@ func TestHostileText(t *testing.T) {
 	b.says("#talk .answer", bad)
 	b.says("#talk .answer", "said")
 	for _, kind := range []string{"text_delta", "thinking_delta", "toolcall_input", "toolcall_result"} {
-		b.until(fmt.Sprintf(`[...document.querySelectorAll("#events li")].some((e) => e.children[1].innerText === %q && e.innerText.includes("<img"))`, kind))
+		b.until(fmt.Sprintf(`[...document.querySelectorAll("#events > div")].some((e) => e.children[1].innerText === %q && e.innerText.includes("<img"))`, kind))
 	}
 
 	// Of an answer, too, everything is spelled out but tabs and new lines.
@@ -371,7 +371,7 @@ func TestFlood(t *testing.T) {
 	}
 	s.rpc("/agent/alice", `{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"echo the last"}}`)
 	b.says("#events", "the last")
-	if n := eval[int](b, `document.querySelectorAll("#events li").length`); n != 300 {
+	if n := eval[int](b, `document.querySelectorAll("#events > div").length`); n != 300 {
 		t.Errorf("%d events are shown, want the last 300", n)
 	}
 	if n := eval[int](b, `document.querySelector("#talk .answer").innerText.length`); n > 1<<16 {

@@ -60,6 +60,13 @@ type (
 		KeyID   string `json:"key_id"`
 	}
 
+	// CreatePageCodeResult is a code that opens the page once, as its URL does.
+	CreatePageCodeResult struct {
+		Code             string `json:"code"`
+		URL              string `json:"url"`
+		ExpiresInSeconds uint64 `json:"expires_in_s"`
+	}
+
 	// RotateKeyParams are those of rotate_key.
 	RotateKeyParams struct {
 		// GraceSeconds is how long the old key stays good; nil is 0.

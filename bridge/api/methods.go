@@ -75,6 +75,7 @@ var Methods = []Method{
 	{"rotate_key", Global, Changes, RotateKeyParams{}, RotateKeyResult{}, "Put another key into the server's key file"},
 	{"create_key", Global, Changes, CreateKeyParams{}, CreateKeyResult{}, "Make a key that is good for reading, or for one agent"},
 	{"list_keys", Global, Reads, None{}, ListKeysResult{}, "List the keys that create_key made and that are good"},
+	{"create_page_code", Global, Changes, None{}, CreatePageCodeResult{}, "Make a code that opens the page once, within a minute, in place of the key"},
 	{"revoke_key", Global, Changes, RevokeKeyParams{}, RevokeKeyResult{}, "End a key that create_key made"},
 
 	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},

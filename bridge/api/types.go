@@ -276,6 +276,19 @@ type (
 		Cwd                    string `json:"cwd"`
 		PermissionLevel        string `json:"permission_level"`
 		HaltedAtIterationLimit bool   `json:"halted_at_iteration_limit"`
+		// Usage is what the conversation has used so far.
+		Usage SessionUsage `json:"usage"`
+		// Cost is the price of that in US dollars, at the prices of the configuration; nil
+		// where one of them is not known. The offline model costs nothing.
+		Cost *float64 `json:"cost"`
+	}
+
+	// SessionUsage is in tokens. Cached ones are part of InputTokens.
+	SessionUsage struct {
+		InputTokens              uint64 `json:"input_tokens"`
+		OutputTokens             uint64 `json:"output_tokens"`
+		CacheReadInputTokens     uint64 `json:"cache_read_input_tokens"`
+		CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens"`
 	}
 
 	// GetMessagesParams select a page of the conversation.

@@ -83,6 +83,11 @@ func (c *Client) ListKeys(ctx context.Context) (r api.ListKeysResult, err error)
 	return r, c.Call(ctx, RootPath, "list_keys", nil, &r)
 }
 
+// CreatePageCode calls create_page_code: Make a code that opens the page once, within a minute, in place of the key.
+func (c *Client) CreatePageCode(ctx context.Context) (r api.CreatePageCodeResult, err error) {
+	return r, c.Call(ctx, RootPath, "create_page_code", nil, &r)
+}
+
 // RevokeKey calls revoke_key: End a key that create_key made.
 func (c *Client) RevokeKey(ctx context.Context, keyID string) (r api.RevokeKeyResult, err error) {
 	return r, c.Call(ctx, RootPath, "revoke_key", api.RevokeKeyParams{KeyID: keyID}, &r)

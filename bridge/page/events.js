@@ -1,6 +1,7 @@
 // The events of one agent, as they happen.
 
 import { $, atEnd, cut, make, plain, put } from "./dom.js";
+import { turnEnded } from "./history.js";
 import { frames, listening, pause, refusal, Refused, session, wake } from "./wire.js";
 
 const most = {
@@ -62,6 +63,7 @@ function arrive({ event, data: { seq, event: data } }) {
   if (event === "agent_state") session.state = data.state;
   if (event === "agent_removed") session.state = "removed";
   put($("flow"), event === "agent_removed" ? "the agent is gone" : "live");
+  if (event === "turn_end") turnEnded(data.turn_id);
   if (["permission_request", "permission_end", "agent_state", "agent_removed", "turn_end"].includes(event)) {
     session.news = true;
     wake();
@@ -84,7 +86,7 @@ function flush() {
       row.firstElementChild.textContent = seq ?? "";
       continue;
     }
-    row = make("li", { class: kind, ...(join && { "data-join": join }) }, make("span", { class: "seq" }, seq ?? ""),
+    row = make("div", { class: kind, ...(join && { "data-join": join }) }, make("span", { class: "seq" }, seq ?? ""),
       make("span", { class: "type" }, plain(type)), make("span", { class: "text" }, document.createTextNode(cut(plain(text), most.text))));
     list.append(row);
   }

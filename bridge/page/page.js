@@ -2,7 +2,9 @@
 
 import { $, cut, make, mebibytes, plain, put, thousands } from "./dom.js";
 import { follow } from "./events.js";
+import { showHistory } from "./history.js";
 import { questions } from "./questions.js";
+import { forgetSaved, onOpen } from "./saved.js";
 import { forgetTalk, showTalk } from "./talk.js";
 import { call, every, inTime, pathOf, pause, post, refusal, Refused, request, session, wake } from "./wire.js";
 
@@ -12,15 +14,19 @@ $("key-form").addEventListener("submit", async (event) => {
   if (button.disabled) return; // it is being tried
   const given = $("key").value.trim();
   if (!/^[\x21-\x7e]+$/.test(given)) return lock("A key is one word, without spaces.");
-  session.ends.abort();
-  Object.assign(session, { key: given, scope: "", agent: "", signs: false, state: "", news: true, ends: new AbortController() });
   button.disabled = true;
+  await unlock(given);
+  button.disabled = false;
+});
+
+// unlock shows what a key opens, or why it opens nothing.
+async function unlock(key) {
+  session.ends.abort();
+  Object.assign(session, { key, scope: "", agent: "", signs: false, state: "", news: true, ends: new AbortController() });
   try {
     show(await look());
   } catch (error) {
     return lock(error instanceof Refused ? `${error.message}. ${error.advice}` : "The server does not answer. Does it run?");
-  } finally {
-    button.disabled = false;
   }
   $("key").value = "";
   put($("key-error"), "");
@@ -33,7 +39,26 @@ $("key-form").addEventListener("submit", async (event) => {
   $("desk").focus();
   if (session.agent) choose(session.agent);
   watch(session.signal);
-});
+}
+
+// redeem gives the one-time code of the address, if there is one, for the key (nexus
+// open). The code is used up by then, and leaves the address and the history with it.
+async function redeem() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code === null) return;
+  history.replaceState(null, "", location.pathname);
+  try {
+    const response = await fetch("/page/key", {
+      method: "POST", headers: { Authorization: `Code ${code}` }, signal: AbortSignal.timeout(15000), cache: "no-store", credentials: "omit",
+    });
+    if (!response.ok) throw await refusal(response);
+    await unlock((await response.json()).key);
+  } catch (error) {
+    lock(error instanceof Refused ? `${error.message}. ${error.advice}` : "The server does not answer. Does it run?");
+  }
+}
+
+window.addEventListener("hashchange", redeem); // a page that is open may be given a code too
 
 $("forget").addEventListener("click", () => lock(""));
 
@@ -43,6 +68,7 @@ function lock(why) {
   session.key = "";
   $("scope").hidden = true;
   choose("");
+  forgetSaved();
   show({ agents: [], summaries: [] });
   $("desk").hidden = $("forget").hidden = true;
   $("door").hidden = false;
@@ -181,6 +207,11 @@ function narrow() {
 
 $("filter").addEventListener("input", narrow);
 
+onOpen(async (id) => {
+  show(await look());
+  choose(id);
+});
+
 const beside = matchMedia("(min-width: 1100px) and (min-height: 560px)"); // as in page.css: the agent stands beside the list, not below it
 
 function newRow(id) {
@@ -225,6 +256,7 @@ function choose(id) {
   put($("agent-title"), id);
   $("facts").replaceChildren();
   showTalk(id);
+  showHistory(id, rows.get(id)?.state.textContent === "stopped");
   if (id === "") return;
   following = new AbortController();
   rows.get(id)?.tr.scrollIntoView({ block: "nearest" });
@@ -301,3 +333,4 @@ $("destroy").addEventListener("click", () => {
 });
 
 $("key").focus();
+redeem();

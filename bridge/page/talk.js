@@ -16,7 +16,20 @@ let shown = ""; // the agent whose sends are on the page
 // showTalk shows the sends to an agent.
 export function showTalk(agent) {
   shown = agent;
-  $("talk").replaceChildren(...(talks.get(agent) ?? []));
+  $("sent").replaceChildren(...(talks.get(agent) ?? []));
+}
+
+const own = new Set(); // the request_ids of this page
+
+// isFromHere reports whether a turn is of a send from this page.
+export const isFromHere = (turn) => own.has(turn);
+
+// answeredHere are the sends to an agent that have been answered; its conversation has
+// them. dropSaved takes them off the page.
+export const answeredHere = (agent) => (talks.get(agent) ?? []).filter((li) => li.dataset.saved);
+export function dropSaved(agent, saved) {
+  talks.set(agent, (talks.get(agent) ?? []).filter((li) => !saved.includes(li)));
+  for (const li of saved) li.remove();
 }
 
 // forgetTalk forgets those to an agent that is gone.
@@ -38,6 +51,7 @@ $("send-form").addEventListener("submit", (event) => {
 
 async function send(agent, content) {
   const id = crypto.randomUUID();
+  own.add(id);
   const exchange = newExchange(agent, content, id);
   if (sending >= most.sends) {
     return exchange.end(`Not sent: ${most.sends} messages are on their way from this page.`, true);
@@ -98,7 +112,7 @@ function newExchange(agent, content, id) {
   list.push(li);
   for (const old of list.splice(0, Math.max(0, list.length - most.exchanges))) old.remove();
   talks.set(agent, list);
-  if (agent === shown) { $("talk").append(li); $("talk").scrollTop = $("talk").scrollHeight; }
+  if (agent === shown) { $("sent").append(li); $("talk").scrollTop = $("talk").scrollHeight; }
   cancel.addEventListener("click", async () => {
     cancel.disabled = true;
     try {
@@ -131,6 +145,7 @@ function newExchange(agent, content, id) {
       painting ||= setTimeout(paint, 60);
     },
     answered(result) {
+      li.dataset.saved = "yes";
       if (result.cancelled) return this.end("Cancelled", false);
       if (text.length + coming.length === 0) this.add(result.content ?? "");
       const usage = result.usage ? `, ${result.usage.input_tokens} tokens in, ${result.usage.output_tokens} out` : "";

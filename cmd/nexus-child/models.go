@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"nexus.internal/child"
 	"nexus.internal/child/provider"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 )
 
 // lookupTimeout bounds how long one provider is waited for when the models are
@@ -76,6 +78,12 @@ func (m *models) provider(c *config.Config, choice config.Choice) (provider.Prov
 	}
 	m.opened[choice.Name] = p
 	return p, nil
+}
+
+// Price implements [child.Models].
+func (m *models) Price(name string) (protocol.Price, bool) {
+	service, model, _ := strings.Cut(name, "/")
+	return m.current.now().Price(service, model)
 }
 
 // List implements [child.Models]: it gives what Select would take. All providers

@@ -3,26 +3,32 @@ package redact
 import "strings"
 
 const (
-	keyPrefix = "nxk_" // of the façade's keys (SPEC §6.5)
+	keyPrefix  = "nxk_" // of the façade's keys (SPEC §6.5)
+	codePrefix = "nxc_" // of the one-time codes for them (SPEC §6.11)
 	// minKey is how many letters, digits, '-' and '_' follow in what looks like a key;
 	// what is shorter is a name, and no key of ours.
 	minKey = 16
 )
 
-// Keys is a text without what looks like keys of the façade, whosoever they are:
-// "nxk_[redacted]" stands in their place. It is for text and for JSON.
+// Keys is a text without what looks like keys of the façade or one-time codes, whosoever
+// they are: "nxk_[redacted]" and "nxc_[redacted]" stand in their place. It is for text
+// and for JSON.
 func Keys(text string) string {
-	if !strings.Contains(text, keyPrefix) {
+	return secrets(secrets(text, keyPrefix), codePrefix)
+}
+
+func secrets(text, prefix string) string {
+	if !strings.Contains(text, prefix) {
 		return text
 	}
 	var b strings.Builder
 	for {
-		before, rest, found := strings.Cut(text, keyPrefix)
+		before, rest, found := strings.Cut(text, prefix)
 		b.WriteString(before)
 		if !found {
 			return b.String()
 		}
-		b.WriteString(keyPrefix)
+		b.WriteString(prefix)
 		end := strings.IndexFunc(rest, notOfKey)
 		if end < 0 {
 			end = len(rest)

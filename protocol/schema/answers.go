@@ -51,6 +51,12 @@ type (
 		ModelName     string `json:"model_name"`
 		ContextWindow uint64 `json:"context_window"`
 	}
+	used struct {
+		InputTokens              uint64 `json:"input_tokens"`
+		OutputTokens             uint64 `json:"output_tokens"`
+		CacheReadInputTokens     uint64 `json:"cache_read_input_tokens"`
+		CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens"`
+	}
 	stats struct {
 		InputTokens              uint64   `json:"input_tokens"`
 		OutputTokens             uint64   `json:"output_tokens"`
@@ -84,6 +90,8 @@ type (
 		HaltedAtIterationLimit bool        `json:"halted_at_iteration_limit"`
 		LastActionAt           *string     `json:"last_action_at"`
 		ParentAgentID          *string     `json:"parent_agent_id"`
+		Usage                  used        `json:"usage"`
+		Cost                   *float64    `json:"cost"`
 		Notes                  uint64      `json:"notes"`
 		CompactAt              uint64      `json:"compact_at"`
 		MaxMessages            uint64      `json:"max_messages"`

@@ -24,6 +24,8 @@ type State struct {
 	Notes      []Note
 	// Usage is the sum over the conversation so far.
 	Usage protocol.TurnUsage
+	// ByModel are the parts of Usage, by PROVIDER/MODEL of the settings then.
+	ByModel map[string]protocol.TurnUsage
 	// Turns is how many turns have ended.
 	Turns uint64
 	// LastOutcome is how the last turn ended; "" before the first.
@@ -157,7 +159,7 @@ func (s *State) Apply(r Record) error {
 		s.text = append(s.text, r.Text...)
 		s.thinking = append(s.thinking, r.Thinking...)
 	case TurnEnd:
-		s.Usage.Add(beyond(r.Usage, s.turn))
+		s.count(beyond(r.Usage, s.turn))
 		s.open, s.turn, s.text, s.thinking = false, protocol.TurnUsage{}, nil, nil
 		s.Turns++
 		s.LastOutcome, s.LastActionAt = r.Outcome, r.At
@@ -210,10 +212,29 @@ func (s *State) add(usage *protocol.TurnUsage) {
 	if usage == nil {
 		return
 	}
-	s.Usage.Add(*usage)
+	s.count(*usage)
 	if s.open {
 		s.turn.Add(*usage)
 	}
+}
+
+// count adds to the sums.
+func (s *State) count(usage protocol.TurnUsage) {
+	s.Usage.Add(usage)
+	if s.ByModel == nil {
+		s.ByModel = map[string]protocol.TurnUsage{}
+	}
+	name := valueOf(s.Settings.Provider) + "/" + valueOf(s.Settings.Model)
+	sum := s.ByModel[name]
+	sum.Add(usage)
+	s.ByModel[name] = sum
+}
+
+func valueOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // beyond is what a turn cost in all and no record of it has counted yet: an

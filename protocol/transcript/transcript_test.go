@@ -122,6 +122,28 @@ func TestUsageAndPrompt(t *testing.T) {
 	}
 }
 
+// What was used is known for each model of the settings then, until a reset.
+func TestUsageByModel(t *testing.T) {
+	used := func(input uint64) transcript.TurnEnd {
+		return transcript.TurnEnd{TurnID: "1", Outcome: "completed", Usage: protocol.TurnUsage{InputTokens: input}, At: at}
+	}
+	records := []transcript.Record{
+		every[0], transcript.Settings{Provider: ptr("p"), Model: ptr("a"), At: at}, used(1),
+		transcript.Settings{Model: ptr("b"), At: at}, used(2), transcript.Settings{Model: ptr("a"), At: at}, used(4),
+	}
+	s, _, err := transcript.Parse(encode(t, records...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]protocol.TurnUsage{"p/a": {InputTokens: 5}, "p/b": {InputTokens: 2}}, s.ByModel); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	s, _, err = transcript.Parse(encode(t, append(records, transcript.Reset{SessionID: "s2", At: at})...))
+	if err != nil || len(s.ByModel) > 0 {
+		t.Errorf("after a reset: %v, %v", s.ByModel, err)
+	}
+}
+
 func TestParseFaults(t *testing.T) {
 	sound := string(encode(t, every[:7]...))
 	lines := strings.SplitAfter(sound, "\n")

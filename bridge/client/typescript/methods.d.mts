@@ -230,6 +230,10 @@ export type ListKeysResult = {
   }>;
 };
 
+export type CreatePageCodeParams = {
+};
+export type CreatePageCodeResult = { code: string; url: string; expires_in_s: number };
+
 export type RevokeKeyParams = {
   key_id: string;
 };
@@ -435,6 +439,13 @@ export type GetContextResult = {
   cwd: string;
   permission_level: string;
   halted_at_iteration_limit: boolean;
+  usage: {
+    input_tokens: number;
+    output_tokens: number;
+    cache_read_input_tokens: number;
+    cache_creation_input_tokens: number;
+  };
+  cost: number | null;
 };
 
 export type GetMessagesParams = {
@@ -677,6 +688,8 @@ export interface Methods {
   createKey(params: CreateKeyParams, options?: CallOptions): Promise<CreateKeyResult>;
   /** List the keys that create_key made and that are good. */
   listKeys(params?: ListKeysParams, options?: CallOptions): Promise<ListKeysResult>;
+  /** Make a code that opens the page once, within a minute, in place of the key. */
+  createPageCode(params?: CreatePageCodeParams, options?: CallOptions): Promise<CreatePageCodeResult>;
   /** End a key that create_key made. */
   revokeKey(params: RevokeKeyParams, options?: CallOptions): Promise<RevokeKeyResult>;
   /** Have the executor do one task and report in a fixed shape. */

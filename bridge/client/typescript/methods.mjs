@@ -18,6 +18,7 @@ export const METHODS = {
   rotateKey: ["rotate_key", "global", "", 0],
   createKey: ["create_key", "global", "", 0],
   listKeys: ["list_keys", "global", "reads", 0],
+  createPageCode: ["create_page_code", "global", "", 0],
   revokeKey: ["revoke_key", "global", "", 0],
   executeTask: ["execute_task", "both", "once", 600],
   createPlan: ["create_plan", "both", "once", 600],

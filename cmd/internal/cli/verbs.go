@@ -39,6 +39,7 @@ func (a *App) verbs() []*cobra.Command {
 		a.messagesVerb(),
 		a.eventsVerb(),
 		a.keysVerb(),
+		a.openVerb(),
 		a.callVerb(),
 		a.versionVerb(),
 	}

@@ -96,6 +96,9 @@ func (f file) check() error {
 			if m.ID == "" {
 				return &strict.Error{Path: member + ".id", Problem: "is empty"}
 			}
+			if problem := checkPrice(m.Price); problem != "" {
+				return &strict.Error{Path: member + ".price", Problem: problem}
+			}
 			if err := protocol.CheckModelName(m.ID); err != nil {
 				return &strict.Error{Path: member + ".id", Problem: "cannot be chosen: " + err.Error()}
 			}
@@ -105,6 +108,28 @@ func (f file) check() error {
 		}
 	}
 	return nil
+}
+
+// maxPrice bounds a price, in US dollars for a million tokens.
+const maxPrice = 1e6
+
+func checkPrice(p *protocol.Price) string {
+	if p == nil {
+		return ""
+	}
+	for _, dollars := range []float64{p.Input, p.Output, value(p.CacheRead), value(p.CacheWrite)} {
+		if dollars < 0 || dollars > maxPrice {
+			return fmt.Sprintf("is not from 0 to %d dollars for a million tokens", int(maxPrice))
+		}
+	}
+	return ""
+}
+
+func value(dollars *float64) float64 {
+	if dollars == nil {
+		return 0
+	}
+	return *dollars
 }
 
 // checkProject refuses what a project's file may not say: what agents may

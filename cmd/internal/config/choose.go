@@ -161,6 +161,19 @@ func (c *Config) defaultProvider() string {
 	return "offline"
 }
 
+// Price is that of a model of a provider; ok is false where none is configured. The
+// offline model costs nothing.
+func (c *Config) Price(name, model string) (price protocol.Price, ok bool) {
+	p, err := c.Provider(name)
+	if err != nil {
+		return protocol.Price{}, false
+	}
+	if i := slices.IndexFunc(p.Models, func(m Model) bool { return m.ID == model }); i >= 0 && p.Models[i].Price != nil {
+		return *p.Models[i].Price, true
+	}
+	return protocol.Price{}, p.Type == "offline"
+}
+
 // known is the provider's list of models.
 func (p Provider) known() []Model {
 	if p.Type == "offline" && len(p.Models) == 0 {

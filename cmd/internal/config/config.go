@@ -64,6 +64,8 @@ type Model struct {
 	Name string `json:"name" wire:"default"`
 	// ContextWindow is in tokens; 0 if unknown.
 	ContextWindow uint64 `json:"context_window" wire:"default"`
+	// Price is nil if unknown.
+	Price *protocol.Price `json:"price" wire:"default"`
 }
 
 // Profile is a named set of choices for --profile; "" chooses nothing.

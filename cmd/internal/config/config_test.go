@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 )
 
 func write(t *testing.T, path, text string) string {
@@ -192,6 +193,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a provider's name that is too long", `{"providers":{"` + strings.Repeat("p", 257) + `":{"type":"openai"}}}`, "the name of a provider: the name is 257 bytes long"},
 		{"an unknown way to think", `{"providers":{"p":{"type":"anthropic","thinking":"hard"}}}`, `member "providers.p.thinking" is "hard", want one of adaptive, enabled, disabled`},
 		{"thinking where there is none", `{"providers":{"p":{"type":"openai","thinking":"enabled"}}}`, `for type "anthropic" alone`},
+		{"a negative price", `{"providers":{"p":{"type":"openai","models":[{"id":"a","price":{"input":-1,"output":1}}]}}}`, `member "providers.p.models[0].price" is not from 0 to 1000000 dollars for a million tokens`},
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"a preset without a tool that is none", `{"presets":{"p":{"preset":"trusted","disabled_tools":["Shell"]}}}`, `member "presets.p.disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
@@ -414,5 +416,20 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// A price is that of a model that the configuration lists; the offline model costs nothing.
+func TestPrice(t *testing.T) {
+	c := load(t, `{"providers":{"p":{"type":"openai","models":[{"id":"a","price":{"input":3,"output":15,"cache_read":0.3}},{"id":"b"}]}}}`)
+	tenth := 0.3
+	for name, want := range map[string]*protocol.Price{
+		"p/a": {Input: 3, Output: 15, CacheRead: &tenth}, "p/b": nil, "p/c": nil, "q/a": nil, "offline/offline": {}, "/": nil,
+	} {
+		service, model, _ := strings.Cut(name, "/")
+		got, ok := c.Price(service, model)
+		if diff := cmp.Diff(want, &got); ok != (want != nil) || ok && diff != "" {
+			t.Errorf("%s: known %v (-want +got):\n%s", name, ok, diff)
+		}
 	}
 }

@@ -123,6 +123,10 @@ class AsyncMethods:
         """List the keys that create_key made and that are good."""
         return cast(results.ListKeys, await self._call("list_keys", locals()))
 
+    async def create_page_code(self) -> results.CreatePageCode:
+        """Make a code that opens the page once, within a minute, in place of the key."""
+        return cast(results.CreatePageCode, await self._call("create_page_code", locals()))
+
     async def revoke_key(self, key_id: str) -> results.RevokeKey:
         """End a key that create_key made."""
         return cast(results.RevokeKey, await self._call("revoke_key", locals()))

@@ -30,6 +30,7 @@ METHODS: Dict[str, Method] = {
     "rotate_key": Method("global", "", 0, ()),
     "create_key": Method("global", "", 0, ("scope",)),
     "list_keys": Method("global", "reads", 0, ()),
+    "create_page_code": Method("global", "", 0, ()),
     "revoke_key": Method("global", "", 0, ("key_id",)),
     "execute_task": Method("both", "once", 600, ("task_type", "prompt",)),
     "create_plan": Method("both", "once", 600, ("user_request",)),

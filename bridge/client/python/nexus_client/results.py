@@ -235,6 +235,12 @@ class ListKeys(TypedDict):
     keys: List[KeyInfo]
 
 
+class CreatePageCode(TypedDict):
+    code: str
+    url: str
+    expires_in_s: int
+
+
 class RevokeKey(TypedDict):
     revoked: bool
     key_id: str
@@ -387,6 +393,13 @@ class GetTokens(TypedDict):
     available: int
 
 
+class SessionUsage(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+
+
 class GetContext(TypedDict):
     message_count: int
     system_prompt: bool
@@ -396,6 +409,8 @@ class GetContext(TypedDict):
     cwd: str
     permission_level: str
     halted_at_iteration_limit: bool
+    usage: SessionUsage
+    cost: Optional[float]
 
 
 class ToolCall(TypedDict):
