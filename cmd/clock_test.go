@@ -32,6 +32,7 @@ var wallClockUses = map[string]string{
 	"cmd/internal/backup/write.go ModTime":        "what a restored file is given",
 	"bridge/sessions/list.go ModTime":             "shown, and compared with itself: whether a file was written to",
 	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
+	"cmd/internal/telemetry/encode.go UnixNano":   "shown: when a span began and ended",
 	"child/journal/expire.go ModTime":             "whether an unnamed session that nobody holds is 30 days old",
 	"child/mcp/pipe.go Unix":                      "a deadline that is always over",
 	"child/serve.go Unix":                         "a deadline that is always over",
