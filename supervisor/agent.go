@@ -55,6 +55,7 @@ type Agent struct {
 	starved      []time.Time      // restarts that the server lacked something for, since one came to anything, oldest first
 	timer        *time.Timer      // of Backoff
 	update       *protocol.SessionUpdate
+	narrowed     *protocol.Permissions // what a child holds that its session does not have; nil for nothing
 	lastError    string
 	lastCrash    Reason // "" before the first
 	lastRestart  Reason // what the last restart came after

@@ -181,6 +181,7 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 	}
 	a.log.Info("agent ready", zap.Uint64("incarnation", inc.number), zap.Int("pid", conn.PID()))
 	a.setState(Ready, "")
+	a.renarrow(inc)
 	a.ask()
 	a.watch(inc)
 	a.next()

@@ -1,0 +1,62 @@
+package supervisor_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// What a child took from its agent and could not save holds for the next process, too:
+// it is told before its first prompt, until a change is saved.
+func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
+	var seen []string // of the second incarnation and later ones
+	full := true
+	play := supervisortest.Play{Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+		set, ok := cmd.(protocol.SetPermissions)
+		if !ok {
+			return false
+		}
+		if c.Number() > 1 {
+			seen = append(seen, set.Permissions.Preset+" within "+string(set.Within))
+		}
+		if full {
+			c.Respond(cmd, map[string]any{
+				"ok": false, "error": "no space left", "reason": protocol.StorageFull, "permissions": map[string]any{"preset": "sandboxed"},
+			})
+		} else {
+			c.Respond(cmd, map[string]any{"ok": true, "permissions": map[string]any{"preset": "sandboxed"}})
+		}
+		return true
+	}, Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		seen = append(seen, p.Message)
+		supervisortest.Echo(c, p)
+	}}
+	run(t, always(play), func(h *house) {
+		a := h.start("alice")
+		set := protocol.SetPermissions{Permissions: &protocol.Permissions{Preset: "sandboxed"}}
+		_, err := a.Do(h.Context(), set)
+		if e, ok := errors.AsType[*supervisor.ChildError](err); !ok || e.Reason != protocol.StorageFull || e.Holds == nil {
+			t.Fatalf("the answer is %v", err)
+		}
+		crash := func() {
+			h.launcher.Child("alice").Crash(supervisor.Exit{Code: 3})
+			synctest.Wait()
+			h.state(a, supervisor.Backoff)
+		}
+		crash()
+		h.outcome(h.prompt(a, "1", "hello"), supervisor.Completed)
+		full = false
+		crash()
+		h.outcome(h.prompt(a, "2", "with room"), supervisor.Completed)
+		crash()
+		h.outcome(h.prompt(a, "3", "saved"), supervisor.Completed)
+		if want := []string{"sandboxed within held", "hello", "sandboxed within held", "with room", "saved"}; !slices.Equal(seen, want) {
+			t.Errorf("the next ones were told %q, want %q", seen, want)
+		}
+	})
+}
