@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -193,7 +194,7 @@ func (d *decider) open(c change, call *notification) (target, error) {
 	if path == "" { // futimens says nothing, others an empty path
 		return opened(unix.Open(base, unix.O_PATH|unix.O_CLOEXEC, 0))
 	}
-	if own := ownDescriptor.FindStringSubmatch(path); own != nil && flags&unix.AT_SYMLINK_NOFOLLOW == 0 {
+	if own := ownDescriptor().FindStringSubmatch(path); own != nil && flags&unix.AT_SYMLINK_NOFOLLOW == 0 {
 		return opened(unix.Open(fmt.Sprintf("/proc/%d/fd/%s", call.pid, own[1]), unix.O_PATH|unix.O_CLOEXEC, 0))
 	}
 	from := unix.AT_FDCWD
@@ -213,7 +214,9 @@ func (d *decider) open(c change, call *notification) (target, error) {
 }
 
 // ownDescriptor is how a program names a descriptor of its own by a path.
-var ownDescriptor = regexp.MustCompile(`^(?:/proc/(?:self|thread-self)|/dev)/fd/(\d{1,9})$`)
+var ownDescriptor = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:/proc/(?:self|thread-self)|/dev)/fd/(\d{1,9})$`)
+})
 
 func opened(fd int, err error) (target, error) {
 	if err != nil {
