@@ -32,7 +32,7 @@ type change struct {
 // changes are decided on by the warden where a program has no view. It does them
 // itself, on the file that it has looked at: what the program has in memory may
 // be another path by then.
-var changes = func() map[int32]change {
+var changes = sync.OnceValue(func() map[int32]change {
 	all := map[int32]change{
 		unix.SYS_FCHMOD:    {0, -1, -1, false, chmod, 1},
 		unix.SYS_FCHMODAT:  {0, 1, -1, false, chmod, 2},
@@ -50,7 +50,7 @@ var changes = func() map[int32]change {
 		all[261] = change{0, 1, -1, false, setTimes(16, 1000), 2}
 	}
 	return all
-}()
+})
 
 // notification is the kernel's struct seccomp_notif.
 type notification struct {
@@ -125,7 +125,7 @@ func (d *decider) ioctl(request uint, p unsafe.Pointer) error {
 
 // decide makes the change if it is allowed. The error is the program's.
 func (d *decider) decide(call *notification) error {
-	c, ok := changes[call.nr]
+	c, ok := changes()[call.nr]
 	if !ok || !asWe(call.pid) {
 		return unix.EPERM
 	}

@@ -63,7 +63,7 @@ func noSetID() []unix.SockFilter {
 // attributes it is as if no file had any.
 func withoutView() []unix.SockFilter {
 	var part []unix.SockFilter
-	for number := range changes {
+	for number := range changes() {
 		part = append(part, unix.SockFilter{Code: equal, K: uint32(number), Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF})
 	}
 	for _, number := range []uint32{
