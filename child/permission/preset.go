@@ -3,7 +3,6 @@ package permission
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,11 +24,6 @@ const (
 // Default is the preset of an agent for which none was named.
 const Default = Trusted
 
-const (
-	maxEntries = 256  // of one list of paths or names
-	maxPath    = 4096 // bytes
-)
-
 // builtin reports whether a preset of that name is built in.
 func builtin(name string) bool {
 	return Preset(name) == Yolo || Preset(name) == Trusted || Preset(name) == Sandboxed
@@ -45,7 +39,7 @@ func (p Preset) String() string { return string(p) }
 // to its paths, tightens its bounds and replaces its rules for the same tool.
 // "" is [Default]. An error names the member.
 func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions) (protocol.Permissions, error) {
-	asked, err := clean(asked)
+	asked, err := rights.Clean(asked)
 	if err != nil {
 		return protocol.Permissions{}, err
 	}
@@ -84,76 +78,5 @@ func CheckCustom(made protocol.Permissions) (protocol.Permissions, error) {
 	if !builtin(made.Preset) {
 		return protocol.Permissions{}, &strict.Error{Path: "preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", made.Preset)}
 	}
-	return clean(made)
-}
-
-// clean checks the lists and puts them in order.
-func clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
-	if p.DisabledTools, err = names("disabled_tools", p.DisabledTools); err != nil {
-		return p, err
-	}
-	if p.AllowedPaths, err = paths("allowed_paths", p.AllowedPaths); err != nil {
-		return p, err
-	}
-	if p.WritePaths, err = paths("write_paths", p.WritePaths); err != nil {
-		return p, err
-	}
-	if p.BlockedPaths, err = paths("blocked_paths", p.BlockedPaths); err != nil {
-		return p, err
-	}
-	if len(p.Tools) > maxEntries {
-		return p, &strict.Error{Path: "tools", Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
-	}
-	rules := make(map[string]protocol.ToolRule, len(p.Tools))
-	for name, r := range p.Tools {
-		member := "tools." + name
-		switch r.Mode {
-		case "", rights.ModeAllow, rights.ModeAsk, rights.ModeDeny:
-		default:
-			return p, &strict.Error{Path: member + ".mode", Problem: fmt.Sprintf("is %q, want allow, ask or deny", r.Mode)}
-		}
-		if r.AllowedPaths, err = paths(member+".allowed_paths", r.AllowedPaths); err != nil {
-			return p, err
-		}
-		if r.BlockedPaths, err = paths(member+".blocked_paths", r.BlockedPaths); err != nil {
-			return p, err
-		}
-		rules[name] = r
-	}
-	p.Tools = nil
-	if len(rules) > 0 {
-		p.Tools = rules
-	}
-	return p, nil
-}
-
-// paths cleans a list of paths. It stays nil if it was, and empty if it was.
-func paths(member string, list []string) ([]string, error) {
-	for i, path := range list {
-		problem := ""
-		switch {
-		case !filepath.IsAbs(path):
-			problem = fmt.Sprintf("is %q, want an absolute path", path)
-		case strings.ContainsRune(path, 0):
-			problem = "holds a NUL"
-		case len(path) > maxPath:
-			problem = fmt.Sprintf("is longer than %d bytes", maxPath)
-		}
-		if problem != "" {
-			return nil, &strict.Error{Path: fmt.Sprintf("%s[%d]", member, i), Problem: problem}
-		}
-	}
-	cleaned, err := names(member, list)
-	for i, path := range cleaned {
-		cleaned[i] = filepath.Clean(path)
-	}
-	return rights.Sorted(cleaned), err
-}
-
-// names cleans a list of names.
-func names(member string, list []string) ([]string, error) {
-	if len(list) > maxEntries {
-		return nil, &strict.Error{Path: member, Problem: fmt.Sprintf("has more than %d entries", maxEntries)}
-	}
-	return rights.Sorted(slices.Clone(list)), nil
+	return rights.Clean(made)
 }

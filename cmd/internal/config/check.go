@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/suggest"
 )
@@ -177,7 +178,8 @@ func local(base string) bool {
 }
 
 // checkReferences reports a provider, a model or a preset that a file names and that
-// neither it nor an earlier file defines; nil if there is none. The file has been
+// neither it nor an earlier file defines, and what no agent could hold in a preset; nil
+// if there is none. The file has been
 // laid over the earlier ones.
 func (c *Config) checkReferences(f file) error {
 	if f.DefaultProvider != "" {
@@ -193,6 +195,14 @@ func (c *Config) checkReferences(f file) error {
 	for _, name := range slices.Sorted(maps.Keys(f.Profiles)) {
 		p := f.Profiles[name]
 		if err := c.checkChoices("profiles."+name, p.Provider, p.Model, p.Preset); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Presets)) {
+		_, err := rights.Clean(c.file.Presets[name]) // its paths have no "~" any more
+		if e, ok := errors.AsType[*strict.Error](err); ok {
+			return &strict.Error{Path: "presets." + name + "." + e.Path, Problem: e.Problem}
+		} else if err != nil {
 			return err
 		}
 	}
