@@ -1,6 +1,6 @@
 // Package version says which version of nexus a program is.
 //
-//	var linked = "" // by the linker: -X main.version=…
+//	var linked = "" // by the linker: -X main.linked=…
 //	version.Of(linked)
 //
 // It only reads what the toolchain put into the program, and is safe for concurrent use.
