@@ -123,7 +123,13 @@ func become() int {
 		_ = send(reports, r) // the exit status says that something is wrong, too
 		return 2
 	}
-	if err := o.View.enter(o.Rules, o.Temp); err != nil {
+	err := o.View.enter(o.Rules, o.Temp)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		// Something moved meanwhile. If that made a program do without a view,
+		// another could bring it about.
+		return fail(report{Error: err.Error()})
+	case err != nil:
 		return fail(report{NoView: err.Error()})
 	}
 	notes, listener, err := confine(o.Rules, o.Temp, o.View)

@@ -88,7 +88,8 @@ func (v view) enter(r Rules, temp string) error {
 	if err != nil {
 		return fmt.Errorf("find the working directory: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	// What is unmounted elsewhere must not be kept busy here.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("part with the mounts of others: %w", err)
 	}
 	places, err := v.places(r, temp)

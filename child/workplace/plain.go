@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -46,14 +47,14 @@ func onlyOptions(letters string, long ...string) func([]string) bool {
 	}
 }
 
-var fileMode = regexp.MustCompile(`^([0-7]{1,3}|[ugoa]*[-+=][rwxX]*)$`)
+var fileMode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-7]{1,3}|[ugoa]*[-+=][rwxX]*)$`) })
 
 // chmodChanges lets modes pass that only a file's owner and others have.
 func chmodChanges(args []string) bool {
 	if len(args) > 0 && args[0] == "-R" {
 		args = args[1:]
 	}
-	return len(args) > 1 && fileMode.MatchString(args[0]) && onlyOptions("")(args[1:])
+	return len(args) > 1 && fileMode().MatchString(args[0]) && onlyOptions("")(args[1:])
 }
 
 // plain reports whether a command is a [permission.Call] that is plain: of
