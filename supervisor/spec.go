@@ -38,7 +38,17 @@ type Spec struct {
 	QueueLimit int
 	// Policy decides on restarts; the zero value is the default policy.
 	Policy Policy
-	// Limits bound what the agent may take.
+	// Limits bound what the agent may take, and what it and those created for it may take
+	// together.
+	Limits Limits
+	// Above are the agents that it comes from, its creator first, with the limits that
+	// its processes share with theirs: memory, processes and time on the processors.
+	Above []Share
+}
+
+// Share is what the processes of an agent and of those that it created may take together.
+type Share struct {
+	Agent  string
 	Limits Limits
 }
 

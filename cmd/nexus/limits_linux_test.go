@@ -121,6 +121,16 @@ func TestLimitsTooLow(t *testing.T) {
 		}
 		s.create(id, `{}`)
 	}
+	// An agent and those created for it have its limits together, once.
+	s.create("boss", `{"processes":40}`)
+	var refused string
+	for i := 0; refused == "" && i < 8; i++ {
+		answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"below-%d","parent_agent_id":"boss"}`, i))
+		refused = gjson.Get(answer, "error.data.limit").Str
+	}
+	if refused != "process limit 40 of boss and the agents that it created" {
+		t.Errorf("of eight agents below, one was refused for the limit %q", refused)
+	}
 	s.end()
 }
 

@@ -242,7 +242,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	agents := &specs{
 		child: a.o.child, personal: copyPath(a.cfg), settings: a.config.settings, sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
-		register: models.Register,
+		register: models.Register, above: models.Above,
 	}
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,

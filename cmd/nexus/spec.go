@@ -42,6 +42,8 @@ type specs struct {
 	// register makes an agent known to the broker and tells where the socket of
 	// its model will be, and which limits hold.
 	register func(broker.Agent) (socket string, l broker.Limits, err error)
+	// above tells which agents a registered one comes from; nil for none.
+	above func(agent string) []supervisor.Share
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
@@ -117,6 +119,10 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 			first = append(first, "--"+flag.name+"="+flag.value)
 		}
 	}
+	var above []supervisor.Share
+	if s.above != nil {
+		above = s.above(id)
+	}
 	return supervisor.Spec{
 		ID:     id,
 		Argv:   first,
@@ -124,6 +130,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Env:    env,
 		Dir:    api.Value(p.Cwd),
 		Limits: held.Process,
+		Above:  above,
 
 		HostCalls: true,
 		Labels:    map[string]string{bridge.LabelAgents: strconv.Itoa(held.Agents)},

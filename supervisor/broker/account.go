@@ -24,7 +24,7 @@ type Limits struct {
 	// Agents is how many agents there may be: it and all that it made. It is kept here
 	// for whoever makes them.
 	Agents int
-	// Process are those of the agent's processes, each agent's by itself. They
+	// Process are those of the agent's processes, which Above shares with others. They
 	// are kept here for whoever starts them.
 	Process supervisor.Limits
 }
@@ -189,4 +189,19 @@ func commas(n uint64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// Above are the agents that an agent comes from, its creator first, with the limits that
+// it shares with them.
+func (b *Broker) Above(agent string) (above []supervisor.Share) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	acc := b.accounts[agent]
+	if acc == nil {
+		return nil
+	}
+	for _, a := range acc.line()[1:] {
+		above = append(above, supervisor.Share{Agent: a.id, Limits: a.limits.Process})
+	}
+	return above
 }

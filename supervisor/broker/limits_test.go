@@ -444,3 +444,26 @@ func TestForget(t *testing.T) {
 		t.Errorf("got %s %s, want what the other one may", res.Status, answer)
 	}
 }
+
+// An agent shares the limits of all that it comes from, also where these do not run.
+func TestAbove(t *testing.T) {
+	h := newHouse(t, broker.Options{Limits: broker.Limits{Process: supervisor.Limits{MemoryBytes: 1000}}}, nil)
+	register := func(a broker.Agent) {
+		t.Helper()
+		if _, _, err := h.Register(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register(broker.Agent{ID: "boss", New: true, Limits: &broker.Limits{Process: supervisor.Limits{MemoryBytes: 500, Processes: 9}}})
+	register(broker.Agent{ID: "middle", Parent: "boss", New: true})
+	register(broker.Agent{ID: "below", Parent: "middle", New: true})
+	want := []supervisor.Share{
+		{Agent: "middle", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}}, {Agent: "boss", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}},
+	}
+	if diff := cmp.Diff(want, h.Above("below")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if above := h.Above("boss"); above != nil {
+		t.Errorf("above the first: %+v", above)
+	}
+}

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +42,8 @@ type Spec struct {
 	WriteTimeout time.Duration
 	// Limits bound the process and all that comes of it.
 	Limits Limits
+	// Shares bound it together with other processes; the first is the process's own.
+	Shares []*Share
 	// Guard reaches what leaves the process's group; nil means that nobody does.
 	Guard *Guard
 }
@@ -73,6 +76,7 @@ type Process struct {
 	pidfd  *os.File // nil where the system has none
 	tree   *tree
 	limits Limits
+	shares []*Share
 	rate   bucket         // of stdout; owned by its reader
 	watch  sync.WaitGroup // the look at the tree's usage
 
@@ -141,13 +145,16 @@ func begin(s Spec) (_ *Process, err error) {
 	p := &Process{
 		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4], pidfd: pidfd, tree: tree,
 		graces: s.Graces.orDefault(), write: s.WriteTimeout, tail: newTail(s.Log, cmd.Process.Pid),
-		limits: s.Limits, rate: newBucket(s.Limits.OutputBytesPerSecond, time.Now()),
+		limits: s.Limits, shares: s.Shares, rate: newBucket(s.Limits.OutputBytesPerSecond, time.Now()),
 		hurry: make(chan struct{}), dead: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
 	}
 	if p.write == 0 {
 		p.write = DefaultWriteTimeout
 	}
-	if s.Limits.sampled() {
+	for i, share := range p.shares {
+		share.join(p, i == 0)
+	}
+	if p.sampled() {
 		p.watch.Go(p.sample)
 	}
 	return p, nil
@@ -261,6 +268,9 @@ func (p *Process) wait() {
 	}
 	close(p.dead)
 	p.watch.Wait()
+	for _, share := range p.shares {
+		share.leave(p)
+	}
 	if left := p.tree.clear(); len(left) > 0 {
 		p.tail.log.Error("processes that it left cannot be ended", zap.Ints("left", left))
 	}
@@ -284,20 +294,29 @@ func (p *Process) sample() {
 			return
 		case <-tick.C:
 		}
-		if p.Look() {
+		if p.look(false) {
 			return
 		}
 	}
 }
 
-// Look compares what the tree takes with its limits at once, and not only when
-// SampleEvery has passed. It reports whether one is exceeded: then the process is
-// killed.
-func (p *Process) Look() (exceeded bool) {
-	if !p.limits.sampled() {
+// sampled reports whether the tree is to be looked at.
+func (p *Process) sampled() bool { return p.limits.sampled() || len(p.shares) > 0 }
+
+// Look compares what the tree of a process that has just started takes with its limits
+// at once, and not only when SampleEvery has passed. It reports whether one is exceeded:
+// then the process is killed.
+func (p *Process) Look() (exceeded bool) { return p.look(true) }
+
+func (p *Process) look(starting bool) (exceeded bool) {
+	if !p.sampled() {
 		return false
 	}
-	limit := p.limits.exceeded(p.tree.usage())
+	u := p.tree.usage()
+	limit := p.limits.exceeded(u)
+	for _, share := range p.shares {
+		limit = cmp.Or(limit, share.note(p, u, starting))
+	}
 	if limit != "" {
 		p.breach(limit)
 	}

@@ -49,6 +49,8 @@ type Launcher struct {
 	WriteTimeout time.Duration
 	// Guard reaches what leaves the children's groups; nil means that nobody does.
 	Guard *proc.Guard
+
+	shares shares
 }
 
 // Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
@@ -66,20 +68,22 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 		log = zap.NewNop()
 	}
 	log = log.With(zap.String("agent", s.ID))
+	shares, release := l.shares.take(s)
 	p, err := proc.Start(proc.Spec{
 		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout, Guard: l.Guard,
-		Limits: limitsOf(s.Limits),
+		Limits: limitsOf(s.Limits), Shares: shares,
 	})
+	release()
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
 	c := &conn{process: p, log: log, lines: frame.NewReader(p.Stdout()), writer: frame.NewWriter(p)}
-	release := context.AfterFunc(ctx, func() { p.Stop(ctx, nil) })
+	unhook := context.AfterFunc(ctx, func() { p.Stop(ctx, nil) })
 	err = c.handshake()
 	if err == nil && p.Look() {
 		err = errors.New("child cannot start within its limits")
 	}
-	if !release() {
+	if !unhook() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
