@@ -47,7 +47,11 @@ func refusedChange(c *call, param string, command protocol.Command, err error) e
 	}
 	problem := strings.TrimPrefix(refused.Message, command.Name()+": ")
 	if refused.Reason == protocol.BeyondBound {
-		return &deniedError{"the key only narrows what the agent may do: " + problem}
+		may := "narrows what the agent may do"
+		if c.bound() == protocol.WithinGranted {
+			may = "gives what the owner granted"
+		}
+		return &deniedError{"the key only " + may + ": " + problem}
 	}
 	return api.Invalid(param, "%s", problem)
 }
