@@ -95,17 +95,46 @@ func (f Frame) DecodeStreamed() (Event, error) {
 // Commands are the zero values of all commands, in the order of SPEC §3.3.
 func Commands() []Command {
 	return []Command{
-		Prompt{}, FollowUp{}, Abort{}, Compact{}, NewSession{}, GetMessages{}, SetModel{}, GetAvailableModels{},
-		GetSessionStats{}, GetState{}, ToolsList{}, Ping{}, SetCwd{}, SetPermissions{}, SetSystemPrompt{},
-		UpdateContext{}, MCPConnect{}, MCPDisconnect{}, PermissionResponse{}, HostResult{}, Shutdown{},
+		Prompt{},
+		FollowUp{},
+		Abort{},
+		Compact{},
+		NewSession{},
+		GetMessages{},
+		SetModel{},
+		GetAvailableModels{},
+		GetSessionStats{},
+		GetState{},
+		ToolsList{},
+		Ping{},
+		SetCwd{},
+		SetPermissions{},
+		SetSystemPrompt{},
+		UpdateContext{},
+		MCPConnect{},
+		MCPDisconnect{},
+		PermissionResponse{},
+		HostResult{},
+		Shutdown{},
 	}
 }
 
 // Events are the zero values of all events of a child, in the order of SPEC §3.5.
 func Events() []Event {
 	return []Event{
-		Ready{}, MessageUpdate{}, AgentEnd{}, Response{}, Error{}, SubagentStart{}, SubagentUpdate{}, SubagentDone{},
-		SessionUpdate{}, PermissionRequest{}, PermissionEnd{}, HostCall{}, HostCancel{},
+		Ready{},
+		MessageUpdate{},
+		AgentEnd{},
+		Response{},
+		Error{},
+		SubagentStart{},
+		SubagentUpdate{},
+		SubagentDone{},
+		SessionUpdate{},
+		PermissionRequest{},
+		PermissionEnd{},
+		HostCall{},
+		HostCancel{},
 	}
 }
 

@@ -37,8 +37,10 @@ type Stream struct {
 // Streams is every method that can be answered as a stream. It must not be changed.
 var Streams = []Stream{
 	{"send", []Notification{
-		{StreamStart, StreamStartParams{}}, {StreamData, StreamDataParams{}},
-		{StreamRestart, StreamRestartParams{}}, {StreamEnd, StreamEndParams{}},
+		{StreamStart, StreamStartParams{}},
+		{StreamData, StreamDataParams{}},
+		{StreamRestart, StreamRestartParams{}},
+		{StreamEnd, StreamEndParams{}},
 	}, "Send a message and have the answer as it comes"},
 	{"run_plan", []Notification{
 		{PlanStart, PlanStartParams{}}, {TaskStart, TaskStartParams{}}, {TaskEnd, TaskEndParams{}}, {PlanEnd, PlanEndParams{}},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +121,11 @@ func TestLanguages(t *testing.T) {
 func TestGofmtHasNoVersion(t *testing.T) {
 	gofmt, err := exec.LookPath("gofmt")
 	if err != nil {
-		gofmt = filepath.Join(runtime.GOROOT(), "bin", "gofmt")
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gofmt = filepath.Join(strings.TrimSpace(string(root)), "bin", "gofmt")
 	}
 	dir := t.TempDir()
 	if err := os.Symlink(gofmt, filepath.Join(dir, "gofmt")); err != nil {

@@ -15,8 +15,11 @@ const setID = unix.S_ISUID | unix.S_ISGID
 // modeCalls are the calls that set a mode, with the place of that argument (0 is
 // the first). Those that make a directory heed none of the bits of setID.
 var modeCalls = append([]modeCall{
-	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1},
-	{unix.SYS_MKNODAT, 2, -1}, {unix.SYS_OPENAT, 3, 2},
+	{unix.SYS_FCHMOD, 1, -1},
+	{unix.SYS_FCHMODAT, 2, -1},
+	{unix.SYS_FCHMODAT2, 2, -1},
+	{unix.SYS_MKNODAT, 2, -1},
+	{unix.SYS_OPENAT, 3, 2},
 }, map[string][]modeCall{
 	"amd64": {{90, 1, -1}, {133, 1, -1}, {85, 1, -1}, {2, 2, 1}}, // chmod, mknod, creat and open
 }[runtime.GOARCH]...)

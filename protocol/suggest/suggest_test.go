@@ -14,13 +14,13 @@ func TestNearest(t *testing.T) {
 		{"Providers", "providers"},
 		{"porviders", "providers"}, // two neighbours swapped
 		{"default-model", "default_model"},
-		{"defualt_provider", "default_provider"},
+		{"default_provdier", "default_provider"},
 		{"sl", "ls"},
 		{"srve", "serve"}, // as near to save
 		{"x", ""},
 		{"", ""},
 		{"limits", ""},
-		{"modle", ""},
+		{"mdel", ""},
 		{strings.Repeat("n", 65), ""},
 	} {
 		if got := suggest.Nearest(tt.name, known); got != tt.want {

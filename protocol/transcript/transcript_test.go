@@ -128,8 +128,13 @@ func TestUsageByModel(t *testing.T) {
 		return transcript.TurnEnd{TurnID: "1", Outcome: "completed", Usage: protocol.TurnUsage{InputTokens: input}, At: at}
 	}
 	records := []transcript.Record{
-		every[0], transcript.Settings{Provider: ptr("p"), Model: ptr("a"), At: at}, used(1),
-		transcript.Settings{Model: ptr("b"), At: at}, used(2), transcript.Settings{Model: ptr("a"), At: at}, used(4),
+		every[0],
+		transcript.Settings{Provider: ptr("p"), Model: ptr("a"), At: at},
+		used(1),
+		transcript.Settings{Model: ptr("b"), At: at},
+		used(2),
+		transcript.Settings{Model: ptr("a"), At: at},
+		used(4),
 	}
 	s, _, err := transcript.Parse(encode(t, records...))
 	if err != nil {

@@ -29,10 +29,10 @@ func pythonTable(list []row) ([]byte, error) {
 
 // shape is one of the two clients in Python.
 type shape struct {
-	class, about     string
-	def, await, call string // of a method
-	stream           string // what a streaming method returns, of its parts
-	imported         string
+	class, about string
+	def, await   string // of a method
+	stream       string // what a streaming method returns, of its parts
+	imported     string
 }
 
 func pythonAsync(list []row) ([]byte, error) {

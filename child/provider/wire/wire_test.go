@@ -111,27 +111,39 @@ func TestBroker(t *testing.T) {
 		want, brief string
 	}{
 		{
-			"budget", true, []http.HandlerFunc{wiretest.Status(402, spent, own...)}, 0,
+			"budget", true,
+			[]http.HandlerFunc{wiretest.Status(402, spent, own...)},
+			0,
 			"agent a1 has used 1,200 of its 1,000 tokens", "the broker refused the request: budget_exceeded",
 		},
 		{
-			"rate", true, []http.HandlerFunc{limited, limited, limited, limited}, 3,
+			"rate", true,
+			[]http.HandlerFunc{limited, limited, limited, limited},
+			3,
 			"agent a1 may make 10 requests a minute; try again in 0 s", "the broker refused the request: rate_limit_exceeded",
 		},
 		{
-			"key", true, []http.HandlerFunc{wiretest.Status(401, denied, own...)}, 0,
+			"key", true,
+			[]http.HandlerFunc{wiretest.Status(401, denied, own...)},
+			0,
 			"provider acme refused the key that the server has for it", "the broker refused the request: authentication_error",
 		},
 		{
-			"a service behind the broker", true, []http.HandlerFunc{wiretest.Status(402, spent)}, 0,
+			"a service behind the broker", true,
+			[]http.HandlerFunc{wiretest.Status(402, spent)},
+			0,
 			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
 		},
 		{
-			"a service with a time to wait", true, []http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")}, 0,
+			"a service with a time to wait", true,
+			[]http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")},
+			0,
 			"provider acme: 429 Too Many Requests: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 429 Too Many Requests",
 		},
 		{
-			"a service without a broker", false, []http.HandlerFunc{wiretest.Status(402, spent, own...)}, 0,
+			"a service without a broker", false,
+			[]http.HandlerFunc{wiretest.Status(402, spent, own...)},
+			0,
 			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
 		},
 	} {

@@ -107,7 +107,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 	if err != nil {
 		return Report{}, err
 	}
-	defer root.Close()
+	defer func() { err = errors.Join(err, root.Close()) }()
 	u := &unpacker{ctx: ctx, root: root, tar: tar.NewReader(packed)}
 	if err := u.all(); err != nil {
 		return Report{}, err

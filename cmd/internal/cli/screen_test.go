@@ -72,8 +72,18 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 	plan := t.TempDir() + "/plan.json"
 	writeFile(t, plan, `{"tasks":[{"id":"a","type":"testing","description":"x"}]}`)
 	for _, args := range [][]string{
-		{"list"}, {"status", "a"}, {"sessions"}, {"messages", "a"}, {"events", "a"}, {"approvals"}, {"keys"}, {"plan", plan},
-		{"call", "list_agents"}, {"send", "a", "x"}, {"load", "x"}, {"destroy", "x"},
+		{"list"},
+		{"status", "a"},
+		{"sessions"},
+		{"messages", "a"},
+		{"events", "a"},
+		{"approvals"},
+		{"keys"},
+		{"plan", plan},
+		{"call", "list_agents"},
+		{"send", "a", "x"},
+		{"load", "x"},
+		{"destroy", "x"},
 	} {
 		for _, args := range [][]string{args, append([]string{"--json"}, args...)} {
 			got := run(t, serve, nil, args...)

@@ -409,8 +409,10 @@ func TestWarnings(t *testing.T) {
 		{name: "a provider of the file", text: vendors + "}", want: []string{`provider "router" needs a key: set the environment variable ROUTER_KEY`}},
 		{name: "its key is there", text: vendors + "}", env: []string{"ROUTER_KEY=secret"}},
 		{name: "a built-in one that is the default", text: `{"default_model":"openai/x"}`, want: []string{`provider "openai" needs a key: set the environment variable OPENAI_API_KEY`}},
-		{name: "a built-in one of a role and of a profile", text: `{"roles":{"planner":{"agent_id":"a","provider":"anthropic"}},"profiles":{"p":{"model":"openai/x"}}}`,
-			want: []string{`provider "anthropic" needs a key: set the environment variable ANTHROPIC_API_KEY`, `provider "openai" needs a key: set the environment variable OPENAI_API_KEY`}},
+		{
+			name: "a built-in one of a role and of a profile", text: `{"roles":{"planner":{"agent_id":"a","provider":"anthropic"}},"profiles":{"p":{"model":"openai/x"}}}`,
+			want: []string{`provider "anthropic" needs a key: set the environment variable ANTHROPIC_API_KEY`, `provider "openai" needs a key: set the environment variable OPENAI_API_KEY`},
+		},
 		{name: "no variable", text: `{"$schema":"config.schema.json","providers":{"p":{"type":"openai"}}}`, want: []string{`provider "p" needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
