@@ -301,7 +301,7 @@ func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (a
 	}
 	body, err := s.askID(ctx, c, protocol.SetModel{Model: p.Model})
 	if err != nil {
-		return nil, refusedChange("model", protocol.SetModel{}, err)
+		return nil, refusedChange(c, "model", protocol.SetModel{}, err)
 	}
 	model := gjson.GetBytes(body, "model").String()
 	if model == "" {

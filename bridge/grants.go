@@ -40,7 +40,7 @@ func (c *call) mayGrant(what string) error {
 
 // refusedChange is the error of a change that a child refused: the parameter's fault,
 // unless the caller may not have it or it could not be saved.
-func refusedChange(param string, command protocol.Command, err error) error {
+func refusedChange(c *call, param string, command protocol.Command, err error) error {
 	refused, ok := errors.AsType[*supervisor.ChildError](err)
 	if !ok || refused.Reason == protocol.StorageFull || refused.Reason == protocol.NotSaved {
 		return err

@@ -82,7 +82,7 @@ func (s *Server) mcpCommand(ctx context.Context, c *call, command protocol.Comma
 	c.incarnation = a.Info().Incarnation
 	body, err := s.askFor(ctx, a, command, connectPatience)
 	if err != nil {
-		return api.MCPServer{}, refusedChange("server", command, err)
+		return api.MCPServer{}, refusedChange(c, "server", command, err)
 	}
 	told, err := read[struct {
 		Server mcpServer `json:"server"`

@@ -19,7 +19,7 @@ import (
 func (s *Server) set(ctx context.Context, c *call, param string, command protocol.Command) (gjson.Result, error) {
 	body, err := s.askID(ctx, c, command)
 	if err != nil {
-		return gjson.Result{}, refusedChange(param, command, err)
+		return gjson.Result{}, refusedChange(c, param, command, err)
 	}
 	return gjson.ParseBytes(body), nil
 }

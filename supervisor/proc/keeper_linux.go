@@ -116,7 +116,7 @@ func (k *keeper) run(p keeperProcess) {
 		case err = <-ended:
 		case <-k.quit:
 			_ = p.cmd.Process.Kill() // or it is gone
-			_ = <-ended              // killed
+			<-ended                  //nolint:errcheck // it was killed
 			p.alive.Close()
 			return
 		}
