@@ -194,7 +194,9 @@ var roles = map[string]func(args []string){
 func stubborn() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	fmt.Println("here")
-	select {}
+	for {
+		_ = unix.Pause() // select {} is taken for a deadlock, without C
+	}
 }
 
 // offspring starts a process and does not wait for it.
