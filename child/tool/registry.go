@@ -22,9 +22,13 @@ const (
 	defaultTimeout   = 300 * time.Second
 	defaultMaxOutput = 64 << 10
 
-	// grace is how long a tool has to return once its context has ended. An
-	// abort must be through within 100 ms (SPEC §3.4).
+	// grace is how long a tool has to return once its turn is aborted, which must be
+	// through within 100 ms (SPEC §3.4).
 	grace = 50 * time.Millisecond
+
+	// lateGrace is how long it has once its own time is over, to end what it runs and
+	// to return what that had put out.
+	lateGrace = 5 * time.Second
 
 	// maxStuck bounds the goroutines that tools which do not return can hold.
 	maxStuck = 16
@@ -254,8 +258,8 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 	}
 }
 
-// invoke runs the tool in a goroutine of its own and waits for it until grace
-// after the end of its context.
+// invoke runs the tool in a goroutine of its own and waits for it until lateGrace
+// after the end of its time, or grace after that of its turn.
 func (r *Registry) invoke(parent context.Context, t Tool, name string, input jsontext.Value) (Result, error) {
 	ctx, cancel := context.WithTimeout(parent, r.options.Timeout)
 	defer cancel()
@@ -277,12 +281,20 @@ func (r *Registry) invoke(parent context.Context, t Tool, name string, input jso
 		return a.result, r.reason(parent, ctx, a.err)
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
+	late := time.NewTimer(lateGrace)
+	defer late.Stop()
 	select {
 	case a := <-answers:
 		return a.result, r.reason(parent, ctx, a.err)
-	case <-timer.C:
+	case <-late.C:
+	case <-parent.Done():
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case a := <-answers:
+			return a.result, r.reason(parent, ctx, a.err)
+		case <-timer.C:
+		}
 	}
 	r.stuck.Add(1)
 	if settled.Swap(true) { // it returned at this very moment

@@ -207,6 +207,32 @@ func TestStuckBound(t *testing.T) {
 	})
 }
 
+// A tool whose time is over may take a while to end what it runs: what that had put out
+// is kept, unless the turn is aborted meanwhile, which is through at once.
+func TestTimeoutKeepsWhatWasPutOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := fake{"slow", func(ctx context.Context, _ jsontext.Value) (string, error) {
+			<-ctx.Done()
+			<-time.After(2 * time.Second)
+			return "so far", nil
+		}}
+		registry := tool.NewRegistry([]tool.Tool{slow}, tool.Options{Timeout: time.Second})
+		if got := registry.Run(t.Context(), []protocol.ToolCall{call("slow", `{}`)}, tool.Watch{}); got[0].Text != "so far" {
+			t.Errorf("after its time: %q", got[0].Text)
+		}
+		ctx, abort := context.WithCancelCause(t.Context())
+		time.AfterFunc(2*time.Second, func() { abort(errors.New("aborted")) })
+		began := time.Now()
+		got := registry.Run(ctx, []protocol.ToolCall{call("slow", `{}`)}, tool.Watch{})
+		if took := time.Since(began); got[0].Text != "slow: the turn was aborted" || took > 2100*time.Millisecond {
+			t.Errorf("aborted: %q after %v", got[0].Text, took)
+		}
+		if err := registry.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestTwoOfOneName(t *testing.T) {
 	defer func() {
 		if recover() == nil {
