@@ -41,10 +41,10 @@ func TestStartFailure(t *testing.T) {
 // An agent that is destroyed while a request to it is under way is named in
 // what the request comes to.
 func TestDestroyedMeanwhile(t *testing.T) {
-	stopping, stop := make(chan struct{}), make(chan struct{})
+	begun, stopping, stop := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(func(c *supervisortest.Child, p protocol.Prompt) {
-			c.Say("x")
+			close(begun)
 			<-c.Aborted() // asked to end, it takes its time
 			close(stopping)
 			<-stop
@@ -52,6 +52,7 @@ func TestDestroyedMeanwhile(t *testing.T) {
 	})
 	r.create("a")
 	running := r.begin("a", "r")
+	<-begun // a child that is ended before it has its prompt ends at once
 	destroyed := make(chan error, 1)
 	go func() {
 		_, err := r.client.DestroyAgent(r.ctx(), "a")
