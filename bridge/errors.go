@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,15 +57,15 @@ type methodError struct {
 
 func (e *methodError) Error() string { return "method not found: " + e.name }
 
-// details says what is wrong with the name, and way what would be right.
+// details says what was probably meant, "" if nothing is known; way says where to look.
 func (e *methodError) details() string {
 	if e.elsewhere {
 		return fmt.Sprintf("%s is no %s method", e.name, e.scope)
 	}
 	if near := e.nearest(); near != "" {
-		return fmt.Sprintf("there is none; did you mean %s?", near)
+		return fmt.Sprintf("did you mean %s?", near)
 	}
-	return "there is no method " + e.name
+	return ""
 }
 
 // nearest is the method whose name is written much like it; "" for none.
@@ -80,9 +79,6 @@ func (e *methodError) nearest() string {
 
 func (e *methodError) way() string {
 	if !e.elsewhere {
-		if near := e.nearest(); near != "" {
-			return fmt.Sprintf("Did you mean %s?", near)
-		}
 		return "See rpc.discover at POST / for all methods."
 	}
 	if e.scope == api.Agent {
@@ -99,9 +95,13 @@ type refusal struct {
 	internal bool
 }
 
+// refuse makes a refusal. Details that message says already are left out.
 func refuse(status int, code jsonrpc.Code, message, kind, details string, suggestions ...string) refusal {
 	if suggestions == nil {
 		suggestions = []string{}
+	}
+	if strings.Contains(message, details) {
+		details = ""
 	}
 	return refusal{status: status, err: &jsonrpc.Error{ // a client may have sent a key in the place of a name
 		Code: code, Message: redact.Keys(message),
@@ -223,7 +223,7 @@ func table(err error) refusal {
 			"it was answered, has ended, or never was", "See pending of get_permissions.")
 	case errors.Is(err, supervisor.ErrTurnConflict), errors.Is(err, plan.ErrConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
-			"REQUEST_ID_CONFLICT", err.Error(), "Use a new request_id for a new message.")
+			"REQUEST_ID_CONFLICT", "", "Use a new request_id for a new message.")
 	}
 	return otherwise(err)
 }
@@ -252,7 +252,7 @@ func unrecorded(err error) refusal {
 // explainTyped is the part of the table for errors that carry more than which.
 func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
-		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", cmp.Or(e.Hint, e.Problem),
+		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", e.Hint,
 			"Correct the parameters and send it again."), true
 	}
 	if e, ok := errors.AsType[*roleError](err); ok {
@@ -280,7 +280,7 @@ func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*agentError](err); ok {
 		if errors.Is(e.err, supervisor.ErrExists) {
 			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
-				"there is an agent of that name", "Use the agent that is there (create_agent with if_exists \"use\" finds it), or destroy it first."), true
+				"", "Use the agent that is there (create_agent with if_exists \"use\" finds it), or destroy it first."), true
 		}
 		details := "no agent of that name runs, and none is saved"
 		if errors.Is(e.err, errDestroyed) {

@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
@@ -51,5 +57,32 @@ func TestExplain(t *testing.T) {
 					status, code, kind, message, test.status, test.code, test.kind, test.message)
 			}
 		})
+	}
+}
+
+// TestErrorsAreToldOnce looks at every error in fixtures/rpc: details repeat neither
+// the message nor a recovery suggestion.
+func TestErrorsAreToldOnce(t *testing.T) {
+	checked := 0
+	err := fs.WalkDir(os.DirFS("../fixtures/rpc"), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join("../fixtures/rpc", name))
+		for line := range strings.Lines(string(text)) {
+			data := gjson.Get(line, "error.data")
+			details, message := data.Get("details").String(), gjson.Get(line, "error.message").String()
+			if details == "" {
+				continue
+			}
+			checked++
+			if strings.Contains(strings.ToLower(message+data.Get("recovery_suggestions").Raw), strings.ToLower(details)) {
+				t.Errorf("%s: said twice: %s", name, line)
+			}
+		}
+		return err
+	})
+	if err != nil || checked < 50 {
+		t.Errorf("checked %d errors: %v", checked, err)
 	}
 }

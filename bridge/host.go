@@ -73,7 +73,7 @@ func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method st
 	}
 	s.logHostCall(c, start, r.err)
 	message := r.err.Message
-	if details := r.err.Data.Details; !r.internal && !strings.Contains(message, details) && !strings.Contains(details, message) {
+	if details := r.err.Data.Details; !r.internal && details != "" {
 		message += ": " + details
 	}
 	return nil, &protocol.HostError{Code: int(r.err.Code), Message: message}

@@ -97,7 +97,7 @@ func TestHostCreate(t *testing.T) {
 		t.Errorf("what is to be run (-want +got):\n%s", diff)
 	}
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`,
-		"error -32602 Agent already exists: b: there is an agent of that name")
+		"error -32602 Agent already exists: b")
 	f.want("trusted", "create_agent", `{"agent_id":"c","preset":"trusted","cwd":"/elsewhere","allowed_write_paths":[]}`,
 		`{"agent_id":"c","url":"/agent/c"}`)
 	if p := <-f.asked; *p.Preset != "trusted" || *p.Cwd != "/elsewhere" || len(*p.AllowedWritePaths) != 0 {

@@ -190,7 +190,7 @@ func check(p api.CreateAgentParams) error {
 	}
 	if p.Cwd != nil {
 		if info, err := os.Stat(*p.Cwd); err != nil || !info.IsDir() {
-			return api.Invalid("cwd", "is no directory")
+			return api.Invalid("cwd", "%s is not a directory", *p.Cwd)
 		}
 	}
 	return nil

@@ -102,7 +102,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code
 type ErrorData struct {
 	// Type is a word in capitals, as in TIMEOUT.
 	Type string `json:"type" wire:"default"`
-	// Details is one sentence.
+	// Details is one sentence that adds to the message; "" if the message says all.
 	Details string `json:"details" wire:"default"`
 	// RecoverySuggestions are sentences; nil is written as [].
 	RecoverySuggestions []string `json:"recovery_suggestions" wire:"default"`
