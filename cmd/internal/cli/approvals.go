@@ -77,7 +77,8 @@ func (one asked) describe() lines {
 		fmt.Fprintf(&b, " (cut: its input has %d bytes)", input.Get("size").Int())
 	}
 	b.WriteString("\n")
-	if one.Command != "" && (cut || strings.Contains(one.Command, "\n")) {
+	shown := !cut && input.Get("command").String() == one.Command && !strings.Contains(one.Command, "\n")
+	if one.Command != "" && !shown { // that of an MCP server stands in no input
 		fmt.Fprintf(&b, "  the whole command, %d bytes:\n", len(one.Command))
 		for text := range strings.SplitSeq(one.Command, "\n") {
 			b.WriteString("  | " + visible(text) + "\n")

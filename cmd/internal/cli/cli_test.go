@@ -181,6 +181,18 @@ func TestApprovalsShowTheWholeCommand(t *testing.T) {
 	}
 }
 
+// A call that starts an MCP server has the server's command, and not in its input.
+func TestApprovalsShowTheCommandOfAServer(t *testing.T) {
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"mcp_docs_connect",`+
+			`"input":{},"command":"/bin/sh -c 'id; exec cat'","reason":"it runs","deadline":"later"}]}]}}`)
+	}, nil, "approvals")
+	want := "r-1 a: mcp_docs_connect {}\n  the whole command, 25 bytes:\n  | /bin/sh -c 'id; exec cat'\n  it runs; without an answer denied at later\n"
+	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // --limit 0 is all, and more than the server gives at once comes in pages.
 func TestSessionsOfManyPages(t *testing.T) {
 	const total = 2100
