@@ -26,10 +26,12 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/plainfile"
 	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
 )
@@ -362,8 +364,8 @@ func findChild(named string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// findScenario returns the absolute path of a scenario file that can be read;
-// "" for "". What it says is the child's to judge.
+// findScenario returns the absolute path of a scenario file that agents can play; ""
+// for "". The file is checked whole here, for each agent would refuse it.
 func findScenario(named string) (string, error) {
 	if named == "" {
 		return "", nil
@@ -372,16 +374,23 @@ func findScenario(named string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("resolve --scenario: %w", err)
 	}
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return "", fmt.Errorf("read --scenario: %w", err)
+	case !info.Mode().IsRegular(): // to open a pipe would wait
+		return "", fmt.Errorf("read --scenario: %s is no plain file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("read --scenario: %w", err)
 	}
 	defer file.Close()
-	switch info, err := file.Stat(); {
-	case err != nil:
+	text, err := plainfile.ReadAll(file, scenario.MaxBytes)
+	if err != nil {
 		return "", fmt.Errorf("read --scenario: %w", err)
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("read --scenario: %s is no plain file", path)
+	}
+	if _, err := scenario.Parse(text); err != nil {
+		return "", fmt.Errorf("--scenario %s: %w", path, err)
 	}
 	return path, nil
 }

@@ -26,7 +26,7 @@ type memory struct {
 	place  *fold[place]  // in the scenario, if there is one
 }
 
-func newMemory(s *scenario) *memory {
+func newMemory(s *script) *memory {
 	return &memory{
 		place: &fold[place]{step: s.next},
 		// System messages count as well: a summary of older messages is one.

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/scenario"
 )
 
 // ErrAsked is the error of a turn that was asked to fail.
@@ -19,7 +20,6 @@ var ErrAsked = errors.New("the offline model was asked to fail")
 const (
 	countPause = 50 * time.Millisecond
 	maxCount   = 1_000_000
-	maxFlood   = 10_000_000
 	quoteLimit = 60 // characters of a prompt that a reply quotes
 )
 
@@ -120,8 +120,8 @@ func flood(v *voice, _ provider.Request, prompt string) bool {
 		return false
 	}
 	n, err := strconv.Atoi(bare(rest))
-	if err != nil || n < 1 || n > maxFlood {
-		v.sayf("I flood with 1 to %d words, not with %s.", maxFlood, quote(rest))
+	if err != nil || n < 1 || n > scenario.MaxFlood {
+		v.sayf("I flood with 1 to %d words, not with %s.", scenario.MaxFlood, quote(rest))
 		return true
 	}
 	for range n {

@@ -9,19 +9,23 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/scenario"
 )
 
-// errPlayed is the error of a prompt for which the scenario has no turn left.
 // played is an error as a service would report it: no log has its words.
 func played(err error) error {
 	return &provider.Error{Brief: "the scenario has an error here", Err: err}
 }
 
+// errPlayed is the error of a prompt for which the scenario has no turn left.
 var errPlayed = errors.New("the scenario has no turn left for this prompt")
+
+// script is a scenario that is played.
+type script scenario.File
 
 // play answers the request with the part of the scenario that is due. Which
 // one that is follows from the messages alone.
-func (s *scenario) play(v *voice, r provider.Request) {
+func (s *script) play(v *voice, r provider.Request) {
 	user := lastUser(r.Messages)
 	if user < 0 {
 		v.fail(errPlayed)
@@ -56,18 +60,18 @@ func (s *scenario) play(v *voice, r provider.Request) {
 			calls++
 			continue
 		}
-		st.play(v)
+		playStep(v, st)
 	}
 }
 
 // place is where in a scenario a conversation has got to.
 type place struct {
-	due     *turn // of the last message that a user wrote; nil for none
-	inOrder int   // of the user's messages so far that no match picked
+	due     *scenario.Turn // of the last message that a user wrote; nil for none
+	inOrder int            // of the user's messages so far that no match picked
 }
 
 // next moves on by one message.
-func (s *scenario) next(p place, m protocol.Message) place {
+func (s *script) next(p place, m protocol.Message) place {
 	if m.Role != protocol.RoleUser {
 		return p
 	}
@@ -78,7 +82,7 @@ func (s *scenario) next(p place, m protocol.Message) place {
 	return p
 }
 
-func (s *scenario) matching(content string) *turn {
+func (s *script) matching(content string) *scenario.Turn {
 	for i, t := range s.Turns {
 		if t.Match != nil && strings.Contains(content, *t.Match) {
 			return &s.Turns[i]
@@ -88,8 +92,8 @@ func (s *scenario) matching(content string) *turn {
 }
 
 // ordered is the nth of the turns without a match, nil if there is none.
-func (s *scenario) ordered(n int) *turn {
-	var plain []*turn
+func (s *script) ordered(n int) *scenario.Turn {
+	var plain []*scenario.Turn
 	for i, t := range s.Turns {
 		if t.Match == nil {
 			plain = append(plain, &s.Turns[i])
@@ -107,8 +111,8 @@ func (s *scenario) ordered(n int) *turn {
 
 // split cuts steps into answers: each ends with the last of the tool calls that
 // stand side by side, because what follows needs their results.
-func split(steps []step) [][]step {
-	var parts [][]step
+func split(steps []scenario.Step) [][]scenario.Step {
+	var parts [][]scenario.Step
 	start := 0
 	for i, st := range steps {
 		if st.Tool != nil && (i+1 == len(steps) || steps[i+1].Tool == nil) {
@@ -122,8 +126,8 @@ func split(steps []step) [][]step {
 	return parts
 }
 
-// play carries out any step but a tool call.
-func (s step) play(v *voice) {
+// playStep carries out any step but a tool call.
+func playStep(v *voice, s scenario.Step) {
 	var pause time.Duration
 	if s.EveryMS != nil {
 		pause = time.Duration(*s.EveryMS) * time.Millisecond
@@ -136,7 +140,7 @@ func (s step) play(v *voice) {
 	case s.DelayMS != nil:
 		v.wait(time.Duration(*s.DelayMS) * time.Millisecond)
 	case s.Flood != nil:
-		s.Flood.play(v, pause)
+		playFlood(v, *s.Flood, pause)
 	case s.Retry != nil:
 		v.emit(provider.Retry{Reason: *s.Retry})
 	case s.Usage != nil:
@@ -159,7 +163,7 @@ func (s step) play(v *voice) {
 	}
 }
 
-func (f floodStep) play(v *voice, pause time.Duration) {
+func playFlood(v *voice, f scenario.Flood, pause time.Duration) {
 	text := strings.Repeat("x", int(f.Bytes)-1) + " "
 	for i := range f.Count {
 		if i > 0 && !v.wait(pause) {

@@ -154,34 +154,3 @@ func TestScenarioEnds(t *testing.T) {
 		})
 	}
 }
-
-func TestBadScenario(t *testing.T) {
-	step := func(text string) string { return `{"turns":[{"steps":[{"text":"a"},` + text + `]}]}` }
-	for _, tt := range []struct{ text, want string }{
-		{``, "scenario: unexpected EOF"},
-		{`{}`, `scenario: member "turns" is missing`},
-		{`{"turns":[]}`, `scenario: member "turns" is empty`},
-		{`{"turns":[{}]}`, `scenario: member "turns[0].steps" is missing`},
-		{`{"turns":[{"match":"","steps":[]}]}`, `scenario: member "turns[0].match" is empty`},
-		{`{"turns":[{"steps":[]}],"after":"stop"}`, `scenario: member "after" must be fail, repeat or offline, is "stop"`},
-		{`{"turns":[{"steps":[]}],"turn":1}`, `scenario: member "turn" is not known; did you mean "turns"?`},
-		{step(`{}`), `scenario: member "turns[0].steps[1]" must have one action, has none`},
-		{step(`{"text":null}`), `scenario: member "turns[0].steps[1]" must have one action, has none`},
-		{step(`{"exit":256}`), `scenario: member "turns[0].steps[1].exit" must be 0 to 255, is 256`},
-		{step(`{"text":"a","hang":"deaf"}`), `scenario: member "turns[0].steps[1]" must have one action, has 2: text, hang`},
-		{step(`{"texts":"a"}`), `scenario: member "turns[0].steps[1].texts" is not known; did you mean "text"?`},
-		{step(`{"hang":"long"}`), `scenario: member "turns[0].steps[1].hang" must be until_aborted or deaf, is "long"`},
-		{step(`{"crash":"burn"}`), `scenario: member "turns[0].steps[1].crash" must be panic or kill, is "burn"`},
-		{step(`{"delay_ms":3600001}`), `scenario: member "turns[0].steps[1].delay_ms" must be 0 to 3600000, is 3600001`},
-		{step(`{"flood":{"count":0,"bytes":1}}`), `scenario: member "turns[0].steps[1].flood.count" must be 1 to 10000000, is 0`},
-		{step(`{"flood":{"count":1,"bytes":5000000}}`), `scenario: member "turns[0].steps[1].flood.bytes" must be 1 to 4194304, is 5000000`},
-		{step(`{"hang":"deaf","every_ms":1}`), `scenario: member "turns[0].steps[1].every_ms" goes with text, thinking and flood only`},
-		{step(`{"tool":{"name":"x"}}`), `scenario: member "turns[0].steps[1].tool.input" is missing`},
-		{step(`{"usage":{"input_tokens":1}}`), `scenario: member "turns[0].steps[1].usage.output_tokens" is missing`},
-	} {
-		_, err := scripted.New(scripted.Options{Scenario: []byte(tt.text)})
-		if err == nil || err.Error() != tt.want && !(tt.text == "" && strings.HasPrefix(err.Error(), "scenario: ")) {
-			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.want)
-		}
-	}
-}

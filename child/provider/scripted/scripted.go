@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/scenario"
 )
 
 // Name is the provider's name and the id of its model.
@@ -33,17 +34,18 @@ func New(o Options) (provider.Provider, error) {
 	if o.Scenario == nil {
 		return &model{models: o.Models, memory: newMemory(nil)}, nil
 	}
-	s, err := parse(o.Scenario)
+	file, err := scenario.Parse(o.Scenario)
 	if err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
+	s := (*script)(file)
 	return &model{models: o.Models, scenario: s, memory: newMemory(s)}, nil
 }
 
 // model answers by the scenario if it has one, else by the offline rules.
 type model struct {
 	models   []string // other names that it goes by
-	scenario *scenario
+	scenario *script
 	memory   *memory
 }
 

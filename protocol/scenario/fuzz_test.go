@@ -1,12 +1,12 @@
-package scripted_test
+package scenario_test
 
 import (
-	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
-	"nexus.internal/child/provider/scripted"
+	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/strict"
 )
 
@@ -23,12 +23,9 @@ func FuzzScenario(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if text == nil {
-			return // which means no scenario
-		}
-		_, err := scripted.New(scripted.Options{Scenario: text})
+		_, err := scenario.Parse(text)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "scenario: ") {
+			if !utf8.ValidString(err.Error()) || err.Error() == "" {
 				t.Errorf("refused with %q", err)
 			}
 			return

@@ -1,4 +1,9 @@
-package scripted
+// Package scenario is the format of the files that the offline model plays (SPEC §4.2):
+//
+//	file, err := scenario.Parse(text)
+//
+// Its functions keep no state and are safe for concurrent use.
+package scenario
 
 import (
 	"errors"
@@ -13,41 +18,42 @@ import (
 
 // Bounds of a scenario file (SPEC §4.2).
 const (
-	maxScenario   = 16 << 20  // bytes of the file
-	maxMillis     = 3_600_000 // of one pause
-	maxFloodBytes = 4 << 20   // of one delta
-	maxExit       = 255       // the highest exit status there is
+	MaxBytes      = 16 << 20   // of the file
+	MaxFlood      = 10_000_000 // deltas of one flood
+	maxMillis     = 3_600_000  // of one pause
+	maxFloodBytes = 4 << 20    // bytes of one delta
+	maxExit       = 255        // the highest exit status there is
 )
 
-// scenario is a scenario file.
-type scenario struct {
+// File is a scenario file.
+type File struct {
 	// Comment is for the reader.
 	Comment string `json:"comment" wire:"default"`
-	Turns   []turn `json:"turns"`
+	Turns   []Turn `json:"turns"`
 	// After says what comes when all turns were played: "fail", the default,
 	// "repeat" or "offline".
 	After string `json:"after" wire:"default"`
 }
 
-// turn is what is played for one user's message.
-type turn struct {
+// Turn is what is played for one user's message.
+type Turn struct {
 	// Match picks this turn for every message that contains it. Turns without
 	// it are played in their order, one for each message that no Match picks.
 	Match *string `json:"match"`
-	Steps []step  `json:"steps"`
+	Steps []Step  `json:"steps"`
 }
 
-// step is one thing to do. Exactly one member is given, besides EveryMS.
-type step struct {
+// Step is one thing to do. Exactly one member is given, besides EveryMS.
+type Step struct {
 	Text     *string             `json:"text"`
 	Thinking *string             `json:"thinking"`
-	Tool     *toolStep           `json:"tool"`
+	Tool     *Tool               `json:"tool"`
 	DelayMS  *uint64             `json:"delay_ms"`
-	Flood    *floodStep          `json:"flood"`
+	Flood    *Flood              `json:"flood"`
 	Retry    *string             `json:"retry"`
 	Usage    *protocol.TurnUsage `json:"usage"`
 	Stderr   *string             `json:"stderr"`
-	Error    *errorStep          `json:"error"`
+	Error    *Error              `json:"error"`
 	Hang     *string             `json:"hang"`
 	Exit     *uint64             `json:"exit"`
 	Crash    *string             `json:"crash"`
@@ -56,29 +62,33 @@ type step struct {
 	EveryMS *uint64 `json:"every_ms"`
 }
 
-type toolStep struct {
+// Tool is a call of a tool.
+type Tool struct {
 	Name string `json:"name"`
 	// Input is any JSON value: a bad one is a fault worth playing.
 	Input jsontext.Value `json:"input"`
 }
 
-type floodStep struct {
+// Flood is many deltas of one size.
+type Flood struct {
 	Count uint64 `json:"count"` // deltas
 	Bytes uint64 `json:"bytes"` // of each
 }
 
-type errorStep struct {
+// Error is a failure of the provider.
+type Error struct {
 	Message string `json:"message"`
 	// ContextWindow makes it the error of a context window that is exceeded.
 	ContextWindow bool `json:"context_window" wire:"default"`
 }
 
-// parse decodes and checks a scenario file. The error names the member.
-func parse(text []byte) (*scenario, error) {
-	if len(text) > maxScenario {
-		return nil, fmt.Errorf("is %d bytes long, %d are allowed", len(text), maxScenario)
+// Parse decodes and checks a scenario file. The error names the member that is wrong
+// (*strict.Error).
+func Parse(text []byte) (*File, error) {
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("is %d bytes long, %d are allowed", len(text), MaxBytes)
 	}
-	var s scenario
+	var s File
 	if err := strict.Unmarshal(text, &s, strict.RejectUnknown); err != nil {
 		return nil, err
 	}
@@ -107,7 +117,7 @@ func parse(text []byte) (*scenario, error) {
 }
 
 // check finds what the types of a step cannot say.
-func (s step) check(path string) error {
+func (s Step) check(path string) error {
 	var given []string
 	for _, member := range []struct {
 		name  string
@@ -148,17 +158,17 @@ func (s step) check(path string) error {
 	)
 }
 
-func (s step) checkFlood(path string) error {
+func (s Step) checkFlood(path string) error {
 	if s.Flood == nil {
 		return nil
 	}
 	return errors.Join(
-		within(path+".count", &s.Flood.Count, 1, maxFlood),
+		within(path+".count", &s.Flood.Count, 1, MaxFlood),
 		within(path+".bytes", &s.Flood.Bytes, 1, maxFloodBytes),
 	)
 }
 
-func (s step) checkPace(path string) error {
+func (s Step) checkPace(path string) error {
 	if s.EveryMS != nil && s.Text == nil && s.Thinking == nil && s.Flood == nil {
 		return wrong(path, "goes with text, thinking and flood only")
 	}
