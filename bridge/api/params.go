@@ -80,6 +80,10 @@ func ValidAgentID(id string) bool {
 	return agentID.MatchString(id) && !strings.Contains(id, "..")
 }
 
+// CheckAgentID finds what cannot be the name of an agent (ValidAgentID), as the
+// parameter agent_id. The error is a *ParamError.
+func CheckAgentID(id string) error { return checkName("agent_id", id) }
+
 // wantName says in words what ValidAgentID wants.
 const wantName = "want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' and single '.'; " +
 	"one more '.' in front makes it temporary"
@@ -113,8 +117,10 @@ const (
 // Check finds values that are of the right type and still cannot be used. The
 // error is a *ParamError.
 func (p CreateAgentParams) Check() error {
-	if p.AgentID != nil && !ValidAgentID(*p.AgentID) {
-		return Invalid("agent_id", wantName)
+	if p.AgentID != nil {
+		if err := CheckAgentID(*p.AgentID); err != nil {
+			return err
+		}
 	}
 	if p.ParentAgentID != nil && !ValidAgentID(*p.ParentAgentID) {
 		return Invalid("parent_agent_id", "is not the name of an agent")

@@ -161,7 +161,7 @@ type (
 	}
 )
 
-// checkName finds what cannot be the name of a session.
+// checkName finds what cannot be the name of an agent or a session.
 func checkName(param, name string) error {
 	if !ValidAgentID(name) {
 		return Invalid(param, wantName)

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/protocol/jsonrpc"
@@ -162,8 +163,25 @@ var ErrNotNexus = errors.New("the answer is not a nexus server's")
 // RootPath is where global methods are called.
 const RootPath = "/rpc"
 
-// AgentPath is where the methods of an agent are called.
-func AgentPath(id string) string { return "/agent/" + url.PathEscape(id) }
+const agentPrefix = "/agent/"
+
+// AgentPath is where the methods of an agent are called. A call there is refused
+// with an *api.ParamError, and nothing is sent, where id cannot be the name of an
+// agent (api.ValidAgentID).
+func AgentPath(id string) string { return agentPrefix + url.PathEscape(id) }
+
+// checkPath finds an AgentPath of what cannot be the name of an agent.
+func checkPath(path string) error {
+	name, ofAgent := strings.CutPrefix(path, agentPrefix)
+	if !ofAgent {
+		return nil
+	}
+	id, err := url.PathUnescape(name)
+	if err != nil {
+		id = name
+	}
+	return api.CheckAgentID(id)
+}
 
 // pathOf is where a method is called that may be about an agent; "" for none.
 func pathOf(agent string) string {
@@ -238,6 +256,9 @@ func decode(method string, body []byte, status int, result any) error {
 }
 
 func (c *Client) post(ctx context.Context, path, method string, params jsontext.Value, accept string) (*http.Response, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
 	request := jsonrpc.Request{Method: method, ID: jsonrpc.NumberID(c.lastID.Add(1)), Params: params}
 	signed := c.signs.Load()
 	if signed {

@@ -153,6 +153,9 @@ func goesOn(event Event) bool {
 }
 
 func (c *Client) openEvents(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+	if err := checkPath(strings.TrimSuffix(path, "/events")); err != nil {
+		return nil, err
+	}
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()

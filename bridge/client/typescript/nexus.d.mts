@@ -57,7 +57,7 @@ export class ClientError extends Error {
   code: number | null;
   /**
    * A word in capitals: the server's, or CONNECTION_FAILED, CLIENT_TIMEOUT, NO_KEY,
-   * SERVER_UNPROVED (the key was not sent), NOT_NEXUS or NO_AGENT.
+   * SERVER_UNPROVED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS.
    */
   type: string;
   details: string;
@@ -82,7 +82,7 @@ export class NexusClient {
   constructor(options?: Options);
   /** The agent that this client talks to; undefined for the server alone. */
   readonly agentId: string | undefined;
-  /** A client like this one, of an agent. */
+  /** A client like this one, of an agent. A name that no agent can have is a ClientError (INVALID_PARAMS). */
   agent(agentId: string): NexusClient;
   /** A client like this one, with another timeout. */
   withTimeout(timeout: number | null): NexusClient;

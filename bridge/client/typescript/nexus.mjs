@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
+import { agentName, body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -37,7 +37,7 @@ export class NexusClient {
   }
 
   agent(agentId) {
-    return this.#like({ url: `http://${this.#target.authority}`, agentId });
+    return this.#like({ url: `http://${this.#target.authority}`, agentId: agentName(agentId) });
   }
 
   withTimeout(timeout) {

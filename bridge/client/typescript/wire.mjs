@@ -11,18 +11,19 @@ import { join } from "node:path";
 const MAX_ANSWER = 49 << 20; // bytes: 8 MiB of text, however JSON escapes it
 const MAX_HEALTH = 8 << 10; // bytes of GET /healthz with its head
 const MAX_KEY = 512; // bytes
+const AGENT = /^\.?[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}$/; // SPEC.md, section 6.3: no two dots in a row
 const SILENCE = 60_000; // ms; a stream that says nothing for so long is dead
 
 /** A call that failed. */
 export class ClientError extends Error {
-  constructor(message, { type = "", code = null, data = {}, httpStatus = 0, retryAfter = 0, ...options } = {}) {
+  constructor(message, { type = "", code = null, data = {}, httpStatus = 0, retryAfter = 0, recoverySuggestions = [], ...options } = {}) {
     const details = options.details ?? data.details ?? "";
     super(details && !message.includes(details) ? `${message}: ${details}` : message, options);
     this.name = "ClientError";
     this.code = code;
     this.type = data.type ?? type;
     this.details = details;
-    this.recoverySuggestions = data.recovery_suggestions ?? [];
+    this.recoverySuggestions = data.recovery_suggestions ?? recoverySuggestions;
     this.data = data;
     this.httpStatus = httpStatus;
     this.retryAfter = retryAfter;
@@ -139,17 +140,26 @@ export function signature(key, path, id, method, params) {
   return { timestamp, signature: createHmac("sha256", key).update(text).digest("base64") };
 }
 
+/** The name of an agent as it is, or the error that create_agent gives for it. It needs no escape in a path. */
+export function agentName(agentId) {
+  if (typeof agentId === "string" && AGENT.test(agentId)) return agentId;
+  const problem =
+    "Invalid parameter agent_id: want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' " +
+    "and single '.'; one more '.' in front makes it temporary";
+  throw new ClientError(problem, { type: "INVALID_PARAMS", recoverySuggestions: ["Correct the parameters and send it again."] });
+}
+
 /** The server and the agent that a URL names. */
 export function target(url, agentId) {
   const u = new URL(url);
   const host = u.hostname;
-  const path = /^\/agent\/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})\/?$/.exec(u.pathname);
+  const path = /^\/agent\/([^/]*)\/?$/.exec(u.pathname);
   const ours = u.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(host);
-  if (!ours || u.username || u.search || u.hash || (u.pathname !== "/" && !path) || (path && agentId && agentId !== path[1])) {
+  if (!ours || u.username || u.search || u.hash || (u.pathname !== "/" && !AGENT.test(path?.[1] ?? "")) || (path && agentId && agentId !== path[1])) {
     throw new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID`);
   }
   const port = Number(u.port || 80);
-  return { host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? agentId };
+  return { host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? (agentId === undefined ? undefined : agentName(agentId)) };
 }
 
 /** Connect. limit, an AbortSignal, ends the connection whatever it does. */

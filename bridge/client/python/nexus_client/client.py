@@ -33,7 +33,8 @@ class _Shape:
         bounds a request, in seconds, None for no bound; what a method may take by
         itself (timeout_s) is added. The key is api_key, or looked for as
         NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3). retries is how often what
-        may be repeated is tried again. A URL of another machine is a ValueError.
+        may be repeated is tried again. A URL of another machine is a ValueError,
+        and an agent_id that no agent can have a ClientError (INVALID_PARAMS).
         """
         self._core = core.Core(url or keys.default_url(home), timeout, agent_id, api_key, home, retries, self._io)
 
@@ -43,8 +44,8 @@ class _Shape:
         return self._core.target.agent
 
     def agent(self: S, agent_id: str) -> S:
-        """A client like this one, of an agent."""
-        return self._like(core.target("http://" + self._core.target.authority, agent_id), self._core.timeout)
+        """A client like this one, of an agent. A name that no agent can have is a ClientError (INVALID_PARAMS)."""
+        return self._like(self._core.target._replace(agent=core.agent_name(agent_id)), self._core.timeout)
 
     def with_timeout(self: S, timeout: Optional[float]) -> S:
         """A client like this one, with another timeout."""

@@ -22,7 +22,7 @@ _LONG_WAIT = 60.0  # the longest Retry-After that is waited for
 _SILENCE = 60.0  # a stream that says nothing for so long is dead: a server says something every 15 s
 _DETECT = 3.0
 _AGAIN = "again"
-_AGENT = re.compile(r"/agent/(\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62})/?")
+_AGENT = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")  # SPEC 6.3: no two dots in a row
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,22 @@ def target(url: str, agent_id: Optional[str]) -> Target:
     if u.scheme != "http" or u.hostname not in ("127.0.0.1", "localhost", "::1") or u.username or u.query or u.fragment:
         raise ValueError(f"server URL {url!r}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID")
     if u.path not in ("", "/"):
-        match = _AGENT.fullmatch(u.path)
-        if not match or agent_id not in (None, match.group(1)):
+        prefix, slash, named = u.path[:-1 if u.path.endswith("/") else None].rpartition("/")
+        if prefix + slash != "/agent/" or not _AGENT.fullmatch(named) or agent_id not in (None, named):
             raise ValueError(f"server URL {url!r}: want /agent/ID after the port, or nothing")
-        agent_id = match.group(1)
-    return Target(u.hostname, u.port or 80, agent_id)
+        agent_id = named
+    return Target(u.hostname, u.port or 80, None if agent_id is None else agent_name(agent_id))
+
+
+def agent_name(agent_id: str) -> str:
+    """The name of an agent as it is, or the error that create_agent gives for it. It needs no escape in a path."""
+    if not isinstance(cast(Any, agent_id), str) or not _AGENT.fullmatch(agent_id):
+        raise ClientError(
+            "Invalid parameter agent_id: want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' "
+            "and single '.'; one more '.' in front makes it temporary",
+            type="INVALID_PARAMS", recovery_suggestions=["Correct the parameters and send it again."],
+        )
+    return agent_id
 
 
 class Wants:

@@ -12,7 +12,7 @@ class ClientError(NexusError):
 
     code is that of JSON-RPC (SPEC 6.2), None where no server answered; type is a
     word in capitals: the server's, or CONNECTION_FAILED, CLIENT_TIMEOUT, NO_KEY,
-    SERVER_UNPROVED (the key was not sent), NOT_NEXUS or NO_AGENT. details is one
+    SERVER_UNPROVED (the key was not sent), NOT_NEXUS, NO_AGENT or INVALID_PARAMS. details is one
     sentence, recovery_suggestions are sentences, data is all that the server said.
     request_id is that of a send or a task, to ask for its outcome by.
     """

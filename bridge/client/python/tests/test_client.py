@@ -273,6 +273,25 @@ class Real(unittest.TestCase):
         self.assertIn("Agent not found: nobody", str(caught.exception))
         self.assertTrue(caught.exception.recovery_suggestions)
 
+    def test_names_of_agents(self) -> None:
+        """What cannot be the name of an agent is refused as the server refuses it, before a path is made of it."""
+        server = self.sync()
+        for name in ("", "a b", "a?x=1", "a#x", "../x", "a/b", "%41", "a..b", "é", "a\n", "a\r\nX: y", "a" * 64, "..a"):
+            with self.assertRaises(ClientError) as refused:
+                server.create_agent(name)
+            for make in (lambda: server.agent(name), lambda: self.client(agent_id=name)):
+                with self.assertRaises(ClientError) as caught:
+                    make()
+                self.assertEqual((caught.exception.type, str(caught.exception)), ("INVALID_PARAMS", str(refused.exception)), name)
+                self.assertEqual(caught.exception.recovery_suggestions, refused.exception.recovery_suggestions)
+            if name and "\n" not in name:  # of a URL, urllib takes line ends out
+                self.assertRaises(ValueError, NexusClient, f"{self.server.url}/agent/{name}")
+        self.assertRaises(ClientError, server.agent, None)
+        for name in ("a", ".tmp", "events", "a.b_c-1", "a" * 63, ".a" + "b" * 62):
+            server.create_agent(name)
+            self.assertEqual(server.agent(name).get_context()["message_count"], 0)
+            self.assertEqual(NexusClient(f"{self.server.url}/agent/{name}/").agent_id, name)
+
     def test_server_of_the_home(self) -> None:
         """Without a URL it is the server of the home, wherever it listens, or that at NEXUS_PORT."""
         from nexus_client import keys

@@ -208,6 +208,26 @@ describe("a real server", () => {
     assert.deepEqual(answers, Array(20).fill({ agents: [] }));
   });
 
+  test("names of agents", async (t) => {
+    const { server, client } = await real(t);
+    const root = client();
+    for (const name of ["", "a b", "a?x=1", "a#x", "../x", "a/b", "%41", "a..b", "é", "a\n", "a\r\nX: y", "a".repeat(64), "..a"]) {
+      const { message, recoverySuggestions } = await root.createAgent({ agent_id: name }).catch((e) => e);
+      for (const make of [() => root.agent(name), () => client({ agentId: name })]) {
+        assert.throws(make, { name: "ClientError", type: "INVALID_PARAMS", message, recoverySuggestions });
+      }
+    }
+    for (const name of ["a b", "a?x=1", "a#x", "%41", "a..b", "é"]) {
+      assert.throws(() => client({ url: `${server.url}/agent/${name}` }), TypeError, name);
+    }
+    assert.throws(() => root.agent(undefined), { type: "INVALID_PARAMS" });
+    for (const name of ["a", ".tmp", "events", "a.b_c-1", "a".repeat(63), `.a${"b".repeat(62)}`]) {
+      await root.createAgent({ agent_id: name });
+      assert.equal((await root.agent(name).getContext()).message_count, 0);
+      assert.equal(client({ url: `${server.url}/agent/${name}/` }).agentId, name);
+    }
+  });
+
   test("errors", async (t) => {
     const { server, client } = await real(t);
     const root = client();

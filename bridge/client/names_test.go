@@ -1,0 +1,55 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+)
+
+// What cannot be the name of an agent is refused as create_agent refuses it, before
+// anything is sent; whatever may be one gets through.
+func TestNamesOfAgents(t *testing.T) {
+	asked := ""
+	c := dial(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Path
+		http.Error(w, "no", http.StatusNotFound)
+	}))
+	ctx := context.Background()
+	calls := map[string]func(id string) error{
+		"get_tokens": func(id string) error { _, err := c.GetTokens(ctx, id); return err },
+		"call":       func(id string) error { return c.Call(ctx, client.AgentPath(id), "get_tokens", nil, nil) },
+		"stream": func(id string) (err error) {
+			for _, err = range c.SendStream(ctx, id, api.SendParams{Content: "hi"}) {
+			}
+			return err
+		},
+		"events": func(id string) (err error) {
+			for _, err = range c.Events(ctx, id, 0) {
+			}
+			return err
+		},
+		"follow": func(id string) (err error) {
+			for _, err = range c.Follow(ctx, id, 0) {
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		for _, id := range []string{"", "a b", "a?x=1", "a#x", "../x", "a/b", "%41", "a..b", "é", "a\r\n", "a%"} {
+			asked = ""
+			e, refused := errors.AsType[*api.ParamError](call(id))
+			if want := api.CheckAgentID(id); !refused || e.Error() != want.Error() || asked != "" {
+				t.Errorf("%s of %q: %v (%q was asked), want %v", name, id, e, asked, want)
+			}
+		}
+		for _, id := range []string{"a", ".tmp", "events", "a.b_c-1"} {
+			if err := call(id); asked == "" {
+				t.Errorf("%s of %q: nothing was asked: %v", name, id, err)
+			}
+		}
+	}
+}
