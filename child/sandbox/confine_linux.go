@@ -27,10 +27,12 @@ func Supported() error {
 // executable is our own, also if its file was replaced.
 func executable() string { return "/proc/self/exe" }
 
-// keptCapabilities are what root may still do in a confined program. The others
-// reach beyond files, such as to load a module into the kernel.
-const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
-	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
+// keptCapabilities are what root may still do in a confined program: work in
+// directories of other users, and run, and end, programs of its own as another
+// user. Not among them are CAP_FSETID, by which a file that is written to keeps
+// its set-user-ID bit, and those that reach beyond files and own processes.
+const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER |
+	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID
 
 // confine holds this thread, and what is started from it, to the rules, in the
 // view that it has. The listener is that of filterCalls.
@@ -44,7 +46,7 @@ func confine(r Rules, temp string, v view) (notes []string, listener int, err er
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(capability), 0, 0, 0)
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	if err := inheritNone(); err != nil {
 		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
 	}
 	if notes, err = landlock(r, temp); err != nil {
@@ -52,6 +54,23 @@ func confine(r Rules, temp string, v view) (notes []string, listener int, err er
 	}
 	listener, err = filterCalls(r, v)
 	return notes, listener, err
+}
+
+// inheritNone empties this thread's inheritable and ambient sets of capabilities:
+// what root starts has the inheritable ones, whatever the bound is.
+func inheritNone() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData // 32 capabilities each
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	for i := range sets {
+		sets[i].Inheritable = 0
+	}
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 }
 
 // apply sets the limits of this process, for what it starts.

@@ -154,7 +154,7 @@ func asWe(tid uint32) bool {
 	if err != nil {
 		return false
 	}
-	const needed = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+	const needed = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 	field := func(status []byte, name string) string {
 		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
 		value, _, _ := bytes.Cut(rest, []byte("\n"))

@@ -177,6 +177,17 @@ var roles = map[string]func(args []string){
 		}
 		panic(syscall.Exec(args[0], args, os.Environ()))
 	},
+	// capabilities tells those of a program.
+	"capabilities": func(args []string) {
+		rules := sandbox.Rules{Confinement: sandbox.WherePossible, ReadWrite: args[:1], ReadOnly: []string{"/"}, Network: true}
+		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: []string{"grep", "^Cap", "/proc/self/status"}, Dir: args[0], Rules: rules})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		io.Copy(os.Stdout, p.Stdout())
+		p.Close()
+	},
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },
 	"setid":      func(args []string) { fmt.Println(setID(args[0])) },

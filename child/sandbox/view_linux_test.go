@@ -330,5 +330,55 @@ func TestSetID(t *testing.T) {
 		if text, exit := output(t, rules, p.work, sh("tar -cf x.tar own && mkdir out && tar -xpf x.tar -C out && cp -p own copy && touch -d 2001-01-01 copy && chmod 600 copy")...); exit.Code != 0 {
 			t.Errorf("%s: exit %+v: %s", kind, exit, text)
 		}
+		// A file that has the bits already has them no more when it is written to.
+		for name, mode := range map[string]os.FileMode{"u": os.ModeSetuid, "g": os.ModeSetgid} {
+			path := filepath.Join(p.work, name)
+			write(t, path, "theirs")
+			if err := os.Chmod(path, mode|0o755); err != nil {
+				t.Fatal(err)
+			}
+			text, exit := output(t, rules, p.work, sh("cat own > "+name)...)
+			if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 || exit.Code != 0 {
+				t.Errorf("%s: %v, %v, exit %+v: %s", kind, info.Mode(), err, exit, text)
+			}
+		}
+	}
+}
+
+// A program has no capability but root's own few, nor can what it starts get one
+// from the sets that are inherited, in whatever view it is.
+func TestCapabilities(t *testing.T) {
+	const few = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID
+	for _, tt := range []struct {
+		name   string
+		uid    uint32
+		before []string // what its command line begins with
+		bounds map[string]uint64
+	}{
+		{"root", 0, nil, map[string]uint64{"CapInh": 0, "CapPrm": few, "CapEff": few, "CapBnd": few, "CapAmb": 0}},
+		{"root in a user namespace", 0, []string{"setpriv", "--bounding-set=-sys_admin"}, map[string]uint64{"CapInh": 0, "CapPrm": few, "CapEff": few, "CapBnd": few, "CapAmb": 0}},
+		{"ordinary user", 65534, nil, map[string]uint64{"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapAmb": 0}},
+	} {
+		if os.Getuid() != 0 && tt.uid == 0 {
+			continue // an ordinary user's row says it
+		}
+		base, argv := placeFor(t, tt.uid)
+		argv = append(append(tt.before, argv[0], "role", "capabilities"), filepath.Join(base, "work"))
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+base)
+		if tt.uid != 0 && os.Getuid() == 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tt.uid, Gid: tt.uid}}
+		}
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v: %s", tt.name, err, text)
+		}
+		for name, bound := range tt.bounds {
+			_, rest, _ := strings.Cut(string(text), name+":\t")
+			var set uint64
+			if _, err := fmt.Sscanf(rest, "%x", &set); err != nil || set&^bound != 0 {
+				t.Errorf("%s: %s is %#x, want at most %#x (%v): %s", tt.name, name, set, bound, err, text)
+			}
+		}
 	}
 }
