@@ -78,7 +78,7 @@ export interface NexusClient extends Methods, Streams {}
  * it has the key before the key is sent.
  */
 export class NexusClient {
-  /** Calls nobody yet. A URL of another machine is a TypeError. */
+  /** Calls nobody yet. A URL of another machine is a TypeError, as are options that are no object or not known. */
   constructor(options?: Options);
   /** The agent that this client talks to; undefined for the server alone. */
   readonly agentId: string | undefined;
@@ -86,7 +86,7 @@ export class NexusClient {
   agent(agentId: string): NexusClient;
   /** A client like this one, with another timeout. */
   withTimeout(timeout: number | null): NexusClient;
-  /** Calls any method by its name. */
+  /** Calls any method by its name. Parameters that are no object are a TypeError, as they are of every method. */
   call(method: string, params?: object, options?: CallOptions): Promise<unknown>;
   /** Asks whether the server can work: status and reasons say it, and that it cannot is no error. */
   readyz(options?: CallOptions): Promise<Readiness>;

@@ -14,6 +14,8 @@ const FIRST_PAUSE = 200; // ms; doubled from try to try, and half of it left to 
 const LONG_PAUSE = 5000;
 const LONG_WAIT = 60; // seconds; the longest Retry-After that is waited for
 
+const OPTIONS = ["url", "agentId", "apiKey", "home", "timeout", "retries"];
+
 const PLAN_PARTS = ["plan_start", "task_start", "task_end", "plan_end"];
 
 const KNOWN = new Map(Object.values(METHODS).map(([name, scope, repeat, wait]) => [name, { scope, repeat, wait }]));
@@ -25,6 +27,10 @@ export class NexusClient {
   #key; // { text, found, signs }, shared by the clients made from this one; signs: the server wants signatures
 
   constructor(options = {}) {
+    wantObject(options, 'new NexusClient takes an object, as { url: "http://127.0.0.1:8765" }');
+    for (const name of Object.keys(options)) {
+      if (!OPTIONS.includes(name)) throw new TypeError(`new NexusClient has no option ${name}: there are ${OPTIONS.join(", ")}`);
+    }
     const { url = defaultURL(options.home), timeout = 60, agentId, apiKey, retries = 5 } = options;
     this.#target = target(url, agentId);
     this.#timeout = timeout;
@@ -50,7 +56,9 @@ export class NexusClient {
     return other;
   }
 
-  async call(method, params = {}, { timeout = this.#timeout, signal } = {}) {
+  async call(method, params = {}, options = {}) {
+    wantObjects(method, params, options);
+    const { timeout = this.#timeout, signal } = options;
     const { repeat = "", wait = 0 } = KNOWN.get(method) ?? {};
     const path = this.#path(method);
     const given = repeat === "once" ? { request_id: randomUUID(), ...defined(params) } : params;
@@ -88,7 +96,9 @@ export class NexusClient {
   // The events of a streamed call, tried again where the connection breaks: "again"
   // comes before those of another connection. The last one is response, whose data are
   // the result, also where the answer is no stream.
-  async *#told(method, params, { timeout = this.#timeout, signal } = {}) {
+  async *#told(method, params, options = {}) {
+    wantObjects(method, params, options);
+    const { timeout = this.#timeout, signal } = options;
     const given = { request_id: randomUUID(), ...defined(params) };
     const path = this.#path(method);
     for (let tries = 0; ; tries++) {
@@ -135,7 +145,9 @@ export class NexusClient {
     return this.#events("/events", options);
   }
 
-  async *#events(path, { after, types, agents, signal, timeout = this.#timeout }) {
+  async *#events(path, options) {
+    wantObject(options, "events takes an object, as { after: 0 }");
+    const { after, types, agents, signal, timeout = this.#timeout } = options;
     const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join() }));
     for (let tries = 0; ; tries++) {
       const key = this.#known();
@@ -252,6 +264,16 @@ for (const [name, [method]] of Object.entries(METHODS)) {
     configurable: true,
     writable: true,
   });
+}
+
+function wantObject(value, want) {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return;
+  throw new TypeError(`${want}, not ${JSON.stringify(value) ?? typeof value}`);
+}
+
+function wantObjects(method, params, options) {
+  wantObject(params, `${method} takes its parameters as an object${method === "send" ? ', as { content: "Hello!" }' : ""}`);
+  wantObject(options, `${method} takes its options as an object, as { timeout: 60 }`);
 }
 
 const defined = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));

@@ -387,6 +387,22 @@ test("keys: order and modes", (t) => {
   assert.throws(() => discover(9, home), { type: "NO_KEY" });
 });
 
+test("wrong arguments", async () => {
+  for (const options of ["http://127.0.0.1:1", null, ["http://127.0.0.1:1"], 1]) {
+    assert.throws(() => new NexusClient(options), { name: "TypeError", message: /takes an object, as .*, not / });
+  }
+  assert.throws(() => new NexusClient({ ulr: "http://127.0.0.1:1" }), { name: "TypeError", message: /no option ulr/ });
+  const a = new NexusClient({ url: "http://127.0.0.1:1/agent/a", apiKey: "nxk_test" });
+  for (const wrong of ["hi", null, ["hi"], 1, () => {}]) {
+    for (const call of [
+      () => a.send(wrong), () => a.call("send", wrong), () => all(a.sendStream(wrong)), () => all(a.runPlanStream(wrong)),
+      () => a.send({ content: "hi" }, wrong), () => all(a.events(wrong)), () => all(a.allEvents(wrong)),
+    ]) {
+      await assert.rejects(call, { name: "TypeError", message: /object, as .*, not |object, not / });
+    }
+  }
+});
+
 test("other machines are refused", () => {
   for (const url of [
     "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
