@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -76,7 +77,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
 	}
-	if err := errors.Join(check(p), s.mayReturn(p)); err != nil {
+	if err := errors.Join(check(p), s.checkModel(p), s.mayReturn(p)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	rules, err := rulesOf(p)
@@ -194,6 +195,27 @@ func check(p api.CreateAgentParams) error {
 		}
 	}
 	return nil
+}
+
+// checkModel finds a model or a provider that the child could not choose. No project's
+// file adds to what the server knows of them (SPEC §4.3).
+func (s *specs) checkModel(p api.CreateAgentParams) error {
+	w := config.Wish{Provider: api.Value(p.Provider), Model: api.Value(p.Model)}
+	if w == (config.Wish{}) {
+		return nil
+	}
+	if s.scenario != "" { // which the offline model plays
+		w.Provider = cmp.Or(w.Provider, "offline")
+	}
+	_, err := s.settings().cfg.Choose(w)
+	if err == nil {
+		return nil
+	}
+	e, unknown := errors.AsType[*config.UnknownProviderError](err)
+	if w.Model == "" || unknown && e.Model == "" {
+		return api.Invalid("provider", "%v", err)
+	}
+	return api.Invalid("model", "%v", err)
 }
 
 // mayReturn is a *bridge.GoneError if p goes on with a session that has no directory to work

@@ -22,7 +22,12 @@ import (
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
 	var known broker.Agent
+	cfg, err := config.Load([]string{"NEXUS_HOME=" + t.TempDir()}, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
 	held := &settings{
+		cfg:      cfg,
 		childEnv: []string{"PATH=/bin"},
 		limits: broker.Limits{
 			Tokens: 9, RequestsPerMinute: 8, TokensPerMinute: 7, Concurrent: 6,
@@ -62,11 +67,11 @@ func TestSpec(t *testing.T) {
 		{
 			name: "settings are for the first incarnation, the session keeps them",
 			params: api.CreateAgentParams{
-				AgentID: new("a"), SystemPrompt: new("--be brief"), Preset: new("trusted"), Cwd: &cwd, Model: new("m"), Provider: new("p"),
+				AgentID: new("a"), SystemPrompt: new("--be brief"), Preset: new("trusted"), Cwd: &cwd, Model: new("m"), Provider: new("openai"),
 			},
 			wantArgv: []string{
 				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1",
-				"--system=--be brief", "--preset=trusted", "--cwd=" + cwd, "--model=m", "--provider=p",
+				"--system=--be brief", "--preset=trusted", "--cwd=" + cwd, "--model=m", "--provider=openai",
 			},
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantDir:    cwd,
@@ -130,6 +135,21 @@ func TestSpec(t *testing.T) {
 			name:        "a cwd that is not there",
 			params:      api.CreateAgentParams{AgentID: new("a"), Cwd: new(cwd + "/nothing")},
 			wantInvalid: "cwd",
+		},
+		{
+			name:        "a model of an unknown provider",
+			params:      api.CreateAgentParams{AgentID: new("a"), Model: new("nosuch/x")},
+			wantInvalid: "model",
+		},
+		{
+			name:        "an unknown model of a provider",
+			params:      api.CreateAgentParams{AgentID: new("a"), Model: new("x"), Provider: new("offline")},
+			wantInvalid: "model",
+		},
+		{
+			name:        "an unknown provider",
+			params:      api.CreateAgentParams{AgentID: new("a"), Model: new("x"), Provider: new("nosuch")},
+			wantInvalid: "provider",
 		},
 		{
 			name:        "a system prompt that no argument can hold",

@@ -245,6 +245,12 @@ func (c *Config) checkProvider(path, name string) error {
 // checkModel reports why w cannot be chosen.
 func (c *Config) checkModel(path string, w Wish) error {
 	_, err := c.Choose(w)
+	if e, ok := errors.AsType[*UnknownProviderError](err); ok {
+		return &strict.Error{
+			Path: path, Problem: fmt.Sprintf("is %q, and there is no provider %q, want one of %s", w.Model, e.Provider, list(e.Known)),
+			Nearest: e.nearest(),
+		}
+	}
 	switch e, listed := errors.AsType[*UnknownModelError](err); {
 	case listed:
 		problem := fmt.Sprintf("is %q, which no list of models has, and the models of %q are %s", w.Model, e.Provider, list(e.Known))

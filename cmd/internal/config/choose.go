@@ -1,12 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/suggest"
 )
 
 // Wish is what somebody asked for; "" leaves it to the configuration.
@@ -50,7 +52,41 @@ type UnknownModelError struct {
 }
 
 func (e *UnknownModelError) Error() string {
-	return fmt.Sprintf("unknown model %q of provider %q (it has: %s)", e.Model, e.Provider, strings.Join(e.Known, ", "))
+	return fmt.Sprintf("unknown model %q of provider %q (it has: %s)", e.Model, e.Provider, strings.Join(e.Known, ", ")) +
+		perhaps(suggest.Nearest(e.Model, e.Known))
+}
+
+// UnknownProviderError says that there is no provider of that name.
+type UnknownProviderError struct {
+	Provider string
+	Model    string // the model that was asked for as Provider/…; "" if the provider was named by itself
+	Known    []string
+}
+
+func (e *UnknownProviderError) Error() string {
+	of := ""
+	if e.Model != "" {
+		of = fmt.Sprintf(" of model %q", e.Model)
+	}
+	return fmt.Sprintf("unknown provider %q%s (there are: %s)", e.Provider, of, list(e.Known)) + perhaps(e.nearest())
+}
+
+// nearest is what was probably meant in the place of the model, or of the provider where
+// it was named by itself; "" for nothing near.
+func (e *UnknownProviderError) nearest() string {
+	near := suggest.Nearest(e.Provider, e.Known)
+	if near == "" {
+		return ""
+	}
+	return near + strings.TrimPrefix(e.Model, e.Provider)
+}
+
+// perhaps is the end of an error that has a suggestion; "" for none.
+func perhaps(near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", near)
 }
 
 // Profile finds the profile of that name.
@@ -65,11 +101,11 @@ func (c *Config) Profile(name string) (Profile, error) {
 // ProviderNames lists the providers that could be chosen, sorted.
 func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.file.Providers)) }
 
-// Provider finds the provider of that name.
+// Provider finds the provider of that name. The error is an *UnknownProviderError.
 func (c *Config) Provider(name string) (Provider, error) {
 	p, ok := c.file.Providers[name]
 	if !ok {
-		return Provider{}, fmt.Errorf("unknown provider %q (there are: %s)", name, list(c.ProviderNames()))
+		return Provider{}, &UnknownProviderError{Provider: name, Known: c.ProviderNames()}
 	}
 	return p, nil
 }
@@ -77,7 +113,8 @@ func (c *Config) Provider(name string) (Provider, error) {
 // Choose settles on a model. The provider is, in this order: the one wished
 // for, the name before the first slash of the model if it is a provider's, the
 // one whose list has the model, the current one. The error is an
-// *UnknownModelError where a list of models lacks the one asked for. A name
+// *UnknownModelError where a list of models lacks the one asked for, and an
+// *UnknownProviderError where there is no such provider. A name
 // that protocol.CheckModelName refuses is none that can be chosen.
 func (c *Config) Choose(w Wish) (Choice, error) {
 	if err := checkName("provider", w.Provider); err != nil {
@@ -106,7 +143,24 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 	if err != nil {
 		return Choice{}, err
 	}
-	return p.pick(name, model)
+	choice, err := p.pick(name, model)
+	if _, listed := errors.AsType[*UnknownModelError](err); listed && w.Provider == "" && model == w.Model {
+		if prefix, _, ok := strings.Cut(model, "/"); ok && prefix != "" && !c.lists(prefix+"/") {
+			return Choice{}, &UnknownProviderError{Provider: prefix, Model: model, Known: c.ProviderNames()}
+		}
+	}
+	return choice, err
+}
+
+// lists reports whether a list of models has an id that begins so: what stands before its
+// slash is part of the id then, as aggregators have it.
+func (c *Config) lists(prefix string) bool {
+	for _, p := range c.file.Providers {
+		if slices.ContainsFunc(p.Models, func(m Model) bool { return strings.HasPrefix(m.ID, prefix) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkName refuses a name that is no name; "" is no wish.
