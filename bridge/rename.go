@@ -130,7 +130,7 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	if _, err := s.o.Sessions.Summary(old); err != nil { // it was there before the locks
 		return err
 	}
-	if err := errors.Join(s.movable(old), s.o.Sessions.Changeable()); err != nil {
+	if err := errors.Join(s.movable(old), s.o.Sessions.Changeable(), s.saveNarrowed(ctx, old)); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone

@@ -43,8 +43,10 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 	out := api.SavedSession{
 		Name: e.Name, UpdatedAt: unixSeconds(e.UpdatedAt), IsTemp: e.Temp, Provenance: api.ProvenanceUser,
 	}
-	_, err := s.o.Supervisor.Agent(e.Name)
-	out.Active = err == nil
+	var unsaved *protocol.Permissions
+	if a, err := s.o.Supervisor.Agent(e.Name); err == nil {
+		out.Active, unsaved = true, a.Info().Narrowed
+	}
 	if e.Damaged != nil {
 		out.Damaged = e.Damaged.Error()
 		if named, ok := errors.AsType[*sessions.Error](e.Damaged); ok {
@@ -58,8 +60,8 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 	}
 	out.Provenance = cmp.Or(api.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
 	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
-	if e.Settings.Permissions != nil {
-		out.PermissionLevel = &e.Settings.Permissions.Preset
+	if held := cmp.Or(unsaved, e.Settings.Permissions); held != nil {
+		out.PermissionLevel = &held.Preset
 	}
 	return out
 }
@@ -113,6 +115,9 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 		return nil, false, err
 	}
 	if id != name {
+		if err := s.saveNarrowed(ctx, name); err != nil {
+			return nil, false, err
+		}
 		s.moved(id)
 		if err := s.o.Sessions.Clone(name, id); err != nil {
 			return nil, false, err
@@ -139,19 +144,21 @@ func (s *Server) saveSession(ctx context.Context, _ *call, p api.SaveSessionPara
 		result.AgentID = name
 		err = s.rename(ctx, p.AgentID, name)
 	case name != p.AgentID:
-		err = s.clone(p.AgentID, name)
+		err = s.clone(ctx, p.AgentID, name)
 	default:
-		_, err = s.o.Sessions.Summary(name)
+		if err = s.saveNarrowed(ctx, name); err == nil {
+			_, err = s.o.Sessions.Summary(name)
+		}
 	}
 	return result, err
 }
 
-func (s *Server) cloneSession(_ context.Context, _ *call, p api.CloneSessionParams) (any, error) {
+func (s *Server) cloneSession(ctx context.Context, _ *call, p api.CloneSessionParams) (any, error) {
 	result := api.CloneSessionResult{Cloned: true, SrcSession: p.SrcSession, DestSession: p.DestSession}
-	return result, s.clone(p.SrcSession, p.DestSession)
+	return result, s.clone(ctx, p.SrcSession, p.DestSession)
 }
 
-func (s *Server) clone(src, dest string) error {
+func (s *Server) clone(ctx context.Context, src, dest string) error {
 	if err := s.checkName(dest); err != nil {
 		return err
 	}
@@ -159,8 +166,23 @@ func (s *Server) clone(src, dest string) error {
 	if _, err := s.o.Supervisor.Agent(dest); err == nil {
 		return &sessions.Error{Name: dest, Err: sessions.ErrExists}
 	}
+	if err := s.saveNarrowed(ctx, src); err != nil {
+		return err
+	}
 	s.moved(dest)
 	return s.o.Sessions.Clone(src, dest)
+}
+
+// saveNarrowed sees that the session of an agent that runs says of it no more than it
+// may do, before it is copied: else the copy could do more.
+func (s *Server) saveNarrowed(ctx context.Context, id string) error {
+	a, err := s.o.Supervisor.Agent(id)
+	if err != nil {
+		return nil // what the session says is what there is
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
+	defer cancel()
+	return a.SaveNarrowed(ctx)
 }
 
 // deleteSession deletes a session, and with it an agent that has no process and

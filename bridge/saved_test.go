@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -40,6 +43,72 @@ func TestLastSession(t *testing.T) {
 	<-r.served
 	if got := r.sessions.Last(); got != "agent-29" {
 		t.Errorf("the home says %q", got)
+	}
+}
+
+// What was taken from an agent and could not be saved is saved before its session is
+// copied, and without room there is no copy; a list has what the agent may do.
+func TestCopiesHaveWhatWasTaken(t *testing.T) {
+	full := true
+	r := rigged(t, func(r *rig, _ *bridge.Options) {
+		r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
+			return supervisortest.Play{Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+				switch cmd.(type) {
+				case protocol.GetState:
+					return stateful(c, cmd)
+				case protocol.SetPermissions:
+					answer := map[string]any{"ok": true, "permissions": map[string]any{"preset": "sandboxed"}}
+					if full {
+						answer["ok"], answer["error"], answer["reason"] = false, "no space left", protocol.StorageFull
+					} else {
+						r.save("home/sessions/a.jsonl", []byte(savedText+`{"type":"settings","permissions":{"preset":"sandboxed"},"at":"2026-01-02T03:04:05Z"}`+"\n"), 1)
+					}
+					c.Respond(cmd, answer)
+					return true
+				}
+				return false
+			}}
+		}
+	})
+	copies := []string{
+		`"clone_session","params":{"src_session":"a","dest_session":"cloned"}`,
+		`"save_session","params":{"agent_id":"a","session_name":"saved"}`,
+		`"load_session","params":{"session_name":"a","agent_id":"loaded"}`,
+		`"save_session","params":{"agent_id":"a"}`,
+		`"rename_session","params":{"old_name":"a","new_name":"renamed"}`,
+	}
+	narrow := func() {
+		full = true
+		r.save("home/sessions/a.jsonl", []byte(savedText+`{"type":"settings","permissions":{"preset":"trusted"},"at":"2026-01-02T03:04:05Z"}`+"\n"), 1)
+		if _, body := r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"set_permissions","params":{"preset":"sandboxed"}}`); gjson.Get(body, "error.data.type").Str != "STORAGE_FULL" {
+			t.Fatal(body)
+		}
+	}
+	r.create("a")
+	for _, one := range copies {
+		narrow()
+		_, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":`+one+`}`)
+		if gjson.Get(body, "error.data.type").Str != "STORAGE_FULL" {
+			t.Errorf("without room: %s: %s", one, body)
+		}
+		list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, saved := range list.Sessions {
+			if saved.Name == "a" && api.Value(saved.PermissionLevel) != "sandboxed" {
+				t.Errorf("the list has %+v", saved)
+			}
+		}
+		full = false
+		if _, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":`+one+`}`); gjson.Get(body, "error").Exists() {
+			t.Errorf("with room: %s: %s", one, body)
+		}
+	}
+	for _, name := range []string{"cloned", "saved", "loaded", "renamed"} {
+		if saved, err := r.sessions.Summary(name); err != nil || saved.Settings.Permissions == nil || saved.Settings.Permissions.Preset != "sandboxed" {
+			t.Errorf("%s: %+v, %v", name, saved.Settings.Permissions, err)
+		}
 	}
 }
 

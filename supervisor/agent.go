@@ -84,6 +84,9 @@ type Info struct {
 	// Update is the child's last session_update, nil before the first. It must
 	// not be changed.
 	Update *protocol.SessionUpdate
+	// Narrowed is what the agent holds and its session does not say, as that could not be
+	// saved; nil for nothing. It must not be changed.
+	Narrowed *protocol.Permissions
 	// LastError says what the last crash or failed start was, "" if there was
 	// none.
 	LastError string
@@ -125,7 +128,7 @@ func (a *Agent) Info() Info {
 		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
 		Incarnation: a.incarnations, Restarts: a.restarts, LastRestart: a.lastRestart, CreatedAt: a.created,
 		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
-		Queued: len(a.queue), Update: a.update, LastError: a.lastError,
+		Queued: len(a.queue), Update: a.update, Narrowed: a.narrowed, LastError: a.lastError,
 	}
 	if a.inc != nil && a.inc.conn != nil {
 		info.PID = a.inc.conn.PID()

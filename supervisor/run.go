@@ -214,28 +214,6 @@ func (a *Agent) response(r protocol.Response) {
 	a.answered(r.ID, answer{response: r, err: err})
 }
 
-// unsavedOf is what a child holds and could not save, after its answer to a
-// set_permissions; before is what that was before. Nil if its session has it all.
-func unsavedOf(err error, before *protocol.Permissions) *protocol.Permissions {
-	refused, ok := errors.AsType[*ChildError](err)
-	switch {
-	case !ok: // it was saved, and all before it
-		return nil
-	case refused.Holds != nil:
-		return refused.Holds
-	default: // nothing has changed
-		return before
-	}
-}
-
-// renarrow tells an incarnation, before anything else, what the one before held and
-// could not save: its session may still have more. The agent's mutex is held.
-func (a *Agent) renarrow(inc *incarnation) {
-	if a.narrowed != nil {
-		inc.put(protocol.SetPermissions{ID: a.sup.nextID(), Permissions: a.narrowed, Within: protocol.WithinHeld})
-	}
-}
-
 // conclude ends the running turn as the child's response says.
 func (a *Agent) conclude(t *Turn, r protocol.Response) {
 	cancelled := gjson.GetBytes(r.Body, "cancelled").Type == gjson.True ||

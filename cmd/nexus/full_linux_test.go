@@ -71,9 +71,17 @@ func TestFullDisk(t *testing.T) {
 	if answer := f.ask("/agent/well", "get_permissions", "{}"); gjson.Get(answer, "result.preset").Str != "sandboxed" {
 		t.Errorf("what could not be saved widened it: %s", answer)
 	}
+	// A copy can do no more than the agent.
+	clone := `{"src_session":"well","dest_session":"copy"}`
+	f.wantNamed(f.ask("/", "clone_session", clone), "STORAGE_FULL", full)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
+	f.ask("/", "clone_session", clone)
+	if answer := f.ask("/", "list_sessions", "{}"); gjson.Get(answer, `result.sessions.#(name=="copy").permission_level`).Str != "sandboxed" {
+		t.Errorf("the copy of an agent that is sandboxed: %s", answer)
+	}
+	f.ask("/", "delete_session", `{"session_name":"copy"}`)
 	if status, answer := f.over(http.MethodGet, "/readyz", ""); status != http.StatusOK {
 		t.Errorf("readyz: HTTP %d %s", status, answer)
 	}
