@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// defaultPath is the PATH of programs where we have none.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// DefaultPath is the PATH of programs where we have none.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment is all that a program finds in its environment: what the system
 // needs, what the rules name, and extra, which wins.
@@ -61,7 +61,7 @@ func secret(name string) bool {
 // program that it finds there and may not run.
 func searchPath(path string, r Rules) string {
 	if path == "" {
-		path = defaultPath
+		path = DefaultPath
 	}
 	var dirs []string
 	for _, dir := range filepath.SplitList(path) {

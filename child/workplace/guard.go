@@ -114,8 +114,9 @@ func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
+	policy := d.now()
 	r.call = permission.Call{
-		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Plain: plain(r.scope, d.now()), Looking: looking(r.scope),
+		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Plain: plain(r.scope, policy), Looking: looking(r.scope, policy),
 	}
 	paths := r.scope.Paths
 	switch r.scope.Action {

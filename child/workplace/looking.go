@@ -6,6 +6,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 )
 
@@ -39,10 +40,11 @@ var lookers = map[string]func(args []string) bool{
 // looker that cares for its arguments runs unasked with it.
 const unclear = "\x00"
 
-// looking reports whether a call only looks at things.
-func looking(s tool.Scope) bool {
+// looking reports whether a call only looks at things, under a policy that lets
+// the agent put no other program in the place of these.
+func looking(s tool.Scope, p permission.Policy) bool {
 	unknown := func(name string) bool { return lookers[name] == nil }
-	if s.Command == "" || len(s.Programs) == 0 || slices.ContainsFunc(s.Programs, unknown) || !confines() {
+	if s.Command == "" || len(s.Programs) == 0 || slices.ContainsFunc(s.Programs, unknown) || !confines() || reachesPrograms(p, s.Programs) {
 		return false
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.Command), "")

@@ -1,10 +1,14 @@
 package workplace
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/shell"
+	"nexus.internal/protocol"
 )
 
 // What runs unasked because it only looks: nothing that could run another
@@ -13,6 +17,8 @@ func TestLooking(t *testing.T) {
 	if !confines() {
 		t.Log("without confinement nothing runs unasked")
 	}
+	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+	trusted := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{Preset: "trusted"}}
 	for _, tt := range []struct {
 		command string
 		want    bool
@@ -85,8 +91,60 @@ func TestLooking(t *testing.T) {
 		{"./ls", false},
 	} {
 		s := tool.Scope{Command: tt.command, Programs: shell.Describe(tt.command)}
-		if got := looking(s); got != (tt.want && confines()) {
+		if got := looking(s, trusted); got != (tt.want && confines()) {
 			t.Errorf("%s: %t", tt.command, got)
 		}
+	}
+}
+
+// Nothing runs unasked, and nothing is allowed for a session, if the agent may
+// write where the shell finds the program.
+func TestReachesPrograms(t *testing.T) {
+	top := t.TempDir()
+	work, bin, other := filepath.Join(top, "work"), filepath.Join(top, "bin"), filepath.Join(top, "other")
+	for _, dir := range []string{filepath.Join(work, "bin"), bin, other} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, to := range map[string]string{
+		filepath.Join(bin, "jq"): filepath.Join(work, "jq"), filepath.Join(top, "link"): filepath.Join(work, "bin"), filepath.Join(work, "link"): bin,
+	} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(work, "jq"), nil, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, path, command string
+		allowance           protocol.Allowance
+		want                bool
+	}{
+		{"elsewhere", bin, "ls", protocol.Allowance{}, true},
+		{"in the working directory", bin + ":" + work + "/bin", "ls", protocol.Allowance{}, false},
+		{"in it by a link", top + "/link", "ls", protocol.Allowance{}, false},
+		{"by a link in it", work + "/link", "ls", protocol.Allowance{}, false},
+		{"the program is a link", bin, "ls && jq . a", protocol.Allowance{}, false},
+		{"another tool may write there", bin, "ls", protocol.Allowance{Tool: "write_file", Action: protocol.ActionWrite, Dir: bin}, false},
+		{"another tool may write one program", bin, "ls", protocol.Allowance{Tool: "write_file", Action: protocol.ActionWrite, Dir: bin + "/ls"}, false},
+		{"another tool may read there", bin, "ls", protocol.Allowance{Tool: "read_file", Action: protocol.ActionRead, Dir: bin}, true},
+		{"not one of PATH", "bin:" + bin, "ls", protocol.Allowance{}, true},
+	} {
+		t.Setenv("PATH", tt.path)
+		s := tool.Scope{Command: tt.command, Programs: shell.Describe(tt.command)}
+		p := permission.Policy{Cwd: real(work), Permissions: protocol.Permissions{Preset: "trusted"}}
+		if tt.allowance.Dir != "" {
+			tt.allowance.Dir = real(tt.allowance.Dir)
+			p.Allowances = []protocol.Allowance{tt.allowance}
+		}
+		if looks, may := looking(s, p), plain(s, p); looks != (tt.want && confines()) || may != tt.want {
+			t.Errorf("%s: looking %t, plain %t, want %t", tt.name, looks, may, tt.want)
+		}
+	}
+	t.Setenv("PATH", "")
+	if p := (permission.Policy{Cwd: "/usr/bin"}); !reachesPrograms(p, nil) {
+		t.Error("without a PATH there is that of the sandbox")
 	}
 }

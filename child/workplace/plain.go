@@ -1,6 +1,7 @@
 package workplace
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,7 +12,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"nexus.internal/child/permission"
+	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // changers are programs that change files and do nothing else, each with the
@@ -62,7 +66,7 @@ func chmodChanges(args []string) bool {
 // paths that lead no further up than where it runs, under a policy that lets the
 // agent put no program where the shell looks for these.
 func plain(s tool.Scope, p permission.Policy) bool {
-	if s.Command == "" || len(s.Programs) == 0 || reachesPrograms(p) {
+	if s.Command == "" || len(s.Programs) == 0 || reachesPrograms(p, s.Programs) {
 		return false
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.Command), "")
@@ -89,14 +93,31 @@ func plain(s tool.Scope, p permission.Policy) bool {
 	return is
 }
 
-// reachesPrograms reports whether the agent may change a directory of PATH.
-func reachesPrograms(p permission.Policy) bool {
-	return slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
-		dir = real(dir)
-		return filepath.IsAbs(dir) && slices.ContainsFunc(p.Reach("shell"), func(reach string) bool {
-			return dir == reach || strings.HasPrefix(dir, strings.TrimSuffix(reach, "/")+"/")
-		})
-	})
+// reachesPrograms reports whether the agent may change what the shell starts by
+// these names: a directory of PATH, or a file that one of the programs there is
+// a link to.
+func reachesPrograms(p permission.Policy, programs []string) bool {
+	reach := p.Reach("shell")
+	for _, a := range p.Allowances { // also those of tools that change files
+		if a.Dir != "" && a.Action != protocol.ActionRead {
+			reach = append(reach, a.Dir)
+		}
+	}
+	for _, dir := range filepath.SplitList(cmp.Or(os.Getenv("PATH"), sandbox.DefaultPath)) {
+		if !filepath.IsAbs(dir) {
+			continue // programs do not get it
+		}
+		paths := []string{filepath.Clean(dir)}
+		for _, name := range programs {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+		for _, path := range bothNames(paths) {
+			if slices.ContainsFunc(reach, func(dir string) bool { return rights.Within(dir, path) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // callPlain is plain for one program.
