@@ -83,7 +83,7 @@ func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok b
 		return pass{}, noKey, to.kind == toGlobal || to.kind == toAgent
 	}
 	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	if !strings.EqualFold(scheme, "Bearer") || presented == "" {
 		return pass{}, noKey, false
 	}
 	key, err := auth.Parse(presented)

@@ -352,7 +352,7 @@ func explainProcess(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
 		return unsavedChange(e), true
 	} else if ok {
-		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", prefixed(e.Command, e.Message),
+		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", "",
 			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
@@ -370,14 +370,6 @@ func unsavedChange(e *supervisor.ChildError) refusal {
 		way += ": what it takes from the agent holds already."
 	}
 	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", kind, e.Message, way)
-}
-
-// prefixed is the text with what it is about in front, which may stand there already.
-func prefixed(about, text string) string {
-	if strings.HasPrefix(text, about+": ") {
-		return text
-	}
-	return about + ": " + text
 }
 
 // explainSession is the part of the table for saved sessions.

@@ -17,6 +17,7 @@ import (
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/suggest"
 )
 
 const usage = `nexus-child is one agent on stdin and stdout, a JSON object on each line.
@@ -108,7 +109,7 @@ func parse(args []string) (*flags, error) {
 	}
 	if err := set.Parse(args); err != nil {
 		if !errors.Is(err, pflag.ErrHelp) {
-			err = errors.New(badflag.Problem(err))
+			err = errors.New(badflag.Problem(err, set))
 		}
 		return f, err
 	}
@@ -127,6 +128,9 @@ func (f *flags) check(args []string) error {
 	}
 	switch {
 	case f.set.NArg() > 0:
+		if near := suggest.Nearest(f.set.Arg(0), []string{"rpc", "schema", "check"}); near != "" {
+			return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", f.set.Arg(0), near)
+		}
 		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))
 	case f.preset != "" && f.permissionsJSON != "":
 		return errors.New("--preset and --permissions exclude each other")

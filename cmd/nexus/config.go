@@ -14,7 +14,7 @@ func configCommand(app *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check config.json, or print its JSON Schema",
-		Args:  cli.MaxArgs(0),
+		Args:  cli.VerbsOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -347,7 +348,13 @@ func findChild(named string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
-			return "", fmt.Errorf("find --child: %w", err)
+			if e, ok := errors.AsType[*exec.Error](err); ok { // it names the program again
+				err = e.Err
+			}
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				err = e.Err
+			}
+			return "", fmt.Errorf("find --child %s: %w", named, err)
 		}
 		return filepath.Abs(path)
 	}

@@ -2,7 +2,7 @@
 // the parser.
 //
 //	if err := flags.Parse(args); err != nil {
-//		return errors.New(badflag.Problem(err)) // --depth must be a whole number from 0 on, not "-3"
+//		return errors.New(badflag.Problem(err, flags)) // --depth must be a whole number from 0 on, not "-3"
 //	}
 package badflag
 
@@ -11,6 +11,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+
+	"nexus.internal/protocol/suggest"
 )
 
 // wants is what a flag of each type must be.
@@ -25,9 +27,16 @@ var wants = map[string]string{
 	"format":   "auto, text or json",
 }
 
-// Problem is the text for an error of pflag's; that of the error itself where it
-// is about no value.
-func Problem(err error) string {
+// Problem is the text for an error of parsing flags: what a value must be, or the flag
+// that was probably meant; else the text of the error itself.
+func Problem(err error, flags *pflag.FlagSet) string {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := suggest.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return err.Error() + ": did you mean --" + near + "?"
+		}
+	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if want := wants[invalid.GetFlag().Value.Type()]; want != "" {
 			return fmt.Sprintf("--%s must be %s, not %q", invalid.GetFlag().Name, want, invalid.GetValue())

@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/cmd/internal/config"
@@ -67,25 +66,12 @@ func New(o Options) *App {
 		Version:       o.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownVerb(a.root, args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          VerbsOnly,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	a.root.CompletionOptions.HiddenDefaultCmd = true
 	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		problem := badflag.Problem(err)
-		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-			var names []string
-			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-			if near := suggest.Nearest(unknown.GetSpecifiedName(), names); near != "" {
-				problem += ": did you mean --" + near + "?"
-			}
-		}
-		return Usage("%s", problem)
+		return Usage("%s", badflag.Problem(err, cmd.Flags()))
 	})
 	a.root.SetHelpCommand(a.helpVerb())
 	a.root.SetIn(o.Stdin)
@@ -102,6 +88,15 @@ func New(o Options) *App {
 		a.root.AddCommand(verb)
 	}
 	return a
+}
+
+// VerbsOnly is a usage error for an argument of a verb that takes verbs alone: it is
+// none of them.
+func VerbsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownVerb(cmd, args[0])
+	}
+	return nil
 }
 
 // unknownVerb is the usage error for a verb that parent has not.

@@ -60,11 +60,14 @@ func runTo(t *testing.T, handler http.HandlerFunc, stdout, stderr io.Writer, arg
 	}
 	app := cli.New(cli.Options{
 		Name: "nexus-rpc", Environ: []string{"NEXUS_HOME=" + t.TempDir(), "NEXUS3_API_KEY=nxk_test"},
-		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
+		Stdin: strings.NewReader(onStdin), Stdout: stdout, Stderr: stderr,
 	})
 	status := app.Run(context.Background(), append([]string{"--port", u.Port()}, args...))
 	return outcome{status: status, stdout: out.String()}
 }
+
+// onStdin is what the command lines of these tests have on stdin: no text.
+const onStdin = "\xff\x00"
 
 // streaming answers a send with pieces and a result.
 func streaming(result string, pieces ...string) http.HandlerFunc {
@@ -75,6 +78,24 @@ func streaming(result string, pieces ...string) http.HandlerFunc {
 			fmt.Fprintf(w, "event: stream_data\ndata: {\"params\":{\"chunk\":%s}}\n\n", chunk)
 		}
 		fmt.Fprintf(w, "event: response\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"request_id\":\"r\",%s}}\n\n", result)
+	}
+}
+
+// A message that cannot be one is refused by its name, and not sent.
+func TestSendChecksTheMessage(t *testing.T) {
+	for _, test := range []struct {
+		message, want string
+		status        int
+	}{
+		{"-", "the message on stdin is not UTF-8", 1},
+		{"", "MESSAGE is empty", 2},
+		{" \n", "MESSAGE is empty", 2},
+		{"\xff", "MESSAGE is not UTF-8", 2},
+	} {
+		got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") }, nil, "send", "a", test.message)
+		if got.status != test.status || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("send %q: got %d, %q", test.message, got.status, got.stderr)
+		}
 	}
 }
 

@@ -15,12 +15,7 @@ import (
 func (a *App) keysVerb() *cobra.Command {
 	cmd := a.verb("keys", "list_keys", 0, mustRun, a.keys)
 	revoke := a.verb("revoke KEY_ID", "revoke_key", 1, mustRun, a.revokeKey)
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return unknownVerb(cmd, args[0])
-		}
-		return nil
-	}
+	cmd.Args = VerbsOnly
 	cmd.AddCommand(a.createKeyVerb(), revoke)
 	return cmd
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -28,17 +30,11 @@ func (a *App) sendVerb() *cobra.Command {
 	var requestID, whenBusy, onCrash string
 	var timeout time.Duration
 	cmd := a.verb("send AGENT MESSAGE [FLAGS]", "send", 2, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		p.Content = args[1]
-		if args[1] == "-" {
-			text, err := io.ReadAll(io.LimitReader(a.Stdin, maxStdin+1))
-			if err != nil {
-				return fmt.Errorf("read the message from stdin: %w", err)
-			}
-			if len(text) > maxStdin {
-				return fmt.Errorf("the message on stdin is longer than %d bytes", maxStdin)
-			}
-			p.Content = string(text)
+		content, err := a.message(args[1])
+		if err != nil {
+			return err
 		}
+		p.Content = content
 		if requestID == "" {
 			requestID = uuid.NewString()
 		}
@@ -76,6 +72,37 @@ func (a *App) sendVerb() *cobra.Command {
 	return cmd
 }
 
+// message is the text of MESSAGE, read from stdin for "-".
+func (a *App) message(arg string) (string, error) {
+	text, name, fail := arg, "MESSAGE", Usage
+	if arg == "-" {
+		read, err := io.ReadAll(io.LimitReader(a.Stdin, maxStdin+1))
+		if err != nil {
+			return "", fmt.Errorf("read the message from stdin: %w", err)
+		}
+		text, name, fail = string(read), "the message on stdin", fmt.Errorf
+	}
+	switch {
+	case len(text) > maxStdin:
+		return "", fail("%s is longer than %d bytes", name, maxStdin)
+	case !utf8.ValidString(text):
+		return "", fail("%s is not UTF-8", name)
+	case strings.TrimSpace(text) == "":
+		return "", fail("%s is empty", name)
+	}
+	return text, nil
+}
+
+// serverGone says how to go on if err is that the server ended while it was called.
+// Other errors are returned as they are.
+func serverGone(err error, requestID string) error {
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return fmt.Errorf("the server ended before the turn did: start it again with nexus serve, and send the message again "+
+		"with --request-id %s, which does not send it twice (%w)", requestID, err)
+}
+
 // send prints the answer as it comes, or the whole result with --json.
 func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.SendParams) error {
 	defer a.cancelOnInterrupt(ctx, c, agent, *p.RequestID)()
@@ -83,7 +110,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 	if a.json {
 		result, err := c.Send(ctx, agent, p)
 		if err != nil {
-			return err
+			return serverGone(err, *p.RequestID)
 		}
 		return errors.Join(a.printJSON(result), a.notAnswered(agent, result))
 	}
@@ -107,7 +134,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 	}
 	broken := text.end()
 	if err != nil {
-		return err
+		return serverGone(err, *p.RequestID)
 	}
 	if result.Truncated {
 		a.note("the answer was too long to be kept whole")

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -133,6 +135,9 @@ func workingDir() (string, error) {
 
 func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {
 	created, err := c.CreateAgent(ctx, p)
+	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Data.Type == "AGENT_EXISTS" && p.IfExists == nil {
+		return fmt.Errorf("%w: use it with --if-exists use, or destroy it first", err)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -189,6 +194,10 @@ func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error
 		}
 	}
 	if !cancelled.Cancelled && args[0] == "" {
+		agents, err := c.ListAgents(ctx)
+		if err == nil && slices.ContainsFunc(agents.Agents, func(agent api.AgentInfo) bool { return agent.AgentID == args[1] }) {
+			return Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s status %s shows that which runs)", args[1], a.self(), args[1])
+		}
 		return fmt.Errorf("nothing to cancel: the run %s is not known, or did not end by that", args[1])
 	}
 	if !cancelled.Cancelled {
