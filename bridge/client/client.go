@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -157,6 +158,9 @@ func (e *RPCError) Error() string {
 	return e.Message + ": " + e.Data.Details
 }
 
+// ErrNoServer says that nothing listens there. The request was not sent.
+var ErrNoServer = errors.New("no server runs")
+
 // ErrNotNexus says that what answered is no nexus server.
 var ErrNotNexus = errors.New("the answer is not a nexus server's")
 
@@ -287,6 +291,9 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 		r.Header.Set("Authorization", "Bearer "+as.key.Reveal())
 	}
 	response, err := as.http.Do(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w at %s: start one with nexus serve: %w", ErrNoServer, c.base, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}

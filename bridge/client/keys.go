@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,6 +42,9 @@ func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
 		return &keys{held: newIdentity(key)}, nil
 	}
 	found, source, err := auth.Discover(*lookup)
+	if errors.Is(err, auth.ErrNoKey) {
+		return nil, fmt.Errorf("%w; if no server runs, start one with nexus serve", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the API key (%s): %w", cmp.Or(source, "nowhere"), err)
 	}

@@ -3,10 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 )
 
@@ -50,6 +53,26 @@ func TestNamesOfAgents(t *testing.T) {
 			if err := call(id); asked == "" {
 				t.Errorf("%s of %q: nothing was asked: %v", name, id, err)
 			}
+		}
+	}
+}
+
+// That no server runs is told, and what to do, where there is a key and where none is.
+func TestWithoutAServer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := portOf(t, ln.Addr())
+	ln.Close()
+	_, err = dial(t, port).ListAgents(context.Background())
+	if _, again := errors.AsType[*client.ConnError](err); !again || !errors.Is(err, client.ErrNoServer) {
+		t.Errorf("with a key: %v, want ErrNoServer", err)
+	}
+	_, keyless := client.New(client.Options{Port: port, Lookup: &auth.Lookup{Home: t.TempDir(), Port: port}})
+	for _, err := range []error{err, keyless} {
+		if err == nil || !strings.Contains(err.Error(), "start one with nexus serve") {
+			t.Errorf("got %v, want what to do", err)
 		}
 	}
 }

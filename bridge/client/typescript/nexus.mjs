@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { agentName, body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, request, result, signature, target, unwrap } from "./wire.mjs";
+import { agentName, body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, reach, request, result, signature, target, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -102,7 +102,7 @@ export class NexusClient {
     const given = { request_id: randomUUID(), ...defined(params) };
     const path = this.#path(method);
     for (let tries = 0; ; tries++) {
-      const key = this.#known();
+      const key = await this.#first();
       try {
         const limit = timeout == null ? signal : within(timeout, signal);
         const response = await this.#post(path, method, given, "text/event-stream, application/json", limit);
@@ -150,7 +150,7 @@ export class NexusClient {
     const { after, types, agents, signal, timeout = this.#timeout } = options;
     const query = new URLSearchParams(defined({ after, types: types?.join(), agents: agents?.join() }));
     for (let tries = 0; ; tries++) {
-      const key = this.#known();
+      const key = await this.#first();
       try {
         const limit = timeout == null ? signal : within(timeout, signal);
         const whole = query.size > 0 ? `${path}?${query}` : path;
@@ -188,6 +188,16 @@ export class NexusClient {
     return (this.#key.text ??= discover(this.#target.port, this.#options.home));
   }
 
+  // Where there is no key, and no server either, the error says that.
+  async #first() {
+    try {
+      return this.#known();
+    } catch (e) {
+      await reach(this.#target);
+      throw e;
+    }
+  }
+
   // Signs where the server wants that. One that says so has done nothing.
   async #post(path, method, params, accept, limit) {
     const signed = this.#key.signs;
@@ -207,7 +217,7 @@ export class NexusClient {
 
   async #again(repeatable, limit, once) {
     for (let tries = 0; ; tries++) {
-      const key = this.#known();
+      const key = await this.#first();
       try {
         return await once();
       } catch (e) {

@@ -11,6 +11,7 @@ import { join } from "node:path";
 const MAX_ANSWER = 49 << 20; // bytes: 8 MiB of text, however JSON escapes it
 const MAX_HEALTH = 8 << 10; // bytes of GET /healthz with its head
 const MAX_KEY = 512; // bytes
+const DETECT = 3000; // ms
 const AGENT = /^\.?[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}$/; // SPEC.md, section 6.3: no two dots in a row
 const SILENCE = 60_000; // ms; a stream that says nothing for so long is dead
 
@@ -34,6 +35,12 @@ export class ClientError extends Error {
 const strange = (details) => new ClientError("the answer is not a nexus server's", { type: "NOT_NEXUS", details });
 const broken = (cause) =>
   new ClientError("no connection to the server", { type: "CONNECTION_FAILED", details: cause.message, cause });
+
+const refused = ({ authority }, cause) =>
+  new ClientError(`no server runs at http://${authority}: start one with nexus serve`, {
+    type: "CONNECTION_FAILED", details: cause.message, cause,
+    recoverySuggestions: ["Start a server with nexus serve.", "If one runs elsewhere, give its url, its home or NEXUS_PORT."],
+  });
 
 /** The server that is meant where none is named: at NEXUS_PORT, else that of the home, else at 8765. */
 export function defaultURL(home) {
@@ -86,7 +93,9 @@ export function discover(port, home) {
       throw e instanceof ClientError ? e : new ClientError(`read key file ${join(where, name)}: ${e.message}`, { type: "NO_KEY" });
     }
   }
-  throw new ClientError(`no API key found: no NEXUS3_API_KEY, no ${names[0]} in ${where}`, { type: "NO_KEY" });
+  throw new ClientError(`no API key found: no NEXUS3_API_KEY, no ${names[0]} in ${where}`, {
+    type: "NO_KEY", recoverySuggestions: ["Give the home of that server (home, NEXUS_HOME), or its key (apiKey, NEXUS3_API_KEY)."],
+  });
 }
 
 /** A key as a person or a file gives it. The error never shows it. */
@@ -171,14 +180,24 @@ function connect(where, limit) {
     limit?.addEventListener("abort", end, { once: true });
     socket.settled = () => limit?.removeEventListener("abort", end); // from then on limit does not count
     socket.once("close", socket.settled);
-    socket.once("error", reject);
+    const failed = (e) => reject(e.code === "ECONNREFUSED" ? refused(where, e) : e);
+    socket.once("error", failed);
     socket.once("connect", () => {
-      socket.off("error", reject);
+      socket.off("error", failed);
       socket.on("error", () => {}); // whoever uses it hears it, too
       socket.setNoDelay(true);
       resolve(socket);
     });
   });
+}
+
+/** Throws where nothing listens. */
+export async function reach(where) {
+  try {
+    (await connect(where, AbortSignal.timeout(DETECT))).destroy();
+  } catch (e) {
+    if (e instanceof ClientError) throw e;
+  }
 }
 
 /** Ask GET path on the connection, which goes on. What is no answer of ours is {}. */
@@ -216,7 +235,7 @@ function health(socket, where, path) {
 /** What listens there, without a key. */
 export async function detect(url) {
   const where = target(url ?? defaultURL());
-  const limit = AbortSignal.timeout(3000);
+  const limit = AbortSignal.timeout(DETECT);
   let socket;
   try {
     socket = await connect(where, limit);

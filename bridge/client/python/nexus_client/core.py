@@ -12,7 +12,7 @@ from . import keys, results
 from ._table import METHODS, Method
 from .errors import ClientError, told
 from .events import PlanEnded, PlanNote, StreamEvent
-from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Response, Strange
+from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Refused, Response, Strange
 
 T = TypeVar("T")
 
@@ -131,6 +131,19 @@ class Core:
             self._key = keys.discover(self.target.port, self._home)
         return self._key
 
+    async def _first_key(self) -> str:
+        """The same. Where there is none, and no server either, the error says that."""
+        try:
+            return self.key()
+        except ClientError as e:
+            try:
+                (await self._io.open(self.target.host, self.target.port, _DETECT)).close()
+            except Refused as refused:
+                raise _plain(refused) from e
+            except (Broken, Late):
+                pass  # something is there, or may be
+            raise
+
     async def call(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> Any:
         """Call a method, and again where that is safe and worth it."""
         known = METHODS.get(method, Method("both", "", 0, ()))
@@ -204,7 +217,7 @@ class Core:
         tries = 0
         while True:
             deadline = Deadline(timeout)
-            key = self.key()
+            key = await self._first_key()
             try:
                 response, close = await self._post(path, method, params, "text/event-stream, application/json", deadline)
                 try:
@@ -246,7 +259,7 @@ class Core:
         query = {k: str(v) if isinstance(v, (str, int)) else ",".join(v) for k, v in asked.items() if v is not None}
         tries = 0
         while True:
-            key = self.key()
+            key = await self._first_key()
             try:
                 deadline = Deadline(timeout)
                 whole = path + ("?" + urllib.parse.urlencode(query) if query else "")
@@ -274,7 +287,7 @@ class Core:
         """Try until it succeeds, fails for good, or was tried often enough."""
         tries = 0
         while True:
-            key = self.key()
+            key = await self._first_key()
             try:
                 return await once()
             except (ClientError, Broken, Strange, Late) as e:
@@ -410,6 +423,11 @@ def _plain(error: Exception) -> ClientError:
         )
     if isinstance(error, Strange):
         return ClientError("the answer is not a nexus server's", type="NOT_NEXUS", details=str(error))
+    if isinstance(error, Refused):
+        return ClientError(
+            f"no server runs at {error.where}: start one with nexus serve", type="CONNECTION_FAILED", details=str(error),
+            recovery_suggestions=["Start a server with nexus serve.", "If one runs elsewhere, give its URL, its home or NEXUS_PORT."],
+        )
     return ClientError("no connection to the server", type="CONNECTION_FAILED", details=str(error))
 
 

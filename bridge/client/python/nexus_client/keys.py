@@ -69,7 +69,10 @@ def discover(port: int, home: Optional[str]) -> str:
             continue
         except OSError as e:
             raise ClientError(f"read key file {path}: {e}", type="NO_KEY") from e
-    raise ClientError(f"no API key found: no NEXUS3_API_KEY, no {names[0]} in {home}", type="NO_KEY")
+    raise ClientError(
+        f"no API key found: no NEXUS3_API_KEY, no {names[0]} in {home}", type="NO_KEY",
+        recovery_suggestions=["Give the home of that server (home, NEXUS_HOME), or its key (api_key, NEXUS3_API_KEY)."],
+    )
 
 
 def parse(text: str, source: str) -> str:

@@ -5,6 +5,7 @@ waits in an event loop, and run and iterate drive it to its end.
 """
 
 import asyncio
+import errno
 import socket
 import time
 from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Generator, Generic, NamedTuple, Optional, TypeVar
@@ -18,6 +19,14 @@ _PIECE = 64 << 10
 
 class Broken(Exception):
     """The connection could not be had, or broke. What the server did is not known."""
+
+
+class Refused(Broken):
+    """Nothing listens there, so the server did nothing."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        super().__init__(str(error))
+        self.where = "http://" + _address((host, port))
 
 
 class Strange(Exception):
@@ -82,7 +91,10 @@ async def _within(work: Awaitable[T], timeout: Optional[float]) -> T:
 
 
 async def _open_stream(host: str, port: int, timeout: Optional[float]) -> Connection:
-    reader, writer = await _within(asyncio.open_connection(host, port), timeout)
+    try:
+        reader, writer = await _within(asyncio.open_connection(host, port), timeout)
+    except Broken as e:
+        raise _refused(host, port, e.__cause__) or e from e.__cause__
     return _Stream(reader, writer)
 
 
@@ -116,7 +128,13 @@ async def _open_socket(host: str, port: int, timeout: Optional[float]) -> Connec
     except socket.timeout:
         raise Late() from None
     except OSError as e:
-        raise Broken(str(e)) from e
+        raise _refused(host, port, e) or Broken(str(e)) from e
+
+
+def _refused(host: str, port: int, error: Optional[BaseException]) -> Optional[Refused]:
+    # Where a name has several addresses, asyncio gives one error without a number for all.
+    refused = isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, None)
+    return Refused(host, port, error) if refused else None
 
 
 async def _sleep_here(seconds: float) -> None:

@@ -263,7 +263,7 @@ class Real(unittest.TestCase):
             (lambda: client.create_agent("..", cwd="x"), -32602, "INVALID_PARAMS"),
             (lambda: client.send("x"), None, "NO_AGENT"),
             (lambda: self.sync(api_key="nxk_wrong").list_agents(), None, "SERVER_UNPROVED"),
-            (lambda: NexusClientSync("http://127.0.0.1:1", home=self.server.home).list_agents(), None, "NO_KEY"),
+            (lambda: NexusClientSync(self.server.url, home=self.nowhere()).list_agents(), None, "NO_KEY"),
         ):
             with self.assertRaises(ClientError) as caught:
                 call()
@@ -272,6 +272,37 @@ class Real(unittest.TestCase):
             client.agent("nobody").get_tokens()
         self.assertIn("Agent not found: nobody", str(caught.exception))
         self.assertTrue(caught.exception.recovery_suggestions)
+
+    def nowhere(self) -> str:
+        """A home where no server was."""
+        home = tempfile.TemporaryDirectory()
+        self.addCleanup(home.cleanup)
+        return home.name
+
+    def test_without_a_server(self) -> None:
+        """That no server runs is told with or without a key, and what to do."""
+        self.server.kill()
+        options: Any
+        for options in ({"home": self.nowhere()}, {"home": self.server.home}, {"api_key": "nxk_test"}):
+            for host in ("127.0.0.1", "localhost"):
+                url = f"http://{host}:{self.server.port}"
+                plain = NexusClientSync(url, agent_id="a", retries=0, **options)
+                later = NexusClient(url, agent_id="a", retries=0, **options)
+
+                async def follow(items: Any) -> None:
+                    async for _ in items:
+                        pass
+
+                calls: List[Any] = [
+                    lambda: plain.list_agents(), lambda: plain.readyz(), lambda: list(plain.events()), lambda: list(plain.send_stream("x")),
+                    lambda: asyncio.run(later.readyz()), lambda: asyncio.run(follow(later.events())),
+                ]
+                for call in calls:
+                    with self.assertRaises(ClientError) as caught:
+                        call()
+                    self.assertEqual(caught.exception.type, "CONNECTION_FAILED")
+                    self.assertIn(f"no server runs at {url}: start one with nexus serve", str(caught.exception))
+                    self.assertTrue(caught.exception.recovery_suggestions)
 
     def test_names_of_agents(self) -> None:
         """What cannot be the name of an agent is refused as the server refuses it, before a path is made of it."""

@@ -28,6 +28,13 @@ const SCENARIO = {
   })),
 };
 
+/** A home where no server was. */
+function nowhere(t) {
+  const home = mkdtempSync(join(tmpdir(), "nexus-nowhere-"));
+  t.after(() => rmSync(home, { recursive: true }));
+  return home;
+}
+
 async function real(t, options) {
   const server = await new Server(options).start();
   t.after(() => server.close());
@@ -237,7 +244,7 @@ describe("a real server", () => {
       [() => root.createAgent({ agent_id: ".." }), -32602, "INVALID_PARAMS"],
       [() => root.send({ content: "x" }), null, "NO_AGENT"],
       [() => client({ apiKey: "nxk_wrong" }).listAgents(), null, "SERVER_UNPROVED"],
-      [() => client({ url: "http://127.0.0.1:1" }).listAgents(), null, "NO_KEY"],
+      [() => client({ home: nowhere(t) }).listAgents(), null, "NO_KEY"],
     ]) {
       await assert.rejects(call, { name: "ClientError", code, type });
     }
@@ -245,6 +252,17 @@ describe("a real server", () => {
     assert.equal(await detect(server.url), "nexus_server");
     await server.end("SIGKILL");
     assert.equal(await detect(server.url), "no_server");
+    for (const options of [{ home: nowhere(t) }, { home: server.home }, { apiKey: "nxk_test" }]) {
+      for (const url of [server.url, `http://localhost:${server.port}`]) {
+        const a = new NexusClient({ url, agentId: "a", retries: 0, ...options });
+        for (const call of [() => a.listAgents(), () => a.readyz(), () => all(a.events()), () => all(a.sendStream({ content: "x" }))]) {
+          await assert.rejects(call, (e) => {
+            assert.match(e.message, new RegExp(`^no server runs at ${url}: start one with nexus serve`));
+            return e.type === "CONNECTION_FAILED" && e.recoverySuggestions.length > 0;
+          });
+        }
+      }
+    }
   });
 });
 
