@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nexus.internal/protocol/owned"
 	"nexus.internal/supervisor/plainfile"
 )
 
@@ -121,7 +122,7 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)
-	case mode == ownersAlone && !ownOrRoots(info):
+	case mode == ownersAlone && !owned.Ours(info):
 		return nil, errors.New("it is another user's, who may know the key or have put it there")
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
@@ -133,9 +134,9 @@ func checkHome(dir string) error {
 	switch {
 	case err != nil:
 		return err
-	case !ownersDirectory(info):
+	case !owned.OwnersAlone(info):
 		return fmt.Errorf("directory %s has mode %04o, so others may put key files there: run chmod 700 %s", dir, info.Mode().Perm(), dir)
-	case !ownOrRoots(info):
+	case !owned.Ours(info):
 		return fmt.Errorf("directory %s is another user's, who may have put the key file there", dir)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/owned"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/transcript"
 )
@@ -50,6 +51,9 @@ func (a *assembly) close() {
 func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err error) {
 	home, err := config.Home(environ)
 	if err != nil {
+		return nil, err
+	}
+	if err := owned.Home(home); err != nil {
 		return nil, err
 	}
 	j, state, err := openSession(f, home, log)

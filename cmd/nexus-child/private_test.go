@@ -145,3 +145,20 @@ func TestSavedPathThatIsALinkNow(t *testing.T) {
 	p.stdin.Close()
 	p.wait()
 }
+
+// Whoever may write the home could run programs as its user: a child neither reads it nor
+// writes there.
+func TestHomeThatOthersMayWrite(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Chmod(home, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p := command(t, home, nil, "--cwd", t.TempDir(), "--session", "a")
+	p.cmd.Stdin = strings.NewReader("")
+	if err := p.cmd.Run(); err == nil || !strings.Contains(p.stderr.String(), "run chmod go-w "+home) {
+		t.Errorf("got %v: %s", err, p.stderr.String())
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/owned"
 	"nexus.internal/protocol/strict"
 )
 
@@ -181,10 +182,14 @@ func Environment(environ []string) (*Config, error) {
 
 // Load reads the environment and, each overriding the one before it: config.json in
 // the home, .nexus3/config.json in cwd, and the extra files, which must exist. ""
-// for cwd is no project. It creates nothing. An error about a file is a *FileError.
+// for cwd is no project. It creates nothing, and refuses a home that is not its user's own
+// (package owned). An error about what a file says is a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	c, err := Environment(environ)
 	if err != nil {
+		return nil, err
+	}
+	if err := owned.Home(c.Home); err != nil {
 		return nil, err
 	}
 	if err := c.mergePersonal(c.personalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {

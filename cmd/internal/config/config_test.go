@@ -81,6 +81,23 @@ func TestPathsAndDirs(t *testing.T) {
 	}
 }
 
+// A server reads nothing of a home that others may write, and makes nothing there.
+func TestHomeThatOthersMayWrite(t *testing.T) {
+	c := load(t, "")
+	if err := os.Chmod(c.Home, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.Load([]string{"NEXUS_HOME=" + c.Home}, "")
+	for what, err := range map[string]error{"read": err, "make": c.MakeDirs()} {
+		if err == nil || !strings.Contains(err.Error(), "run chmod go-w "+c.Home) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := os.Stat(c.RunDir()); err == nil {
+		t.Error("run was made")
+	}
+}
+
 const vendors = `{"providers":{
 	"router":{"type":"openai","base_url":"http://127.0.0.1:1/v1","api_key_env":"ROUTER_KEY","models":[{"id":"maker/big","context_window":5000},{"id":"small"}]},
 	"local":{"type":"openai","base_url":"http://127.0.0.1:2/v1","auth_method":"none"}}`

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"nexus.internal/protocol/owned"
 )
 
 // Path is a path inside the home.
@@ -57,12 +59,16 @@ func (c *Config) KeyPath(port int) string {
 	return c.Path("server-" + strconv.Itoa(port) + ".key")
 }
 
-// MakeDirs creates the home and its directories, for their owner alone (0700).
+// MakeDirs creates the home and its directories, for their owner alone (0700). It refuses
+// a home that is not its user's own (package owned).
 func (c *Config) MakeDirs() error {
+	if err := owned.Home(c.Home); err != nil {
+		return err
+	}
 	for _, dir := range []string{c.Home, c.SessionsDir(), c.RunDir(), c.LogsDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("create home: %w", err)
 		}
 	}
-	return nil
+	return owned.Home(c.Home) // also where somebody else was quicker to make it
 }
