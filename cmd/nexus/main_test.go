@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,9 @@ func TestMain(m *testing.M) {
 	}
 	if filepath.Base(os.Args[0]) == "ask-socket" {
 		os.Exit(askSocket(os.Args[1], os.Stdout))
+	}
+	if signal.Ignored(syscall.SIGINT) { // in a script's background job: what the tests start would inherit it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
 	}
 	os.Exit(buildAndRun(m))
 }

@@ -28,6 +28,9 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 	closing := terminalClosing()
 	signals := make(chan os.Signal, 2) // one for each call
 	hangups := make(chan os.Signal, 1) // another one while a reload runs asks for one more
+	// A script's background job has SIGINT ignored from the start. Notify changes what
+	// Ignored says, and Reset does not change it back.
+	ignored := signal.Ignored(syscall.SIGINT)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(asked)
@@ -44,7 +47,7 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 		select {
 		case last := <-signals:
 			on.tidy()
-			endBy(last)
+			endBy(last, ignored && last == syscall.SIGINT)
 		case <-ended:
 		}
 	})
@@ -87,11 +90,12 @@ func terminalClosing() func() bool {
 }
 
 // endBy ends this process as the signal does that nobody handles, so that its
-// parent sees why.
-func endBy(s os.Signal) {
+// parent sees why. If the process was started with s ignored, s would not end it: it
+// exits with status 1.
+func endBy(s os.Signal, ignored bool) {
 	signal.Reset(s)
 	self, err := os.FindProcess(os.Getpid())
-	if err == nil && !signal.Ignored(s) && self.Signal(s) == nil {
+	if err == nil && !ignored && self.Signal(s) == nil {
 		select {} // another thread may take it
 	}
 	os.Exit(1) // where a signal does not end it
