@@ -103,7 +103,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, current, s, cwd, private(home, cwd, j.Path(), f.modelSocket)); err != nil {
+	if err := a.openWorkplace(f, saved, current, s, cwd, private(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(f, saved)...); err != nil {

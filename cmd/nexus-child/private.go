@@ -10,30 +10,37 @@ import (
 	"nexus.internal/cmd/internal/config"
 )
 
-// private is what belongs to nexus itself and is none of an agent's business: the
-// whole home, wherever links in it lead, the session, and the directory of the
-// model's socket. A working directory that stands below the home is the agent's,
-// unless it is one of nexus's own.
-func private(home, cwd, session, socket string) permission.Private {
-	p := permission.Private{Paths: []string{home}}
-	work, below := relative(home, cwd)
-	below = below && work != "."
-	for _, name := range config.OwnDirs {
-		own := filepath.Join(home, name)
-		p.Paths = append(p.Paths, own)
-		_, within := relative(own, cwd)
-		below = below && !within
-	}
-	// One that cannot be read holds nothing that the agent could read.
-	entries, _ := os.ReadDir(home)
-	for _, e := range entries {
-		link := filepath.Join(home, e.Name())
-		if _, working := relative(link, cwd); e.Type()&os.ModeSymlink != 0 && !working {
-			p.Paths = append(p.Paths, link)
+// private is what belongs to nexus itself and is none of an agent's business: whole
+// homes, wherever links in them lead, the session, and the directory of the model's
+// socket. A working directory that stands below a home is the agent's, unless it is one
+// of nexus's own.
+func private(homes []string, cwd, session, socket string) permission.Private {
+	var p permission.Private
+	inside := false // the working directory is nexus's own
+	for _, home := range homes {
+		work, below := relative(home, cwd)
+		inside = inside || below && work == "."
+		p.Paths = append(p.Paths, home)
+		for _, name := range config.OwnDirs {
+			own := filepath.Join(home, name)
+			p.Paths = append(p.Paths, own)
+			_, within := relative(own, cwd)
+			inside = inside || within
+		}
+		// One that cannot be read holds nothing that the agent could read.
+		entries, _ := os.ReadDir(home)
+		for _, e := range entries {
+			link := filepath.Join(home, e.Name())
+			if _, working := relative(link, cwd); e.Type()&os.ModeSymlink != 0 && !working {
+				p.Paths = append(p.Paths, link)
+			}
+		}
+		if below {
+			p.Except = append(p.Except, cwd, filepath.Join(home, work))
 		}
 	}
-	if below {
-		p.Except = []string{cwd, filepath.Join(home, work)}
+	if inside {
+		p.Except = nil
 	}
 	beside := func(file string) {
 		dir := filepath.Dir(file)

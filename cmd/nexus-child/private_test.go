@@ -162,3 +162,44 @@ func TestHomeThatOthersMayWrite(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// Homes of other servers within an agent's reach are no more its business than its own:
+// it could read their keys, and write what their agents start.
+func TestOtherHomesArePrivate(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cwd, allowed := filepath.Join(top, "user"), filepath.Join(top, "allowed")
+	for _, home := range []string{"user/h20", "user/other/.nexus3", "allowed/copy"} {
+		place(t, filepath.Join(top, home), "run/lock", "sessions/x.jsonl", "logs/x.log", "server.key")
+	}
+	place(t, cwd, ".nexus3/server.key", "project/run/lock", "project/a")
+	p := command(t, t.TempDir(), []string{"HOME=" + cwd, "PATH=" + os.Getenv("PATH")}, "--cwd", cwd, "--approvals", "allow",
+		"--permissions", `{"preset":"sandboxed","allowed_paths":["`+allowed+`"]}`)
+	p.start()
+	for _, home := range []string{".nexus3", "h20", "other/.nexus3", "../allowed/copy"} {
+		path := filepath.Join(cwd, home, "server.key")
+		if got := p.result("r", "read "+path); got != "read_file: "+path+" is out of bounds: it belongs to nexus itself" {
+			t.Errorf("read %s: %q", path, got)
+		}
+		evil := filepath.Join(cwd, home, "mcp.json")
+		if got := p.result("w", "write "+evil+": {}"); !strings.HasSuffix(got, "it belongs to nexus itself") {
+			t.Errorf("write %s: %q", evil, got)
+		}
+		if sandbox.Supported() != nil {
+			continue
+		}
+		if got := p.result("c", "run cat "+path+"; echo evil > "+evil); strings.Contains(got, "secret of") {
+			t.Errorf("cat %s: %q", path, got)
+		}
+		if _, err := os.Stat(evil); err == nil {
+			t.Errorf("%s was made", evil)
+		}
+	}
+	if got := p.result("o", "read project/a"); !strings.Contains(got, "secret of") {
+		t.Errorf("what only has run/lock is no home: %q", got)
+	}
+	p.stdin.Close()
+	p.wait()
+}

@@ -19,6 +19,10 @@ import (
 // DefaultPort is where the server listens if nobody says otherwise (SPEC §2).
 const DefaultPort = 8765
 
+// DefaultHome is the name, in the user's home, of the home of nexus if nobody says
+// otherwise.
+const DefaultHome = ".nexus3"
+
 // maxFileSize bounds a configuration file, in bytes.
 const maxFileSize = 1 << 20
 
@@ -286,7 +290,7 @@ func Home(environ []string) (string, error) {
 		return abs, nil
 	}
 	if home := env["HOME"]; home != "" {
-		return filepath.Join(home, ".nexus3"), nil
+		return filepath.Join(home, DefaultHome), nil
 	}
 	return "", errors.New("neither NEXUS_HOME nor HOME is set")
 }
