@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,6 +54,9 @@ func FuzzEdit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content, old, text string, all bool) {
 		if strings.ContainsAny(content+old+text, "\r\uFEFF") {
 			return // line endings and marks have rules of their own: see TestEdit
+		}
+		if !utf8.ValidString(content) && strings.ContainsFunc(old+text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			return // it is written as the file is, which is not UTF-8: see TestEncodings
 		}
 		r := newRoom(t)
 		r.put("f", content)
