@@ -11,7 +11,7 @@ export CGO_ENABLED := 0
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PREFIX   ?= $(HOME)/.local
-FUZZTIME ?= 10000x
+FUZZTIME ?= 5000x
 CHAOSFLAGS ?= --minutes 1 --seed 1
 # How long one package may take. A test that waits for ever is then named soon.
 TIMEOUT  ?= 2m
