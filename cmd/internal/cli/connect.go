@@ -34,13 +34,13 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.Detection == client.NoServer && start && !a.noStart {
+	if found.Detection == client.NoServer && start && !a.noStart && !found.elsewhere(a.Port) {
 		if found, err = a.start(ctx, cfg, found.home); err != nil {
 			return nil, err
 		}
 	}
 	if found.Detection != client.NexusServer {
-		return nil, &noServerError{describe(found, a.Port, cfg.Home)}
+		return nil, &noServerError{describe(found, a.Port, a.portFrom, cfg.Home)}
 	}
 	// In a copy of a home lies the key file of another home's server, which may be
 	// the one that listens there.
@@ -83,10 +83,14 @@ func (a *App) note(format string, args ...any) {
 	fmt.Fprintf(a.errs, "%s: %s\n", a.Name, fmt.Sprintf(format, foreign(args)...))
 }
 
-func describe(found located, port int, home string) string {
+func describe(found located, port int, from, home string) string {
 	what := fmt.Sprintf("what listens on port %d", port)
 	if found.home.Runs && found.home.Port == port {
 		what = fmt.Sprintf("the server of %s (process %d, port %d)", home, found.home.PID, port)
+	}
+	if found.elsewhere(port) {
+		return fmt.Sprintf("no server on port %d (%s), and the server of %s is on port %d: leave %[2]s out, or name that port",
+			port, from, home, found.home.Port)
 	}
 	switch found.Detection {
 	case client.OtherService:
@@ -123,7 +127,7 @@ func (a *App) detect(ctx context.Context) error {
 		err = a.printf("%s\n", word)
 	}
 	if err == nil && found.Detection != client.NexusServer {
-		err = &noServerError{describe(found, a.Port, home)}
+		err = &noServerError{describe(found, a.Port, a.portFrom, home)}
 	}
 	return err
 }

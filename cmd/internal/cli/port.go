@@ -71,8 +71,8 @@ type located struct {
 }
 
 // locate finds the server: at --port; else at $NEXUS_PORT; else the one that holds
-// the home, at its port; else at config.DefaultPort. The server of the home is found
-// also where nothing listens at $NEXUS_PORT.
+// the home, at its port; else at config.DefaultPort. That is the rule of all clients
+// (client.DefaultPort).
 func (a *App) locate(ctx context.Context, home string) (found located, err error) {
 	if err := a.CheckPort(1); err != nil {
 		return found, err
@@ -80,19 +80,17 @@ func (a *App) locate(ctx context.Context, home string) (found located, err error
 	if found.home, err = homelock.Find(home); err != nil {
 		return found, err
 	}
-	ours := 0
-	if found.home.Runs {
-		ours = found.home.Port
-	}
-	if a.portFrom == "" && ours > 0 {
-		a.Port = ours
+	if a.portFrom == "" && found.home.Runs && found.home.Port > 0 {
+		a.Port = found.home.Port
 	}
 	found.Finding, err = a.find(ctx)
-	if err == nil && found.Detection == client.NoServer && a.portFrom == fromEnv && ours > 0 && ours != a.Port {
-		a.Port = ours
-		found.Finding, err = a.find(ctx)
-	}
 	return found, err
+}
+
+// elsewhere reports whether nothing listens on the port and the home has a server on
+// another one, beside which none can be started.
+func (l located) elsewhere(port int) bool {
+	return l.Detection == client.NoServer && l.home.Runs && l.home.Port > 0 && l.home.Port != port
 }
 
 // find says what listens on the port.
