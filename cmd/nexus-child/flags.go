@@ -25,6 +25,7 @@ const usage = `nexus-child is one agent on stdin and stdout, a JSON object on ea
 Usage: nexus-child [rpc] [flags]
        nexus-child schema  (prints the JSON Schema of the lines)
        nexus-child check   (a request on stdin: how the server has code checked)
+       nexus-child version (the same as --version)
 
   printf '{"type":"prompt","id":"1","message":"hello"}\n' | nexus-child
 
@@ -84,12 +85,12 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.permissionsJSON, "permissions", "", "what the agent may do, as `JSON`: {\"preset\":…,\"disabled_tools\",\"allowed_paths\",\"write_paths\",\"blocked_paths\",\"tools\"}")
 	set.StringVar(&f.ceilingJSON, "ceiling", "", "what its permissions can never exceed, in the same `JSON`; a saved one can only become tighter")
 	set.BoolVar(&f.ascii, "ascii", false, "escape everything that is not ASCII in what is written")
-	set.StringVar(&f.durability, "durability", "turn", "`turn`: each turn is on the disk before it ends; os: the system decides when")
+	set.StringVar(&f.durability, "durability", "turn", "`WHEN` a turn is on the disk: turn, before it ends; os, when the system decides")
 	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
 	set.BoolVar(&f.toolOutput, "tool-output", false, "emit what tools put out while they run, as toolcall_output_delta")
 	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
 	set.StringSliceVar(&f.passEnv, "pass-env", nil, "variables that programs get besides the usual, as `A,B`")
-	set.StringVar(&f.approvals, "approvals", "deny", "what needs an approval: `ask` the parent, deny it, or allow it")
+	set.StringVar(&f.approvals, "approvals", "deny", "what becomes of calls that need an approval, `MODE`: ask the parent, deny or allow")
 	set.DurationVar(&f.approvalTimeout, "approval-timeout", upcall.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: not by itself")
@@ -101,8 +102,8 @@ func parse(args []string) (*flags, error) {
 	set.Uint64Var(&f.depth, "depth", 0, "`N` agents are above this one: its creator, that one's, and so on")
 	set.StringVar(&f.personal, "personal-config", "", "read `FILE` as the personal configuration, and again when it was replaced, in the place of config.json in the home")
 	set.StringArrayVar(&f.configs, "config", nil, "read this configuration `FILE` too; may be repeated")
-	set.Var(&f.logLevel, "log-level", "lines of the log on stderr: `debug`, info, warn or error, and above")
-	set.Var(&f.logFormat, "log-format", "how they are written: `auto` (text on a terminal, else json), text or json")
+	set.Var(&f.logLevel, "log-level", "lines of the log on stderr, of `LEVEL` and above: debug, info, warn or error")
+	set.Var(&f.logFormat, "log-format", "how they are written, `FORMAT`: auto (text on a terminal, else json), text or json")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if len(args) > 0 && args[0] == "rpc" {
 		args = args[1:]
@@ -128,7 +129,7 @@ func (f *flags) check(args []string) error {
 	}
 	switch {
 	case f.set.NArg() > 0:
-		if near := suggest.Nearest(f.set.Arg(0), []string{"rpc", "schema", "check"}); near != "" {
+		if near := suggest.Nearest(f.set.Arg(0), []string{"rpc", "schema", "check", "version"}); near != "" {
 			return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", f.set.Arg(0), near)
 		}
 		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))

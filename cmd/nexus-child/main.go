@@ -42,6 +42,12 @@ func main() {
 // run is the whole program but for what only a process can do. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	switch {
+	case len(args) == 1 && args[0] == "version":
+		args = []string{"--version"}
+	case len(args) == 2 && (args[0] == "schema" || args[0] == "check") && (args[1] == "--help" || args[1] == "-h"):
+		args = args[1:]
+	}
 	if len(args) > 0 && args[0] == "schema" {
 		return runSchema(args[1:], stdout, stderr)
 	}

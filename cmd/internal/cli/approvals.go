@@ -89,7 +89,7 @@ func (one asked) describe() lines {
 	}
 	until := one.Deadline
 	if at, err := time.Parse(time.RFC3339, until); err == nil {
-		until = at.Local().Format(time.DateTime)
+		until = at.Local().Format(time.DateTime + " MST")
 	}
 	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(until))
 	return lines(b.String())

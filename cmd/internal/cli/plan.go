@@ -161,7 +161,11 @@ func (a *App) tellPlan(part client.PlanPart, told map[string]bool) error {
 	}
 	switch part := part.(type) {
 	case client.PlanStart:
-		return a.printf("run %s: %d tasks, %d of them ended before\n", part.PlanRunID, part.Tasks, len(part.Completed))
+		tasks := "tasks"
+		if part.Tasks == 1 {
+			tasks = "task"
+		}
+		return a.printf("run %s: %d %s, %d ended before\n", part.PlanRunID, part.Tasks, tasks, len(part.Completed))
 	case client.TaskStart:
 		return a.printf("%s: begun by %s\n", part.TaskID, part.AgentID)
 	case client.TaskEnd:
