@@ -32,7 +32,7 @@ func homes(own string, environ, walls []string) []string {
 		}
 	}
 	if filepath.IsAbs(user) {
-		add(filepath.Join(user, config.DefaultHome))
+		add(config.ThroughNoLink(filepath.Join(user, config.DefaultHome)))
 	}
 	look := func(dir string) {
 		if isHome(dir) {

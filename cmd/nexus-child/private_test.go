@@ -203,3 +203,42 @@ func TestOtherHomesArePrivate(t *testing.T) {
 	p.stdin.Close()
 	p.wait()
 }
+
+// A home whose path leads through a linked directory, within the agent's reach, is out
+// of bounds as any other, and programs run.
+func TestHomeThroughALink(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cwd, elsewhere := filepath.Join(top, "work"), filepath.Join(top, "elsewhere")
+	place(t, cwd, "mine", "inside/home/server.key")
+	place(t, elsewhere, "home/server.key")
+	for link, to := range map[string]string{"via": elsewhere, "vianear": filepath.Join(cwd, "inside"), "last": filepath.Join(elsewhere, "home")} {
+		if err := os.Symlink(to, filepath.Join(cwd, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, home := range []string{"via/home", "vianear/home", "last"} {
+		home = filepath.Join(cwd, home)
+		p := command(t, home, []string{"HOME=" + filepath.Join(cwd, "via"), "PATH=" + os.Getenv("PATH")}, "--cwd", cwd, "--preset", "sandboxed", "--no-session")
+		p.start()
+		key := filepath.Join(home, "server.key")
+		if got := p.result("r", "read "+key); !strings.HasPrefix(got, "read_file: ") {
+			t.Errorf("read %s: %q", key, got)
+		}
+		if sandbox.Supported() == nil {
+			if got := p.result("c", "run cat mine "+key); !strings.Contains(got, "secret of mine") || strings.Contains(got, "server.key\n") {
+				t.Errorf("cat mine %s: %q", key, got)
+			}
+			if filepath.Base(home) == "last" {
+				p.result("m", "run rm last")
+				if _, err := os.Lstat(home); err != nil {
+					t.Errorf("the home, which is a link, was removed: %v", err)
+				}
+			}
+		}
+		p.stdin.Close()
+		p.wait()
+	}
+}

@@ -275,7 +275,8 @@ func builtin() file {
 	}
 }
 
-// Home is the absolute path of nexus's own directory, by environ alone.
+// Home is the absolute path of nexus's own directory, by environ alone. No symbolic
+// link leads to it; it may itself be one.
 func Home(environ []string) (string, error) {
 	env := map[string]string{}
 	for _, pair := range environ {
@@ -287,12 +288,27 @@ func Home(environ []string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
 		}
-		return abs, nil
+		return ThroughNoLink(abs), nil
 	}
 	if home := env["HOME"]; home != "" {
-		return filepath.Join(home, DefaultHome), nil
+		return ThroughNoLink(filepath.Join(home, DefaultHome)), nil
 	}
 	return "", errors.New("neither NEXUS_HOME nor HOME is set")
+}
+
+// ThroughNoLink is a path whose directories are no symbolic links, as far as they are
+// there; its last element may be one.
+func ThroughNoLink(path string) string {
+	rest := filepath.Base(path)
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }
 
 // merge reads one file and lays it over what is known. The error is a *FileError.

@@ -60,6 +60,25 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// The path of a home leads through no link, also where the home is yet to be made.
+func TestHomeThroughALink(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(top, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"link/new/home": "real/new/home", "link": "link", "real": "real"} {
+		if got, err := config.Home([]string{"NEXUS_HOME=" + filepath.Join(top, given)}); err != nil || got != filepath.Join(top, want) {
+			t.Errorf("%s: got %s, %v, want %s", given, got, err, want)
+		}
+	}
+}
+
 func TestPathsAndDirs(t *testing.T) {
 	c := load(t, "", "NEXUS3_API_KEY=nxk_1")
 	if c.APIKey != "nxk_1" {
