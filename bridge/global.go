@@ -131,7 +131,7 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	case !api.Value(p.WaitForInitialResponse):
 		_, _, err = s.prompt(ctx, a, first)
 	case c.from != nil:
-		answer, err = s.delegate(ctx, a, *c.from, first)
+		answer, err = s.delegate(ctx, a, *c.from, first, nil)
 	default:
 		answer, err = s.sendTo(ctx, c, a, first)
 	}

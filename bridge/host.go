@@ -180,7 +180,9 @@ func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, e
 	if err != nil {
 		return nil, err
 	}
-	sent, err := s.delegate(ctx, a, *c.from, p)
+	sent, err := s.delegate(ctx, a, *c.from, p, func(ctx context.Context, a *supervisor.Agent) error {
+		return s.checkPeer(ctx, c.from.AgentID, a)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +190,18 @@ func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, e
 }
 
 // delegate sends on behalf of another agent and waits for the answer. A turn
-// that nobody waits for any more is cancelled.
-func (s *Server) delegate(ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams) (api.SendResult, error) {
+// that nobody waits for any more is cancelled. One that has to wait is checked, unless
+// check is nil, when it is to begin.
+func (s *Server) delegate(
+	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check func(context.Context, *supervisor.Agent) error,
+) (api.SendResult, error) {
 	// An agent does not choose for whom its messages are taken.
 	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID
 	prompt, options := promptOf(p)
 	outcome, _, err := following(ctx, s, a, func(a *supervisor.Agent) (supervisor.Result, error) {
+		if check != nil {
+			options.Check = func(ctx context.Context) error { return check(ctx, a) }
+		}
 		return a.Delegate(ctx, from, prompt, options)
 	})
 	sent, err := sendResult(outcome, err)

@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"nexus.internal/bridge"
@@ -63,6 +65,82 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		if want == "" && !strings.HasPrefix(got, `{"content":"hello",`) || want != "" && (!strings.HasPrefix(got, "error") || !strings.Contains(got, want)) {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// What waits for another agent's turn is compared again when it begins: what that one
+// may do meanwhile, the sender does not get.
+func TestAttackThroughAnAgentThatIsWidened(t *testing.T) {
+	base := protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/data"}}
+	var mu sync.Mutex
+	theirs := base
+	running, finish := make(chan struct{}), make(chan struct{})
+	ran := make(chan string, 4)
+	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
+		r.launcher.Plan = func(spec supervisor.Spec, _ int) supervisortest.Play {
+			return supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+				switch {
+				case spec.ID == "me":
+					calls(c, p)
+				case p.Message == "busy":
+					close(running)
+					<-finish
+					c.Finish(p, "done")
+				default:
+					ran <- p.Message
+					c.Finish(p, "done")
+				}
+			}, Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+				if _, ok := cmd.(protocol.GetState); !ok {
+					return false
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				held := base
+				if spec.ID == "other" {
+					held = theirs
+				}
+				c.Respond(cmd, map[string]any{"ok": true, "permissions": map[string]any{"ceiling": held}})
+				return true
+			}}
+		}
+	})}
+	f.create("me")
+	f.create("other")
+	busy := make(chan error)
+	go func() {
+		_, err := f.client.Send(f.ctx(), "other", api.SendParams{Content: "busy"})
+		busy <- err
+	}()
+	<-running
+	got := make(chan string)
+	go func() { got <- f.ask("me", "send", `{"agent_id":"other","content":"read /secret"}`) }()
+	other, err := f.sup.Agent("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for other.Info().Queued == 0 {
+		runtime.Gosched()
+	}
+	mu.Lock()
+	theirs.AllowedPaths = []string{"/data", "/secret"}
+	mu.Unlock()
+	close(finish)
+	if err := <-busy; err != nil {
+		t.Error(err)
+	}
+	queued := <-got
+	if at := f.ask("me", "send", `{"agent_id":"other","content":"read /secret"}`); queued != at || !strings.HasPrefix(at, "error -32003") {
+		t.Errorf("when its turn began: %s\nwhen it is called:   %s", queued, at)
+	}
+	mu.Lock()
+	theirs = base
+	mu.Unlock()
+	if got := f.ask("me", "send", `{"agent_id":"other","content":"hello"}`); !strings.HasPrefix(got, `{"content":`) {
+		t.Errorf("within its own again: %s", got)
+	}
+	if first := <-ran; first != "hello" || len(ran) > 0 {
+		t.Errorf("the other one ran %s, and %d more", first, len(ran))
 	}
 }
 

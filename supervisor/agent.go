@@ -223,6 +223,9 @@ func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]b
 	}
 	a.wakeUp()
 	a.next()
+	if o.Check != nil { // not before: what begins at once needs none
+		t.check = func() error { return o.Check(ctx) }
+	}
 	return t, true, nil
 }
 

@@ -238,6 +238,53 @@ func TestDelegateJoins(t *testing.T) {
 	})
 }
 
+// A prompt that has to wait is checked before it begins, again if the process ends
+// meanwhile; it does not run if it is refused, and the next one does. What begins at once
+// is not checked.
+func TestDelegateChecksWhatWaited(t *testing.T) {
+	var finish chan struct{}
+	play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		<-finish
+		supervisortest.Echo(c, p)
+	}}
+	run(t, always(play), func(h *house) {
+		finish = make(chan struct{}) // of the test's bubble
+		b := h.start("b")
+		refused := errors.New("it may not")
+		checks, verdicts := make(chan string, 8), make(chan error)
+		delegate := func(id string) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				_, err := b.Delegate(h.Context(), supervisor.Caller{AgentID: "a" + id}, protocol.Prompt{ID: id, Message: id}, supervisor.PromptOptions{
+					Check: func(context.Context) error { checks <- id; return <-verdicts },
+				})
+				done <- err
+			}()
+			synctest.Wait()
+			return done
+		}
+		one, two, three := delegate("1"), delegate("2"), delegate("3")
+		close(finish)
+		if err := <-one; err != nil || <-checks != "2" {
+			t.Fatalf("the first one: %v", err)
+		}
+		h.launcher.Child("b").Crash(supervisor.Exit{Code: 3})
+		synctest.Wait()
+		verdicts <- nil // of a process that is gone
+		if again := <-checks; again != "2" {
+			t.Errorf("checked %s, want 2 again", again)
+		}
+		verdicts <- refused
+		if err := <-two; !errors.Is(err, refused) || <-checks != "3" {
+			t.Errorf("the second one: %v", err)
+		}
+		verdicts <- nil
+		if err := <-three; err != nil || len(checks) > 0 {
+			t.Errorf("the third one: %v, and %d checks more", err, len(checks))
+		}
+	})
+}
+
 // A crash of the agent that works is what the caller is told, and an answer
 // that fits no frame is said to be too large.
 func TestHostCallFails(t *testing.T) {

@@ -21,10 +21,42 @@ func (a *Agent) next() {
 	if a.state == Busy && a.turn == nil && a.inc.lost == "" {
 		a.state = a.state.move(Ready)
 	}
-	if a.state != Ready || a.inc.lost != "" || len(a.queue) == 0 {
+	if !a.free() || len(a.queue) == 0 {
 		return
 	}
-	t := a.queue[0]
+	if t, inc := a.queue[0], a.inc; t.check == nil {
+		a.begin(t)
+	} else if !t.checking {
+		t.checking = true
+		a.work.Go(func() { a.checkWaited(t, inc) })
+	}
+}
+
+// free reports whether a turn could begin.
+func (a *Agent) free() bool { return a.state == Ready && a.inc.lost == "" }
+
+// checkWaited asks whether a turn that had to wait may begin, and begins it if so. If
+// it could not begin any more, or its process has ended meanwhile, it is asked again
+// when it could. It takes the agent's mutex itself.
+func (a *Agent) checkWaited(t *Turn, inc *incarnation) {
+	err := t.check()
+	a.mu.Lock()
+	defer a.release()
+	t.checking = false
+	switch {
+	case t.ended:
+	case !a.free() || a.inc != inc || a.queue[0] != t:
+		a.next()
+	case err != nil:
+		a.unqueue(t)
+		a.finish(t, Erred, err)
+	default:
+		a.begin(t)
+	}
+}
+
+// begin begins the oldest waiting turn.
+func (a *Agent) begin(t *Turn) {
 	a.queue = slices.Delete(a.queue, 0, 1)
 	a.turn = t
 	a.state = a.state.move(Busy)

@@ -57,6 +57,10 @@ type PromptOptions struct {
 	// restart, unless it was cancelled, timed out or had ended by then, or the
 	// agent fails. Timeout bounds both together.
 	Retry bool
+	// Check, unless nil, is asked by Delegate before an attempt that had to wait begins;
+	// it may block. With an error the turn does not run, and ends as failed with it. What
+	// begins as soon as it is accepted is not checked.
+	Check func(ctx context.Context) error
 }
 
 // Outcome is how an accepted prompt ended. It has exactly one.
@@ -66,7 +70,7 @@ type Outcome string
 const (
 	Completed Outcome = "completed"
 	Cancelled Outcome = "cancelled" // Err is ErrAborted, with the reason
-	Erred     Outcome = "failed"    // Err is a *ChildError, or a *StartError
+	Erred     Outcome = "failed"    // Err is a *ChildError, a *StartError, or that of PromptOptions.Check
 	Crashed   Outcome = "crashed"   // Err is a *CrashError, or ErrFailed
 	TimedOut  Outcome = "timed_out" // Err is ErrTurnTimeout, or a *TurnLimitError
 )
@@ -119,7 +123,9 @@ type Turn struct {
 	reason      error          // why it is being cancelled, nil if nobody asked
 	trace       tracing.Parent // that what the turn does belongs to
 	endSpan     tracing.End
-	ended       bool // result is final
+	check       func() error // before an attempt that had to wait; nil for none
+	checking    bool         // it is under way
+	ended       bool         // result is final
 	result      Result
 }
 
