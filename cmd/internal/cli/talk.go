@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -96,11 +95,11 @@ func (a *App) message(arg string) (string, error) {
 // serverGone says how to go on if err is that the server ended while it was called.
 // Other errors are returned as they are.
 func serverGone(err error, requestID string) error {
-	if !errors.Is(err, syscall.ECONNREFUSED) {
+	if !errors.Is(err, client.ErrNoServer) {
 		return err
 	}
 	return fmt.Errorf("the server ended before the turn did: start it again with nexus serve, and send the message again "+
-		"with --request-id %s, which does not send it twice (%w)", requestID, err)
+		"with --request-id %s, which does not send it twice", requestID)
 }
 
 // send prints the answer as it comes, or the whole result with --json.
