@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -248,6 +248,10 @@ func route(line []byte) (protocol.Frame, bool) {
 	return f, ok
 }
 
+// typeName is what the type of a frame looks like: no reader takes one for another, as
+// one that trims blanks or looks at no case would.
+var typeName = regexp.MustCompile(`^[a-z][a-z0-9_.]*$`)
+
 // typed finds the type of an object; false if it is none that a child may write.
 func typed(line []byte) (protocol.Frame, bool) {
 	for _, typ := range types {
@@ -257,7 +261,7 @@ func typed(line []byte) (protocol.Frame, bool) {
 		}
 	}
 	typ := gjson.GetBytes(line, "type")
-	if typ.Type != gjson.String || typ.Str == "" || len(typ.Str) > maxType || strings.ContainsFunc(typ.Str, unicode.IsControl) || protocol.Reserved(typ.Str) {
+	if typ.Type != gjson.String || len(typ.Str) > maxType || !typeName.MatchString(typ.Str) || protocol.Reserved(typ.Str) {
 		return protocol.Frame{}, false
 	}
 	return protocol.Frame{Type: strings.Clone(typ.Str), Raw: line}, true
