@@ -169,8 +169,9 @@ func (f *faulty) wantNamed(answer, kind string, texts ...string) {
 		f.Errorf("got %s, want the type %s and suggestions", answer, kind)
 	}
 	for _, text := range texts {
-		if !strings.Contains(data.Get("details").Str, text) {
-			f.Errorf("details %q do not say %q", data.Get("details").Str, text)
+		// What the message says, the details do not say again.
+		if said := gjson.Get(answer, "error.message").Str + "\n" + data.Get("details").Str; !strings.Contains(said, text) {
+			f.Errorf("%q does not say %q", said, text)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestUnreadStderr(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Stderr = w })
-	for range 1800 { // a line each: more than a pipe takes and the server keeps
+	for range 4000 { // a line each: more than a pipe takes and the server keeps
 		if answer := s.call("/", "list_agents", `{}`); !gjson.Get(answer, "result.agents").Exists() {
 			t.Fatalf("answer %s", answer)
 		}
@@ -42,7 +42,7 @@ func TestUnreadStderr(t *testing.T) {
 	}
 	defer r.Close()
 	s.again()
-	for range 1800 {
+	for range 4000 {
 		s.call("/", "list_agents", `{}`)
 	}
 	read := make(chan string, 1)

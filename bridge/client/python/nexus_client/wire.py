@@ -133,8 +133,9 @@ async def _open_socket(host: str, port: int, timeout: Optional[float]) -> Connec
 
 def _refused(host: str, port: int, error: Optional[BaseException]) -> Optional[Refused]:
     # Where a name has several addresses, asyncio gives one error without a number for all.
-    refused = isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, None)
-    return Refused(host, port, error) if refused else None
+    if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, None):
+        return Refused(host, port, error)
+    return None
 
 
 async def _sleep_here(seconds: float) -> None:
