@@ -20,7 +20,7 @@ func init() { // before TestMain builds programs
 	if filepath.Base(os.Args[0]) == asEnding {
 		onSignal{ask: func() { fmt.Println("asked") }, tidy: func() { fmt.Println("tidied") }}.watch(context.Background())
 		fmt.Println("watching")
-		time.Sleep(time.Minute) // a process that signals do not end is ended by this
+		<-time.After(time.Minute) // a process that signals do not end is ended by this
 	}
 }
 
