@@ -59,6 +59,7 @@ fuzz: ## each fuzz target for FUZZTIME (executions as 3000x, or a duration)
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME)
 
 test-browser: build ## the page, in a headless Chromium (UPDATE=1: its picture, too)
+	@[ -n "$$NEXUS_AXE" ] || echo 'not run: axe-core on the page, as NEXUS_AXE names no axe.min.js'
 	cd .ci/browser && $(GO) vet . && NEXUS_BIN=$(CURDIR)/bin $(GO) test -count=1 .
 
 # Its go.mod follows that of nexus, by itself (-mod=mod).

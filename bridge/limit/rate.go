@@ -45,7 +45,8 @@ func (r *Rate) Take(name string, n int) (wait time.Duration) {
 	return wait
 }
 
-// Wait takes nothing and returns after how long one may be taken, 0 for now.
+// Wait returns how long it is until one may be taken, 0 if it may be at once. It takes
+// nothing.
 func (r *Rate) Wait(name string) time.Duration {
 	if r.perMinute <= 0 {
 		return 0

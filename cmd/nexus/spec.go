@@ -48,7 +48,7 @@ type specs struct {
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
-// that name, or continues it; what was asked for now overrides what it saved.
+// that name, or continues it; what p asks for overrides what the session saved.
 // Later ones insist on the session and take everything from it, so that what
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
@@ -63,17 +63,12 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if api.Value(p.Approvals) == api.ApprovalsAsk {
 		patience = s.approval.String()
 	}
-	always := append([]string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}, s.serverFlags()...)
-	for _, flag := range []struct{ name, value string }{
-		{"parent-agent", api.Value(p.ParentAgentID)},
-		{"approvals", api.Value(p.Approvals)},
-		{"approval-timeout", patience},
-		{"ceiling", ceiling},
-	} {
-		if flag.value != "" {
-			always = append(always, "--"+flag.name+"="+flag.value)
-		}
-	}
+	always := slices.Concat([]string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}, s.serverFlags(), flags(
+		flag{"parent-agent", api.Value(p.ParentAgentID)},
+		flag{"approvals", api.Value(p.Approvals)},
+		flag{"approval-timeout", patience},
+		flag{"ceiling", ceiling},
+	))
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
 	}
@@ -97,29 +92,19 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
-	env := s.settings().childEnv
-	if names := slices.Sorted(maps.Keys(api.Value(p.Env))); len(names) > 0 {
-		always = append(always, "--pass-env="+strings.Join(names, ","))
-		env = slices.Clone(env)
-		for _, name := range names { // of two of a name, the last holds
-			env = append(env, name+"="+(*p.Env)[name])
-		}
-	}
+	env, passed := withEnv(s.settings().childEnv, api.Value(p.Env))
+	always = append(always, passed...)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
 		first = append(first, "--system="+*p.SystemPrompt)
 	}
-	for _, flag := range []struct{ name, value string }{
-		{"preset", api.Value(p.Preset)},
-		{"permissions", rules},
-		{"cwd", api.Value(p.Cwd)},
-		{"model", api.Value(p.Model)},
-		{"provider", api.Value(p.Provider)},
-	} {
-		if flag.value != "" {
-			first = append(first, "--"+flag.name+"="+flag.value)
-		}
-	}
+	first = append(first, flags(
+		flag{"preset", api.Value(p.Preset)},
+		flag{"permissions", rules},
+		flag{"cwd", api.Value(p.Cwd)},
+		flag{"model", api.Value(p.Model)},
+		flag{"provider", api.Value(p.Provider)},
+	)...)
 	var above []supervisor.Share
 	if s.above != nil {
 		above = s.above(id)
@@ -139,18 +124,40 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 }
 
 // serverFlags are those that every child gets.
-func (s *specs) serverFlags() (all []string) {
-	for _, flag := range []struct{ name, value string }{
-		{"durability", s.durability},
-		{"scenario", s.scenario},
-		{"personal-config", s.personal},
-		{"log-level", s.logLevel},
-	} {
-		if flag.value != "" {
-			all = append(all, "--"+flag.name+"="+flag.value)
+func (s *specs) serverFlags() []string {
+	return flags(
+		flag{"durability", s.durability},
+		flag{"scenario", s.scenario},
+		flag{"personal-config", s.personal},
+		flag{"log-level", s.logLevel},
+	)
+}
+
+// flag is one of a child's command line.
+type flag struct{ name, value string }
+
+// flags are those that have a value, as a command line has them.
+func flags(given ...flag) (args []string) {
+	for _, f := range given {
+		if f.value != "" {
+			args = append(args, "--"+f.name+"="+f.value)
 		}
 	}
-	return all
+	return args
+}
+
+// withEnv is an environment with an agent's own variables, and the flag by which its
+// programs get these.
+func withEnv(env []string, own map[string]string) (all, flags []string) {
+	if len(own) == 0 {
+		return env, nil
+	}
+	names := slices.Sorted(maps.Keys(own))
+	all = slices.Clone(env)
+	for _, name := range names { // of two of a name, the last holds
+		all = append(all, name+"="+own[name])
+	}
+	return all, []string{"--pass-env=" + strings.Join(names, ",")}
 }
 
 // ceilingOf is what the agent's permissions cannot exceed, as JSON; "" for no

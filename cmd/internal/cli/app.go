@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -212,6 +213,17 @@ func exactArgs(n int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// getenv is a variable of the environment, "" if it is not there. Of two of a name, the
+// last counts.
+func (a *App) getenv(name string) (value string) {
+	for _, variable := range a.Environ {
+		if text, ok := strings.CutPrefix(variable, name+"="); ok {
+			value = text
+		}
+	}
+	return value
 }
 
 // environ is the environment with --home in it.

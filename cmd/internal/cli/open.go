@@ -133,12 +133,3 @@ func arguments(given []string, file string) []string {
 	}
 	return args
 }
-
-func (a *App) getenv(name string) string {
-	for _, variable := range a.Environ {
-		if value, ok := strings.CutPrefix(variable, name+"="); ok {
-			return value
-		}
-	}
-	return ""
-}

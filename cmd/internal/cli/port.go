@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/homelock"
-	"nexus.internal/cmd/internal/config"
 )
 
 // Where App.Port comes from, as people write it.
@@ -34,22 +32,16 @@ func (f portFlag) Set(text string) error {
 
 // readPort reads $NEXUS_PORT.
 func (a *App) readPort() {
-	for _, pair := range a.Environ {
-		text, ok := strings.CutPrefix(pair, fromEnv+"=")
-		if !ok {
-			continue
-		}
-		a.Port, a.portFrom, a.portErr = config.DefaultPort, "", nil // the last one counts
-		if text == "" {
-			continue
-		}
-		port, err := strconv.Atoi(text)
-		if err != nil {
-			a.portErr = Usage("%s must be a whole number, not %q", fromEnv, text)
-			continue
-		}
-		a.Port, a.portFrom = port, fromEnv
+	text := a.getenv(fromEnv)
+	if text == "" {
+		return
 	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		a.portErr = Usage("%s must be a whole number, not %q", fromEnv, text)
+		return
+	}
+	a.Port, a.portFrom = port, fromEnv
 }
 
 // CheckPort is a usage error for a port below lowest or above 65535: 0 is a free

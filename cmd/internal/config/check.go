@@ -118,19 +118,12 @@ func checkPrice(p *protocol.Price) string {
 	if p == nil {
 		return ""
 	}
-	for _, dollars := range []float64{p.Input, p.Output, value(p.CacheRead), value(p.CacheWrite)} {
-		if dollars < 0 || dollars > maxPrice {
+	for _, dollars := range []*float64{&p.Input, &p.Output, p.CacheRead, p.CacheWrite} {
+		if dollars != nil && (*dollars < 0 || *dollars > maxPrice) {
 			return fmt.Sprintf("is not from 0 to %d dollars for a million tokens", int(maxPrice))
 		}
 	}
 	return ""
-}
-
-func value(dollars *float64) float64 {
-	if dollars == nil {
-		return 0
-	}
-	return *dollars
 }
 
 // checkProject refuses what a project's file may not say: what agents may
