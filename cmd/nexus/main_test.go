@@ -28,8 +28,11 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ask-socket" {
 		os.Exit(askSocket(os.Args[1], os.Stdout))
 	}
-	if signal.Ignored(syscall.SIGINT) { // in a script's background job: what the tests start would inherit it
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	// In a script's background job, and under nohup: what the tests start would inherit it.
+	for _, ignored := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(ignored) {
+			signal.Notify(make(chan os.Signal, 1), ignored)
+		}
 	}
 	os.Exit(buildAndRun(m))
 }
