@@ -27,6 +27,7 @@ const (
 	labelApprovals  = "approvals"
 	labelLimits     = "limits" // the digest of what it was started with
 	labelEnv        = "env"    // also that
+	labelNarrowed   = "narrowed_from"
 )
 
 // maxDepth is how many ancestors an agent may have.
@@ -118,15 +119,21 @@ func depthOf(info supervisor.Info) uint64 {
 
 // resume fills in what a saved session says of the agent's place among others,
 // and returns who began it; "" for a person. It comes under its creator again
-// if that is still there, and is not another one that has its name.
-func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
+// if that is still there, and is not another one that has its name. narrowed is the
+// saved preset if the agent gets a lower one because a request cannot give it that.
+func (s *Server) resume(p *api.CreateAgentParams) (provenance, narrowed string) {
 	saved, err := s.o.Sessions.Summary(*p.AgentID)
 	if err != nil {
-		return "" // its start will say what is wrong with it
+		return "", "" // its start will say what is wrong with it
 	}
-	if saved.Settings.Permissions == nil {
+	switch held := saved.Settings.Permissions; {
+	case held == nil:
 		// It ended before what it may do was written: nobody knows how little.
 		p.Preset = new(api.PresetSandboxed)
+	case held.Preset == api.PresetYolo && p.Preset == nil && !s.settings.Load().AllowYolo:
+		p.Preset, narrowed = new(api.PresetTrusted), held.Preset
+		s.log.Warn("a saved session is yolo, which no request grants: its agent is trusted; server.allow_yolo of the configuration lets it stay yolo",
+			zap.String("agent", *p.AgentID))
 	}
 	p.Depth = max(p.Depth, api.Value(saved.Settings.Depth))
 	if api.Value(saved.Settings.Approvals) == api.ApprovalsAsk && p.Approvals == nil {
@@ -136,7 +143,7 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance string) {
 	if line := s.line(saved); p.ParentAgentID == nil && len(line) > 0 {
 		p.ParentAgentID, p.Above = &line[0], line[1:]
 	}
-	return provenance
+	return provenance, narrowed
 }
 
 // line are the agents above one by what is saved, its creator first, as far as

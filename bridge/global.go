@@ -64,6 +64,7 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 			return nil, err
 		}
 		result.MessageCount = new(gjson.GetBytes(body, "message_count").Uint())
+		result.NarrowedFrom = a.Info().Labels[labelNarrowed]
 	}
 	if p.InitialMessage != nil {
 		s.used(a)

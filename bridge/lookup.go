@@ -46,9 +46,11 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 			return nil, err
 		}
 	}
-	provenance := api.Value(p.ParentAgentID)
+	provenance, narrowed := api.Value(p.ParentAgentID), ""
 	if p.Restored = p.Restored || s.o.Sessions.Exists(id); p.Restored {
-		provenance = cmp.Or(provenance, s.resume(&p))
+		var began string
+		began, narrowed = s.resume(&p)
+		provenance = cmp.Or(provenance, began)
 	} else if p.Cwd == nil {
 		p.Cwd = p.DefaultCwd
 	}
@@ -72,6 +74,7 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	spec.Labels[labelProvenance] = provenance
 	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
 	spec.Labels[labelApprovals] = api.Value(p.Approvals)
+	spec.Labels[labelNarrowed] = narrowed
 	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
 	a, err := s.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {

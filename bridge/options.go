@@ -123,6 +123,9 @@ type Settings struct {
 	// Presets are those of the configuration, by the built-in preset that each is
 	// made of. May be nil.
 	Presets map[string]string
+	// AllowYolo lets agents of saved sessions that are yolo stay so. Otherwise they
+	// are started as trusted.
+	AllowYolo bool
 }
 
 // Door is what a Server lets in (SPEC §6.5). The zero value lets in every program

@@ -98,6 +98,7 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 	}
 	return api.LoadSessionResult{
 		Restored: restored, AgentID: id, MessageCount: gjson.GetBytes(body, "message_count").Uint(),
+		NarrowedFrom: a.Info().Labels[labelNarrowed],
 	}, nil
 }
 

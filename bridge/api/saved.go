@@ -71,6 +71,9 @@ type (
 		Restored     bool   `json:"restored"`
 		AgentID      string `json:"agent_id"`
 		MessageCount uint64 `json:"message_count"`
+		// NarrowedFrom is "yolo" if the session has that preset and the agent was
+		// started as trusted, since no request grants yolo.
+		NarrowedFrom string `json:"narrowed_from,omitzero"`
 	}
 
 	// SaveSessionParams name an agent, and what to save it as: itself if missing.

@@ -116,6 +116,9 @@ type (
 		Restored     bool    `json:"restored,omitzero"`
 		Existing     bool    `json:"existing,omitzero"`
 		MessageCount *uint64 `json:"message_count,omitzero"`
+		// NarrowedFrom is "yolo" if the saved session has that preset and the agent was
+		// started as trusted, since no request grants yolo.
+		NarrowedFrom string `json:"narrowed_from,omitzero"`
 		// InitialRequestID is the request_id of the initial message.
 		InitialRequestID string `json:"initial_request_id,omitzero"`
 		// InitialResponse is what send would have returned; InitialError is

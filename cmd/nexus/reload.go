@@ -41,7 +41,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	}
 	return &settings{
 		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
-		front: bridge.Settings{Door: o.door(cfg), Roles: roles, Presets: presetsOf(cfg)},
+		front: bridge.Settings{Door: o.door(cfg), Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo},
 	}, nil
 }
 

@@ -35,6 +35,7 @@ export type CreateAgentResult = {
   restored?: boolean;
   existing?: boolean;
   message_count?: number;
+  narrowed_from?: string;
   initial_request_id?: string;
   initial_response?: {
     content?: string;
@@ -137,7 +138,7 @@ export type LoadSessionParams = {
   model?: string | null;
   last?: boolean | null;
 };
-export type LoadSessionResult = { restored: boolean; agent_id: string; message_count: number };
+export type LoadSessionResult = { restored: boolean; agent_id: string; message_count: number; narrowed_from?: string };
 
 export type SaveSessionParams = {
   agent_id: string;

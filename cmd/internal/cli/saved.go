@@ -118,7 +118,16 @@ func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParam
 	case !loaded.Restored:
 		return a.printf("%s runs (%d messages)\n", loaded.AgentID, loaded.MessageCount)
 	}
-	return a.printf("continued %s (%d messages)\n", loaded.AgentID, loaded.MessageCount)
+	return a.printContinued(loaded.AgentID, loaded.MessageCount, loaded.NarrowedFrom)
+}
+
+// printContinued says that an agent goes on with its saved session.
+func (a *App) printContinued(agent string, messages uint64, narrowedFrom string) error {
+	note := ""
+	if narrowedFrom != "" {
+		note = ", trusted: " + narrowedFrom + " cannot be granted over RPC"
+	}
+	return a.printf("continued %s (%d messages%s)\n", agent, messages, note)
 }
 
 func (a *App) saveVerb() *cobra.Command {

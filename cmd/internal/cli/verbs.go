@@ -146,7 +146,7 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 	case created.Existing:
 		return a.printf("%s is there (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
 	case created.Restored:
-		return a.printf("continued %s (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
+		return a.printContinued(created.AgentID, api.Value(created.MessageCount), created.NarrowedFrom)
 	}
 	return a.printf("created %s\n", created.AgentID)
 }

@@ -123,6 +123,8 @@ type Server struct {
 	RequestsPerMinute uint64 `json:"requests_per_minute" wire:"default"`
 	// RequireSignatures refuses requests that are not signed.
 	RequireSignatures bool `json:"require_signatures" wire:"default"`
+	// AllowYolo lets agents of saved sessions that are yolo stay so.
+	AllowYolo bool `json:"allow_yolo" wire:"default"`
 }
 
 // file is the layout of config.json.

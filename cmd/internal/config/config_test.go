@@ -421,8 +421,8 @@ func TestRoles(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true}}`).Server()
-	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true}
+	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true,"allow_yolo":true}}`).Server()
+	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true, AllowYolo: true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -45,6 +45,7 @@ class CreateAgent(_CreateAgent, total=False):
     restored: bool
     existing: bool
     message_count: int
+    narrowed_from: str
     initial_request_id: str
     initial_response: Send
     initial_error: InitialError
@@ -131,10 +132,14 @@ class ListSessions(TypedDict):
     last_session: Optional[str]
 
 
-class LoadSession(TypedDict):
+class _LoadSession(TypedDict):
     restored: bool
     agent_id: str
     message_count: int
+
+
+class LoadSession(_LoadSession, total=False):
+    narrowed_from: str
 
 
 class SaveSession(TypedDict):
