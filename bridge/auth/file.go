@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"nexus.internal/protocol/owned"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // DefaultPort is the port whose key file has no number in its name.
@@ -45,7 +45,7 @@ func replace(path, text string) error {
 	if err := tighten(dir); err != nil {
 		return err
 	}
-	return plainfile.Replace(path, []byte(text), true)
+	return safefile.Replace(path, []byte(text), true)
 }
 
 // keyFile is the name of a key file, whatever its port.
@@ -110,7 +110,7 @@ func read(path string, mode fileMode) (Key, error) {
 
 // readOwn reads at most limit bytes of a file that has the mode.
 func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
-	f, err := plainfile.Open(path, os.O_RDONLY)
+	f, err := safefile.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // ErrLocked says that another server has the lock.
@@ -61,7 +61,7 @@ func Record(file *os.File, port int) error {
 // Find says which server holds a home. None is no error, neither is a home that is
 // not there.
 func Find(home string) (Server, error) {
-	file, err := plainfile.Open(Path(home), os.O_RDONLY)
+	file, err := safefile.Open(Path(home), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Server{}, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // OpenSeen returns a Seen that also knows what was used by keys that last, in earlier
@@ -25,7 +25,7 @@ func OpenSeen(path string) (*Seen, error) {
 }
 
 func (s *Seen) load(now time.Time) error {
-	file, err := plainfile.Open(s.path, os.O_RDONLY)
+	file, err := safefile.Open(s.path, os.O_RDONLY)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
@@ -50,7 +50,7 @@ func (s *Seen) load(now time.Time) error {
 // rewrite puts what still counts into a new file. mu is held, or nobody else has s.
 func (s *Seen) rewrite() error {
 	next := s.path + ".new"
-	file, err := plainfile.Create(next)
+	file, err := safefile.Create(next)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 const (
@@ -145,7 +145,7 @@ func (l *Log) current() (size int64, err error) {
 
 // open opens the file, and ends a line of it that a power cut tore. mu is held.
 func (l *Log) open() error {
-	file, err := plainfile.Open(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND) // its end is read
+	file, err := safefile.Open(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND) // its end is read
 	if err != nil {
 		return err
 	}

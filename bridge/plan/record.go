@@ -16,8 +16,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
-	"nexus.internal/supervisor/plainfile"
 )
 
 const (
@@ -134,8 +134,8 @@ func StatusOf(path string) (string, error) {
 
 // openRegular opens a regular file, and waits for nothing.
 func openRegular(path string, flags int) (*os.File, error) {
-	file, err := plainfile.Open(path, flags)
-	if errors.Is(err, plainfile.ErrNotPlain) {
+	file, err := safefile.Open(path, flags)
+	if errors.Is(err, safefile.ErrNotRegular) {
 		return nil, &DamagedError{"it is no regular file"}
 	}
 	if err != nil {

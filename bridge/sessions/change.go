@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // A change has one moment at which it happens: the file of the session appears,
@@ -59,7 +59,7 @@ func (c *Catalogue) Clone(src, dest string) error {
 			}
 			if info, err := os.Lstat(c.part(src, p.suffix)); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 				// A copy would be without it, and might do more: what was used of limits.
-				return unreadable(src, fmt.Errorf("%s: %w", c.part(src, p.suffix), plainfile.ErrNotPlain))
+				return unreadable(src, fmt.Errorf("%s: %w", c.part(src, p.suffix), safefile.ErrNotRegular))
 			}
 			if err := copyAll(c.part(src, p.suffix), c.part(dest, p.suffix)); err != nil {
 				return err
@@ -255,7 +255,7 @@ func (c *Catalogue) settle() error {
 	}
 	var data []byte
 	if err == nil && info.Mode().IsRegular() {
-		data, err = plainfile.Read(c.notePath(), maxNote)
+		data, err = safefile.Read(c.notePath(), maxNote)
 	}
 	if err != nil {
 		return fmt.Errorf("finish a change: %w", err)
@@ -334,7 +334,7 @@ func copyAll(from, to string) error {
 }
 
 func copyFile(from, to string) error {
-	in, err := plainfile.Open(from, os.O_RDONLY)
+	in, err := safefile.Open(from, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

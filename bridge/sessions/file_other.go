@@ -5,12 +5,12 @@ package sessions
 import (
 	"os"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 func lock(*os.File) error { return nil }
 
-func lockFile(path string) (*os.File, error) { return plainfile.Open(path, os.O_RDWR|os.O_CREATE) }
+func lockFile(path string) (*os.File, error) { return safefile.Open(path, os.O_RDWR|os.O_CREATE) }
 
 // letGo closes the file.
 func letGo(f *os.File) { _ = f.Close() }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // lock takes the lock that a child has on its session; ErrInUse if one has it.
@@ -22,7 +22,7 @@ func lock(f *os.File) error {
 
 // lockFile waits for a file's lock, which ends when the file is closed.
 func lockFile(path string) (*os.File, error) {
-	f, err := plainfile.Open(path, os.O_RDWR|os.O_CREATE)
+	f, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"nexus.internal/bridge/api"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // lastPath is the file that names the last session that a person used.
@@ -16,7 +16,7 @@ func (c *Catalogue) lastPath() string { return filepath.Join(c.home, "run", "las
 // Last is the session that a person used last, if it is still there; "" if none
 // is. It may be a temporary one.
 func (c *Catalogue) Last() string {
-	data, err := plainfile.Read(c.lastPath(), maxNote)
+	data, err := safefile.Read(c.lastPath(), maxNote)
 	if err != nil {
 		return ""
 	}
@@ -35,7 +35,7 @@ func (c *Catalogue) SetLast(id string) error {
 	if err := os.MkdirAll(filepath.Dir(c.lastPath()), 0o700); err != nil {
 		return fmt.Errorf("remember the last session: %w", err)
 	}
-	if err := plainfile.Replace(c.lastPath(), []byte(id+"\n"), false); err != nil {
+	if err := safefile.Replace(c.lastPath(), []byte(id+"\n"), false); err != nil {
 		return fmt.Errorf("remember the last session: %w", err)
 	}
 	return nil

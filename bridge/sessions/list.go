@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // Entry is one session of a list.
@@ -187,9 +187,9 @@ func (c *Catalogue) keep(id string, r reading) {
 
 // open opens the file itself and not what a link leads to.
 func (c *Catalogue) open(id string) (*os.File, error) {
-	f, err := plainfile.Open(c.Path(id), os.O_RDONLY)
+	f, err := safefile.Open(c.Path(id), os.O_RDONLY)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, plainfile.ErrNotPlain):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefile.ErrNotRegular):
 		return nil, &Error{Name: id, Err: ErrNotFound}
 	case err != nil:
 		return nil, unreadable(id, err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // File is one file of a snapshot. It may grow meanwhile; what comes after Size is
@@ -186,7 +186,7 @@ func (s *snapshot) give(take func(File) error) error {
 
 // add takes the file at path as it is now; nil if there is none.
 func (s *snapshot) add(path string) (fs.FileInfo, error) {
-	file, err := plainfile.Open(path, os.O_RDONLY)
+	file, err := safefile.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

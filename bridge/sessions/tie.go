@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // Created are the sessions of the agents that the one of the session id began.
@@ -68,7 +68,7 @@ func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
 	if err != nil {
 		return &Error{Name: id, Err: err}
 	}
-	f, err := plainfile.Open(c.Path(id), os.O_WRONLY)
+	f, err := safefile.Open(c.Path(id), os.O_WRONLY)
 	if err != nil {
 		return &Error{Name: id, Err: err}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // settings are what one reading of the configuration decides. They are not changed.
@@ -86,7 +86,7 @@ func (c *configuration) begin(cfg *config.Config) error {
 
 // writeCopy replaces the agents' copy in one step.
 func writeCopy(cfg *config.Config) error {
-	if err := plainfile.Replace(copyPath(cfg), cfg.Personal(), false); err != nil {
+	if err := safefile.Replace(copyPath(cfg), cfg.Personal(), false); err != nil {
 		return fmt.Errorf("write the agents' copy of config.json: %w", err)
 	}
 	return nil

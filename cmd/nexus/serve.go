@@ -27,12 +27,12 @@ import (
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/eventlog"
-	"nexus.internal/supervisor/plainfile"
 	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
 )
@@ -392,7 +392,7 @@ func findScenario(named string) (string, error) {
 		return "", fmt.Errorf("read --scenario: %w", err)
 	}
 	defer file.Close()
-	text, err := plainfile.ReadAll(file, scenario.MaxBytes)
+	text, err := safefile.ReadAll(file, scenario.MaxBytes)
 	if err != nil {
 		return "", fmt.Errorf("read --scenario: %w", err)
 	}

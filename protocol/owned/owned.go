@@ -12,7 +12,7 @@ type links int
 
 const (
 	followed links = iota // to what must be trusted as well
-	ignored               // package plainfile uses no link there
+	ignored               // package safefile uses no link there
 	refused
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // maxRecord bounds an account's file, in bytes: several times what one can have.
@@ -133,7 +133,7 @@ func (b *Broker) read(agent string) (*account, error) {
 		return acc, nil
 	}
 	var r record
-	data, err := plainfile.Read(acc.file, maxRecord)
+	data, err := safefile.Read(acc.file, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return acc, nil
 	}
@@ -218,7 +218,7 @@ func (b *Broker) save(acc *account) error {
 	if err := os.MkdirAll(filepath.Dir(acc.file), 0o700); err != nil {
 		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
 	}
-	if err := plainfile.Replace(acc.file, append(data, '\n'), !b.o.NoSync); err != nil {
+	if err := safefile.Replace(acc.file, append(data, '\n'), !b.o.NoSync); err != nil {
 		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 const (
@@ -75,8 +75,8 @@ func (l *Log) load() error {
 	}
 	for len(all) > 0 {
 		end := &all[len(all)-1]
-		data, err := plainfile.Read(end.path(l.dir), l.w.o.SegmentSize+2*frame.MaxPayload)
-		if errors.Is(err, plainfile.ErrNotPlain) || errors.Is(err, plainfile.ErrTooLarge) {
+		data, err := safefile.Read(end.path(l.dir), l.w.o.SegmentSize+2*frame.MaxPayload)
+		if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, safefile.ErrTooLarge) {
 			data, err = nil, nil // none of ours
 		}
 		if err != nil {

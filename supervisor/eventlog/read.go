@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // Read gives the events with a number above after, in order, up to the last
@@ -84,8 +84,8 @@ func (l *Log) snapshot() ([]segment, []supervisor.Event) {
 // more is false if yield wants no more. A segment that went meanwhile, and the
 // part of one that is damaged, are left out.
 func readSegment(dir string, s segment, after *uint64, yield func(supervisor.Event, error) bool) (more bool, err error) {
-	file, err := plainfile.Open(s.path(dir), os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, plainfile.ErrNotPlain) {
+	file, err := safefile.Open(s.path(dir), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefile.ErrNotRegular) {
 		return true, nil
 	}
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // This file is how a log is written. All methods want Log.files.
@@ -103,7 +103,7 @@ func (l *Log) openFile() error {
 		return nil
 	}
 	end := l.segments[len(l.segments)-1]
-	file, err := plainfile.Open(end.path(l.dir), os.O_WRONLY)
+	file, err := safefile.Open(end.path(l.dir), os.O_WRONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.stale = true
 	}

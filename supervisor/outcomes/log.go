@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // Bounds of a file (SPEC §7).
@@ -92,7 +92,7 @@ func (l *Log) open() (err error) {
 			err = errors.Join(err, release(l.file))
 		}
 	}()
-	data, err := plainfile.ReadAll(l.file, MaxFile)
+	data, err := safefile.ReadAll(l.file, MaxFile)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *Log) open() (err error) {
 	if good < len(data) {
 		l.log.Warn("outcomes: a damaged end is cut off", zap.String("path", l.path), zap.Int("bytes", len(data)-good))
 		if bytes.IndexByte(data[good:], '\n') >= 0 { // more than the line that the end of a server tore
-			if err := plainfile.Replace(l.path+damaged, data, false); err != nil {
+			if err := safefile.Replace(l.path+damaged, data, false); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func (l *Log) open() (err error) {
 
 // claim opens and locks a file; nil if it is not the one at its path any more.
 func claim(path string) (*os.File, error) {
-	file, err := plainfile.Open(path, os.O_RDWR|os.O_CREATE)
+	file, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (l *Log) rewrite() (size int64, rooms map[string]room, _ *os.File, err erro
 	}
 	data, rooms = s.encode()
 	beside := l.path + ".new"
-	file, err := plainfile.Create(beside)
+	file, err := safefile.Create(beside)
 	if err != nil {
 		return 0, nil, nil, err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // Find reads in the agent's session how the turns of the given ids ended, at
@@ -33,7 +33,7 @@ func findIn(session string, ids ...string) (map[string]supervisor.Result, error)
 	if session == "" || len(ids) == 0 {
 		return found, nil
 	}
-	file, err := plainfile.Open(session, os.O_RDONLY)
+	file, err := safefile.Open(session, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
@@ -52,7 +52,7 @@ func findIn(session string, ids ...string) (map[string]supervisor.Result, error)
 // nothing. What is damaged is not read; the error is a *VersionError, or what the
 // system says.
 func Look(path, session, id string) (supervisor.Outcome, error) {
-	data, err := plainfile.Read(path, MaxFile)
+	data, err := safefile.Read(path, MaxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
-	"nexus.internal/supervisor/plainfile"
 )
 
 // record is a file that remembers a server's tag, so that the next server of its
@@ -162,7 +162,7 @@ func unlocked(dir string) []*record {
 			continue
 		}
 		r := &record{tag: t, path: filepath.Join(dir, entry.Name())}
-		file, err := plainfile.Open(r.path, os.O_RDONLY)
+		file, err := safefile.Open(r.path, os.O_RDONLY)
 		if err != nil {
 			continue
 		}
@@ -181,7 +181,7 @@ func unlocked(dir string) []*record {
 // read reads the record. An error says why it does not show which processes are
 // those of a dead server: it may be the copy of a living server's.
 func (r *record) read() (said content, err error) {
-	data, err := plainfile.ReadAll(r.file, maxRecord)
+	data, err := safefile.ReadAll(r.file, maxRecord)
 	if err != nil {
 		return content{}, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // Options say what a backup has.
@@ -123,7 +123,7 @@ func (b *writer) plans() error {
 	return err
 }
 
-func openPlain(path string) (*os.File, error) { return plainfile.Open(path, os.O_RDONLY) }
+func openPlain(path string) (*os.File, error) { return safefile.Open(path, os.O_RDONLY) }
 
 // openLinked opens a file that people may have linked to.
 func openLinked(path string) (*os.File, error) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // started is a server that startServer started.
@@ -33,7 +33,7 @@ func startServer(cfg *config.Config, port int, environ []string) (s started, err
 		return s, err
 	}
 	logPath := filepath.Join(cfg.LogsDir(), "server-"+strconv.Itoa(port)+".log")
-	logFile, err := plainfile.Open(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR)
+	logFile, err := safefile.Open(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
 		return s, fmt.Errorf("open the server's log: %w", err)
 	}

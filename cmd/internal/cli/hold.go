@@ -7,7 +7,7 @@ import (
 
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // HeldError says that another server holds a home.
@@ -37,7 +37,7 @@ type Hold struct {
 // it. It fails with a *HeldError if a server that lives has it. The caller must
 // call Release.
 func HoldHome(home string, port int) (*Hold, error) {
-	file, err := plainfile.Open(homelock.Path(home), os.O_RDWR|os.O_CREATE)
+	file, err := safefile.Open(homelock.Path(home), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus.internal/bridge/client"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // openPatience is how long a browser is watched for its failure. What runs longer is at
@@ -83,7 +83,7 @@ func (a *App) browse(address string) error {
 	link := html.EscapeString(address)
 	page := "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><title>nexus</title>" +
 		"<meta http-equiv=\"refresh\" content=\"0;url=" + link + "\"><a href=\"" + link + "\">nexus</a>\n"
-	if err := plainfile.Replace(path, []byte(page), false); err != nil {
+	if err := safefile.Replace(path, []byte(page), false); err != nil {
 		return err
 	}
 	file := (&url.URL{Scheme: "file", Path: path}).String()

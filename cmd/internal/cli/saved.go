@@ -12,7 +12,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 func (a *App) sessionsVerb() *cobra.Command {
@@ -223,7 +223,7 @@ func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	defer file.Close()
-	data, err := plainfile.ReadAll(file, maxImport)
+	data, err := safefile.ReadAll(file, maxImport)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}

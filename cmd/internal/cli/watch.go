@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"nexus.internal/bridge/homelock"
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // watch waits for a server to end. A server holds the lock of its home for as
@@ -15,7 +15,7 @@ type watch struct{ file *os.File }
 // watchServer begins before the server on port is asked to end, since from then
 // on another one may have the home.
 func watchServer(home string, port int) watch {
-	file, err := plainfile.Open(homelock.Path(home), os.O_RDONLY)
+	file, err := safefile.Open(homelock.Path(home), os.O_RDONLY)
 	if err != nil {
 		return watch{} // a server of another home: there is nothing to watch
 	}

@@ -1,14 +1,14 @@
-// Package plainfile opens the files of nexus's home, and nothing that somebody put
+// Package safefile opens the files of nexus's home, and nothing that somebody put
 // in their place.
 //
-//	file, err := plainfile.Open(path, os.O_RDWR|os.O_CREATE)
-//	data, err := plainfile.Read(path, 64<<10)
-//	err = plainfile.Replace(path, data, true)
+//	file, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
+//	data, err := safefile.Read(path, 64<<10)
+//	err = safefile.Replace(path, data, true)
 //
 // A link is not followed, a pipe not waited for, and a file that is larger than it can
 // be is not read. Of the directories on the way links are followed: the home may be one.
 // All functions are safe for concurrent use. The contract is SPEC.md §2.1.
-package plainfile
+package safefile
 
 import (
 	"cmp"
@@ -22,29 +22,29 @@ import (
 
 // The reasons for which a file is not used. They come in a *fs.PathError.
 var (
-	// ErrNotPlain says that it is a link, a directory, a pipe or the like.
-	ErrNotPlain = errors.New("it is no plain file")
-	ErrTooLarge = errors.New("it is too large")
+	// ErrNotRegular says that it is a link, a directory, a pipe or the like.
+	ErrNotRegular = errors.New("it is no plain file")
+	ErrTooLarge   = errors.New("it is too large")
 )
 
 // Open opens the regular file at path as os.OpenFile does; one that it makes has mode
-// 0600. The error is what the system says, or ErrNotPlain.
+// 0600. The error is what the system says, or ErrNotRegular.
 func Open(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|openFlags, 0o600)
 	if err != nil {
 		// Whatever the system calls it.
 		if info, failed := os.Lstat(path); failed == nil && !info.Mode().IsRegular() {
-			return nil, notPlain(path)
+			return nil, notRegular(path)
 		}
 		return nil, err
 	}
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(cmp.Or(err, notPlain(path)), file.Close())
+		return nil, errors.Join(cmp.Or(err, notRegular(path)), file.Close())
 	}
 	return file, nil
 }
 
-func notPlain(path string) error { return &fs.PathError{Op: "open", Path: path, Err: ErrNotPlain} }
+func notRegular(path string) error { return &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular} }
 
 // Read reads the regular file at path, which has at most that many bytes. Errors are
 // those of Open, ErrTooLarge and what the system says.

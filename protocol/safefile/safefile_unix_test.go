@@ -1,6 +1,6 @@
 //go:build unix
 
-package plainfile_test
+package safefile_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/supervisor/plainfile"
+	"nexus.internal/protocol/safefile"
 )
 
 // things are what somebody could put in a file's place.
@@ -22,7 +22,7 @@ var things = map[string]func(path string) error{
 	"directory":      func(path string) error { return os.Mkdir(path, 0o700) },
 }
 
-func TestOpenIsOfPlainFilesAlone(t *testing.T) {
+func TestOpenRefusesWhatIsNotRegular(t *testing.T) {
 	for name, put := range things {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
@@ -30,11 +30,11 @@ func TestOpenIsOfPlainFilesAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, flags := range []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_CREATE | os.O_APPEND} {
-				if f, err := plainfile.Open(path, flags); !errors.Is(err, plainfile.ErrNotPlain) {
+				if f, err := safefile.Open(path, flags); !errors.Is(err, safefile.ErrNotRegular) {
 					t.Errorf("open with %#x: %v, %v", flags, f, err)
 				}
 			}
-			if data, err := plainfile.Read(path, 100); !errors.Is(err, plainfile.ErrNotPlain) {
+			if data, err := safefile.Read(path, 100); !errors.Is(err, safefile.ErrNotRegular) {
 				t.Errorf("read: %q, %v", data, err)
 			}
 		})
@@ -43,16 +43,16 @@ func TestOpenIsOfPlainFilesAlone(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if data, err := plainfile.Read(path, 4); !errors.Is(err, fs.ErrNotExist) {
+	if data, err := safefile.Read(path, 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of none: %q, %v", data, err)
 	}
 	if err := os.WriteFile(path, []byte("four"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := plainfile.Read(path, 4); string(data) != "four" || err != nil {
+	if data, err := safefile.Read(path, 4); string(data) != "four" || err != nil {
 		t.Errorf("got %q, %v", data, err)
 	}
-	if data, err := plainfile.Read(path, 3); !errors.Is(err, plainfile.ErrTooLarge) {
+	if data, err := safefile.Read(path, 3); !errors.Is(err, safefile.ErrTooLarge) {
 		t.Errorf("of one that is too large: %q, %v", data, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestReplace(t *testing.T) {
 				if err := errors.Join(put(filepath.Join(dir, at)), os.WriteFile(victim, []byte("victim"), 0o600)); err != nil {
 					t.Fatal(err)
 				}
-				err := plainfile.Replace(path, []byte("text"), true)
+				err := safefile.Replace(path, []byte("text"), true)
 				if name == "directory" && at == "file" {
 					if err == nil {
 						t.Error("replaced a directory")
