@@ -176,7 +176,7 @@ func (s *Server) listAgents(_ context.Context, c *call, _ api.None) (any, error)
 	for i, info := range infos {
 		agents[i] = describe(info, children[info.ID])
 		if c.from == nil {
-			agents[i].Pending = info.Asked
+			agents[i].Pending, agents[i].UnsavedPermissions = info.Asked, info.Narrowed
 		}
 		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
 			agents[i].MemoryBytes = &took

@@ -182,6 +182,9 @@ type (
 		// Pending are these calls, oldest first, as in get_permissions; missing if
 		// there are none. They are for people: an agent is told the number alone.
 		Pending []protocol.PermissionRequest `json:"pending,omitzero"`
+		// UnsavedPermissions are what the agent may do, if its session says more because
+		// a change that narrowed them could not be saved. They are for people, too.
+		UnsavedPermissions *protocol.Permissions `json:"unsaved_permissions,omitzero"`
 		// MemoryBytes is what the agent's process has in memory, shared pages
 		// included; null while none runs, and where the system does not tell.
 		MemoryBytes *int64 `json:"memory_bytes"`

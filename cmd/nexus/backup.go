@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol"
 )
 
 func addBackup(app *cli.App) {
@@ -72,7 +78,10 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 		return cli.Usage("%s lies in the home that it is to save: choose another place", path)
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s exists, and a backup does not replace a file: nothing was written", path)
+	case err != nil:
 		return fmt.Errorf("make the backup: %w", err)
 	}
 	defer func() {
@@ -80,6 +89,12 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
+	if o.Narrowed, err = unsaved(ctx, home); err != nil {
+		err = app.Eprintf("nexus: if the server of %s could not save a narrowing of permissions, it is not in the backup: %v\n", home, err)
+		if err != nil {
+			return err
+		}
+	}
 	report, err := backup.Write(ctx, file, home, o)
 	if err == nil {
 		err = errors.Join(file.Chmod(0o600), file.Sync())
@@ -93,6 +108,39 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 		}
 	}
 	return app.Printf("%s: %s of %s\n", path, sizeOf(report), home)
+}
+
+// unsavedTimeout bounds how long a backup waits for the home's server.
+const unsavedTimeout = 10 * time.Second
+
+// unsaved asks the server of the home, if one runs, for the permissions that it could
+// not save, by agent.
+func unsaved(ctx context.Context, home string) (map[string]protocol.Permissions, error) {
+	server, err := homelock.Find(home)
+	if err != nil || !server.Runs || server.Port == 0 { // one that starts has no agents yet
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
+	defer cancel()
+	found, err := client.Detect(ctx, server.Port)
+	if err != nil {
+		return nil, err
+	}
+	if found.Detection != client.NexusServer {
+		return nil, fmt.Errorf("process %d does not answer on port %d", server.PID, server.Port)
+	}
+	c, err := client.New(client.Options{URL: found.URL, Lookup: &auth.Lookup{Home: home, Port: server.Port}, Retries: -1})
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.ListAgents(ctx)
+	narrowed := map[string]protocol.Permissions{}
+	for _, agent := range list.Agents {
+		if agent.UnsavedPermissions != nil {
+			narrowed[agent.AgentID] = *agent.UnsavedPermissions
+		}
+	}
+	return narrowed, err
 }
 
 // restoreHome makes the home of a backup.

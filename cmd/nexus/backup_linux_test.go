@@ -78,6 +78,12 @@ func TestHomesOfOneOrigin(t *testing.T) {
 	if info, failed := os.Stat(file); err != nil || failed != nil || info.Mode() != 0o600 {
 		t.Fatalf("%v, %v: %v", err, failed, info.Mode())
 	}
+	if said := nexus(true, "backup", file, "--home", s.home); !strings.Contains(said, file+" exists, and a backup does not replace a file: nothing was written") {
+		t.Errorf("onto a file: %s", said)
+	}
+	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, whole) {
+		t.Errorf("onto a file: it was changed, %v", err)
+	}
 	cut := filepath.Join(top, "cut.tgz")
 	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)

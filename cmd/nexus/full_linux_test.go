@@ -12,6 +12,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/bridge/sessions"
 )
 
 // inNamespace tells the test that it is root in a user namespace of its own.
@@ -74,6 +76,7 @@ func TestFullDisk(t *testing.T) {
 	// A copy can do no more than the agent.
 	clone := `{"src_session":"well","dest_session":"copy"}`
 	f.wantNamed(f.ask("/", "clone_session", clone), "STORAGE_FULL", full)
+	f.wantNarrowedBackup()
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +103,22 @@ func TestFullDisk(t *testing.T) {
 	f.wantNothingLeft(before)
 	f.create("ill", `{"agent_id":"ill"}`)
 	f.end()
+}
+
+// wantNarrowedBackup looks that an agent of a restored home is sandboxed, as well is,
+// though the session of well says more.
+func (f *faulty) wantNarrowedBackup() {
+	f.Helper()
+	file, restored := filepath.Join(f.dir, "home.tgz"), filepath.Join(f.dir, "restored")
+	for _, args := range [][]string{{"backup", file, "--home", f.home}, {"restore", file, "--home", restored}} {
+		if out, err := exec.Command(filepath.Join(programs, "nexus"), args...).CombinedOutput(); err != nil {
+			f.Fatalf("%s: %v: %s", args[0], err, out)
+		}
+	}
+	saved, err := sessions.New(restored).Summary("well")
+	if err != nil || saved.Settings.Permissions == nil || saved.Settings.Permissions.Preset != "sandboxed" {
+		f.Errorf("the backup of a sandboxed agent: %+v, %v", saved.Settings.Permissions, err)
+	}
 }
 
 // onSmallDisk gives a server a home on a disk of its own.

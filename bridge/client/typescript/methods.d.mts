@@ -102,6 +102,18 @@ export type ListAgentsResult = {
       deadline: string;
       decisions: Array<"allow_once" | "allow_session" | "deny">;
     }>;
+    unsaved_permissions?: {
+      preset: string;
+      disabled_tools?: Array<string>;
+      allowed_paths?: Array<string>;
+      write_paths?: Array<string>;
+      blocked_paths?: Array<string>;
+      tools?: Record<string, {
+        mode?: "allow" | "ask" | "deny" | "";
+        allowed_paths?: Array<string>;
+        blocked_paths?: Array<string>;
+      }>;
+    };
     memory_bytes: number | null;
   }>;
 };

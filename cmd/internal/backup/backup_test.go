@@ -17,7 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/backup"
+	"nexus.internal/protocol"
 )
 
 var modified = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -173,6 +175,31 @@ func same(t *testing.T, a, b []byte) bool {
 		}
 	}
 	return bytes.Equal(contents[0], contents[1])
+}
+
+// What a server took from an agent and could not save is in the backup, also where the
+// session's last line is not whole.
+func TestNarrowed(t *testing.T) {
+	home := t.TempDir()
+	const began = `{"type":"session","version":1,"session_id":"s","created_at":"2026-01-02T03:04:05Z"}` + "\n" +
+		`{"type":"settings","permissions":{"preset":"trusted"},"granted":{"preset":"trusted"},"at":"2026-01-02T03:04:05Z"}` + "\n"
+	put(t, home, map[string]string{"sessions/a.jsonl": began + `{"type":"set`, "sessions/b.jsonl": began, "sessions/a.usage": "{}"})
+	file, _ := write(t, home, backup.Options{Narrowed: map[string]protocol.Permissions{
+		"a": {Preset: "sandboxed", BlockedPaths: []string{"/x"}}, "gone": {Preset: "sandboxed"},
+	}})
+	other := filepath.Join(t.TempDir(), "home")
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), other); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "sandboxed", "b": "trusted"} {
+		saved, err := sessions.New(other).Summary(name)
+		if err != nil || saved.Settings.Permissions.Preset != want || saved.Settings.Granted.Preset != want {
+			t.Errorf("%s is %+v, %v", name, saved.Settings, err)
+		}
+	}
+	if got := texts(t, other)["sessions/a.usage"]; got != "{}" {
+		t.Errorf("its usage is %q", got)
+	}
 }
 
 func TestDamaged(t *testing.T) {

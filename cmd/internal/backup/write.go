@@ -10,14 +10,18 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/transcript"
 )
 
 // Options say what a backup has.
@@ -27,13 +31,16 @@ type Options struct {
 	// NoKeys leaves out the hashes of the keys that create_key made, so that they
 	// do not open the server of the new home.
 	NoKeys bool
+	// Narrowed are the permissions of agents whose sessions say more, by agent: those
+	// that a server that runs could not save. A backup adds them to the sessions.
+	Narrowed map[string]protocol.Permissions
 }
 
 // Write writes a backup of the home to w. A server may work in the home meanwhile,
 // and does not wait for w. On an error, what was written is worth nothing.
 func Write(ctx context.Context, w io.Writer, home string, o Options) (Report, error) {
 	packed := gzip.NewWriter(w)
-	b := &writer{ctx: ctx, home: home, tar: tar.NewWriter(packed), now: time.Now().UTC()}
+	b := &writer{ctx: ctx, home: home, tar: tar.NewWriter(packed), now: time.Now().UTC(), narrowed: o.Narrowed}
 	err := b.all(o)
 	if err == nil {
 		err = errors.Join(b.tar.Close(), packed.Close())
@@ -50,6 +57,8 @@ type writer struct {
 	tar    *tar.Writer
 	now    time.Time
 	report Report
+
+	narrowed map[string]protocol.Permissions // by agent
 }
 
 // all writes the members. The audit log and the plans come before the sessions: a
@@ -163,12 +172,33 @@ func (b *writer) add(f sessions.File) error {
 		}
 		f.Size = size
 	}
-	if err := b.member(f.Path, f.Modified, f.Size, io.NewSectionReader(f, 0, f.Size)); err != nil {
+	added, err := b.narrowing(f)
+	if err != nil {
+		return err
+	}
+	size := f.Size + int64(len(added))
+	if err := b.member(f.Path, f.Modified, size, io.MultiReader(io.NewSectionReader(f, 0, f.Size), bytes.NewReader(added))); err != nil {
 		return err
 	}
 	b.report.Files++
-	b.report.Bytes += f.Size
+	b.report.Bytes += size
 	return nil
+}
+
+// narrowing is the line that a session gets at its end, "" for none.
+func (b *writer) narrowing(f sessions.File) ([]byte, error) {
+	if !isSession(f.Path) || f.Size == 0 {
+		return nil, nil
+	}
+	narrowed, ok := b.narrowed[strings.TrimSuffix(path.Base(f.Path), ".jsonl")]
+	if !ok {
+		return nil, nil
+	}
+	line, err := transcript.Append(nil, transcript.Settings{Permissions: &narrowed, Granted: &narrowed, At: b.now})
+	if err != nil {
+		return nil, fmt.Errorf("add to %s: %w", f.Path, err)
+	}
+	return append(line, '\n'), nil
 }
 
 // note writes a member of our own.

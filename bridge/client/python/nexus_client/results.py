@@ -74,6 +74,24 @@ class PermissionRequest(_PermissionRequest, total=False):
     command: str
 
 
+class ToolRule(TypedDict, total=False):
+    mode: Literal["allow", "ask", "deny", ""]
+    allowed_paths: List[str]
+    blocked_paths: List[str]
+
+
+class _Permissions(TypedDict):
+    preset: str
+
+
+class Permissions(_Permissions, total=False):
+    disabled_tools: List[str]
+    allowed_paths: List[str]
+    write_paths: List[str]
+    blocked_paths: List[str]
+    tools: Dict[str, ToolRule]
+
+
 class _AgentInfo(TypedDict):
     agent_id: str
     created_at: str
@@ -101,6 +119,7 @@ class _AgentInfo(TypedDict):
 
 class AgentInfo(_AgentInfo, total=False):
     pending: List[PermissionRequest]
+    unsaved_permissions: Permissions
 
 
 class ListAgents(TypedDict):
@@ -511,12 +530,6 @@ class SetModel(TypedDict):
 
 class SetCwd(TypedDict):
     cwd: str
-
-
-class ToolRule(TypedDict, total=False):
-    mode: Literal["allow", "ask", "deny", ""]
-    allowed_paths: List[str]
-    blocked_paths: List[str]
 
 
 class PermissionPolicy(TypedDict):
