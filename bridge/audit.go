@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
 
@@ -126,7 +127,7 @@ func (c *call) told() map[string]string {
 	params := gjson.ParseBytes(c.request.Params)
 	for _, name := range audited {
 		if v := params.Get(name); v.Type == gjson.String {
-			out[name] = head(v.Str, maxAudited)
+			out[name] = textcut.Head(v.Str, maxAudited)
 		}
 	}
 	maps.Copy(out, c.noted)
@@ -144,7 +145,7 @@ func (c *call) rules() map[string]jsontext.Value {
 		}
 		rule := jsontext.Value(v.Raw)
 		if len(rule) > maxRuled {
-			rule, _ = jsontext.AppendQuote(nil, head(v.Raw, maxRuled)) // it is UTF-8, like all that was asked
+			rule, _ = jsontext.AppendQuote(nil, textcut.Head(v.Raw, maxRuled)) // it is UTF-8, like all that was asked
 		}
 		if out == nil {
 			out = map[string]jsontext.Value{}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
@@ -19,6 +18,7 @@ import (
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/suggest"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
@@ -142,7 +142,7 @@ func (e *turnError) Unwrap() error { return e.err }
 func explain(err error) refusal {
 	r := table(err)
 	if e, ok := errors.AsType[*turnError](err); ok {
-		r.err.Data.Partial, r.err.Data.Replayed = head(e.said, maxPartial), e.replayed
+		r.err.Data.Partial, r.err.Data.Replayed = textcut.Head(e.said, maxPartial), e.replayed
 		if errors.Is(err, supervisor.ErrDraining) {
 			r.drained(e.outcome)
 		}
@@ -160,17 +160,6 @@ func (r refusal) drained(outcome supervisor.Outcome) {
 	}
 	data.Details = "the send was accepted, and cancelled by the end of the server"
 	data.RecoverySuggestions = []string{"Start the server again, and send it again with another request_id."}
-}
-
-// head is the beginning of text, at most limit bytes of whole characters.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 // table is the one that turns errors into codes (SPEC §6.2).

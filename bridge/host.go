@@ -15,6 +15,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
 
@@ -206,7 +207,7 @@ func (s *Server) delegate(
 	})
 	sent, err := sendResult(outcome, err)
 	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
-		sent.Content, sent.Truncated = new(head(*sent.Content, maxHostText)), true
+		sent.Content, sent.Truncated = new(textcut.Head(*sent.Content, maxHostText)), true
 	}
 	return sent, err
 }
@@ -222,7 +223,7 @@ func (s *Server) logHostCall(c *call, start time.Time, err error) {
 	status, code := outcome(err)
 	data := []zap.Field{
 		zap.String("method", clipName(c.request.Method)),
-		zap.String("id", c.from.TurnID[:min(len(c.from.TurnID), maxLoggedID)]),
+		zap.String("id", textcut.Head(c.from.TurnID, maxLoggedID)),
 		zap.Float64("duration_ms", milliseconds(time.Since(start))),
 		zap.String("status", status),
 	}

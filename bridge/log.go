@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/tracing"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) recordCall(x *exchange, c *call, start time.Time, err, fault er
 	status, code := outcome(err)
 	took, id := time.Since(start), c.request.ID.String()
 	x.note(callRecord{
-		method: clipName(c.request.Method), id: id[:min(len(id), maxLoggedID)], took: took, status: status, code: code, kind: kindOf(err),
+		method: clipName(c.request.Method), id: textcut.Head(id, maxLoggedID), took: took, status: status, code: code, kind: kindOf(err),
 		agent: c.id, incarnation: c.incarnation, fault: fault,
 	})
 	s.metrics.Call("client", c.request.Method, int(code), took)

@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
@@ -19,6 +18,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/plan"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
 
@@ -377,15 +377,7 @@ func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api
 		if need.Result == nil {
 			continue
 		}
-		said := need.Result.Output.Explanation
-		if len(said) > maxNeed {
-			end := maxNeed
-			for !utf8.RuneStart(said[end]) {
-				end--
-			}
-			said = said[:end] + "…"
-		}
-		prompt += fmt.Sprintf("\n\nThe task %s, which was done before: %s", need.TaskID, said)
+		prompt += fmt.Sprintf("\n\nThe task %s, which was done before: %s", need.TaskID, textcut.Clip(need.Result.Output.Explanation, maxNeed))
 		for _, path := range append(need.Result.Output.FilesCreated, need.Result.Output.FilesModified...) {
 			prompt += "\n- " + path
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
@@ -387,11 +387,5 @@ func (s *Server) admit(c *call) error {
 	return nil
 }
 
-// clipName bounds a method's name as a client wrote it.
-func clipName(name string) string {
-	const most = 64 // bytes
-	if len(name) <= most {
-		return name
-	}
-	return strings.ToValidUTF8(name[:most], "") + "…"
-}
+// clipName bounds a name as a client wrote it, as of a method.
+func clipName(name string) string { return textcut.Clip(name, 64) }

@@ -132,7 +132,7 @@ func readQuery(query string, members ...string) (values url.Values, wrong *refus
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !slices.Contains(members, name):
-			return nil, new(badQuery("Unknown parameter: "+strings.ToValidUTF8(clipName(name), ""), way))
+			return nil, new(badQuery("Unknown parameter: "+clipName(name), way))
 		case len(values[name]) > 1:
 			return nil, new(badQuery("Invalid parameter "+name+": stands twice", "Name it once."))
 		}

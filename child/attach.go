@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/child/blob"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -51,7 +52,7 @@ func (f *opened) head(limit int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return cut(string(data), limit), nil
+	return textcut.Head(string(data), limit), nil
 }
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

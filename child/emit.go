@@ -16,6 +16,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/outlet"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -76,7 +77,7 @@ func (w *emitter) post(e protocol.Event) { w.out.Post(w.frame(e)) }
 // does.
 func (w *emitter) frame(e protocol.Event) []byte {
 	if failure, ok := e.(protocol.Error); ok {
-		failure.Message = strings.ToValidUTF8(cut(failure.Message, maxErrorText), "\uFFFD")
+		failure.Message = strings.ToValidUTF8(textcut.Head(failure.Message, maxErrorText), "\uFFFD")
 		e = failure
 	}
 	payload, err := w.encode(e)
@@ -154,13 +155,13 @@ func (w *emitter) headOf(whole string) jsontext.Value {
 	return mustMarshal(struct {
 		truncation
 		Head string `json:"head"`
-	}{truncation{true, len(whole), w.file}, cut(whole, pieceSize)})
+	}{truncation{true, len(whole), w.file}, textcut.Head(whole, pieceSize)})
 }
 
 // shortResult replaces a tool's result that does not fit.
 func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.ToolcallResult {
 	return protocol.ToolcallResult{
-		ToolID: e.ToolID, Result: strings.ToValidUTF8(cut(e.Result, pieceSize), "\uFFFD"),
+		ToolID: e.ToolID, Result: strings.ToValidUTF8(textcut.Head(e.Result, pieceSize), "\uFFFD"),
 		Truncated: true, Size: int64(len(e.Result)), File: w.file,
 	}
 }
@@ -169,7 +170,7 @@ func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.ToolcallResult
 func pieces(text string) []string {
 	var all []string
 	for len(text) > pieceSize {
-		piece := cut(text, pieceSize)
+		piece := textcut.Head(text, pieceSize)
 		all = append(all, piece)
 		text = text[len(piece):]
 	}
@@ -177,17 +178,6 @@ func pieces(text string) []string {
 		all = append(all, text)
 	}
 	return all
-}
-
-// cut is the beginning of a text, at most limit bytes, whole characters.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 // escape writes all that is not ASCII as \u sequences. Only strings hold such
@@ -229,7 +219,7 @@ func failureBody(err error) jsontext.Value {
 		Reason string `json:"reason,omitzero"`
 		// Permissions are those that hold now.
 		Permissions *protocol.Permissions `json:"permissions,omitzero"`
-	}{Error: cut(err.Error(), maxErrorText)}
+	}{Error: textcut.Head(err.Error(), maxErrorText)}
 	if _, ok := errors.AsType[*workplace.BeyondError](err); ok {
 		body.Reason = protocol.BeyondBound
 	}

@@ -10,6 +10,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -108,7 +109,7 @@ func (s *server) taken(c protocol.Command) error {
 	}
 	for _, j := range jobs {
 		if c.Ident() != "" && j.command.Ident() == c.Ident() {
-			return fmt.Errorf("id %q belongs to a %s in flight", cut(c.Ident(), 64), j.command.Name())
+			return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), j.command.Name())
 		}
 	}
 	return nil

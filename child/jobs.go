@@ -12,6 +12,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/protocol/transcript"
 )
@@ -62,7 +63,7 @@ func (s *server) accept(c protocol.Command) error {
 func (s *server) mayWait(c protocol.Command) error {
 	busy := append([]*job{s.active}, s.queue...)
 	if i := slices.IndexFunc(busy, func(j *job) bool { return j.command.Ident() == c.Ident() }); i >= 0 {
-		return fmt.Errorf("id %q belongs to a %s in flight", cut(c.Ident(), 64), busy[i].command.Name())
+		return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), busy[i].command.Name())
 	}
 	switch c.(type) {
 	case protocol.FollowUp:
@@ -175,7 +176,7 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
 	}
 	if result.Err != nil {
-		end.Error = cut(result.Err.Error(), maxErrorText)
+		end.Error = textcut.Head(result.Err.Error(), maxErrorText)
 	}
 	err := s.Journal.Append(end)
 	if err == nil {
@@ -192,7 +193,7 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 
 	s.settle()
 	if result.Err != nil {
-		s.log.Warn("turn failed", zap.String("turn", cut(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
+		s.log.Warn("turn failed", zap.String("turn", textcut.Head(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
 		s.out.send(refusal(in.ID, result.Err.Error()))
 	}
 	s.sendUpdate(s.out.send)

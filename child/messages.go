@@ -6,6 +6,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/textcut"
 )
 
 // pageSize bounds the messages of one response, in bytes as written. The rest
@@ -52,7 +53,7 @@ func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
 		whole += len(call.Input)
 	}
 	const part = pieceSize / 2 // two texts, and the calls, each at most six times that
-	m.Content, m.Thinking = cut(m.Content, part), cut(m.Thinking, part/4)
+	m.Content, m.Thinking = textcut.Head(m.Content, part), textcut.Head(m.Thinking, part/4)
 	m.ToolCalls = shortCalls(m.ToolCalls)
 	m.ThinkingSignature, m.Attachments, m.Changed, m.Created, m.Images = "", nil, nil, nil, m.Images[:min(len(m.Images), 64)]
 	value := mustMarshal(struct {
@@ -74,7 +75,7 @@ func (s *server) lengthOf(value jsontext.Value) int {
 func shortCalls(calls []protocol.ToolCall) []protocol.ToolCall {
 	var short []protocol.ToolCall
 	for _, call := range calls[:min(len(calls), 64)] {
-		call.Name = cut(call.Name, 256)
+		call.Name = textcut.Head(call.Name, 256)
 		call.Input = mustMarshal(truncation{Truncated: true, Size: len(call.Input)})
 		short = append(short, call)
 	}

@@ -8,6 +8,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 func (s *server) tools() []tool.Spec { return s.registry().Specs() }
@@ -148,7 +149,7 @@ func (s *server) state() childState {
 		Model: s.model.Model, Provider: s.model.ProviderName,
 		SessionID: s.sessionID, SessionName: optional(s.Journal.Name()), SessionFile: optional(s.Journal.Path()), MessageCount: count,
 		Cwd: s.cwd(), Preset: s.permissions().Preset, Permissions: permissions{Preset: s.permissions().Preset},
-		SystemPrompt: cut(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
+		SystemPrompt: textcut.Head(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
 		Tokens: tokens, MaxIterations: s.MaxIterations, HaltedAtIterationLimit: s.halted,
 		LastActionAt: stamp(s.lastAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.used(), Cost: s.cost(), Notes: len(s.notes), CompactAt: max(s.CompactAt, 0), MaxMessages: s.MaxMessages,

@@ -44,6 +44,10 @@ var arrows = []rule{
 		of:   []string{"protocol/..."}, deny: []string{"..."}, allow: []string{"protocol/..."}, deps: true,
 	},
 	{
+		name: "what cuts text knows nothing else",
+		of:   []string{"protocol/textcut"}, deny: []string{"..."}, deps: true,
+	},
+	{
 		name: "the supervisor's root knows only protocol",
 		of:   []string{"supervisor"}, deny: []string{"..."}, allow: []string{"protocol/..."}, deps: true,
 	},

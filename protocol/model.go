@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"nexus.internal/protocol/textcut"
 )
 
 // MaxModelName bounds the name of a model and that of a provider, in bytes: a
@@ -38,14 +40,10 @@ func CheckModelName(name string) error {
 // CutModelName makes a name that CheckModelName accepts of what a service calls
 // its model, or "" of what has nothing to keep.
 func CutModelName(name string) string {
-	name = strings.Map(func(r rune) rune {
+	return textcut.Head(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(name, ""))
-	if len(name) > MaxModelName {
-		name = strings.ToValidUTF8(name[:MaxModelName], "")
-	}
-	return name
+	}, strings.ToValidUTF8(name, "")), MaxModelName)
 }

@@ -8,11 +8,11 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/tracing"
 )
 
@@ -180,16 +180,16 @@ func (t *Turn) Read(ctx context.Context, at Place) (string, Place, error) {
 			if rest == "" {
 				return "", at, io.EOF
 			}
-			n := whole(rest, MaxRead)
-			at.Offset += n
-			return rest[:n], at, nil
+			rest = textcut.Head(rest, MaxRead)
+			at.Offset += len(rest)
+			return rest, at, nil
 		default:
 		}
 		text, next, more := t.said(at)
 		if len(text) > 0 {
-			n := whole(text, MaxRead)
-			next.Offset += n
-			return string(text[:n]), next, nil
+			text = textcut.Head(text, MaxRead)
+			next.Offset += len(text)
+			return string(text), next, nil
 		}
 		select {
 		case <-more:
@@ -220,18 +220,6 @@ func (t *Turn) said(at Place) (text []byte, next Place, more <-chan struct{}) {
 		t.more = make(chan struct{})
 	}
 	return nil, next, t.more
-}
-
-// whole is the length of the longest part of text, from its start, that has at
-// most limit bytes and ends with a whole character.
-func whole[T string | []byte](text T, limit int) int {
-	if len(text) <= limit {
-		return len(text)
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return limit
 }
 
 // Wait waits for the outcome; all events of the turn have been published then.
@@ -293,7 +281,7 @@ func (t *Turn) take(raw []byte) {
 	}
 	if room := MaxText - len(t.text); len(delta) > room {
 		t.truncated = true
-		delta = delta[:whole(delta, room)]
+		delta = textcut.Head(delta, room)
 	}
 	t.text = append(t.text, delta...)
 	if t.more != nil {

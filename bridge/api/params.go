@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 // ParamError says what is wrong with the parameters of a request. Its text is
@@ -63,13 +64,7 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 }
 
 // clip keeps what a client sent from filling our answer.
-func clip(s string) string {
-	const most = 200 // bytes
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return textcut.Clip(s, 200) }
 
 var agentID = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 

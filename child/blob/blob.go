@@ -27,6 +27,7 @@ import (
 	"sync"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -110,7 +111,7 @@ func (s *Store) Put(data []byte, mime, name string) (protocol.Image, error) {
 	}
 	digest := sha256.Sum256(data)
 	image := protocol.Image{
-		Name: shortName(name), Mime: kind, Size: int64(len(data)), SHA256: hex.EncodeToString(digest[:]),
+		Name: strings.ToValidUTF8(textcut.Head(name, maxName), ""), Mime: kind, Size: int64(len(data)), SHA256: hex.EncodeToString(digest[:]),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +123,6 @@ func (s *Store) Put(data []byte, mime, name string) (protocol.Image, error) {
 		return protocol.Image{}, fmt.Errorf("save image: %w", err)
 	}
 	return image, nil
-}
-
-func shortName(name string) string {
-	if len(name) > maxName {
-		name = name[:maxName]
-	}
-	return strings.ToValidUTF8(name, "")
 }
 
 // remember keeps data in memory and forgets the oldest if that is too much.

@@ -14,6 +14,7 @@ import (
 
 	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -195,12 +196,12 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 		line = ""
 	}
 	result := Result{
-		Checker:     Checker{Name: t.name, Version: clip(line), Command: append([]string{t.program}, args...)},
+		Checker:     Checker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
 		Diagnostics: t.parse(found.text, t.file),
 	}
 	if found.failed && len(result.Diagnostics) == 0 {
 		// It says no, and in words that are not understood: they are the fault.
-		result.Diagnostics = []Diagnostic{{Severity: "error", Message: clip(strings.TrimSpace(found.text))}}
+		result.Diagnostics = []Diagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
 	return finish(result, r, t), nil
 }
@@ -212,7 +213,7 @@ func finish(result Result, r Request, t tool) Result {
 	}
 	result.Valid, result.UncheckedRules = true, []string{}
 	for i, d := range result.Diagnostics {
-		result.Diagnostics[i].Message = clip(d.Message)
+		result.Diagnostics[i].Message = textcut.Clip(d.Message, maxMessage)
 		result.Valid = result.Valid && d.Severity != "error"
 	}
 	if result.Diagnostics == nil {
@@ -287,7 +288,7 @@ func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args
 	case err != nil:
 		return said{}, fmt.Errorf("read what %s says: %w", t.name, err)
 	case exit.Signal != 0 && len(text) < maxOutput:
-		return said{}, &FailureError{"failed", fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, clip(string(text)))}
+		return said{}, &FailureError{"failed", fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
 	}
 	return said{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
 }
@@ -345,11 +346,4 @@ func roots(program string, environ []string) []string {
 		add(filepath.Join(home, ".pyenv"))
 	}
 	return list
-}
-
-func clip(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }

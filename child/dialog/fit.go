@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -138,7 +138,7 @@ func shortened(text string, most int) string {
 	if most < leastShare {
 		return leftOut(text)
 	}
-	head := strings.ToValidUTF8(text[:most], "")
+	head := textcut.Head(text, most)
 	return head + note(len(text)-len(head))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // summaryHead opens the content of every summary.
@@ -49,9 +50,9 @@ func ByRule(messages []protocol.Message) string {
 		case IsSummary(m):
 			lines = append(lines, strings.Split(strings.TrimPrefix(m.Content, summaryHead), "\n")...)
 		case m.Role == protocol.RoleUser:
-			lines = append(lines, head(m.Content))
+			lines = append(lines, textcut.Line(m.Content, lineLimit))
 		case m.Role == protocol.RoleAssistant && m.Content != "":
-			lines = append(lines, "(answered: "+head(m.Content)+")")
+			lines = append(lines, "(answered: "+textcut.Line(m.Content, lineLimit)+")")
 		}
 	}
 	length := 0
@@ -61,15 +62,6 @@ func ByRule(messages []protocol.Message) string {
 		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-// head is the text on one line, cut at a character boundary.
-func head(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= lineLimit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:lineLimit], "") + "…"
 }
 
 // Render writes messages down as one text for a model to read, in at most limit
@@ -113,10 +105,11 @@ func renderOne(m protocol.Message) string {
 
 // clip is the text, or its head and how much is missing.
 func clip(text string, limit int) string {
-	if len(text) <= limit {
+	head := textcut.Head(text, limit)
+	if len(head) == len(text) {
 		return text
 	}
-	return fmt.Sprintf("%s… [%d bytes more]", strings.ToValidUTF8(text[:limit], ""), len(text)-limit)
+	return fmt.Sprintf("%s… [%d bytes more]", head, len(text)-len(head))
 }
 
 // ByModel asks the provider for a summary of messages, of which it is shown at

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol/textcut"
 )
 
 // What is taken from a server (SPEC §4.9); the rest is left out.
@@ -147,7 +147,7 @@ func describe(server Server, t *sdk.Tool) (tool.Spec, error) {
 	}
 	return tool.Spec{
 		Name:        toolName(key(server.Name), t.Name),
-		Description: cut(fmt.Sprintf("%s (of the MCP server %s)", cut(text, maxDescription), server.Name), maxDescription+100),
+		Description: textcut.Clip(fmt.Sprintf("%s (of the MCP server %s)", textcut.Clip(text, maxDescription), server.Name), maxDescription+100),
 		InputSchema: jsontext.Value(schema),
 	}, nil
 }
@@ -173,22 +173,9 @@ func (s *session) listPrompts(ctx context.Context, c *catalog) error {
 		}
 		line := fmt.Sprintf("%s(%s)", p.Name, strings.Join(arguments, ", "))
 		if p.Description != "" {
-			line += ": " + strings.Join(strings.Fields(p.Description), " ")
+			line += ": " + p.Description
 		}
-		c.prompts = append(c.prompts, cut(line, 200))
+		c.prompts = append(c.prompts, textcut.Line(line, 200))
 	}
 	return nil
-}
-
-// cut shortens text to at most so many bytes, in UTF-8, and marks that.
-func cut(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
-		return text
-	}
-	end := most - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxTarget bounds what get_state tells of a program or an address, in bytes.
@@ -321,7 +321,7 @@ func (h *host) status() Status {
 		Tools: len(h.catalog.tools), Note: h.catalog.note,
 	}
 	if h.server.Project {
-		st.Target = cut(h.server.target(), maxTarget)
+		st.Target = textcut.Clip(h.server.target(), maxTarget)
 	}
 	switch {
 	case h.session != nil:
@@ -400,7 +400,7 @@ func (h *host) offered() []tool.Tool {
 	case h.attempt != nil:
 		return []tool.Tool{connector{h, "it is still being started"}}
 	case h.reason != "":
-		return []tool.Tool{connector{h, cut(strings.Join(strings.Fields(h.reason), " "), 300)}}
+		return []tool.Tool{connector{h, textcut.Line(h.reason, 300)}}
 	default: // the next turn starts it
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol/textcut"
 )
 
 // maxEntries is the longest list in a result. What the SDK makes of an entry
@@ -89,7 +91,7 @@ func (m *mender) block(b gjson.Result) {
 // resource looks at the content of a resource.
 func (m *mender) resource(r gjson.Result) {
 	if !isBase64(r.Get("blob")) {
-		m.replace(r, map[string]string{"uri": valid(r.Get("uri").Str), "text": note(cut(r.Get("uri").Str, 200), r.Get("mimeType").Str)})
+		m.replace(r, map[string]string{"uri": valid(r.Get("uri").Str), "text": note(textcut.Clip(r.Get("uri").Str, 200), r.Get("mimeType").Str)})
 	}
 }
 

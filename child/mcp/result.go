@@ -3,13 +3,13 @@ package mcp
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // What a result may have (SPEC §4.9); the rest is left out, and it says so.
@@ -36,12 +36,9 @@ func (b *builder) add(text string) {
 	if b.text.Len() > 0 && !strings.HasSuffix(b.text.String(), "\n") {
 		text = "\n" + text
 	}
-	fits := min(len(text), maxText-b.text.Len())
-	for fits > 0 && fits < len(text) && !utf8.RuneStart(text[fits]) {
-		fits--
-	}
-	b.text.WriteString(text[:fits])
-	b.lost += len(text) - fits
+	fits := textcut.Head(text, maxText-b.text.Len())
+	b.text.WriteString(fits)
+	b.lost += len(text) - len(fits)
 }
 
 // content adds one block.
@@ -71,7 +68,7 @@ func (b *builder) resource(r *sdk.ResourceContents) {
 	case strings.HasPrefix(r.MIMEType, "image/"):
 		b.image(r.Blob, r.MIMEType, r.URI)
 	default:
-		b.line("[%s, %.40s, %d bytes that are no text: left out]", cut(r.URI, 200), r.MIMEType, len(r.Blob))
+		b.line("[%s, %.40s, %d bytes that are no text: left out]", textcut.Clip(r.URI, 200), r.MIMEType, len(r.Blob))
 	}
 }
 
@@ -85,7 +82,7 @@ func (b *builder) image(data []byte, mime, name string) {
 		b.line("[one more picture: left out]")
 		return
 	}
-	image, err := put(data, mime, cut(name, 200))
+	image, err := put(data, mime, textcut.Clip(name, 200))
 	if err != nil {
 		b.line("[picture, %.40s, %d bytes: left out: %v]", mime, len(data), err)
 		return

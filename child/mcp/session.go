@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -238,5 +240,5 @@ func (s *session) explain(err error) string {
 	case err != nil && !errors.Is(err, io.EOF):
 		text = err.Error()
 	}
-	return cut(s.server.clean(text), maxError)
+	return textcut.Clip(s.server.clean(text), maxError)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -65,6 +67,6 @@ func (s *stderr) flush() {
 func (s *stderr) end() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := strings.ToValidUTF8(string(s.tail), "\uFFFD")
+	text := strings.ToValidUTF8(string(textcut.Whole(s.tail)), "\uFFFD")
 	return s.server.clean(strings.Join(strings.Fields(text), " "))
 }

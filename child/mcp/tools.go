@@ -11,6 +11,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxListed is how many resources one call lists.
@@ -142,7 +143,7 @@ func entryLine(uri, name, mime, description string) string {
 			line += " · " + part
 		}
 	}
-	return cut(line, 500)
+	return textcut.Clip(line, 500)
 }
 
 func (h *host) readResource(ctx context.Context, in jsontext.Value) (tool.Result, error) {
@@ -205,7 +206,7 @@ func (c connector) Spec() tool.Spec {
 	s := c.host.server
 	description := fmt.Sprintf("The MCP server %s is not connected", s.Name)
 	if s.Project {
-		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", s.Name, cut(s.target(), 300))
+		description = fmt.Sprintf("Start the MCP server %s, which this project names (%s)", s.Name, textcut.Clip(s.target(), 300))
 	}
 	if c.why != "" {
 		description += ": " + strings.TrimSuffix(c.why, ".")
@@ -229,7 +230,7 @@ func (c connector) Scope(jsontext.Value) (tool.Scope, error) {
 	}
 	scope := tool.Scope{
 		Action:  protocol.ActionExternal,
-		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", s.Name, cut(s.target(), 300)),
+		Summary: fmt.Sprintf("start the MCP server %s of this project: %s", s.Name, textcut.Clip(s.target(), 300)),
 	}
 	if s.Command != "" {
 		scope.Action, scope.Command, scope.Programs = protocol.ActionExecute, s.target(), []string{s.target()}

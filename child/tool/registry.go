@@ -9,12 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -352,10 +352,7 @@ func (r *Registry) limit(tool, text string) string {
 	if len(text) <= most {
 		return text
 	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
+	head := textcut.Head(text, most)
 	note := ""
 	if r.options.Spill != nil {
 		path, err := r.options.Spill(tool, text)
@@ -365,5 +362,5 @@ func (r *Registry) limit(tool, text string) string {
 			note = "; the whole is in " + path
 		}
 	}
-	return fmt.Sprintf("%s\n[cut off here: %d of %d bytes are missing%s]", text[:cut], len(text)-cut, len(text), note)
+	return fmt.Sprintf("%s\n[cut off here: %d of %d bytes are missing%s]", head, len(text)-len(head), len(text), note)
 }

@@ -11,6 +11,7 @@ import (
 	"nexus.internal/child/dialog"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxCallID bounds the id of a call and the name of its tool, in bytes; a
@@ -172,12 +173,7 @@ func (a *answer) message() protocol.Message {
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // short is the name of a tool; one that is too long names none.
-func short(name string) string {
-	if len(name) > maxCallID {
-		name = name[:maxCallID]
-	}
-	return clean(name)
-}
+func short(name string) string { return clean(textcut.Head(name, maxCallID)) }
 
 // input makes JSON of what the model gave: itself, an empty object for
 // nothing, and a string for what is no JSON, which the registry then refuses.

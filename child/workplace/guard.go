@@ -15,6 +15,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // maxInput bounds the input that a question shows, in bytes.
@@ -253,9 +254,9 @@ func shown(input jsontext.Value) jsontext.Value {
 		Size      int    `json:"size"`
 		Head      string `json:"head"`
 		Tail      string `json:"tail"` // what it ends with is not hidden by what it begins with
-	}{true, len(input), string([]rune(string(input[:maxInput/4]))), string([]rune(string(input[len(input)-maxInput/4:])))})
+	}{true, len(input), string(textcut.Head(input, maxInput/4)), string(textcut.Tail(input, maxInput/4))})
 	if err != nil {
-		return jsontext.Value("{}") // cannot be: the runes are text
+		return jsontext.Value("{}") // cannot be: a call's input is JSON, in UTF-8
 	}
 	return cut
 }

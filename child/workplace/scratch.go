@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -42,7 +44,7 @@ func (s *scratch) spill(tool, text string) (path string, err error) {
 	}
 	s.last++
 	path = filepath.Join(s.dir, fmt.Sprintf("%s-%d.txt", tool, s.last))
-	if err := os.WriteFile(path, []byte(text[:min(len(text), maxSpill)]), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(textcut.Head(text, maxSpill)), 0o600); err != nil {
 		os.Remove(path)
 		return "", err
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol/suggest"
+	"nexus.internal/protocol/textcut"
 )
 
 // Unknown says what becomes of members that the struct does not have.
@@ -120,7 +121,7 @@ func elide(path string) string {
 	if len(path) <= first+last {
 		return path
 	}
-	return strings.ToValidUTF8(path[:first], "") + "…" + strings.ToValidUTF8(path[len(path)-last:], "")
+	return textcut.Head(path, first) + "…" + textcut.Tail(path, last)
 }
 
 // Unmarshal decodes data, a JSON object, into the struct that v points to.

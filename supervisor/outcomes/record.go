@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +18,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
 
@@ -110,10 +110,10 @@ func appendLine(dst []byte, v any) []byte {
 }
 
 func endedOf(r supervisor.Result) ended {
-	text, cut := head(r.Text, maxText)
+	text := textcut.Head(r.Text, maxText)
 	return ended{
 		Type: "ended", RequestID: r.TurnID, Outcome: r.Outcome, StopReason: r.StopReason, Usage: r.Usage,
-		Incarnation: r.Incarnation, Attempt: r.Attempt, Error: failureOf(r.Err), Truncated: r.Truncated || cut, Text: text,
+		Incarnation: r.Incarnation, Attempt: r.Attempt, Error: failureOf(r.Err), Truncated: r.Truncated || len(text) < len(r.Text), Text: text,
 	}
 }
 
@@ -125,25 +125,12 @@ func (e ended) short() ended {
 		return e
 	}
 	f := *e.Error
-	f.Message, _ = head(f.Message, maxShort)
-	f.Cause, _ = head(f.Cause, maxShort)
+	f.Message, f.Cause = textcut.Head(f.Message, maxShort), textcut.Head(f.Cause, maxShort)
 	if f.Exit != nil {
 		f.Exit = &exit{Code: f.Exit.Code, Signal: f.Exit.Signal, Limit: f.Exit.Limit}
 	}
 	e.Error = &f
 	return e
-}
-
-// head is the beginning of text, at most limit bytes of whole characters.
-func head(text string, limit int) (_ string, cut bool) {
-	if len(text) <= limit {
-		return text, false
-	}
-	n := limit
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n], true
 }
 
 func (e ended) result() *supervisor.Result {

@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
@@ -137,7 +138,7 @@ func note(record transcript.Record, texts map[string]*strings.Builder, found map
 		if result, ok := resultOf(r); ok {
 			result.Text = text.String()
 			if len(result.Text) > supervisor.MaxText {
-				result.Text, result.Truncated = strings.ToValidUTF8(result.Text[:supervisor.MaxText], ""), true
+				result.Text, result.Truncated = textcut.Head(result.Text, supervisor.MaxText), true
 			}
 			found[r.TurnID] = result
 		}

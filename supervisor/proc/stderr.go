@@ -11,6 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"nexus.internal/protocol/textcut"
 )
 
 // Bounds of what is kept of stderr (SPEC §7).
@@ -92,9 +94,7 @@ func (t *tail) flush() {
 		t.kept = append(t.kept, '\n')
 	}
 	t.kept = append(t.kept, line...)
-	if over := len(t.kept) - maxTail; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
-	}
+	t.kept = append(t.kept[:0], textcut.Tail(t.kept, maxTail)...)
 	t.mu.Unlock()
 
 	if now := time.Now(); now.Sub(t.second) >= time.Second {
@@ -137,5 +137,5 @@ func (t *tail) saidNoMemory() bool {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.kept), "")
+	return string(t.kept)
 }

@@ -19,6 +19,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/proc"
 )
@@ -214,7 +215,7 @@ func (c *conn) Recv() (protocol.Frame, error) {
 		if c.garbage++; c.garbage > maxGarbage {
 			return protocol.Frame{}, fmt.Errorf("more than %d lines on the child's stdout were no frames", maxGarbage)
 		}
-		shown := strings.ToValidUTF8(string(line[:min(len(line), shownGarbage)]), "\uFFFD")
+		shown := strings.ToValidUTF8(string(textcut.Head(line, shownGarbage)), "\uFFFD")
 		c.log.Warn("no frame on the child's stdout", zap.String("line", proc.Redact(shown)), zap.Int("bytes", len(line)))
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
 )
 
 // fragment is the size of the pieces that a call's input is streamed in, bytes.
@@ -111,14 +111,11 @@ func (v *voice) call(id, name string, input jsontext.Value) {
 		return
 	}
 	for rest := string(input); rest != ""; {
-		end := min(fragment, len(rest))
-		for end < len(rest) && !utf8.RuneStart(rest[end]) {
-			end++
-		}
-		if !v.emit(provider.CallInput{ID: id, Fragment: rest[:end]}) {
+		piece := textcut.Head(rest, fragment)
+		if !v.emit(provider.CallInput{ID: id, Fragment: piece}) {
 			return
 		}
-		rest = rest[end:]
+		rest = rest[len(piece):]
 	}
 	v.spoken += len(name) + len(input)
 	v.emit(provider.Call{ToolCall: protocol.ToolCall{ID: id, Name: name, Input: input}})

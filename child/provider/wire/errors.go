@@ -18,6 +18,7 @@ import (
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -190,33 +191,25 @@ func ReadError(body []byte) *ServiceError {
 	e := &ServiceError{RetryAfter: -1}
 	if !gjson.ValidBytes(body) {
 		if media := strings.TrimSpace(string(body)); !strings.HasPrefix(media, "<") {
-			e.Message = clip(media)
+			e.Message = textcut.Line(media, maxMessage)
 		}
 		return e
 	}
 	object := gjson.ParseBytes(body)
 	if inner := object.Get("error"); inner.Type == gjson.String {
-		e.Message = clip(inner.Str)
+		e.Message = textcut.Line(inner.Str, maxMessage)
 		return e
 	} else if inner.IsObject() {
 		object = inner
 	}
-	e.Message = clip(object.Get("message").String())
-	e.Code = clip(cmp.Or(object.Get("code").String(), object.Get("type").String()))
+	e.Message = textcut.Line(object.Get("message").String(), maxMessage)
+	e.Code = textcut.Line(cmp.Or(object.Get("code").String(), object.Get("type").String()), maxMessage)
 	if raw := object.Get("metadata.raw"); raw.Type == gjson.String {
 		if behind := ReadError([]byte(raw.Str)).Message; behind != "" {
-			e.Message = clip(strings.TrimPrefix(e.Message+": "+behind, ": "))
+			e.Message = textcut.Line(strings.TrimPrefix(e.Message+": "+behind, ": "), maxMessage)
 		}
 	}
 	return e
-}
-
-func clip(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
-	}
-	return text
 }
 
 // retryAfter reads how long a service wants to be left alone, negative if it

@@ -258,7 +258,7 @@ func TestReadError(t *testing.T) {
 		{"openrouter, in another shape", `{"error":{"message":"m","code":400,"metadata":{"raw":{"a":1}}}}`, "400", "m"},
 		{"text", "  warming\n up ", "", "warming up"},
 		{"page", "<html>Bad Gateway</html>", "", ""},
-		{"long", strings.Repeat("é", 400), "", strings.Repeat("é", 250) + "…"},
+		{"long", strings.Repeat("é", 400), "", strings.Repeat("é", 248) + "…"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if e := wire.ReadError([]byte(tt.body)); e.Code != tt.code || e.Message != tt.message || e.Status != 0 || e.RetryAfter >= 0 {

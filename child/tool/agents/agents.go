@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
@@ -13,6 +12,7 @@ import (
 	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 // New returns the tools of an agent with that parent: all of them, or none if
@@ -94,13 +94,4 @@ func (h *host) ask(ctx context.Context, method string, params, result any) error
 const maxPreview = 200
 
 // preview is the beginning of a text, on one line.
-func preview(text string) string {
-	if len(text) > 8*maxPreview { // enough, whatever is white space in it
-		text = text[:8*maxPreview]
-	}
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) <= maxPreview {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxPreview-len("…")], "") + "…"
-}
+func preview(text string) string { return textcut.Line(text, maxPreview) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"nexus.internal/protocol/textcut"
 )
 
 // encoding is how a text is stored. Tools work on UTF-8 and put back what they
@@ -69,17 +71,7 @@ func sniff(head []byte) encoding {
 // isText reports whether head looks like the beginning of a text in UTF-8. Its
 // end may be in the middle of a character.
 func isText(head []byte) bool {
-	if bytes.IndexByte(head, 0) >= 0 {
-		return false
-	}
-	for len(head) > 0 {
-		r, size := utf8.DecodeRune(head)
-		if r == utf8.RuneError && size == 1 {
-			return !utf8.FullRune(head)
-		}
-		head = head[size:]
-	}
-	return true
+	return bytes.IndexByte(head, 0) < 0 && utf8.Valid(head[:len(head)-textcut.Partial(head)])
 }
 
 // windows1252 are the characters of the bytes 0x80 to 0x9f (WHATWG Encoding

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -121,12 +122,9 @@ func (p pairs) likeness(line string) float64 {
 
 // quoted is a line in quotes, cut if it is long.
 func quoted(line string) string {
-	if len(line) <= maxQuoted {
+	head := textcut.Head(line, maxQuoted)
+	if len(head) == len(line) {
 		return strconv.Quote(line)
 	}
-	cut := maxQuoted
-	for cut > 0 && !utf8.RuneStart(line[cut]) {
-		cut--
-	}
-	return strconv.Quote(line[:cut]) + "…"
+	return strconv.Quote(head) + "…"
 }

@@ -11,13 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -171,11 +171,6 @@ func overfull(text string, piece []byte, line uint64) string {
 	if end := strings.LastIndexByte(text, '\n'); end >= 0 {
 		return fmt.Sprintf("%s[more lines follow; go on with offset %d]", text[:end+1], line)
 	}
-	whole := text + string(piece)
-	cut := maxRead
-	for cut > 0 && !utf8.RuneStart(whole[cut]) {
-		cut--
-	}
 	return fmt.Sprintf("%s\n[line %d is longer than %d bytes; the rest of it is left out; go on with offset %d]",
-		whole[:cut], line, maxRead, line+1)
+		textcut.Head(text+string(piece), maxRead), line, maxRead, line+1)
 }

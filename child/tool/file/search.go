@@ -11,13 +11,13 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file/glob"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -217,27 +217,17 @@ func excerpt(line []byte, at int) string {
 	if len(line) <= maxShown {
 		return string(line)
 	}
-	begin := runeStart(line, max(0, at-beforeMatch))
-	end := runeStart(line, min(len(line), begin+maxShown))
-	text := string(line[begin:end])
-	if begin > 0 {
+	before := textcut.Head(line, at-beforeMatch)
+	rest := line[len(before):]
+	shown := textcut.Head(rest, maxShown)
+	text := string(shown)
+	if len(before) > 0 {
 		text = "…" + text
 	}
-	if end < len(line) {
+	if len(shown) < len(rest) {
 		text += "…"
 	}
 	return text
-}
-
-// runeStart is where the character at i begins. What is not UTF-8 has none, so
-// it looks back no further than a character is long.
-func runeStart(line []byte, i int) int {
-	for back := range utf8.UTFMax {
-		if i-back <= 0 || i-back >= len(line) || utf8.RuneStart(line[i-back]) {
-			return i - back
-		}
-	}
-	return i
 }
 
 // answer is what was found, and what there is to know about the rest.

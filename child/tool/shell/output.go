@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"nexus.internal/protocol/textcut"
 )
 
 const (
@@ -143,15 +145,7 @@ func (c *collector) stream(b []byte) {
 		return
 	}
 	b = append(c.rest, b...)
-	cut := len(b)
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if start := len(b) - n; utf8.RuneStart(b[start]) {
-			if !utf8.FullRune(b[start:]) {
-				cut = start
-			}
-			break
-		}
-	}
+	cut := len(b) - textcut.Partial(b)
 	c.rest = slices.Clone(b[cut:])
 	if cut > 0 {
 		c.tell(printable(b[:cut]))
@@ -175,7 +169,7 @@ func (c *collector) text() string {
 	case c.tail == nil:
 		return line(printable(c.head))
 	}
-	head, tail := wholeEnd(c.head), wholeStart(c.tail)
+	head, tail := textcut.Whole(c.head), textcut.Whole(c.tail)
 	missing := c.total - int64(len(head)) - int64(len(tail))
 	return line(printable(head)) + fmt.Sprintf("[%d of %d bytes are left out here: %s]\n", missing, c.total, c.where()) +
 		line(printable(tail))
@@ -206,38 +200,14 @@ func printable(b []byte) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\u2400")
 }
 
-// wholeEnd and wholeStart leave out a character that was cut at that end.
-func wholeEnd(b []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if start := len(b) - n; utf8.RuneStart(b[start]) {
-			if !utf8.FullRune(b[start:]) {
-				return b[:start]
-			}
-			break
-		}
-	}
-	return b
-}
-
-func wholeStart(b []byte) []byte {
-	for n := range min(utf8.UTFMax-1, len(b)) {
-		if utf8.RuneStart(b[n]) {
-			return b[n:]
-		}
-	}
-	return b
-}
-
 // binary reports whether b is no text: more than a tenth of it is neither UTF-8
 // nor what a terminal shows. A little may be anything.
 func binary(b []byte) bool {
 	const few = 16
 	odd := 0
-	for rest := b; len(rest) > 0; {
+	for rest := b[:len(b)-textcut.Partial(b)]; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)
-		switch {
-		case r == utf8.RuneError && n == 1 && (utf8.FullRune(rest) || len(rest) == len(b)),
-			r < ' ' && !strings.ContainsRune("\t\n\v\f\r\b\a\x1b", r):
+		if r == utf8.RuneError && n == 1 || r < ' ' && !strings.ContainsRune("\t\n\v\f\r\b\a\x1b", r) {
 			odd++
 		}
 		rest = rest[n:]

@@ -19,6 +19,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/textcut"
 )
 
 // server is the nexus serve under attack: one process after another on the same
@@ -205,11 +206,9 @@ func tail(log *os.File) string {
 		return err.Error()
 	}
 	if cry := deathCry.FindIndex(end); cry != nil {
-		end = end[cry[0]:]
-		end = end[:min(len(end), told)]
+		end = textcut.Head(end[cry[0]:], told)
 	}
-	end = end[max(0, len(end)-told):]
-	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(end)), "\n", "\n    ")
+	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(textcut.Tail(end, told))), "\n", "\n    ")
 }
 
 // createAll makes the agents, four at a time.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"unicode/utf8"
+
+	"nexus.internal/protocol/textcut"
 )
 
 // screen is where everything is printed that may have been written by a model, a tool
@@ -29,7 +31,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	if len(s.rest) > 0 {
 		text = append(s.rest, p...)
 	}
-	whole := len(text) - unfinished(text)
+	whole := len(text) - textcut.Partial(text)
 	s.rest = append([]byte(nil), text[whole:]...)
 	if err := s.print(text[:whole]); err != nil {
 		return 0, err
@@ -56,19 +58,6 @@ func (s *screen) flush() error {
 	err := s.print(s.rest)
 	s.rest = nil
 	return err
-}
-
-// unfinished is how many bytes at the end of text are the beginning of a character.
-func unfinished(text []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
-		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // acts reports whether a terminal acts on a character: the controls of C0 but newline
