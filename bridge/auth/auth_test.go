@@ -176,7 +176,7 @@ func TestReadRefuses(t *testing.T) {
 			if err := os.Mkdir(path, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "plain file"},
+		}, "not a regular file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(home, strings.ReplaceAll(test.name, " ", "-"))

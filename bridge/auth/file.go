@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"nexus.internal/protocol/owned"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -122,7 +121,7 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 	case mode == ownersAlone && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)
-	case mode == ownersAlone && !owned.Ours(info):
+	case mode == ownersAlone && !safefile.OursOrRoots(info):
 		return nil, errors.New("it is another user's, who may know the key or have put it there")
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
@@ -134,9 +133,9 @@ func checkHome(dir string) error {
 	switch {
 	case err != nil:
 		return err
-	case !owned.OwnersAlone(info):
+	case !safefile.OwnerWrites(info):
 		return fmt.Errorf("directory %s has mode %04o, so others may put key files there: run chmod 700 %s", dir, info.Mode().Perm(), dir)
-	case !owned.Ours(info):
+	case !safefile.OursOrRoots(info):
 		return fmt.Errorf("directory %s is another user's, who may have put the key file there", dir)
 	}
 	return nil

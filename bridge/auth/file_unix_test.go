@@ -26,7 +26,7 @@ func TestAttackPipeForAKeyFile(t *testing.T) {
 	}()
 	select {
 	case err := <-read:
-		if err == nil || !strings.Contains(err.Error(), "plain file") {
+		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(20 * time.Second):

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 )
 
 const (
@@ -102,7 +102,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
-		_ = lockdir.RemoveAll(temp)
+		_ = safefile.RemoveAll(temp)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
@@ -268,7 +268,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
-	_ = lockdir.RemoveAll(p.temp) // what is left goes with the directory above
+	_ = safefile.RemoveAll(p.temp) // what is left goes with the directory above
 	close(gone)
 	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
 	if stderr != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 )
 
 // init is where a process that was started as a warden goes another way, before
@@ -53,7 +53,7 @@ func warden() int {
 			f.end()
 			f.wait(func(syscall.WaitStatus) {})
 		}
-		_ = lockdir.RemoveAll(o.Temp)
+		_ = safefile.RemoveAll(o.Temp)
 		return 0
 	}
 	go func() { // these end with the process
@@ -71,7 +71,7 @@ func warden() int {
 		}
 		_ = send(reports, last) // if nobody reads it, we are about to be told to end
 	})
-	_ = lockdir.RemoveAll(o.Temp)
+	_ = safefile.RemoveAll(o.Temp)
 	return 0
 }
 

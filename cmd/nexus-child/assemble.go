@@ -24,9 +24,8 @@ import (
 	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/lockdir"
-	"nexus.internal/protocol/owned"
 	"nexus.internal/protocol/rights"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -53,7 +52,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := owned.Home(home); err != nil {
+	if err := safefile.CheckHome(home); err != nil {
 		return nil, err
 	}
 	j, state, err := openSession(f, home, log)
@@ -289,7 +288,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
-	if scratch, err := lockdir.Make(config.ScratchDir(c.Home)); err != nil {
+	if scratch, err := safefile.MakeDir(config.ScratchDir(c.Home)); err != nil {
 		a.options.Log.Warn("long results are not kept", zap.Error(err))
 	} else {
 		a.closers = append(a.closers, scratchCloser{scratch})
@@ -333,7 +332,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 }
 
 // scratchCloser removes the directory of a process at its end.
-type scratchCloser struct{ *lockdir.Dir }
+type scratchCloser struct{ *safefile.Dir }
 
 // Close implements [io.Closer].
 func (s scratchCloser) Close() error { return s.Remove() }

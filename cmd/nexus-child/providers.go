@@ -14,7 +14,7 @@ import (
 	"nexus.internal/child/provider/scripted"
 	"nexus.internal/child/provider/wire"
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 )
 
 // open makes the provider of a choice. Where there is a broker all is asked
@@ -58,7 +58,7 @@ func brokerClient(socket string) *http.Client {
 	}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-			err = lockdir.SocketPath(socket, func(short string) error {
+			err = safefile.SocketPath(socket, func(short string) error {
 				conn, err = (&net.Dialer{}).DialContext(ctx, "unix", short)
 				return err
 			})

@@ -14,7 +14,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor/proc"
 )
@@ -98,11 +98,11 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 // makeTemp makes a directory in the home; elsewhere if nothing can be written
 // there, as code can be checked all the same.
 func (c *checkers) makeTemp() (path string, remove func() error, err error) {
-	if dir, err := lockdir.Make(c.scratch); err == nil {
+	if dir, err := safefile.MakeDir(c.scratch); err == nil {
 		return dir.Path(), dir.Remove, nil
 	}
 	path, err = os.MkdirTemp("", "nexus-check-")
-	return path, func() error { return lockdir.RemoveAll(path) }, err
+	return path, func() error { return safefile.RemoveAll(path) }, err
 }
 
 // run starts the process, gives it the request and reads the answer.

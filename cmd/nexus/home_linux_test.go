@@ -145,7 +145,7 @@ func TestPlantedInTheHome(t *testing.T) {
 					defer cancel()
 					cmd := exec.CommandContext(ctx, filepath.Join(programs, "nexus"), "serve", "0", "--home", home)
 					out, err := cmd.CombinedOutput()
-					if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "it is no plain file") || !strings.Contains(string(out), filepath.Base(file)) {
+					if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "is not a regular file") || !strings.Contains(string(out), filepath.Base(file)) {
 						t.Errorf("%v\n%s", err, out)
 					}
 					if left, _ := filepath.Glob(filepath.Join(home, "*.key")); left != nil {

@@ -26,7 +26,6 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/lockdir"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/tracing"
@@ -165,10 +164,10 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	// What a killed server left, and what killed agents of this one leave.
-	lockdir.Sweep(cfg.ScratchDir())
+	safefile.SweepDirs(cfg.ScratchDir())
 	defer func() {
 		err = errors.Join(err, guard.Close())
-		lockdir.Sweep(cfg.ScratchDir())
+		safefile.SweepDirs(cfg.ScratchDir())
 	}()
 	kept, err := openFiles(cfg, port, o.durability != "os")
 	if err != nil {

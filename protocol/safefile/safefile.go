@@ -1,17 +1,6 @@
-// Package safefile opens the files of nexus's home, and nothing that somebody put
-// in their place.
-//
-//	file, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
-//	data, err := safefile.Read(path, 64<<10)
-//	err = safefile.Replace(path, data, true)
-//
-// A link is not followed, a pipe not waited for, and a file that is larger than it can
-// be is not read. Of the directories on the way links are followed: the home may be one.
-// All functions are safe for concurrent use. The contract is SPEC.md §2.1.
 package safefile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,57 +9,105 @@ import (
 	"path/filepath"
 )
 
-// The reasons for which a file is not used. They come in a *fs.PathError.
-var (
-	// ErrNotRegular says that it is a link, a directory, a pipe or the like.
-	ErrNotRegular = errors.New("it is no plain file")
-	ErrTooLarge   = errors.New("it is too large")
-)
+// ErrNotRegular says that there is a link, a directory, a pipe or the like in the place
+// of a file. It comes in a *fs.PathError.
+var ErrNotRegular = errors.New("is not a regular file")
 
-// Open opens the regular file at path as os.OpenFile does; one that it makes has mode
+// ErrLocked says that another open file has the lock.
+var ErrLocked = errors.New("it is locked")
+
+// TooLargeError says that a file is larger than it can be. It comes in a *fs.PathError.
+type TooLargeError struct{ Limit int64 } // bytes
+
+func (e *TooLargeError) Error() string { return fmt.Sprintf("is larger than %d bytes", e.Limit) }
+
+// Open opens the regular file at path as os.OpenFile does; a file that it makes has mode
 // 0600. The error is what the system says, or ErrNotRegular.
 func Open(path string, flags int) (*os.File, error) {
-	file, err := os.OpenFile(path, flags|openFlags, 0o600)
+	file, err := os.OpenFile(path, flags|noFollow|nonBlock, 0o600)
+	return regular(file, err, path, os.Lstat)
+}
+
+// OpenLinked opens the regular file at path, or the file that a link there leads to, for
+// reading. Errors are those of Open.
+func OpenLinked(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|nonBlock, 0)
+	return regular(file, err, path, os.Stat)
+}
+
+// OpenIn is OpenLinked for a name in root. A link out of root is an error of root.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	return regular(file, err, name, root.Stat)
+}
+
+// regular closes a file that is not a regular one. stat looks at path, for the reason of
+// an error, which differs from system to system.
+func regular(file *os.File, err error, path string, stat func(string) (fs.FileInfo, error)) (*os.File, error) {
+	refused := &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	if err != nil {
-		// Whatever the system calls it.
-		if info, failed := os.Lstat(path); failed == nil && !info.Mode().IsRegular() {
-			return nil, notRegular(path)
+		if info, failed := stat(path); failed == nil && !info.Mode().IsRegular() {
+			return nil, refused
 		}
 		return nil, err
 	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(cmp.Or(err, notRegular(path)), file.Close())
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = refused
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
 
-func notRegular(path string) error { return &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular} }
-
-// Read reads the regular file at path, which has at most that many bytes. Errors are
-// those of Open, ErrTooLarge and what the system says.
-func Read(path string, most int64) ([]byte, error) {
+// Read reads the regular file at path, which has at most limit bytes. Errors are those of
+// Open and ReadAll.
+func Read(path string, limit int64) ([]byte, error) {
 	file, err := Open(path, os.O_RDONLY)
+	return readClose(file, err, limit)
+}
+
+// ReadLinked is Read for what OpenLinked opens.
+func ReadLinked(path string, limit int64) ([]byte, error) {
+	file, err := OpenLinked(path)
+	return readClose(file, err, limit)
+}
+
+func readClose(file *os.File, err error, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return ReadAll(file, most)
+	return ReadAll(file, limit)
 }
 
-// ReadAll reads what a file has, from where it stands, which is at most that many bytes.
-func ReadAll(file *os.File, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(file, most+1))
+// ReadAll reads the rest of a file, which is at most limit bytes. The error is what the
+// system says, or a *TooLargeError.
+func ReadAll(file *os.File, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > most {
-		return nil, &fs.PathError{Op: "read", Path: file.Name(), Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)}
+	if int64(len(data)) > limit {
+		return nil, &fs.PathError{Op: "read", Path: file.Name(), Err: &TooLargeError{limit}}
 	}
 	return data, nil
 }
 
+// At reports whether path names the open file itself, no link to it. The error is what
+// the system says: fs.ErrNotExist if path names nothing.
+func At(path string, file *os.File) (bool, error) {
+	opened, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, there), err
+}
+
 // Create makes a file (0600) in the place of whatever stands at path, a directory with
-// something in it aside, for writing.
+// something in it aside, for reading and writing.
 func Create(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -85,31 +122,50 @@ func Create(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Replace puts a file with that text at path in one step: who reads sees the old one or
-// the new one, whole. With durable it is on the disk when Replace returns. Until then
-// PATH.new is used; one process at a time replaces a file.
-func Replace(path string, text []byte, durable bool) error {
+// Renew makes a file (0600) that fill writes, puts it at path in one step and returns it,
+// open. Whoever opens path gets the old file or the new one, whole. Until then the new
+// one is PATH.new. It is durable if fill syncs it and SyncDir is called afterwards. After
+// an error, which may be that of fill, the old file is as it was.
+func Renew(path string, fill func(*os.File) error) (*os.File, error) {
 	next := path + ".new"
 	file, err := Create(next)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = file.Write(text)
-	if err == nil {
-		err = file.Chmod(0o600) // whatever the umask has taken away
-	}
-	if err == nil && durable {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err = fill(file); err == nil {
 		err = os.Rename(next, path)
 	}
 	if err != nil {
-		_ = os.Remove(next) // the reason is what counts
+		file.Close()
+		os.Remove(next) // the reason is what counts
+		return nil, err
+	}
+	return file, nil
+}
+
+// Replace is Renew with that text. With durable it is on the disk when Replace returns.
+func Replace(path string, text []byte, durable bool) error {
+	_, err := Renew(path, func(file *os.File) error {
+		_, err := file.Write(text)
+		if err == nil && durable {
+			err = file.Sync()
+		}
+		return errors.Join(err, file.Close())
+	})
+	if err != nil || !durable {
 		return err
 	}
-	if !durable {
-		return nil
+	return SyncDir(filepath.Dir(path))
+}
+
+// Probe reports why a file of that many bytes cannot be saved in dir; nil if it can.
+// Nothing is left of the file, also if the process is killed after it was made.
+func Probe(dir string, size int) error {
+	file, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return err
 	}
-	return syncDir(filepath.Dir(path))
+	err = os.Remove(file.Name())
+	_, failed := file.Write(make([]byte, size)) // a full disk still has room for a name
+	return errors.Join(failed, err, file.Close())
 }

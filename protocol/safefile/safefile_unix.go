@@ -4,19 +4,67 @@ package safefile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// openFlags follow no link and wait for no other end of a pipe.
-const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
+const (
+	noFollow = unix.O_NOFOLLOW
+	nonBlock = unix.O_NONBLOCK // waits for no other end of a pipe
+)
 
-// syncDir returns once the names in a directory are on the disk.
-func syncDir(dir string) error {
+// SyncDir returns once the names in a directory are on the disk.
+func SyncDir(dir string) error {
 	file, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(file.Sync(), file.Close())
 }
+
+// Lock locks a file or directory, until it is closed. It does not wait: the error is
+// ErrLocked, or what the system says.
+func Lock(file *os.File) error {
+	err := flock(file, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return err
+}
+
+// WaitLock is Lock, but it waits.
+func WaitLock(file *os.File) error { return flock(file, unix.LOCK_EX) }
+
+// Release unlocks a file and closes it. Closing alone leaves the lock, for a moment, to a
+// process that is just being started: that has the file open until it runs its program.
+func Release(file *os.File) error {
+	_ = flock(file, unix.LOCK_UN) // closing does it, then
+	return file.Close()
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Ours reports whether a file belongs to our user.
+func Ours(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// OursOrRoots reports whether a file belongs to our user or root.
+func OursOrRoots(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
+// OwnerWrites reports whether nobody but its owner may write a file, or put files into a
+// directory.
+func OwnerWrites(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 == 0 }

@@ -6,27 +6,38 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/protocol/safefile"
 )
 
-// things are what somebody could put in a file's place.
-var things = map[string]func(path string) error{
-	"link":           func(path string) error { return os.Symlink(path+".victim", path) },
-	"link to device": func(path string) error { return os.Symlink("/dev/zero", path) },
-	"pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
-	"directory":      func(path string) error { return os.Mkdir(path, 0o700) },
+// things are what somebody could put in a file's place, and whether each leads to a
+// regular file.
+var things = map[string]struct {
+	put    func(path string) error
+	linked bool
+}{
+	"link": {func(path string) error { return os.Symlink(filepath.Base(path)+".victim", path) }, true},
+	"link to pipe": {func(path string) error {
+		return errors.Join(unix.Mkfifo(path+".pipe", 0o600), os.Symlink(path+".pipe", path))
+	}, false},
+	"link to device": {func(path string) error { return os.Symlink("/dev/zero", path) }, false},
+	"pipe":           {func(path string) error { return unix.Mkfifo(path, 0o600) }, false},
+	"socket":         {func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o600, 0) }, false},
+	"directory":      {func(path string) error { return os.Mkdir(path, 0o700) }, false},
 }
 
 func TestOpenRefusesWhatIsNotRegular(t *testing.T) {
-	for name, put := range things {
+	for name, thing := range things {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "file")
-			if err := errors.Join(put(path), os.WriteFile(path+".victim", []byte("victim"), 0o600)); err != nil {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "file")
+			if err := errors.Join(thing.put(path), os.WriteFile(path+".victim", []byte("victim"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			for _, flags := range []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_CREATE | os.O_APPEND} {
@@ -37,6 +48,20 @@ func TestOpenRefusesWhatIsNotRegular(t *testing.T) {
 			if data, err := safefile.Read(path, 100); !errors.Is(err, safefile.ErrNotRegular) {
 				t.Errorf("read: %q, %v", data, err)
 			}
+			data, err := safefile.ReadLinked(path, 100)
+			if thing.linked && string(data) != "victim" || !thing.linked && !errors.Is(err, safefile.ErrNotRegular) {
+				t.Errorf("read through links: %q, %v", data, err)
+			}
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			f, err := safefile.OpenIn(root, "file")
+			if thing.linked != (err == nil) {
+				t.Errorf("open in a root: %v", err)
+			}
+			f.Close()
 		})
 	}
 }
@@ -52,20 +77,21 @@ func TestRead(t *testing.T) {
 	if data, err := safefile.Read(path, 4); string(data) != "four" || err != nil {
 		t.Errorf("got %q, %v", data, err)
 	}
-	if data, err := safefile.Read(path, 3); !errors.Is(err, safefile.ErrTooLarge) {
-		t.Errorf("of one that is too large: %q, %v", data, err)
+	data, err := safefile.Read(path, 3)
+	if e, ok := errors.AsType[*safefile.TooLargeError](err); !ok || e.Limit != 3 {
+		t.Errorf("of a file that is too large: %q, %v", data, err)
 	}
 }
 
 // What stands in the place of the file, or of the one beside it, is replaced and not
 // written to.
 func TestReplace(t *testing.T) {
-	for name, put := range things {
+	for name, thing := range things {
 		for _, at := range []string{"file", "file.new"} {
 			t.Run(name+" at "+at, func(t *testing.T) {
 				dir := t.TempDir()
 				path, victim := filepath.Join(dir, "file"), filepath.Join(dir, at+".victim")
-				if err := errors.Join(put(filepath.Join(dir, at)), os.WriteFile(victim, []byte("victim"), 0o600)); err != nil {
+				if err := errors.Join(thing.put(filepath.Join(dir, at)), os.WriteFile(victim, []byte("victim"), 0o600)); err != nil {
 					t.Fatal(err)
 				}
 				err := safefile.Replace(path, []byte("text"), true)
@@ -73,11 +99,11 @@ func TestReplace(t *testing.T) {
 					if err == nil {
 						t.Error("replaced a directory")
 					}
-					return
-				}
-				data, failed := os.ReadFile(path)
-				if info, _ := os.Lstat(path); err != nil || failed != nil || string(data) != "text" || !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 {
-					t.Errorf("replace: %v; there is %q, %v", err, data, failed)
+				} else {
+					data, failed := os.ReadFile(path)
+					if info, _ := os.Lstat(path); err != nil || failed != nil || string(data) != "text" || !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 {
+						t.Errorf("replace: %v; there is %q, %v", err, data, failed)
+					}
 				}
 				if text, err := os.ReadFile(victim); string(text) != "victim" {
 					t.Errorf("the victim: %q, %v", text, err)
@@ -87,5 +113,118 @@ func TestReplace(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A file that could not be filled takes no place, and leaves nothing.
+func TestRenew(t *testing.T) {
+	dir := t.TempDir()
+	path, full := filepath.Join(dir, "file"), errors.New("full")
+	fill := func(text string, err error) func(*os.File) error {
+		return func(f *os.File) error {
+			_, failed := f.WriteString(text)
+			return errors.Join(failed, err)
+		}
+	}
+	f, err := safefile.Renew(path, fill("old", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f, err := safefile.Renew(path, fill("new", full)); !errors.Is(err, full) {
+		t.Errorf("got %v, %v", f, err)
+	}
+	if at, err := safefile.At(path, f); !at || err != nil {
+		t.Errorf("another file: %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	next, err := safefile.Renew(path, fill("new", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if at, err := safefile.At(path, f); at || err != nil {
+		t.Errorf("the old file is still there: %v", err)
+	}
+	if err := os.Rename(path, path+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := safefile.At(path, next); at || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a file that was moved away: %t, %v", at, err)
+	}
+	if err := os.Symlink(path+".moved", path); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := safefile.At(path, next); at || err != nil {
+		t.Errorf("of a link to the file: %t, %v", at, err)
+	}
+}
+
+// A lock is of one open file, and is free at once when that lets it go.
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	open := func() *os.File {
+		f, err := safefile.Open(path, os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	first, second := open(), open()
+	if err := safefile.Lock(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := safefile.Lock(second); !errors.Is(err, safefile.ErrLocked) {
+		t.Errorf("got %v, want it locked", err)
+	}
+	// A process that is being started has all that is open, for a moment.
+	inherited, err := unix.Dup(int(first.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	got := make(chan error, 1)
+	go func() { got <- safefile.WaitLock(second) }()
+	if err := safefile.Release(first); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second): // a test that hangs says less
+		t.Fatal("the lock is not free")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	if err := safefile.Probe(dir, 4096); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := safefile.Probe(filepath.Join(dir, "none"), 4096); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of no directory: %v", err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	small := limit
+	small.Cur = 100 // bytes; the system says of it what it says of a full disk: not all was written
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_FSIZE, &limit)
+	if err := safefile.Probe(dir, 4096); !errors.Is(err, unix.EFBIG) {
+		t.Errorf("where there is no room: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 )
@@ -45,7 +45,7 @@ type Broker struct {
 	log       *zap.Logger
 	transport *http.Transport
 	uid       int
-	dir       *lockdir.Dir // of the sockets
+	dir       *safefile.Dir // of the sockets
 	closeOnce sync.Once
 	closeErr  error
 

@@ -7,15 +7,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 )
 
 // makeSocketDir makes a directory for sockets in the first of the parents where
 // sockets can be made, and removes those of dead servers there.
-func makeSocketDir(parents []string) (*lockdir.Dir, error) {
+func makeSocketDir(parents []string) (*safefile.Dir, error) {
 	failed := errors.New("it can be made nowhere")
 	for _, parent := range parents {
-		dir, err := lockdir.Make(parent)
+		dir, err := safefile.MakeDir(parent)
 		if err == nil {
 			if err = trySocket(filepath.Join(dir.Path(), "try")); err == nil {
 				return dir, nil
@@ -38,7 +38,7 @@ func trySocket(path string) error {
 
 // listenAt makes a socket for this user alone, which the caller removes.
 func listenAt(path string) (ln *net.UnixListener, err error) {
-	err = lockdir.SocketPath(path, func(short string) (err error) {
+	err = safefile.SocketPath(path, func(short string) (err error) {
 		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
 		return err
 	})

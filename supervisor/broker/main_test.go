@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
@@ -148,7 +148,7 @@ func client(socket string) *http.Client {
 			MaxIdleConnsPerHost: -1, // and does not say so, as a child would not
 			DisableCompression:  true,
 			DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-				err = lockdir.SocketPath(socket, func(short string) error {
+				err = safefile.SocketPath(socket, func(short string) error {
 					conn, err = new(net.Dialer).DialContext(ctx, "unix", short)
 					return err
 				})

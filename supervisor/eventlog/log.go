@@ -76,7 +76,8 @@ func (l *Log) load() error {
 	for len(all) > 0 {
 		end := &all[len(all)-1]
 		data, err := safefile.Read(end.path(l.dir), l.w.o.SegmentSize+2*frame.MaxPayload)
-		if errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, safefile.ErrTooLarge) {
+		_, tooLarge := errors.AsType[*safefile.TooLargeError](err)
+		if tooLarge || errors.Is(err, safefile.ErrNotRegular) {
 			data, err = nil, nil // none of ours
 		}
 		if err != nil {

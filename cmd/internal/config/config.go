@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/owned"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -195,7 +195,7 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := owned.Home(c.Home); err != nil {
+	if err := safefile.CheckHome(c.Home); err != nil {
 		return nil, err
 	}
 	if err := c.mergePersonal(c.personalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"nexus.internal/protocol/owned"
+	"nexus.internal/protocol/safefile"
 )
 
 // Path is a path inside the home.
@@ -62,7 +62,7 @@ func (c *Config) KeyPath(port int) string {
 // MakeDirs creates the home and its directories, for their owner alone (0700). It refuses
 // a home that is not its user's own (package owned).
 func (c *Config) MakeDirs() error {
-	if err := owned.Home(c.Home); err != nil {
+	if err := safefile.CheckHome(c.Home); err != nil {
 		return err
 	}
 	for _, dir := range []string{c.Home, c.SessionsDir(), c.RunDir(), c.LogsDir()} {
@@ -70,5 +70,5 @@ func (c *Config) MakeDirs() error {
 			return fmt.Errorf("create home: %w", err)
 		}
 	}
-	return owned.Home(c.Home) // also where somebody else was quicker to make it
+	return safefile.CheckHome(c.Home) // also where somebody else was quicker to make it
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package owned_test
+package safefile_test
 
 import (
 	"os"
@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/protocol/owned"
+	"nexus.internal/protocol/safefile"
 )
 
 // Whoever may change what nexus trusts in a home could run programs as its user.
-func TestHome(t *testing.T) {
+func TestCheckHome(t *testing.T) {
 	const foreign, writable, link = "is another user's", "run chmod go-w ", "remove the link"
 	chmod := func(mode os.FileMode) func(string) error {
 		return func(path string) error { return os.Chmod(path, mode) }
@@ -74,7 +74,7 @@ func TestHome(t *testing.T) {
 			if err := test.change(path); err != nil {
 				t.Fatal(err)
 			}
-			err := owned.Home(home)
+			err := safefile.CheckHome(home)
 			if (err == nil) != (test.want == "") {
 				t.Fatalf("got %v, want %q", err, test.want)
 			}
@@ -83,7 +83,7 @@ func TestHome(t *testing.T) {
 			}
 		})
 	}
-	if err := owned.Home(filepath.Join(t.TempDir(), "none")); err != nil {
+	if err := safefile.CheckHome(filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Errorf("a home that is to be made: %v", err)
 	}
 }

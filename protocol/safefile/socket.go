@@ -1,4 +1,4 @@
-package lockdir
+package safefile
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package owned
+package safefile
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ type links int
 
 const (
 	followed links = iota // to what must be trusted as well
-	ignored               // package safefile uses no link there
+	ignored               // Open follows no link
 	refused
 )
 
@@ -26,12 +26,12 @@ var trusted = []struct {
 	{ignored, []string{"keys.json", "audit.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
 }
 
-// Home refuses a home that belongs to another user than ours and root, or that others may
+// CheckHome refuses a home that belongs to another user than ours and root, or that others may
 // write, and one with such a file or directory among those that nexus trusts: its
 // configuration, its keys and its own directories. It refuses run, and the directories in
 // it, where they are symbolic links. The error says how to mend it. What is missing, or
 // cannot be looked at, is no error: nothing is read there.
-func Home(home string) error {
+func CheckHome(home string) error {
 	if err := check(home, followed); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func Home(home string) error {
 	return nil
 }
 
-// check is Home for one file or directory.
+// check is CheckHome for one file or directory.
 func check(path string, l links) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -63,7 +63,7 @@ func check(path string, l links) error {
 			return nil
 		case l == refused:
 			return fmt.Errorf("%s is a symbolic link, and must be a directory of the home itself: remove the link", path)
-		case !Ours(info):
+		case !OursOrRoots(info):
 			return foreign(path)
 		}
 		info, err = os.Stat(path)
@@ -71,9 +71,9 @@ func check(path string, l links) error {
 	switch {
 	case err != nil:
 		return nil //nolint:nilerr // whoever reads it says why it cannot be
-	case !Ours(info):
+	case !OursOrRoots(info):
 		return foreign(path)
-	case !OwnersAlone(info):
+	case !OwnerWrites(info):
 		return fmt.Errorf("%s has mode %04o, so others may change what nexus trusts: look whether they have, then run chmod go-w %s",
 			path, info.Mode().Perm(), path)
 	}

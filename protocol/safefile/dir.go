@@ -1,4 +1,4 @@
-package lockdir
+package safefile
 
 import (
 	"errors"
@@ -14,14 +14,14 @@ type Dir struct {
 	file *os.File // locked
 }
 
-// Make makes a directory (mode 0700) in parent, which it makes if need be, and
+// MakeDir makes a directory (mode 0700) in parent, which it makes if need be, and
 // removes the directories of dead processes there.
-func Make(parent string) (*Dir, error) {
+func MakeDir(parent string) (*Dir, error) {
 	d, err := newDir(parent)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory in %s: %w", parent, err)
 	}
-	Sweep(filepath.Dir(d.path))
+	SweepDirs(filepath.Dir(d.path))
 	return d, nil
 }
 
@@ -37,7 +37,7 @@ func newDir(parent string) (*Dir, error) {
 		return nil, err
 	}
 	for {
-		// A directory that another process sweeps before it is locked is nil.
+		// It is nil if another process swept it before it was locked.
 		if d, err := makeLocked(parent); d != nil || err != nil {
 			return d, err
 		}
@@ -57,17 +57,18 @@ func makeLocked(parent string) (*Dir, error) {
 		return nil, errors.Join(err, os.Remove(path))
 	}
 	d := &Dir{path: path, file: file}
-	if !lock(file) {
-		return nil, file.Close()
+	there := false
+	if err = Lock(file); err == nil {
+		there, err = At(path, file)
 	}
-	locked, err := file.Stat()
-	if err != nil {
+	switch {
+	case err == nil && there:
+		return d, nil
+	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist):
+		return nil, file.Close()
+	default:
 		return nil, errors.Join(err, d.Remove())
 	}
-	if there, err := os.Lstat(path); err != nil || !os.SameFile(locked, there) {
-		return nil, file.Close()
-	}
-	return d, nil
 }
 
 // Path is absolute and without symbolic links.
@@ -76,21 +77,21 @@ func (d *Dir) Path() string { return d.path }
 // Remove removes the directory with all that is in it and gives up the lock.
 func (d *Dir) Remove() error { return errors.Join(RemoveAll(d.path), d.file.Close()) }
 
-// Sweep removes the directories in parent whose processes are dead. A directory
+// SweepDirs removes the directories in parent whose processes are dead. A directory
 // that cannot be removed stays: it is in nobody's way.
-func Sweep(parent string) {
+func SweepDirs(parent string) {
 	entries, _ := os.ReadDir(parent) // those that it could read
 	for _, entry := range entries {
 		path := filepath.Join(parent, entry.Name())
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || !owned(info) {
+		if err != nil || !info.IsDir() || !Ours(info) {
 			continue
 		}
 		file, err := os.Open(path)
 		if err != nil {
 			continue
 		}
-		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && lock(file) {
+		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && Lock(file) == nil {
 			_ = RemoveAll(path)
 		}
 		file.Close()

@@ -1,6 +1,6 @@
 //go:build unix
 
-package lockdir_test
+package safefile_test
 
 import (
 	"errors"
@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/protocol/lockdir"
+	"nexus.internal/protocol/safefile"
 )
 
 // The directories of dead processes go, whatever they left in them. Those of
 // the living, and what is no directory, stay.
 func TestSweep(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "run", "scratch")
-	living, err := lockdir.Make(parent)
+	living, err := safefile.MakeDir(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestSweep(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	next, err := lockdir.Make(parent)
+	next, err := safefile.MakeDir(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSocketPath(t *testing.T) {
 		}
 		path := filepath.Join(dir, "socket")
 		var ln net.Listener
-		err := lockdir.SocketPath(path, func(short string) (err error) {
+		err := safefile.SocketPath(path, func(short string) (err error) {
 			ln, err = net.Listen("unix", short)
 			return err
 		})
@@ -63,7 +63,7 @@ func TestSocketPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ln.Close()
-		err = lockdir.SocketPath(path, func(short string) error {
+		err = safefile.SocketPath(path, func(short string) error {
 			conn, err := net.Dial("unix", short)
 			if err == nil {
 				conn.Close()
