@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
@@ -64,21 +65,28 @@ func (a *App) approvals(ctx context.Context, c *client.Client, _ []string) error
 }
 
 // describe is what somebody decides by, in lines of ours: the whole call, or as much of
-// it as the child gave and that this is not all, and never less of a command.
+// it as the child gave and that this is not all, and never less of a command. A command
+// of several lines is shown in its lines, and not in the input.
 func (one asked) describe() lines {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s", line(one.RequestID), line(one.AgentID), visible(one.ToolName))
 	input := gjson.ParseBytes(one.Input)
 	cut := input.Get("truncated").Bool()
-	if !cut || one.Command == "" {
-		b.WriteString(" " + visible(string(one.Input)))
+	command := input.Get("command")
+	inInput := !cut && command.String() == one.Command
+	apart := one.Command != "" && (!inInput || strings.Contains(one.Command, "\n")) // that of an MCP server stands in no input
+	switch {
+	case cut && one.Command != "":
+	case inInput && apart && command.Index > 0:
+		b.WriteString(" " + visibleJSON(input.Raw[:command.Index]) + "…" + visibleJSON(input.Raw[command.Index+len(command.Raw):]))
+	default:
+		b.WriteString(" " + visibleJSON(string(one.Input)))
 	}
 	if cut {
 		fmt.Fprintf(&b, " (cut: its input has %d bytes)", input.Get("size").Int())
 	}
 	b.WriteString("\n")
-	shown := !cut && input.Get("command").String() == one.Command && !strings.Contains(one.Command, "\n")
-	if one.Command != "" && !shown { // that of an MCP server stands in no input
+	if apart {
 		fmt.Fprintf(&b, "  the whole command, %d bytes:\n", len(one.Command))
 		for text := range strings.SplitSeq(one.Command, "\n") {
 			b.WriteString("  | " + visible(text) + "\n")
@@ -93,6 +101,23 @@ func (one asked) describe() lines {
 	}
 	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(until))
 	return lines(b.String())
+}
+
+// visibleJSON is JSON, or a part of it, with nothing in it that a terminal would act on
+// or hide: such a character is escaped as JSON does, so the value is the same.
+func visibleJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch high, low := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case high != unicode.ReplacementChar:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // visible is text with nothing in it that a terminal would act on or hide: a model

@@ -170,8 +170,9 @@ func TestNoReader(t *testing.T) {
 // hidden by it.
 func TestApprovalsShowWhatIsAsked(t *testing.T) {
 	for input, want := range map[string]string{
-		`{"command":"make"}`:                     `{"command":"make"}`,
-		"{\"command\":\"rm\u009b2K\u202emake\"}": `"{\"command\":\"rm\u009b2K\u202emake\"}"`,
+		`{"command":"make"}`:                                          `{"command":"make"}`,
+		"{\"command\":\"rm\u009b2K\u202emake\"}":                      `{"command":"rm\u009b2K\u202emake"}`,
+		`{"command":"echo \"a\u001b[2K\"` + "\U000e0041\u202e" + `"}`: `{"command":"echo \"a\u001b[2K\"\udb40\udc41\u202e"}`,
 	} {
 		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell",`+
@@ -197,6 +198,24 @@ func TestApprovalsShowTheWholeCommand(t *testing.T) {
 	}, nil, "approvals")
 	want := fmt.Sprintf("r-1 a: shell (cut: its input has 20100 bytes)\n  the whole command, %d bytes:\n  | %s\n", len(command), command[:20_005]) +
 		`  | "\x1b[1Ar-2 b: shell ls"` + "\n  |   it is fine; without an answer denied at 2099\n  | rm -rf ~\n  in /w\n  it runs; without an answer denied at later\n"
+	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A command of several lines is shown once, in its lines.
+func TestApprovalsShowACommandOnce(t *testing.T) {
+	command := "cat <<E\n\"\u202eone\"\nE"
+	text, err := json.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[{"agent_id":"a","pending":[{"request_id":"r-1","tool_name":"shell",`+
+			`"input":{"background":true,"command":`+string(text)+`,"timeout":5},"command":`+string(text)+`,"reason":"it runs","deadline":"later"}]}]}}`)
+	}, nil, "approvals")
+	want := `r-1 a: shell {"background":true,"command":…,"timeout":5}` + fmt.Sprintf("\n  the whole command, %d bytes:\n", len(command)) +
+		"  | cat <<E\n" + `  | "\"\u202eone\""` + "\n  | E\n  it runs; without an answer denied at later\n"
 	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
