@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 const (
@@ -33,7 +35,7 @@ type cgroups struct {
 
 // findCgroups makes the directory where that can be done, and tells what it is
 // good for. On an error there is none.
-func findCgroups(t tag) (*cgroups, error) {
+func findCgroups(t proctree.LineageTag) (*cgroups, error) {
 	parent, err := ownCgroup()
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func findCgroups(t tag) (*cgroups, error) {
 
 // makeCgroups makes a server's directory in parent. try sees whether processes
 // can be started there.
-func makeCgroups(parent string, t tag, try func(dir string) error) (*cgroups, error) {
+func makeCgroups(parent string, t proctree.LineageTag, try func(dir string) error) (*cgroups, error) {
 	c := &cgroups{dir: filepath.Join(parent, cgroupPrefix+t.String())}
 	if err := os.Mkdir(c.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("no cgroup can be made: %w", errors.Unwrap(err))
@@ -120,7 +122,7 @@ func within(path, root string) bool {
 // remove ends all that is below and removes the directory.
 func (c *cgroups) remove() {
 	_ = os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0) // whoever is left is found by the tag
-	limit := time.Now().Add(killPatience)
+	limit := time.Now().Add(proctree.KillPatience)
 	for {
 		entries, _ := os.ReadDir(c.dir)
 		for _, entry := range entries {
@@ -132,7 +134,7 @@ func (c *cgroups) remove() {
 		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) || time.Now().After(limit) {
 			return
 		}
-		awaitOne(nil, time.Now().Add(time.Millisecond)) // those that were killed are leaving
+		proctree.AwaitAny(nil, time.Now().Add(time.Millisecond)) // those that were killed are leaving
 	}
 }
 

@@ -31,12 +31,3 @@ func (c *Cgroup) OutOfMemory() bool { return c.g.outOfMemory() }
 
 // Exceeded names the limit that it knows to be exceeded.
 func (c *Cgroup) Exceeded(l Limits) string { return l.exceeded(c.g.usage()) }
-
-// Bounded is the processes and threads, and the ticks, of a line of /proc/PID/stat.
-func Bounded(line []byte) (tasks, ticks int64, ok bool) {
-	s, ok := parseStat(line)
-	return s.tasks, s.ticks, ok
-}
-
-// ParseMemory is the memory of a /proc/PID/status, in bytes.
-var ParseMemory = parseMemory

@@ -9,12 +9,13 @@ import (
 	"syscall"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 type guardSystem struct {
-	tag     tag      // 0: there is none, and all but Pdeathsig rests on it
-	cgroups *cgroups // nil: there are none
+	tag     proctree.LineageTag // 0: there is none, and all but Pdeathsig rests on it
+	cgroups *cgroups            // nil: there are none
 	record  *record
 	keeper  *keeper
 
@@ -42,7 +43,7 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		return nil, fmt.Errorf("guard processes: %w", err)
 	}
 	g.sweepDead(o.Dir)
-	t, err := takeTag()
+	t, err := proctree.TakeLineageTag()
 	if err != nil {
 		g.lacks("no tag, nor what rests on it", err)
 		return g, nil
@@ -80,13 +81,10 @@ func (g *Guard) lacks(what string, err error) {
 
 // adopt makes this process the parent of orphans.
 func adopt() error {
-	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); err != nil {
+	if !proctree.ListsChildren() {
 		return errors.New("the kernel keeps no list of children")
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become one: %w", err)
-	}
-	return nil
+	return proctree.SetSubreaper(true)
 }
 
 // reapOrphans takes note of the end of processes that came to us while what
@@ -101,13 +99,13 @@ func (g *Guard) reapOrphans() {
 		case <-g.quit:
 			return
 		case <-ended:
-			g.adopted(g.isOurs, false)
+			_, _ = g.adopted(g.isOurs, false) // what cannot be listed now is with the next one
 		}
 	}
 }
 
 // isOurs reports whether a number is that of a process that we started.
-func (g *Guard) isOurs(number uint64) bool { return g.tag.has(number) && number != g.tag.server() }
+func (g *Guard) isOurs(number uint64) bool { return g.tag.Has(number) && number != g.tag.Own() }
 
 // Close ends what is left of the processes that were started with the guard,
 // which is nothing as a rule, and gives up its means. Nothing can be started with
@@ -121,16 +119,17 @@ func (g *Guard) Close() error {
 	if again || g.tag == 0 {
 		return nil
 	}
-	stuck := endTagged(g.isOurs, func() { g.adopted(g.isOurs, false) })
+	reap := func() { _, _ = g.adopted(g.isOurs, false) } // whoever is left is found by the tag
+	stuck, err := proctree.EndLineage(g.isOurs, reap)
 	close(g.quit)
 	g.work.Wait()
-	g.adopted(g.isOurs, false) // those that have ended since
+	reap() // those that have ended since
 	if g.cgroups != nil {
 		g.cgroups.remove()
 	}
 	g.keeper.stop()
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // it was possible to become one
-	err := g.record.remove()
+	_ = proctree.SetSubreaper(false) // it was possible to become one
+	err = errors.Join(err, g.record.remove())
 	if len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("processes that cannot be ended: %v", stuck))
 	}

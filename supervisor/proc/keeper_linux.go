@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // The keeper is our own executable, started anew with this argument, a tag, its
@@ -40,7 +42,7 @@ func keep(args []string) int {
 	if len(args) != 3 {
 		return 2
 	}
-	t, ok := parseTag(args[0])
+	t, ok := proctree.ParseLineageTag(args[0])
 	if !ok {
 		return 2
 	}
@@ -51,7 +53,7 @@ func keep(args []string) int {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0) // where sessions share the processors
 	r := &record{tag: t, path: args[1], cgroup: args[2]}
-	if len(r.sweep()) > 0 {
+	if left, err := r.sweep(); len(left) > 0 || err != nil {
 		return 1
 	}
 	os.Remove(r.path)

@@ -271,8 +271,8 @@ func (p *Process) wait() {
 	for _, share := range p.shares {
 		share.leave(p)
 	}
-	if left := p.tree.clear(); len(left) > 0 {
-		p.tail.log.Error("processes that it left cannot be ended", zap.Ints("left", left))
+	if left, err := p.tree.clear(); len(left) > 0 || err != nil {
+		p.tail.log.Error("processes that it left cannot be ended", zap.Ints("left", left), zap.Error(err))
 	}
 	p.stdin.Close()
 	deadline := time.Now().Add(drainGrace)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -21,7 +22,7 @@ import (
 // home can end what a killed one has left. Its name is the tag. It is locked as
 // long as the server lives.
 type record struct {
-	tag    tag
+	tag    proctree.LineageTag
 	path   string
 	cgroup string   // the directory of the server's cgroups; "" for none
 	file   *os.File // locked
@@ -49,9 +50,12 @@ func describe(file *os.File, c *cgroups) (content, error) {
 	if err := unix.Fstat(int(file.Fd()), &about); err != nil {
 		return content{}, err
 	}
-	us, _ := readStat(os.Getpid()) // zero where there is no /proc: then nothing is found by it either
+	us, err := proctree.Find(os.Getpid())
+	if err != nil && !proctree.Gone(err) { // without /proc nothing is found by it either
+		return content{}, err
+	}
 	d := content{
-		Boot: bootID(), Namespace: pidNamespace(), PID: os.Getpid(), Started: us.started,
+		Boot: bootID(), Namespace: pidNamespace(), PID: us.PID, Started: us.Started,
 		Device: about.Dev, Inode: about.Ino,
 	}
 	if c != nil {
@@ -74,7 +78,7 @@ func pidNamespace() uint64 {
 }
 
 // newRecord makes the record of this server.
-func newRecord(dir string, t tag, c *cgroups) (_ *record, err error) {
+func newRecord(dir string, t proctree.LineageTag, c *cgroups) (_ *record, err error) {
 	r := &record{tag: t, path: filepath.Join(dir, t.String())}
 	if c != nil {
 		r.cgroup = c.dir
@@ -125,12 +129,12 @@ func (g *Guard) sweepDead(dir string) {
 		switch {
 		case err != nil:
 			log.Warn("a record in the home is not that of a killed server of this home: nothing is ended for it", zap.Error(err))
-		case said.serverLives():
+		case (proctree.Process{PID: said.PID, Started: said.Started}).Lives():
 			log.Error("a server lives, but the record of it is not locked: nothing is ended for it", zap.Int("pid", said.PID))
 			r.file.Close()
 			continue
 		default:
-			if left := g.sweep(r); len(left) > 0 {
+			if left, err := g.sweep(r); len(left) > 0 || err != nil {
 				r.file.Close()
 				continue
 			}
@@ -141,14 +145,15 @@ func (g *Guard) sweepDead(dir string) {
 	}
 }
 
-// sweep ends what is left of a dead server, and returns what it could not end.
-func (g *Guard) sweep(r *record) (left []int) {
-	found, _ := tagged(r.tag.has)
-	left = r.sweep()
-	if len(found) > 0 {
-		g.log.Warn("ended what a killed server left", zap.Ints("processes", found), zap.Ints("not_ended", left))
+// sweep ends what is left of a dead server, and returns what it could not end; with
+// an error there may be more.
+func (g *Guard) sweep(r *record) (left []int, err error) {
+	found, _ := proctree.OfLineage(r.tag.Has) // the sweep has the same error
+	left, err = r.sweep()
+	if len(found) > 0 || err != nil {
+		g.log.Warn("ended what a killed server left", zap.Ints("processes", found), zap.Ints("not_ended", left), zap.Error(err))
 	}
-	return left
+	return left, err
 }
 
 // unlocked finds the records that no server has locked. They are locked then: one
@@ -157,7 +162,7 @@ func unlocked(dir string) []*record {
 	entries, _ := os.ReadDir(dir) // those that it could read
 	var found []*record
 	for _, entry := range entries {
-		t, ok := parseTag(entry.Name())
+		t, ok := proctree.ParseLineageTag(entry.Name())
 		if !ok {
 			continue
 		}
@@ -205,22 +210,16 @@ func (r *record) read() (said content, err error) {
 	return said, nil
 }
 
-// serverLives reports whether the server that made the record is there.
-func (c content) serverLives() bool {
-	s, ok := readStat(c.PID)
-	return ok && s.started == c.Started && s.state != 'Z' && s.state != 'X'
-}
-
 // sweep ends all processes of a dead server, but for this one, and returns those
-// that it could not end.
-func (r *record) sweep() (left []int) {
+// that it could not end; with an error there may be more.
+func (r *record) sweep() (left []int, err error) {
 	if r.cgroup == "" {
-		return endTagged(r.tag.has, func() {})
+		return proctree.EndLineage(r.tag.Has, func() {})
 	}
 	c := &cgroups{dir: r.cgroup}
-	left = endTagged(r.tag.has, (&cgroup{dir: r.cgroup}).kill)
+	left, err = proctree.EndLineage(r.tag.Has, (&cgroup{dir: r.cgroup}).kill)
 	c.remove()
-	return left
+	return left, err
 }
 
 func tryLock(file *os.File) bool {

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // spawner runs functions on one thread that lives as long as we do. The kernel
@@ -48,9 +50,7 @@ func (p *Process) awaitExit() (dead bool) {
 		for errors.Is(err, unix.EINTR) {
 			err = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		}
-		// A process that made us its tracer tells of its stops, too.
-		const exited, dumped = 1, 3 // CLD_EXITED, CLD_KILLED and CLD_DUMPED
-		dead = err == nil && info.Signo != 0 && info.Code >= exited && info.Code <= dumped
+		dead = err == nil && proctree.Exited(info)
 		return dead || err != nil
 	})
 	return dead && err == nil

@@ -28,7 +28,7 @@ func (t *tree) reap(cmd *exec.Cmd, _ bool) {
 	cmd.Wait() //nolint:errcheck // ProcessState says it all
 }
 
-func (t *tree) clear() []int { return nil }
+func (t *tree) clear() ([]int, error) { return nil, nil }
 
 func (t *tree) breached() string { return "" }
 

@@ -133,28 +133,3 @@ func TestMeans(t *testing.T) {
 		}
 	}
 }
-
-// A process may call itself what it likes.
-func TestStatOfNames(t *testing.T) {
-	rest := " S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 123 456 789"
-	for _, name := range []string{"sh", "a b", ") R 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9", "(", ""} {
-		if tasks, ticks, ok := proc.Bounded([]byte("77 (" + name + ")" + rest)); tasks != 7 || ticks != 18 || !ok {
-			t.Errorf("%q: %d tasks, %d ticks, %v", name, tasks, ticks, ok)
-		}
-	}
-	if got := proc.ParseMemory([]byte("Name:\tRssAnon:\nRssAnon:\t    10 kB\nRssFile:\t 500 kB\nRssShmem:\t 1 kB\nVmSwap:\t 2 kB\n")); got != 13<<10 {
-		t.Errorf("memory %d", got)
-	}
-}
-
-func FuzzProcFiles(f *testing.F) {
-	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 1\nRssAnon:\t9999999999999999999 kB\nVmSwap: -1 kB"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if tasks, ticks, _ := proc.Bounded(data); tasks < 0 || ticks < 0 {
-			t.Errorf("%d tasks, %d ticks", tasks, ticks)
-		}
-		if n := proc.ParseMemory(data); n < 0 && len(data) < 1<<16 {
-			t.Errorf("%d bytes", n)
-		}
-	})
-}

@@ -1,17 +1,15 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // tree is a process with all that comes of it.
@@ -88,7 +86,7 @@ func (t *tree) mark(cmd *exec.Cmd) (err error) {
 		return nil
 	}
 	g.next++
-	t.number = g.tag.number(g.next)
+	t.number = g.tag.Number(g.next)
 	if g.cgroups == nil {
 		return nil
 	}
@@ -103,7 +101,7 @@ func (t *tree) mark(cmd *exec.Cmd) (err error) {
 // all that it will start.
 func (t *tree) bound(pid int) error {
 	if t.number != 0 {
-		if err := setTag(pid, t.number); err != nil {
+		if err := proctree.SetLineage(pid, t.number); err != nil {
 			return err
 		}
 	}
@@ -144,21 +142,20 @@ func (t *tree) reap(cmd *exec.Cmd, dead bool) {
 }
 
 // clear ends what is left of the tree when its process has been reaped. It
-// returns the ids of those that it could not end.
-func (t *tree) clear() (left []int) {
+// returns the ids of those that it could not end; with an error there may be more.
+func (t *tree) clear() (left []int, err error) {
 	if t.number == 0 {
-		return nil
+		return nil, nil
 	}
-	is := func(n uint64) bool { return n == t.number }
-	left = endAll(func(kill bool) []int {
-		orphans := t.guard.adopted(is, kill)
+	left, err = proctree.EndAll(proctree.EndGrace, func(kill bool) ([]int, error) {
+		orphans, err := t.guard.adopted(t.isOurs, kill)
 		if kill && len(orphans) > 0 {
 			t.cgroup.kill()
 		}
-		return orphans
+		return orphans, err
 	})
 	t.cgroup.remove()
-	return left
+	return left, err
 }
 
 // breached names a limit that the kernel killed for.
@@ -179,22 +176,20 @@ func (t *tree) usage() usage {
 		}
 	}
 	cpu := u.cpu
-	todo := []int{t.pid}
+	pids := []int{t.pid}
 	if t.number != 0 {
-		todo = append(todo, t.guard.adopted(func(n uint64) bool { return n == t.number }, false)...)
+		adopted, _ := t.guard.adopted(t.isOurs, false) // those that could be listed
+		pids = append(pids, adopted...)
 	}
-	for seen := map[int]bool{}; len(todo) > 0; {
-		pid := todo[0]
-		todo = todo[1:]
-		s, ok := readStat(pid)
-		if seen[pid] || !ok {
-			continue
+	below, _ := proctree.Descendants(pids...) // those that could be listed
+	for _, pid := range append(pids, below...) {
+		s, err := proctree.ReadStat(pid)
+		if err != nil {
+			continue // it is gone
 		}
-		seen[pid] = true
-		u.tasks += s.tasks
-		u.cpu += s.cpu()
-		u.memory += memoryOf(pid)
-		todo = append(todo, childrenOf(pid)...)
+		u.tasks += s.Threads
+		u.cpu += s.CPU
+		u.memory += proctree.Memory(pid)
 	}
 	if t.cgroup != nil {
 		u.cpu = cpu
@@ -205,85 +200,22 @@ func (t *tree) usage() usage {
 	return u
 }
 
+// isOurs reports whether a number is that of the tree.
+func (t *tree) isOurs(number uint64) bool { return number == t.number }
+
 // usageOf is what one process takes.
 func usageOf(pid int) Usage {
-	s, _ := readStat(pid) // zero once it is gone
-	return Usage{CPU: s.cpu(), MemoryBytes: s.pages * int64(os.Getpagesize())}
-}
-
-// memoryOf is what a process has of memory that no file backs, in bytes.
-func memoryOf(pid int) int64 {
-	data, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status") // it is gone
-	return parseMemory(data)
-}
-
-func parseMemory(status []byte) int64 {
-	var sum int64
-	for line := range bytes.Lines(status) {
-		name, value, _ := bytes.Cut(line, []byte{':'})
-		switch string(name) {
-		case "RssAnon", "RssShmem", "VmSwap":
-			n, err := strconv.ParseInt(string(bytes.TrimSuffix(bytes.TrimSpace(value), []byte(" kB"))), 10, 64)
-			if err == nil && n > 0 {
-				sum += min(n, 1<<50) * 1024
-			}
-		}
-	}
-	return sum
-}
-
-// childrenOf lists the processes whose parent is the given one, zombies
-// included.
-func childrenOf(pid int) []int {
-	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
-	threads, _ := os.ReadDir(tasks) // it is gone
-	var pids []int
-	for _, thread := range threads {
-		data, _ := os.ReadFile(filepath.Join(tasks, thread.Name(), "children")) // the thread is gone
-		for _, field := range bytes.Fields(data) {
-			if child, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, child)
-			}
-		}
-	}
-	return pids
+	s, _ := proctree.ReadStat(pid) // zero once it is gone
+	return Usage{CPU: s.CPU, MemoryBytes: s.Memory}
 }
 
 // adopted lists the processes with a wanted number that came to us and live, and
-// takes note of those that have ended. It may kill them, with their groups: who
-// forks does not get away by dying first.
-func (g *Guard) adopted(wanted func(uint64) bool, kill bool) []int {
+// takes note of those that have ended. It may kill them, with their groups. With an
+// error there may be more.
+func (g *Guard) adopted(wanted func(uint64) bool, kill bool) ([]int, error) {
 	g.mu.Lock()
-	defer g.mu.Unlock() // nobody else is reaped meanwhile, so the ids stay whose they are
-	for {
-		live, reaped := g.adoptedNow(wanted, kill)
-		if len(live) > 0 || !reaped { // what one left that has been reaped has come to us since
-			return live
-		}
-	}
-}
-
-// adoptedNow is one look at our children. g.mu is held.
-func (g *Guard) adoptedNow(wanted func(uint64) bool, kill bool) (live []int, reaped bool) {
-	// The kernel may leave some out of a list while others end: it is read twice.
-	children := append(childrenOf(os.Getpid()), childrenOf(os.Getpid())...)
-	slices.Sort(children)
-	for _, pid := range slices.Compact(children) {
-		if g.started[pid] || !wanted(numberOf(pid)) {
-			continue
-		}
-		if group, err := unix.Getpgid(pid); kill && err == nil && group > 1 && group != unix.Getpgrp() && !g.started[group] {
-			_ = unix.Kill(-group, unix.SIGKILL) // there may be nobody but a zombie
-		}
-		ended, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		if ended == pid || errors.Is(err, syscall.ECHILD) {
-			reaped = reaped || ended == pid
-			continue
-		}
-		if kill {
-			_ = unix.Kill(pid, unix.SIGKILL) // it is another user's at worst
-		}
-		live = append(live, pid)
-	}
-	return live, reaped
+	defer g.mu.Unlock() // nobody else is reaped meanwhile
+	return proctree.ReapChildren(func(pid int) bool {
+		return !g.started[pid] && wanted(proctree.LineageOf(pid))
+	}, kill, g.started)
 }

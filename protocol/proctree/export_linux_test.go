@@ -1,0 +1,15 @@
+package proctree
+
+import "os"
+
+var (
+	ParseStat   = parseStat
+	ParseMemory = parseMemory
+	HasEnded    = hasEnded
+)
+
+// SearchChildren lists our children as kernels need it that keep no list.
+func SearchChildren() ([]int, error) {
+	all, err := byParent()
+	return all[os.Getpid()], err
+}

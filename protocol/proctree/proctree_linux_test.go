@@ -1,0 +1,139 @@
+package proctree_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nexus.internal/protocol/proctree"
+)
+
+const stat = " S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 123 456 789"
+
+// A process may call itself what it likes.
+func TestStatOfNames(t *testing.T) {
+	for _, name := range []string{"sh", "a b", ") R 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9", "(", ""} {
+		got, ok := proctree.ParseStat([]byte("77 (" + name + ")" + stat))
+		want := proctree.Stat{Name: name, State: 'S', Parent: 1, CPU: 180 * time.Millisecond, Threads: 7, Started: 123, Memory: 789 * int64(os.Getpagesize())}
+		if got != want || !ok {
+			t.Errorf("%q: %+v, %v\nwant %+v", name, got, ok, want)
+		}
+	}
+	for _, broken := range []string{"", "12 (a", "12 (a)", "12 (a) S", "12 )a(" + stat} {
+		if got, ok := proctree.ParseStat([]byte(broken)); ok {
+			t.Errorf("%q is %+v", broken, got)
+		}
+	}
+	if got := proctree.ParseMemory([]byte("Name:\tRssAnon:\nRssAnon:\t    10 kB\nRssFile:\t 500 kB\nRssShmem:\t 1 kB\nVmSwap:\t 2 kB\n")); got != 13<<10 {
+		t.Errorf("memory %d", got)
+	}
+}
+
+func FuzzProcFiles(f *testing.F) {
+	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 1\nRssAnon:\t9999999999999999999 kB\nVmSwap: -1 kB"))
+	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 9999999999999999999 9999999999999999999 9999999999999999999 9999999999999999999 20 0 7 0 1 1 9999999999999999999"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, _ := proctree.ParseStat(data); s.Threads < 0 || s.CPU < 0 || s.Memory < 0 || s.Parent < 0 || s.Started < 0 {
+			t.Errorf("%+v", s)
+		}
+		if n := proctree.ParseMemory(data); n < 0 && len(data) < 1<<16 {
+			t.Errorf("%d bytes", n)
+		}
+	})
+}
+
+// A process is there with its start time alone, and until it ends: what has its id
+// later is another one.
+func TestProcess(t *testing.T) {
+	cmd, says, _ := start(t, "stay", nil, 1)
+	p, err := proctree.Find(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := p
+	later.Started++
+	if !p.Lives() || later.Lives() {
+		t.Errorf("it lives: %v, so does one that began later: %v", p.Lives(), later.Lives())
+	}
+	if got := proctree.Memory(p.PID); got < 1<<16 {
+		t.Errorf("it has %d bytes of memory", got)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	allEnd(t, says)
+	proctree.AwaitAny([]int{p.PID}, time.Now().Add(time.Minute)) // its files are closed before
+	if s, err := proctree.ReadStat(p.PID); p.Lives() || err != nil || !s.Ended() {
+		t.Errorf("nobody waited for it: %+v, %v, it lives: %v", s, err, p.Lives())
+	}
+	_ = cmd.Wait()
+	if _, err := proctree.ReadStat(p.PID); p.Lives() || !proctree.Gone(err) {
+		t.Errorf("it is gone: %v, it lives: %v", err, p.Lives())
+	}
+}
+
+// Kernels that keep no list of children are searched for them, to the same end.
+func TestChildren(t *testing.T) {
+	var want []int
+	for range 3 {
+		cmd, _, _ := start(t, "stay", nil, 1)
+		want = append(want, cmd.Process.Pid)
+	}
+	slices.Sort(want)
+	listed, err := proctree.Children(os.Getpid())
+	searched, failed := proctree.SearchChildren()
+	slices.Sort(listed)
+	slices.Sort(searched)
+	if !slices.Equal(listed, want) || !slices.Equal(searched, want) || err != nil || failed != nil {
+		t.Errorf("listed %v, %v, searched %v, %v, want %v", listed, err, searched, failed, want)
+	}
+	if _, err := proctree.Children(1 << 30); !proctree.Gone(err) {
+		t.Errorf("the children of nobody: %v", err)
+	}
+}
+
+// A session of its own does not hide a process from those that it comes of.
+func TestDescendants(t *testing.T) {
+	cmd, says, _ := start(t, "parent", nil, 2)
+	of, err := proctree.Descendants(cmd.Process.Pid)
+	all, failed := proctree.Descendants(os.Getpid())
+	if len(of) != 1 || err != nil || !slices.Equal(all, []int{cmd.Process.Pid, of[0]}) || failed != nil {
+		t.Fatalf("%v, %v of it, %v, %v of us", of, err, all, failed)
+	}
+	both, err := proctree.Descendants(append(all, os.Getpid())...)
+	if len(both) > 0 || err != nil {
+		t.Errorf("%v, %v beside those that were given", both, err)
+	}
+	for _, pid := range all {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	allEnd(t, says)
+}
+
+// Orphans are reaped and killed with their groups, and children that are not
+// wanted stay.
+func TestReapChildren(t *testing.T) {
+	_, says, lines := start(t, "subreaper", nil, 4)
+	if want := []string{"2 <nil>", "[] <nil>", "<nil> false", "<nil> <nil> signal: killed"}; !slices.Equal(lines, want) {
+		t.Errorf("it said %q, want %q", lines, want)
+	}
+	allEnd(t, says)
+}
+
+// Without descriptors nothing can be seen, which is not the same as that there is
+// nothing: else what is left would be forgotten, and a server that lives be taken
+// for a dead one.
+func TestStarved(t *testing.T) {
+	_, _, lines := start(t, "starved", nil, 5)
+	for _, line := range lines[:4] {
+		if !strings.HasPrefix(line, "true ") {
+			t.Errorf("error %s", line)
+		}
+	}
+	if lines[4] != "true false" {
+		t.Errorf("it lives, and its child has ended: %s", lines[4])
+	}
+}
