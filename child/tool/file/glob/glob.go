@@ -227,92 +227,44 @@ func member(b *strings.Builder, text string) int {
 	return escape + size
 }
 
-// expand writes out the braces of a pattern.
+// expand writes out the braces of a pattern, the innermost ones first.
 func expand(pattern string) ([]string, error) {
-	whole := []string{""} // all the beginnings up to at
-	at := 0
-	for at < len(pattern) {
-		open := find(pattern[at:], '{')
-		if open < 0 {
-			break
-		}
-		open += at
-		parts, end, err := braces(pattern[open:])
-		if err != nil {
-			return nil, err
-		}
-		var choices []string
-		for _, part := range parts {
-			inner, err := expand(part)
-			if err != nil {
-				return nil, err
-			}
-			choices = append(choices, inner...)
-		}
-		if len(whole)*len(choices) > maxAlternatives {
-			return nil, fmt.Errorf("its braces stand for more than %d patterns", maxAlternatives)
-		}
-		var longer []string
-		for _, begin := range whole {
-			for _, choice := range choices {
-				longer = append(longer, begin+pattern[at:open]+choice)
-			}
-		}
-		whole = longer
-		at = open + end + 1
-	}
-	for i := range whole {
-		whole[i] += pattern[at:]
-	}
-	return whole, nil
-}
-
-// find is strings.IndexByte that passes over what is escaped or in a class.
-func find(pattern string, c byte) int {
+	var cuts []int // the last "{", and the commas after it
 	for i := 0; i < len(pattern); i++ {
 		switch {
-		case pattern[i] == c:
-			return i
 		case pattern[i] == '\\':
 			i++
 		case pattern[i] == '[':
 			var unused strings.Builder
 			end := class(&unused, pattern[i:])
-			if end < 0 {
-				return -1 // split will refuse it
+			switch {
+			case end >= 0:
+				i += end
+			case cuts == nil: // split will refuse it
+				return []string{pattern}, nil
+			default:
+				return nil, errors.New(`a "[" has no "]"`)
 			}
-			i += end
+		case pattern[i] == '{':
+			cuts = []int{i}
+		case pattern[i] == ',' && cuts != nil:
+			cuts = append(cuts, i)
+		case pattern[i] == '}' && cuts != nil:
+			var all []string
+			for n, end := range append(cuts[1:], i) {
+				some, err := expand(pattern[:cuts[0]] + pattern[cuts[n]+1:end] + pattern[i+1:])
+				if err != nil {
+					return nil, err
+				}
+				if all = append(all, some...); len(all) > maxAlternatives {
+					return nil, fmt.Errorf("its braces stand for more than %d patterns", maxAlternatives)
+				}
+			}
+			return all, nil
 		}
 	}
-	return -1
-}
-
-// braces divides "{a,b}…" at its commas, and returns where its "}" is.
-func braces(text string) (parts []string, end int, err error) {
-	depth, begin := 0, 1
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '[':
-			var unused strings.Builder
-			end := class(&unused, text[i:])
-			if end < 0 {
-				return nil, 0, errors.New(`a "[" has no "]"`)
-			}
-			i += end
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return append(parts, text[begin:i]), i, nil
-			}
-		case ',':
-			if depth == 1 {
-				parts = append(parts, text[begin:i])
-				begin = i + 1
-			}
-		}
+	if cuts != nil {
+		return nil, errors.New(`a "{" has no "}"`)
 	}
-	return nil, 0, errors.New(`a "{" has no "}"`)
+	return []string{pattern}, nil
 }
