@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -119,8 +120,8 @@ func Check(ctx context.Context, r Request, environ []string) (Result, error) {
 	}
 	var wanted []string
 	for _, t := range tools {
-		if t.builtin != nil {
-			return finish(Result{Checker: Checker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.builtin(r.Code)}, r, t), nil
+		if t.program == "" {
+			return finish(Result{Checker: Checker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.diagnostics(r.Code)}, r, t), nil
 		}
 		if program := find(t.program, environ); program != "" {
 			return t.look(ctx, r, program, environ)
@@ -140,27 +141,51 @@ func Languages() []string {
 	return names
 }
 
-// look runs the checker, and another one where its first answer is not the last.
+// look runs the checker, and once more where its first answer is not the last.
 func (t tool) look(ctx context.Context, r Request, program string, environ []string) (Result, error) {
-	if t.suit != nil {
-		t.suit(&t, r.Code)
+	if t.forms != nil {
+		return t.lookTwice(ctx, r, program, environ)
 	}
 	first, err := t.run(ctx, r, program, environ)
-	if err != nil || t.second == nil {
+	if err != nil || t.grammar == nil {
 		return first, err
 	}
-	other, choose := t.second(t, first.Diagnostics)
-	if choose == nil {
+	missing := missingImports(r.Code, first.Diagnostics)
+	if program = find(t.grammar.program, environ); program == "" || missing == nil {
 		return first, nil
 	}
-	if program = find(other.program, environ); program == "" {
-		return first, nil
-	}
-	second, err := other.run(ctx, r, program, environ)
+	second, err := t.grammar.run(ctx, r, program, environ)
 	if err != nil {
 		return Result{}, err
 	}
-	return finish(choose(r.Code, first, second), r, other), nil
+	second.Diagnostics = append(missing, second.Diagnostics...)
+	return finish(second, r, *t.grammar), nil
+}
+
+// lookTwice has the code read in the form that it seems to have, and in the other one
+// where that was not it.
+func (t tool) lookTwice(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+	likely := 0
+	if regexp.MustCompile(t.isSecond).MatchString(r.Code) {
+		likely = 1
+	}
+	wrong := regexp.MustCompile(t.wrongForm)
+	first, err := t.as(likely).run(ctx, r, program, environ)
+	if err != nil || !slices.ContainsFunc(first.Diagnostics, func(d Diagnostic) bool { return d.isError(wrong) }) {
+		return first, err
+	}
+	second, err := t.as(1-likely).run(ctx, r, program, environ)
+	if err == nil && t.keepFirst && !second.Valid {
+		return first, nil
+	}
+	return second, err
+}
+
+// as is the checker of the code in one of its forms.
+func (t tool) as(form int) tool {
+	t.file = t.forms[form].file
+	t.args = append(slices.Clone(t.forms[form].args), t.args...)
+	return t
 }
 
 func (t tool) run(ctx context.Context, r Request, program string, environ []string) (Result, error) {
@@ -183,8 +208,8 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 		}
 	}
 	args := slices.Clone(t.args)
-	if t.withRules != nil && len(r.Rules) > 0 {
-		args = append(args, t.withRules(r.Rules)...)
+	if t.rules != "" && len(r.Rules) > 0 {
+		args = append(args, t.rules+strings.Join(r.Rules, ","))
 	}
 	args = append(args, t.file)
 	found, err := t.ask(ctx, program, dir, cache, environ, args)
@@ -197,7 +222,7 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	}
 	result := Result{
 		Checker:     Checker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
-		Diagnostics: t.parse(found.text, t.file),
+		Diagnostics: t.diagnostics(found.text),
 	}
 	if found.failed && len(result.Diagnostics) == 0 {
 		// It says no, and in words that are not understood: they are the fault.
@@ -219,7 +244,7 @@ func finish(result Result, r Request, t tool) Result {
 	if result.Diagnostics == nil {
 		result.Diagnostics = []Diagnostic{}
 	}
-	if t.withRules == nil && r.Rules != nil {
+	if t.rules == "" && r.Rules != nil {
 		result.UncheckedRules = r.Rules
 	}
 	return result

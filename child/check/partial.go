@@ -2,7 +2,6 @@ package check
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -14,7 +13,7 @@ const notChecked = "not-checked"
 // those whose words match.
 func setAside(found []Diagnostic, words *regexp.Regexp) []Diagnostic {
 	for i, d := range found {
-		if d.Severity == "error" && words.MatchString(d.Rule+" "+d.Message) {
+		if d.isError(words) {
 			found[i].Severity, found[i].Rule = "warning", notChecked
 			found[i].Message = strings.TrimSuffix(strings.TrimSuffix(d.Message, " in any of:"), ".") + ": what depends on it was not checked"
 		}
@@ -22,10 +21,21 @@ func setAside(found []Diagnostic, words *regexp.Regexp) []Diagnostic {
 	return found
 }
 
-// hasErrors reports whether one of them is more than a warning.
-func hasErrors(found []Diagnostic) bool {
-	return slices.ContainsFunc(found, func(d Diagnostic) bool { return d.Severity == "error" })
+// isError reports whether a diagnostic is an error with such words.
+func (d Diagnostic) isError(words *regexp.Regexp) bool {
+	return d.Severity == "error" && words.MatchString(d.Rule+" "+d.Message)
 }
+
+// Words of tools, which are compiled by the run that needs them.
+const (
+	anything   = ""
+	moduleWord = `(?m)^[\s\x{FEFF}]*(import\s*[\w{*"']|export\b)`
+	rustMain   = `(?m)^[\s\x{FEFF}]*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?fn\s+main\s*\(`
+	rustNoMain = `^E0601 `
+	rustAbsent = `unlinked crate|maybe a missing crate|can't find crate for|^E0583 `
+	// typescriptAbsent: modules and types of the surroundings that are not installed.
+	typescriptAbsent = `^TS(?:2307|2580|2591|2792|7016) `
+)
 
 var (
 	// goAbsent is an import that was not found. It may be elsewhere if its path has
@@ -38,9 +48,9 @@ var (
 	goCgo      = pattern(`(?m)^\s*(?:import\s+)?"C"`)
 )
 
-// withoutImports has gofmt look at the grammar where go vet does nothing, because
-// the code imports what is not here, or C.
-func withoutImports(_ tool, found []Diagnostic) (tool, func(code string, first, second Result) Result) {
+// missingImports are the warnings of what go vet did not find and gofmt does not need; nil
+// where its answer stands: nothing is missing, or nobody else has it either.
+func missingImports(code string, found []Diagnostic) []Diagnostic {
 	var missing []Diagnostic
 	for _, d := range found {
 		at := goAbsent().FindStringSubmatch(d.Message)
@@ -49,80 +59,17 @@ func withoutImports(_ tool, found []Diagnostic) (tool, func(code string, first, 
 			missing = append(missing, d)
 		case at == nil:
 		case !strings.Contains(at[1], ".") && (at[2] == "" || goStd().MatchString(at[1])):
-			return tool{}, nil // nobody else has that either
+			return nil
 		default:
 			missing = append(missing, d)
 		}
 	}
-	if missing == nil {
-		return tool{}, nil
-	}
-	return gofmt, func(code string, first, second Result) Result {
-		if cgo := goCgo().FindStringIndex(code); cgo != nil && goExcluded().MatchString(missing[0].Message) {
-			missing = []Diagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
-		} else if goExcluded().MatchString(missing[0].Message) {
-			return first
+	if len(missing) > 0 && goExcluded().MatchString(missing[0].Message) {
+		cgo := goCgo().FindStringIndex(code)
+		if cgo == nil {
+			return nil
 		}
-		second.Diagnostics = append(setAside(missing, regexp.MustCompile("")), second.Diagnostics...)
-		return second
+		missing = []Diagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
 	}
-}
-
-var (
-	moduleWord = pattern(`(?m)^[\s\x{FEFF}]*(import\s*[\w{*"']|export\b)`)
-	rustMain   = pattern(`(?m)^[\s\x{FEFF}]*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?fn\s+main\s*\(`)
-	rustAbsent = pattern(`unlinked crate|maybe a missing crate|can't find crate for|^E0583 `)
-	// typescriptAbsent: modules and types of the surroundings that are not installed.
-	typescriptAbsent = pattern(`^TS(?:2307|2580|2591|2792|7016) `)
-)
-
-// suitJavaScript tells node which of its two grammars the code seems to be in.
-func suitJavaScript(t *tool, code string) {
-	t.file = "code.cjs"
-	if moduleWord().MatchString(code) {
-		t.file = "code.mjs"
-	}
-}
-
-// otherGrammar has node read code in its other grammar where it is none in the
-// first.
-func otherGrammar(t tool, found []Diagnostic) (tool, func(code string, first, second Result) Result) {
-	if !hasErrors(found) {
-		return tool{}, nil
-	}
-	if t.file == "code.cjs" {
-		t.file = "code.mjs"
-	} else {
-		t.file = "code.cjs"
-	}
-	return t, func(_ string, first, second Result) Result {
-		if second.Valid {
-			return second
-		}
-		return first
-	}
-}
-
-// suitRust tells rustc whether the code seems to be a program.
-func suitRust(t *tool, code string) {
-	kind := "--crate-type=lib"
-	if rustMain().MatchString(code) {
-		kind = "--crate-type=bin"
-	}
-	t.args = append([]string{kind}, t.args...)
-}
-
-// asLibrary has rustc look at a program without main as at a library.
-func asLibrary(t tool, found []Diagnostic) (tool, func(code string, first, second Result) Result) {
-	if !slices.ContainsFunc(found, func(d Diagnostic) bool { return d.Rule == "E0601" }) {
-		return tool{}, nil
-	}
-	t.args = append([]string{"--crate-type=lib"}, t.args[1:]...)
-	return t, func(_ string, _, second Result) Result { return second }
-}
-
-func rustSays(text, file string) []Diagnostic { return setAside(worded(text, file), rustAbsent()) }
-
-func typescriptSays(text, file string) []Diagnostic {
-	return setAside(worded(text, file), typescriptAbsent())
+	return setAside(missing, regexp.MustCompile(anything))
 }

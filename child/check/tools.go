@@ -17,21 +17,39 @@ type tool struct {
 	args    []string // the file comes after them
 	file    string   // what the code is called
 	env     []string
-	// suit makes it fit the code; nil where it fits all.
-	suit func(t *tool, code string)
 	// cache is the variable that names the directory of what it keeps; "" for
 	// nothing.
 	cache string
-	// withRules are the arguments after args that ask for rules; nil where it has
-	// none.
-	withRules func(rules []string) []string
-	parse     func(text, file string) []Diagnostic
-	// second is who looks next after what was found, and what is said then; nil
-	// where the first answer stands, by itself or by a nil choose.
-	second func(t tool, found []Diagnostic) (other tool, choose func(code string, first, second Result) Result)
-	// builtin checks without a program.
-	builtin func(code string) []Diagnostic
+	// rules begins the argument that asks for rules; "" where it has none.
+	rules  string
+	output output
+	// absent is an expression for errors that are of the place and not of the code; "" for none.
+	absent string
+	// forms are the two that code of the language may have; nil where it has one. It seems to
+	// be in the second where isSecond matches it, and was in the other one where wrongForm
+	// matches an error, unless keepFirst and the other one finds errors, too.
+	forms               []form
+	isSecond, wrongForm string
+	keepFirst           bool
+	// grammar looks at the grammar alone where an import is missing; nil for none.
+	grammar *tool
 }
+
+// form is what a checker has beside its own for one form of a language.
+type form struct {
+	file string
+	args []string
+}
+
+// output is how a checker says what it found.
+type output int
+
+const (
+	worded     output = iota // a line for each fault, with its severity
+	lines                    // the same, with or without the severity
+	nodeTrace                // the one fault that node tells of
+	jsonSyntax               // no checker, but the code itself, which is JSON
+)
 
 var aliases = map[string]string{
 	"golang": "go", "py": "python", "python3": "python", "js": "javascript", "node": "javascript", "ts": "typescript",
@@ -43,25 +61,24 @@ var languages = map[string][]tool{
 	"go": {
 		{
 			name: "go vet", program: "go", version: []string{"version"}, args: []string{"vet"}, file: "main.go", cache: "GOCACHE",
-			env:   []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
-			parse: lines, second: withoutImports,
+			env:    []string{"GO111MODULE=auto", "GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off"},
+			output: lines, grammar: &gofmt,
 		},
 		gofmt,
 	},
 	"python": {
 		{
 			name: "ruff", program: "ruff", version: []string{"--version"}, args: []string{"check", "--isolated", "--no-cache", "--output-format=concise"},
-			file: "code.py", parse: lines,
-			withRules: func(rules []string) []string { return []string{"--select=" + strings.Join(rules, ",")} },
+			file: "code.py", output: lines, rules: "--select=",
 		},
-		{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py", parse: worded},
+		{name: "python", program: "python3", version: []string{"--version"}, args: []string{"-I", "-B", "-c", compilePython}, file: "code.py"},
 	},
 	"javascript": {{
-		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, suit: suitJavaScript,
-		parse: nodeSays, second: otherGrammar,
+		name: "node --check", program: "node", version: []string{"--version"}, args: []string{"--check"}, output: nodeTrace,
+		forms: []form{{file: "code.cjs"}, {file: "code.mjs"}}, isSecond: moduleWord, wrongForm: anything, keepFirst: true,
 	}},
 	"typescript": {{
-		name: "tsc", program: "tsc", version: []string{"--version"}, file: "code.ts", parse: typescriptSays,
+		name: "tsc", program: "tsc", version: []string{"--version"}, file: "code.ts", absent: typescriptAbsent,
 		args: []string{
 			"--noEmit", "--pretty", "false", "--skipLibCheck", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler",
 			"--moduleDetection", "force",
@@ -70,28 +87,28 @@ var languages = map[string][]tool{
 	"shell": {
 		{
 			name: "shellcheck", program: "shellcheck", version: []string{"--version"}, args: []string{"--norc", "--shell=bash", "--format=gcc"},
-			file: "code.sh", parse: worded,
-			withRules: func(rules []string) []string { return []string{"--include=" + strings.Join(rules, ",")} },
+			file: "code.sh", rules: "--include=",
 		},
-		{name: "bash -n", program: "bash", version: []string{"--version"}, args: []string{"-n"}, file: "code.sh", parse: lines},
-		{name: "sh -n", program: "sh", version: []string{"-c", "echo sh"}, args: []string{"-n"}, file: "code.sh", parse: lines},
+		{name: "bash -n", program: "bash", version: []string{"--version"}, args: []string{"-n"}, file: "code.sh", output: lines},
+		{name: "sh -n", program: "sh", version: []string{"-c", "echo sh"}, args: []string{"-n"}, file: "code.sh", output: lines},
 	},
 	"c": {
-		{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c", parse: worded},
-		{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c", parse: worded},
+		{name: "gcc", program: "gcc", version: []string{"--version"}, args: cArgs, file: "code.c"},
+		{name: "clang", program: "clang", version: []string{"--version"}, args: cArgs, file: "code.c"},
 	},
 	"cpp": {
-		{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: worded},
-		{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp", parse: worded},
+		{name: "g++", program: "g++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
+		{name: "clang++", program: "clang++", version: []string{"--version"}, args: cArgs, file: "code.cpp"},
 	},
 	"rust": {{
-		name: "rustc", program: "rustc", version: []string{"--version"}, file: "code.rs", parse: rustSays,
-		args: []string{"--emit=metadata", "--error-format=short", "--edition=2021"}, suit: suitRust, second: asLibrary,
+		name: "rustc", program: "rustc", version: []string{"--version"}, absent: rustAbsent,
+		args:  []string{"--emit=metadata", "--error-format=short", "--edition=2021"},
+		forms: []form{{"code.rs", []string{"--crate-type=lib"}}, {"code.rs", []string{"--crate-type=bin"}}}, isSecond: rustMain, wrongForm: rustNoMain,
 	}},
-	"json": {{name: "json", builtin: parseJSON}},
+	"json": {{name: "json", output: jsonSyntax}},
 }
 
-var gofmt = tool{name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, file: "main.go", parse: lines}
+var gofmt = tool{name: "gofmt", program: "gofmt", args: []string{"-e", "-l"}, file: "main.go", output: lines}
 
 var cArgs = []string{"-fsyntax-only", "-Wall", "-fdiagnostics-color=never"}
 
@@ -134,14 +151,25 @@ var (
 	included = pattern(`^(?:In file included)?\s+from (?:\S*/)?([\w.]+):(\d+)`)
 )
 
-// lines reads what checkers say a line for each fault, with or without its
-// severity. Other lines, and notes, are passed over.
-func lines(text, file string) []Diagnostic { return readLines(text, file, true) }
+// diagnostics reads what the checker says.
+func (t tool) diagnostics(text string) []Diagnostic {
+	switch t.output {
+	case nodeTrace:
+		return nodeSays(text)
+	case jsonSyntax:
+		return parseJSON(text)
+	case worded, lines:
+	}
+	found := readLines(text, t.file, t.output == lines)
+	if t.absent != "" {
+		found = setAside(found, regexp.MustCompile(t.absent))
+	}
+	return found
+}
 
-// worded is lines for checkers that always say the severity: a line without it is
-// where the next fault, of a header, comes from.
-func worded(text, file string) []Diagnostic { return readLines(text, file, false) }
-
+// readLines reads what checkers say a line for each fault; notes and other lines are passed
+// over. Where a line may be plain, without a severity, it is an error. Where not, it says
+// from where the next fault, of a header, comes.
 func readLines(text, file string, plain bool) []Diagnostic {
 	var found []Diagnostic
 	var from Diagnostic // where in the code a fault of another file comes from
@@ -199,7 +227,7 @@ var (
 )
 
 // nodeSays reads the one fault that node tells of.
-func nodeSays(text, _ string) []Diagnostic {
+func nodeSays(text string) []Diagnostic {
 	words := nodeWords().FindStringSubmatch(text)
 	if words == nil {
 		return nil
