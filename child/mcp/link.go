@@ -38,7 +38,7 @@ func (p *program) open(s *session) (sdk.Transport, error) {
 		}
 	}
 	spec := Spec{
-		Server: server.Name, Argv: append([]string{server.Command}, server.Args...), Dir: dir, Stderr: p.stderr,
+		Argv: append([]string{server.Command}, server.Args...), Dir: dir, Stderr: p.stderr,
 	}
 	for _, name := range slices.Sorted(maps.Keys(server.Env)) {
 		spec.Env = append(spec.Env, name+"="+server.Env[name])

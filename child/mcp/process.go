@@ -15,7 +15,6 @@ type Start func(ctx context.Context, s Spec) (Process, error)
 
 // Spec is what to start.
 type Spec struct {
-	Server string // its name
 	Argv   []string
 	Dir    string
 	Env    []string  // KEY=VALUE; the program gets no other variable that may hold a secret

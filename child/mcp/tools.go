@@ -22,13 +22,13 @@ func (h *host) makeTools(list catalog) []tool.Tool {
 	var tools []tool.Tool
 	for _, o := range list.tools {
 		tools = append(tools, remote{
-			host: h, spec: o.spec, summary: fmt.Sprintf("call %.64q of the MCP server %s", o.name, h.server.Name),
+			spec: o.spec, summary: fmt.Sprintf("call %.64q of the MCP server %s", o.name, h.server.Name),
 			run: func(ctx context.Context, in jsontext.Value) (tool.Result, error) { return h.callTool(ctx, o.name, in) },
 		})
 	}
 	add := func(name, description, schema, does string, run func(context.Context, jsontext.Value) (tool.Result, error)) {
 		tools = append(tools, remote{
-			host: h, summary: fmt.Sprintf("%s of the MCP server %s", does, h.server.Name), run: run,
+			summary: fmt.Sprintf("%s of the MCP server %s", does, h.server.Name), run: run,
 			spec: tool.Spec{Name: ownName(key(h.server.Name), name), Description: description, InputSchema: jsontext.Value(schema)},
 		})
 	}
@@ -51,7 +51,6 @@ func (h *host) makeTools(list catalog) []tool.Tool {
 
 // remote is a tool that a server carries out.
 type remote struct {
-	host    *host
 	spec    tool.Spec
 	summary string
 	run     func(context.Context, jsontext.Value) (tool.Result, error)

@@ -163,7 +163,6 @@ func (b *Broker) leave(acc *account, s *service, c course, used Usage) {
 	used.Requests = 1
 	acc.own--
 	acc.usage.add(used)
-	b.total.add(used)
 	b.traffic[s.name].count(c, used)
 	line := acc.line()
 	for _, a := range line {

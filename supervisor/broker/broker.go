@@ -57,7 +57,6 @@ type Broker struct {
 	forgotten uint64
 	doors     map[*door]struct{} // open ones
 	closed    bool
-	total     Usage               // of all agents since New
 	traffic   map[string]*Traffic // by provider; all there are
 }
 
@@ -288,8 +287,6 @@ func (b *Broker) Usage(agent string) (u Usage, ok bool) {
 type Stats struct {
 	// Agents are those that run, or ran not long ago.
 	Agents map[string]Usage
-	// Total is what all agents used since the broker was made.
-	Total Usage
 	// Running is how many requests are under way.
 	Running int
 	// Providers are all services, by name.
@@ -300,7 +297,7 @@ type Stats struct {
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Total: b.total, Providers: make(map[string]Traffic, len(b.traffic))}
+	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Providers: make(map[string]Traffic, len(b.traffic))}
 	for id, acc := range b.accounts {
 		s.Agents[id] = acc.usage
 		s.Running += acc.own

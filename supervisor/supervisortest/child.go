@@ -46,15 +46,11 @@ type Child struct {
 }
 
 func newChild(l *Launcher, r *record, s supervisor.Spec, play Play, n int) *Child {
-	c := &Child{
-		launcher: l, record: r, spec: s, play: play, number: n, model: play.Model,
+	return &Child{
+		launcher: l, record: r, spec: s, play: play, number: n, model: "echo",
 		in: make(chan protocol.Command, buffered), out: make(chan protocol.Frame, buffered),
 		gone: make(chan struct{}),
 	}
-	if c.model == "" {
-		c.model = "echo"
-	}
-	return c
 }
 
 // serve reads commands until the child is gone.

@@ -20,8 +20,6 @@ type Play struct {
 	Refuse error
 	// Version is stated in ready; 0 means the right one.
 	Version uint32
-	// Model is what the child starts with; "" means "echo".
-	Model string
 	// Prompt plays a turn, in a goroutine of its own; nil means Echo.
 	Prompt func(c *Child, p protocol.Prompt)
 	// Command may answer any other command and return true, or leave it to the

@@ -37,8 +37,6 @@ type Options struct {
 	Dir string
 	// Rules are what commands may do. Dir is not writable by itself.
 	Rules sandbox.Rules
-	// Env is passed to commands as KEY=VALUE beside the clean environment.
-	Env []string
 	// OutputDir is where output goes that is too long to show; it is made when
 	// it is needed. "" keeps none.
 	OutputDir string
@@ -161,7 +159,7 @@ func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error)
 	defer cancel()
 	began := time.Now()
 	p, err := sandbox.Start(timed, sandbox.Spec{
-		Argv: []string{s.program, "-c", c.command}, Dir: dir, Env: s.options.Env, Rules: s.options.Rules,
+		Argv: []string{s.program, "-c", c.command}, Dir: dir, Rules: s.options.Rules,
 	})
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
