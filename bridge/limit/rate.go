@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"nexus.internal/protocol/ratelimit"
 )
 
 // maxNames is how many names a Rate keeps before it forgets those that have
@@ -14,15 +14,15 @@ const maxNames = 1024
 
 // Rate lets each name do so much in a minute: a bucket for each, full at first.
 type Rate struct {
-	perMinute int
+	rate ratelimit.Rate
 
 	mu      sync.Mutex // guards buckets
-	buckets map[string]*rate.Limiter
+	buckets map[string]*ratelimit.Bucket
 }
 
 // NewRate returns a Rate; 0 or less is no limit.
 func NewRate(perMinute int) *Rate {
-	return &Rate{perMinute: perMinute, buckets: map[string]*rate.Limiter{}}
+	return &Rate{rate: ratelimit.PerMinute(perMinute), buckets: map[string]*ratelimit.Bucket{}}
 }
 
 // Never is how long one would wait for more than a minute's worth.
@@ -31,46 +31,39 @@ const Never time.Duration = math.MaxInt64
 // Take takes n at once and returns 0, or takes nothing and returns after how long
 // it may be asked again, or Never.
 func (r *Rate) Take(name string, n int) (wait time.Duration) {
-	if r.perMinute <= 0 {
-		return 0
-	}
-	now := time.Now()
-	reserved := r.bucket(name, now).ReserveN(now, n)
-	if !reserved.OK() {
+	if r.rate.PerSecond > 0 && float64(n) > r.rate.Burst {
 		return Never
 	}
-	if wait = reserved.DelayFrom(now); wait > 0 {
-		reserved.CancelAt(now)
-	}
-	return wait
+	return r.ask(name, float64(n), float64(n))
 }
 
 // Wait returns how long it is until one may be taken, 0 if it may be at once. It takes
 // nothing.
-func (r *Rate) Wait(name string) time.Duration {
-	if r.perMinute <= 0 {
+func (r *Rate) Wait(name string) time.Duration { return r.ask(name, 1, 0) }
+
+// ask takes that much if as much as is needed is there, and else returns when it will be.
+func (r *Rate) ask(name string, need, take float64) time.Duration {
+	if r.rate.PerSecond <= 0 {
 		return 0
 	}
-	now := time.Now()
-	reserved := r.bucket(name, now).ReserveN(now, 1)
-	defer reserved.CancelAt(now)
-	return reserved.DelayFrom(now)
-}
-
-func (r *Rate) bucket(name string, now time.Time) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	b := r.buckets[name]
 	if b == nil {
 		if len(r.buckets) >= maxNames {
 			for old, b := range r.buckets {
-				if b.TokensAt(now) >= float64(r.perMinute) { // as a new one would be
+				if b.IsFull(now, r.rate) { // as a new one would be
 					delete(r.buckets, old)
 				}
 			}
 		}
-		b = rate.NewLimiter(rate.Limit(r.perMinute)/60, r.perMinute)
+		b = &ratelimit.Bucket{}
 		r.buckets[name] = b
 	}
-	return b
+	wait := b.Wait(now, r.rate, need)
+	if wait == 0 {
+		b.Take(now, r.rate, take)
+	}
+	return wait
 }

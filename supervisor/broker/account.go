@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor"
 )
 
@@ -84,8 +85,8 @@ type account struct {
 
 	own      int // requests of its own under way
 	running  int // those of agents it made as well
-	requests bucket
-	tokens   bucket
+	requests ratelimit.Bucket
+	tokens   ratelimit.Bucket
 
 	saving sync.Mutex // one writer of file at a time; taken before Broker.mu
 }
@@ -112,7 +113,7 @@ func (b *Broker) tidy() {
 	needed := map[*account]bool{}
 	for _, acc := range b.accounts {
 		if acc.file == "" || acc.doors > 0 || acc.running > 0 ||
-			!acc.requests.full(now, acc.limits.RequestsPerMinute) || !acc.tokens.full(now, acc.limits.TokensPerMinute) {
+			!acc.requests.IsFull(now, ratelimit.PerMinute(acc.limits.RequestsPerMinute)) || !acc.tokens.IsFull(now, ratelimit.PerMinute(acc.limits.TokensPerMinute)) {
 			for _, a := range acc.line() {
 				needed[a] = true
 			}
@@ -141,17 +142,17 @@ func (b *Broker) enter(acc *account, paid bool) *refusal {
 		case l.Concurrent > 0 && a.running >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}
-		if wait := a.requests.wait(now, l.RequestsPerMinute); wait > 0 {
+		if wait := a.requests.Wait(now, ratelimit.PerMinute(l.RequestsPerMinute), 1); wait > 0 {
 			return refuse(429, "rate_limit_exceeded", "agent %s may make %s requests a minute", a.id, commas(uint64(l.RequestsPerMinute))).after(wait)
 		}
-		if wait := a.tokens.wait(now, l.TokensPerMinute); paid && wait > 0 {
+		if wait := a.tokens.Wait(now, ratelimit.PerMinute(l.TokensPerMinute), 1); paid && wait > 0 {
 			return refuse(429, "rate_limit_exceeded", "agent %s may use %s tokens a minute", a.id, commas(uint64(l.TokensPerMinute))).after(wait)
 		}
 	}
 	acc.own++
 	for _, a := range line {
 		a.running++
-		a.requests.take(now, a.limits.RequestsPerMinute, 1)
+		a.requests.Take(now, ratelimit.PerMinute(a.limits.RequestsPerMinute), 1)
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (b *Broker) leave(acc *account, s *service, c course, used Usage) {
 	for _, a := range line {
 		a.running--
 		a.spent += used.Tokens()
-		a.tokens.take(now, a.limits.TokensPerMinute, used.Tokens())
+		a.tokens.Take(now, ratelimit.PerMinute(a.limits.TokensPerMinute), float64(used.Tokens()))
 	}
 	b.mu.Unlock()
 	if used.Tokens() == 0 {

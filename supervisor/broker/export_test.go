@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"net"
-	"time"
 
 	"nexus.internal/protocol/redact"
 )
@@ -31,21 +30,6 @@ func RequestTokens(body []byte) uint64 {
 	s.write(body)
 	return s.tokens()
 }
-
-// Bucket is a bucket with its rate, by the clock.
-type Bucket struct {
-	bucket    bucket
-	perMinute int
-}
-
-// NewBucket returns a full one.
-func NewBucket(perMinute int) *Bucket { return &Bucket{perMinute: perMinute} }
-
-// Take takes n now.
-func (b *Bucket) Take(n uint64) { b.bucket.take(time.Now(), b.perMinute, n) }
-
-// Wait is how long it takes until there is one.
-func (b *Bucket) Wait() time.Duration { return b.bucket.wait(time.Now(), b.perMinute) }
 
 // Sieve passes an answer through a sieve in pieces of n bytes; it returns what
 // came out for each piece, and at the end, and how many bytes were held at most.

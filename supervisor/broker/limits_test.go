@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -169,35 +168,6 @@ func TestRates(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The buckets by the clock alone.
-func TestBucket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := broker.NewBucket(60)
-		for i := range 60 {
-			if wait := b.Wait(); wait != 0 {
-				t.Fatalf("at %d: wait %s", i, wait)
-			}
-			b.Take(1)
-		}
-		if wait := b.Wait(); wait != time.Second {
-			t.Errorf("empty: wait %s, want 1s", wait)
-		}
-		b.Take(30) // more than there is
-		if wait := b.Wait(); wait != 31*time.Second {
-			t.Errorf("overdrawn: wait %s, want 31s", wait)
-		}
-		time.Sleep(31 * time.Second) // in the bubble's time
-		if wait := b.Wait(); wait != 0 {
-			t.Errorf("31 s later: wait %s", wait)
-		}
-		time.Sleep(time.Hour) // in the bubble's time
-		b.Take(60)
-		if wait := b.Wait(); wait != time.Second {
-			t.Errorf("an hour fills it once: wait %s, want 1s", wait)
-		}
-	})
 }
 
 func TestConcurrent(t *testing.T) {

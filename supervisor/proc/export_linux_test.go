@@ -1,18 +1,12 @@
 package proc
 
-import "time"
+import "nexus.internal/protocol/ratelimit"
 
 // KeeperStopped is closed once the guard has asked its keeper to end.
 func KeeperStopped(g *Guard) <-chan struct{} { return g.keeper.quit }
 
-// Bucket is what keeps a rate.
-type Bucket struct{ b bucket }
-
-// NewBucket makes a full one.
-func NewBucket(rate int64, now time.Time) *Bucket { return &Bucket{newBucket(rate, now)} }
-
-// Take takes bytes from it.
-func (b *Bucket) Take(n int, now time.Time) bool { return b.b.take(n, now) }
+// OutputRate is what may come on stdout.
+func OutputRate(l Limits) ratelimit.Rate { return l.outputRate() }
 
 // Cgroup is one with limits in a directory that stands for the server's.
 type Cgroup struct{ g *cgroup }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"nexus.internal/protocol/ratelimit"
 )
 
 // Limits bounds what a process and all that comes of it may take. Zero fields
@@ -102,31 +104,8 @@ func outOfMemory(line string) bool {
 	return false
 }
 
-// bucket lets bytes through at a rate. The zero value lets all through.
-type bucket struct {
-	rate  int64 // bytes a second; 0 is any
-	level int64 // bytes that may still come at once
-	at    time.Time
-}
-
-func newBucket(rate int64, now time.Time) bucket {
-	b := bucket{rate: rate, at: now}
-	b.level = b.size()
-	return b
-}
-
-func (b *bucket) size() int64 { return max(leastBurst, b.rate*burstSeconds) }
-
-// take reports whether n bytes are within the rate.
-func (b *bucket) take(n int, now time.Time) bool {
-	if b.rate == 0 {
-		return true
-	}
-	if passed := now.Sub(b.at); passed > 0 {
-		gain := float64(b.rate) * passed.Seconds()
-		b.level = int64(min(float64(b.level)+gain, float64(b.size())))
-		b.at = now
-	}
-	b.level -= int64(n)
-	return b.level >= 0
+// outputRate is what may come on stdout.
+func (l Limits) outputRate() ratelimit.Rate {
+	perSecond := float64(l.OutputBytesPerSecond)
+	return ratelimit.Rate{PerSecond: perSecond, Burst: max(leastBurst, burstSeconds*perSecond)}
 }

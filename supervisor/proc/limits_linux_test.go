@@ -8,8 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"nexus.internal/protocol/ratelimit"
 	"nexus.internal/supervisor/proc"
 )
 
@@ -111,27 +111,14 @@ func TestWithinLimits(t *testing.T) {
 	p.Discard()
 }
 
-// Ten seconds' worth may come at once, and then no more than the rate.
-func TestRate(t *testing.T) {
-	const rate = 1 << 20
-	now := time.Unix(0, 0)
-	b := proc.NewBucket(rate, now)
-	for _, step := range []struct {
-		wait time.Duration
-		n    int
-		ok   bool
-	}{
-		{0, 10 * rate, true},
-		{0, 1, false},
-		{2 * time.Second, rate, true},
-		{time.Hour, 10 * rate, true},
-		{time.Second, rate, true},
-		{time.Second / 2, rate, false},
-		{-time.Hour, 0, false},
+// Ten seconds' worth may come at once, and a few MiB in any case.
+func TestOutputRate(t *testing.T) {
+	for limit, want := range map[int64]ratelimit.Rate{
+		1 << 20: {PerSecond: 1 << 20, Burst: 10 << 20},
+		1:       {PerSecond: 1, Burst: 4 << 20},
 	} {
-		now = now.Add(step.wait)
-		if ok := b.Take(step.n, now); ok != step.ok {
-			t.Errorf("%d bytes after %v: %v", step.n, step.wait, ok)
+		if got := proc.OutputRate(proc.Limits{OutputBytesPerSecond: limit}); got != want {
+			t.Errorf("%d bytes a second: %+v, want %+v", limit, got, want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/ratelimit"
 )
 
 const (
@@ -77,8 +79,8 @@ type Process struct {
 	tree   *tree
 	limits Limits
 	shares []*Share
-	rate   bucket         // of stdout; owned by its reader
-	watch  sync.WaitGroup // the look at the tree's usage
+	rate   ratelimit.Bucket // of stdout; owned by its reader
+	watch  sync.WaitGroup   // the look at the tree's usage
 
 	hurry     chan struct{} // closed when Stop is to go on with KILL
 	hurryOnce sync.Once
@@ -145,7 +147,7 @@ func begin(s Spec) (_ *Process, err error) {
 	p := &Process{
 		cmd: cmd, stdin: pipes[0], stdout: pipes[2], stderr: pipes[4], pidfd: pidfd, tree: tree,
 		graces: s.Graces.orDefault(), write: s.WriteTimeout, tail: newTail(s.Log, cmd.Process.Pid),
-		limits: s.Limits, shares: s.Shares, rate: newBucket(s.Limits.OutputBytesPerSecond, time.Now()),
+		limits: s.Limits, shares: s.Shares,
 		hurry: make(chan struct{}), dead: make(chan struct{}), pumped: make(chan struct{}), done: make(chan struct{}),
 	}
 	if p.write == 0 {
@@ -235,7 +237,8 @@ type output Process
 
 func (o *output) Read(b []byte) (int, error) {
 	n, err := o.stdout.Read(b)
-	if !o.rate.take(n, time.Now()) {
+	now, rate := time.Now(), o.limits.outputRate()
+	if o.rate.Take(now, rate, float64(n)); o.rate.Wait(now, rate, 0) > 0 {
 		(*Process)(o).breach("output limit " + inBytes(o.limits.OutputBytesPerSecond) + "/s")
 	}
 	if n > 0 || err == nil {
