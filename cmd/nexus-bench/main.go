@@ -44,7 +44,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return 2
 	case *tell:
-		fmt.Fprintln(stdout, "nexus-bench version", version.Of(linked))
+		if _, err := fmt.Fprintln(stdout, "nexus-bench version", version.Of(linked)); err != nil {
+			fmt.Fprintln(stderr, "nexus-bench:", err)
+			return 1
+		}
 		return 0
 	}
 	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: stderr}

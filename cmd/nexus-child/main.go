@@ -61,14 +61,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	defer errs.Flush()
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprintf(stdout, usage, f.set.FlagUsages())
-		return 0
+		_, err := fmt.Fprintf(stdout, usage, f.set.FlagUsages())
+		return printed(errs, "help", err)
 	case err != nil:
 		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
-		fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(linked), protocol.Version)
-		return 0
+		_, err := fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(linked), protocol.Version)
+		return printed(errs, "version", err)
 	}
 	log := errs.Logger(f.logLevel).Named("child")
 	if err := sandbox.Adopt(); err != nil {
@@ -83,6 +83,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a.options.Ending = lastResort
 	if err := child.Serve(ctx, stdin, stdout, a.options); err != nil {
 		log.Warn("stopped serving", zap.Error(err))
+		return 1
+	}
+	return 0
+}
+
+// printed is the exit status after something was printed for people, with err of its write.
+func printed(errs io.Writer, what string, err error) int {
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // its reader has seen enough
+		fmt.Fprintf(errs, "nexus-child: %s: %v\n", what, err)
 		return 1
 	}
 	return 0

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,9 +21,5 @@ func runSchema(args []string, stdout, errs io.Writer) int {
 	if err == nil {
 		_, err = stdout.Write(append(text, '\n'))
 	}
-	if err != nil && !errors.Is(err, syscall.EPIPE) { // its reader has seen enough
-		fmt.Fprintf(errs, "nexus-child: schema: %v\n", err)
-		return 1
-	}
-	return 0
+	return printed(errs, "schema", err)
 }

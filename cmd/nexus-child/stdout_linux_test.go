@@ -29,3 +29,18 @@ func TestAFullStdout(t *testing.T) {
 		}
 	}
 }
+
+// So is one that is to take a text for people.
+func TestAFullStdoutForPeople(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"check", "--help"}, {"version"}, {"--version"}, {"schema"}} {
+		var errs strings.Builder
+		if status := run(t.Context(), args, strings.NewReader(""), full, &errs, nil); status != 1 || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%v: exit status %d, stderr %q", args, status, errs.String())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func configCommand(app *cli.App) *cobra.Command {
 		Short: "Check a configuration as nexus serve reads it (default: config.json in the home)",
 		Long: "Check a configuration as nexus serve reads it, config.json in the home unless FILE is given.\n" +
 			"An error names the line, the column and the member, and is exit status 1. What does not keep a server from\n" +
-			"starting, as a key that is not in this environment, is a warning on stderr.",
+			"starting, as a key that is not in this environment, is a warning on stderr. --json prints all of it on stdout.",
 		Args: cli.MaxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return checkConfig(app, strings.Join(args, "")) },
 	}, &cobra.Command{
@@ -44,10 +45,13 @@ func configCommand(app *cli.App) *cobra.Command {
 // checkConfig checks the file at path, or that of the home where path is "".
 func checkConfig(app *cli.App, path string) error {
 	cfg, err := app.LoadConfig(path)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = settingsOf(cfg, serveOptions{}, app.Environ)
 	}
-	if _, err := settingsOf(cfg, serveOptions{}, app.Environ); err != nil {
+	if app.JSON() {
+		return errors.Join(err, app.PrintJSON(checkedOf(cfg, err)))
+	}
+	if err != nil {
 		return err
 	}
 	for _, warning := range cfg.Warnings() {
@@ -60,4 +64,39 @@ func checkConfig(app *cli.App, path string) error {
 		said = cfg.Files[0] + ": no errors"
 	}
 	return app.Printf("%s\n", said)
+}
+
+// checked is what config check prints with --json.
+type checked struct {
+	OK       bool         `json:"ok"`
+	File     *string      `json:"file"` // null if there is none
+	Error    *configError `json:"error"`
+	Warnings []string     `json:"warnings"`
+}
+
+// configError says what is wrong with a configuration. Line and Column begin at 1, a
+// column counts bytes; both are missing for an error about no place in the file.
+type configError struct {
+	Message string `json:"message"`
+	Line    int    `json:"line,omitzero"`
+	Column  int    `json:"column,omitzero"`
+}
+
+// checkedOf is what was found: err, or warnings about cfg, which is nil if it could not be
+// read.
+func checkedOf(cfg *config.Config, err error) checked {
+	c := checked{OK: err == nil, Warnings: []string{}}
+	if cfg != nil && len(cfg.Files) > 0 {
+		c.File = &cfg.Files[0]
+	}
+	if err == nil {
+		c.Warnings = append(c.Warnings, cfg.Warnings()...)
+		return c
+	}
+	c.Error = &configError{Message: err.Error()}
+	if place, ok := errors.AsType[*config.FileError](err); ok {
+		c.File, c.Error.Message = &place.Path, place.Err.Error()
+		c.Error.Line, c.Error.Column = place.Line, place.Column
+	}
+	return c
 }

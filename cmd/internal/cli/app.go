@@ -76,7 +76,7 @@ func New(o Options) *App {
 	})
 	a.root.SetHelpCommand(a.helpVerb())
 	a.root.SetIn(o.Stdin)
-	a.root.SetOut(o.Stdout)
+	a.root.SetOut(a.out)
 	a.root.SetErr(o.Stderr)
 	flags := a.root.PersistentFlags()
 	a.Port = config.DefaultPort
@@ -165,7 +165,9 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	err := a.root.ExecuteContext(ctx)
-	err = errors.Join(err, a.out.flush())
+	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text
+		err = errors.Join(err, lost)
+	}
 	if err == nil {
 		return ExitDone
 	}

@@ -141,6 +141,33 @@ func TestSendWithoutReader(t *testing.T) {
 	}
 }
 
+// Whatever a verb prints, a stdout that takes nothing is its failure, and said once.
+func TestFullStdout(t *testing.T) {
+	serve := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[]}}`)
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"help", "send"}, {"send", "--help"}, {"version"}, {"list"}, {"--json", "list"}, {"detect"}} {
+		if got := run(t, serve, brokenPipe{}, args...); got.status != 1 || got.stderr != "nexus-rpc: broken pipe\n" {
+			t.Errorf("%v: got %d %q", args, got.status, got.stderr)
+		}
+	}
+}
+
+// No line of a table ends with blanks.
+func TestTablesEndWithTheirText(t *testing.T) {
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":3,"sessions":[{"name":"a","cwd":"/a/long/way"},{"name":"b","cwd":"/b"},{"name":"c","damaged":"it ends"}]}}`)
+	}, nil, "sessions")
+	for line := range strings.Lines(got.stdout) {
+		if line != strings.TrimRight(line, " \n")+"\n" {
+			t.Errorf("ends with blanks: %q", line)
+		}
+	}
+	if !strings.Contains(got.stdout, "damaged: it ends\n") {
+		t.Errorf("got %q", got.stdout)
+	}
+}
+
 // A reader that wants no more, as head, is the end of a verb and not its failure.
 func TestNoReader(t *testing.T) {
 	serve := func(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,7 @@ func (a *App) table(rows [][]string) error {
 		for i, cell := range row {
 			row[i] = line(cell)
 		}
-		fmt.Fprintln(tab, strings.Join(row, "\t"))
+		fmt.Fprintln(tab, strings.TrimRight(strings.Join(row, "\t"), "\t")) // a cell before an empty last one is not filled up
 	}
 	return tab.Flush()
 }
@@ -60,6 +60,12 @@ func (a *App) printJSON(value any) error {
 	_, err = a.out.Write(append(line, '\n'))
 	return err
 }
+
+// PrintJSON writes one value on one line of stdout.
+func (a *App) PrintJSON(value any) error { return a.printJSON(value) }
+
+// JSON reports whether --json was given.
+func (a *App) JSON() bool { return a.json }
 
 // absolute makes a path given on the command line one that the server can use.
 func absolute(path *string) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type screen struct {
 
 	mu   sync.Mutex // guards what follows and the order of writes
 	rest []byte     // the beginning of a character whose end is not written yet
+	lost error      // the first error of out: what printed may not have looked at it
 }
 
 // Write implements [io.Writer]. A character may be written in parts.
@@ -43,21 +45,22 @@ func (s *screen) Write(p []byte) (int, error) {
 func (s *screen) print(text []byte) error {
 	_, err := s.out.Write(harmless(text, false))
 	if errors.Is(err, syscall.EPIPE) {
-		return errNoReader
+		err = errNoReader
 	}
+	s.lost = cmp.Or(s.lost, err)
 	return err
 }
 
-// flush writes what stands for a character that was never finished.
+// flush writes what stands for a character that was never finished. The error is the
+// first of all writes.
 func (s *screen) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.rest) == 0 {
-		return nil
+	if len(s.rest) > 0 {
+		_ = s.print(s.rest) // it keeps the error
+		s.rest = nil
 	}
-	err := s.print(s.rest)
-	s.rest = nil
-	return err
+	return s.lost
 }
 
 // acts reports whether a terminal acts on a character: the controls of C0 but newline
