@@ -18,6 +18,7 @@ import (
 
 func claude(t *testing.T, o wire.Options) provider.Provider {
 	t.Helper()
+	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), wire.XAPIKey
 	o.APIKey, o.MaxAttempts = wiretest.Secret, 1
 	p, err := anthropic.New(anthropic.Options{Options: o})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 func gpt(t *testing.T, o openai.Options) provider.Provider {
 	t.Helper()
+	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), openai.Bearer
 	o.APIKey, o.MaxAttempts = wiretest.Secret, 1
 	p, err := openai.New(o)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"path/filepath"
 
 	"go.uber.org/zap"
@@ -43,14 +42,8 @@ func brokered(cfg *config.Config) map[string]broker.Provider {
 		if err != nil || p.Type == "offline" {
 			continue
 		}
-		base, auth := "https://api.openai.com/v1", broker.Bearer
-		if p.Type == "anthropic" {
-			base, auth = "https://api.anthropic.com", broker.XAPIKey
-		}
 		key, _ := cfg.Key(config.Choice{Name: name, Provider: p}) // who asks is told that there is none
-		providers[name] = broker.Provider{
-			BaseURL: cmp.Or(p.BaseURL, base), Auth: cmp.Or(broker.Auth(p.AuthMethod), auth), Key: key, KeyName: p.APIKeyEnv,
-		}
+		providers[name] = broker.Provider{BaseURL: p.BaseURL, Auth: broker.Auth(p.AuthMethod), Key: key, KeyName: p.APIKeyEnv}
 	}
 	return providers
 }

@@ -36,9 +36,8 @@ const (
 	ThinkingDisabled Thinking = "disabled" // not at all
 )
 
-// Options says which service is spoken to and how. The defaults of the embedded
-// ones are the name "anthropic", https://api.anthropic.com (a /v1 at the end
-// makes no difference) and XAPIKey.
+// Options says which service is spoken to and how. A /v1 at the end of BaseURL
+// makes no difference.
 type Options struct {
 	wire.Options
 	// MaxTokens bounds one answer, its reasoning included; default
@@ -62,10 +61,7 @@ type client struct {
 // New returns a provider for a service that speaks Anthropic's messages. It
 // opens no connection. The error says what is wrong with the options.
 func New(o Options) (provider.Provider, error) {
-	service, err := wire.New(o.Options, wire.Defaults{
-		Name: "anthropic", BaseURL: "https://api.anthropic.com", Auth: wire.XAPIKey, Version: "/v1",
-		Header: http.Header{"Anthropic-Version": {"2023-06-01"}},
-	})
+	service, err := wire.New(o.Options, wire.Vendor{Version: "/v1", Header: http.Header{"Anthropic-Version": {"2023-06-01"}}})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ var hello = provider.Request{
 func claude(t testing.TB, s *wiretest.Service, change func(*anthropic.Options)) provider.Provider {
 	t.Helper()
 	o := anthropic.Options{Options: wire.Options{
-		Name: "claude", BaseURL: s.URL, APIKey: wiretest.Secret, RetryBackoff: time.Nanosecond,
+		Name: "claude", BaseURL: s.URL, AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, RetryBackoff: time.Nanosecond,
 	}}
 	if change != nil {
 		change(&o)
@@ -343,7 +343,7 @@ func TestIdle(t *testing.T) {
 		whole := recorded(t, "text.sse")
 		first := bytes.Index(whole, []byte("\n\nevent: content_block_delta")) + 2 // the beginning and a ping
 		p, err := anthropic.New(anthropic.Options{Options: wire.Options{
-			APIKey: wiretest.Secret, IdleTimeout: time.Minute, MaxAttempts: 1,
+			BaseURL: "http://h", AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, IdleTimeout: time.Minute, MaxAttempts: 1,
 			HTTPClient: &http.Client{Transport: slow{pieces: [][]byte{whole[:40], whole[40:first], []byte(": ping\n\n")}, every: 50 * time.Second}},
 		}})
 		if err != nil {
@@ -382,25 +382,27 @@ func TestModels(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	key := wire.Options{APIKey: wiretest.Secret}
+	none := wire.Options{Name: "claude", BaseURL: "http://h", AuthMethod: wire.XAPIKey}
+	key := none
+	key.APIKey = wiretest.Secret
 	for _, tt := range []struct {
 		name    string
 		options anthropic.Options
 		want    string
 	}{
-		{"no key", anthropic.Options{}, "provider anthropic: there is no API key"},
-		{"bad way to think", anthropic.Options{Options: key, Thinking: "hard"}, `provider anthropic: thinking "hard" is not known, want adaptive, enabled or disabled`},
+		{"no key", anthropic.Options{Options: none}, "provider claude: there is no API key"},
+		{"bad way to think", anthropic.Options{Options: key, Thinking: "hard"}, `provider claude: thinking "hard" is not known, want adaptive, enabled or disabled`},
 		{
 			"too little to think",
 			anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, ThinkingTokens: 1000},
-			"provider anthropic: 1000 tokens of thinking are not between 1024 and the 32000 of an answer",
+			"provider claude: 1000 tokens of thinking are not between 1024 and the 32000 of an answer",
 		},
 		{
 			"too much to think",
 			anthropic.Options{Options: key, Thinking: anthropic.ThinkingEnabled, MaxTokens: 4000},
-			"provider anthropic: 8000 tokens of thinking are not between 1024 and the 4000 of an answer",
+			"provider claude: 8000 tokens of thinking are not between 1024 and the 4000 of an answer",
 		},
-		{"no answer", anthropic.Options{Options: key, MaxTokens: -1}, "provider anthropic: an answer cannot have -1 tokens"},
+		{"no answer", anthropic.Options{Options: key, MaxTokens: -1}, "provider claude: an answer cannot have -1 tokens"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := anthropic.New(tt.options); err == nil || err.Error() != tt.want {

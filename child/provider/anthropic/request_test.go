@@ -95,7 +95,7 @@ func TestRequest(t *testing.T) {
 		method             wire.AuthMethod
 		header, value      string
 	}{
-		{"default", "", "/v1/messages", "", "X-Api-Key", wiretest.Secret},
+		{"the vendor's", "", "/v1/messages", wire.XAPIKey, "X-Api-Key", wiretest.Secret},
 		{"bearer, with a version and a query", "/anthropic/v1?beta=true", "/anthropic/v1/messages?beta=true", wire.Bearer, "Authorization", "Bearer " + wiretest.Secret},
 		{"no key", "/", "/v1/messages", wire.None, "", ""},
 	} {
@@ -269,7 +269,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := anthropic.New(anthropic.Options{Options: wire.Options{
-			APIKey: wiretest.Secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
+			BaseURL: "http://h", AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
 		}})
 		if err != nil {
 			t.Fatal(err)

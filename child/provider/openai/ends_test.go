@@ -80,7 +80,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	p, err := openai.New(openai.Options{BaseURL: "http://" + address, APIKey: secret, RetryBackoff: 1})
+	p, err := openai.New(openai.Options{BaseURL: "http://" + address, AuthMethod: openai.Bearer, APIKey: secret, RetryBackoff: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

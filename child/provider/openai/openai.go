@@ -10,8 +10,7 @@ import (
 	"nexus.internal/child/provider/wire"
 )
 
-// Options says which service is spoken to and how. The defaults are the name
-// "openai", https://api.openai.com/v1 and Bearer.
+// Options says which service is spoken to and how.
 type Options = wire.Options
 
 // AuthMethod says how the key is sent.
@@ -30,7 +29,7 @@ type client struct{ service *wire.Service }
 // New returns a provider for a service that speaks OpenAI's chat completions.
 // It opens no connection. The error says what is wrong with the options.
 func New(o Options) (provider.Provider, error) {
-	service, err := wire.New(o, wire.Defaults{Name: "openai", BaseURL: "https://api.openai.com/v1", Auth: wire.Bearer})
+	service, err := wire.New(o, wire.Vendor{})
 	if err != nil {
 		return nil, err
 	}

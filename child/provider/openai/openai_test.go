@@ -31,7 +31,7 @@ const secret = wiretest.Secret
 func acme(t *testing.T, s *wiretest.Service, change func(*openai.Options)) provider.Provider {
 	t.Helper()
 	o := openai.Options{
-		Name: "acme", BaseURL: s.URL + "/v1", APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
+		Name: "acme", BaseURL: s.URL + "/v1", AuthMethod: openai.Bearer, APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
 	}
 	if change != nil {
 		change(&o)
@@ -431,10 +431,10 @@ func TestNewRefuses(t *testing.T) {
 		options openai.Options
 		want    string
 	}{
-		{"no key", openai.Options{Name: "acme"}, "provider acme: there is no API key"},
-		{"no host", openai.Options{BaseURL: "api.example.com", APIKey: secret}, "provider openai: base_url is not an http or https URL with a host"},
-		{"bad url", openai.Options{BaseURL: "http://[", APIKey: secret}, "provider openai: base_url is not a URL"},
-		{"bad method", openai.Options{APIKey: secret, AuthMethod: "basic"}, `provider openai: auth_method "basic" is not known, want bearer, api-key, x-api-key or none`},
+		{"no key", openai.Options{Name: "acme", BaseURL: "http://h", AuthMethod: openai.Bearer}, "provider acme: there is no API key"},
+		{"no host", openai.Options{Name: "acme", BaseURL: "api.example.com", APIKey: secret}, "provider acme: base_url is not an http or https URL with a host"},
+		{"bad url", openai.Options{Name: "acme", BaseURL: "http://[", APIKey: secret}, "provider acme: base_url is not a URL"},
+		{"bad method", openai.Options{Name: "acme", BaseURL: "http://h", APIKey: secret, AuthMethod: "basic"}, `provider acme: auth_method "basic" is not known, want bearer, api-key, x-api-key or none`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := openai.New(tt.options); err == nil || err.Error() != tt.want {
@@ -453,7 +453,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := openai.New(openai.Options{
-			APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
+			BaseURL: "http://h", AuthMethod: openai.Bearer, APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@
 // over its silence, its event stream, its errors in clear words without a key in
 // them, and the parts of a conversation that all vendors want alike.
 //
-//	s, err := wire.New(options, wire.Defaults{Name: "acme", BaseURL: url, Auth: wire.Bearer})
+//	s, err := wire.New(options, wire.Vendor{Version: "/v1"})
 //	return s.Answer(ctx, request, func(ctx context.Context, t *wire.Try, r provider.Request) error {
 //		err := t.Stream(ctx, "/ask", translate(r), func(e wire.Event) error {
 //			… wire.Decode(e.Data, &event) … t.Emit(delta) …

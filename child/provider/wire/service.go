@@ -40,10 +40,10 @@ const (
 // Options says which service is spoken to and how. The zero value of a field
 // means its default.
 type Options struct {
-	Name         string           // of the provider in config.json, for messages and Model.Provider; default: the vendor's
-	BaseURL      string           // http or https, a query is kept; default: the vendor's
+	Name         string           // of the provider in config.json, for messages and Model.Provider; needed
+	BaseURL      string           // http or https, a query is kept; needed
 	APIKey       string           // the key itself; needed unless AuthMethod is None
-	AuthMethod   AuthMethod       // default: the vendor's
+	AuthMethod   AuthMethod       // needed
 	Models       []provider.Model // what is known of models: names, context windows, and the list where the service has none
 	Broker       bool             // BaseURL is that of a broker (SPEC §5.7): what it refuses is told in its own words alone
 	HTTPClient   *http.Client     // default: one of its own that heeds the proxy variables; no redirect is followed in any case
@@ -52,11 +52,8 @@ type Options struct {
 	RetryBackoff time.Duration    // wait before the second try, doubled for each one after it; default 500 ms
 }
 
-// Defaults are the vendor's own.
-type Defaults struct {
-	Name    string
-	BaseURL string
-	Auth    AuthMethod
+// Vendor is what all services of one kind have in common.
+type Vendor struct {
 	// Version is the end of BaseURL's path that an address may lack: "/v1"; ""
 	// for none.
 	Version string
@@ -75,9 +72,7 @@ type Service struct {
 
 // New returns a service. It opens no connection. The error says what is wrong
 // with the options.
-func New(o Options, d Defaults) (*Service, error) {
-	o.Name = cmp.Or(o.Name, d.Name)
-	o.AuthMethod = cmp.Or(o.AuthMethod, d.Auth)
+func New(o Options, v Vendor) (*Service, error) {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = defaultIdle
 	}
@@ -87,17 +82,17 @@ func New(o Options, d Defaults) (*Service, error) {
 	if o.RetryBackoff <= 0 {
 		o.RetryBackoff = defaultBackoff
 	}
-	full, err := parseBase(cmp.Or(o.BaseURL, d.BaseURL))
+	full, err := parseBase(o.BaseURL)
 	if err == nil {
 		err = checkAuth(o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", o.Name, err)
 	}
-	s := &Service{options: o, query: full.Query(), header: d.Header, secrets: redact.New(o.APIKey, full)}
+	s := &Service{options: o, query: full.Query(), header: v.Header, secrets: redact.New(o.APIKey, full)}
 	path := strings.TrimRight(full.EscapedPath(), "/")
 	origin := url.URL{Scheme: full.Scheme, User: full.User, Host: full.Host}
-	s.base = origin.String() + strings.TrimSuffix(path, d.Version) + d.Version
+	s.base = origin.String() + strings.TrimSuffix(path, v.Version) + v.Version
 	if o.HTTPClient != nil {
 		s.client = *o.HTTPClient
 	}

@@ -44,7 +44,13 @@ func plain() wire.Ask {
 
 func service(t *testing.T, o wire.Options) *wire.Service {
 	t.Helper()
-	s, err := wire.New(o, wire.Defaults{Name: "acme", BaseURL: "http://127.0.0.1:1", Auth: wire.Bearer})
+	if o.Name = "acme"; o.BaseURL == "" {
+		o.BaseURL = "http://127.0.0.1:1"
+	}
+	if o.AuthMethod == "" {
+		o.AuthMethod = wire.Bearer
+	}
+	s, err := wire.New(o, wire.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +376,7 @@ func FuzzReadError(f *testing.F) {
 	f.Add([]byte(`{"error":{"message":"key ` + wiretest.Secret + ` is bad","code":"` + wiretest.Secret[4:] + `"}}`))
 	f.Add([]byte(`{"error":"` + wiretest.Secret + `"}`))
 	f.Add([]byte("x " + wiretest.Secret + "\xff"))
-	s, err := wire.New(wire.Options{APIKey: wiretest.Secret}, wire.Defaults{Name: "acme", BaseURL: "http://h", Auth: wire.Bearer})
+	s, err := wire.New(wire.Options{Name: "acme", BaseURL: "http://h", AuthMethod: wire.Bearer, APIKey: wiretest.Secret}, wire.Vendor{})
 	if err != nil {
 		f.Fatal(err)
 	}

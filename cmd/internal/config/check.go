@@ -280,7 +280,7 @@ func unknown(path, name, kind string, known []string) error {
 func (c *Config) Warnings() []string {
 	used := map[string]bool{c.defaultProvider(): true}
 	for name, p := range c.file.Providers {
-		if builtin, fixed := builtin().Providers[name]; !fixed || !reflect.DeepEqual(builtin, p) {
+		if vendor, fixed := vendors[name]; !fixed || !reflect.DeepEqual(vendor, p) {
 			used[name] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,12 +48,12 @@ type Config struct {
 type Provider struct {
 	// Type is "openai", "anthropic" or "offline".
 	Type string `json:"type" enum:"openai,anthropic,offline"`
-	// BaseURL ends before /chat/completions; "" is the vendor's own.
+	// BaseURL ends before /chat/completions; "" in a file is the vendor's own.
 	BaseURL string `json:"base_url" wire:"default"`
 	// APIKeyEnv names the environment variable that holds the key.
 	APIKeyEnv string `json:"api_key_env" wire:"default"`
-	// AuthMethod is "bearer", "api-key", "x-api-key" or "none"; "" is what the
-	// type's own service wants.
+	// AuthMethod is "bearer", "api-key", "x-api-key" or "none"; "" in a file is what
+	// the type's own service wants.
 	AuthMethod string `json:"auth_method" wire:"default" enum:",bearer,api-key,x-api-key,none"`
 	// Models are the models that may be chosen; empty means any.
 	Models []Model `json:"models" wire:"default"`
@@ -263,17 +264,24 @@ const (
 	untrusted trust = false
 )
 
+// vendors are the services that each type is named for.
+var vendors = map[string]Provider{
+	"offline": {Type: "offline", AuthMethod: "none"},
+	"openai": {
+		Type: "openai", BaseURL: "https://api.openai.com/v1", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer",
+	},
+	"anthropic": {
+		Type: "anthropic", BaseURL: "https://api.anthropic.com", APIKeyEnv: "ANTHROPIC_API_KEY", AuthMethod: "x-api-key",
+	},
+}
+
 // builtin is what holds where no file says anything.
 func builtin() file {
 	return file{
-		Providers: map[string]Provider{
-			"offline":   {Type: "offline", AuthMethod: "none"},
-			"openai":    {Type: "openai", APIKeyEnv: "OPENAI_API_KEY", AuthMethod: "bearer"},
-			"anthropic": {Type: "anthropic", APIKeyEnv: "ANTHROPIC_API_KEY", AuthMethod: "x-api-key"},
-		},
-		Profiles: map[string]Profile{},
-		Presets:  map[string]protocol.Permissions{},
-		Roles:    map[string]Role{},
+		Providers: maps.Clone(vendors),
+		Profiles:  map[string]Profile{},
+		Presets:   map[string]protocol.Permissions{},
+		Roles:     map[string]Role{},
 	}
 }
 
@@ -357,7 +365,11 @@ func (c *Config) parse(data []byte, by trust) (f file, err error) {
 // whole: half of one and half of another is nobody's choice.
 func (c *Config) lay(path string, f file, by trust) {
 	c.noteKeys(f)
-	maps.Copy(c.file.Providers, f.Providers)
+	for name, p := range f.Providers {
+		vendor := vendors[p.Type]
+		p.BaseURL, p.AuthMethod = cmp.Or(p.BaseURL, vendor.BaseURL), cmp.Or(p.AuthMethod, vendor.AuthMethod)
+		c.file.Providers[name] = p
+	}
 	for name, p := range f.Profiles {
 		if by == untrusted { // how much an agent may do is not the project's to say
 			p.Preset = c.file.Profiles[name].Preset

@@ -167,6 +167,26 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// A provider of a file that says neither where it is nor how it takes the key is
+// the vendor's own.
+func TestVendors(t *testing.T) {
+	c := load(t, `{"providers":{
+		"second":{"type":"anthropic","api_key_env":"SECOND_KEY"},
+		"azure":{"type":"openai","base_url":"https://azure.example/v1","auth_method":"api-key","api_key_env":"AZURE_KEY"}}}`)
+	for name, want := range map[string]string{
+		"openai":    "https://api.openai.com/v1 bearer",
+		"anthropic": "https://api.anthropic.com x-api-key",
+		"second":    "https://api.anthropic.com x-api-key",
+		"azure":     "https://azure.example/v1 api-key",
+		"offline":   " none",
+	} {
+		p, err := c.Provider(name)
+		if got := p.BaseURL + " " + p.AuthMethod; err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
 func TestKey(t *testing.T) {
 	c := load(t, vendors+"}", "ROUTER_KEY=secret")
 	for provider, want := range map[string]string{"router/small": "secret", "local/m": "", "offline/offline": ""} {
