@@ -18,10 +18,6 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// conversation are the methods that change something and are not audited: what
-// agents are told is in their sessions.
-var conversation = map[string]bool{"send": true, "cancel": true}
-
 // audited are the parameters that an audit line has, where a call has them: they say
 // what it is about, and none is made to hold a text or a secret.
 var audited = []string{
@@ -96,7 +92,7 @@ func (s *Server) audit(c *call, status string, code jsonrpc.Code) {
 // record writes a line, and reports whether there is one.
 func (s *Server) record(c *call, status string, code jsonrpc.Code) bool {
 	m, ok := api.Find(c.request.Method)
-	if s.o.Audit == nil || !ok || m.Effect == api.Reads || conversation[m.Name] {
+	if s.o.Audit == nil || !ok || m.Effect == api.Reads || m.Unaudited {
 		return false
 	}
 	line := auditLine{

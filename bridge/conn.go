@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -152,13 +153,13 @@ func explainHTTP(written []byte) refusal {
 
 // What else net/http refuses by itself.
 var (
-	longHead = refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	longHead = refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("the request line and the headers have more than %d bytes", maxHeader), "Send fewer headers, or shorter ones.")
-	unknownCoding = refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	unknownCoding = refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Transfer-Encoding that is understood is chunked", "Send a Content-Length, or the body in chunks.")
-	unknownExpect = refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	unknownExpect = refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Expect that is understood is 100-continue", "Leave out the Expect header.")
-	unknownVersion = refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	unknownVersion = refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"HTTP/1.0 and 1.1 alone are understood", "Speak HTTP/1.1.")
 )
 

@@ -96,7 +96,7 @@ type refusal struct {
 }
 
 // refuse makes a refusal. Details that message says already are left out.
-func refuse(status int, code jsonrpc.Code, message, kind, details string, suggestions ...string) refusal {
+func refuse(status int, code jsonrpc.Code, message string, kind api.ErrorKind, details string, suggestions ...string) refusal {
 	if suggestions == nil {
 		suggestions = []string{}
 	}
@@ -105,7 +105,7 @@ func refuse(status int, code jsonrpc.Code, message, kind, details string, sugges
 	}
 	return refusal{status: status, err: &jsonrpc.Error{ // a client may have sent a key in the place of a name
 		Code: code, Message: redact.Keys(message),
-		Data: &jsonrpc.ErrorData{Type: kind, Details: redact.Keys(details), RecoverySuggestions: suggestions},
+		Data: &jsonrpc.ErrorData{Type: string(kind), Details: redact.Keys(details), RecoverySuggestions: suggestions},
 	}}
 }
 
@@ -170,49 +170,49 @@ func table(err error) refusal {
 	const unavailable = "Resource unavailable"
 	switch {
 	case errors.Is(err, supervisor.ErrQueueFull):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "QUEUE_FULL", err.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindQueueFull, err.Error(),
 			"Wait for a running send to end, or cancel one that waits.")
 	case errors.Is(err, supervisor.ErrBusy):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_BUSY", err.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindAgentBusy, err.Error(),
 			"Send it again later, or with when_busy queue or steer.")
 	case errors.Is(err, supervisor.ErrFailed):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_FAILED", err.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindAgentFailed, err.Error(),
 			"Correct the cause, then call the agent's shutdown: its next request starts it afresh, with its conversation.",
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
 	case errors.Is(err, plan.ErrUnrecorded):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "NOT_RECORDED", err.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindNotRecorded, err.Error(),
 			"See that the server can write to its disk, then send it again: the run begins then, or goes on where it was.")
 	case errors.Is(err, supervisor.ErrStopped):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "AGENT_STOPPED", err.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindAgentStopped, err.Error(),
 			"Send it again: that starts the agent.")
 	case errors.Is(err, supervisor.ErrDraining):
-		return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, unavailable, "SERVER_DRAINING", err.Error(),
+		return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, unavailable, api.KindServerDraining, err.Error(),
 			"Start the server again; saved agents come back when they are asked.")
 	case errors.Is(err, supervisor.ErrTurnTimeout):
 		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
-			r := refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
+			r := refuse(200, jsonrpc.CodeServerError, "Execution timeout", api.KindTimeout, err.Error(),
 				"Create an agent with a higher limits.turn_s (a saved one keeps its own), or ask for less in one message.")
 			r.err.Data.Limit = e.Limit()
 			return r
 		}
-		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", err.Error(),
+		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", api.KindTimeout, err.Error(),
 			"Raise timeout_s, or ask for less in one message.")
 	case errors.Is(err, context.DeadlineExceeded):
-		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", "TIMEOUT", "the agent's process did not answer in time",
+		return refuse(200, jsonrpc.CodeServerError, "Execution timeout", api.KindTimeout, "the agent's process did not answer in time",
 			"Send it again; if it happens again, destroy the agent and create it anew.")
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return refuse(200, jsonrpc.CodeUnavailable, unavailable, "TOO_MANY_FILES", "the server has as many files and connections open as it may",
+		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindTooManyFiles, "the server has as many files and connections open as it may",
 			"Close connections that nobody needs, or start the server where it may open more files, then send it again.")
 	case errors.Is(err, errPlanCancelled):
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CANCELLED", err.Error(), "Ask again with a new request_id.")
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindCancelled, err.Error(), "Ask again with a new request_id.")
 	case errors.Is(err, supervisor.ErrNoRequest):
-		return refuse(200, jsonrpc.CodeInvalidParams, "Permission request not found", "PERMISSION_REQUEST_NOT_FOUND",
+		return refuse(200, jsonrpc.CodeInvalidParams, "Permission request not found", api.KindPermissionRequestNotFound,
 			"it was answered, has ended, or never was", "See pending of get_permissions.")
 	case errors.Is(err, supervisor.ErrTurnConflict), errors.Is(err, plan.ErrConflict):
 		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content",
-			"REQUEST_ID_CONFLICT", "", "Use a new request_id for a new message.")
+			api.KindRequestIDConflict, "", "Use a new request_id for a new message.")
 	}
 	return otherwise(err)
 }
@@ -224,7 +224,7 @@ func otherwise(err error) refusal {
 			return unrecorded(err)
 		}
 	}
-	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", "INTERNAL_ERROR", "the server's log says more")
+	r := refuse(200, jsonrpc.CodeInternalError, "Internal error", api.KindInternalError, "the server's log says more")
 	r.internal = true
 	return r
 }
@@ -234,76 +234,76 @@ func otherwise(err error) refusal {
 var unsaved = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}
 
 func unrecorded(err error) refusal {
-	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "NOT_RECORDED", err.Error(),
+	return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindNotRecorded, err.Error(),
 		"Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
 }
 
 // explainTyped is the part of the table for errors that carry more than which.
 func explainTyped(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*api.ParamError](err); ok {
-		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, "INVALID_PARAMS", e.Hint,
+		return refuse(200, jsonrpc.CodeInvalidParams, e.Problem, api.KindInvalidParams, e.Hint,
 			"Correct the parameters and send it again."), true
 	}
 	if e, ok := errors.AsType[*roleError](err); ok {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "ROLE_NOT_CONFIGURED", e.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindRoleNotConfigured, e.Error(),
 			fmt.Sprintf("Name an agent by agent_id, or one for roles.%s in config.json, and start the server again.", e.role)), true
 	}
 	if e, ok := errors.AsType[*answerError](err); ok {
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Error(),
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindExecutionError, e.Error(),
 			"Ask again with a new request_id, or another agent or model."), true
 	}
 	if e, ok := errors.AsType[*CheckError](err); ok && e.Kind == CheckMissing {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "CHECKER_NOT_FOUND", e.Details,
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindCheckerNotFound, e.Details,
 			"Install one of them where the server's PATH finds it."), true
 	} else if ok {
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "EXECUTION_ERROR", e.Details), true
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindExecutionError, e.Details), true
 	}
 	if e, ok := errors.AsType[*plan.DamagedError](err); ok {
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "PLAN_RECORD_DAMAGED", e.Error(),
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindPlanRecordDamaged, e.Error(),
 			"Use a new request_id, or remove the record from plans in the server's home."), true
 	}
 	if e, ok := errors.AsType[*methodError](err); ok {
-		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, "METHOD_NOT_FOUND",
+		return refuse(200, jsonrpc.CodeMethodNotFound, "Method not found: "+e.name, api.KindMethodNotFound,
 			e.details(), e.way()), true
 	}
 	if e, ok := errors.AsType[*agentError](err); ok {
 		if errors.Is(e.err, supervisor.ErrExists) {
-			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS",
+			return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, api.KindAgentExists,
 				"", "Use the agent that is there (create_agent with if_exists \"use\" finds it), or destroy it first."), true
 		}
 		details := "no agent of that name runs, and none is saved"
 		if errors.Is(e.err, errDestroyed) {
 			details = "the agent was destroyed while the request was under way"
 		}
-		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, "AGENT_NOT_FOUND",
+		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Agent not found: "+e.id, api.KindAgentNotFound,
 			details, "See list_agents, or create the agent with create_agent."), true
 	}
 	if e, ok := errors.AsType[*differsError](err); ok {
-		return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, "AGENT_EXISTS", e.Error(),
+		return refuse(200, jsonrpc.CodeInvalidParams, "Agent already exists: "+e.id, api.KindAgentExists, e.Error(),
 			"Leave out what differs, change it by the agent's own methods, or destroy the agent first."), true
 	}
 	if e, ok := errors.AsType[*sessions.Error](err); ok {
 		return explainSession(e), true
 	}
 	if e, ok := errors.AsType[*GoneError](err); ok {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "DIRECTORY_GONE", e.Error(), e.way()), true
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindDirectoryGone, e.Error(), e.way()), true
 	}
 	if e, ok := errors.AsType[*runningError](err); ok {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "AGENT_RUNNING", e.Error(), e.way), true
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindAgentRunning, e.Error(), e.way), true
 	}
 	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "WOULD_DEADLOCK", e.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindWouldDeadlock, e.Error(),
 			"Answer first, and let the other agent ask again."), true
 	}
 	if e, ok := errors.AsType[*deniedError](err); ok {
-		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", "NOT_PERMITTED", e.Error()), true
+		return refuse(200, jsonrpc.CodeNotAuthenticated, "Not permitted", api.KindNotPermitted, e.Error()), true
 	}
 	if e, ok := errors.AsType[*treeError](err); ok {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_AGENTS", e.Error(),
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyAgents, e.Error(),
 			"Destroy an agent that is not needed any more, or create the first of them with a higher limits.agents."), true
 	}
 	if errors.Is(err, auth.ErrTooMany) {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_KEYS", err.Error(), "See list_keys and revoke_key."), true
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyKeys, err.Error(), "See list_keys and revoke_key."), true
 	}
 	return explainProcess(err)
 }
@@ -319,10 +319,10 @@ func explainProcess(err error) (refusal, bool) {
 	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		if _, alien := errors.AsType[*supervisor.HandshakeError](e); alien {
-			return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
+			return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindStartFailed, "start the agent's process: "+e.Error(),
 				"Install nexus and nexus-child of the same version."), true
 		}
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "START_FAILED", "start the agent's process: "+e.Error(),
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindStartFailed, "start the agent's process: "+e.Error(),
 			"Correct what the process complains of, then send it again.").limited(e.Exit), true
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
@@ -330,18 +330,18 @@ func explainProcess(err error) (refusal, bool) {
 		if e.Exit != nil && e.Exit.Stderr != "" {
 			details += "; its last words: " + e.Exit.Stderr
 		}
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", "CHILD_CRASHED", details,
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindChildCrashed, details,
 			"Send it again with a new request_id, or from the start with on_crash retry: the agent comes back with its conversation.").
 			limited(e.Exit), true
 	}
 	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
-		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", "INVALID_PARAMS", e.Error(),
+		return refuse(200, jsonrpc.CodeInvalidParams, "Invalid params: too large for the agent", api.KindInvalidParams, e.Error(),
 			"Send less, or attach files by their path."), true
 	}
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
 		return unsavedChange(e), true
 	} else if ok {
-		return refuse(200, jsonrpc.CodeInternalError, e.Message, "EXECUTION_ERROR", "",
+		return refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "",
 			"Correct what the message names, then send it again."), true
 	}
 	return refusal{}, false
@@ -349,9 +349,9 @@ func explainProcess(err error) (refusal, bool) {
 
 // unsavedChange is for a change of an agent that its session cannot hold.
 func unsavedChange(e *supervisor.ChildError) refusal {
-	kind, way := "STORAGE_FULL", "Make room on the disk of the server's home, then send it again"
+	kind, way := api.KindStorageFull, "Make room on the disk of the server's home, then send it again"
 	if e.Reason == protocol.NotSaved {
-		kind, way = "NOT_RECORDED", "See that the agent's session can be written, then send it again"
+		kind, way = api.KindNotRecorded, "See that the agent's session can be written, then send it again"
 	}
 	if e.Holds == nil {
 		way += ": nothing has changed."
@@ -366,16 +366,16 @@ func explainSession(e *sessions.Error) refusal {
 	_, damaged := errors.AsType[*transcript.LineError](e.Err)
 	switch {
 	case errors.Is(e.Err, sessions.ErrNotFound):
-		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Session not found: "+clipName(e.Name), "SESSION_NOT_FOUND",
+		return refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams, "Session not found: "+clipName(e.Name), api.KindSessionNotFound,
 			"no session of that name is saved", "See list_sessions.")
 	case errors.Is(e.Err, sessions.ErrExists):
-		return refuse(200, jsonrpc.CodeInvalidParams, "Session already exists: "+e.Name, "SESSION_EXISTS",
+		return refuse(200, jsonrpc.CodeInvalidParams, "Session already exists: "+e.Name, api.KindSessionExists,
 			"there is a session of that name", "Choose another name, or delete or rename the one that is there.")
 	case errors.Is(e.Err, sessions.ErrInUse):
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", "SESSION_IN_USE",
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindSessionInUse,
 			"a process has session "+e.Name+" open", "End the nexus-child that has it open.")
 	case damaged, errors.Is(e.Err, sessions.ErrUnreadable):
-		return refuse(200, jsonrpc.CodeServerError, "Session damaged: "+e.Name, "SESSION_DAMAGED", e.Err.Error(),
+		return refuse(200, jsonrpc.CodeServerError, "Session damaged: "+e.Name, api.KindSessionDamaged, e.Err.Error(),
 			"Correct its file, or delete it with delete_session.")
 	}
 	return otherwise(e)
@@ -383,44 +383,44 @@ func explainSession(e *sessions.Error) refusal {
 
 // The refusals of the checks that come before any method (SPEC §6.1).
 var (
-	badTarget = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	badTarget = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the request target is not a path", "Ask for a path, as in POST /rpc.")
-	badHost = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", "FORBIDDEN_HOST",
+	badHost = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", api.KindForbiddenHost,
 		"the Host header does not name this server", "Use 127.0.0.1, localhost or [::1] with the server's port.")
-	badOrigin = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", "FORBIDDEN_ORIGIN",
+	badOrigin = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", api.KindForbiddenOrigin,
 		"requests from web pages are refused", "Call from a program that sends no Origin header.")
-	badMethod = refuse(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", "METHOD_NOT_ALLOWED",
+	badMethod = refuse(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", api.KindMethodNotAllowed,
 		"the path does not take this HTTP method", "See the Allow header.")
-	noKey = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Authorization header required", "AUTHENTICATION_REQUIRED",
+	noKey = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Authorization header required", api.KindAuthenticationRequired,
 		"no API key was sent", "Send Authorization: Bearer KEY; the server's key file holds the key.")
-	wrongKey = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", "AUTHENTICATION_FAILED",
+	wrongKey = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", api.KindAuthenticationFailed,
 		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
-	wrongCode = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid code", "AUTHENTICATION_FAILED",
+	wrongCode = refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid code", api.KindAuthenticationFailed,
 		"the code was used, is older than a minute, or was not made by this server", "Run nexus open again, or paste the server's key.")
-	badChallenge = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", "INVALID_PARAMS",
+	badChallenge = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", api.KindInvalidParams,
 		"a challenge is 16 to 128 letters, digits, hyphens and underscores", "Send one that nobody can foresee.")
-	unsigned = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", "AUTHENTICATION_REQUIRED",
+	unsigned = refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", api.KindAuthenticationRequired,
 		"this server wants each request signed", "Sign each request by its member auth.")
-	tooMany = refuse(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", "RATE_LIMITED",
+	tooMany = refuse(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", api.KindRateLimited,
 		"more requests came than may be answered", "Wait for as many seconds as Retry-After says.")
 	unknownPath = refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
-		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", "NOT_FOUND", "there is nothing at this path",
+		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", api.KindNotFound, "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
-	tooLarge = refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", "BODY_TOO_LARGE",
+	tooLarge = refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", api.KindBodyTooLarge,
 		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
-	needlessBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	needlessBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"a GET or HEAD has no body here", "Ask without a body.")
-	badGzip = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	badGzip = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the body is not what its Content-Encoding says", "Send it packed by gzip, or as it is and without Content-Encoding.")
-	tooSlow = refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", "REQUEST_TIMEOUT",
+	tooSlow = refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", api.KindRequestTimeout,
 		"the request did not arrive in time", "Send the whole request at once.")
-	brokenBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	brokenBody = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the body did not arrive whole")
-	malformedHTTP = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	malformedHTTP = refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the request is not well-formed HTTP/1.1")
-	positional = refuse(http.StatusOK, jsonrpc.CodeInvalidParams, "Invalid params: want an object, have an array", "INVALID_PARAMS",
+	positional = refuse(http.StatusOK, jsonrpc.CodeInvalidParams, "Invalid params: want an object, have an array", api.KindInvalidParams,
 		"parameters are given by name", "Send params as an object.")
-	answerTooLarge = refuse(http.StatusOK, jsonrpc.CodeServerError, "Response too large", "RESPONSE_TOO_LARGE",
+	answerTooLarge = refuse(http.StatusOK, jsonrpc.CodeServerError, "Response too large", api.KindResponseTooLarge,
 		fmt.Sprintf("the results of a batch have at most %d bytes together", MaxBatchAnswer), "Ask in smaller batches.")
 	draining = explain(errNotAccepted)
 )
@@ -437,35 +437,35 @@ func badEncoding(encoding string) refusal {
 }
 
 func unsupported(details, way string) refusal {
-	return refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", "UNSUPPORTED_MEDIA_TYPE",
+	return refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", api.KindUnsupportedMediaType,
 		details, way)
 }
 
 // badSignature refuses signed requests, for a reason that says nothing about keys.
 func badSignature(reason string) refusal {
-	return refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", "AUTHENTICATION_FAILED", reason,
+	return refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", api.KindAuthenticationFailed, reason,
 		"Sign each request once, with its own timestamp.")
 }
 
 // overRate refuses a batch that no waiting makes good.
 func overRate(n, perMinute int) refusal {
-	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", "INVALID_REQUEST",
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
 }
 
 // manyStreams refuses one more stream of events, by which bound.
 func manyStreams(full string) refusal {
-	return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", "TOO_MANY_STREAMS", full,
+	return refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyStreams, full,
 		"Follow all agents in one stream, GET /events, or close one.")
 }
 
 // badQuery refuses the query of a GET.
 func badQuery(message, way string) refusal {
-	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, "INVALID_PARAMS", message, way)
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, api.KindInvalidParams, message, way)
 }
 
 // badEvents refuses the parameters of an event stream; source says what is wrong.
 func badEvents(source, want, way string) refusal {
-	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, "INVALID_PARAMS",
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, api.KindInvalidParams,
 		source+" says from where on, or of what, the stream tells", way)
 }

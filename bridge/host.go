@@ -23,31 +23,6 @@ import (
 // as JSON it fits a frame, whatever it is.
 const maxHostText = 128 << 10
 
-// reach says of which agents another agent may ask for something.
-type reach int
-
-const (
-	toAll     reach = iota + 1
-	toAwake         // that run, or that it created
-	toPeers         // of those, that may do no more than it may itself
-	toCreated       // that it created, or that those created
-	toNone          // only where it is without restrictions: of the server
-)
-
-// hostMethods are the methods that an agent may ask for, of those of the table.
-var hostMethods = map[string]reach{
-	"create_agent":    toAll, // it is their parent then
-	"list_agents":     toAll,
-	"get_tokens":      toAwake,
-	"get_context":     toAwake,
-	"get_model":       toAwake,
-	"send":            toPeers,
-	"cancel":          toCreated,
-	"destroy_agent":   toCreated,
-	"get_messages":    toCreated,
-	"shutdown_server": toNone,
-}
-
 // HostCall answers what an agent asks by a host_call, as a client of the façade
 // would be answered, with the agent for its identity: see SPEC §5.8. params has
 // agent_id beside the method's own for a method of an agent. It is the
@@ -85,8 +60,7 @@ func (s *Server) hostDispatch(ctx context.Context, c *call) (any, error) {
 		return nil, supervisor.ErrDraining
 	}
 	m, ok := api.Find(c.request.Method)
-	may := hostMethods[m.Name]
-	if !ok || may == 0 {
+	if !ok || m.Agents == api.NoAgent {
 		return nil, &deniedError{fmt.Sprintf("an agent cannot ask for %s", clipName(c.request.Method))}
 	}
 	target, rest, err := splitTarget(m, c.request.Params)
@@ -96,7 +70,7 @@ func (s *Server) hostDispatch(ctx context.Context, c *call) (any, error) {
 	if m.Scope != api.Global {
 		c.id, c.request.Params = target, rest
 	}
-	if err := s.permit(ctx, *c.from, m.Name, target, may); err != nil {
+	if err := s.permit(ctx, *c.from, m, target); err != nil {
 		return nil, err
 	}
 	return s.dispatch(ctx, c)
@@ -144,20 +118,20 @@ type deniedError struct{ reason string }
 func (e *deniedError) Error() string { return e.reason }
 
 // permit reports why an agent may not call the method for the target.
-func (s *Server) permit(ctx context.Context, from supervisor.Caller, method, target string, may reach) error {
-	switch may {
-	case toAll:
+func (s *Server) permit(ctx context.Context, from supervisor.Caller, m api.Method, target string) error {
+	switch m.Agents {
+	case api.AnyAgent:
 		return nil
-	case toCreated:
+	case api.Created:
 		if _, err := s.o.Supervisor.Agent(target); err != nil {
 			return &agentError{id: target, err: supervisor.ErrNotFound}
 		}
 		if !s.descends(target, from.AgentID) {
-			return &deniedError{fmt.Sprintf("%s did not create %s: %s is for agents that one has created", from.AgentID, target, method)}
+			return &deniedError{fmt.Sprintf("%s did not create %s: %s is for agents that one has created", from.AgentID, target, m.Name)}
 		}
 		return nil
-	case toAwake, toPeers:
-		if err := s.checkAwake(from.AgentID, target); err != nil || may == toAwake {
+	case api.Awake, api.Peers:
+		if err := s.checkAwake(from.AgentID, target); err != nil || m.Agents == api.Awake {
 			return err
 		}
 		other, err := s.agent(ctx, target)
@@ -165,10 +139,10 @@ func (s *Server) permit(ctx context.Context, from supervisor.Caller, method, tar
 			return err
 		}
 		return s.checkPeer(ctx, from.AgentID, other)
-	case toNone:
+	case api.Unrestricted:
 		return s.checkYolo(ctx, from.AgentID)
 	default:
-		panic(fmt.Sprintf("bridge: no rule for reach %d", may))
+		panic(fmt.Sprintf("bridge: %s is not for agents", m.Name))
 	}
 }
 

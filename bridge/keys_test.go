@@ -45,7 +45,7 @@ func TestAttackChangeWithReadOnlyKey(t *testing.T) {
 		}
 		for _, body := range []string{callBody(m.Name), "[" + callBody(m.Name) + "]"} {
 			_, answer := r.post(path, body, "Authorization", bearer, "Accept", "application/json, text/event-stream")
-			denied := strings.Contains(answer, `"NOT_PERMITTED"`) && strings.Contains(answer, "-32003")
+			denied := strings.Contains(answer, `"type":"NOT_PERMITTED"`) && strings.Contains(answer, "-32003")
 			if denied != (m.Effect == api.Changes) {
 				t.Errorf("%s: %s", m.Name, answer)
 			}

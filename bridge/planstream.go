@@ -45,7 +45,7 @@ func (s *Server) acceptPlan(ctx context.Context, c *call) (*planRun, error) {
 	if err := s.admit(c); err != nil {
 		return nil, err
 	}
-	p, err := params[api.RunPlanParams](c)
+	p, err := api.Decode[api.RunPlanParams](c.request.Params)
 	if err != nil {
 		return nil, err
 	}

@@ -49,23 +49,12 @@ type handler func(ctx context.Context, c *call) (any, error)
 // decoded and checked before f runs.
 func bind[P any](f func(ctx context.Context, c *call, p P) (any, error)) handler {
 	return func(ctx context.Context, c *call) (any, error) {
-		p, err := params[P](c)
+		p, err := api.Decode[P](c.request.Params)
 		if err != nil {
 			return nil, err
 		}
 		return f(ctx, c, p)
 	}
-}
-
-func params[P any](c *call) (P, error) {
-	p, err := api.Decode[P](c.request.Params)
-	if err != nil {
-		return p, err
-	}
-	if checked, ok := any(p).(interface{ Check() error }); ok {
-		return p, checked.Check()
-	}
-	return p, nil
 }
 
 // methodTable gives each row of api.Methods its code. It panics if one is left

@@ -109,10 +109,12 @@ func TestGoldensAreAsPublished(t *testing.T) {
 					continue
 				}
 				method := asked[i].Get("method").Str
-				if _, known := api.Find(method); !known {
+				m, known := api.Find(method)
+				if !known || strings.HasSuffix(f.Name, "03-discover-of-agent.response") { // which is no method there
 					continue
 				}
 				where := name + " " + f.Name + " " + method
+				named(t, where, m, answer)
 				if note := answer.Get("method").Str; note != "" {
 					if err := validate(p.results[method+" "+note], answer.Get("params")); err != nil {
 						t.Errorf("%s: %s: %v", where, note, err)
@@ -143,6 +145,28 @@ func TestGoldensAreAsPublished(t *testing.T) {
 	for name := range p.results {
 		if !seen[name] && !strings.HasSuffix(name, " "+api.StreamRestart) { // which takes a crash
 			t.Errorf("fixtures/rpc has no %s", name)
+		}
+	}
+}
+
+// named checks that the row of a method has the error of an answer, if that is one of a
+// method: others come before there is one.
+func named(t *testing.T, where string, m api.Method, answer gjson.Result) {
+	t.Helper()
+	kind := api.ErrorKind(answer.Get("error.data.type").Str)
+	if _, ofMethod := api.Errors[kind]; ofMethod && !slices.Contains(api.CommonErrors, kind) && !slices.Contains(m.Errors, kind) {
+		t.Errorf("%s: the row of %s does not name the error %s", where, m.Name, kind)
+	}
+}
+
+// The row of each method names the errors that fixtures/rpc/errors has of it.
+func TestRowsNameTheirErrors(t *testing.T) {
+	for _, name := range fixtures.Glob(t, "rpc/errors/*.txt") {
+		asked, answered, _ := strings.Cut(string(fixtures.Read(t, name)), "\n---\n")
+		_, request, _ := strings.Cut(asked, "\n\n")
+		_, answer, _ := strings.Cut(answered, "\n\n")
+		if m, known := api.Find(gjson.Get(request, "method").Str); known {
+			named(t, name, m, gjson.Parse(answer))
 		}
 	}
 }

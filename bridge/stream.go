@@ -17,14 +17,11 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// streams reports whether the client wants the answer to c as a stream: a send or
-// run_plan with an id, by itself, that accepts text/event-stream.
+// streams reports whether the client wants the answer to c as a stream: one of a method
+// that has one, with an id, by itself, that accepts text/event-stream.
 func streams(r *http.Request, c *call) bool {
-	method := "send"
-	if c.id == "" {
-		method = "run_plan"
-	}
-	if c.request.Method != method || c.request.IsNotification() {
+	m, _ := api.Find(c.request.Method)
+	if m.Stream == nil || c.request.IsNotification() {
 		return false
 	}
 	return takes(r.Header.Values("Accept"), "text/event-stream")
@@ -81,7 +78,7 @@ func (s *Server) acceptStream(ctx context.Context, c *call) (turn *supervisor.Tu
 	if err := s.admit(c); err != nil {
 		return nil, "", err
 	}
-	p, err := params[api.SendParams](c)
+	p, err := api.Decode[api.SendParams](c.request.Params)
 	if err != nil {
 		return nil, "", err
 	}

@@ -10,11 +10,11 @@ import (
 // Attachment names a file that goes with a [Prompt]. The child reads it from
 // its own file system, within its sandbox.
 type Attachment struct {
-	// Path is absolute and has no ".." segment.
+	// The absolute path, without a ".." segment.
 	Path string `json:"path"`
-	// Name is what people call the file; nil means the base name of Path.
+	// What people call the file; the base name of the path if missing.
 	Name *string `json:"name,omitzero"`
-	// Mime is a hint; nil means that the child looks for itself.
+	// The MIME type, as a hint; if missing, the agent looks for itself.
 	Mime *string `json:"mime,omitzero"`
 }
 

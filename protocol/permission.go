@@ -22,11 +22,11 @@ type Permissions struct {
 
 // ToolRule says more about one tool.
 type ToolRule struct {
-	// Mode is allow, ask or deny; "" leaves it to the preset.
+	// What happens to its calls: allow, ask or deny; "" leaves it to the preset.
 	Mode string `json:"mode,omitempty" wire:"default" enum:"allow,ask,deny,"`
-	// AllowedPaths, unless nil, are the only places this tool may touch.
+	// The only places that this tool may touch, absolute; any that the agent may if missing.
 	AllowedPaths []string `json:"allowed_paths,omitzero" wire:"default"`
-	// BlockedPaths are out of bounds for this tool besides.
+	// Places that this tool must not touch besides, absolute.
 	BlockedPaths []string `json:"blocked_paths,omitempty" wire:"default"`
 }
 

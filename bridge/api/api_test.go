@@ -78,7 +78,7 @@ func ExampleDecode() {
 // A page that is too large is refused, as any other number is that is too large.
 func TestListSessionsLimit(t *testing.T) {
 	for limit, want := range map[uint64]string{1000: "<nil>", 1001: "Invalid parameter limit: want at most 1000, have 1001"} {
-		if err := (api.ListSessionsParams{Limit: &limit}).Check(); fmt.Sprint(err) != want {
+		if err := api.Check(api.ListSessionsParams{Limit: &limit}); fmt.Sprint(err) != want {
 			t.Errorf("limit %d: %v, want %s", limit, err, want)
 		}
 	}
@@ -87,12 +87,12 @@ func TestListSessionsLimit(t *testing.T) {
 // A rule for a tool that is none did nothing, so that an agent kept what it was to lose.
 func TestNamesOfTools(t *testing.T) {
 	names, rules := []string{"glob", "Shell"}, map[string]protocol.ToolRule{"Shell": {Mode: "deny"}}
-	for want, p := range map[string]interface{ Check() error }{
+	for want, p := range map[string]any{
 		`Invalid parameter disable_tools[1]: is "Shell", which is no tool; did you mean "shell"?`:  api.CreateAgentParams{DisableTools: &names},
 		`Invalid parameter disabled_tools[1]: is "Shell", which is no tool; did you mean "shell"?`: api.SetPermissionsParams{DisabledTools: &names},
 		`Invalid parameter tools: a name is "Shell", which is no tool; did you mean "shell"?`:      api.SetPermissionsParams{Tools: &rules},
 	} {
-		if err := p.Check(); fmt.Sprint(err) != want {
+		if err := api.Check(p); fmt.Sprint(err) != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -124,7 +124,7 @@ func decode(data []byte) (api.SendParams, error) {
 	}
 	p, err := api.Decode[api.SendParams](data)
 	if err == nil {
-		err = p.Check()
+		err = api.Check(p)
 	}
 	return p, err
 }

@@ -5,25 +5,20 @@ import (
 	"unicode"
 )
 
-// Bounds of keys (SPEC §6.5).
-const (
-	maxGrace   = 86_400      // seconds, a day
-	maxExpires = 315_360_000 // seconds, ten years
-	maxKeyName = 64          // bytes
-)
-
 type (
 	// CreateKeyParams are those of create_key.
 	CreateKeyParams struct {
-		Scope   string  `json:"scope" enum:"read,agent"` // read or agent
-		AgentID *string `json:"agent_id,omitempty"`      // of scope agent, and of no other
-		// MayGrant lets a key of scope agent widen what the agent may do, up to what
-		// its owner granted, approve its calls and start MCP servers; without it, the
-		// key only narrows.
-		MayGrant *bool `json:"may_grant,omitempty"`
-		// ExpiresSeconds is how long it is good; nil is for ever.
-		ExpiresSeconds *uint64 `json:"expires_s,omitempty"`
-		Name           *string `json:"name,omitempty"` // for people
+		// What the key is good for: reading alone (read), or one agent (agent).
+		Scope string `json:"scope" enum:"read,agent"`
+		// The agent; for scope agent alone, and needed there.
+		AgentID *string `json:"agent_id,omitempty"`
+		// Whether a key of scope agent may widen what the agent may do, up to what its owner
+		// granted, approve its calls and start MCP servers. Other keys only narrow.
+		MayGrant *bool `json:"may_grant,omitempty" default:"false"`
+		// How long the key is good, in seconds; for ever if missing.
+		ExpiresSeconds *uint64 `json:"expires_s,omitempty" min:"1" max:"315360000" unit:"seconds"`
+		// A name for people, without control characters.
+		Name *string `json:"name,omitempty" max:"64"`
 	}
 
 	// KeyInfo is a scoped key without the key. Times are RFC 3339.
@@ -50,6 +45,7 @@ type (
 
 	// RevokeKeyParams are those of revoke_key.
 	RevokeKeyParams struct {
+		// The key's id, as list_keys has it.
 		KeyID string `json:"key_id"`
 	}
 
@@ -69,8 +65,8 @@ type (
 
 	// RotateKeyParams are those of rotate_key.
 	RotateKeyParams struct {
-		// GraceSeconds is how long the old key stays good; nil is 0.
-		GraceSeconds *uint64 `json:"grace_s,omitempty"`
+		// How long the old key stays good, in seconds.
+		GraceSeconds *uint64 `json:"grace_s,omitempty" max:"86400" unit:"seconds" default:"0"`
 	}
 
 	// RotateKeyResult says where the new key is, and never what it is.
@@ -81,8 +77,7 @@ type (
 	}
 )
 
-// Check finds what the types do not.
-func (p CreateKeyParams) Check() error {
+func (p CreateKeyParams) check() error {
 	switch p.Scope {
 	case "read":
 		if p.AgentID != nil {
@@ -93,27 +88,14 @@ func (p CreateKeyParams) Check() error {
 		}
 	case "agent":
 		if p.AgentID == nil {
-			return &ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
+			return missing("agent_id")
 		}
 		if !ValidAgentID(*p.AgentID) {
 			return Invalid("agent_id", "is no agent id")
 		}
-	default:
-		return Invalid("scope", "must be read or agent")
 	}
-	if e := p.ExpiresSeconds; e != nil && (*e == 0 || *e > maxExpires) {
-		return Invalid("expires_s", "must be from 1 to %d", maxExpires)
-	}
-	if n := Value(p.Name); len(n) > maxKeyName || strings.ContainsFunc(n, unicode.IsControl) {
-		return Invalid("name", "must have at most %d bytes and no control characters", maxKeyName)
-	}
-	return nil
-}
-
-// Check finds what the types do not.
-func (p RotateKeyParams) Check() error {
-	if Value(p.GraceSeconds) > maxGrace {
-		return Invalid("grace_s", "must be at most %d", maxGrace)
+	if strings.ContainsFunc(Value(p.Name), unicode.IsControl) {
+		return Invalid("name", "want no control characters")
 	}
 	return nil
 }

@@ -45,11 +45,43 @@ func (e Effect) String() string {
 	return "changes"
 }
 
-// Method is one row of the table.
+// Reach says of which agents another agent may ask for a method, by a host call
+// (SPEC §5.8).
+type Reach int
+
+const (
+	// NoAgent may ask for it: the method is for clients.
+	NoAgent Reach = iota
+	// AnyAgent may ask for it; what it is about is not another agent.
+	AnyAgent
+	// Awake agents: those that run, or that the caller created.
+	Awake
+	// Peers are those of Awake that may do no more than the caller.
+	Peers
+	// Created agents: those that the caller created, or that those created.
+	Created
+	// Unrestricted callers alone may ask for it; it is about the server.
+	Unrestricted
+)
+
+func (r Reach) String() string {
+	return [...]string{"none", "any", "awake", "peers", "created", "unrestricted"}[r]
+}
+
+// Method is one row of the table: all that is known of a method before it is carried
+// out. The server checks, audits and documents it by this row.
 type Method struct {
 	Name   string
 	Scope  Scope
 	Effect Effect
+	Agents Reach
+	// Unaudited says that a method which changes something leaves no line in the audit
+	// log: what agents are told is in their sessions.
+	Unaudited bool
+	// Stream is what a stream says before the response; nil where there is none.
+	Stream []Notification
+	// Errors are the errors that the method gives besides CommonErrors.
+	Errors []ErrorKind
 	// Params and Result are zero values of the method's types.
 	Params any
 	Result any
@@ -57,54 +89,231 @@ type Method struct {
 	Summary string
 }
 
-// Methods is every method of the façade, those of an agent alone last. It must not be
-// changed.
+// Def is the row of the method whose parameters are P and whose result is R: a handler
+// of other types cannot be given to it.
+type Def[P, R any] Method
+
+func (d Def[P, R]) row() Method {
+	m := Method(d)
+	m.Params, m.Result = *new(P), *new(R)
+	return m
+}
+
+// The rows.
+var (
+	CreateAgent = Def[CreateAgentParams, CreateAgentResult]{
+		Name: "create_agent", Scope: Global, Effect: Changes, Agents: AnyAgent,
+		Summary: "Start an agent, or continue the saved one of that name",
+		Errors:  []ErrorKind{KindAgentExists, KindAgentNotFound, KindTooManyAgents, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindNotRecorded},
+	}
+	DestroyAgent = Def[AgentIDParams, DestroyAgentResult]{
+		Name: "destroy_agent", Scope: Global, Effect: Changes, Agents: Created,
+		Summary: "Stop an agent and forget it; a named one's session stays saved",
+	}
+	ListAgents = Def[None, ListAgentsResult]{
+		Name: "list_agents", Scope: Global, Effect: Reads, Agents: AnyAgent,
+		Summary: "List the agents that the server runs",
+	}
+	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
+		Name: "list_sessions", Scope: Global, Effect: Reads,
+		Summary: "List the saved sessions, the latest used first",
+	}
+	LoadSession = Def[LoadSessionParams, LoadSessionResult]{
+		Name: "load_session", Scope: Global, Effect: Changes,
+		Summary: "Start an agent from a saved session",
+		Errors:  []ErrorKind{KindAgentExists, KindSessionNotFound, KindSessionDamaged, KindSessionInUse, KindDirectoryGone, KindStartFailed, KindStorageFull, KindNotRecorded},
+	}
+	SaveSession = Def[SaveSessionParams, SaveSessionResult]{
+		Name: "save_session", Scope: Global, Effect: Changes,
+		Summary: "Save a temporary agent under a name, or a copy of a named one",
+		Errors:  []ErrorKind{KindAgentNotFound, KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindSessionInUse, KindAgentRunning, KindStorageFull, KindNotRecorded},
+	}
+	CloneSession = Def[CloneSessionParams, CloneSessionResult]{
+		Name: "clone_session", Scope: Global, Effect: Changes,
+		Summary: "Copy a session as it is now",
+		Errors:  []ErrorKind{KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindStorageFull, KindNotRecorded},
+	}
+	RenameSession = Def[RenameSessionParams, RenameSessionResult]{
+		Name: "rename_session", Scope: Global, Effect: Changes,
+		Summary: "Give a session another name, and its agent too",
+		Errors:  []ErrorKind{KindSessionNotFound, KindSessionExists, KindSessionDamaged, KindSessionInUse, KindAgentRunning, KindStorageFull, KindNotRecorded},
+	}
+	DeleteSession = Def[DeleteSessionParams, DeleteSessionResult]{
+		Name: "delete_session", Scope: Global, Effect: Changes,
+		Summary: "Delete a saved session for good",
+		Errors:  []ErrorKind{KindSessionInUse, KindAgentRunning, KindNotRecorded},
+	}
+	GetAgentSummaries = Def[AgentSummariesParams, AgentSummariesResult]{
+		Name: "get_agent_summaries", Scope: Global, Effect: Reads,
+		Summary: "Tell how all agents stand",
+	}
+	Discover = Def[None, DiscoverResult]{
+		Name: "rpc.discover", Scope: Global, Effect: Reads,
+		Summary: "Describe all methods, as an OpenRPC document",
+	}
+	ShutdownServer = Def[None, SuccessResult]{
+		Name: "shutdown_server", Scope: Global, Effect: Changes, Agents: Unrestricted,
+		Summary: "Finish what runs, stop every agent and end the server",
+	}
+	RotateKey = Def[RotateKeyParams, RotateKeyResult]{
+		Name: "rotate_key", Scope: Global, Effect: Changes,
+		Summary: "Put another key into the server's key file",
+		Errors:  []ErrorKind{KindNotRecorded},
+	}
+	CreateKey = Def[CreateKeyParams, CreateKeyResult]{
+		Name: "create_key", Scope: Global, Effect: Changes,
+		Summary: "Make a key that is good for reading, or for one agent",
+		Errors:  []ErrorKind{KindTooManyKeys, KindNotRecorded},
+	}
+	ListKeys = Def[None, ListKeysResult]{
+		Name: "list_keys", Scope: Global, Effect: Reads,
+		Summary: "List the keys that create_key made and that are good",
+	}
+	CreatePageCode = Def[None, CreatePageCodeResult]{
+		Name: "create_page_code", Scope: Global, Effect: Changes,
+		Summary: "Make a code that opens the page once, within a minute, in place of the key",
+	}
+	RevokeKey = Def[RevokeKeyParams, RevokeKeyResult]{
+		Name: "revoke_key", Scope: Global, Effect: Changes,
+		Summary: "End a key that create_key made",
+		Errors:  []ErrorKind{KindNotRecorded},
+	}
+	ExecuteTask = Def[ExecuteTaskParams, ExecuteTaskResult]{
+		Name: "execute_task", Scope: Both, Effect: Changes,
+		Summary: "Have the executor do one task and report in a fixed shape",
+		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindRoleNotConfigured),
+	}
+	CreatePlan = Def[CreatePlanParams, CreatePlanResult]{
+		Name: "create_plan", Scope: Both, Effect: Changes,
+		Summary: "Have the planner divide a request into tasks",
+		Errors:  append(turnErrors[:len(turnErrors):len(turnErrors)], KindRoleNotConfigured, KindCancelled),
+	}
+	ValidateCode = Def[ValidateCodeParams, ValidateCodeResult]{
+		Name: "validate_code", Scope: Both, Effect: Changes,
+		Summary: "Have a real checker of the machine look at code, without running it",
+		Errors:  []ErrorKind{KindCheckerNotFound, KindTimeout, KindExecutionError},
+	}
+	RunPlan = Def[RunPlanParams, RunPlanResult]{
+		Name: "run_plan", Scope: Global, Effect: Changes, Stream: planStream,
+		Summary: "Carry out the tasks of a plan by several agents, in the order of their dependencies",
+		Errors:  []ErrorKind{KindRequestIDConflict, KindAgentNotFound, KindPlanRecordDamaged, KindNotRecorded, KindTooManyAgents, KindStartFailed},
+	}
+	UpdateContext = Def[UpdateContextParams, UpdateContextResult]{
+		Name: "update_context", Scope: Both, Effect: Changes,
+		Summary: "Tell every agent, or one, something beside the conversation",
+		Errors:  changeErrors,
+	}
+	Send = Def[SendParams, SendResult]{
+		Name: "send", Scope: Agent, Effect: Changes, Agents: Peers, Unaudited: true, Stream: sendStream,
+		Summary: "Send a message and wait for the answer",
+		Errors:  turnErrors,
+	}
+	Cancel = Def[CancelParams, CancelResult]{
+		Name: "cancel", Scope: Both, Effect: Changes, Agents: Created, Unaudited: true,
+		Summary: "Cancel a send that waits or runs; globally, a run of a plan",
+		Errors:  []ErrorKind{KindAgentNotFound, KindPlanRecordDamaged},
+	}
+	Shutdown = Def[None, SuccessResult]{
+		Name: "shutdown", Scope: Agent, Effect: Changes,
+		Summary: "Stop the agent's process; the next send starts it again",
+		Errors:  []ErrorKind{KindAgentNotFound},
+	}
+	GetTokens = Def[None, GetTokensResult]{
+		Name: "get_tokens", Scope: Agent, Effect: Reads, Agents: Awake,
+		Summary: "Tell how the context window is used",
+		Errors:  childErrors,
+	}
+	GetContext = Def[None, GetContextResult]{
+		Name: "get_context", Scope: Agent, Effect: Reads, Agents: Awake,
+		Summary: "Describe the conversation",
+		Errors:  childErrors,
+	}
+	GetMessages = Def[GetMessagesParams, GetMessagesResult]{
+		Name: "get_messages", Scope: Agent, Effect: Reads, Agents: Created,
+		Summary: "Read the conversation, a page at a time",
+		Errors:  childErrors,
+	}
+	Compact = Def[CompactParams, CompactResult]{
+		Name: "compact", Scope: Agent, Effect: Changes,
+		Summary: "Replace all but the last turns of the conversation by a summary",
+		Errors:  childErrors,
+	}
+	ListModels = Def[None, ListModelsResult]{
+		Name: "list_models", Scope: Agent, Effect: Reads,
+		Summary: "List the models that the agent can be switched to",
+		Errors:  childErrors,
+	}
+	GetModel = Def[None, GetModelResult]{
+		Name: "get_model", Scope: Agent, Effect: Reads, Agents: Awake,
+		Summary: "Tell which model answers",
+		Errors:  childErrors,
+	}
+	SetModel = Def[SetModelParams, SetModelResult]{
+		Name: "set_model", Scope: Agent, Effect: Changes,
+		Summary: "Switch the model for the turns to come",
+		Errors:  changeErrors,
+	}
+	SetCwd = Def[SetCwdParams, SetCwdResult]{
+		Name: "set_cwd", Scope: Agent, Effect: Changes,
+		Summary: "Move to another working directory for the turns to come",
+		Errors:  changeErrors,
+	}
+	GetPermissions = Def[None, GetPermissionsResult]{
+		Name: "get_permissions", Scope: Agent, Effect: Reads,
+		Summary: "Tell what the agent may do, and what waits for an approval",
+		Errors:  childErrors,
+	}
+	SetPermissions = Def[SetPermissionsParams, SetPermissionsResult]{
+		Name: "set_permissions", Scope: Agent, Effect: Changes,
+		Summary: "Change what the agent may do, at once",
+		Errors:  changeErrors,
+	}
+	RespondPermission = Def[RespondPermissionParams, RespondPermissionResult]{
+		Name: "respond_permission", Scope: Agent, Effect: Changes,
+		Summary: "Approve or deny a call that waits for it",
+		Errors:  []ErrorKind{KindAgentNotFound, KindPermissionRequestNotFound},
+	}
+	GetSystemPrompt = Def[None, GetSystemPromptResult]{
+		Name: "get_system_prompt", Scope: Agent, Effect: Reads,
+		Summary: "Read the system prompt",
+		Errors:  childErrors,
+	}
+	SetSystemPrompt = Def[SetSystemPromptParams, UpdatedResult]{
+		Name: "set_system_prompt", Scope: Agent, Effect: Changes,
+		Summary: "Replace the system prompt for the turns to come",
+		Errors:  changeErrors,
+	}
+	ListTools = Def[None, ListToolsResult]{
+		Name: "list_tools", Scope: Agent, Effect: Reads,
+		Summary: "List the tools that the model may call",
+		Errors:  childErrors,
+	}
+	MCPListServers = Def[None, MCPListServersResult]{
+		Name: "mcp_list_servers", Scope: Agent, Effect: Reads,
+		Summary: "List the MCP servers of the agent's configuration",
+		Errors:  childErrors,
+	}
+	MCPStatus = Def[MCPServerParams, MCPStatusResult]{
+		Name: "mcp_status", Scope: Agent, Effect: Reads,
+		Summary: "Tell how one MCP server gets on",
+		Errors:  childErrors,
+	}
+	MCPConnect = Def[MCPConnectParams, MCPConnectResult]{
+		Name: "mcp_connect", Scope: Agent, Effect: Changes,
+		Summary: "Start an MCP server, also one that the project names",
+		Errors:  childErrors,
+	}
+	MCPDisconnect = Def[MCPServerParams, MCPDisconnectResult]{
+		Name: "mcp_disconnect", Scope: Agent, Effect: Changes,
+		Summary: "End an MCP server until it is connected again",
+		Errors:  childErrors,
+	}
+)
+
+// Methods is every method of the façade, in the order of the reference, those of an agent alone
+// last. It must not be changed.
 var Methods = []Method{
-	{"create_agent", Global, Changes, CreateAgentParams{}, CreateAgentResult{}, "Start an agent, or continue the saved one of that name"},
-	{"destroy_agent", Global, Changes, AgentIDParams{}, DestroyAgentResult{}, "Stop an agent and forget it; a named one's session stays saved"},
-	{"list_agents", Global, Reads, None{}, ListAgentsResult{}, "List the agents that the server runs"},
-	{"list_sessions", Global, Reads, ListSessionsParams{}, ListSessionsResult{}, "List the saved sessions, the latest used first"},
-	{"load_session", Global, Changes, LoadSessionParams{}, LoadSessionResult{}, "Start an agent from a saved session"},
-	{"save_session", Global, Changes, SaveSessionParams{}, SaveSessionResult{}, "Save a temporary agent under a name, or a copy of a named one"},
-	{"clone_session", Global, Changes, CloneSessionParams{}, CloneSessionResult{}, "Copy a session as it is now"},
-	{"rename_session", Global, Changes, RenameSessionParams{}, RenameSessionResult{}, "Give a session another name, and its agent too"},
-	{"delete_session", Global, Changes, DeleteSessionParams{}, DeleteSessionResult{}, "Delete a saved session for good"},
-	{"get_agent_summaries", Global, Reads, AgentSummariesParams{}, AgentSummariesResult{}, "Tell how all agents stand"},
-	{"rpc.discover", Global, Reads, None{}, DiscoverResult{}, "Describe all methods, as an OpenRPC document"},
-	{"shutdown_server", Global, Changes, None{}, SuccessResult{}, "Finish what runs, stop every agent and end the server"},
-	{"rotate_key", Global, Changes, RotateKeyParams{}, RotateKeyResult{}, "Put another key into the server's key file"},
-	{"create_key", Global, Changes, CreateKeyParams{}, CreateKeyResult{}, "Make a key that is good for reading, or for one agent"},
-	{"list_keys", Global, Reads, None{}, ListKeysResult{}, "List the keys that create_key made and that are good"},
-	{"create_page_code", Global, Changes, None{}, CreatePageCodeResult{}, "Make a code that opens the page once, within a minute, in place of the key"},
-	{"revoke_key", Global, Changes, RevokeKeyParams{}, RevokeKeyResult{}, "End a key that create_key made"},
-
-	{"execute_task", Both, Changes, ExecuteTaskParams{}, ExecuteTaskResult{}, "Have the executor do one task and report in a fixed shape"},
-	{"create_plan", Both, Changes, CreatePlanParams{}, CreatePlanResult{}, "Have the planner divide a request into tasks"},
-	{"validate_code", Both, Changes, ValidateCodeParams{}, ValidateCodeResult{}, "Have a real checker of the machine look at code, without running it"},
-	{"run_plan", Global, Changes, RunPlanParams{}, RunPlanResult{}, "Carry out the tasks of a plan by several agents, in the order of their dependencies"},
-	{"update_context", Both, Changes, UpdateContextParams{}, UpdateContextResult{}, "Tell every agent, or one, something beside the conversation"},
-
-	{"send", Agent, Changes, SendParams{}, SendResult{}, "Send a message and wait for the answer"},
-	{"cancel", Both, Changes, CancelParams{}, CancelResult{}, "Cancel a send that waits or runs; globally, a run of a plan"},
-	{"shutdown", Agent, Changes, None{}, SuccessResult{}, "Stop the agent's process; the next send starts it again"},
-	{"get_tokens", Agent, Reads, None{}, GetTokensResult{}, "Tell how the context window is used"},
-	{"get_context", Agent, Reads, None{}, GetContextResult{}, "Describe the conversation"},
-	{"get_messages", Agent, Reads, GetMessagesParams{}, GetMessagesResult{}, "Read the conversation, a page at a time"},
-	{"compact", Agent, Changes, CompactParams{}, CompactResult{}, "Replace all but the last turns of the conversation by a summary"},
-	{"list_models", Agent, Reads, None{}, ListModelsResult{}, "List the models that the agent can be switched to"},
-	{"get_model", Agent, Reads, None{}, GetModelResult{}, "Tell which model answers"},
-	{"set_model", Agent, Changes, SetModelParams{}, SetModelResult{}, "Switch the model for the turns to come"},
-	{"set_cwd", Agent, Changes, SetCwdParams{}, SetCwdResult{}, "Move to another working directory for the turns to come"},
-	{"get_permissions", Agent, Reads, None{}, GetPermissionsResult{}, "Tell what the agent may do, and what waits for an approval"},
-	{"set_permissions", Agent, Changes, SetPermissionsParams{}, SetPermissionsResult{}, "Change what the agent may do, at once"},
-	{"respond_permission", Agent, Changes, RespondPermissionParams{}, RespondPermissionResult{}, "Approve or deny a call that waits for it"},
-	{"get_system_prompt", Agent, Reads, None{}, GetSystemPromptResult{}, "Read the system prompt"},
-	{"set_system_prompt", Agent, Changes, SetSystemPromptParams{}, UpdatedResult{}, "Replace the system prompt for the turns to come"},
-	{"list_tools", Agent, Reads, None{}, ListToolsResult{}, "List the tools that the model may call"},
-	{"mcp_list_servers", Agent, Reads, None{}, MCPListServersResult{}, "List the MCP servers of the agent's configuration"},
-	{"mcp_status", Agent, Reads, MCPServerParams{}, MCPStatusResult{}, "Tell how one MCP server gets on"},
-	{"mcp_connect", Agent, Changes, MCPConnectParams{}, MCPConnectResult{}, "Start an MCP server, also one that the project names"},
-	{"mcp_disconnect", Agent, Changes, MCPServerParams{}, MCPDisconnectResult{}, "End an MCP server until it is connected again"},
+	CreateAgent.row(), DestroyAgent.row(), ListAgents.row(), ListSessions.row(), LoadSession.row(), SaveSession.row(), CloneSession.row(), RenameSession.row(), DeleteSession.row(), GetAgentSummaries.row(), Discover.row(), ShutdownServer.row(), RotateKey.row(), CreateKey.row(), ListKeys.row(), CreatePageCode.row(), RevokeKey.row(), ExecuteTask.row(), CreatePlan.row(), ValidateCode.row(), RunPlan.row(), UpdateContext.row(), Send.row(), Cancel.row(), Shutdown.row(), GetTokens.row(), GetContext.row(), GetMessages.row(), Compact.row(), ListModels.row(), GetModel.row(), SetModel.row(), SetCwd.row(), GetPermissions.row(), SetPermissions.row(), RespondPermission.row(), GetSystemPrompt.row(), SetSystemPrompt.row(), ListTools.row(), MCPListServers.row(), MCPStatus.row(), MCPConnect.row(), MCPDisconnect.row(),
 }
 
 // Once reports whether the method does its work once for each request_id, and a

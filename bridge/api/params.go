@@ -33,9 +33,12 @@ func Invalid(param, format string, args ...any) *ParamError {
 	return &ParamError{Param: param, Problem: "Invalid parameter " + param + ": " + fmt.Sprintf(format, args...)}
 }
 
-// Decode reads the parameters of a request into P. Nil raw and null are an empty
-// object.
-// The error is a *ParamError.
+func missing(param string) *ParamError {
+	return &ParamError{Param: param, Problem: "Missing required parameter: " + param}
+}
+
+// Decode reads the parameters of a request into P and checks them. Nil raw and null are
+// an empty object. The error is a *ParamError.
 func Decode[P any](raw jsontext.Value) (P, error) {
 	var p P
 	if len(raw) == 0 || raw.Kind() == 'n' {
@@ -43,7 +46,7 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 	}
 	err := strict.Fill(raw, &p, strict.RejectUnknown)
 	if err == nil {
-		return p, nil
+		return p, Check(p)
 	}
 	var zero P
 	e, ok := errors.AsType[*strict.Error](err)
@@ -51,7 +54,7 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 	case !ok || e.Path == "":
 		return zero, &ParamError{Problem: "Invalid params: " + err.Error()}
 	case e.Problem == "is missing":
-		return zero, &ParamError{Param: e.Path, Problem: "Missing required parameter: " + e.Path}
+		return zero, missing(e.Path)
 	case e.Problem == "is not known":
 		unknown := &ParamError{Param: e.Path, Problem: "Unknown parameter: " + clip(e.Path)}
 		if e.Nearest != "" {
@@ -65,6 +68,18 @@ func Decode[P any](raw jsontext.Value) (P, error) {
 
 // clip keeps what a client sent from filling our answer.
 func clip(s string) string { return textcut.Clip(s, 200) }
+
+// Check finds parameters, a struct, that are of the right type and still cannot be used:
+// what their tags do not allow, and what their check method says. The error is a
+// *ParamError.
+func Check(params any) error {
+	if checked, ok := params.(interface{ check() error }); ok {
+		if err := checked.check(); err != nil {
+			return err
+		}
+	}
+	return checkBounds(params)
+}
 
 var agentID = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -109,9 +124,7 @@ const (
 	ApprovalsAllow = "allow"
 )
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p CreateAgentParams) Check() error {
+func (p CreateAgentParams) check() error {
 	if p.AgentID != nil {
 		if err := CheckAgentID(*p.AgentID); err != nil {
 			return err
@@ -147,26 +160,18 @@ func (p CreateAgentParams) Check() error {
 		}
 	}
 	if p.WaitForInitialResponse != nil && *p.WaitForInitialResponse && p.InitialMessage == nil {
-		return &ParamError{Param: "initial_message", Problem: "Missing required parameter: initial_message"}
+		return missing("initial_message")
 	}
 	if p.Limits != nil {
-		if err := p.Limits.Check(); err != nil {
+		if err := p.Limits.check(); err != nil {
 			return err
 		}
 	}
 	if err := CheckEnv(Value(p.Env)); err != nil {
 		return err
 	}
-	if p.IfExists != nil {
-		switch *p.IfExists {
-		case IfExistsFail:
-		case IfExistsUse:
-			if p.AgentID == nil {
-				return &ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
-			}
-		default:
-			return Invalid("if_exists", "want fail or use")
-		}
+	if Value(p.IfExists) == IfExistsUse && p.AgentID == nil {
+		return missing("agent_id")
 	}
 	return p.checkPermissions()
 }
@@ -177,8 +182,7 @@ const (
 	MinOpenFiles = 64
 )
 
-// Check finds limits that cannot be kept. The error is a *ParamError.
-func (l Limits) Check() error {
+func (l Limits) check() error {
 	for _, one := range []struct {
 		name  string
 		value *uint64
@@ -212,15 +216,8 @@ func (p CreateAgentParams) checkPermissions() error {
 	if err := checkTools("disable_tools", Value(p.DisableTools)); err != nil {
 		return err
 	}
-	switch Value(p.Approvals) {
-	case "", ApprovalsAsk, ApprovalsDeny:
-	case ApprovalsAllow:
+	if Value(p.Approvals) == ApprovalsAllow {
 		return Invalid("approvals", "allow cannot be granted over RPC")
-	default:
-		return Invalid("approvals", "want ask or deny")
-	}
-	if p.Approvals != nil && *p.Approvals == "" {
-		return Invalid("approvals", "is empty")
 	}
 	return nil
 }
@@ -237,58 +234,16 @@ func checkPreset(name string) error {
 	return nil
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SetCwdParams) Check() error {
+func (p SetCwdParams) check() error {
 	if !path.IsAbs(p.Cwd) || strings.Contains(p.Cwd, "\x00") {
 		return Invalid("cwd", "want an absolute path")
 	}
 	return nil
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p RespondPermissionParams) Check() error {
-	switch p.Decision {
-	case protocol.AllowOnce, protocol.AllowSession, protocol.Deny:
-		return nil
-	default:
-		return Invalid("decision", "want allow_once, allow_session or deny")
-	}
-}
-
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SendParams) Check() error {
-	if p.RequestID != nil && (*p.RequestID == "" || len(*p.RequestID) > MaxRequestID) {
-		return Invalid("request_id", "want 1 to %d bytes, have %d", MaxRequestID, len(*p.RequestID))
-	}
-	if p.WhenBusy != nil {
-		switch *p.WhenBusy {
-		case WhenBusyQueue, WhenBusyReject, WhenBusySteer:
-		default:
-			return Invalid("when_busy", "want queue, reject or steer")
-		}
-	}
-	if p.OnCrash != nil {
-		switch *p.OnCrash {
-		case OnCrashFail, OnCrashRetry:
-		default:
-			return Invalid("on_crash", "want fail or retry")
-		}
-	}
-	if p.OnDisconnect != nil {
-		switch *p.OnDisconnect {
-		case OnDisconnectContinue, OnDisconnectCancel:
-		default:
-			return Invalid("on_disconnect", "want continue or cancel")
-		}
-	}
-	if p.TimeoutS != nil && (*p.TimeoutS <= 0 || *p.TimeoutS > MaxTimeout) {
-		return Invalid("timeout_s", "want more than 0 and at most %d seconds", MaxTimeout)
-	}
+func (p SendParams) check() error {
 	if p.Source != nil {
 		if err := protocol.CheckSource(*p.Source); err != nil {
 			return Invalid("source", "%v", err)

@@ -26,32 +26,44 @@ const DefaultPool = 2
 type (
 	// RunPlanParams are a plan and who is to carry it out: Agents, or else Pool.
 	RunPlanParams struct {
-		Plan   Plan      `json:"plan"`
-		Agents *[]string `json:"agents,omitzero"` // ids; 1 to MaxPool
-		// Pool describes agents that are created for the run and destroyed after.
+		// The plan, as create_plan gives it.
+		Plan Plan `json:"plan"`
+		// The agents that carry it out, 1 to 16; excludes pool.
+		Agents *[]string `json:"agents,omitzero"`
+		// Agents that are created for the run and destroyed after it.
 		Pool *PlanPool `json:"pool,omitzero"`
-		// Context and Options go with each task.
+		// What each task's agent should know.
 		Context *TaskContext `json:"context,omitzero"`
+		// How the work is to be done.
 		Options *TaskOptions `json:"options,omitzero"`
-		// TimeoutS bounds the run, TaskTimeoutS the turns of each task; seconds.
-		TimeoutS     *float64 `json:"timeout_s,omitzero"`
-		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero"`
-		// RequestID names the run: the same one again joins it, continues it or
-		// gets its result. A UUID if missing; else the name of a file.
+		// How long the run may take, in seconds. No limit if missing.
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds"`
+		// How long the turns of each task may run, in seconds.
+		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		// Names the run: with the same one, a call joins it, continues it or gets its result.
+		// 1 to 64 letters, digits, '.', '_' and '-'; a UUID if missing.
 		RequestID *string `json:"request_id,omitzero"`
-		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue"` // stop (default) or continue
-		// Retry asks for another try at whatever did not succeed in a run that has
-		// ended, also at what failed for good or was cancelled.
-		Retry *bool `json:"retry,omitzero"`
+		// What happens when a task has failed: begin no other (stop), or go on with the tasks
+		// that do not depend on it (continue).
+		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue" default:"stop"`
+		// Whether a run that has ended tries again what did not succeed, also what was
+		// cancelled.
+		Retry *bool `json:"retry,omitzero" default:"false"`
 	}
 	// PlanPool are agents that are made alike; the members are those of
 	// CreateAgentParams. Size is 1 to MaxPool, by default DefaultPool.
 	PlanPool struct {
-		Size         *int    `json:"size,omitzero"`
-		Preset       *string `json:"preset,omitzero"`
-		Cwd          *string `json:"cwd,omitzero"`
-		Model        *string `json:"model,omitzero"`
-		Provider     *string `json:"provider,omitzero"`
+		// How many agents.
+		Size *int `json:"size,omitzero" min:"1" max:"16" default:"2"`
+		// As of create_agent.
+		Preset *string `json:"preset,omitzero"`
+		// As of create_agent.
+		Cwd *string `json:"cwd,omitzero"`
+		// As of create_agent.
+		Model *string `json:"model,omitzero"`
+		// As of create_agent.
+		Provider *string `json:"provider,omitzero"`
+		// As of create_agent.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
 	}
 	// RunPlanResult is how a run ended.
@@ -114,28 +126,13 @@ const wantPlanID = "want 1 to 64 letters, digits, '.', '_' and '-', the first a 
 // ValidPlanID reports whether a run of a plan, or a task, may have that id.
 func ValidPlanID(id string) bool { return planID.MatchString(id) }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p RunPlanParams) Check() error {
+func (p RunPlanParams) check() error {
 	if problems := p.Plan.Problems(MaxTasks); problems != nil {
 		name := "plan." + problems[0].Param
 		return &ParamError{Param: name, Problem: strings.Replace(problems[0].Problem, problems[0].Param, name, 1)}
 	}
 	if p.RequestID != nil && !ValidPlanID(*p.RequestID) {
 		return Invalid("request_id", wantPlanID)
-	}
-	switch Value(p.OnFailure) {
-	case OnFailureStop, OnFailureContinue:
-	default:
-		if p.OnFailure != nil {
-			return Invalid("on_failure", "want stop or continue")
-		}
-	}
-	if err := checkTimeout("timeout_s", p.TimeoutS, MaxTimeout); err != nil {
-		return err
-	}
-	if err := checkTimeout("task_timeout_s", p.TaskTimeoutS, MaxTimeout); err != nil {
-		return err
 	}
 	return p.checkWho()
 }
@@ -159,10 +156,7 @@ func (p RunPlanParams) checkWho() error {
 	if p.Pool == nil {
 		return nil
 	}
-	if size := p.Pool.Size; size != nil && (*size < 1 || *size > MaxPool) {
-		return Invalid("pool.size", "want 1 to %d", MaxPool)
-	}
-	if err := p.Pool.Agent().Check(); err != nil {
+	if err := p.Pool.Agent().check(); err != nil {
 		return PoolError(err)
 	}
 	return nil

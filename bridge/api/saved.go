@@ -14,11 +14,12 @@ const (
 type (
 	// ListSessionsParams select a page of the saved sessions.
 	ListSessionsParams struct {
-		Offset *uint64 `json:"offset,omitzero"` // of the first; default 0
-		// Limit is how many: DefaultSessions if missing, at most MaxSessions.
-		Limit *uint64 `json:"limit,omitzero"`
-		// IncludeTemp asks for those of temporary agents too.
-		IncludeTemp *bool `json:"include_temp,omitzero"`
+		// Index of the first session of the page.
+		Offset *uint64 `json:"offset,omitzero" default:"0"`
+		// How many sessions at most.
+		Limit *uint64 `json:"limit,omitzero" max:"1000" default:"50"`
+		// Whether temporary and unnamed sessions are listed, too.
+		IncludeTemp *bool `json:"include_temp,omitzero" default:"false"`
 	}
 
 	// ListSessionsResult is a page, the latest used first. Limit is the one that
@@ -54,15 +55,17 @@ type (
 
 	// LoadSessionParams name a session, or ask for the last one.
 	LoadSessionParams struct {
+		// The session's name; it or last is needed.
 		SessionName *string `json:"session_name,omitzero"`
-		// AgentID is the agent that goes on with it: the one of its name, or
-		// another, which gets a copy.
+		// The agent that goes on with the session: by default that of the session's name.
+		// Another one gets a copy.
 		AgentID *string `json:"agent_id,omitzero"`
-		// Preset narrows what was saved, and Model takes the place of it.
+		// Narrows what was saved.
 		Preset *string `json:"preset,omitzero"`
-		Model  *string `json:"model,omitzero"`
-		// Last asks for the session that a person used last.
-		Last *bool `json:"last,omitzero"`
+		// Takes the place of the model that was saved.
+		Model *string `json:"model,omitzero"`
+		// Whether to load the session that a person used last.
+		Last *bool `json:"last,omitzero" default:"false"`
 	}
 
 	// LoadSessionResult has Restored false if the last session's agent runs
@@ -78,7 +81,9 @@ type (
 
 	// SaveSessionParams name an agent, and what to save it as: itself if missing.
 	SaveSessionParams struct {
-		AgentID     string  `json:"agent_id"`
+		// The agent's name.
+		AgentID string `json:"agent_id"`
+		// The name to save it under; the agent's own if missing.
 		SessionName *string `json:"session_name,omitzero"`
 	}
 
@@ -92,7 +97,9 @@ type (
 
 	// CloneSessionParams name a session and its copy.
 	CloneSessionParams struct {
-		SrcSession  string `json:"src_session"`
+		// The session that is copied.
+		SrcSession string `json:"src_session"`
+		// The name of the copy.
 		DestSession string `json:"dest_session"`
 	}
 
@@ -105,7 +112,9 @@ type (
 
 	// RenameSessionParams name a session and what it is to be called.
 	RenameSessionParams struct {
+		// The session's name.
 		OldName string `json:"old_name"`
+		// The name that it gets.
 		NewName string `json:"new_name"`
 	}
 
@@ -118,6 +127,7 @@ type (
 
 	// DeleteSessionParams name a session.
 	DeleteSessionParams struct {
+		// The session's name.
 		SessionName string `json:"session_name"`
 	}
 
@@ -129,9 +139,10 @@ type (
 
 	// AgentSummariesParams say how much is told; both are true if missing.
 	AgentSummariesParams struct {
-		IncludeTokens *bool `json:"include_tokens,omitzero"`
-		// IncludeContext asks for what a summary has of the conversation.
-		IncludeContext *bool `json:"include_context,omitzero"`
+		// Whether a summary has the use of the context window.
+		IncludeTokens *bool `json:"include_tokens,omitzero" default:"true"`
+		// Whether a summary has the state of the conversation.
+		IncludeContext *bool `json:"include_context,omitzero" default:"true"`
 	}
 
 	// AgentSummariesResult is every agent that the server runs, sorted by id.
@@ -180,13 +191,11 @@ func checkKept(param, name string) error {
 	return checkName(param, name)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p LoadSessionParams) Check() error {
+func (p LoadSessionParams) check() error {
 	last := Value(p.Last)
 	switch {
 	case p.SessionName == nil && !last:
-		return &ParamError{Param: "session_name", Problem: "Missing required parameter: session_name"}
+		return missing("session_name")
 	case p.SessionName != nil && last:
 		return Invalid("last", "session_name says already which one")
 	}
@@ -209,9 +218,7 @@ func (p LoadSessionParams) Check() error {
 	return nil
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SaveSessionParams) Check() error {
+func (p SaveSessionParams) check() error {
 	if err := checkName("agent_id", p.AgentID); err != nil {
 		return err
 	}
@@ -221,33 +228,18 @@ func (p SaveSessionParams) Check() error {
 	return checkKept("session_name", *p.SessionName)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p CloneSessionParams) Check() error {
+func (p CloneSessionParams) check() error {
 	if err := checkName("src_session", p.SrcSession); err != nil {
 		return err
 	}
 	return checkKept("dest_session", p.DestSession)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p RenameSessionParams) Check() error {
+func (p RenameSessionParams) check() error {
 	if err := checkName("old_name", p.OldName); err != nil {
 		return err
 	}
 	return checkKept("new_name", p.NewName)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p DeleteSessionParams) Check() error { return checkName("session_name", p.SessionName) }
-
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p ListSessionsParams) Check() error {
-	if n := Value(p.Limit); n > MaxSessions {
-		return Invalid("limit", "want at most %d, have %d", MaxSessions, n)
-	}
-	return nil
-}
+func (p DeleteSessionParams) check() error { return checkName("session_name", p.SessionName) }

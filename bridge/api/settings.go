@@ -14,6 +14,7 @@ import (
 type (
 	// SetCwdParams name a directory, absolute.
 	SetCwdParams struct {
+		// The working directory of the turns to come, absolute.
 		Cwd string `json:"cwd"`
 	}
 
@@ -59,12 +60,17 @@ type (
 	// preset, the lists are all that is asked for beside it; without one, what is
 	// not given stays as it is. Paths are absolute.
 	SetPermissionsParams struct {
-		Preset        *string   `json:"preset,omitzero"`
+		// trusted, sandboxed or a preset of the configuration.
+		Preset *string `json:"preset,omitzero"`
+		// Names of tools that the agent does not have.
 		DisabledTools *[]string `json:"disabled_tools,omitzero"`
-		AllowedPaths  *[]string `json:"allowed_paths,omitzero"`
-		WritePaths    *[]string `json:"write_paths,omitzero"`
-		BlockedPaths  *[]string `json:"blocked_paths,omitzero"`
-		// Tools are rules for single tools, by name.
+		// Directories besides cwd that tools may read and change, absolute.
+		AllowedPaths *[]string `json:"allowed_paths,omitzero"`
+		// The only directories that tools may change, absolute; none if empty.
+		WritePaths *[]string `json:"write_paths,omitzero"`
+		// Directories that tools must not touch, absolute.
+		BlockedPaths *[]string `json:"blocked_paths,omitzero"`
+		// Rules for single tools, by the tool's name.
 		Tools *map[string]protocol.ToolRule `json:"tools,omitzero"`
 	}
 
@@ -77,9 +83,12 @@ type (
 
 	// RespondPermissionParams answer a permission_request.
 	RespondPermissionParams struct {
-		RequestID string            `json:"request_id"`
-		Decision  protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
-		// Reason is told to the model where the decision is a no.
+		// The request_id of the permission_request.
+		RequestID string `json:"request_id"`
+		// One of the decisions that the request offers: this call (allow_once), such calls
+		// until the session ends (allow_session), or deny.
+		Decision protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
+		// What the model is told with deny.
 		Reason *string `json:"reason,omitzero"`
 	}
 
@@ -101,6 +110,7 @@ type (
 	// SetSystemPromptParams have the whole prompt; "" is none, and null goes back
 	// to the files of SPEC §4.7.
 	SetSystemPromptParams struct {
+		// The whole prompt; "" is none, null goes back to the files. At most 262,144 bytes.
 		SystemPrompt jsontext.Value `json:"system_prompt" schema:"string,null"`
 	}
 )
@@ -153,6 +163,7 @@ type (
 
 	// MCPServerParams name an MCP server.
 	MCPServerParams struct {
+		// The server's name.
 		Server string `json:"server"`
 	}
 
@@ -163,9 +174,10 @@ type (
 
 	// MCPConnectParams name an MCP server to start.
 	MCPConnectParams struct {
+		// The server's name.
 		Server string `json:"server"`
-		// Target is that of MCPServer: whoever repeats it has seen what a project
-		// would have started. Only a project's server needs it.
+		// The target that mcp_status shows of the server: a server that the project names is
+		// started only by a client that repeats it.
 		Target *string `json:"target,omitzero"`
 	}
 
@@ -182,9 +194,7 @@ type (
 	}
 )
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SetSystemPromptParams) Check() error {
+func (p SetSystemPromptParams) check() error {
 	if kind := p.SystemPrompt.Kind(); kind != '"' && kind != 'n' {
 		return Invalid("system_prompt", "must be a string or null")
 	}
@@ -196,9 +206,7 @@ func (p SetSystemPromptParams) Text() (text *string, err error) {
 	return text, json.Unmarshal(p.SystemPrompt, &text)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p SetPermissionsParams) Check() error {
+func (p SetPermissionsParams) check() error {
 	if p.Preset == nil && !p.HasRules() {
 		return &ParamError{
 			Problem: "Invalid params: want one of preset, disabled_tools, allowed_paths, write_paths, blocked_paths and tools at least",

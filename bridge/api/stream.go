@@ -25,37 +25,17 @@ type Notification struct {
 	Params any
 }
 
-// Stream is a method that tells what it does as it goes, if its caller accepts
-// text/event-stream. It has the parameters and the result of its row in Methods.
-type Stream struct {
-	Method        string
-	Notifications []Notification
-	// Summary is one line for people, without a full stop.
-	Summary string
-}
-
-// Streams is every method that can be answered as a stream. It must not be changed.
-var Streams = []Stream{
-	{"send", []Notification{
+var (
+	sendStream = []Notification{
 		{StreamStart, StreamStartParams{}},
 		{StreamData, StreamDataParams{}},
 		{StreamRestart, StreamRestartParams{}},
 		{StreamEnd, StreamEndParams{}},
-	}, "Send a message and have the answer as it comes"},
-	{"run_plan", []Notification{
-		{PlanStart, PlanStartParams{}}, {TaskStart, TaskStartParams{}}, {TaskEnd, TaskEndParams{}}, {PlanEnd, PlanEndParams{}},
-	}, "Carry out a plan as run_plan does, and hear of it as it goes"},
-}
-
-// Stream is the method's row of Streams, if it has one.
-func (m Method) Stream() (Stream, bool) {
-	for _, s := range Streams {
-		if s.Method == m.Name {
-			return s, true
-		}
 	}
-	return Stream{}, false
-}
+	planStream = []Notification{
+		{PlanStart, PlanStartParams{}}, {TaskStart, TaskStartParams{}}, {TaskEnd, TaskEndParams{}}, {PlanEnd, PlanEndParams{}},
+	}
+)
 
 type (
 	// StreamStartParams open a stream. TaskID is the send's request_id.

@@ -48,30 +48,40 @@ const (
 type (
 	// ExecuteTaskParams is one piece of work for the executor.
 	ExecuteTaskParams struct {
-		TaskType string       `json:"task_type" enum:"code_generation,refactoring,analysis,testing"` // one of TaskTypes
-		Prompt   string       `json:"prompt"`
-		Context  *TaskContext `json:"context,omitzero"`
-		Options  *TaskOptions `json:"options,omitzero"`
-		// AgentID names the agent; if missing, it is that of the path or of the
-		// role executor.
+		// The kind of work.
+		TaskType string `json:"task_type" enum:"code_generation,refactoring,analysis,testing"`
+		// The work, in words. It must not be empty.
+		Prompt string `json:"prompt"`
+		// What the executor should know.
+		Context *TaskContext `json:"context,omitzero"`
+		// How the work is to be done.
+		Options *TaskOptions `json:"options,omitzero"`
+		// The agent; the default is that of the path, or of the role executor.
 		AgentID *string `json:"agent_id,omitzero"`
-		// TimeoutS bounds the run time of the turns, in seconds.
-		TimeoutS *float64 `json:"timeout_s,omitzero"`
-		// RequestID is as in SendParams, up to MaxTaskRequestID bytes.
-		RequestID *string `json:"request_id,omitzero"`
+		// How long the turns may run, in seconds.
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		// Makes the task idempotent, and names it for cancel. A UUID if missing.
+		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
 	}
 	// TaskContext is what the executor should know. The server reads no file of
 	// it; the agent may.
 	TaskContext struct {
-		Files            *[]string `json:"files,omitzero"`
-		CurrentDirectory *string   `json:"current_directory,omitzero"`
-		Dependencies     *[]string `json:"dependencies,omitzero"`
-		Constraints      *[]string `json:"constraints,omitzero"`
+		// Files that matter. The server does not read them; the agent may.
+		Files *[]string `json:"files,omitzero"`
+		// Where the work lies.
+		CurrentDirectory *string `json:"current_directory,omitzero"`
+		// What the code depends on.
+		Dependencies *[]string `json:"dependencies,omitzero"`
+		// What the work must keep to.
+		Constraints *[]string `json:"constraints,omitzero"`
 	}
 	// TaskOptions are how the work is to be done.
 	TaskOptions struct {
-		Language   *string `json:"language,omitzero"`
-		Framework  *string `json:"framework,omitzero"`
+		// The programming language.
+		Language *string `json:"language,omitzero"`
+		// The framework.
+		Framework *string `json:"framework,omitzero"`
+		// The style guide.
 		StyleGuide *string `json:"style_guide,omitzero"`
 	}
 	// ExecuteTaskResult is what came of a task.
@@ -103,25 +113,35 @@ type (
 
 	// CreatePlanParams ask the planner for a plan.
 	CreatePlanParams struct {
-		UserRequest  string           `json:"user_request"`
-		CurrentState *PlanState       `json:"current_state,omitzero"`
-		Constraints  *PlanConstraints `json:"constraints,omitzero"`
-		AgentID      *string          `json:"agent_id,omitzero"`
-		TimeoutS     *float64         `json:"timeout_s,omitzero"`
-		RequestID    *string          `json:"request_id,omitzero"`
+		// What is wanted, in words. It must not be empty.
+		UserRequest string `json:"user_request"`
+		// How far the work has come.
+		CurrentState *PlanState `json:"current_state,omitzero"`
+		// Bounds of the plan.
+		Constraints *PlanConstraints `json:"constraints,omitzero"`
+		// The agent; the default is that of the path, or of the role planner.
+		AgentID *string `json:"agent_id,omitzero"`
+		// How long the turns may run, in seconds.
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		// Makes the request idempotent, and names it for cancel. A UUID if missing.
+		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
 	}
 	// PlanState is how far the work has come. The items are any JSON.
 	PlanState struct {
+		// Tasks that are done, any JSON.
 		CompletedTasks *[]jsontext.Value `json:"completed_tasks,omitzero"`
-		PendingTasks   *[]jsontext.Value `json:"pending_tasks,omitzero"`
-		Context        jsontext.Value    `json:"context,omitzero" wire:"default"`
+		// Tasks that are still to be done, any JSON.
+		PendingTasks *[]jsontext.Value `json:"pending_tasks,omitzero"`
+		// Anything else, any JSON.
+		Context jsontext.Value `json:"context,omitzero" wire:"default"`
 	}
 	// PlanConstraints bound a plan.
 	PlanConstraints struct {
-		MaxTasks *int `json:"max_tasks,omitzero"` // 1 to MaxTasks, which is the default
-		// TimeLimitSeconds is the most that the plan may be estimated at, and the
-		// time for its making unless timeout_s says another.
-		TimeLimitSeconds *float64 `json:"time_limit_seconds,omitzero"`
+		// How many tasks the plan may have.
+		MaxTasks *int `json:"max_tasks,omitzero" min:"1" max:"100" default:"100"`
+		// The most that the plan may be estimated at, in seconds; without timeout_s, also how
+		// long the turns may run.
+		TimeLimitSeconds *float64 `json:"time_limit_seconds,omitzero" min:">0" max:"86400" unit:"seconds"`
 	}
 	// CreatePlanResult is a plan that holds what Plan promises.
 	CreatePlanResult struct {
@@ -132,30 +152,37 @@ type (
 	// Plan is tasks whose ids are unique and whose dependencies are there and
 	// without a cycle.
 	Plan struct {
+		// The tasks, 1 to 100.
 		Tasks []PlanTask `json:"tasks"`
-		// EstimatedTimeSeconds is the planner's guess.
+		// The planner's guess of the whole, in seconds.
 		EstimatedTimeSeconds float64 `json:"estimated_time_seconds" wire:"default"`
-		Explanation          string  `json:"explanation" wire:"default"`
+		// The planner's words.
+		Explanation string `json:"explanation" wire:"default"`
 	}
 	// PlanTask is one task of a plan.
 	PlanTask struct {
-		ID          string `json:"id"`
-		Type        string `json:"type" enum:"code_generation,refactoring,analysis,testing"` // one of TaskTypes
+		// The task's name in the plan: 1 to 64 letters, digits, '.', '_' and '-'.
+		ID string `json:"id"`
+		// The kind of work.
+		Type string `json:"type" enum:"code_generation,refactoring,analysis,testing"`
+		// The work, in words.
 		Description string `json:"description"`
-		// Dependencies are ids of tasks that must have succeeded before.
+		// Ids of the tasks that must have succeeded before.
 		Dependencies []string `json:"dependencies" wire:"default"`
-		// Priority: of the tasks that could run, the one with the lowest goes first.
-		Priority int `json:"priority" wire:"default"`
+		// Of the tasks that could begin, the one with the lowest goes first.
+		Priority int `json:"priority" wire:"default" default:"0"`
 	}
 
 	// ValidateCodeParams are code to be looked at, and never run.
 	ValidateCodeParams struct {
-		Code     string `json:"code"`
+		// The code. It is never run.
+		Code string `json:"code"`
+		// The language's name. It must not be empty.
 		Language string `json:"language"`
-		// Rules are those to apply, by the checker's own names.
-		Rules *[]string `json:"rules,omitzero"` // at most MaxRules
-		// TimeoutS bounds it, waiting included, in seconds.
-		TimeoutS *float64 `json:"timeout_s,omitzero"`
+		// Rules to apply, by the checker's own names. At most 256.
+		Rules *[]string `json:"rules,omitzero"`
+		// How long it may take, waiting included, in seconds.
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"600" unit:"seconds" default:"60"`
 	}
 	// ValidateCodeResult is what a checker found.
 	ValidateCodeResult struct {
@@ -185,10 +212,13 @@ type (
 
 	// UpdateContextParams change what agents are told beside the conversation.
 	UpdateContextParams struct {
-		Action      string         `json:"action" enum:"add,remove,modify"`           // add, remove or modify
-		ContextType string         `json:"context_type" enum:"file,dependency,state"` // file, dependency or state
-		Data        jsontext.Value `json:"data" schema:"object"`                      // an object, SPEC §4.8
-		// AgentID names the one agent; if missing, it is that of the path, or all.
+		// What to do with the thing that data names.
+		Action string `json:"action" enum:"add,remove,modify"`
+		// What kind of thing it is.
+		ContextType string `json:"context_type" enum:"file,dependency,state"`
+		// The thing: an object with a path, a name or a key.
+		Data jsontext.Value `json:"data" schema:"object"`
+		// The agent; the default is that of the path, or all agents.
 		AgentID *string `json:"agent_id,omitzero"`
 	}
 	// UpdateContextResult says which agents were reached.
@@ -205,41 +235,24 @@ type (
 	}
 )
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p ExecuteTaskParams) Check() error {
-	if !slices.Contains(TaskTypes, p.TaskType) {
-		return Invalid("task_type", "want %s", oneOf(TaskTypes))
-	}
+func (p ExecuteTaskParams) check() error {
 	if strings.TrimSpace(p.Prompt) == "" {
 		return Invalid("prompt", "is empty")
 	}
-	return checkTask(p.AgentID, p.RequestID, p.TimeoutS)
+	return checkAgentID(p.AgentID)
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p CreatePlanParams) Check() error {
+func (p CreatePlanParams) check() error {
 	if strings.TrimSpace(p.UserRequest) == "" {
 		return Invalid("user_request", "is empty")
 	}
-	if c := p.Constraints; c != nil {
-		if c.MaxTasks != nil && (*c.MaxTasks < 1 || *c.MaxTasks > MaxTasks) {
-			return Invalid("constraints.max_tasks", "want 1 to %d", MaxTasks)
-		}
-		if err := checkTimeout("constraints.time_limit_seconds", c.TimeLimitSeconds, MaxTimeout); err != nil {
-			return err
-		}
-	}
-	return checkTask(p.AgentID, p.RequestID, p.TimeoutS)
+	return checkAgentID(p.AgentID)
 }
 
 // rule is the name of a rule of some checker. It becomes part of an argument.
 var rule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_@/.-]{0,99}$`)
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p ValidateCodeParams) Check() error {
+func (p ValidateCodeParams) check() error {
 	if strings.TrimSpace(p.Language) == "" {
 		return Invalid("language", "is empty")
 	}
@@ -251,49 +264,19 @@ func (p ValidateCodeParams) Check() error {
 	if n := len(Value(p.Rules)); n > MaxRules {
 		return Invalid("rules", "want at most %d, have %d", MaxRules, n)
 	}
-	return checkTimeout("timeout_s", p.TimeoutS, MaxCheckTimeout)
+	return nil
 }
 
-// Check finds values that are of the right type and still cannot be used. The
-// error is a *ParamError.
-func (p UpdateContextParams) Check() error {
-	for _, one := range []struct {
-		name, value string
-		words       []string
-	}{
-		{"action", p.Action, []string{"add", "remove", "modify"}},
-		{"context_type", p.ContextType, []string{"file", "dependency", "state"}},
-	} {
-		if !slices.Contains(one.words, one.value) {
-			return Invalid(one.name, "want %s", oneOf(one.words))
-		}
-	}
+func (p UpdateContextParams) check() error {
 	if p.Data.Kind() != '{' {
 		return Invalid("data", "must be an object")
 	}
 	return checkAgentID(p.AgentID)
 }
 
-func checkTask(agent, request *string, timeout *float64) error {
-	if err := checkAgentID(agent); err != nil {
-		return err
-	}
-	if request != nil && (*request == "" || len(*request) > MaxTaskRequestID) {
-		return Invalid("request_id", "want 1 to %d bytes, have %d", MaxTaskRequestID, len(*request))
-	}
-	return checkTimeout("timeout_s", timeout, MaxTimeout)
-}
-
 func checkAgentID(id *string) error {
 	if id != nil && !ValidAgentID(*id) {
 		return Invalid("agent_id", "is not the name of an agent")
-	}
-	return nil
-}
-
-func checkTimeout(name string, seconds *float64, most int) error {
-	if seconds != nil && !(*seconds > 0 && *seconds <= float64(most)) {
-		return Invalid(name, "want more than 0 and at most %d seconds", most)
 	}
 	return nil
 }

@@ -38,41 +38,46 @@ type (
 	// CreateAgentParams describes the agent to start. The server fills in
 	// AgentID before it hands them on.
 	CreateAgentParams struct {
-		// AgentID is the agent's name; 8 hexadecimal digits if missing.
+		// The agent's name; 8 hexadecimal digits if missing. A leading dot makes it
+		// temporary: its session goes with it.
 		AgentID *string `json:"agent_id,omitzero"`
-		// SystemPrompt replaces the layered default.
+		// Takes the place of the layered default; "" is none. At most 102,400 bytes.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
-		// Preset is the permission level: trusted or sandboxed. The default is
-		// the configuration's, or sandboxed for an agent with a parent.
+		// What the agent may do: trusted, sandboxed or a preset of the configuration. The
+		// default is the configuration's, or sandboxed for an agent with a parent.
 		Preset *string `json:"preset,omitzero"`
-		// Cwd is the absolute working directory.
+		// The working directory, absolute. The default is what was saved, then that of the
+		// parent, then default_cwd, then where the server was started.
 		Cwd *string `json:"cwd,omitzero"`
-		// DefaultCwd is Cwd for a new agent without one, and without a parent; one
-		// that is saved or runs keeps its own.
+		// The working directory of a new agent that has neither cwd nor a parent, absolute.
 		DefaultCwd *string `json:"default_cwd,omitzero"`
-		Model      *string `json:"model,omitzero"`
-		Provider   *string `json:"provider,omitzero"`
-		// AllowedWritePaths are the only directories that the agent's tools may
-		// change, absolute; none if empty. Those outside Cwd become reachable.
+		// The model's name. The default is the configuration's.
+		Model *string `json:"model,omitzero"`
+		// The provider's name. The default is the configuration's.
+		Provider *string `json:"provider,omitzero"`
+		// The only directories that the agent's tools may change, absolute; none if empty.
+		// Those outside of cwd become reachable. At most 256.
 		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`
-		// DisableTools are tools that the agent does not have.
+		// Names of tools that the agent does not have. At most 256.
 		DisableTools *[]string `json:"disable_tools,omitzero"`
-		// Approvals says what becomes of a call that needs one: ask (see
-		// respond_permission) or deny, the default.
-		Approvals *string `json:"approvals,omitzero" enum:"ask,deny"`
-		// Limits bound what the agent, with those that it creates, may use.
+		// What becomes of a call that needs an approval: ask (see respond_permission) or
+		// deny.
+		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny"`
+		// What the agent, with those that it creates, may use. Missing ones are the
+		// configuration's.
 		Limits *Limits `json:"limits,omitzero"`
-		// ParentAgentID names the agent on whose behalf this one is made.
+		// The agent for which this one is made. It must run.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
-		// IfExists says what becomes of the call where an agent of that name runs: fail
-		// (AGENT_EXISTS, the default) or use it.
-		IfExists *string `json:"if_exists,omitzero" enum:"fail,use"`
-		// InitialMessage is sent to the agent at once.
+		// What happens where an agent of that name runs: fail (AGENT_EXISTS), or use that
+		// agent, if it is as the other parameters say. use needs agent_id.
+		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail"`
+		// A message that is sent to the agent at once. It must not be empty.
 		InitialMessage *string `json:"initial_message,omitzero"`
-		// Env are variables for the programs that the agent runs; see CheckEnv.
+		// Variables for the programs that the agent runs. At most 64, of 131,072 bytes
+		// together; names that decide how programs are found or loaded are refused.
 		Env *map[string]string `json:"env,omitzero"`
-		// WaitForInitialResponse holds the answer back until that turn ended.
-		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero"`
+		// Whether the answer waits until the turn of initial_message has ended.
+		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero" default:"false"`
 
 		// Ceiling is what the agent's permissions cannot exceed: those of its
 		// parent. The server fills it in; nil is no bound.
@@ -90,20 +95,28 @@ type (
 	// with all that comes of it. What is missing is the configuration's; 0 is no
 	// limit.
 	Limits struct {
-		Tokens            *uint64 `json:"tokens,omitzero"` // in all
-		RequestsPerMinute *uint64 `json:"requests_per_minute,omitzero"`
-		TokensPerMinute   *uint64 `json:"tokens_per_minute,omitzero"`
+		// Tokens of models, in all.
+		Tokens *uint64 `json:"tokens,omitzero" max:"1125899906842624"`
+		// Requests to models in a minute.
+		RequestsPerMinute *uint64 `json:"requests_per_minute,omitzero" max:"1125899906842624"`
+		// Tokens of models in a minute.
+		TokensPerMinute *uint64 `json:"tokens_per_minute,omitzero" max:"1125899906842624"`
 
-		MemoryBytes          *uint64 `json:"memory_bytes,omitzero"`
-		Processes            *uint64 `json:"processes,omitzero"`  // threads count, too
-		OpenFiles            *uint64 `json:"open_files,omitzero"` // of each process
-		CPUSeconds           *uint64 `json:"cpu_s,omitzero"`      // of one incarnation
-		OutputBytesPerSecond *uint64 `json:"output_bytes_per_s,omitzero"`
-		TurnSeconds          *uint64 `json:"turn_s,omitzero"` // default and bound of timeout_s
+		// Memory of the process and its programs, in bytes.
+		MemoryBytes *uint64 `json:"memory_bytes,omitzero" max:"1125899906842624"`
+		// Processes and threads.
+		Processes *uint64 `json:"processes,omitzero" max:"1125899906842624"`
+		// Open files of each process; 0 or at least 64.
+		OpenFiles *uint64 `json:"open_files,omitzero" max:"1125899906842624"`
+		// Processor time of one incarnation, in seconds.
+		CPUSeconds *uint64 `json:"cpu_s,omitzero" max:"1125899906842624"`
+		// Output of the process in a second, in bytes.
+		OutputBytesPerSecond *uint64 `json:"output_bytes_per_s,omitzero" max:"1125899906842624"`
+		// Run time of one turn, in seconds: default and bound of timeout_s.
+		TurnSeconds *uint64 `json:"turn_s,omitzero" max:"86400"`
 
-		// Agents bounds how many agents there may be of it: itself, those that it
-		// created, and theirs.
-		Agents *uint64 `json:"agents,omitzero"`
+		// Agents: this one, those that it created, and theirs.
+		Agents *uint64 `json:"agents,omitzero" max:"1125899906842624"`
 	}
 
 	// CreateAgentResult says where the agent answers.
@@ -136,6 +149,7 @@ type (
 
 	// AgentIDParams name an agent.
 	AgentIDParams struct {
+		// The agent's name.
 		AgentID string `json:"agent_id"`
 	}
 
@@ -206,30 +220,34 @@ type (
 
 	// SendParams is one message to an agent.
 	SendParams struct {
+		// The message.
 		Content string `json:"content"`
-		// RequestID makes the send idempotent and can be cancelled by; a UUID
-		// if missing. 1 to MaxRequestID bytes.
-		RequestID   *string                `json:"request_id,omitzero"`
+		// Makes the send idempotent, and names it for cancel. A UUID if missing.
+		RequestID *string `json:"request_id,omitzero" min:"1" max:"128"`
+		// Files that go with the message.
 		Attachments *[]protocol.Attachment `json:"attachments,omitzero"`
-		// WhenBusy is queue (default), reject or steer.
-		WhenBusy *string `json:"when_busy,omitzero" enum:"queue,reject,steer"`
-		// TimeoutS bounds the turn's run time, in seconds; none if missing.
-		TimeoutS *float64 `json:"timeout_s,omitzero"`
-		// OnCrash is fail (default) or retry: sent once more after the restart.
-		OnCrash *string `json:"on_crash,omitzero" enum:"fail,retry"`
-		// OnDisconnect is continue (default) or cancel: the turn ends if the client
-		// leaves before its answer.
-		OnDisconnect *string `json:"on_disconnect,omitzero" enum:"continue,cancel"`
-		// Source says where the message comes from, and SourceAgentID which agent wrote
-		// it. The message keeps both; nothing depends on them.
-		Source        *string `json:"source,omitzero"`
+		// What happens while another turn runs: wait behind it (queue), AGENT_BUSY
+		// (reject), or abort it and go first (steer).
+		WhenBusy *string `json:"when_busy,omitzero" enum:"queue,reject,steer" default:"queue"`
+		// How long the turn may run, in seconds, rounded up to whole nanoseconds. No limit if
+		// missing.
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds"`
+		// What happens if the agent's process crashes: CHILD_CRASHED (fail), or send the
+		// message once more after the restart (retry).
+		OnCrash *string `json:"on_crash,omitzero" enum:"fail,retry" default:"fail"`
+		// What happens if the client leaves before the answer: the turn goes on
+		// (continue), or ends (cancel).
+		OnDisconnect *string `json:"on_disconnect,omitzero" enum:"continue,cancel" default:"continue"`
+		// Where the message comes from; kept with the message.
+		Source *string `json:"source,omitzero"`
+		// The agent that wrote the message; kept with the message.
 		SourceAgentID *string `json:"source_agent_id,omitzero"`
 	}
 
 	// CompactParams say how far to go.
 	CompactParams struct {
-		// Force keeps the last turn alone, and takes a summary that is no shorter.
-		Force *bool `json:"force,omitzero"`
+		// Whether to keep the last turn alone, and to take a summary that is no shorter.
+		Force *bool `json:"force,omitzero" default:"false"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and
@@ -250,6 +268,7 @@ type (
 
 	// CancelParams name the send to cancel.
 	CancelParams struct {
+		// The request_id of the send, of the task, or globally of the run_plan.
 		RequestID string `json:"request_id"`
 	}
 
@@ -299,8 +318,10 @@ type (
 
 	// GetMessagesParams select a page of the conversation.
 	GetMessagesParams struct {
-		Offset *uint64 `json:"offset,omitzero"` // index of the first; default 0
-		Limit  *uint64 `json:"limit,omitzero"`  // at most this many; default all that fit
+		// Index of the first message of the page.
+		Offset *uint64 `json:"offset,omitzero" default:"0"`
+		// How many messages at most; as many as fit one answer if missing.
+		Limit *uint64 `json:"limit,omitzero"`
 	}
 
 	// GetMessagesResult is a page. It may be shorter than what was asked for;
@@ -350,6 +371,7 @@ type (
 
 	// SetModelParams name a model.
 	SetModelParams struct {
+		// The model's name, as list_models has it.
 		Model string `json:"model"`
 	}
 

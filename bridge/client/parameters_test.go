@@ -61,7 +61,7 @@ func TestGoHasEveryParameter(t *testing.T) {
 		if m.Name == "shutdown" {
 			names[0] = "ShutdownAgent"
 		}
-		if _, ok := m.Stream(); ok {
+		if m.Stream != nil {
 			names = append(names, names[0]+"Stream")
 		}
 		for _, name := range names {
@@ -158,7 +158,7 @@ func same(t *testing.T, where string, defined map[string][]string, name func(api
 	want := map[string][]string{}
 	for _, m := range api.Methods {
 		want[name(m)] = parameters(m)
-		if _, ok := m.Stream(); ok {
+		if m.Stream != nil {
 			want[name(m)+suffix] = parameters(m)
 		}
 	}

@@ -48,24 +48,19 @@ func TestEventsHaveTypes(t *testing.T) {
 
 // Every notification of a streamed run of a plan has a type of its own.
 func TestPlanPartsHaveTypes(t *testing.T) {
-	for _, s := range api.Streams {
-		if s.Method != "run_plan" {
+	for _, n := range api.RunPlan.Stream {
+		raw, err := json.Marshal(n.Params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := client.ReadPlanPart(n.Name, raw)
+		if _, unknown := part.(client.UnknownPart); err != nil || unknown || part.Name() != n.Name {
+			t.Errorf("%s is a %T, %v", n.Name, part, err)
 			continue
 		}
-		for _, n := range s.Notifications {
-			raw, err := json.Marshal(n.Params)
-			if err != nil {
-				t.Fatal(err)
-			}
-			part, err := client.ReadPlanPart(n.Name, raw)
-			if _, unknown := part.(client.UnknownPart); err != nil || unknown || part.Name() != n.Name {
-				t.Errorf("%s is a %T, %v", n.Name, part, err)
-				continue
-			}
-			again, err := json.Marshal(part)
-			if diff := cmp.Diff(string(raw), string(again)); err != nil || diff != "" {
-				t.Errorf("%s: %v -params +part:\n%s", n.Name, err, diff)
-			}
+		again, err := json.Marshal(part)
+		if diff := cmp.Diff(string(raw), string(again)); err != nil || diff != "" {
+			t.Errorf("%s: %v -params +part:\n%s", n.Name, err, diff)
 		}
 	}
 	part, err := client.ReadPlanPart("plan_pause", []byte(`{"x":1}`))

@@ -46,18 +46,20 @@ type (
 		Result         content   `json:"result"`
 		Errors         []ref     `json:"errors"`
 		Servers        []server  `json:"servers"` // where it is called
-		// Scope and Effect are those of the table: global, agent or both; reads or
-		// changes.
+		// Scope, Effect and Agents are those of the table: global, agent or both; reads or
+		// changes; of which agents an agent may ask for it.
 		Scope  string `json:"x-scope"`
 		Effect string `json:"x-effect"`
+		Agents string `json:"x-agents"`
 		// Stream is what a stream says before the response: the methods of its
 		// notifications, with the schemas of their parameters. Empty if there is none.
 		Stream []content `json:"x-stream,omitempty"`
 	}
 	content struct {
-		Name     string         `json:"name"`
-		Required bool           `json:"required,omitzero"`
-		Schema   *schema.Schema `json:"schema"`
+		Name        string         `json:"name"`
+		Description string         `json:"description,omitzero"`
+		Required    bool           `json:"required,omitzero"`
+		Schema      *schema.Schema `json:"schema"`
 	}
 	ref struct {
 		Ref string `json:"$ref"`
@@ -72,19 +74,6 @@ type (
 		Message string       `json:"message"`
 	}
 )
-
-// failures are the errors of SPEC §6.2 that a method can have, by code.
-var failures = []struct {
-	name string
-	failure
-}{
-	{"InvalidParams", failure{jsonrpc.CodeInvalidParams, "Invalid params"}},
-	{"InternalError", failure{jsonrpc.CodeInternalError, "Internal error"}},
-	{"ServerError", failure{jsonrpc.CodeServerError, "Execution failed"}},
-	{"Unavailable", failure{jsonrpc.CodeUnavailable, "Resource unavailable"}},
-	{"RateLimited", failure{jsonrpc.CodeRateLimited, "Too many requests"}},
-	{"NotPermitted", failure{jsonrpc.CodeNotAuthenticated, "Not permitted"}},
-}
 
 // Document is the OpenRPC document of a server of that version at base, a URL
 // without a slash at its end. It is one line of JSON.
@@ -111,24 +100,26 @@ func describe(version, base string) document {
 		Servers:    []server{global},
 		Components: components{Errors: map[string]failure{}, Schemas: eventSchemas()},
 	}
-	var errors []ref
-	for _, f := range failures {
-		d.Components.Errors[f.name] = f.failure
-		errors = append(errors, ref{"#/components/errors/" + f.name})
+	for kind, e := range api.Errors {
+		d.Components.Errors[string(kind)] = failure{e.Code, e.Message}
 	}
 	for _, m := range api.Methods {
 		one := method{
-			Name: m.Name, Summary: m.Summary, ParamStructure: "by-name", Params: []content{}, Errors: errors,
+			Name: m.Name, Summary: m.Summary, ParamStructure: "by-name", Params: []content{}, Errors: []ref{},
 			Result: content{Name: "result", Required: true, Schema: schema.Of(reflect.TypeOf(m.Result), schema.Written)},
-			Scope:  m.Scope.String(), Effect: m.Effect.String(),
+			Scope:  m.Scope.String(), Effect: m.Effect.String(), Agents: m.Agents.String(),
+		}
+		for _, kind := range slices.Concat(api.CommonErrors, m.Errors) {
+			one.Errors = append(one.Errors, ref{"#/components/errors/" + string(kind)})
 		}
 		for _, p := range schema.Fields(reflect.TypeOf(m.Params), schema.ReadClosed) {
-			one.Params = append(one.Params, content{Name: p.Name, Required: p.Required, Schema: p.Schema})
+			describeMembers(p.Schema)
+			one.Params = append(one.Params, content{
+				Name: p.Name, Description: described(reflect.TypeOf(m.Params).Name(), p.Name), Required: p.Required, Schema: p.Schema,
+			})
 		}
-		if s, ok := m.Stream(); ok {
-			for _, n := range s.Notifications {
-				one.Stream = append(one.Stream, content{Name: n.Name, Schema: schema.Of(reflect.TypeOf(n.Params), schema.Written)})
-			}
+		for _, n := range m.Stream {
+			one.Stream = append(one.Stream, content{Name: n.Name, Schema: schema.Of(reflect.TypeOf(n.Params), schema.Written)})
 		}
 		slices.SortStableFunc(one.Params, func(a, b content) int { // as the specification wants it
 			if a.Required == b.Required {

@@ -5,6 +5,7 @@ import (
 	"html"
 	"strings"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/schema"
 )
 
@@ -39,12 +40,55 @@ func Page(version, base string) []byte {
 			if !p.Required {
 				optional = "?"
 			}
-			fmt.Fprintf(&out, "<dt><code>%s%s</code></dt><dd>%s</dd>\n", p.Name, optional, html.EscapeString(words(p.Schema)))
+			fmt.Fprintf(&out, "<dt><code>%s%s</code> <span class=\"of\">%s</span></dt><dd>%s</dd>\n",
+				p.Name, optional, html.EscapeString(words(p.Schema)+bounds(p.Schema)), html.EscapeString(p.Description))
 		}
-		fmt.Fprintf(&out, "<dt>result</dt><dd>%s</dd>\n</dl>\n", html.EscapeString(words(m.Result.Schema)))
+		fmt.Fprintf(&out, "<dt>result</dt><dd>%s</dd>\n", html.EscapeString(words(m.Result.Schema)))
+		for _, n := range m.Stream {
+			fmt.Fprintf(&out, "<dt>stream: <code>%s</code></dt><dd>%s</dd>\n", n.Name, html.EscapeString(words(n.Schema)))
+		}
+		fmt.Fprintf(&out, "</dl>\n<p class=\"of\">errors: %s</p>\n", strings.Join(m.kinds(), ", "))
 	}
 	out.WriteString("</html>\n")
 	return []byte(out.String())
+}
+
+// kinds are the errors of a method that not every method has.
+func (m method) kinds() (kinds []string) {
+	for _, e := range m.Errors[len(api.CommonErrors):] {
+		kinds = append(kinds, strings.TrimPrefix(e.Ref, "#/components/errors/"))
+	}
+	if kinds == nil {
+		return []string{"those of every method"}
+	}
+	return kinds
+}
+
+// bounds says within what a parameter must be, and what it is if it is missing.
+func bounds(s *schema.Schema) string {
+	text, unit := "", ""
+	if s.MinLength != nil || s.MaxLength != nil {
+		unit = " bytes"
+	}
+	for _, one := range []struct {
+		words string
+		n     *int64
+	}{{"at least", s.Minimum}, {"above", s.Above}, {"at least", wide(s.MinLength)}, {"at most", s.Maximum}, {"at most", wide(s.MaxLength)}} {
+		if one.n != nil {
+			text += fmt.Sprintf(", %s %d%s", one.words, *one.n, unit)
+		}
+	}
+	if s.Default != nil {
+		text += fmt.Sprintf(", default %v", s.Default)
+	}
+	return text
+}
+
+func wide(n *int) *int64 {
+	if n == nil {
+		return nil
+	}
+	return new(int64(*n))
 }
 
 // words says what a schema allows; a question mark is for members that may be

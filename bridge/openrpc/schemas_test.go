@@ -145,8 +145,8 @@ func TestSchemasOfResultsSayWhatIsWritten(t *testing.T) {
 	for _, m := range api.Methods {
 		types(reflect.TypeOf(m.Result), all)
 	}
-	for _, s := range api.Streams {
-		for _, n := range s.Notifications {
+	for _, m := range api.Methods {
+		for _, n := range m.Stream {
 			types(reflect.TypeOf(n.Params), all)
 		}
 	}
@@ -192,10 +192,8 @@ func TestSchemasOfParametersSayWhatIsTaken(t *testing.T) {
 			err := strict.Unmarshal(raw, decoded.Interface(), strict.RejectUnknown)
 			if err == nil { // what a value may be that any value can be
 				switch p := decoded.Elem().Interface().(type) {
-				case api.SetSystemPromptParams:
-					err = p.Check()
-				case api.UpdateContextParams:
-					err = p.Check()
+				case api.SetSystemPromptParams, api.UpdateContextParams:
+					err = api.Check(p)
 				}
 			}
 			if bySchema := of.Validate(whole); (err == nil) != (bySchema == nil) {

@@ -19,7 +19,7 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 		MemoryBytes: &l.MemoryBytes, Processes: &l.Processes, OpenFiles: &l.OpenFiles, CPUSeconds: &l.CPUSeconds,
 		OutputBytesPerSecond: &l.OutputBytesPerSecond, TurnSeconds: &l.TurnSeconds, Agents: l.Agents,
 	}
-	if err := asked.Check(); err != nil {
+	if err := api.Check(asked); err != nil {
 		return broker.Limits{}, fmt.Errorf("config.json: %w", err)
 	}
 	return over(broker.Limits{Concurrent: bounded(l.Concurrent), Agents: bridge.DefaultTreeAgents}, asked), nil

@@ -23,7 +23,7 @@ func rolesOf(cfg *config.Config) (map[bridge.Role]api.CreateAgentParams, error) 
 				*one.target = &one.value
 			}
 		}
-		if err := p.Check(); err != nil {
+		if err := api.Check(p); err != nil {
 			return nil, fmt.Errorf("configuration roles.%s: %w", name, err)
 		}
 		roles[bridge.Role(name)] = p

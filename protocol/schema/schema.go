@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,9 @@ type Schema struct {
 	Const      any       `json:"const,omitzero"`
 	Format     string    `json:"format,omitzero"`
 	Enum       []any     `json:"enum,omitzero"`
+	Default    any       `json:"default,omitzero"`
 	Minimum    *int64    `json:"minimum,omitzero"`
+	Above      *int64    `json:"exclusiveMinimum,omitzero"`
 	Maximum    *int64    `json:"maximum,omitzero"`
 	MinLength  *int      `json:"minLength,omitzero"`
 	MaxLength  *int      `json:"maxLength,omitzero"` // characters
@@ -170,13 +173,22 @@ func Fields(t reflect.Type, mode Mode) (list []Member) {
 }
 
 // annotate takes what the tags of a field say besides its type: schema has the types
-// of a raw value, enum the values of a text or of the elements of a list.
+// of a raw value, enum the values of a text or of the elements of a list, min and max
+// bound a number or the length of a text (">" before min: it is not allowed itself), and
+// default is what a missing value means.
 func (s *Schema) annotate(tag reflect.StructTag) {
 	if types, ok := tag.Lookup("schema"); ok {
 		if list := strings.Split(types, ","); len(list) > 1 {
 			s.Type = list
 		} else {
 			s.Type = types
+		}
+	}
+	s.bound(tag.Get("min"), tag.Get("max"))
+	if text, ok := tag.Lookup("default"); ok {
+		s.Default = text
+		if s.Type != "string" {
+			s.Default = jsontext.Value(text)
 		}
 	}
 	if values, ok := tag.Lookup("enum"); ok {
@@ -188,6 +200,34 @@ func (s *Schema) annotate(tag reflect.StructTag) {
 		for value := range strings.SplitSeq(values, ",") {
 			of.Enum = append(of.Enum, value)
 		}
+	}
+}
+
+func (s *Schema) bound(low, high string) {
+	number := func(text string) *int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			panic("schema: " + err.Error())
+		}
+		return &n
+	}
+	length := func(text string) *int { return new(int(*number(text))) }
+	low, above := strings.CutPrefix(low, ">")
+	switch {
+	case low == "":
+	case above:
+		s.Above = number(low)
+	case s.Type == "string":
+		s.MinLength = length(low)
+	default:
+		s.Minimum = number(low)
+	}
+	switch {
+	case high == "":
+	case s.Type == "string": // of bytes, so that it has no more characters
+		s.MaxLength = length(high)
+	default:
+		s.Maximum = number(high)
 	}
 }
 

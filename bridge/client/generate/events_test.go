@@ -33,17 +33,17 @@ func events() (list []event, err error) {
 
 // aboutStream is what the clients say of a streaming method: the type of its parts,
 // and more than its summary.
-type aboutStream struct{ part, python, typeScript string }
+type aboutStream struct{ part, summary, python, typeScript string }
 
 var aboutStreams = map[string]aboutStream{
 	"send": {
-		part: "Part",
+		part: "Part", summary: "Send a message and have the answer as it comes",
 		python: "        The texts joined, since the last restart, are the result's content. To leave\n" +
 			"        earlier ends no turn, unless on_disconnect says so. timeout bounds the wait for the\n        first part.\n",
 		typeScript: " The texts joined, since the last restart, are the\n   * result's content. timeout bounds the wait for the first part.",
 	},
 	"run_plan": {
-		part: "PlanPart",
+		part: "PlanPart", summary: "Carry out a plan as run_plan does, and hear of it as it goes",
 		python: "        The last part is the result. To leave earlier ends no run. timeout bounds the\n" +
 			"        wait for the first part.\n",
 		typeScript: " To leave\n   * earlier ends no run. timeout bounds the wait for the first part.",
@@ -53,17 +53,12 @@ var aboutStreams = map[string]aboutStream{
 // planNotes are the notifications of a streamed run_plan, with the schemas of their
 // parameters.
 func planNotes() (names []string, params []gjson.Result, err error) {
-	for _, s := range api.Streams {
-		if s.Method != "run_plan" {
-			continue
+	for _, n := range api.RunPlan.Stream {
+		raw, err := json.Marshal(schema.Of(reflect.TypeOf(n.Params), schema.Written))
+		if err != nil {
+			return nil, nil, err
 		}
-		for _, n := range s.Notifications {
-			raw, err := json.Marshal(schema.Of(reflect.TypeOf(n.Params), schema.Written))
-			if err != nil {
-				return nil, nil, err
-			}
-			names, params = append(names, n.Name), append(params, gjson.ParseBytes(raw))
-		}
+		names, params = append(names, n.Name), append(params, gjson.ParseBytes(raw))
 	}
 	return names, params, nil
 }
@@ -234,9 +229,9 @@ export type Part = { type: "text"; text: string } | { type: "restart" } | { type
 export interface Streams {
 `, strings.Join(agent, "\n  | "), strings.Join(bare, " | "), strings.Join(owned, "\n      | "), plan.String())
 	for _, m := range list {
-		if stream, ok := m.Stream(); ok {
+		if m.Stream != nil {
 			fmt.Fprintf(&b, "  /**\n   * %s.%s\n   */\n  %sStream(params: %sParams, options?: CallOptions): AsyncGenerator<%s, void, undefined>;\n",
-				stream.Summary, aboutStreams[m.Name].typeScript, lowerCamel(m.Name), camel(m.Name), aboutStreams[m.Name].part)
+				aboutStreams[m.Name].summary, aboutStreams[m.Name].typeScript, lowerCamel(m.Name), camel(m.Name), aboutStreams[m.Name].part)
 		}
 	}
 	b.WriteString("}\n")

@@ -61,10 +61,10 @@ func pythonMethods(list []row, s shape) ([]byte, error) {
 		result := "results." + camel(m.Name)
 		fmt.Fprintf(&b, "\n    %s %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        return cast(%s, %sself._call(%q, locals()))\n",
 			s.def, snake(m.Name), pythonParams(m.spec, hint), result, m.Summary, result, s.await, m.Name)
-		if stream, ok := m.Stream(); ok {
+		if m.Stream != nil {
 			result := fmt.Sprintf(s.stream, aboutStreams[m.Name].part)
 			fmt.Fprintf(&b, "\n    def %s_stream(%s) -> %s:\n        \"\"\"%s.\n\n%s        \"\"\"\n        return cast(%s, self._stream(%q, locals()))\n",
-				snake(m.Name), pythonParams(m.spec, hint), result, stream.Summary, aboutStreams[m.Name].python, result, m.Name)
+				snake(m.Name), pythonParams(m.spec, hint), result, aboutStreams[m.Name].summary, aboutStreams[m.Name].python, result, m.Name)
 		}
 	}
 	return b.Bytes(), nil

@@ -80,7 +80,7 @@ func (a *App) loadVerb() *cobra.Command {
 		if p.Last = &last; len(args) == 1 {
 			p.SessionName = &args[0]
 		}
-		if err := p.Check(); err != nil {
+		if err := api.Check(p); err != nil {
 			return Usage("%v", err)
 		}
 		return a.load(ctx, c, p)

@@ -77,7 +77,7 @@ func (a *App) createVerb() *cobra.Command {
 		if len(args) == 1 {
 			p.AgentID = &args[0]
 		}
-		if err := p.Check(); err != nil {
+		if err := api.Check(p); err != nil {
 			return err
 		}
 		if p.Cwd == nil {
