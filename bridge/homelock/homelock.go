@@ -12,9 +12,6 @@ import (
 	"nexus.internal/protocol/safefile"
 )
 
-// ErrLocked says that another server has the lock.
-var ErrLocked = errors.New("it is locked")
-
 // Server is what the lock of a home says of its server.
 type Server struct {
 	// PID and Port are those of the server that holds the home, or of the last one
@@ -32,19 +29,19 @@ func Path(home string) string { return filepath.Join(home, "run", "lock") }
 const tries = 1000
 
 // Take locks the file, which is open for reading and writing, until it is closed or the
-// process ends, however it ends. ErrLocked if a server has it.
+// process ends, however it ends. It is safefile.ErrLocked if a server has it.
 func Take(file *os.File) error {
 	for range tries {
-		err := take(file)
-		if !errors.Is(err, ErrLocked) {
+		err := safefile.Lock(file)
+		if !errors.Is(err, safefile.ErrLocked) {
 			return err
 		}
 		if held, err := recorded(file); err != nil || held {
-			return errors.Join(ErrLocked, err)
+			return errors.Join(safefile.ErrLocked, err)
 		}
 		runtime.Gosched()
 	}
-	return ErrLocked
+	return safefile.ErrLocked
 }
 
 // Record says in a file that was taken who this server is, so that Find finds it.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/bridge/homelock"
+	"nexus.internal/protocol/safefile"
 )
 
 func open(t *testing.T, home string) *os.File {
@@ -49,7 +50,7 @@ func TestFind(t *testing.T) {
 	}
 	ours := homelock.Server{PID: os.Getpid(), Port: 9000, Runs: true}
 	want(t, home, ours)
-	if err := homelock.Take(open(t, home)); !errors.Is(err, homelock.ErrLocked) {
+	if err := homelock.Take(open(t, home)); !errors.Is(err, safefile.ErrLocked) {
 		t.Errorf("a second server: %v", err)
 	}
 	want(t, home, ours) // also after another one was refused

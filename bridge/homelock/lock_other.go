@@ -9,7 +9,6 @@ import (
 
 var errNoLock = errors.New("locks are not supported on this system")
 
-func take(*os.File) error             { return nil }
 func wait(*os.File) error             { return errNoLock }
 func record(*os.File) error           { return nil }
 func recorded(*os.File) (bool, error) { return false, nil }

@@ -12,14 +12,6 @@ import (
 // The lock is two: flock(2), which one server gets and others wait for, and a record
 // lock of fcntl(2), which can be asked for without being taken.
 
-func take(file *os.File) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrLocked
-	}
-	return err
-}
-
 func wait(file *os.File) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {

@@ -49,24 +49,19 @@ func (s *Seen) load(now time.Time) error {
 
 // rewrite puts what still counts into a new file. mu is held, or nobody else has s.
 func (s *Seen) rewrite() error {
-	next := s.path + ".new"
-	file, err := safefile.Create(next)
+	lines := 0
+	file, err := safefile.Renew(s.path, func(file *os.File) error {
+		out := bufio.NewWriter(file)
+		for text, u := range s.used {
+			if u.lasting {
+				lines++
+				_, _ = out.Write(lineOf(text, u.until)) // Flush tells
+			}
+		}
+		return out.Flush()
+	})
 	if err != nil {
 		return err
-	}
-	lines := 0
-	out := bufio.NewWriter(file)
-	for text, u := range s.used {
-		if u.lasting {
-			lines++
-			_, _ = out.Write(lineOf(text, u.until)) // Flush tells
-		}
-	}
-	if err = out.Flush(); err == nil {
-		err = os.Rename(next, s.path)
-	}
-	if err != nil {
-		return errors.Join(err, file.Close(), os.Remove(next))
 	}
 	if s.file != nil {
 		_ = s.file.Close()

@@ -125,9 +125,9 @@ func (l *Log) room(n int64) (size int64, err error) {
 // has. mu is held.
 func (l *Log) current() (size int64, err error) {
 	if l.file != nil {
-		there, err := os.Lstat(l.path)
-		if info, failed := l.file.Stat(); err == nil && failed == nil && os.SameFile(there, info) {
-			return info.Size(), nil
+		if there, _ := safefile.At(l.path, l.file); there {
+			info, err := l.file.Stat()
+			return info.Size(), err
 		}
 		if err := l.close(); err != nil { // it was moved away
 			return 0, err

@@ -105,7 +105,7 @@ func (c *Catalogue) Rename(old, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer letGo(held)
+	defer safefile.Release(held)
 	if c.taken(name) {
 		return &Error{Name: name, Err: ErrExists}
 	}
@@ -137,13 +137,13 @@ func (c *Catalogue) Delete(id string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer letGo(held)
+	defer safefile.Release(held)
 	noted := c.note("delete", id)
 	if noted != nil && !errors.Is(noted, syscall.ENOSPC) && !errors.Is(noted, syscall.EDQUOT) {
 		return noted
 	}
 	defer func() { err = errors.Join(err, c.settle()) }()
-	if err := errors.Join(os.Remove(c.Path(id)), syncDir(c.Dir(id))); err != nil {
+	if err := errors.Join(os.Remove(c.Path(id)), safefile.SyncDir(c.Dir(id))); err != nil {
 		return &Error{Name: id, Err: err}
 	}
 	if noted != nil { // a full disk had no room for a note, and has more now
@@ -159,13 +159,18 @@ func (c *Catalogue) exclusive() (release func(), err error) {
 		return nil, fmt.Errorf("change the sessions: %w", err)
 	}
 	c.changing.Lock()
-	f, err := lockFile(filepath.Join(dir, ".lock"))
+	f, err := safefile.Open(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
+	if err == nil {
+		if err = safefile.WaitLock(f); err != nil {
+			f.Close()
+		}
+	}
 	if err != nil {
 		c.changing.Unlock()
 		return nil, fmt.Errorf("change the sessions: %w", err)
 	}
 	return func() {
-		f.Close()
+		safefile.Release(f)
 		c.changing.Unlock()
 	}, nil
 }
@@ -194,7 +199,11 @@ func (c *Catalogue) hold(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
+	err = safefile.Lock(f)
+	if errors.Is(err, safefile.ErrLocked) {
+		err = ErrInUse
+	}
+	if err != nil {
 		f.Close()
 		return nil, &Error{Name: id, Err: err}
 	}
@@ -208,7 +217,7 @@ func (c *Catalogue) move(from, to, id string) error {
 		return &Error{Name: id, Err: ErrExists}
 	}
 	if err == nil {
-		err = errors.Join(syncDir(filepath.Dir(to)), syncDir(filepath.Dir(from)))
+		err = errors.Join(safefile.SyncDir(filepath.Dir(to)), safefile.SyncDir(filepath.Dir(from)))
 	}
 	if err != nil {
 		return &Error{Name: id, Err: err}
@@ -228,7 +237,7 @@ func (c *Catalogue) note(what string, ids ...string) error {
 		return err
 	}
 	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
-	if err := errors.Join(writeSynced(c.notePath(), bytesOf([]byte(text))), syncDir(filepath.Dir(c.notePath()))); err != nil {
+	if err := errors.Join(writeSynced(c.notePath(), bytesOf([]byte(text))), safefile.SyncDir(filepath.Dir(c.notePath()))); err != nil {
 		_ = os.Remove(c.notePath()) // what is not meant any more; a torn one means nothing either
 		return fmt.Errorf("note a change: %w", err)
 	}
@@ -271,7 +280,7 @@ func (c *Catalogue) settle() error {
 				errs = append(errs, err)
 			}
 		}
-		errs = append(errs, syncDir(c.Dir(words[1])), syncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
+		errs = append(errs, safefile.SyncDir(c.Dir(words[1])), safefile.SyncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
 	case words[0] == "begin" || words[0] == "delete":
 		errs = append(errs, os.RemoveAll(c.part(words[1], ".next")))
 		if !c.taken(words[1]) {
@@ -293,7 +302,7 @@ func writeSynced(path string, write func(io.Writer) error) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := safefile.Create(path)
 	if err != nil {
 		return err
 	}
@@ -342,21 +351,12 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := safefile.Create(to)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Sync(), out.Close())
-}
-
-// syncDir returns once the names in a directory are on the disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // renameUnlessThere is for systems that cannot look and rename in one: who makes

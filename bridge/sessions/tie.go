@@ -63,7 +63,7 @@ func (c *Catalogue) amend(id string, r transcript.Record) (err error) {
 	if err != nil {
 		return err
 	}
-	defer letGo(held)
+	defer safefile.Release(held)
 	line, err := transcript.Append(nil, r)
 	if err != nil {
 		return &Error{Name: id, Err: err}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -26,15 +27,14 @@ const (
 // has open, that an agent of a server has gone on with, or that it cannot read. While
 // another process changes the sessions of dir it does nothing.
 func Expire(dir string, before time.Time) (removed int, err error) {
-	changing, err := openFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
+	changing, err := safefile.Open(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return 0, fmt.Errorf("remove old sessions: %w", err)
 	}
-	defer changing.Close()
-	if err := lock(changing); err != nil {
-		if errors.Is(err, ErrInUse) {
-			return 0, nil
-		}
+	defer safefile.Release(changing)
+	if err := safefile.Lock(changing); errors.Is(err, safefile.ErrLocked) {
+		return 0, nil
+	} else if err != nil {
 		return 0, fmt.Errorf("remove old sessions: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -70,19 +70,19 @@ func expire(path, name string, before time.Time) (gone bool, err error) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
 		return false, nil
 	}
-	f, err := openFile(path, os.O_RDWR)
+	f, err := safefile.Open(path, os.O_RDWR)
 	if err != nil {
 		return false, nil // it is somebody's
 	}
-	defer f.Close()
-	if lock(f) != nil {
+	defer safefile.Release(f)
+	if safefile.Lock(f) != nil {
 		return false, nil
 	}
 	info, err := f.Stat() // again, now that nobody writes
 	if err != nil || !info.ModTime().Before(before) || !transcript.Unnamed(name, f) {
 		return false, nil
 	}
-	if found, err := os.Lstat(path); err != nil || !os.SameFile(info, found) {
+	if there, err := safefile.At(path, f); err != nil || !there {
 		return false, nil
 	}
 	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), name+".files")); err != nil {

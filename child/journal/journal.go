@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -24,8 +25,6 @@ type file interface {
 	Write(p []byte) (int, error)
 	Truncate(size int64) error
 	Sync() error
-	Stat() (os.FileInfo, error)
-	Close() error
 }
 
 // Journal is one open session file.
@@ -40,7 +39,8 @@ type Journal struct {
 	created bool
 
 	mu      sync.Mutex // guards all below
-	file    file
+	locked  *os.File
+	file    file      // locked, but in tests
 	size    int64     // bytes of the file that are whole records
 	fresh   bool      // the file is new, so that its directory is not synced yet
 	backlog []byte    // encoded records that are not in the file yet
@@ -294,7 +294,7 @@ func (j *Journal) sync() error {
 		return fmt.Errorf("sync session: %w", err)
 	}
 	if j.fresh {
-		if err := syncDir(filepath.Dir(j.path)); err != nil {
+		if err := safefile.SyncDir(filepath.Dir(j.path)); err != nil {
 			return fmt.Errorf("sync session directory: %w", err)
 		}
 		j.fresh = false
@@ -304,17 +304,13 @@ func (j *Journal) sync() error {
 
 // there reports whether the path still names the file. j.mu is held.
 func (j *Journal) there() error {
-	mine, err := j.file.Stat()
-	if err != nil {
-		return fmt.Errorf("sync session: %w", err)
-	}
-	found, err := os.Lstat(j.path)
+	there, err := safefile.At(j.path, j.locked)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("save session: %w: there is no %s any more", ErrRemoved, j.path)
 	case err != nil:
 		return fmt.Errorf("sync session: %w", err)
-	case !os.SameFile(mine, found):
+	case !there:
 		return fmt.Errorf("save session: %w: %s is another file now", ErrRemoved, j.path)
 	}
 	return nil
@@ -330,7 +326,7 @@ func (j *Journal) Close() error {
 	err := j.write()
 	if !j.closed {
 		j.closed = true
-		err = errors.Join(err, j.file.Close())
+		err = errors.Join(err, safefile.Release(j.locked))
 	}
 	j.mu.Unlock()
 	j.flushing.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -22,10 +23,6 @@ var ErrUnknown = errors.New("no such session")
 // ErrInUse says that another process holds the session.
 var ErrInUse = errors.New("the session is in use by another process")
 
-// ErrNotRegular says that a link, a directory or the like stands where the
-// session's file should.
-var ErrNotRegular = errors.New("it is a link or no regular file")
-
 // ErrForbidden says that there is a file which this process may not open.
 var ErrForbidden = errors.New("it may not be opened")
 
@@ -33,7 +30,7 @@ var ErrForbidden = errors.New("it may not be opened")
 // does, which is then as it was.
 func Unreadable(err error) bool {
 	_, damaged := errors.AsType[*transcript.LineError](err)
-	return damaged || errors.Is(err, ErrNotRegular) || errors.Is(err, ErrForbidden)
+	return damaged || errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, ErrForbidden)
 }
 
 // ErrRemoved says that the session's file was removed, moved away or replaced
@@ -82,14 +79,14 @@ func NewSessionID() string { return uuid.NewString() }
 
 // Open opens or begins a session, takes its lock, cuts off a torn tail, closes
 // a turn that was cut off, and returns what was saved. Errors wrap ErrUnknown,
-// ErrInUse, ErrNotRegular, ErrForbidden or *transcript.LineError (in it, perhaps, a
+// ErrInUse, safefile.ErrNotRegular, ErrForbidden or *transcript.LineError (in it, perhaps, a
 // *transcript.VersionError); on every error the file is as it was, and one that was begun or empty is gone.
 func Open(o Options) (*Journal, *transcript.State, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Sync == nil {
-		o.Sync = syncData
+		o.Sync = SyncData
 	}
 	id := NewSessionID()
 	name := o.Name
@@ -113,7 +110,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	f, err := openFile(path, flags)
+	f, err := safefile.Open(path, flags)
 	if errors.Is(err, fs.ErrPermission) {
 		if _, gone := os.Lstat(path); gone == nil {
 			err = fmt.Errorf("%w: %w", ErrForbidden, err)
@@ -122,7 +119,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	j := &Journal{path: path, name: name, file: f, noSync: o.NoSync, syncFile: o.Sync}
+	j := &Journal{path: path, name: name, locked: f, file: f, noSync: o.NoSync, syncFile: o.Sync}
 	state, err := j.begin(transcript.Header{
 		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
 	}, o.Now())
@@ -130,7 +127,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		if j.created { // while it is locked: nobody else has it open
 			os.Remove(path)
 		}
-		f.Close()
+		safefile.Release(f)
 		return nil, nil, fmt.Errorf("open session %s: %w", path, err)
 	}
 	if state.Header.SessionID == name {
@@ -141,19 +138,15 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 
 // begin locks the file and brings it into a sound state.
 func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.State, error) {
-	f := j.file.(*os.File)
-	if info, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, ErrNotRegular
-	}
-	if err := lock(f); err != nil {
+	if err := safefile.Lock(j.locked); errors.Is(err, safefile.ErrLocked) {
+		return nil, ErrInUse
+	} else if err != nil {
 		return nil, err
 	}
 	if err := j.there(); err != nil { // Expire may have removed it before it was locked
 		return nil, err
 	}
-	data, err := io.ReadAll(f)
+	data, err := io.ReadAll(j.locked)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/child/journal"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -125,8 +126,8 @@ func TestALinkIsRefused(t *testing.T) {
 				if err := os.Symlink(other, link); err != nil {
 					t.Fatal(err)
 				}
-				if _, _, err := journal.Open(o); !errors.Is(err, journal.ErrNotRegular) || !strings.Contains(err.Error(), link) {
-					t.Errorf("got %v, want %v", err, journal.ErrNotRegular)
+				if _, _, err := journal.Open(o); !errors.Is(err, safefile.ErrNotRegular) || !strings.Contains(err.Error(), link) {
+					t.Errorf("got %v, want %v", err, safefile.ErrNotRegular)
 				}
 				left, err := os.ReadFile(other)
 				if string(left) != strings.Trim(data, "-") || (err != nil) != (data == "-") {
@@ -139,8 +140,8 @@ func TestALinkIsRefused(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "s.jsonl"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := journal.Open(journal.Options{Dir: dir, Name: "s"}); !errors.Is(err, journal.ErrNotRegular) {
-		t.Errorf("a directory: got %v, want %v", err, journal.ErrNotRegular)
+	if _, _, err := journal.Open(journal.Options{Dir: dir, Name: "s"}); !errors.Is(err, safefile.ErrNotRegular) {
+		t.Errorf("a directory: got %v, want %v", err, safefile.ErrNotRegular)
 	}
 }
 

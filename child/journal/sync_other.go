@@ -4,5 +4,5 @@ package journal
 
 import "os"
 
-// syncData puts the file's content on the disk.
-func syncData(f *os.File) error { return f.Sync() }
+// SyncData puts the file's content on the disk.
+func SyncData(f *os.File) error { return f.Sync() }

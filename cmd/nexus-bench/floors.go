@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"nexus.internal/child/journal"
 )
 
 // echo is a running echo process. call is safe for concurrent use.
@@ -123,7 +125,7 @@ func fdatasyncs(ctx context.Context, file *os.File, n int, pause func() error) s
 			if _, err := file.Write(record); err != nil {
 				return 0, err
 			}
-			if err := fdatasync(file); err != nil {
+			if err := journal.SyncData(file); err != nil {
 				return 0, err
 			}
 			taken[i] = time.Since(began).Seconds()

@@ -89,7 +89,7 @@ func (l *Log) open() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, release(l.file))
+			err = errors.Join(err, safefile.Release(l.file))
 		}
 	}()
 	data, err := safefile.ReadAll(l.file, MaxFile)
@@ -130,21 +130,19 @@ func claim(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(file); err != nil {
-		return nil, errors.Join(err, file.Close())
+	there := false
+	if err = safefile.Lock(file); err == nil {
+		there, err = safefile.At(path, file)
 	}
-	mine, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
+	switch {
+	case err == nil && there:
+		return file, nil
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil, safefile.Release(file)
+	case errors.Is(err, safefile.ErrLocked):
+		err = ErrInUse
 	}
-	there, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, there) {
-		return nil, release(file)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	return nil, errors.Join(err, file.Close())
 }
 
 // Past tells what was recorded before the log was opened: first the last
@@ -262,7 +260,7 @@ func (l *Log) renew() {
 		l.log.Warn("outcomes not written anew", zap.String("path", l.path), zap.Error(err))
 		return
 	}
-	_ = release(l.file) // the old one has nothing left to say
+	_ = safefile.Release(l.file) // the old one has nothing left to say
 	l.file, l.size, l.anew, l.rooms = file, size, size, rooms
 }
 
@@ -276,24 +274,17 @@ func (l *Log) rewrite() (size int64, rooms map[string]room, _ *os.File, err erro
 		return 0, nil, nil, err
 	}
 	data, rooms = s.encode()
-	beside := l.path + ".new"
-	file, err := safefile.Create(beside)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	if err = lock(file); err == nil { // before anybody can open it by its name
-		_, err = file.Write(data)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err == nil {
-		err = os.Rename(beside, l.path)
-	}
-	if err != nil {
-		return 0, nil, nil, errors.Join(err, file.Close(), os.Remove(beside))
-	}
-	return int64(len(data)), rooms, file, nil
+	file, err := safefile.Renew(l.path, func(file *os.File) error {
+		err := safefile.Lock(file) // before anybody can open it by its name
+		if err == nil {
+			_, err = file.Write(data)
+		}
+		if err == nil {
+			err = file.Sync()
+		}
+		return err
+	})
+	return int64(len(data)), rooms, file, err
 }
 
 // encode is the file of what is remembered of s, and the rooms in it.
@@ -331,7 +322,7 @@ func (l *Log) Close() error {
 			err = fmt.Errorf("close outcomes: %d not recorded: %w", len(l.backlog), err)
 		}
 	}
-	err = errors.Join(err, release(l.file))
+	err = errors.Join(err, safefile.Release(l.file))
 	l.file, l.past = nil, nil
 	return err
 }
@@ -347,7 +338,7 @@ func (l *Log) Remove() error {
 		}
 	}
 	if l.file != nil { // the lock goes last
-		errs = append(errs, release(l.file))
+		errs = append(errs, safefile.Release(l.file))
 	}
 	l.file, l.past, l.backlog = nil, nil, nil
 	return errors.Join(errs...)

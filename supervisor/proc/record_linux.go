@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
@@ -84,32 +83,25 @@ func newRecord(dir string, t proctree.LineageTag, c *cgroups) (_ *record, err er
 		r.cgroup = c.dir
 	}
 	// It gets its name when it is locked: before, it looks like a dead one.
-	r.file, err = os.CreateTemp(dir, newPrefix+"*")
+	r.file, err = safefile.Renew(r.path, func(file *os.File) error {
+		d, err := describe(file, c)
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(d)
+		}
+		if err == nil {
+			_, err = file.Write(text)
+		}
+		if err == nil {
+			err = safefile.Lock(file)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	d, err := describe(r.file, c)
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(d)
-	}
-	if err == nil {
-		_, err = r.file.Write(text)
-	}
-	if err == nil && !tryLock(r.file) {
-		err = errors.New("lock a new file")
-	}
-	if err == nil {
-		err = os.Rename(r.file.Name(), r.path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(r.file.Name()), r.file.Close())
-	}
 	return r, nil
 }
-
-// newPrefix begins the name of a record that is being made.
-const newPrefix = ".new-"
 
 // remove forgets the server. A record that is gone is as good as removed.
 func (r *record) remove() error {
@@ -172,9 +164,12 @@ func unlocked(dir string) []*record {
 			continue
 		}
 		r.file = file
-		there, err := os.Stat(r.path)
-		opened, failed := file.Stat()
-		if err != nil || failed != nil || !ownedByUs(opened) || !tryLock(file) || !os.SameFile(there, opened) {
+		info, err := file.Stat()
+		if err != nil || !safefile.Ours(info) || safefile.Lock(file) != nil {
+			file.Close()
+			continue
+		}
+		if there, err := safefile.At(r.path, file); err != nil || !there {
 			file.Close()
 			continue
 		}
@@ -220,13 +215,4 @@ func (r *record) sweep() (left []int, err error) {
 	left, err = proctree.EndLineage(r.tag.Has, (&cgroup{dir: r.cgroup}).kill)
 	c.remove()
 	return left, err
-}
-
-func tryLock(file *os.File) bool {
-	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
-}
-
-func ownedByUs(info os.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(s.Uid) == os.Geteuid()
 }

@@ -42,7 +42,7 @@ func HoldHome(home string, port int) (*Hold, error) {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
 	}
 	err = homelock.Take(file)
-	if errors.Is(err, homelock.ErrLocked) {
+	if errors.Is(err, safefile.ErrLocked) {
 		server := homelock.Read(file)
 		return nil, errors.Join(&HeldError{Home: home, PID: server.PID, Port: server.Port}, file.Close())
 	}
@@ -62,15 +62,11 @@ func HoldHome(home string, port int) (*Hold, error) {
 // another server may claim what is there. It may be called at any time until
 // Release.
 func (h *Hold) Check() error {
-	there, err := os.Stat(homelock.Path(h.home))
+	there, err := safefile.At(homelock.Path(h.home), h.file)
 	if err != nil {
 		return fmt.Errorf("the home is not what it was: %w", err)
 	}
-	ours, err := h.file.Stat()
-	if err != nil {
-		return fmt.Errorf("look at the claim on %s: %w", h.home, err)
-	}
-	if !os.SameFile(there, ours) {
+	if !there {
 		return fmt.Errorf("the home is another one now: %s is not what this server has locked", homelock.Path(h.home))
 	}
 	return nil
