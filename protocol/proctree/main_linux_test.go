@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,16 @@ var roles = map[string]func(){
 	"server":    server,
 	"subreaper": subreaper,
 	"starved":   starved,
+	"tracer":    tracer,
+	// traced makes its parent its tracer, and stops.
+	"traced": func() {
+		runtime.LockOSThread()
+		if _, _, err := syscall.RawSyscall(syscall.SYS_PTRACE, syscall.PTRACE_TRACEME, 0, 0); err != 0 {
+			panic(err)
+		}
+		fmt.Println("here")
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+	},
 }
 
 func TestMain(m *testing.M) {
@@ -168,6 +179,24 @@ func subreaper() {
 	killed := proctree.KillChildren()
 	_, err = io.ReadAll(keptLines)
 	fmt.Println(killed, err, kept.Wait())
+}
+
+// tracer has a child that made it its tracer and stopped, beside one that lives. It says
+// how many children live, in two looks.
+func tracer() {
+	stopped, _ := listen("traced", nil, 1)
+	listen("stay", nil, 1)
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, stopped.Process.Pid, &info, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		panic(err)
+	}
+	wanted := func(int) bool { return true }
+	for range 2 {
+		live, err := proctree.ReapChildren(wanted, false, nil)
+		fmt.Println(len(live), err)
+	}
+	dead, err := proctree.EndAll(0, func(kill bool) ([]int, error) { return proctree.ReapChildren(wanted, kill, nil) })
+	fmt.Println(dead, err)
 }
 
 // starved has no descriptors left.

@@ -123,6 +123,16 @@ func TestReapChildren(t *testing.T) {
 	allEnd(t, says)
 }
 
+// A stop that a child tells its tracer, which its parent is then, is not its end: it is
+// among those that live, in each look, and can be killed.
+func TestReapTracedChildren(t *testing.T) {
+	_, says, lines := start(t, "tracer", nil, 3)
+	if want := []string{"2 <nil>", "2 <nil>", "[] <nil>"}; !slices.Equal(lines, want) {
+		t.Errorf("it said %q, want %q", lines, want)
+	}
+	allEnd(t, says)
+}
+
 // Without descriptors nothing can be seen, which is not the same as that there is
 // nothing: else what is left would be forgotten, and a server that lives be taken
 // for a dead one.

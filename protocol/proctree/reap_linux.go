@@ -119,9 +119,11 @@ func reapOnce(wanted func(pid int) bool, kill bool, spared map[int]bool) (live [
 		if kill {
 			KillChild(pid, spared)
 		}
-		ended, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		if ended == pid || errors.Is(err, syscall.ECHILD) {
-			reaped = reaped || ended == pid
+		var status syscall.WaitStatus
+		told, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
+		ended := told == pid && (status.Exited() || status.Signaled()) // one that made us its tracer may have stopped
+		if ended || errors.Is(err, syscall.ECHILD) {
+			reaped = reaped || ended
 			continue
 		}
 		live = append(live, pid)

@@ -174,7 +174,9 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if errors.Is(err, errNoReader) {
 		return ExitNoReader
 	}
-	a.note("%s", block(err.Error()))
+	if text := err.Error(); text != "" {
+		a.note("%s", block(text))
+	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return ExitUsage
 	}
@@ -192,7 +194,8 @@ func (e *usageError) Error() string { return e.problem }
 // Usage is the error of a wrong command line, exit status 2.
 func Usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// noServerError says that nothing that we can talk to listens there.
+// noServerError says that nothing that we can talk to listens there. Without a problem,
+// that was said on stdout.
 type noServerError struct{ problem string }
 
 func (e *noServerError) Error() string { return e.problem }

@@ -88,22 +88,30 @@ func describe(found located, port int, from, home string) string {
 	if found.home.Runs && found.home.Port == port {
 		what = fmt.Sprintf("the server of %s (process %d, port %d)", home, found.home.PID, port)
 	}
-	if found.elsewhere(port) {
-		return fmt.Sprintf("no server on port %d (%s), and the server of %s is on port %d: leave %[2]s out, or name that port",
-			port, from, home, found.home.Port)
-	}
 	switch found.Detection {
 	case client.OtherService:
 		return what + " is no nexus server"
 	case client.Timeout:
 		return what + " does not answer"
 	default:
-		return fmt.Sprintf("no server on port %d: start one with nexus serve", port)
+		return fmt.Sprintf("no server on port %d%s", port, advice(found, port, from, home))
+	}
+}
+
+// advice is how to get a server where none is, as the end of a sentence about that.
+func advice(found located, port int, from, home string) string {
+	switch {
+	case found.elsewhere(port):
+		return fmt.Sprintf(" (%s), and the server of %s is on port %d: leave %[1]s out, or name that port", from, home, found.home.Port)
+	case found.Detection == client.NoServer:
+		return ": start one with nexus serve"
+	default:
+		return ""
 	}
 }
 
 // detect says what listens on the port, on one line that begins with one word
-// for it. Anything but a nexus server is exit status 3.
+// for it. Anything but a nexus server is exit status 3, and all is said by then.
 func (a *App) detect(ctx context.Context) error {
 	home, err := a.Home()
 	if err != nil {
@@ -124,10 +132,10 @@ func (a *App) detect(ctx context.Context) error {
 	case found.Detection == client.NexusServer:
 		err = a.printf("%s %s at %s, %s\n", word, found.Health.Version, found.URL, found.Health.Status)
 	default:
-		err = a.printf("%s\n", word)
+		err = a.printf("%s on port %d%s\n", word, a.Port, advice(found, a.Port, a.portFrom, home))
 	}
 	if err == nil && found.Detection != client.NexusServer {
-		err = &noServerError{describe(found, a.Port, a.portFrom, home)}
+		err = &noServerError{}
 	}
 	return err
 }

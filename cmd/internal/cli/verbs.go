@@ -152,6 +152,9 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 }
 
 func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {
+	if err := api.CheckAgentID(args[0]); err != nil { // the server would say that there is none
+		return err
+	}
 	destroyed, err := c.DestroyAgent(ctx, args[0])
 	switch {
 	case err != nil:
