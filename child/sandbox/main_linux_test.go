@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/child/sandbox/sandboxtest"
 )
 
@@ -158,11 +159,6 @@ var roles = map[string]func(args []string){
 			}
 		}
 	},
-	// pair starts a stubborn one in its own group, and is one.
-	"pair": func([]string) {
-		offspring(nil, role("stubborn"))
-		stubborn()
-	},
 	// reach tries to change itself, and then its warden.
 	"reach": func([]string) {
 		fmt.Println(reach(0))
@@ -294,13 +290,11 @@ func none(t *testing.T, tag string) {
 // parent returns the parent of a process.
 func parent(t *testing.T, pid int) int {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	s, err := proctree.ReadStat(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	ppid, _ := strconv.Atoi(fields[1])
-	return ppid
+	return s.Parent
 }
 
 // watchAll opens the processes, so that their ends can be waited for.

@@ -3,8 +3,6 @@ package sandbox_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/proctree"
 )
 
 // reach tries to change the limits and the scheduling of a process, 0 for
@@ -130,33 +129,6 @@ func TestOnlyLooks(t *testing.T) {
 	}
 }
 
-// A group is killed as one: what its leader has started is no child of ours.
-func TestKillChildren(t *testing.T) {
-	argv := role("pair")
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "TAG="+tag(t))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	says, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	hear(says, 2)
-	pids := tagged(t, tag(t))
-	t.Cleanup(func() { none(t, tag(t)) })
-	if len(pids) != 2 {
-		t.Errorf("processes %v, want two", pids)
-	}
-	ends := watchAll(t, pids)
-	if err := sandbox.KillChildren(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait()
-	awaitEnds(t, ends)
-}
-
 // A program that takes the open files from its warden and from us, as only an
 // unconfined one can, does not get away by it.
 func TestStarved(t *testing.T) {
@@ -171,13 +143,11 @@ func TestStarved(t *testing.T) {
 // starve sets the number of open files of the warden and of its parent to none.
 func starve() {
 	warden := os.Getppid()
-	data, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(warden), "stat"))
+	of, err := proctree.ReadStat(warden)
 	if err != nil {
 		panic(err)
 	}
-	var child int
-	fmt.Sscan(strings.Fields(string(data[strings.LastIndex(string(data), ")")+1:]))[1], &child)
-	for _, pid := range []int{warden, child} {
+	for _, pid := range []int{warden, of.Parent} {
 		var limit unix.Rlimit
 		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 			panic(err)

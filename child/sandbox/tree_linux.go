@@ -1,22 +1,16 @@
 package sandbox
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// orphanPatience is how long orphans that were killed are waited for: one may
-// hang in the kernel.
-const orphanPatience = 2 * time.Second
+	"nexus.internal/protocol/proctree"
+)
 
 // sweepPause is between attempts to list processes that fail.
 const sweepPause = 10 * time.Millisecond
@@ -30,7 +24,7 @@ var adopted bool
 func Adopt() error {
 	wardens.mu.Lock()
 	defer wardens.mu.Unlock()
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := proctree.SetSubreaper(true); err != nil {
 		return fmt.Errorf("adopt orphans: %w", err)
 	}
 	adopted = true
@@ -38,9 +32,7 @@ func Adopt() error {
 }
 
 // reapOrphans makes the warden the parent of what its program leaves behind.
-func reapOrphans() {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // any kernel with Landlock has it
-}
+func reapOrphans() { _ = proctree.SetSubreaper(true) } // any kernel with Landlock can
 
 // wardenAttr wakes a warden that somebody has stopped when we die, so that it
 // finds itself alone and ends its program. The kernel sends this whenever the
@@ -70,9 +62,10 @@ func (f *family) end() {
 // sweep kills what there is. If that cannot be found out, it kills what is
 // known, the program with its group.
 func (f *family) sweep() error {
-	_, err := killChildren(nil)
+	raiseFiles()
+	err := proctree.KillChildren()
 	if err != nil && !f.reaped {
-		killGroup(f.program)
+		proctree.KillChild(f.program, nil)
 	}
 	return err
 }
@@ -144,7 +137,7 @@ func keepRunning(pid int) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil || ended(info):
+		case err != nil || proctree.Exited(info):
 			return
 		}
 		sig := unix.SIGCONT
@@ -152,39 +145,6 @@ func keepRunning(pid int) {
 			sig = unix.SIGKILL
 		}
 		_ = unix.Kill(pid, sig) // a zombie at worst
-	}
-}
-
-// ended reports whether what waitid tells of a process is its end.
-func ended(info unix.Siginfo) bool {
-	const exited, dumped = 1, 3 // CLD_EXITED, CLD_KILLED and CLD_DUMPED; others tell of stops
-	return info.Code >= exited && info.Code <= dumped
-}
-
-// killChildren kills the children of this process but those that are spared,
-// each with its group. It returns those that it killed, and an error if there
-// may be more.
-func killChildren(spare map[int]bool) ([]int, error) {
-	raiseFiles()
-	pids, err := children()
-	var killed []int
-	for _, pid := range pids {
-		if !spare[pid] {
-			killGroup(pid)
-			killed = append(killed, pid)
-		}
-	}
-	return killed, err
-}
-
-// killGroup kills a child of this process with its process group: who forks in
-// a group of its own does not get away by dying first. The group holds nobody
-// else, as no child is of our session.
-func killGroup(pid int) {
-	group, err := unix.Getpgid(pid)
-	_ = unix.Kill(pid, unix.SIGKILL) // it is a zombie at worst; or somebody else's, which no means of ours can kill
-	if err == nil && group > 1 && group != unix.Getpgrp() {
-		_ = unix.Kill(-group, unix.SIGKILL)
 	}
 }
 
@@ -198,89 +158,13 @@ func raiseFiles() {
 	}
 }
 
-// children lists the processes whose parent is this one, zombies included. With
-// an error there may be more.
-func children() ([]int, error) {
-	const tasks = "/proc/self/task"
-	threads, failed := os.ReadDir(tasks)
-	var pids []int
-	listed := false
-	for _, thread := range threads {
-		data, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
-		switch {
-		case err == nil:
-			listed = true
-		case !gone(err): // gone is the thread, or the kernel keeps no lists
-			failed = err
-		}
-		for _, field := range bytes.Fields(data) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	if !listed && failed == nil {
-		return searchChildren()
-	}
-	return pids, failed
-}
-
-// searchChildren is children for kernels that keep no list.
-func searchChildren() ([]int, error) {
-	entries, failed := os.ReadDir("/proc")
-	us := strconv.Itoa(os.Getpid())
-	var pids []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
-		if err != nil && !gone(err) {
-			failed = err
-		}
-		// PID (NAME) STATE PARENT …, where the name may hold anything.
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		if len(fields) > 1 && string(fields[1]) == us {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, failed
-}
-
-// gone reports whether what could not be read in /proc is not there any more.
-func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
-
 // killOrphans kills what killed wardens left to us, and waits for its end.
 func killOrphans(known map[int]bool) {
 	if !adopted {
 		return
 	}
-	deadline := time.Now().Add(orphanPatience)
-	for time.Now().Before(deadline) {
-		orphans, err := killChildren(known)
-		if err != nil {
-			<-time.After(sweepPause)
-		} else if len(orphans) == 0 {
-			return
-		}
-		for _, pid := range orphans {
-			reap(pid, deadline)
-		}
-	}
-}
-
-// reap waits for a child of ours that was killed.
-func reap(pid int, deadline time.Time) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == nil {
-		defer unix.Close(fd)
-		for left := time.Until(deadline); left > 0; left = time.Until(deadline) {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-			if n > 0 || !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-	}
-	_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // not ended: the next round finds it again
+	_, _ = proctree.EndAll(0, func(kill bool) ([]int, error) { // what is left hangs in the kernel
+		raiseFiles()
+		return proctree.ReapChildren(func(pid int) bool { return !known[pid] }, kill, known)
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,19 +86,6 @@ func TestLeaves(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// Kernels that keep no list of children are searched for them, to the same end.
-func TestChildren(t *testing.T) {
-	for range 3 {
-		start(t, sandbox.Spec{Argv: role("stubborn")})
-	}
-	listed, searched := sandbox.Children()
-	slices.Sort(listed)
-	slices.Sort(searched)
-	if len(listed) < 3 || !slices.Equal(listed, searched) {
-		t.Errorf("listed %v, searched %v", listed, searched)
 	}
 }
 
