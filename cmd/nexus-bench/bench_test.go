@@ -151,19 +151,6 @@ func TestP99(t *testing.T) {
 	}
 }
 
-// A name may hold what looks like the rest.
-func TestParseStat(t *testing.T) {
-	got, ok := parseStat(12, []byte("12 (a) S 1 (b) Z 7 12 12 0 -1"))
-	if want := (process{pid: 12, parent: 7, name: "a) S 1 (b", ended: true}); !ok || got != want {
-		t.Errorf("process is %+v, %v, want %+v", got, ok, want)
-	}
-	for _, broken := range []string{"", "12 (a", "12 (a)", "12 (a) S", "12 )a( S 7"} {
-		if got, ok := parseStat(12, []byte(broken)); ok {
-			t.Errorf("%q is %+v", broken, got)
-		}
-	}
-}
-
 // Figures are taken in turns; the first round is for warming up.
 func TestInTurns(t *testing.T) {
 	var order []string

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"nexus.internal/protocol/proctree"
 )
 
 const (
@@ -85,13 +87,13 @@ func awaitProcesses(ctx context.Context, pid int, name string, n int, ended <-ch
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		all, err := descendants(pid)
+		all, err := proctree.Descendants(pid)
 		if err != nil {
 			return err
 		}
 		count := 0
-		for _, p := range all {
-			if p.name == name && !p.ended {
+		for _, pid := range all {
+			if p, err := proctree.ReadStat(pid); err == nil && p.Name == name && !p.Ended() {
 				count++
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // playParent starts some bare processes, says so, and waits for the end of its
@@ -29,7 +31,7 @@ func playParent(program, count string) error {
 // killTree kills a process, and is how long it takes until that and all that
 // descends from it have ended. It fails after 10 s.
 func killTree(pid int) (float64, error) {
-	tree, err := descendants(pid)
+	tree, err := proctree.Descendants(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -39,13 +41,13 @@ func killTree(pid int) (float64, error) {
 			_ = unix.Close(fd)
 		}
 	}()
-	for _, p := range append(tree, process{pid: pid}) {
-		fd, err := unix.PidfdOpen(p.pid, 0)
+	for _, one := range append(tree, pid) {
+		fd, err := unix.PidfdOpen(one, 0)
 		if errors.Is(err, unix.ESRCH) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("watch process %d: %w", p.pid, err)
+			return 0, fmt.Errorf("watch process %d: %w", one, err)
 		}
 		ends = append(ends, fd)
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"nexus.internal/protocol/proctree"
 )
 
 const (
@@ -207,7 +210,7 @@ func (s *server) settled(ctx context.Context) (processes, open int, err error) {
 			return 0, 0, ctx.Err()
 		case <-ticker.C:
 		}
-		tree, err := descendants(s.cmd.Process.Pid)
+		tree, err := proctree.Descendants(s.cmd.Process.Pid)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -220,4 +223,10 @@ func (s *server) settled(ctx context.Context) (processes, open int, err error) {
 		}
 	}
 	return processes, open, nil
+}
+
+// descriptors is how many a process has open.
+func descriptors(pid int) (int, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(open), err
 }

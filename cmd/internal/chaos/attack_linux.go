@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // attacker does what nobody should do to a server.
@@ -105,7 +105,7 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 			return err
 		}
 		defer process.Release() //nolint:errcheck // it frees a descriptor
-		if parent(pid) != a.server.pid() {
+		if s, err := proctree.ReadStat(pid); err != nil || s.Parent != a.server.pid() {
 			return &skippedError{why: fmt.Sprintf("process %d is no child of the server", pid)}
 		}
 		if step.Do == Kill {
@@ -126,20 +126,6 @@ func ended(err error) error {
 		return &skippedError{why: "it has ended meanwhile"}
 	}
 	return err
-}
-
-// parent is the parent of a process; 0 if there is none to be seen.
-func parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // a program's name may have spaces, and ours has no parenthesis
-	if fields := strings.Fields(rest); len(fields) > 1 {
-		ppid, _ := strconv.Atoi(fields[1]) // 0 is nobody's
-		return ppid
-	}
-	return 0
 }
 
 // fillDisk leaves no byte on the disk of the home, for a while.

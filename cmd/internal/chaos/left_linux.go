@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // look waits until find finds nothing, and notes what it still finds when its
@@ -37,7 +37,7 @@ func (s *server) look(ctx context.Context, history *History, what string, find f
 // the machine but ourselves that has the home or the mark of a tool in its
 // arguments or its environment, or bears a tag of the server.
 func (s *server) processes() []string {
-	return processesWith(func(pid int) bool { return s.bears(number(pid)) }, s.mark, s.home)
+	return processesWith(func(pid int) bool { return s.bears(proctree.LineageOf(pid)) }, s.mark, s.home)
 }
 
 // strays are the processes that tools have started, and all that come of the
@@ -54,12 +54,12 @@ func (s *server) strays(ctx context.Context) []string {
 	living := map[uint64]bool{}
 	for _, agent := range listed.Agents {
 		if agent.PID != nil {
-			living[number(*agent.PID)] = true
+			living[proctree.LineageOf(*agent.PID)] = true
 		}
 	}
 	server := s.pid()
 	return processesWith(func(pid int) bool {
-		n := number(pid)
+		n := proctree.LineageOf(pid)
 		return s.bears(n) && pid != server && !living[n] && !isKeeper(pid)
 	}, s.mark)
 }
@@ -73,18 +73,17 @@ func isKeeper(pid int) bool {
 
 // processesWith lists the processes that live and are wanted, or have a mark.
 func processesWith(wanted func(pid int) bool, marks ...string) (found []string) {
-	entries, err := os.ReadDir("/proc")
+	pids, err := proctree.All()
 	if err != nil {
 		return []string{err.Error()} // who cannot look has not seen that there is nothing
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() {
+	for _, pid := range pids {
+		if pid == os.Getpid() {
 			continue
 		}
 		// Both may be unreadable: it has ended, or is somebody else's.
-		line, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
-		environ, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		marked := slices.ContainsFunc(marks, func(mark string) bool {
 			return strings.Contains(string(line), mark) || strings.Contains(string(environ), mark)
 		})

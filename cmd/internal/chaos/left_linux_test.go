@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/cmd/internal/chaos"
+	"nexus.internal/protocol/proctree"
 )
 
 func nobody(int) bool { return false }
@@ -72,7 +73,7 @@ func TestTags(t *testing.T) {
 	var found string
 	for began := time.Now(); time.Since(began) < 10*time.Second && !strings.Contains(found, fmt.Sprintf("process %d: ", stray)); {
 		// While it becomes setsid, env and sleep there are moments at which it has no arguments.
-		found = strings.Join(chaos.ProcessesWith(func(pid int) bool { return has(chaos.Number(pid)) }), "\n")
+		found = strings.Join(chaos.ProcessesWith(func(pid int) bool { return has(proctree.LineageOf(pid)) }), "\n")
 	}
 	if !strings.Contains(found, fmt.Sprintf("process %d: ", stray)) || strings.Contains(found, fmt.Sprintf("process %d: ", other)) {
 		t.Errorf("found %q, want %d and not %d", found, stray, other)

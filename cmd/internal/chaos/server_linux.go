@@ -19,6 +19,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -41,8 +42,8 @@ type server struct {
 	number  int           // of processes so far
 	process *process      // nil if none runs
 	client  *client.Client
-	dead    bool   // died was called
-	tags    []tags // of all processes so far
+	dead    bool                  // died was called
+	tags    []proctree.LineageTag // of all processes so far
 }
 
 // process is one process of the server.
@@ -123,7 +124,7 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", strings.Join(cmd.Args, " "), errors.Join(err, s.end(syscall.SIGKILL)))
 	}
-	if t, ok := tagsOf(cmd.Process.Pid, s.home); ok {
+	if t, ok := tagOf(cmd.Process.Pid, s.home); ok {
 		s.tags = append(s.tags, t)
 	}
 	close(s.up)
@@ -268,11 +269,24 @@ func (s *server) pid() int {
 	return s.process.cmd.Process.Pid
 }
 
+// tagOf is the tag of a server (SPEC §5.5): its records are named after their tags,
+// and it bears the last number of its own. ok is false where it has none.
+func tagOf(server int, home string) (t proctree.LineageTag, ok bool) {
+	own := proctree.LineageOf(server)
+	records, _ := os.ReadDir(filepath.Join(home, "run", "trees")) // none without a tag
+	for _, record := range records {
+		if t, ok = proctree.ParseLineageTag(record.Name()); ok && t.Own() == own {
+			return t, true
+		}
+	}
+	return 0, false
+}
+
 // bears reports whether a number is one of a tag of the server.
 func (s *server) bears(number uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.tags, func(t tags) bool { return t.has(number) })
+	return slices.ContainsFunc(s.tags, func(t proctree.LineageTag) bool { return t.Has(number) })
 }
 
 // isTagged reports whether all processes of the server had a tag so far.
