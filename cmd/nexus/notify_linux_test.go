@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // systemd is what hears what a server tells.
@@ -159,19 +161,9 @@ func noDescriptors(t *testing.T, pid int) (again func()) {
 // childrenOf are the children of a process, of all of its threads.
 func childrenOf(t *testing.T, pid int) []int {
 	t.Helper()
-	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil || len(paths) == 0 {
+	children, err := proctree.Children(pid)
+	if err != nil {
 		t.Fatalf("the children of %d cannot be seen: %v", pid, err)
-	}
-	var children []int
-	for _, path := range paths {
-		text, _ := os.ReadFile(path) // a thread that has ended has none
-		for _, field := range strings.Fields(string(text)) {
-			var child int
-			if _, err := fmt.Sscan(field, &child); err == nil {
-				children = append(children, child)
-			}
-		}
 	}
 	return children
 }

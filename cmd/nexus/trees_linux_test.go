@@ -16,6 +16,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // nasties are what a tool may leave behind: it starts each of them and stays.
@@ -169,30 +171,24 @@ func (f *forest) noneSoon(when string) {
 }
 
 // processes lists those that live and are wanted.
-func processes(wanted func(pid int) bool) (pids []int) {
-	paths, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
-	for _, path := range paths {
-		pid, _ := strconv.Atoi(filepath.Base(path))
-		if state := stateOf(pid); pid != os.Getpid() && state != "" && state != "Z" && state != "X" && wanted(pid) {
-			pids = append(pids, pid)
-		}
+func processes(wanted func(pid int) bool) []int {
+	pids, err := proctree.All()
+	if err != nil {
+		panic(err)
 	}
-	return pids
-}
-
-// stateOf is the letter in /proc/PID/stat; "" if it is gone.
-func stateOf(pid int) string {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it is gone
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) == 0 {
-		return ""
-	}
-	return fields[0]
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		s, err := proctree.ReadStat(pid)
+		return pid == os.Getpid() || err != nil || s.Ended() || !wanted(pid)
+	})
 }
 
 func describe(pid int) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it is gone
-	return strings.TrimSpace(stateOf(pid) + " " + strings.ReplaceAll(string(line), "\x00", " "))
+	s, err := proctree.ReadStat(pid)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(s.State) + " " + strings.ReplaceAll(string(line), "\x00", " "))
 }
 
 // childrenWith are the children of a process whose command lines have a word.
