@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/child/sandbox"
-	"nexus.internal/protocol/proctree"
 	"nexus.internal/child/sandbox/sandboxtest"
+	"nexus.internal/protocol/proctree"
 )
 
 // The test binary plays the wardens, and the programs that they run.
