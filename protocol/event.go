@@ -172,13 +172,6 @@ func Reserved(typ string) bool {
 	}
 }
 
-// Why a response says no, as its member reason; missing for any other reason.
-const (
-	StorageFull = "storage_full" // there is no room on the session's disk
-	NotSaved    = "not_saved"    // the session's file cannot be written otherwise
-	BeyondBound = "beyond_bound" // the change is beyond its Bound
-)
-
 func (Ready) Name() string             { return "ready" }
 func (MessageUpdate) Name() string     { return "message_update" }
 func (SubagentStart) Name() string     { return "subagent_start" }

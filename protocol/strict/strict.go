@@ -17,7 +17,8 @@
 // field of the struct has a json tag; one tagged `json:"-"` is left alone.
 // Struct fields may be strings, booleans, numbers, time.Time, jsontext.Value,
 // and structs, slices, string maps and pointers of these; another type panics,
-// as it is the caller's mistake. Functions are safe for concurrent use and keep
+// as it is the caller's mistake. The fields of an embedded struct count as the
+// struct's own. Functions are safe for concurrent use and keep
 // no reference to their arguments. See SPEC §3.2 and §6.1.
 package strict
 
@@ -216,6 +217,9 @@ func planOf(t reflect.Type) []member {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct {
+			plan = append(plan, planOf(field.Type)...)
+		}
 		if name == "" || name == "-" {
 			continue
 		}

@@ -1,0 +1,224 @@
+package protocol
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol/strict"
+)
+
+// Answered is a command that has a response; R is the type of its answer: the
+// members of an "ok":true response beside ok itself (SPEC §3.3, §3.6). A child writes it
+// with [Yes].
+type Answered[R any] interface {
+	Command
+	// Answer reads the answer from a response that is no refusal. Members that R does
+	// not have are ignored. The error is a *strict.Error, which names the member that
+	// is wrong or missing; those with wire:"default" may be missing.
+	Answer(r Response) (R, error)
+}
+
+// Request is an Answered command whose response is all that comes of it, so that a
+// parent can ask for it by one call. Prompt, FollowUp and HostResult are none.
+type Request[R any] interface {
+	Answered[R]
+	// WithID returns the command with another id.
+	WithID(id string) Command
+}
+
+// The answers, by command.
+type (
+	// TurnDone is the answer to Prompt, FollowUp and Abort.
+	TurnDone struct {
+		Cancelled bool `json:"cancelled,omitzero" wire:"default"` // the turn was aborted
+	}
+
+	// Acknowledged is the answer to Ping, PermissionResponse and HostResult.
+	Acknowledged struct{}
+
+	// Compaction is the answer to Compact.
+	Compaction struct {
+		Cancelled bool   `json:"cancelled,omitzero" wire:"default"`
+		Compacted bool   `json:"compacted"`
+		Reason    string `json:"reason,omitzero" wire:"default"` // why it is not compacted
+		Summary   string `json:"summary,omitzero" wire:"default"`
+		// By is who wrote the summary: the model, or a rule offline and where the model failed.
+		By           string `json:"by,omitzero" wire:"default" enum:"model,rule"`
+		TokensBefore uint64 `json:"tokens_before,omitzero" wire:"default"`
+		TokensAfter  uint64 `json:"tokens_after,omitzero" wire:"default"`
+	}
+
+	// NewSessionAnswer is the answer to NewSession.
+	NewSessionAnswer struct {
+		SessionID string `json:"session_id" wire:"default"`
+	}
+
+	// MessagesPage is the answer to GetMessages.
+	MessagesPage struct {
+		// Messages is an array of [PageMessage], kept as it was written: a parent passes
+		// it on.
+		Messages jsontext.Value `json:"messages"`
+		Total    uint64         `json:"total"`
+		Offset   uint64         `json:"offset"`
+	}
+
+	// SetModelAnswer is the answer to SetModel.
+	SetModelAnswer struct {
+		Model    string `json:"model" wire:"default"`
+		Provider string `json:"provider" wire:"default"`
+	}
+
+	// AvailableModels is the answer to GetAvailableModels.
+	AvailableModels struct {
+		Models []Model `json:"models"`
+	}
+
+	// Stats is the answer to GetSessionStats.
+	Stats struct {
+		SessionUsage
+		// Cost is in US dollars: 0 for the offline model, nil where the price of a model
+		// that was used is not known.
+		Cost         *float64 `json:"cost"`
+		MessageCount uint64   `json:"message_count" wire:"default"`
+		Turns        uint64   `json:"turns" wire:"default"`
+		Model        string   `json:"model" wire:"default"`
+		SessionID    string   `json:"session_id" wire:"default"`
+	}
+
+	// ToolList is the answer to ToolsList.
+	ToolList struct {
+		Tools []Tool `json:"tools"`
+	}
+
+	// SetCwdAnswer is the answer to SetCwd.
+	SetCwdAnswer struct {
+		Cwd string `json:"cwd" wire:"default"`
+	}
+
+	// SetPermissionsAnswer is the answer to SetPermissions: the permissions that hold now.
+	SetPermissionsAnswer struct {
+		Permissions Permissions `json:"permissions" wire:"default"`
+	}
+
+	// SetSystemPromptAnswer is the answer to SetSystemPrompt.
+	SetSystemPromptAnswer struct {
+		SystemPromptPath *string `json:"system_prompt_path"`
+	}
+
+	// UpdateContextAnswer is the answer to UpdateContext.
+	UpdateContextAnswer struct {
+		Notes uint64 `json:"notes" wire:"default"` // how many there are now
+	}
+
+	// MCPAnswer is the answer to MCPConnect and MCPDisconnect.
+	MCPAnswer struct {
+		Server MCPServer `json:"server"`
+	}
+)
+
+// Refusal is what a response has that says no ("ok":false), to any command.
+type Refusal struct {
+	Error  string `json:"error" wire:"default"`
+	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound"`
+	// Permissions are those that hold now, where SetPermissions could not be saved and
+	// what it takes from the agent holds all the same.
+	Permissions *Permissions `json:"permissions,omitzero"`
+}
+
+// Why a response says no, as the Reason of its [Refusal]; "" for any other reason.
+const (
+	StorageFull = "storage_full" // there is no room on the session's disk
+	NotSaved    = "not_saved"    // the session's file cannot be written otherwise
+	BeyondBound = "beyond_bound" // the change is beyond its Bound
+)
+
+// Yes is the response to c with its answer. Text in it that is not UTF-8 is replaced.
+func Yes[R any](c Answered[R], answer R) Response {
+	return respond(c.Ident(), c.Name(), true, answer)
+}
+
+// No is the response that refuses the command of that id and name. Text in it that is
+// not UTF-8 is replaced.
+func No(id, command string, refusal Refusal) Response { return respond(id, command, false, refusal) }
+
+var replaceText = []json.Options{jsontext.AllowInvalidUTF8(true)} // made once
+
+func respond(id, command string, ok bool, members any) Response {
+	body, err := json.Marshal(members, replaceText...)
+	if err != nil {
+		panic(fmt.Sprintf("protocol: response to %s: %v", command, err)) // its values are ours
+	}
+	head := `{"ok":false}`
+	if ok {
+		head = `{"ok":true}`
+	}
+	return Response{ID: id, Command: command, Body: splice(append(make([]byte, 0, len(head)+len(body)), head...), body)}
+}
+
+// Refusal is what a response says that refuses its command; nil for any other.
+func (r Response) Refusal() *Refusal {
+	if gjson.GetBytes(r.Body, "ok").Type != gjson.False {
+		return nil
+	}
+	var no Refusal
+	if err := strict.Fill(r.Body, &no, strict.IgnoreUnknown); err != nil {
+		return &Refusal{Error: "the refusal cannot be read: " + err.Error()}
+	}
+	return &no
+}
+
+func answer[R any](r Response) (R, error) {
+	var members R
+	err := strict.Fill(r.Body, &members, strict.IgnoreUnknown)
+	return members, err
+}
+
+func (Prompt) Answer(r Response) (TurnDone, error)             { return answer[TurnDone](r) }
+func (FollowUp) Answer(r Response) (TurnDone, error)           { return answer[TurnDone](r) }
+func (Compact) Answer(r Response) (Compaction, error)          { return answer[Compaction](r) }
+func (NewSession) Answer(r Response) (NewSessionAnswer, error) { return answer[NewSessionAnswer](r) }
+func (GetMessages) Answer(r Response) (MessagesPage, error)    { return answer[MessagesPage](r) }
+func (SetModel) Answer(r Response) (SetModelAnswer, error)     { return answer[SetModelAnswer](r) }
+func (GetAvailableModels) Answer(r Response) (AvailableModels, error) {
+	return answer[AvailableModels](r)
+}
+func (Abort) Answer(r Response) (TurnDone, error)        { return answer[TurnDone](r) }
+func (GetSessionStats) Answer(r Response) (Stats, error) { return answer[Stats](r) }
+func (GetState) Answer(r Response) (State, error)        { return answer[State](r) }
+func (ToolsList) Answer(r Response) (ToolList, error)    { return answer[ToolList](r) }
+func (Ping) Answer(r Response) (Acknowledged, error)     { return answer[Acknowledged](r) }
+func (SetCwd) Answer(r Response) (SetCwdAnswer, error)   { return answer[SetCwdAnswer](r) }
+func (SetPermissions) Answer(r Response) (SetPermissionsAnswer, error) {
+	return answer[SetPermissionsAnswer](r)
+}
+func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
+	return answer[SetSystemPromptAnswer](r)
+}
+func (UpdateContext) Answer(r Response) (UpdateContextAnswer, error) {
+	return answer[UpdateContextAnswer](r)
+}
+func (MCPConnect) Answer(r Response) (MCPAnswer, error)            { return answer[MCPAnswer](r) }
+func (MCPDisconnect) Answer(r Response) (MCPAnswer, error)         { return answer[MCPAnswer](r) }
+func (PermissionResponse) Answer(r Response) (Acknowledged, error) { return answer[Acknowledged](r) }
+func (HostResult) Answer(r Response) (Acknowledged, error)         { return answer[Acknowledged](r) }
+
+func (c Compact) WithID(id string) Command            { c.ID = id; return c }
+func (c NewSession) WithID(id string) Command         { c.ID = id; return c }
+func (c GetMessages) WithID(id string) Command        { c.ID = id; return c }
+func (c SetModel) WithID(id string) Command           { c.ID = id; return c }
+func (c GetAvailableModels) WithID(id string) Command { c.ID = id; return c }
+func (c Abort) WithID(id string) Command              { c.ID = id; return c }
+func (c GetSessionStats) WithID(id string) Command    { c.ID = id; return c }
+func (c GetState) WithID(id string) Command           { c.ID = id; return c }
+func (c ToolsList) WithID(id string) Command          { c.ID = &id; return c }
+func (c Ping) WithID(id string) Command               { c.ID = id; return c }
+func (c SetCwd) WithID(id string) Command             { c.ID = id; return c }
+func (c SetPermissions) WithID(id string) Command     { c.ID = id; return c }
+func (c SetSystemPrompt) WithID(id string) Command    { c.ID = id; return c }
+func (c UpdateContext) WithID(id string) Command      { c.ID = id; return c }
+func (c MCPConnect) WithID(id string) Command         { c.ID = id; return c }
+func (c MCPDisconnect) WithID(id string) Command      { c.ID = id; return c }
+func (c PermissionResponse) WithID(id string) Command { c.ID = id; return c }
