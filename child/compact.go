@@ -10,18 +10,6 @@ import (
 	"nexus.internal/protocol"
 )
 
-// compacted is the response to compact.
-type compacted struct {
-	OK           bool   `json:"ok"`
-	Cancelled    bool   `json:"cancelled,omitzero"`
-	Compacted    bool   `json:"compacted"`
-	Reason       string `json:"reason,omitempty"`
-	Summary      string `json:"summary,omitempty"`
-	By           string `json:"by,omitempty"` // model or rule
-	TokensBefore uint64 `json:"tokens_before,omitzero"`
-	TokensAfter  uint64 `json:"tokens_after,omitzero"`
-}
-
 // compact replaces all but the last turns by a summary, because it was asked
 // for. Forced, it keeps the last turn alone, and takes a summary that is no shorter.
 func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
@@ -31,7 +19,7 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	}
 	old, ok, why := s.dialog.Cut(keep)
 	if !ok {
-		return protocol.NewResponse(c, compacted{OK: true, Reason: why})
+		return protocol.Yes(c, protocol.Compaction{Reason: why})
 	}
 	s.mu.Lock()
 	model := s.model
@@ -44,19 +32,19 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-		return protocol.NewResponse(c, compacted{OK: true, Cancelled: true, Reason: "cancelled"})
+		return protocol.Yes(c, protocol.Compaction{Cancelled: true, Reason: "cancelled"})
 	case err != nil:
-		return protocol.Response{ID: c.ID, Command: c.Name(), Body: failureBody(fmt.Errorf("compact: %w", err))}
+		return protocol.No(c.Ident(), c.Name(), refusalOf(fmt.Errorf("compact: %w", err)))
 	case done.Reason != "":
-		return protocol.NewResponse(c, compacted{OK: true, Reason: done.Reason})
+		return protocol.Yes(c, protocol.Compaction{Reason: done.Reason})
 	}
 	by := "model"
 	if done.ByRule {
 		by = "rule"
 	}
 	s.sendUpdate(s.out.send)
-	return protocol.NewResponse(c, compacted{
-		OK: true, Compacted: true, Summary: done.Summary.Content, By: by,
+	return protocol.Yes(c, protocol.Compaction{
+		Compacted: true, Summary: done.Summary.Content, By: by,
 		TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
 	})
 }

@@ -88,7 +88,7 @@ func (w *emitter) frame(e protocol.Event) []byte {
 		err = fmt.Errorf("%s of %d bytes does not fit a frame", e.Name(), len(payload))
 	}
 	if r, ok := e.(protocol.Response); ok {
-		return w.frame(protocol.Response{ID: r.ID, Command: r.Command, Body: failureBody(err)})
+		return w.frame(protocol.No(r.ID, r.Command, refusalOf(err)))
 	}
 	return w.frame(protocol.Error{Message: err.Error()})
 }
@@ -142,20 +142,12 @@ func (w *emitter) fits(e protocol.AssistantEvent) bool {
 	return err == nil && len(payload) < frame.MaxWritten
 }
 
-// truncation tells of a value that was replaced by its head.
-type truncation struct {
-	Truncated bool `json:"truncated"`
-	Size      int  `json:"size"` // bytes of the whole
-	// File holds the whole; "" if nothing does.
-	File string `json:"file,omitempty"`
-}
-
 // headOf replaces a tool's input that does not fit.
 func (w *emitter) headOf(whole string) jsontext.Value {
 	return mustMarshal(struct {
-		truncation
+		protocol.Truncation
 		Head string `json:"head"`
-	}{truncation{true, len(whole), w.file}, textcut.Head(whole, pieceSize)})
+	}{protocol.Truncation{Truncated: true, Size: uint64(len(whole)), File: w.file}, textcut.Head(whole, pieceSize)})
 }
 
 // shortResult replaces a tool's result that does not fit.
@@ -211,25 +203,19 @@ func mustMarshal(v any) jsontext.Value {
 	return data
 }
 
-// failureBody is the body of a response that says no.
-func failureBody(err error) jsontext.Value {
-	body := struct {
-		OK     bool   `json:"ok"`
-		Error  string `json:"error"`
-		Reason string `json:"reason,omitzero"`
-		// Permissions are those that hold now.
-		Permissions *protocol.Permissions `json:"permissions,omitzero"`
-	}{Error: textcut.Head(err.Error(), maxErrorText)}
+// refusalOf is what a response says that refuses a command because of err.
+func refusalOf(err error) protocol.Refusal {
+	no := protocol.Refusal{Error: textcut.Head(err.Error(), maxErrorText)}
 	if _, ok := errors.AsType[*workplace.BeyondError](err); ok {
-		body.Reason = protocol.BeyondBound
+		no.Reason = protocol.BeyondBound
 	}
 	if e, ok := errors.AsType[*saveError](err); ok {
-		body.Reason, body.Permissions = protocol.NotSaved, e.narrowed
+		no.Reason, no.Permissions = protocol.NotSaved, e.narrowed
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			body.Reason = protocol.StorageFull
+			no.Reason = protocol.StorageFull
 		}
 	}
-	return mustMarshal(body)
+	return no
 }
 
 // saveError says that a change is not in the session's file.

@@ -34,7 +34,9 @@ func TestNothingEmittedExceedsTheLimit(t *testing.T) {
 		{"an input delta", func(w *emitter) { w.update(protocol.ToolcallInputDelta{ToolID: "c", Delta: long}) }, "event.delta"},
 		{"an error", func(w *emitter) { w.send(refusal("1", long)) }, "message"},
 		{"an error that is not UTF-8", func(w *emitter) { w.send(refusal("1", "\xff")) }, "message"},
-		{"a response", func(w *emitter) { w.send(protocol.NewResponse(protocol.Ping{ID: "1"}, map[string]string{"x": long})) }, "error"},
+		{"a response", func(w *emitter) {
+			w.send(protocol.Yes(protocol.NewSession{ID: "1"}, protocol.NewSessionAnswer{SessionID: long}))
+		}, "error"},
 	}
 	for _, tt := range tests {
 		for _, ascii := range []bool{false, true} {

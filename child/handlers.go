@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"nexus.internal/child/journal"
-	"nexus.internal/child/tool"
 	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
@@ -36,7 +35,7 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.Abort:
 		s.abort(c)
 	case protocol.Ping:
-		s.out.post(protocol.NewResponse(c, okBody{OK: true}))
+		s.out.post(protocol.Yes(c, protocol.Acknowledged{}))
 	case protocol.NewSession:
 		s.newSession(c)
 	case protocol.SetModel:
@@ -46,14 +45,11 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.GetAvailableModels:
 		s.listModels(c)
 	case protocol.GetSessionStats:
-		s.out.post(protocol.NewResponse(c, s.stats()))
+		s.out.post(protocol.Yes(c, s.stats()))
 	case protocol.GetState:
-		s.out.post(protocol.NewResponse(c, s.state()))
+		s.out.post(protocol.Yes(c, s.state()))
 	case protocol.ToolsList:
-		s.out.post(protocol.NewResponse(c, struct {
-			OK    bool        `json:"ok"`
-			Tools []tool.Spec `json:"tools"`
-		}{true, s.tools()}))
+		s.out.post(protocol.Yes(c, protocol.ToolList{Tools: s.tools()}))
 	case protocol.SetCwd:
 		s.setCwd(c)
 	case protocol.SetPermissions:
@@ -68,7 +64,9 @@ func (s *server) handle(c protocol.Command) {
 		})
 	case protocol.MCPDisconnect:
 		s.serverCommand(c, c.Server, func(ctx context.Context) error { return s.Servers.Disconnect(ctx, c.Server) })
-	case protocol.PermissionResponse, protocol.HostResult:
+	case protocol.PermissionResponse:
+		s.answer(c)
+	case protocol.HostResult:
 		s.answer(c)
 	case protocol.SetSystemPrompt:
 		s.setSystemPrompt(c)
@@ -131,7 +129,7 @@ func (s *server) begin(c protocol.Command, attachments []protocol.Attachment) {
 
 // refuse answers a command that is no prompt with a no.
 func (s *server) refuse(c protocol.Command, err error) {
-	s.out.post(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: failureBody(err)})
+	s.out.post(protocol.No(c.Ident(), c.Name(), refusalOf(err)))
 }
 
 func (s *server) newSession(c protocol.NewSession) {
@@ -157,14 +155,11 @@ func (s *server) newSession(c protocol.NewSession) {
 		s.Work.Forget()
 	}
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.NewResponse(c, struct {
-		OK        bool   `json:"ok"`
-		SessionID string `json:"session_id"`
-	}{true, id}))
+	s.out.post(protocol.Yes(c, protocol.NewSessionAnswer{SessionID: id}))
 }
 
 // answer passes on what the parent says to a question of a tool.
-func (s *server) answer(c protocol.Command) {
+func (s *server) answer(c protocol.Answered[protocol.Acknowledged]) {
 	s.answering.Lock()
 	defer s.answering.Unlock()
 	err := upcall.ErrUnknown
@@ -175,5 +170,5 @@ func (s *server) answer(c protocol.Command) {
 		s.refuse(c, err)
 		return
 	}
-	s.out.post(protocol.NewResponse(c, okBody{OK: true}))
+	s.out.post(protocol.Yes(c, protocol.Acknowledged{}))
 }

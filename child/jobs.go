@@ -99,7 +99,7 @@ func (s *server) work() {
 			aborts := s.finish(j)
 			s.out.send(response)
 			for _, a := range aborts {
-				s.out.send(protocol.NewResponse(a, okBody{OK: true}))
+				s.out.send(protocol.Yes(a, protocol.TurnDone{}))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (s *server) abort(c protocol.Abort) {
 	j := s.active
 	if j == nil {
 		s.mu.Unlock()
-		s.out.post(protocol.NewResponse(c, okBody{OK: true}))
+		s.out.post(protocol.Yes(c, protocol.TurnDone{}))
 		return
 	}
 	if c.ID == j.command.Ident() {
@@ -152,11 +152,11 @@ func (s *server) run(j *job) protocol.Response {
 		if parent, ok := tracing.Parse(c.Traceparent); ok {
 			j.ctx = tracing.With(j.ctx, parent)
 		}
-		return s.runTurn(j, turn.Input{
+		return s.runTurn(j.ctx, c, turn.Input{
 			ID: c.ID, Message: c.Message, Attachments: c.Attachments, Source: c.Source, SourceAgentID: c.SourceAgentID,
 		})
 	case protocol.FollowUp:
-		return s.runTurn(j, turn.Input{ID: c.ID, Message: c.Message})
+		return s.runTurn(j.ctx, c, turn.Input{ID: c.ID, Message: c.Message})
 	case protocol.Compact:
 		return s.compact(j.ctx, c)
 	default:
@@ -164,14 +164,8 @@ func (s *server) run(j *job) protocol.Response {
 	}
 }
 
-// okBody is what every response that says yes has.
-type okBody struct {
-	OK        bool `json:"ok"`
-	Cancelled bool `json:"cancelled,omitzero"`
-}
-
-func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
-	result := s.takeTurn(j.ctx, in)
+func (s *server) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) protocol.Response {
+	result := s.takeTurn(ctx, in)
 	end := transcript.TurnEnd{
 		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
 	}
@@ -199,9 +193,9 @@ func (s *server) runTurn(j *job, in turn.Input) protocol.Response {
 	s.sendUpdate(s.out.send)
 	s.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
 	if result.Err != nil {
-		return protocol.Response{ID: in.ID, Command: j.command.Name(), Body: failureBody(result.Err)}
+		return protocol.No(c.Ident(), c.Name(), refusalOf(result.Err))
 	}
-	return protocol.NewResponse(j.command, okBody{OK: true, Cancelled: result.Stop == protocol.StopAborted})
+	return protocol.Yes(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
 }
 
 // takeTurn runs the turn itself, unless it cannot be saved or its attachments

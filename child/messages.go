@@ -25,21 +25,19 @@ func (s *server) getMessages(c protocol.GetMessages) {
 	if c.Limit != nil && *c.Limit < uint64(len(wanted)) {
 		wanted = wanted[:*c.Limit]
 	}
-	page := []jsontext.Value{}
+	page := jsontext.Value{'['}
 	size := 0
-	for _, m := range wanted {
+	for i, m := range wanted {
 		value, length := s.encodeMessage(m)
 		if size += length + 1; size > pageSize {
 			break
 		}
-		page = append(page, value)
+		if i > 0 {
+			page = append(page, ',')
+		}
+		page = append(page, value...)
 	}
-	s.out.post(protocol.NewResponse(c, struct {
-		OK       bool             `json:"ok"`
-		Messages []jsontext.Value `json:"messages"`
-		Total    uint64           `json:"total"`
-		Offset   uint64           `json:"offset"`
-	}{true, page, total, offset}))
+	s.out.post(protocol.Yes(c, protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}))
 }
 
 // encodeMessage writes one message, or its head where it alone would exceed a
@@ -56,10 +54,7 @@ func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
 	m.Content, m.Thinking = textcut.Head(m.Content, part), textcut.Head(m.Thinking, part/4)
 	m.ToolCalls = shortCalls(m.ToolCalls)
 	m.ThinkingSignature, m.Attachments, m.Changed, m.Created, m.Images = "", nil, nil, nil, m.Images[:min(len(m.Images), 64)]
-	value := mustMarshal(struct {
-		protocol.Message
-		truncation
-	}{m, truncation{true, whole, s.Journal.Path()}})
+	value := mustMarshal(protocol.PageMessage{Message: m, Truncated: true, Size: int64(whole), File: s.Journal.Path()})
 	return value, s.lengthOf(value)
 }
 
@@ -76,7 +71,7 @@ func shortCalls(calls []protocol.ToolCall) []protocol.ToolCall {
 	var short []protocol.ToolCall
 	for _, call := range calls[:min(len(calls), 64)] {
 		call.Name = textcut.Head(call.Name, 256)
-		call.Input = mustMarshal(truncation{Truncated: true, Size: len(call.Input)})
+		call.Input = mustMarshal(protocol.Truncation{Truncated: true, Size: uint64(len(call.Input))})
 		short = append(short, call)
 	}
 	return short

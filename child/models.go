@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
 
@@ -44,12 +43,6 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 			s.refuse(c, err)
 			return
 		}
-		if models == nil {
-			models = []provider.Model{}
-		}
-		s.out.post(protocol.NewResponse(c, struct {
-			OK     bool             `json:"ok"`
-			Models []provider.Model `json:"models"`
-		}{true, models}))
+		s.out.post(protocol.Yes(c, protocol.AvailableModels{Models: models}))
 	}()
 }

@@ -24,7 +24,7 @@ type Models interface {
 	// for the network.
 	Select(model, current string) (Selected, error)
 	// List names what could be selected. It may ask the providers.
-	List(ctx context.Context) ([]provider.Model, error)
+	List(ctx context.Context) ([]protocol.Model, error)
 	// Price is that of a model, by PROVIDER/ID; ok is false where none is known. It
 	// asks nobody.
 	Price(name string) (p protocol.Price, ok bool)

@@ -73,7 +73,7 @@ func (puppet) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider
 	}
 }
 
-func (puppet) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (puppet) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 // catalogue offers the models a and b of the puppet, and all that begin with
 // any.
@@ -90,12 +90,12 @@ func (catalogue) Select(model, _ string) (child.Selected, error) {
 	return child.Selected{Provider: puppet{}, ProviderName: "puppet", Model: model, ContextWindow: 1000, Offline: true}, nil
 }
 
-func (c catalogue) List(ctx context.Context) ([]provider.Model, error) {
+func (c catalogue) List(ctx context.Context) ([]protocol.Model, error) {
 	if c.wait {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return []provider.Model{{Provider: "puppet", ModelID: "a", ModelName: "A", ContextWindow: 1000}}, nil
+	return []protocol.Model{{Provider: "puppet", ModelID: "a", ModelName: "A", ContextWindow: 1000}}, nil
 }
 
 func options() child.Options {

@@ -19,7 +19,7 @@ const (
 // serverCommand does something to one MCP server, which may take as long as its
 // start, so it does not hold up the reader. The response tells how the server
 // is then.
-func (s *server) serverCommand(c protocol.Command, name string, do func(context.Context) error) {
+func (s *server) serverCommand(c protocol.Answered[protocol.MCPAnswer], name string, do func(context.Context) error) {
 	var err error
 	s.mu.Lock()
 	switch {
@@ -51,10 +51,7 @@ func (s *server) serverCommand(c protocol.Command, name string, do func(context.
 			return
 		}
 		all := s.Servers.Status()
-		i := slices.IndexFunc(all, func(st mcp.Status) bool { return st.Name == name })
-		s.out.post(protocol.NewResponse(c, struct {
-			OK     bool       `json:"ok"`
-			Server mcp.Status `json:"server"`
-		}{true, all[i]}))
+		i := slices.IndexFunc(all, func(st protocol.MCPServer) bool { return st.Name == name })
+		s.out.post(protocol.Yes(c, protocol.MCPAnswer{Server: all[i]}))
 	}()
 }

@@ -31,11 +31,7 @@ func (s *server) setModel(c protocol.SetModel) {
 	}
 	s.mu.Unlock()
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.NewResponse(c, struct {
-		OK       bool   `json:"ok"`
-		Model    string `json:"model"`
-		Provider string `json:"provider"`
-	}{true, selected.Model, selected.ProviderName}))
+	s.out.post(protocol.Yes(c, protocol.SetModelAnswer{Model: selected.Model, Provider: selected.ProviderName}))
 }
 
 // choose finds a model by the name that a command gives it.
@@ -88,10 +84,7 @@ func (s *server) setCwd(c protocol.SetCwd) {
 	s.restartServers()
 	s.dialog.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.NewResponse(c, struct {
-		OK  bool   `json:"ok"`
-		Cwd string `json:"cwd"`
-	}{true, held.Cwd}))
+	s.out.post(protocol.Yes(c, protocol.SetCwdAnswer{Cwd: held.Cwd}))
 }
 
 // setPermissions holds at once, also for the calls of a turn that runs. Where it
@@ -135,10 +128,7 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
-	s.out.post(protocol.NewResponse(c, struct {
-		OK          bool                 `json:"ok"`
-		Permissions protocol.Permissions `json:"permissions"`
-	}{true, now.Permissions}))
+	s.out.post(protocol.Yes(c, protocol.SetPermissionsAnswer{Permissions: now.Permissions}))
 }
 
 // save commits records to the session. The error is a *saveError.
@@ -174,10 +164,7 @@ func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) {
 	}
 	s.setPrompt(now)
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.NewResponse(c, struct {
-		OK   bool    `json:"ok"`
-		Path *string `json:"system_prompt_path"`
-	}{true, optional(now.Path)}))
+	s.out.post(protocol.Yes(c, protocol.SetSystemPromptAnswer{SystemPromptPath: optional(now.Path)}))
 }
 
 func (s *server) setPrompt(p prompt.Prompt) {

@@ -133,17 +133,6 @@ func AppendEvent(dst []byte, e Event) ([]byte, error) {
 	}
 }
 
-// NewResponse builds the response to c from a struct or map whose members are
-// the response's own. It panics if members cannot be written as JSON: they are
-// ours.
-func NewResponse(c Command, members any) Response {
-	body, err := json.Marshal(members)
-	if err != nil {
-		panic(fmt.Sprintf("protocol: response to %s: %v", c.Name(), err))
-	}
-	return Response{ID: c.Ident(), Command: c.Name(), Body: body}
-}
-
 // open checks a line as a whole and reads the member that a frame is routed by.
 func open(line []byte) (typ string, err error) {
 	if err := strict.Valid(line); err != nil {

@@ -182,14 +182,6 @@ func TestDecodedValuesDoNotAliasTheLine(t *testing.T) {
 	}
 }
 
-func TestNewResponse(t *testing.T) {
-	got := protocol.NewResponse(protocol.SetModel{ID: "6"}, map[string]any{"ok": true})
-	want := protocol.Response{ID: "6", Command: "set_model", Body: jsontext.Value(`{"ok":true}`)}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestAttachmentCheck(t *testing.T) {
 	tests := []struct {
 		path string

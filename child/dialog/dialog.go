@@ -60,18 +60,6 @@ type Frame struct {
 	MaxMessages int
 }
 
-// Breakdown says where the tokens are. All are estimates but Budget.
-type Breakdown struct {
-	System   uint64 `json:"system"`
-	Tools    uint64 `json:"tools"`
-	Messages uint64 `json:"messages"`
-	Total    uint64 `json:"total"`
-	// Budget is the model's context window; Available is what of it a request
-	// may take: the rest is kept free for the answer.
-	Budget    uint64 `json:"budget"`
-	Available uint64 `json:"available"`
-}
-
 // Dialog is one conversation.
 type Dialog struct {
 	mu sync.RWMutex // guards all below
@@ -214,15 +202,15 @@ func (d *Dialog) Clear() {
 	d.bound = 0
 }
 
-// Breakdown says where the tokens are.
-func (d *Dialog) Breakdown() Breakdown {
+// Breakdown says where the tokens are. All are estimates but Budget.
+func (d *Dialog) Breakdown() protocol.ContextTokens {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.breakdown()
 }
 
-func (d *Dialog) breakdown() Breakdown {
-	b := Breakdown{
+func (d *Dialog) breakdown() protocol.ContextTokens {
+	b := protocol.ContextTokens{
 		System:   d.tokens(uint64(len(d.frame.System))),
 		Tools:    d.tokens(d.around - uint64(len(d.frame.System))),
 		Messages: d.tokens(d.before(len(d.messages)).size),

@@ -39,7 +39,7 @@ func toolTurn(id, text string) []protocol.Message {
 func TestBreakdownFollowsTheProvider(t *testing.T) {
 	d := dialog.New(nil, dialog.Frame{System: strings.Repeat("s", 400), Window: 1000})
 	d.Add(user(strings.Repeat("u", 384)))
-	want := dialog.Breakdown{System: 100, Messages: 100, Total: 200, Budget: 1000, Available: 750}
+	want := protocol.ContextTokens{System: 100, Messages: 100, Total: 200, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("estimate (-want +got):\n%s", diff)
 	}
@@ -48,7 +48,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Answered(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
-	want = dialog.Breakdown{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
+	want = protocol.ContextTokens{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)
 	}
@@ -194,7 +194,7 @@ func (a answers) Stream(context.Context, provider.Request) iter.Seq2[provider.De
 	}
 }
 
-func (answers) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (answers) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 func TestByModel(t *testing.T) {
 	stop := provider.Stop{Usage: protocol.TurnUsage{InputTokens: 7}}
@@ -222,7 +222,7 @@ func (e endless) Stream(context.Context, provider.Request) iter.Seq2[provider.De
 	}
 }
 
-func (endless) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (endless) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 func TestASummaryEnds(t *testing.T) {
 	piece := strings.Repeat("x", 1000)

@@ -66,7 +66,7 @@ func (d *Dialog) beyondMax() int {
 // model has seen of its results goes first, the oldest before the others, and a
 // quarter more than needed, so that the requests after it can begin as this one
 // does. Then the latest results are cut, each to its share. d.mu is held.
-func (d *Dialog) squeeze(start int, b Breakdown) (Part, error) {
+func (d *Dialog) squeeze(start int, b protocol.ContextTokens) (Part, error) {
 	p := d.from(start)
 	turn := slices.Clone(p.Messages)
 	p.Messages = turn

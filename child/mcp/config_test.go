@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/protocol"
 )
 
 func TestLoad(t *testing.T) {
@@ -156,7 +157,7 @@ func TestLoadBrokenProject(t *testing.T) {
 			m := manage(t, mcp.Options{Servers: servers[1:], Permit: func(mcp.Server) error { return errors.New("none may be used") }})
 			m.Prepare(t.Context())
 			got := status(m)
-			if got.Name != "project" || !got.Project || got.State != mcp.StateFailed || !strings.HasPrefix(got.Error, path) || !strings.Contains(got.Error, tc.want) {
+			if got.Name != "project" || !got.Project || got.State != protocol.MCPFailed || !strings.HasPrefix(got.Error, path) || !strings.Contains(got.Error, tc.want) {
 				t.Errorf("status %+v", got)
 			}
 			if len(m.Tools()) != 0 {

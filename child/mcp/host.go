@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -26,32 +27,6 @@ var (
 	errHeld    = errors.New("it was disconnected")
 	errMoved   = errors.New("the agent's directory or permissions changed")
 )
-
-// State is how a server gets on.
-type State string
-
-// The states.
-const (
-	StateIdle       State = "idle"       // not started; the next turn or call does that
-	StateConnecting State = "connecting" // being started
-	StateReady      State = "ready"      // connected
-	StateFailed     State = "failed"     // it could not be started or broke; the next call tries again
-	StateDisabled   State = "disabled"   // nothing starts it but Connect
-)
-
-// Status is what get_state tells of a server.
-type Status struct {
-	Name      string `json:"name"`
-	Transport string `json:"transport"` // stdio or http; "" for a project's file that is wrong
-	State     State  `json:"state"`
-	Tools     int    `json:"tools"`            // its own, as far as they are known
-	Error     string `json:"error,omitempty"`  // why it failed or is disabled
-	Note      string `json:"note,omitempty"`   // what was left out of it, or what it waits for
-	Project   bool   `json:"project,omitzero"` // the project's file names it
-	// Target is the program or the address of a project's server, by which Connect
-	// allows it. At most maxTarget bytes; what is longer is cut and cannot be allowed so.
-	Target string `json:"target,omitempty"`
-}
 
 // host holds one server: its session if there is one, and what is known of it.
 type host struct {
@@ -313,33 +288,33 @@ func (h *host) release(ctx context.Context, cause error) error {
 }
 
 // status tells how the server gets on.
-func (h *host) status() Status {
+func (h *host) status() protocol.MCPServer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := Status{
+	st := protocol.MCPServer{
 		Name: h.server.Name, Transport: h.server.transport(), Project: h.server.Project,
-		Tools: len(h.catalog.tools), Note: h.catalog.note,
+		Tools: uint64(len(h.catalog.tools)), Note: h.catalog.note,
 	}
 	if h.server.Project {
 		st.Target = textcut.Clip(h.server.target(), maxTarget)
 	}
 	switch {
 	case h.session != nil:
-		st.State = StateReady
+		st.State = protocol.MCPReady
 	case h.attempt != nil:
-		st.State = StateConnecting
+		st.State = protocol.MCPConnecting
 	case h.held != "":
-		st.State, st.Error = StateDisabled, h.ready().Error()
+		st.State, st.Error = protocol.MCPDisabled, h.ready().Error()
 	case h.server.Problem != "":
-		st.State, st.Error = StateFailed, h.server.Problem
+		st.State, st.Error = protocol.MCPFailed, h.server.Problem
 	case h.refused != "":
-		st.State, st.Error = StateDisabled, h.ready().Error()
+		st.State, st.Error = protocol.MCPDisabled, h.ready().Error()
 	case h.reason != "":
-		st.State, st.Error = StateFailed, h.reason
+		st.State, st.Error = protocol.MCPFailed, h.reason
 	case h.server.Project && !h.allowed:
-		st.State, st.Note = StateIdle, h.ready().Error()
+		st.State, st.Note = protocol.MCPIdle, h.ready().Error()
 	default:
-		st.State = StateIdle
+		st.State = protocol.MCPIdle
 	}
 	return st
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/protocol"
 )
 
 // raw is a server that answers by hand: reply is given each request and writes
@@ -292,14 +293,14 @@ func TestManyTools(t *testing.T) {
 	})
 	t.Run("one page of small ones", func(t *testing.T) {
 		m := one(t, server(4097))
-		if got := status(m); got.State != mcp.StateFailed || got.Error != "it sent a list of more than 4096 entries" {
+		if got := status(m); got.State != protocol.MCPFailed || got.Error != "it sent a list of more than 4096 entries" {
 			t.Errorf("status %+v", got)
 		}
 	})
 	t.Run("one page", func(t *testing.T) {
 		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x"}}, Start: server(100_000), Wait: 20 * time.Second})
 		m.Prepare(t.Context())
-		if got := status(m); got.State != mcp.StateFailed || !strings.Contains(got.Error, "more than 8388608 bytes") {
+		if got := status(m); got.State != protocol.MCPFailed || !strings.Contains(got.Error, "more than 8388608 bytes") {
 			t.Errorf("status %+v", got)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/protocol"
 )
 
 // web is the manager of one server, s, that is reached at a URL.
@@ -71,7 +72,7 @@ func TestHTTP(t *testing.T) {
 				}
 				handler.ServeHTTP(w, r)
 			}), mcp.Options{OnChange: func() { changed <- struct{}{} }})
-			if got := status(m); got.State != mcp.StateReady || got.Transport != "http" || got.Tools != 11 {
+			if got := status(m); got.State != protocol.MCPReady || got.Transport != "http" || got.Tools != 11 {
 				t.Fatalf("status %+v", got)
 			}
 			if got := text(t, m, "mcp_s_echo", "text", "over HTTP"); got != "over HTTP" {
@@ -305,7 +306,7 @@ func TestHTTPNobody(t *testing.T) {
 	s.Close()
 	m := web(t, s.URL+"/?token=tok-secret", mcp.Options{})
 	got := status(m)
-	if got.State != mcp.StateFailed || !strings.Contains(got.Error, "connection refused") || strings.Contains(got.Error, "tok-") {
+	if got.State != protocol.MCPFailed || !strings.Contains(got.Error, "connection refused") || strings.Contains(got.Error, "tok-") {
 		t.Errorf("status %+v", got)
 	}
 }

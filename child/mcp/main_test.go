@@ -240,7 +240,7 @@ func fails(t *testing.T, m *mcp.Manager, name string, want ...string) {
 }
 
 // status is what is told of the only server.
-func status(m *mcp.Manager) mcp.Status { return m.Status()[0] }
+func status(m *mcp.Manager) protocol.MCPServer { return m.Status()[0] }
 
 // inside is a program that lives in this process: serve has its stdin and
 // stdout, and is to return when stdin ends.

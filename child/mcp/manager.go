@@ -197,8 +197,8 @@ func (m *Manager) Restart(ctx context.Context) error {
 }
 
 // Status tells of all servers, in the order of Options.
-func (m *Manager) Status() []Status {
-	all := make([]Status, 0, len(m.hosts))
+func (m *Manager) Status() []protocol.MCPServer {
+	all := make([]protocol.MCPServer, 0, len(m.hosts))
 	for _, h := range m.hosts {
 		all = append(all, h.status())
 	}

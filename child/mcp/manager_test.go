@@ -39,7 +39,7 @@ func TestPauses(t *testing.T) {
 				t.Errorf("try %d after %v, want %v s", i, at[i], int(want[i]))
 			}
 		}
-		if got := status(m); got.State != mcp.StateFailed || got.Error != "no such file" {
+		if got := status(m); got.State != protocol.MCPFailed || got.Error != "no such file" {
 			t.Errorf("status %+v", got)
 		}
 	})
@@ -52,7 +52,7 @@ func TestSlowStart(t *testing.T) {
 		began := time.Now()
 		m := one(t, within(func(ctx context.Context, _ io.ReadCloser, _ io.WriteCloser) { <-ctx.Done() }))
 		m.Prepare(t.Context())
-		if waited := time.Since(began); waited != 2*time.Second || status(m).State != mcp.StateConnecting {
+		if waited := time.Since(began); waited != 2*time.Second || status(m).State != protocol.MCPConnecting {
 			t.Errorf("waited for %v, %s", waited, status(m).State)
 		}
 		err := m.Connect(t.Context(), "s", "")
@@ -70,7 +70,7 @@ func TestEndOfStart(t *testing.T) {
 		if err := m.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := status(m); got.State != mcp.StateIdle {
+		if got := status(m); got.State != protocol.MCPIdle {
 			t.Errorf("after a restart: %+v", got)
 		}
 		m.Prepare(t.Context())
@@ -113,7 +113,7 @@ func TestRestartWhileAsked(t *testing.T) {
 				},
 			})
 			start(m)
-			if got := status(m); got.State != mcp.StateDisabled || got.Error != "it is forbidden now" {
+			if got := status(m); got.State != protocol.MCPDisabled || got.Error != "it is forbidden now" {
 				t.Errorf("status %+v", got)
 			}
 		})
@@ -175,7 +175,7 @@ func TestProject(t *testing.T) {
 		if starts != 0 || len(tools) != 1 || tools[0].Spec().Name != "mcp_p_connect" {
 			t.Fatalf("%d starts and %d tools before anybody agreed", starts, len(tools))
 		}
-		if got := status(m); got.State != mcp.StateIdle || got.Note != "the project names it: call mcp_p_connect first" {
+		if got := status(m); got.State != protocol.MCPIdle || got.Note != "the project names it: call mcp_p_connect first" {
 			t.Errorf("status %+v", got)
 		}
 		scope, err := tools[0].(tool.Scoped).Scope(input(t))
@@ -288,22 +288,22 @@ func TestConnect(t *testing.T) {
 			Permit: func(mcp.Server) error { return forbidden },
 		})
 		m.Prepare(t.Context())
-		if got := status(m); got.State != mcp.StateDisabled || got.Error != "it is disabled in mcp.json" {
+		if got := status(m); got.State != protocol.MCPDisabled || got.Error != "it is disabled in mcp.json" {
 			t.Errorf("at first: %+v", got)
 		}
 		forbidden = errors.New("sandboxed agents use no MCP servers")
 		if err := m.Connect(t.Context(), "s", ""); err == nil || err.Error() != "connect the MCP server s: sandboxed agents use no MCP servers" {
 			t.Errorf("a connect that is not permitted: %v", err)
 		}
-		if got := status(m); got.State != mcp.StateDisabled || got.Error != forbidden.Error() {
+		if got := status(m); got.State != protocol.MCPDisabled || got.Error != forbidden.Error() {
 			t.Errorf("not permitted: %+v", got)
 		}
 		forbidden = nil
-		if err := m.Connect(t.Context(), "s", ""); err != nil || status(m).State != mcp.StateReady {
+		if err := m.Connect(t.Context(), "s", ""); err != nil || status(m).State != protocol.MCPReady {
 			t.Errorf("connect: %v, %+v", err, status(m))
 		}
 		echo := find(t, m, "mcp_s_echo")
-		if err := m.Disconnect(t.Context(), "s"); err != nil || status(m).State != mcp.StateDisabled || len(m.Tools()) != 0 {
+		if err := m.Disconnect(t.Context(), "s"); err != nil || status(m).State != protocol.MCPDisabled || len(m.Tools()) != 0 {
 			t.Errorf("disconnect: %v, %+v, %d tools", err, status(m), len(m.Tools()))
 		}
 		if _, err := echo.Run(t.Context(), input(t)); err == nil || err.Error() != "the MCP server s: it was disconnected" {
@@ -390,7 +390,7 @@ func TestResultBounds(t *testing.T) {
 func TestProblem(t *testing.T) {
 	m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x", Problem: "the variable T is not set"}}, Start: serving(nil)})
 	m.Prepare(t.Context())
-	if got := status(m); got.State != mcp.StateFailed || got.Error != "the variable T is not set" || len(m.Tools()) != 0 {
+	if got := status(m); got.State != protocol.MCPFailed || got.Error != "the variable T is not set" || len(m.Tools()) != 0 {
 		t.Errorf("status %+v, %d tools", got, len(m.Tools()))
 	}
 	if err := m.Connect(t.Context(), "s", ""); err == nil || !strings.Contains(err.Error(), "the variable T is not set") {

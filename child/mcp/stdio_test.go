@@ -33,7 +33,7 @@ func TestProgram(t *testing.T) {
 	m := manage(t, mcp.Options{
 		Servers: []mcp.Server{server}, Start: sandboxed(), Cwd: func() string { return dir }, PutImage: images, Wait: 20 * time.Second,
 	})
-	if tools := m.Tools(); len(tools) != 0 || status(m).State != mcp.StateIdle {
+	if tools := m.Tools(); len(tools) != 0 || status(m).State != protocol.MCPIdle {
 		t.Fatalf("before the first turn there are %d tools, state %s", len(tools), status(m).State)
 	}
 	m.Prepare(t.Context())
@@ -48,7 +48,7 @@ func TestProgram(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Fatalf("tools (-want +got):\n%s", diff)
 	}
-	if got := status(m); got.State != mcp.StateReady || got.Tools != 11 || got.Transport != "stdio" {
+	if got := status(m); got.State != protocol.MCPReady || got.Tools != 11 || got.Transport != "stdio" {
 		t.Errorf("status %+v", got)
 	}
 
@@ -112,17 +112,17 @@ func TestCrash(t *testing.T) {
 	first := text(t, m, "mcp_s_pid")
 	fails(t, m, "mcp_s_crash", "the MCP server s was lost during the call, which may have taken effect: it ended: exit status 3; it said: something is very wrong")
 	gone(t, first)
-	if got := status(m); got.State != mcp.StateFailed || got.Tools != 11 {
+	if got := status(m); got.State != protocol.MCPFailed || got.Tools != 11 {
 		t.Errorf("after the crash: %+v", got)
 	}
 	m.Prepare(t.Context())
-	if got := status(m); got.State != mcp.StateFailed {
+	if got := status(m); got.State != protocol.MCPFailed {
 		t.Errorf("a turn started it again, though nobody called it: %+v", got)
 	}
 	if second := text(t, m, "mcp_s_pid"); second == first {
 		t.Errorf("the process is still %s", first)
 	}
-	if got := status(m); got.State != mcp.StateReady || got.Error != "" {
+	if got := status(m); got.State != protocol.MCPReady || got.Error != "" {
 		t.Errorf("after the next call: %+v", got)
 	}
 }
@@ -154,7 +154,7 @@ func TestBroken(t *testing.T) {
 	m.Prepare(t.Context())
 	got := status(m)
 	want := "it ended: exit status 3; it said: cannot find my configuration; TOKEN is [secret]"
-	if got.State != mcp.StateFailed || got.Error != want {
+	if got.State != protocol.MCPFailed || got.Error != want {
 		t.Errorf("status %+v, want %q", got, want)
 	}
 	said := 0
@@ -199,7 +199,7 @@ func TestClose(t *testing.T) {
 	if err := m.Connect(t.Context(), "good", ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := status(m).State; got != mcp.StateConnecting {
+	if got := status(m).State; got != protocol.MCPConnecting {
 		t.Errorf("the deaf server is %s", got)
 	}
 	pid := text(t, m, "mcp_good_pid")
@@ -216,7 +216,7 @@ func TestClose(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "/no/such/program"}}, Start: sandboxed(), Wait: 20 * time.Second})
 	m.Prepare(t.Context())
-	if got := status(m); got.State != mcp.StateFailed || !strings.Contains(got.Error, "no such file") {
+	if got := status(m); got.State != protocol.MCPFailed || !strings.Contains(got.Error, "no such file") {
 		t.Errorf("status %+v", got)
 	}
 }

@@ -43,7 +43,7 @@ type Provider interface {
 	// request at once. A context window that is exceeded is ErrContextWindow.
 	Stream(ctx context.Context, r Request) iter.Seq2[Delta, error]
 	// Models lists what could be asked for.
-	Models(ctx context.Context) ([]Model, error)
+	Models(ctx context.Context) ([]protocol.Model, error)
 }
 
 // Request is all that an answer depends on.
@@ -69,14 +69,6 @@ func TextBytes(m protocol.Message) uint64 {
 		n += len(c.Name) + len(c.Input)
 	}
 	return uint64(n)
-}
-
-// Model is one entry of get_available_models.
-type Model struct {
-	Provider      string `json:"provider"`
-	ModelID       string `json:"model_id"`
-	ModelName     string `json:"model_name"`
-	ContextWindow uint64 `json:"context_window"` // tokens; 0 if unknown
 }
 
 // Delta is one step of an answer. The set is closed.

@@ -20,11 +20,7 @@ type Tool interface {
 }
 
 // Spec describes a tool to a model and to tools_list.
-type Spec struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description"`
-	InputSchema jsontext.Value `json:"input_schema"` // a JSON Schema object
-}
+type Spec = protocol.Tool
 
 // Result is what a call gave back.
 type Result struct {

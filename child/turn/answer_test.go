@@ -111,7 +111,7 @@ func (e *endless) Stream(context.Context, provider.Request) iter.Seq2[provider.D
 	}
 }
 
-func (*endless) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (*endless) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 // An answer without an end is ended, and what came of it kept.
 func TestAnAnswerHasALimit(t *testing.T) {

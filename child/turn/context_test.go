@@ -58,7 +58,7 @@ func (s *service) Stream(ctx context.Context, r provider.Request) iter.Seq2[prov
 	return (&script{answers: [][]any{answer}}).Stream(ctx, r)
 }
 
-func (*service) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (*service) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 // talk is a conversation of turns with that many bytes each.
 func talk(window uint64, sizes ...int) *dialog.Dialog {

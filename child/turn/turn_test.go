@@ -56,7 +56,7 @@ func (s *script) Stream(ctx context.Context, _ provider.Request) iter.Seq2[provi
 	}
 }
 
-func (*script) Models(context.Context) ([]provider.Model, error) { return nil, nil }
+func (*script) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 // disk is a journal that is full from the record with that number on.
 type disk struct {

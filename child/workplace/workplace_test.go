@@ -382,7 +382,7 @@ func TestState(t *testing.T) {
 		`"session_allowances":{"read_paths":[],"write_paths":["/out"],"exec_dirs":{"shell":["/work"]},"tools":["docs"]},` +
 		`"allowances":[{"tool":"write_file","action":"write","dir":"/out"},{"tool":"edit_file","action":"write","dir":"/out"},` +
 		`{"tool":"shell","action":"execute","dir":"/work","programs":["make"]},{"tool":"docs","action":"external"}],` +
-		`"ceiling":{"preset":"trusted","allowed_paths":["/work"],"blocked_paths":["/srv"]}}`
+		`"ceiling":{"preset":"trusted","allowed_paths":["/work"],"blocked_paths":["/srv"]},"preset":"","tools":[]}`
 	if diff := cmp.Diff(want, state()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/tidwall/gjson"
 
@@ -87,6 +90,38 @@ func (d *dialogue) wroteAsPublished(line string) {
 	d.Helper()
 	if err := d.validate(schemas().events, line); err != nil {
 		d.failf("%.3000s\nis not what nexus-child schema says: %v", line, err)
+	}
+	if event, err := (protocol.Frame{Raw: []byte(line)}).Decode(); err == nil {
+		if r, ok := event.(protocol.Response); ok {
+			d.answeredAsTyped(line, r)
+		}
+	}
+}
+
+// answeredAsTyped checks that a response is all in its Go type: read and written again,
+// it is the same line.
+func (d *dialogue) answeredAsTyped(line string, r protocol.Response) {
+	d.Helper()
+	i := slices.IndexFunc(protocol.Commands(), func(c protocol.Command) bool { return c.Name() == r.Command })
+	members, ok := any(r.Refusal()), `{"ok":false`
+	if r.Refusal() == nil {
+		read := reflect.ValueOf(protocol.Commands()[i]).MethodByName("Answer").Call([]reflect.Value{reflect.ValueOf(r)})
+		if !read[1].IsNil() {
+			d.failf("%.3000s\n%v", line, read[1])
+		}
+		members, ok = read[0].Interface(), `{"ok":true`
+	}
+	body, err := json.Marshal(members)
+	if err != nil {
+		d.failf("%.3000s\n%v", line, err)
+	}
+	if len(body) > len("{}") {
+		ok += ","
+	}
+	got, err := protocol.AppendEvent(nil, protocol.Response{ID: r.ID, Command: r.Command, Body: jsontext.Value(ok + string(body[1:]))})
+	want, invalid := jsontext.AppendFormat(nil, []byte(line)) // which may have more escapes
+	if err := errors.Join(err, invalid); err != nil || string(got) != string(want) {
+		d.failf("%.3000s\nis read as %T and written again as\n%.3000s\n%v", line, members, got, err)
 	}
 }
 

@@ -91,10 +91,10 @@ func (m *models) Price(name string) (protocol.Price, bool) {
 // these and no others, and the provider only tells more about them. One that
 // does not answer within lookupTimeout, or not well, has what the configuration
 // says; one without its key has none. The error is that of ctx.
-func (m *models) List(ctx context.Context) ([]provider.Model, error) {
+func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 	c := m.current.now()
 	names := c.ProviderNames()
-	found := make([][]provider.Model, len(names))
+	found := make([][]protocol.Model, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
 		asked.Go(func() { found[i] = m.offered(ctx, c, name) })
@@ -104,7 +104,7 @@ func (m *models) List(ctx context.Context) ([]provider.Model, error) {
 }
 
 // offered are the models of one provider under its name.
-func (m *models) offered(ctx context.Context, c *config.Config, name string) []provider.Model {
+func (m *models) offered(ctx context.Context, c *config.Config, name string) []protocol.Model {
 	settings, err := c.Provider(name)
 	if err != nil {
 		return nil
@@ -121,7 +121,7 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 	}
 	known := listed(name, settings)
 	for i := range known {
-		at := slices.IndexFunc(offered, func(o provider.Model) bool { return o.ModelID == known[i].ModelID })
+		at := slices.IndexFunc(offered, func(o protocol.Model) bool { return o.ModelID == known[i].ModelID })
 		if at < 0 {
 			continue
 		}
@@ -140,13 +140,13 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 }
 
 // listed are the models that the configuration gives a provider.
-func listed(name string, p config.Provider) []provider.Model {
-	var all []provider.Model
+func listed(name string, p config.Provider) []protocol.Model {
+	var all []protocol.Model
 	for _, m := range p.Models {
 		if m.Name == "" {
 			m.Name = m.ID
 		}
-		all = append(all, provider.Model{Provider: name, ModelID: m.ID, ModelName: m.Name, ContextWindow: m.ContextWindow})
+		all = append(all, protocol.Model{Provider: name, ModelID: m.ID, ModelName: m.Name, ContextWindow: m.ContextWindow})
 	}
 	return all
 }

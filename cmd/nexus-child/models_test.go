@@ -17,6 +17,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 )
 
 // service lists its models after a while.
@@ -30,7 +31,7 @@ func (s service) Stream(context.Context, provider.Request) iter.Seq2[provider.De
 	return func(func(provider.Delta, error) bool) {}
 }
 
-func (s service) Models(ctx context.Context) ([]provider.Model, error) {
+func (s service) Models(ctx context.Context) ([]protocol.Model, error) {
 	timer := time.NewTimer(s.after)
 	defer timer.Stop()
 	select {
@@ -38,9 +39,9 @@ func (s service) Models(ctx context.Context) ([]provider.Model, error) {
 		return nil, ctx.Err()
 	case <-timer.C:
 	}
-	var all []provider.Model
+	var all []protocol.Model
 	for _, id := range s.ids {
-		all = append(all, provider.Model{ModelID: id, ModelName: strings.ToUpper(id), ContextWindow: 9})
+		all = append(all, protocol.Model{ModelID: id, ModelName: strings.ToUpper(id), ContextWindow: 9})
 	}
 	return all, s.err
 }

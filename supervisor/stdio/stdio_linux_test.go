@@ -20,6 +20,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/supervisor"
@@ -123,12 +125,12 @@ func serve(prefix string) {
 				forever()
 			}
 			emit(protocol.AgentEnd{StopReason: protocol.StopCompleted, TurnID: c.ID})
-			emit(protocol.NewResponse(c, map[string]bool{"ok": true}))
+			emit(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: jsontext.Value(`{"ok":true}`)})
 		case protocol.Shutdown:
 			fmt.Fprintln(os.Stderr, "told to go")
 			return
 		default:
-			emit(protocol.NewResponse(c, map[string]bool{"ok": true}))
+			emit(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: jsontext.Value(`{"ok":true}`)})
 		}
 	}
 }

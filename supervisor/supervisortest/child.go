@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/supervisor"
@@ -166,7 +168,11 @@ func (c *Child) Say(text string) {
 
 // Respond answers a command with the members of a struct or map.
 func (c *Child) Respond(cmd protocol.Command, members any) {
-	c.Emit(protocol.NewResponse(cmd, members))
+	body, err := json.Marshal(members)
+	if err != nil {
+		panic(fmt.Sprintf("supervisortest: %v", err))
+	}
+	c.Emit(protocol.Response{ID: cmd.Ident(), Command: cmd.Name(), Body: body})
 }
 
 // Finish ends the running turn: agent_end and the response, both saying

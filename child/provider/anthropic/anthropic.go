@@ -14,6 +14,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
+	"nexus.internal/protocol"
 )
 
 const (
@@ -143,15 +144,15 @@ func (c *client) lower(model string, refused *wire.ServiceError) bool {
 }
 
 // Models lists what the service offers, as [wire.Service.Models] does.
-func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
-	return c.service.Models(ctx, func(ctx context.Context) ([]provider.Model, error) {
+func (c *client) Models(ctx context.Context) ([]protocol.Model, error) {
+	return c.service.Models(ctx, func(ctx context.Context) ([]protocol.Model, error) {
 		var list modelList
 		if err := c.service.Get(ctx, "/models", url.Values{"limit": {strconv.Itoa(modelPage)}}, &list); err != nil {
 			return nil, err
 		}
-		found := make([]provider.Model, 0, len(list.Data))
+		found := make([]protocol.Model, 0, len(list.Data))
 		for _, m := range list.Data {
-			found = append(found, provider.Model{ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: m.MaxInputTokens})
+			found = append(found, protocol.Model{ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: m.MaxInputTokens})
 		}
 		return found, nil
 	})

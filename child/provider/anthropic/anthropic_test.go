@@ -366,7 +366,7 @@ func TestModels(t *testing.T) {
 	s := wiretest.Serve(t, wiretest.Status(200, list), wiretest.Status(404, fault("not_found_error", "Not found")))
 	p := claude(t, s, func(o *anthropic.Options) { o.BaseURL = s.URL + "/v1/" })
 	got, err := p.Models(t.Context())
-	want := []provider.Model{
+	want := []protocol.Model{
 		{Provider: "claude", ModelID: "claude-opus-4-6", ModelName: "Claude Opus 4.6", ContextWindow: 200_000},
 		{Provider: "claude", ModelID: "claude-x", ModelName: "claude-x"},
 	}

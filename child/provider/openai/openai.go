@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/wire"
+	"nexus.internal/protocol"
 )
 
 // Options says which service is spoken to and how.
@@ -57,15 +58,15 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 }
 
 // Models lists what the service offers, as [wire.Service.Models] does.
-func (c *client) Models(ctx context.Context) ([]provider.Model, error) {
-	return c.service.Models(ctx, func(ctx context.Context) ([]provider.Model, error) {
+func (c *client) Models(ctx context.Context) ([]protocol.Model, error) {
+	return c.service.Models(ctx, func(ctx context.Context) ([]protocol.Model, error) {
 		var list modelList
 		if err := c.service.Get(ctx, "/models", nil, &list); err != nil {
 			return nil, err
 		}
-		found := make([]provider.Model, 0, len(list.Data))
+		found := make([]protocol.Model, 0, len(list.Data))
 		for _, m := range list.Data {
-			found = append(found, provider.Model{
+			found = append(found, protocol.Model{
 				ModelID: m.ID, ModelName: m.Name,
 				ContextWindow: cmp.Or(m.ContextLength, m.MaxModelLen, m.ContextWindow, m.MaxLength, m.trained()),
 			})

@@ -383,17 +383,17 @@ func TestRequest(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	configured := []provider.Model{{ModelID: "b", ModelName: "Bee", ContextWindow: 8000}}
+	configured := []protocol.Model{{ModelID: "b", ModelName: "Bee", ContextWindow: 8000}}
 	list := `{"object":"list","data":[{"id":"a","object":"model","created":1,"owned_by":"x","context_length":4096,"name":"Ay"},` +
 		`{"id":"b","object":"model","created":1,"owned_by":"x"},{"id":"c","object":"model","created":1,"owned_by":"x","max_model_len":32768}]}`
 	for _, tt := range []struct {
 		name       string
 		answer     http.HandlerFunc
-		configured []provider.Model
-		want       []provider.Model
+		configured []protocol.Model
+		want       []protocol.Model
 		err        string
 	}{
-		{"listed", wiretest.Status(200, list), configured, []provider.Model{
+		{"listed", wiretest.Status(200, list), configured, []protocol.Model{
 			{Provider: "acme", ModelID: "a", ModelName: "Ay", ContextWindow: 4096},
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 			{Provider: "acme", ModelID: "c", ModelName: "c", ContextWindow: 32768},
@@ -401,10 +401,10 @@ func TestModels(t *testing.T) {
 		{
 			"names that nobody could choose", wiretest.Status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
 			nil,
-			[]provider.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}},
+			[]protocol.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}},
 			"",
 		},
-		{"no list", wiretest.Status(404, ""), configured, []provider.Model{
+		{"no list", wiretest.Status(404, ""), configured, []protocol.Model{
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 		}, ""},
 		{

@@ -50,8 +50,8 @@ type model struct {
 }
 
 // Models lists the one model.
-func (*model) Models(context.Context) ([]provider.Model, error) {
-	return []provider.Model{{
+func (*model) Models(context.Context) ([]protocol.Model, error) {
+	return []protocol.Model{{
 		Provider: Name, ModelID: Name, ModelName: "nexus offline model", ContextWindow: contextWindow,
 	}}, nil
 }

@@ -354,7 +354,7 @@ func TestOtherNames(t *testing.T) {
 
 func TestModels(t *testing.T) {
 	got, err := offline(t).Models(t.Context())
-	want := []provider.Model{{Provider: "offline", ModelID: "offline", ModelName: "nexus offline model", ContextWindow: 128_000}}
+	want := []protocol.Model{{Provider: "offline", ModelID: "offline", ModelName: "nexus offline model", ContextWindow: 128_000}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got\n%s", err, diff)
 	}

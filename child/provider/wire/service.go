@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/tracing"
@@ -44,7 +43,7 @@ type Options struct {
 	BaseURL      string           // http or https, a query is kept; needed
 	APIKey       string           // the key itself; needed unless AuthMethod is None
 	AuthMethod   AuthMethod       // needed
-	Models       []provider.Model // what is known of models: names, context windows, and the list where the service has none
+	Models       []protocol.Model // what is known of models: names, context windows, and the list where the service has none
 	Broker       bool             // BaseURL is that of a broker (SPEC §5.7): what it refuses is told in its own words alone
 	HTTPClient   *http.Client     // default: one of its own that heeds the proxy variables; no redirect is followed in any case
 	IdleTimeout  time.Duration    // longest silence of the service; default 120 s
@@ -203,8 +202,8 @@ func (s *Service) Get(ctx context.Context, path string, query url.Values, v any)
 // none, the error says why. Models that nobody could choose by their name are
 // left out. Only the end of ctx bounds how long a silent service is waited for.
 func (s *Service) Models(
-	ctx context.Context, list func(context.Context) ([]provider.Model, error),
-) ([]provider.Model, error) {
+	ctx context.Context, list func(context.Context) ([]protocol.Model, error),
+) ([]protocol.Model, error) {
 	found, err := list(ctx)
 	if err != nil || len(found) == 0 {
 		switch {
@@ -215,13 +214,13 @@ func (s *Service) Models(
 		case err != nil:
 			return nil, fmt.Errorf("list models: %w", s.Explain(err))
 		}
-		return []provider.Model{}, nil
+		return []protocol.Model{}, nil
 	}
-	known := map[string]provider.Model{}
+	known := map[string]protocol.Model{}
 	for _, m := range s.configured() {
 		known[m.ModelID] = m
 	}
-	offered := make([]provider.Model, 0, len(found))
+	offered := make([]protocol.Model, 0, len(found))
 	for _, m := range found {
 		if protocol.CheckModelName(m.ModelID) != nil {
 			continue
@@ -236,15 +235,15 @@ func (s *Service) Models(
 }
 
 // configured is the configured list under the provider's own name.
-func (s *Service) configured() []provider.Model {
-	models := make([]provider.Model, 0, len(s.options.Models))
+func (s *Service) configured() []protocol.Model {
+	models := make([]protocol.Model, 0, len(s.options.Models))
 	for _, m := range s.options.Models {
 		models = append(models, s.named(m))
 	}
 	return models
 }
 
-func (s *Service) named(m provider.Model) provider.Model {
+func (s *Service) named(m protocol.Model) protocol.Model {
 	m.Provider = s.options.Name
 	m.ModelName = cmp.Or(protocol.CutModelName(m.ModelName), m.ModelID)
 	return m
