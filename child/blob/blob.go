@@ -19,7 +19,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 	"sync"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -147,25 +147,10 @@ func (s *Store) write(image protocol.Image, data []byte) error {
 	if err := os.MkdirAll(s.options.Dir, 0o700); err != nil {
 		return err
 	}
-	unfinished := path + ".new" // another of that name is what a killed process left
-	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := safefile.Replace(path, data, !s.options.NoSync); err != nil || s.options.NoSync {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil && !s.options.NoSync {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(unfinished, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(unfinished))
-	}
-	if s.options.NoSync {
-		return nil
-	}
-	return errors.Join(syncDir(s.options.Dir), syncDir(filepath.Dir(s.options.Dir)))
+	return safefile.SyncDir(filepath.Dir(s.options.Dir)) // which Dir may be new in
 }
 
 // Get returns the bytes of an image that was put, perhaps by an earlier
@@ -194,12 +179,7 @@ func (s *Store) Get(image protocol.Image) ([]byte, error) {
 
 // read reads the file of an image and checks that it holds that image.
 func read(path string, image protocol.Image) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	data, err := safefile.Read(path, MaxSize)
 	if err != nil {
 		return nil, err
 	}

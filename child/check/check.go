@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
@@ -263,22 +264,10 @@ func (t tool) keep(cache, dir string) (string, error) {
 	if t.cache == "" {
 		return "", nil
 	}
-	if cache != "" && os.MkdirAll(cache, 0o700) == nil && writable(cache) {
+	if cache != "" && os.MkdirAll(cache, 0o700) == nil && safefile.Probe(cache, 64<<10) == nil {
 		return filepath.EvalSymlinks(cache)
 	}
 	return os.MkdirTemp(dir, "cache-")
-}
-
-// writable reports whether something can be kept in a directory.
-func writable(dir string) bool {
-	file, err := os.CreateTemp(dir, ".writable-*")
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	err = os.Remove(file.Name())                // now, so that nothing is left
-	_, full := file.Write(make([]byte, 64<<10)) // a full disk still has room for a name
-	return err == nil && full == nil
 }
 
 // ask runs the checker, confined, in dir. cache is what keep says.

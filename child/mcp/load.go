@@ -3,12 +3,12 @@ package mcp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
+
+	"nexus.internal/protocol/safefile"
 )
 
 // Files says where servers are named. A file that does not exist names none.
@@ -65,35 +65,18 @@ func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]
 	return servers, nil
 }
 
+// readBounded reads a file, out of whose project no link leads. Its errors name no path.
 func readBounded(path string, project bool) ([]byte, error) {
-	f, err := openFile(path, project)
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, pathErr.Err // the caller names the path
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
+	data, err := read(path, project)
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
 	}
 	return data, err
 }
 
-// openFile opens a file without waiting for the other end of a pipe. No link
-// leads out of a project.
-func openFile(path string, project bool) (*os.File, error) {
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK
+func read(path string, project bool) ([]byte, error) {
 	if !project {
-		return os.OpenFile(path, flags, 0)
+		return safefile.ReadLinked(path, maxFileSize)
 	}
 	dir := filepath.Dir(path)
 	root, err := os.OpenRoot(filepath.Dir(dir))
@@ -101,5 +84,10 @@ func openFile(path string, project bool) (*os.File, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	return root.OpenFile(filepath.Join(filepath.Base(dir), filepath.Base(path)), flags, 0)
+	f, err := safefile.OpenIn(root, filepath.Join(filepath.Base(dir), filepath.Base(path)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return safefile.ReadAll(f, maxFileSize)
 }

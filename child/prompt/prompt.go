@@ -22,9 +22,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"nexus.internal/protocol/safefile"
 )
 
 // MaxSize bounds the text of a prompt, all its files together, in bytes.
@@ -90,7 +91,7 @@ func Load(o Options) (Prompt, error) {
 func layers(o Options) (p Prompt, err error) {
 	if o.Home != "" {
 		// The home is the user's own: a link in it may lead anywhere.
-		open := func(name string) (*os.File, error) { return os.OpenFile(filepath.Join(o.Home, name), openFlags, 0) }
+		open := func(name string) (*os.File, error) { return safefile.OpenLinked(filepath.Join(o.Home, name)) }
 		if err := p.add(open, FileName, absolute(o.Home), ""); err != nil {
 			return Prompt{}, err
 		}
@@ -123,7 +124,7 @@ func (p *Prompt) addProject(cwd, home string) {
 		leaveOut(fmt.Errorf("read system prompt: %w", err))
 		return
 	}
-	open := func(name string) (*os.File, error) { return root.OpenFile(filepath.FromSlash(name), openFlags, 0) }
+	open := func(name string) (*os.File, error) { return safefile.OpenIn(root, filepath.FromSlash(name)) }
 	dirs := []string{"."}
 	if below != "." {
 		parts := strings.Split(filepath.ToSlash(below), "/")
@@ -144,9 +145,6 @@ func (p *Prompt) addProject(cwd, home string) {
 		}
 	}
 }
-
-// openFlags wait for no other end of a pipe.
-const openFlags = os.O_RDONLY | syscall.O_NONBLOCK
 
 // projectRoot is the nearest directory from cwd upwards that has a .git, or cwd
 // itself if none has.
@@ -183,24 +181,15 @@ func (p *Prompt) add(open func(name string) (*os.File, error), name, top, head s
 // read reads a regular file of at most limit bytes of text.
 func read(open func(name string) (*os.File, error), name string, limit int) (string, error) {
 	f, err := open(name)
-	switch {
-	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV): // a socket, or a device that is not there
-		return "", errNotRegular
-	case err != nil:
-		return "", err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return "", e.Err // the caller names the path
 	}
-	defer func() { _ = f.Close() }() // nothing was written
-	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() {
-		return "", errNotRegular
-	}
+	defer f.Close()
 	return readAll(f, limit)
 }
-
-var errNotRegular = errors.New("is not a regular file")
 
 func readAll(r io.Reader, limit int) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))

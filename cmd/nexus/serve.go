@@ -380,18 +380,7 @@ func findScenario(named string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("resolve --scenario: %w", err)
 	}
-	switch info, err := os.Stat(path); {
-	case err != nil:
-		return "", fmt.Errorf("read --scenario: %w", err)
-	case !info.Mode().IsRegular(): // to open a pipe would wait
-		return "", fmt.Errorf("read --scenario: %s is no plain file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("read --scenario: %w", err)
-	}
-	defer file.Close()
-	text, err := safefile.ReadAll(file, scenario.MaxBytes)
+	text, err := safefile.ReadLinked(path, scenario.MaxBytes)
 	if err != nil {
 		return "", fmt.Errorf("read --scenario: %w", err)
 	}

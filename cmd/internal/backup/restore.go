@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -62,7 +63,7 @@ func Restore(ctx context.Context, r io.Reader, home string) (report Report, err 
 	if err := os.Rename(beside, home); err != nil {
 		return Report{}, fmt.Errorf("restore %s: %w", home, err)
 	}
-	return report, syncDir(parent)
+	return report, safefile.SyncDir(parent)
 }
 
 // vacant is the place of a new home, and whether there may be one.
@@ -87,14 +88,6 @@ func vacant(home string) (string, error) {
 		return "", &InUseError{Home: home}
 	}
 	return home, nil
-}
-
-func syncDir(dir string) error {
-	file, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }
 
 // unpack writes the files of a backup into dir, which nobody else knows.

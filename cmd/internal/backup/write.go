@@ -73,7 +73,7 @@ func (b *writer) all(o Options) error {
 	}
 	errs := []error{b.logs()}
 	for _, name := range written {
-		errs = append(errs, b.opened(name, openLinked))
+		errs = append(errs, b.opened(name, safefile.OpenLinked))
 	}
 	if !o.NoKeys {
 		for _, name := range keys {
@@ -133,15 +133,6 @@ func (b *writer) plans() error {
 }
 
 func openPlain(path string) (*os.File, error) { return safefile.Open(path, os.O_RDONLY) }
-
-// openLinked opens a file that people may have linked to.
-func openLinked(path string) (*os.File, error) {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, err
-	}
-	return openPlain(path)
-}
 
 // opened writes a file of the home, if it is there.
 func (b *writer) opened(name string, open func(path string) (*os.File, error)) error {

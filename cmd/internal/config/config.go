@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
@@ -409,27 +406,11 @@ func (c *Config) noteKeys(f file) {
 	}
 }
 
-// readBounded reads a regular file of at most maxFileSize. It waits for no other end
-// of a pipe.
+// readBounded reads a regular file of at most maxFileSize. Its errors name no path.
 func readBounded(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ENXIO) { // a socket
-		return nil, errors.New("is not a regular file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("is larger than %d bytes", maxFileSize)
+	data, err := safefile.ReadLinked(path, maxFileSize)
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
 	}
 	return data, err
 }
