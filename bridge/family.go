@@ -57,7 +57,7 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	state := gjson.ParseBytes(body)
 	ceiling := ceilingOf(state)
 	if p.Preset == nil {
-		p.Preset = new(api.PresetSandboxed)
+		p.Preset = new(rights.Sandboxed)
 	}
 	want, err := s.basis(*p.Preset)
 	if err != nil {
@@ -84,25 +84,25 @@ func ceilingOf(state gjson.Result) protocol.Permissions {
 	if said.Exists() && strict.Fill([]byte(said.Raw), &ceiling, strict.IgnoreUnknown) == nil {
 		return ceiling
 	}
-	return protocol.Permissions{Preset: api.PresetSandboxed, AllowedPaths: []string{state.Get("cwd").String()}}
+	return protocol.Permissions{Preset: rights.Sandboxed, AllowedPaths: []string{state.Get("cwd").String()}}
 }
 
 // basis is the built-in preset that a preset is made of. The error, a
 // *api.ParamError, is for one that there is not, or that cannot be had.
 func (s *Server) basis(name string) (string, error) {
-	if name == api.PresetTrusted || name == api.PresetSandboxed {
+	if name == rights.Trusted || name == rights.Sandboxed {
 		return name, nil
 	}
 	presets := s.settings.Load().Presets
 	switch basis, ok := presets[name]; {
-	case basis == api.PresetYolo || name == api.PresetYolo:
+	case basis == rights.Yolo || name == rights.Yolo:
 		return "", api.Invalid("preset", "yolo cannot be granted over RPC")
 	case ok:
 		return basis, nil
 	}
-	names := []string{api.PresetTrusted, api.PresetSandboxed}
+	names := []string{rights.Trusted, rights.Sandboxed}
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		if presets[name] != api.PresetYolo {
+		if presets[name] != rights.Yolo {
 			names = append(names, name)
 		}
 	}
@@ -129,9 +129,9 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance, narrowed string) 
 	switch held := saved.Settings.Permissions; {
 	case held == nil:
 		// It ended before what it may do was written: nobody knows how little.
-		p.Preset = new(api.PresetSandboxed)
-	case held.Preset == api.PresetYolo && p.Preset == nil && !s.settings.Load().AllowYolo:
-		p.Preset, narrowed = new(api.PresetTrusted), held.Preset
+		p.Preset = new(rights.Sandboxed)
+	case held.Preset == rights.Yolo && p.Preset == nil && !s.settings.Load().AllowYolo:
+		p.Preset, narrowed = new(rights.Trusted), held.Preset
 		s.log.Warn("a saved session is yolo, which no request grants: its agent is trusted; server.allow_yolo of the configuration lets it stay yolo",
 			zap.String("agent", *p.AgentID))
 	}

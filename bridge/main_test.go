@@ -26,6 +26,7 @@ import (
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -111,7 +112,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
-		Settings: bridge.Settings{Presets: map[string]string{"reviewer": api.PresetSandboxed, "root": api.PresetYolo}},
+		Settings: bridge.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}},
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if api.Value(p.Model) == "none" {

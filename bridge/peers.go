@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -107,7 +106,7 @@ func (s *Server) checkYolo(ctx context.Context, from string) error {
 		return named(from, err)
 	}
 	m, err := s.mayOf(ctx, self)
-	if err == nil && m.permissions.Preset != api.PresetYolo {
+	if err == nil && m.permissions.Preset != rights.Yolo {
 		err = &deniedError{fmt.Sprintf("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)}
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
@@ -107,14 +108,6 @@ const MaxRequestID = 128
 
 // MaxTimeout bounds timeout_s, in seconds.
 const MaxTimeout = 24 * 60 * 60
-
-// The presets that a request may ask for. The third, yolo, is not to be had
-// over RPC.
-const (
-	PresetTrusted   = "trusted"
-	PresetSandboxed = "sandboxed"
-	PresetYolo      = "yolo"
-)
 
 // What becomes of calls that need an approval. The third, allow, is not to be
 // had over RPC.
@@ -226,7 +219,7 @@ func (p CreateAgentParams) checkPermissions() error {
 // configuration has, the server knows.
 func checkPreset(name string) error {
 	switch {
-	case name == PresetYolo:
+	case name == rights.Yolo:
 		return Invalid("preset", "yolo cannot be granted over RPC")
 	case name == "" || strings.ContainsFunc(name, control):
 		return Invalid("preset", "want the name of a preset")

@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/transcript"
 )
@@ -135,11 +136,11 @@ func (f foreign) settings(at time.Time) (transcript.Settings, error) {
 	if f.SystemPrompt != nil {
 		out.SystemPromptPath = f.SystemPromptPath
 	}
-	preset := api.PresetSandboxed
+	preset := rights.Sandboxed
 	switch level := api.Value(f.PermissionLevel); level {
-	case "", api.PresetSandboxed:
-	case api.PresetTrusted, api.PresetYolo:
-		preset = api.PresetTrusted
+	case "", rights.Sandboxed:
+	case rights.Trusted, rights.Yolo:
+		preset = rights.Trusted
 	default:
 		return out, wrong("permission_level", "%q is none of yolo, trusted, sandboxed", level)
 	}

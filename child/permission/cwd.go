@@ -27,7 +27,7 @@ func (p Policy) Move(dir string) error {
 	if rights.Holds(p.Permissions.BlockedPaths, dir) {
 		return fmt.Errorf("%s is out of bounds for this agent", dir)
 	}
-	if p.Level() == Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Holds(p.Permissions.AllowedPaths, dir) {
+	if p.Level() == rights.Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Holds(p.Permissions.AllowedPaths, dir) {
 		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, list(p.Reach("")))
 	}
 	return nil
@@ -36,7 +36,7 @@ func (p Policy) Move(dir string) error {
 // Return says why an agent that had this policy may not come back in dir: what is
 // outside of the working directory and the allowed paths would be in reach then.
 func (p Policy) Return(dir string) error {
-	if p.Level() == Yolo || rights.Within(p.Cwd, dir) || rights.Holds(p.Permissions.AllowedPaths, dir) {
+	if p.Level() == rights.Yolo || rights.Within(p.Cwd, dir) || rights.Holds(p.Permissions.AllowedPaths, dir) {
 		return nil
 	}
 	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.Reach("")))

@@ -78,7 +78,7 @@ func (p Private) holds(path string) bool {
 }
 
 // Level is the built-in preset that the policy is of.
-func (p Policy) Level() Preset { return Preset(p.Permissions.Preset) }
+func (p Policy) Level() string { return p.Permissions.Preset }
 
 // Decide says what becomes of a call.
 func (p Policy) Decide(c Call) Decision {
@@ -101,7 +101,7 @@ func (p Policy) Decide(c Call) Decision {
 // it only looks. The caller must confine it.
 func (p Policy) Looks(c Call) bool {
 	rule := p.Permissions.Tools[c.Tool].Mode
-	return c.Looking && p.Level() == Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
+	return c.Looking && p.Level() == rights.Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
 }
 
 // Tool is the decision on a tool as far as it does not depend on the call.
@@ -125,10 +125,10 @@ func (p Policy) Tool(tool string, action protocol.Action) Decision {
 // byPreset is the decision where no rule says anything.
 func (p Policy) byPreset(tool string, action protocol.Action) Decision {
 	level := p.Level()
-	if level == Yolo || action == protocol.ActionNone || action == protocol.ActionRead || action == protocol.ActionWrite {
+	if level == rights.Yolo || action == protocol.ActionNone || action == protocol.ActionRead || action == protocol.ActionWrite {
 		return Decision{}
 	}
-	if level == Trusted {
+	if level == rights.Trusted {
 		switch action {
 		case protocol.ActionExecute:
 			return Decision{Ask, "the preset trusted asks before programs are run"}
@@ -149,7 +149,7 @@ const private = "%s is out of bounds: it belongs to nexus itself"
 
 // private is what belongs to nexus itself as far as it is out of bounds.
 func (p Policy) private() Private {
-	if p.Level() == Yolo {
+	if p.Level() == rights.Yolo {
 		return Private{}
 	}
 	return p.Private
@@ -171,14 +171,14 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + list(rule.AllowedPaths)}
 	case write && p.Permissions.WritePaths != nil && !rights.Holds(p.Permissions.WritePaths, path):
 		return Decision{Deny, path + " may not be changed, only what is in " + list(p.Permissions.WritePaths)}
-	case p.Level() == Yolo || rights.Within(p.Cwd, path) || rights.Holds(p.Permissions.AllowedPaths, path):
+	case p.Level() == rights.Yolo || rights.Within(p.Cwd, path) || rights.Holds(p.Permissions.AllowedPaths, path):
 		return Decision{}
 	}
 	reason := fmt.Sprintf("%s is outside the working directory %s", path, p.Cwd)
 	if allowed := p.Permissions.AllowedPaths; len(allowed) > 0 {
 		reason += " and the allowed paths " + list(allowed)
 	}
-	if p.Level() != Trusted {
+	if p.Level() != rights.Trusted {
 		return Decision{Deny, reason}
 	}
 	if p.coveredPath(tool, action, path) {
@@ -196,7 +196,7 @@ func (p Policy) Reach(tool string) []string {
 			reach = append(reach, a.Dir)
 		}
 	}
-	if p.Level() == Yolo {
+	if p.Level() == rights.Yolo {
 		reach = append(reach, "/")
 	}
 	return reach

@@ -24,22 +24,22 @@ func (p Policy) Sandbox(tool string) Sandbox {
 	reach := []string{p.Cwd}
 	reach = append(reach, p.Permissions.AllowedPaths...)
 	for _, a := range p.Allowances {
-		if a.Tool == tool && a.Action == protocol.ActionExecute && a.Dir != "" && level == Trusted {
+		if a.Tool == tool && a.Action == protocol.ActionExecute && a.Dir != "" && level == rights.Trusted {
 			reach = append(reach, a.Dir)
 		}
 	}
-	if level == Yolo {
+	if level == rights.Yolo {
 		reach = []string{"/"}
 	}
 	all := reach
-	if level == Trusted {
+	if level == rights.Trusted {
 		all = []string{"/"}
 	}
 	s := Sandbox{
 		ReadWrite: rights.BothBounds(rights.BothBounds(reach, p.Permissions.WritePaths), rule.AllowedPaths),
 		ReadOnly:  rights.BothBounds(all, rule.AllowedPaths),
 		Blocked:   rights.Union(p.Permissions.BlockedPaths, rule.BlockedPaths),
-		Network:   level != Sandboxed,
+		Network:   level != rights.Sandboxed,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
 	for _, path := range p.private().Except {

@@ -3,8 +3,8 @@ package workplace
 import (
 	"context"
 
-	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/rights"
 )
 
 // Rules are those for a program that a tool starts: of the call that ctx belongs
@@ -16,7 +16,7 @@ func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 	inherit := w.options.PassEnv
 	if g.looking {
 		inherit = nil
-		policy.Permissions.Preset = permission.Sandboxed.String()
+		policy.Permissions.Preset = rights.Sandboxed
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
@@ -25,9 +25,9 @@ func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 		Network: s.Network, Inherit: inherit, Temp: w.options.Temp, Spill: w.scratch.dir,
 	}
 	switch {
-	case policy.Level() == permission.Sandboxed || s.Bounded:
+	case policy.Level() == rights.Sandboxed || s.Bounded:
 		r.Confinement = sandbox.Always
-	case policy.Level() == permission.Trusted:
+	case policy.Level() == rights.Trusted:
 		r.Confinement = sandbox.WherePossible
 	default:
 		r.Confinement = sandbox.Unconfined

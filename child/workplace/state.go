@@ -3,22 +3,22 @@ package workplace
 import (
 	"slices"
 
-	"nexus.internal/child/permission"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 // State tells what holds.
 func (w *Workplace) State() protocol.PermissionState {
 	p := w.now()
 	s := protocol.PermissionState{
-		Level: p.Level().String(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(), Allowed: slices.Clone(p.Allowances),
+		Level: p.Level(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(), Allowed: slices.Clone(p.Allowances),
 		Policy: protocol.PermissionPolicy{
 			Cwd:          p.Cwd,
 			BlockedPaths: p.Permissions.BlockedPaths, Tools: p.Permissions.Tools,
 		},
 		Allowances: protocol.SessionAllowances{ExecDirs: map[string][]string{}},
 	}
-	if p.Level() != permission.Yolo {
+	if p.Level() != rights.Yolo {
 		s.Policy.AllowedPaths = &p.Permissions.AllowedPaths
 	}
 	if p.Permissions.WritePaths != nil {

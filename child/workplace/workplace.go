@@ -111,7 +111,7 @@ func Open(o Options) (*Workplace, error) {
 	}
 	asked := o.Permissions
 	if asked.Preset == "" && w.ceiling != nil {
-		asked.Preset = rights.Lower(permission.Default.String(), w.ceiling.Preset)
+		asked.Preset = rights.Lower(rights.Default, w.ceiling.Preset)
 	}
 	held, err := w.resolve(asked, !o.Restored)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
 )
@@ -236,7 +237,7 @@ func (s *specs) mayReturn(p api.CreateAgentParams) error {
 		return nil //nolint:nilerr // its child says what is wrong with it
 	}
 	was, may := *saved.Settings.Cwd, saved.Settings.Permissions
-	if real, err := filepath.EvalSymlinks(was); err == nil && real == was || may.Preset == api.PresetYolo {
+	if real, err := filepath.EvalSymlinks(was); err == nil && real == was || may.Preset == rights.Yolo {
 		return nil
 	}
 	if p.Cwd != nil {

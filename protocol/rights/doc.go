@@ -10,12 +10,26 @@
 // All functions are pure and safe for concurrent use.
 package rights
 
+import "slices"
+
 // The built-in presets.
 const (
 	Yolo      = "yolo"
 	Trusted   = "trusted"
 	Sandboxed = "sandboxed"
+	// Default is that of an agent for which none was named.
+	Default = Trusted
 )
+
+// presets are the built-in ones, from the most to the least that is allowed.
+var presets = []string{Yolo, Trusted, Sandboxed}
+
+// Presets returns the built-in presets, from the most to the least that is allowed.
+// The slice is the caller's.
+func Presets() []string { return slices.Clone(presets) }
+
+// Builtin reports whether a preset of that name is built in.
+func Builtin(name string) bool { return slices.Contains(presets, name) }
 
 // The modes of a [protocol.ToolRule].
 const (
@@ -27,12 +41,8 @@ const (
 // rank is higher for a preset that allows more; that of an unknown one is the
 // lowest.
 func rank(preset string) int {
-	switch preset {
-	case Yolo:
-		return 2
-	case Trusted:
-		return 1
-	default:
-		return 0
+	if i := slices.Index(presets, preset); i >= 0 {
+		return -i
 	}
+	return 1 - len(presets)
 }

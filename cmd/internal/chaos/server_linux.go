@@ -20,6 +20,7 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/proctree"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -231,7 +232,7 @@ func (s *server) createAll(ctx context.Context) error {
 // create makes an agent, or finds that there is one. What it may not do without
 // asking, we are asked for.
 func (s *server) create(ctx context.Context, c *client.Client, name string) error {
-	preset, approvals := api.PresetTrusted, api.ApprovalsAsk
+	preset, approvals := rights.Trusted, api.ApprovalsAsk
 	_, err := c.CreateAgent(ctx, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
 	if kind(err) == "AGENT_EXISTS" {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/rights"
 )
 
 // verbs are the verbs of nexus-rpc.
@@ -111,7 +112,7 @@ func (a *App) createVerb() *cobra.Command {
 				*target = &given
 			}
 		}
-		for preset, chosen := range map[string]bool{api.PresetTrusted: trusted, api.PresetSandboxed: sandboxed} {
+		for preset, chosen := range map[string]bool{rights.Trusted: trusted, rights.Sandboxed: sandboxed} {
 			if chosen && p.Preset != nil {
 				return Usage("--preset, --trusted and --sandboxed exclude each other")
 			}

@@ -221,7 +221,7 @@ func (c *Config) checkChoices(path, provider, model, preset string) error {
 			return err
 		}
 	}
-	presets := append(slices.Sorted(maps.Keys(c.file.Presets)), builtinPresets...)
+	presets := append(slices.Sorted(maps.Keys(c.file.Presets)), rights.Presets()...)
 	if preset != "" && !slices.Contains(presets, preset) {
 		return unknown(path+".preset", preset, "preset", presets)
 	}

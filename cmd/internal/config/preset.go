@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 )
-
-// builtinPresets are those that every agent knows (SPEC §4.5).
-var builtinPresets = []string{"yolo", "trusted", "sandboxed"}
 
 // Presets are the named permissions of the configuration. In each of them Preset
 // is a built-in one, and no path begins with "~" any more. The map is a copy.
@@ -24,11 +21,11 @@ func (c *Config) Presets() map[string]protocol.Permissions { return maps.Clone(c
 func checkPreset(name string, p protocol.Permissions) error {
 	member := "presets." + name
 	switch {
-	case slices.Contains(builtinPresets, name):
+	case rights.Builtin(name):
 		return &strict.Error{Path: member, Problem: "is the name of a built-in preset"}
 	case protocol.CheckModelName(name) != nil:
 		return fmt.Errorf("the name of a preset: %w", protocol.CheckModelName(name))
-	case !slices.Contains(builtinPresets, p.Preset):
+	case !rights.Builtin(p.Preset):
 		return &strict.Error{Path: member + ".preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", p.Preset)}
 	}
 	if e, ok := errors.AsType[*strict.Error](p.CheckTools(protocol.Permissions{})); ok {
