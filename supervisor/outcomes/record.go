@@ -162,9 +162,9 @@ func failureOf(err error) *failure {
 		}
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
-		f.Kind, f.Incarnation, f.Reason, f.Cause, f.Exit = "crash", e.Incarnation, string(e.Reason), e.Cause, exitOf(e.Exit)
+		f.Kind, f.Incarnation, f.Reason, f.Cause, f.Exit = "crash", e.Incarnation, string(e.Reason), e.Cause, (*exit)(e.Exit)
 	} else if e, ok := errors.AsType[*supervisor.StartError](err); ok {
-		f.Kind, f.Cause, f.Exit = "start", e.Err.Error(), exitOf(e.Exit)
+		f.Kind, f.Cause, f.Exit = "start", e.Err.Error(), (*exit)(e.Exit)
 	} else if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
 		f.Kind, f.Command, f.Cause = "child", e.Command, e.Message
 	} else if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
@@ -188,9 +188,9 @@ func (f *failure) err() error {
 	}
 	switch f.Kind {
 	case "crash":
-		return &supervisor.CrashError{Incarnation: f.Incarnation, Reason: supervisor.Reason(f.Reason), Cause: f.Cause, Exit: f.Exit.exit()}
+		return &supervisor.CrashError{Incarnation: f.Incarnation, Reason: supervisor.Reason(f.Reason), Cause: f.Cause, Exit: (*supervisor.Exit)(f.Exit)}
 	case "start":
-		return &supervisor.StartError{Err: cause, Exit: f.Exit.exit()}
+		return &supervisor.StartError{Err: cause, Exit: (*supervisor.Exit)(f.Exit)}
 	case "child":
 		return &supervisor.ChildError{Command: f.Command, Message: f.Cause}
 	case "command":
@@ -201,20 +201,6 @@ func (f *failure) err() error {
 		cause.text = f.Message
 		return cause
 	}
-}
-
-func exitOf(e *supervisor.Exit) *exit {
-	if e == nil {
-		return nil
-	}
-	return &exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
-}
-
-func (e *exit) exit() *supervisor.Exit {
-	if e == nil {
-		return nil
-	}
-	return &supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
 }
 
 // recalled is an error that was read from a file.

@@ -156,16 +156,8 @@ func (c *conn) Ready() protocol.Ready { return c.ready }
 func (c *conn) PID() int              { return c.process.PID() }
 func (c *conn) Done() <-chan struct{} { return c.process.Done() }
 
-func (c *conn) Usage() supervisor.Usage {
-	u := c.process.Usage()
-	return supervisor.Usage{CPU: u.CPU, MemoryBytes: u.MemoryBytes}
-}
-
-func (c *conn) Exit() supervisor.Exit { return exitOf(c.process.Exit()) }
-
-func exitOf(e proc.Exit) supervisor.Exit {
-	return supervisor.Exit{Code: e.Code, Signal: e.Signal, Stderr: e.Stderr, Limit: e.Limit}
-}
+func (c *conn) Usage() supervisor.Usage { return supervisor.Usage(c.process.Usage()) }
+func (c *conn) Exit() supervisor.Exit   { return supervisor.Exit(c.process.Exit()) }
 
 // limitsOf are the limits that are of processes.
 func limitsOf(l supervisor.Limits) proc.Limits {
@@ -194,7 +186,7 @@ func (c *conn) Send(command protocol.Command) error {
 }
 
 func (c *conn) Stop(ctx context.Context) supervisor.Exit {
-	return exitOf(c.process.Stop(ctx, func() {
+	return supervisor.Exit(c.process.Stop(ctx, func() {
 		c.Send(protocol.Shutdown{}) //nolint:errcheck // the next rung closes stdin
 	}))
 }
