@@ -162,12 +162,14 @@ func TestInTurns(t *testing.T) {
 			return value, nil
 		}
 	}
-	got, err := inTurns(t.Context(), 3, take("floor", 99, 1, 3, 2), take("figure", 99, 30, 20, 40))
+	floor, taken := of(take("floor", 99, 1, 3, 2)), of(take("figure", 99, 30, 20, 40))
+	got, err := measure(t.Context(), 3, figure{"p50", taken, floor, "a", count, bound{}, median}, figure{"p99", taken, floor, "b", count, bound{}, p99})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]float64{2, 30}, got); diff != "" {
-		t.Errorf("medians (-want +got):\n%s", diff)
+	want := []row{{"p50", 30, 2, "a", count, bound{}}, {"p99", 40, 3, "b", count, bound{}}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{}, bound{})); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff("floor figure floor figure floor figure floor figure", strings.Join(order, " ")); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
@@ -176,16 +178,16 @@ func TestInTurns(t *testing.T) {
 
 func TestInTurnsEndsEarly(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := inTurns(t.Context(), 3, func() (float64, error) { return 0, broken }); !errors.Is(err, broken) {
+	if err := inTurns(t.Context(), 3, of(func() (float64, error) { return 0, broken })); !errors.Is(err, broken) {
 		t.Errorf("error is %v, want that of the step", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	taken := 0
-	_, err := inTurns(ctx, 3, func() (float64, error) {
+	err := inTurns(ctx, 3, of(func() (float64, error) {
 		taken++
 		cancel()
 		return 1, nil
-	})
+	}))
 	if !errors.Is(err, context.Canceled) || taken != 1 {
 		t.Errorf("error is %v after %d figures, want the end of the context after 1", err, taken)
 	}

@@ -22,7 +22,7 @@ const (
 
 // crashLoops are the figures of a healthy agent among many that crash at every
 // prompt, are asked again, and made anew when they are given up.
-func (b *bench) crashLoops(ctx context.Context) (_ []row, err error) {
+func (b *bench) crashLoops(ctx context.Context, _ *server) (_ []row, err error) {
 	scenario := filepath.Join(b.dir, "crash.json")
 	if err := os.WriteFile(scenario, []byte(crashScenario), 0o600); err != nil {
 		return nil, err

@@ -12,27 +12,16 @@ import (
 )
 
 // deaths are the figures of how soon it is known that a child was killed.
-func (b *bench) deaths(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx, unsynced)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	got, err := samples(ctx, b.size.deaths,
-		b.killWait(ctx),
-		func() (float64, error) { return s.deathTold(ctx) },
-		func() (float64, error) { return s.deathAnswered(ctx) },
+func (b *bench) deaths(ctx context.Context, s *server) ([]row, error) {
+	bare := of(b.killWait(ctx))
+	told := of(func() (float64, error) { return s.deathTold(ctx) })
+	answered := of(func() (float64, error) { return s.deathAnswered(ctx) })
+	return measure(ctx, b.size.deaths,
+		figure{"child killed, event of it: p50", told, bare, "kill, wait", seconds, bound{}, median},
+		figure{"the same: p99", told, bare, "kill, wait: p99", seconds, atMost(10e-3), p99},
+		figure{"child killed, its send answered: p50", answered, bare, "kill, wait", seconds, bound{}, median},
+		figure{"the same: p99", answered, bare, "kill, wait: p99", seconds, atMost(10e-3), p99},
 	)
-	if err != nil {
-		return nil, err
-	}
-	bare, told, answered := got[0], got[1], got[2]
-	return []row{
-		{"child killed, event of it: p50", median(told), median(bare), "kill, wait", seconds, bound{}},
-		{"the same: p99", p99(told), p99(bare), "kill, wait: p99", seconds, atMost(10e-3)},
-		{"child killed, its send answered: p50", median(answered), median(bare), "kill, wait", seconds, bound{}},
-		{"the same: p99", p99(answered), p99(bare), "kill, wait: p99", seconds, atMost(10e-3)},
-	}, nil
 }
 
 // killWait is how long a bare parent takes to see the end of a bare process

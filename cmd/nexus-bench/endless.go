@@ -15,7 +15,7 @@ const warmLines = 8
 
 // endless are the figures of a line that never ends, which must cost nobody
 // more than a buffer.
-func (b *bench) endless(ctx context.Context) ([]row, error) {
+func (b *bench) endless(ctx context.Context, _ *server) ([]row, error) {
 	into, err := b.endlessInto(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("into a child: %w", err)

@@ -10,12 +10,7 @@ import (
 
 // floods are the figures of an agent's events beside another's that does
 // nothing but talk, to somebody who reads all of it.
-func (b *bench) floods(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx, unsynced)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func (b *bench) floods(ctx context.Context, s *server) ([]row, error) {
 	id := s.newID()
 	if err := s.create(ctx, id); err != nil {
 		return nil, err

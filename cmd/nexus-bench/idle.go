@@ -13,17 +13,12 @@ import (
 
 // idleConnections is what a kept connection costs a server in memory (PSS), that has had
 // one answer and says nothing more: beside the same of the bare HTTP server.
-func (b *bench) idleConnections(ctx context.Context) (rows []row, err error) {
+func (b *bench) idleConnections(ctx context.Context, s *server) ([]row, error) {
 	floor, err := b.startHTTPEcho(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer floor.close()
-	s, err := b.startServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
 	bare, err := idleCost(floor.process.cmd.Process.Pid, b.size.idle, floor.url, "POST /0", "")
 	if err != nil {
 		return nil, fmt.Errorf("bare server: %w", err)

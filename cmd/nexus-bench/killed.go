@@ -24,21 +24,15 @@ const (
 )
 
 // killedServers are the figures of what is left by a server that is killed.
-func (b *bench) killedServers(ctx context.Context) ([]row, error) {
-	got, err := samples(ctx, b.size.ends,
-		b.killParent(ctx),
-		func() (float64, error) { return b.killServer(ctx, plainTree, 2) },
-		func() (float64, error) { return b.killServer(ctx, fleeingTree, 4) },
-	)
-	if err != nil {
-		return nil, err
-	}
-	bare, plain, fleeing := slices.Max(got[0]), slices.Max(got[1]), slices.Max(got[2])
+func (b *bench) killedServers(ctx context.Context, _ *server) ([]row, error) {
+	bare := of(b.killParent(ctx))
+	plain := of(func() (float64, error) { return b.killServer(ctx, plainTree, 2) })
+	fleeing := of(func() (float64, error) { return b.killServer(ctx, fleeingTree, 4) })
 	agents := strconv.Itoa(toolAgents) + " agents' "
-	return []row{
-		{"server killed, until " + agents + "tools are gone: max", plain, bare, "bare parent, max", seconds, atMost(100e-3)},
-		{"the same, tools that setsid and fork twice: max", fleeing, bare, "bare parent, max", seconds, atMost(100e-3)},
-	}, nil
+	return measure(ctx, b.size.ends,
+		figure{"server killed, until " + agents + "tools are gone: max", plain, bare, "bare parent, max", seconds, atMost(100e-3), slices.Max[[]float64]},
+		figure{"the same, tools that setsid and fork twice: max", fleeing, bare, "bare parent, max", seconds, atMost(100e-3), slices.Max[[]float64]},
+	)
 }
 
 // killParent kills a bare parent of bare processes that the kernel ends with it.

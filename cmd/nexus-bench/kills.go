@@ -26,7 +26,7 @@ const (
 
 // kills are the figures of children that are killed while they work: what was
 // acknowledged and is gone, and what the server keeps of them.
-func (b *bench) kills(ctx context.Context) ([]row, error) {
+func (b *bench) kills(ctx context.Context, _ *server) ([]row, error) {
 	calm, err := b.battle(ctx, 1, 1)
 	if err != nil {
 		return nil, err

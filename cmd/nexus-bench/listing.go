@@ -18,19 +18,14 @@ const (
 
 // listing is a page of many saved sessions, through the façade. Its floor reads
 // the same directory and asks for the size and time of each file.
-func (b *bench) listing(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func (b *bench) listing(ctx context.Context, s *server) ([]row, error) {
 	dir := filepath.Join(s.home, "sessions")
 	if err := b.fill(dir, savedSessions); err != nil {
 		return nil, err
 	}
-	list := func(offset int) step {
+	list := func(offset int) *series {
 		params := fmt.Sprintf(`{"offset":%d,"limit":%d}`, offset, pageSessions)
-		return func() (float64, error) {
+		return of(func() (float64, error) {
 			return p50(ctx, 3, func() error {
 				var page struct {
 					Total    int        `json:"total"`
@@ -42,20 +37,14 @@ func (b *bench) listing(ctx context.Context) (_ []row, err error) {
 				}
 				return err
 			})
-		}
+		})
 	}
-	got, err := inTurns(ctx, b.size.rounds,
-		func() (float64, error) { return p50(ctx, 3, func() error { return stats(dir) }) },
-		list(0), list(savedSessions/2),
+	bare := of(func() (float64, error) { return p50(ctx, 3, func() error { return stats(dir) }) })
+	page := fmt.Sprintf("list_sessions, %d of %d sessions, of ", pageSessions, savedSessions)
+	return measure(ctx, b.size.rounds,
+		figure{page + strconv.Itoa(crashMessages) + " messages: p50", list(0), bare, "readdir, stat", seconds, atMost(50e-3), median},
+		figure{page + "2 messages: p50", list(savedSessions / 2), bare, "readdir, stat", seconds, atMost(50e-3), median},
 	)
-	if err != nil {
-		return nil, err
-	}
-	many := strconv.Itoa(savedSessions) + " sessions"
-	return []row{
-		{"list_sessions, 50 of " + many + ", of " + strconv.Itoa(crashMessages) + " messages: p50", got[1], got[0], "readdir, stat", seconds, atMost(50e-3)},
-		{"list_sessions, 50 of " + many + ", of 2 messages: p50", got[2], got[0], "readdir, stat", seconds, atMost(50e-3)},
-	}, nil
 }
 
 // fill saves that many conversations: those of the first page are long, and all

@@ -151,29 +151,44 @@ func (b *bench) check(agents int, args []string) error {
 	return nil
 }
 
-// part is what is measured together.
+// part is what is measured together, on a server of its own.
 type part struct {
-	name string
-	take func(context.Context) ([]row, error)
+	name  string
+	take  func(context.Context, *server) ([]row, error)
+	flags []string // of the server; nil for a part that starts its own, if any
+}
+
+// run measures a part.
+func (b *bench) run(ctx context.Context, p part) (_ []row, err error) {
+	if p.flags == nil {
+		return p.take(ctx, nil)
+	}
+	s, err := b.startServer(ctx, p.flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	return p.take(ctx, s)
 }
 
 func (b *bench) parts() []part {
+	synced, unsynced := []string{}, []string{unsynced}
 	return []part{
-		{"sends", b.sends},
-		{"long conversations", b.flatness},
-		{"streams", b.streams},
-		{"starts", b.starts},
-		{"sessions", b.sessions},
-		{"lists", b.listing},
-		{"crashes", b.crashes},
-		{"deaths", b.deaths},
-		{"servers killed", b.killedServers},
-		{"kills under load", b.kills},
-		{"crash loops", b.crashLoops},
-		{"floods", b.floods},
-		{"many agents", b.many},
-		{"idle connections", b.idleConnections},
-		{"lines without an end", b.endless},
+		{"sends", b.sends, synced},
+		{"long conversations", b.flatness, unsynced},
+		{"streams", b.streams, unsynced},
+		{"starts", b.starts, synced},
+		{"sessions", b.sessions, nil},
+		{"lists", b.listing, synced},
+		{"crashes", b.crashes, synced},
+		{"deaths", b.deaths, unsynced},
+		{"servers killed", b.killedServers, nil},
+		{"kills under load", b.kills, nil},
+		{"crash loops", b.crashLoops, nil},
+		{"floods", b.floods, unsynced},
+		{"many agents", b.many, unsynced},
+		{"idle connections", b.idleConnections, synced},
+		{"lines without an end", b.endless, nil},
 	}
 }
 
@@ -187,7 +202,7 @@ func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 			return rows, errors.Join(err, ctx.Err())
 		}
 		fmt.Fprintf(b.progress, "%4.0f s  %s\n", time.Since(began).Seconds(), part.name)
-		got, failed := part.take(ctx)
+		got, failed := b.run(ctx, part)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("measure %s: %w", part.name, failed))
 		}

@@ -7,12 +7,7 @@ import (
 )
 
 // many are the figures of a server with many agents that do nothing.
-func (b *bench) many(ctx context.Context) (rows []row, err error) {
-	crowded, err := b.startServer(ctx, unsynced)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, crowded.stop()) }()
+func (b *bench) many(ctx context.Context, crowded *server) (rows []row, err error) {
 	alone, err := b.startServer(ctx, unsynced)
 	if err != nil {
 		return nil, err
@@ -25,19 +20,18 @@ func (b *bench) many(ctx context.Context) (rows []row, err error) {
 			return nil, err
 		}
 	}
-	got, err := inTurns(ctx, b.size.rounds, alone.shortTalks(ctx, b.size.talks), crowded.shortTalks(ctx, b.size.talks))
+	live := fmt.Sprintf("%d live agents", b.size.agents)
+	rows, err = measure(ctx, b.size.rounds, figure{
+		"send, short, " + live + ": p50", of(crowded.shortTalks(ctx, b.size.talks)), of(alone.shortTalks(ctx, b.size.talks)),
+		"send, short, one live agent", seconds, ratioAtMost(1.3), median,
+	})
 	if err != nil {
 		return nil, err
 	}
-	live := fmt.Sprintf("%d live agents", b.size.agents)
-	rows = append(rows, row{"send, short, " + live + ": p50", got[1], got[0], "send, short, one live agent", seconds, ratioAtMost(1.3)})
-	scrape, err := crowded.scraping(ctx, b.size.rounds)
-	if err != nil {
+	scrapes, err := crowded.scraping(ctx, b.size.rounds, "GET /metrics, "+live+": p50")
+	rows = append(rows, scrapes...)
+	if err := errors.Join(err, unknown); err != nil {
 		return rows, err
-	}
-	rows = append(rows, row{"GET /metrics, " + live + ": p50", scrape[1], scrape[0], "/proc/PID/stat of each", seconds, atMost(20e-3)})
-	if unknown != nil {
-		return rows, unknown
 	}
 	child, server, err := crowded.memory(ctx)
 	if err != nil {

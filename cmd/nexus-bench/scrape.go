@@ -11,24 +11,23 @@ import (
 
 // scraping is GET /metrics of a server with agents. Its floor reads
 // /proc/PID/stat of each of their processes, which a scrape cannot do without.
-func (s *server) scraping(ctx context.Context, rounds int) (got []float64, err error) {
+func (s *server) scraping(ctx context.Context, rounds int, name string) ([]row, error) {
 	pids, err := s.pids(ctx)
 	if err != nil {
 		return nil, err
 	}
 	want := fmt.Sprintf("\nnexus_agents{state=\"ready\"} %d\n", len(pids))
-	return inTurns(ctx, rounds,
-		func() (float64, error) { return p50(ctx, 5, func() error { return readStats(pids) }) },
-		func() (float64, error) {
-			return p50(ctx, 5, func() error {
-				text, err := s.metrics(ctx)
-				if err == nil && !strings.Contains(text, want) {
-					err = fmt.Errorf("the metrics lack %q", want)
-				}
-				return err
-			})
-		},
-	)
+	bare := of(func() (float64, error) { return p50(ctx, 5, func() error { return readStats(pids) }) })
+	scrape := of(func() (float64, error) {
+		return p50(ctx, 5, func() error {
+			text, err := s.metrics(ctx)
+			if err == nil && !strings.Contains(text, want) {
+				err = fmt.Errorf("the metrics lack %q", want)
+			}
+			return err
+		})
+	})
+	return measure(ctx, rounds, figure{name, scrape, bare, "/proc/PID/stat of each", seconds, atMost(20e-3), median})
 }
 
 func readStats(pids map[string]int) error {

@@ -23,7 +23,7 @@ const (
 )
 
 // sends are the figures of a one-word turn.
-func (b *bench) sends(ctx context.Context) (_ []row, err error) {
+func (b *bench) sends(ctx context.Context, synced *server) (_ []row, err error) {
 	http, err := b.startHTTPEcho(ctx)
 	if err != nil {
 		return nil, err
@@ -34,38 +34,28 @@ func (b *bench) sends(ctx context.Context) (_ []row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, plain.stop()) }()
-	synced, err := b.startServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, synced.stop()) }()
 	file, err := os.OpenFile(filepath.Join(b.dir, "append"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 
-	got, err := inTurns(ctx, b.size.rounds,
-		func() (float64, error) {
-			return p50(ctx, b.size.requests, func() error { return http.post(ctx, 0) })
-		},
-		plain.shortTalks(ctx, b.size.talks),
-		fdatasyncs(ctx, file, b.size.requests/4, func() error { return http.post(ctx, 0) }),
-		synced.shortTalks(ctx, b.size.talks),
-		func() (float64, error) {
-			return perSecond(ctx, rateAgents, b.size.requests, func(i int) error { return http.post(ctx, i) })
-		},
-		plain.sendRate(ctx),
-	)
-	if err != nil {
+	echo := of(func() (float64, error) {
+		return p50(ctx, b.size.requests, func() error { return http.post(ctx, 0) })
+	})
+	echoRate := of(func() (float64, error) {
+		return perSecond(ctx, rateAgents, b.size.requests, func(i int) error { return http.post(ctx, i) })
+	})
+	sync := of(fdatasyncs(ctx, file, b.size.requests/4, func() error { return http.post(ctx, 0) }))
+	send, sendSynced, sendRate := of(plain.shortTalks(ctx, b.size.talks)), of(synced.shortTalks(ctx, b.size.talks)), of(plain.sendRate(ctx))
+	if err := inTurns(ctx, b.size.rounds, echo, send, sync, sendSynced, echoRate, sendRate); err != nil {
 		return nil, err
 	}
-	echo, send, sync, sendSynced, echoRate, sendRate := got[0], got[1], got[2], got[3], got[4], got[5]
 	return []row{
-		{"send, short, not synced: p50", send, echo, "http echo", seconds, ratioAtMost(2.5)},
-		{"send, short, synced: p50", sendSynced, 2.5*echo + 1.5*sync, "2.5 × http echo + 1.5 × fdatasync", seconds, ratioAtMost(1)},
-		{"what the sync adds", sendSynced - send, sync, "fdatasync", seconds, bound{}},
-		{fmt.Sprintf("sends a second, %d agents and clients", rateAgents), sendRate, echoRate, "http echoes a second", perSec, ratioAtLeast(0.5)},
+		{"send, short, not synced: p50", send.median(), echo.median(), "http echo", seconds, ratioAtMost(2.5)},
+		{"send, short, synced: p50", sendSynced.median(), 2.5*echo.median() + 1.5*sync.median(), "2.5 × http echo + 1.5 × fdatasync", seconds, ratioAtMost(1)},
+		{"what the sync adds", sendSynced.median() - send.median(), sync.median(), "fdatasync", seconds, bound{}},
+		{fmt.Sprintf("sends a second, %d agents and clients", rateAgents), sendRate.median(), echoRate.median(), "http echoes a second", perSec, ratioAtLeast(0.5)},
 	}, nil
 }
 
@@ -105,13 +95,8 @@ func (s *server) sendRate(ctx context.Context) step {
 }
 
 // flatness compares a long conversation with one that has just begun.
-func (b *bench) flatness(ctx context.Context) (_ []row, err error) {
+func (b *bench) flatness(ctx context.Context, s *server) ([]row, error) {
 	const begun = 10 // messages
-	s, err := b.startServer(ctx, unsynced)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
 	long := s.newID()
 	if err := s.create(ctx, long); err != nil {
 		return nil, err
@@ -119,29 +104,24 @@ func (b *bench) flatness(ctx context.Context) (_ []row, err error) {
 	if err := s.talk(ctx, long, b.size.messages); err != nil {
 		return nil, err
 	}
-	got, err := inTurns(ctx, b.size.rounds,
-		func() (_ float64, err error) {
-			id := s.newID()
-			if err := s.create(ctx, id); err != nil {
-				return 0, err
-			}
-			defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-			if err := s.talk(ctx, id, begun); err != nil {
-				return 0, err
-			}
-			return p50(ctx, shortTalk, func() error { return s.send(ctx, id, oneWord) })
-		},
-		func() (float64, error) {
-			return p50(ctx, shortTalk, func() error { return s.send(ctx, long, oneWord) })
-		},
-	)
-	if err != nil {
-		return nil, err
-	}
-	return []row{{
-		"send after " + strconv.Itoa(b.size.messages) + " messages: p50", got[1], got[0],
-		"send after " + strconv.Itoa(begun), seconds, ratioAtMost(1.5),
-	}}, nil
+	early := of(func() (_ float64, err error) {
+		id := s.newID()
+		if err := s.create(ctx, id); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
+		if err := s.talk(ctx, id, begun); err != nil {
+			return 0, err
+		}
+		return p50(ctx, shortTalk, func() error { return s.send(ctx, id, oneWord) })
+	})
+	late := of(func() (float64, error) {
+		return p50(ctx, shortTalk, func() error { return s.send(ctx, long, oneWord) })
+	})
+	return measure(ctx, b.size.rounds, figure{
+		"send after " + strconv.Itoa(b.size.messages) + " messages: p50", late, early,
+		"send after " + strconv.Itoa(begun), seconds, ratioAtMost(1.5), median,
+	})
 }
 
 // talk makes a conversation longer by that many messages, two for each send.

@@ -16,7 +16,7 @@ import (
 )
 
 // sessions are the figures of a conversation on the disk.
-func (b *bench) sessions(ctx context.Context) (_ []row, err error) {
+func (b *bench) sessions(ctx context.Context, _ *server) (_ []row, err error) {
 	if err := errors.Join(b.session("short", 2), b.session("long", crashMessages)); err != nil {
 		return nil, err
 	}
@@ -31,23 +31,18 @@ func (b *bench) sessions(ctx context.Context) (_ []row, err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	pause := func() error { return nil }
-	got, err := inTurns(ctx, b.size.rounds,
-		fdatasyncs(ctx, file, b.size.requests/4, pause),
-		func() (float64, error) {
-			return p50(ctx, b.size.requests/4, func() error { return errors.Join(j.Append(oneRecord), j.Sync()) })
-		},
-		b.forkExec(ctx),
-		func() (float64, error) { return start(b.child(ctx, "--continue=short")) },
-		func() (float64, error) { return start(b.child(ctx, "--continue=long")) },
-	)
-	if err != nil {
-		return nil, err
+	sync, bare := of(fdatasyncs(ctx, file, b.size.requests/4, pause)), of(b.forkExec(ctx))
+	record := of(func() (float64, error) {
+		return p50(ctx, b.size.requests/4, func() error { return errors.Join(j.Append(oneRecord), j.Sync()) })
+	})
+	restored := func(session string) *series {
+		return of(func() (float64, error) { return start(b.child(ctx, "--continue="+session)) })
 	}
-	return []row{
-		{"journal, a record appended and synced: p50", got[1], got[0], "fdatasync", seconds, ratioAtMost(1.5)},
-		{"nexus-child, 2 messages restored: p50", got[3], got[2], "fork-exec", seconds, atMost(30e-3)},
-		{"nexus-child, " + strconv.Itoa(crashMessages) + " messages restored: p50", got[4], got[2], "fork-exec", seconds, atMost(30e-3)},
-	}, nil
+	return measure(ctx, b.size.rounds,
+		figure{"journal, a record appended and synced: p50", record, sync, "fdatasync", seconds, ratioAtMost(1.5), median},
+		figure{"nexus-child, 2 messages restored: p50", restored("short"), bare, "fork-exec", seconds, atMost(30e-3), median},
+		figure{"nexus-child, " + strconv.Itoa(crashMessages) + " messages restored: p50", restored("long"), bare, "fork-exec", seconds, atMost(30e-3), median},
+	)
 }
 
 // oneRecord has about the bytes of what the floor appends.

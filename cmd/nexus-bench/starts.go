@@ -17,32 +17,22 @@ import (
 const crashMessages = 1000
 
 // starts are the figures of what it takes to have an agent.
-func (b *bench) starts(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	got, err := inTurns(ctx, b.size.starts,
-		b.forkExec(ctx),
-		func() (float64, error) { return start(b.child(ctx)) },
-		func() (float64, error) {
-			id := s.newID()
-			began := time.Now()
-			if err := s.create(ctx, id); err != nil {
-				return 0, err
-			}
-			taken := time.Since(began).Seconds()
-			return taken, s.destroy(ctx, id)
-		},
+func (b *bench) starts(ctx context.Context, s *server) ([]row, error) {
+	bare := of(b.forkExec(ctx))
+	child := of(func() (float64, error) { return start(b.child(ctx)) })
+	create := of(func() (float64, error) {
+		id := s.newID()
+		began := time.Now()
+		if err := s.create(ctx, id); err != nil {
+			return 0, err
+		}
+		taken := time.Since(began).Seconds()
+		return taken, s.destroy(ctx, id)
+	})
+	return measure(ctx, b.size.starts,
+		figure{"nexus-child, start to ready: p50", child, bare, "fork-exec", seconds, atMost(10e-3), median},
+		figure{"create_agent: p50", create, bare, "fork-exec", seconds, ratioAtMost(2), median},
 	)
-	if err != nil {
-		return nil, err
-	}
-	return []row{
-		{"nexus-child, start to ready: p50", got[1], got[0], "fork-exec", seconds, atMost(10e-3)},
-		{"create_agent: p50", got[2], got[0], "fork-exec", seconds, ratioAtMost(2)},
-	}, nil
 }
 
 // child is nexus-child with a journal to begin, or to go on with, and no
@@ -57,12 +47,7 @@ func (b *bench) child(ctx context.Context, flags ...string) *exec.Cmd {
 // crashes are the figures of an agent that is killed and comes back with its
 // conversation. Each has an agent of its own, since those that crash again and
 // again are made to wait.
-func (b *bench) crashes(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func (b *bench) crashes(ctx context.Context, s *server) ([]row, error) {
 	short, err := s.model(ctx, 2)
 	if err != nil {
 		return nil, err
@@ -71,18 +56,14 @@ func (b *bench) crashes(ctx context.Context) (_ []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := inTurns(ctx, b.size.rounds,
-		b.forkExec(ctx),
-		func() (float64, error) { return s.crash(ctx, short) },
-		func() (float64, error) { return s.crash(ctx, long) },
-	)
-	if err != nil {
-		return nil, err
+	bare := of(b.forkExec(ctx))
+	crash := func(conversation []byte) *series {
+		return of(func() (float64, error) { return s.crash(ctx, conversation) })
 	}
-	return []row{
-		{"crash to ready, 2 messages: p50", got[1], got[0], "fork-exec", seconds, atMost(30e-3)},
-		{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", got[2], got[0], "fork-exec", seconds, atMost(30e-3)},
-	}, nil
+	return measure(ctx, b.size.rounds,
+		figure{"crash to ready, 2 messages: p50", crash(short), bare, "fork-exec", seconds, atMost(30e-3), median},
+		figure{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", crash(long), bare, "fork-exec", seconds, atMost(30e-3), median},
+	)
 }
 
 // model has a conversation of that many messages and returns it as it was

@@ -11,39 +11,66 @@ import (
 // step takes one figure once: seconds, or how often a second, or bytes.
 type step func() (float64, error)
 
-// samples takes all figures once, then all again, and so on for some rounds,
-// so that whatever else the machine does meets all of them alike. It returns
-// what each of them was in each round. A first round is not counted.
-func samples(ctx context.Context, rounds int, steps ...step) ([][]float64, error) {
-	all := make([][]float64, len(steps))
-	for round := range rounds + 1 {
-		for i, take := range steps {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			got, err := take()
-			if err != nil {
-				return nil, err
-			}
-			if round > 0 {
-				all[i] = append(all[i], got)
+// series is what a step was in each round.
+type series struct {
+	take   step
+	values []float64
+}
+
+func of(take step) *series { return &series{take: take} }
+
+func (s *series) median() float64 { return median(s.values) }
+
+// figure is a row that is not measured yet.
+type figure struct {
+	name    string
+	what    *series
+	floor   *series
+	floorIs string
+	unit    unit
+	bound   bound
+	stat    func([]float64) float64 // of both series
+}
+
+// measure takes what the figures need, and returns their rows.
+func measure(ctx context.Context, rounds int, figures ...figure) ([]row, error) {
+	var all []*series
+	for _, f := range figures {
+		for _, s := range []*series{f.floor, f.what} {
+			if !slices.Contains(all, s) {
+				all = append(all, s)
 			}
 		}
 	}
-	return all, nil
-}
-
-// inTurns returns the medians of such samples.
-func inTurns(ctx context.Context, rounds int, steps ...step) ([]float64, error) {
-	all, err := samples(ctx, rounds, steps...)
-	if err != nil {
+	if err := inTurns(ctx, rounds, all...); err != nil {
 		return nil, err
 	}
-	medians := make([]float64, len(steps))
-	for i := range all {
-		medians[i] = median(all[i])
+	var rows []row
+	for _, f := range figures {
+		rows = append(rows, row{f.name, f.stat(f.what.values), f.stat(f.floor.values), f.floorIs, f.unit, f.bound})
 	}
-	return medians, nil
+	return rows, nil
+}
+
+// inTurns takes all series once, then all again, and so on for some rounds, so
+// that whatever else the machine does meets all of them alike. A first round is
+// not counted.
+func inTurns(ctx context.Context, rounds int, all ...*series) error {
+	for round := range rounds + 1 {
+		for _, s := range all {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			got, err := s.take()
+			if err != nil {
+				return err
+			}
+			if round > 0 {
+				s.values = append(s.values, got)
+			}
+		}
+	}
+	return nil
 }
 
 // times returns how long each of n runs of f takes, in seconds.

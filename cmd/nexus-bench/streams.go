@@ -17,35 +17,26 @@ const (
 )
 
 // streams are the figures of a turn that one client reads as it happens.
-func (b *bench) streams(ctx context.Context) (_ []row, err error) {
-	s, err := b.startServer(ctx, unsynced)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	got, err := inTurns(ctx, max(b.size.rounds/2, 3),
-		b.linesPerSecond(ctx, b.size.lines, 1),
-		func() (float64, error) { return s.frameRate(ctx, b.size.lines) },
-		b.linesPerSecond(ctx, b.size.lines*20, block),
-		func() (float64, error) { // one alone is over too soon to be measured well
-			rates := make([]float64, 5)
-			for i := range rates {
-				if rates[i], err = s.frameRate(ctx, briefTurn); err != nil {
-					return 0, err
-				}
+func (b *bench) streams(ctx context.Context, s *server) ([]row, error) {
+	lines, blocks := of(b.linesPerSecond(ctx, b.size.lines, 1)), of(b.linesPerSecond(ctx, b.size.lines*20, block))
+	frames := of(func() (float64, error) { return s.frameRate(ctx, b.size.lines) })
+	brief := of(func() (_ float64, err error) { // one alone is over too soon to be measured well
+		rates := make([]float64, 5)
+		for i := range rates {
+			if rates[i], err = s.frameRate(ctx, briefTurn); err != nil {
+				return 0, err
 			}
-			return median(rates), nil
+		}
+		return median(rates), nil
+	})
+	return measure(ctx, max(b.size.rounds/2, 3),
+		figure{"frames a second to an event stream", frames, lines, "lines a second", perSec, ratioAtLeast(0.08), median},
+		figure{"the same", frames, blocks, fmt.Sprintf("lines a second, %d in a write", block), perSec, bound{}, median},
+		figure{
+			"the same, " + strconv.Itoa(b.size.lines) + " frames in a turn", frames, brief, strconv.Itoa(briefTurn) + " frames in a turn", perSec,
+			ratioAtLeast(0.8), median,
 		},
 	)
-	if err != nil {
-		return nil, err
-	}
-	lines, frames, blocks, brief := got[0], got[1], got[2], got[3]
-	return []row{
-		{"frames a second to an event stream", frames, lines, "lines a second", perSec, ratioAtLeast(0.08)},
-		{"the same", frames, blocks, fmt.Sprintf("lines a second, %d in a write", block), perSec, bound{}},
-		{"the same, " + strconv.Itoa(b.size.lines) + " frames in a turn", frames, brief, strconv.Itoa(briefTurn) + " frames in a turn", perSec, ratioAtLeast(0.8)},
-	}, nil
 }
 
 // frameRate counts the deltas of one turn of n frames as a client of the

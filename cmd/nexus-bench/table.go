@@ -12,8 +12,37 @@ type row struct {
 	measured float64
 	floor    float64 // 0 for none
 	floorIs  string  // what the floor is; for a figure without one, a remark
-	unit     func(float64) string
+	unit     unit
 	bound    bound
+}
+
+// unit is what a figure counts.
+type unit int
+
+const (
+	count unit = iota
+	perSec
+	seconds
+	size // bytes
+)
+
+// of is a value with its unit, for people.
+func (u unit) of(n float64) string {
+	switch {
+	case u == perSec:
+		return fmt.Sprintf("%.0f/s", n)
+	case u == seconds && n < 1e-3:
+		return fmt.Sprintf("%.0f µs", n*1e6)
+	case u == seconds && n < 1:
+		return fmt.Sprintf("%.3g ms", n*1e3)
+	case u == seconds:
+		return fmt.Sprintf("%.3g s", n)
+	case u == size && n >= 1<<20:
+		return fmt.Sprintf("%.3g MiB", n/(1<<20))
+	case u == size:
+		return fmt.Sprintf("%.3g KiB", n/(1<<10))
+	}
+	return fmt.Sprintf("%.0f", n)
 }
 
 // bound is what a figure should keep to; the zero value is none.
@@ -44,7 +73,7 @@ func (r row) verdict() (limit, verdict string) {
 	case onRatioMin:
 		limit, verdict = fmt.Sprintf("≥ %g ×", limitIs), verdictOf(ratio >= limitIs, "under")
 	case onMeasured:
-		limit, verdict = "≤ "+r.unit(limitIs), verdictOf(r.measured <= limitIs, "over")
+		limit, verdict = "≤ "+r.unit.of(limitIs), verdictOf(r.measured <= limitIs, "over")
 	case onNothing:
 	}
 	return limit, verdict
@@ -87,31 +116,10 @@ func render(w io.Writer, rows []row) error {
 	for _, r := range rows {
 		floor, ratio := "", ""
 		if r.floor > 0 {
-			floor, ratio = r.unit(r.floor), fmt.Sprintf("%.3g", r.measured/r.floor)
+			floor, ratio = r.unit.of(r.floor), fmt.Sprintf("%.3g", r.measured/r.floor)
 		}
 		limit, verdict := r.verdict()
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.figure, r.unit(r.measured), floor, r.floorIs, ratio, limit, verdict)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.figure, r.unit.of(r.measured), floor, r.floorIs, ratio, limit, verdict)
 	}
 	return tab.Flush()
-}
-
-func seconds(s float64) string {
-	switch {
-	case s < 1e-3:
-		return fmt.Sprintf("%.0f µs", s*1e6)
-	case s < 1:
-		return fmt.Sprintf("%.3g ms", s*1e3)
-	}
-	return fmt.Sprintf("%.3g s", s)
-}
-
-func perSec(n float64) string { return fmt.Sprintf("%.0f/s", n) }
-
-func count(n float64) string { return fmt.Sprintf("%.0f", n) }
-
-func size(n float64) string {
-	if n >= 1<<20 {
-		return fmt.Sprintf("%.3g MiB", n/(1<<20))
-	}
-	return fmt.Sprintf("%.3g KiB", n/(1<<10))
 }
