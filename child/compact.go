@@ -3,7 +3,6 @@ package child
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"nexus.internal/child/dialog"
 	"nexus.internal/child/turn"
@@ -52,6 +51,6 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 func (s *server) compactor(model Selected) turn.Compactor {
 	return turn.Compactor{
 		Provider: model.Provider, Model: model.Model, Offline: model.Offline,
-		Dialog: s.dialog, Journal: s.Journal, Log: s.log, Now: time.Now,
+		Dialog: s.dialog, Journal: s.Journal, Log: s.log,
 	}
 }

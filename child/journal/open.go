@@ -54,8 +54,6 @@ type Options struct {
 	NoSync bool
 	// Sync puts what was written to the file on the disk; nil means fdatasync.
 	Sync func(f *os.File) error
-	// Now tells the time; nil means time.Now.
-	Now func() time.Time
 }
 
 // CheckName reports whether name can name a session: up to 63 letters, digits,
@@ -82,9 +80,6 @@ func NewSessionID() string { return uuid.NewString() }
 // ErrInUse, safefile.ErrNotRegular, ErrForbidden or *transcript.LineError (in it, perhaps, a
 // *transcript.VersionError); on every error the file is as it was, and one that was begun or empty is gone.
 func Open(o Options) (*Journal, *transcript.State, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Sync == nil {
 		o.Sync = SyncData
 	}
@@ -120,9 +115,8 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
 	j := &Journal{path: path, name: name, locked: f, file: f, noSync: o.NoSync, syncFile: o.Sync}
-	state, err := j.begin(transcript.Header{
-		Version: transcript.Version, SessionID: id, Name: name, CreatedAt: o.Now().UTC(),
-	}, o.Now())
+	now := time.Now()
+	state, err := j.begin(transcript.Header{Version: transcript.Version, SessionID: id, Name: name, CreatedAt: now.UTC()}, now)
 	if err != nil {
 		if j.created { // while it is locked: nobody else has it open
 			os.Remove(path)

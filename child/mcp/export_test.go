@@ -17,7 +17,7 @@ func ToolName(server, tool string) string { return toolName(key(server), tool) }
 // Filter is what is passed on of a stream of events, and how it ended.
 func Filter(stream []byte) ([]byte, error) {
 	e := &events{
-		body: io.NopCloser(nil), src: bufio.NewReader(bytes.NewReader(stream)), gate: &gate{}, fail: func(error) {},
+		body: io.NopCloser(nil), src: bufio.NewReader(bytes.NewReader(stream)), gate: &gate{end: func(error) {}},
 	}
 	return io.ReadAll(e)
 }
@@ -25,7 +25,7 @@ func Filter(stream []byte) ([]byte, error) {
 // Messages are those that a program's output has, up to its end or to what is
 // not let pass.
 func Messages(stdout []byte) ([]jsonrpc.Message, error) {
-	p := newPipe(printed{bytes.NewReader(stdout)}, &gate{}, func(error) {}, zap.NewNop())
+	p := newPipe(printed{bytes.NewReader(stdout)}, &gate{end: func(error) {}}, zap.NewNop())
 	var all []jsonrpc.Message
 	for {
 		msg, err := p.Read(context.Background())

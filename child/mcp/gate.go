@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,6 +30,8 @@ var (
 // gate looks at what a server sends before the SDK does, whose queues have no
 // bound. It is safe for concurrent use.
 type gate struct {
+	end context.CancelCauseFunc // ends the connection, for what the server did
+
 	mu                        sync.Mutex // guards all below
 	since                     time.Time  // the window began
 	messages, bytes, requests int        // in this window

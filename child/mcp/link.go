@@ -52,7 +52,7 @@ func (p *program) open(s *session) (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.pipe = newPipe(process, &gate{}, func(err error) { s.end(err) }, p.log)
+	p.pipe = newPipe(process, &gate{end: s.end}, p.log)
 	context.AfterFunc(s.ctx, p.pipe.shut)
 	return p.pipe, nil
 }
@@ -89,7 +89,7 @@ func (a *address) open(s *session) (sdk.Transport, error) {
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(farewell, cancel) })
 	a.web = &web{
 		base: a.base, headers: s.server.Headers, life: life, patience: s.server.Timeout + pingPatience,
-		gate: &gate{}, fail: func(err error) { s.end(err) },
+		gate: &gate{end: s.end},
 	}
 	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: a.web.client(), MaxEventSize: maxLine}, nil
 }

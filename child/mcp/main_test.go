@@ -293,6 +293,8 @@ func serving(ev *events) mcp.Start {
 }
 
 // images keeps the pictures of results.
-func images(data []byte, mime, name string) (protocol.Image, error) {
+type images struct{}
+
+func (images) Put(data []byte, mime, name string) (protocol.Image, error) {
 	return protocol.Image{Mime: mime, Size: int64(len(data)), Name: name}, nil
 }

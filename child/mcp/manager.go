@@ -36,8 +36,8 @@ type Options struct {
 	Cwd func() string
 	// OnChange is told that Tools has other tools than before; nil is not told.
 	OnChange func()
-	// PutImage keeps a picture of a result; nil leaves pictures out.
-	PutImage func(data []byte, mime, name string) (protocol.Image, error)
+	// Images keeps pictures of results; nil leaves pictures out.
+	Images tool.Images
 	// Wait is how long Prepare waits at most; default 2 s.
 	Wait time.Duration
 	// HTTP reaches servers with a URL; default one of the Manager's own.

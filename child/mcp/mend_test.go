@@ -41,7 +41,7 @@ func TestBadContent(t *testing.T) {
 	t.Run("a program", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := manage(t, mcp.Options{
-				Servers: []mcp.Server{{Name: "s", Command: "x"}}, PutImage: images,
+				Servers: []mcp.Server{{Name: "s", Command: "x"}}, Images: images{},
 				Start: raw(func(_ context.Context, _ string, id int64, out io.Writer) { answer(out, id, line) }),
 			})
 			m.Prepare(t.Context())
@@ -56,7 +56,7 @@ func TestBadContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var sessions atomic.Int32
-				check(t, web(t, "http://localhost/", mcp.Options{PutImage: images, HTTP: direct{bare(func(w http.ResponseWriter, _ *http.Request, _ string, id int64) {
+				check(t, web(t, "http://localhost/", mcp.Options{Images: images{}, HTTP: direct{bare(func(w http.ResponseWriter, _ *http.Request, _ string, id int64) {
 					if !stream {
 						w.Header().Set("Content-Type", "application/json")
 						answer(w, id, broken)

@@ -31,7 +31,6 @@ var errClosed = errors.New("the connection is closed")
 type pipe struct {
 	process Process
 	gate    *gate
-	fail    func(error) // ends the connection, for that reason
 	log     *zap.Logger
 
 	reader *bufio.Reader // the rest is of the goroutine that reads
@@ -46,9 +45,9 @@ type pipe struct {
 	pending map[int64]bool // ids of our calls
 }
 
-func newPipe(p Process, g *gate, fail func(error), log *zap.Logger) *pipe {
+func newPipe(p Process, g *gate, log *zap.Logger) *pipe {
 	return &pipe{
-		process: p, gate: g, fail: fail, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
+		process: p, gate: g, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
 		writing: make(chan struct{}, 1), closed: make(chan struct{}), pending: map[int64]bool{},
 	}
 }
@@ -70,10 +69,10 @@ func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			p.fail(err)
+			p.gate.end(err)
 			return nil, err
 		case err != nil:
-			p.fail(err)
+			p.gate.end(err)
 			p.kill()
 			return nil, err
 		case msg != nil:
@@ -206,7 +205,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case err == nil:
 		return nil
 	case n > 0 || ctx.Err() == nil:
-		p.fail(err)
+		p.gate.end(err)
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return errors.New("it does not read its stdin")

@@ -73,16 +73,16 @@ func (b *builder) resource(r *sdk.ResourceContents) {
 }
 
 func (b *builder) image(data []byte, mime, name string) {
-	put := b.host.m.options.PutImage
+	images := b.host.m.options.Images
 	switch {
-	case put == nil:
+	case images == nil:
 		b.line("[picture, %.40s, %d bytes: left out]", mime, len(data))
 		return
 	case len(b.images) == maxImages:
 		b.line("[one more picture: left out]")
 		return
 	}
-	image, err := put(data, mime, textcut.Clip(name, 200))
+	image, err := images.Put(data, mime, textcut.Clip(name, 200))
 	if err != nil {
 		b.line("[picture, %.40s, %d bytes: left out: %v]", mime, len(data), err)
 		return

@@ -44,7 +44,6 @@ type web struct {
 	life     context.Context //nolint:containedctx // of the connection, not of a call
 	patience time.Duration   // for the header of an answer
 	gate     *gate
-	fail     func(error)    // ends the connection, for that reason
 	farewell sync.WaitGroup // the request that ends the session
 }
 
@@ -100,7 +99,7 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		traceOf(ctx).absent.Store(true)
 	}
-	body := &body{ReadCloser: resp.Body, left: maxMessage, fail: w.fail, release: release}
+	body := &body{ReadCloser: resp.Body, left: maxMessage, gate: w.gate, release: release}
 	resp.Body = body
 	if resp.StatusCode != http.StatusOK {
 		return resp, nil
@@ -111,7 +110,7 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	case "text/event-stream":
 		body.left = -1
 		resp.Body = &events{
-			body: body, src: bufio.NewReaderSize(body, 16<<10), gate: w.gate, fail: w.fail,
+			body: body, src: bufio.NewReaderSize(body, 16<<10), gate: w.gate,
 			answers: req.Method == http.MethodPost,
 		}
 	}
@@ -122,8 +121,8 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 type body struct {
 	io.ReadCloser
 	left    int
-	fail    func(error)
-	release func()
+	gate    *gate
+	release context.CancelFunc
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -133,7 +132,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if b.left -= n; b.left < 0 {
 		b.left = 0
-		b.fail(errMessageSize)
+		b.gate.end(errMessageSize)
 		return 0, errMessageSize
 	}
 	return n, err
@@ -160,7 +159,7 @@ func (p *plain) Read(b []byte) (int, error) {
 			mended, err := mend(data)
 			switch {
 			case err != nil:
-				p.fail(err)
+				p.gate.end(err)
 				return 0, err
 			case mended != nil:
 				data = mended
@@ -177,7 +176,6 @@ type events struct {
 	body    io.ReadCloser
 	src     *bufio.Reader
 	gate    *gate
-	fail    func(error)
 	answers bool // it is the answer to a call
 
 	out []byte // not handed out yet
@@ -256,7 +254,7 @@ func withData(raw, data []byte) []byte {
 
 // broken ends the connection for what the server did.
 func (e *events) broken(err error) error {
-	e.fail(err)
+	e.gate.end(err)
 	return err
 }
 

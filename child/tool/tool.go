@@ -36,6 +36,12 @@ type Result struct {
 	Created []string
 }
 
+// Images keeps images for the model to look at. It is safe for concurrent use.
+type Images interface {
+	// Put keeps an image. mime is what its source calls it, and name where it is from.
+	Put(data []byte, mime, name string) (protocol.Image, error)
+}
+
 // Scoped is a Tool that can say beforehand what a call would touch. The calls
 // of a tool that cannot are taken for ActionExternal.
 type Scoped interface {

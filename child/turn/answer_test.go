@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -66,7 +65,7 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 			r := turn.Runner{
 				Compactor: turn.Compactor{
 					Provider: &script{answers: [][]any{tt.answer, {hello, stop}}}, Model: "m",
-					Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now,
+					Dialog: d, Journal: &disk{}, Log: zap.NewNop(),
 				},
 				MaxIterations: 2,
 				// One at a time, so that the results come in the order of the calls.
@@ -161,7 +160,7 @@ func TestAnAnswerHasALimit(t *testing.T) {
 				d, journal, open := dialog.New(nil, dialog.Frame{Window: 100_000}), &disk{}, map[string]bool{}
 				p := &endless{next: tt.next}
 				r := turn.Runner{
-					Compactor: turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: journal, Log: zap.NewNop(), Now: time.Now},
+					Compactor: turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: journal, Log: zap.NewNop()},
 					Tools:     tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}), MaxIterations: 2,
 					Emit: func(e protocol.AssistantEvent) {
 						switch e := e.(type) {

@@ -34,7 +34,6 @@ type Compactor struct {
 	Dialog  *dialog.Dialog
 	Journal Recorder
 	Log     *zap.Logger
-	Now     func() time.Time
 	// Force takes a summary that is no shorter than what it stands for.
 	Force bool
 }
@@ -72,7 +71,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	if done.ByRule {
 		text = dialog.ByRule(old)
 	}
-	done.Summary = dialog.NewSummary(text, c.Now())
+	done.Summary = dialog.NewSummary(text, time.Now())
 	done.TokensBefore, done.TokensAfter = c.Dialog.Would(len(old), done.Summary)
 	if done.TokensAfter >= done.TokensBefore && !c.Force {
 		done.Reason = "a summary would be no shorter"
@@ -80,7 +79,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	}
 	record := transcript.Compaction{
 		Dropped: uint64(len(old)), Summary: done.Summary, TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
-		Usage: &done.Usage, At: c.Now().UTC(),
+		Usage: &done.Usage, At: time.Now().UTC(),
 	}
 	if err := c.Journal.Commit(record); err != nil {
 		return done, err

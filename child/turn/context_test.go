@@ -143,7 +143,7 @@ func TestTheContextIsKept(t *testing.T) {
 				s.answers = [][]any{{hello, stop}}
 				r := turn.Runner{
 					Compactor: turn.Compactor{
-						Provider: s, Model: "m", Offline: tt.offline, Dialog: tt.dialog, Journal: journal, Log: zap.NewNop(), Now: time.Now,
+						Provider: s, Model: "m", Offline: tt.offline, Dialog: tt.dialog, Journal: journal, Log: zap.NewNop(),
 					},
 					MaxIterations: 5, CompactAt: 80, Compacted: func() { told++ }, Emit: func(protocol.AssistantEvent) {},
 				}
@@ -186,7 +186,7 @@ func TestOneRefusalIsForgotten(t *testing.T) {
 	d := dialog.New(nil, dialog.Frame{System: strings.Repeat("s", 4800), Window: 128_000})
 	s := &service{refuses: 1, answers: [][]any{{hello, stop}}, summarise: shortSummary}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 	}
 	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
@@ -210,7 +210,7 @@ func TestTheSameIsNotAskedTwice(t *testing.T) {
 	d := dialog.New(nil, dialog.Frame{Window: 128_000})
 	s := &service{holds: 100, answers: [][]any{{provider.Text{Text: strings.Repeat("x", 200)}, call("c", "long", `{}`), stop}}}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 		Tools: tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}),
 	}
@@ -232,7 +232,7 @@ func TestATurnOutgrowsTheWindow(t *testing.T) {
 	}
 	s.answers = append(s.answers, []any{hello, stop})
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 20, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 		Tools: tool.NewRegistry([]tool.Tool{says(long)}, tool.Options{}),
 	}
@@ -282,7 +282,7 @@ func TestPartialUsage(t *testing.T) {
 			r := turn.Runner{
 				Compactor: turn.Compactor{
 					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Dialog: dialog.New(nil, dialog.Frame{Window: 1000}),
-					Journal: j, Log: zap.NewNop(), Now: time.Now,
+					Journal: j, Log: zap.NewNop(),
 				},
 				MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
 			}
@@ -322,7 +322,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			r := turn.Runner{
 				Compactor: turn.Compactor{
 					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Dialog: dialog.New(nil, dialog.Frame{Window: 1000}),
-					Journal: &disk{}, Log: zap.NewNop(), Now: time.Now,
+					Journal: &disk{}, Log: zap.NewNop(),
 				},
 				MaxIterations: 1, Emit: func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
 			}
@@ -348,7 +348,7 @@ func TestSignaturesAndImages(t *testing.T) {
 	}
 	s := &service{answers: [][]any{{provider.Thinking{Text: "hm"}, provider.ThinkingSignature{Text: "sig"}, hello, stop}}}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop(), Now: time.Now},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
 		Image: func(i protocol.Image) ([]byte, error) { return []byte(i.SHA256), nil },
 	}

@@ -1,7 +1,7 @@
 // Package turn runs one turn of a conversation: it asks the provider, runs the
 // tools it calls for, and asks again, until there is an answer.
 //
-//	c := turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: j, Log: log, Now: time.Now}
+//	c := turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: j, Log: log}
 //	r := turn.Runner{Compactor: c, Tools: registry, CompactAt: 80, MaxIterations: 50, Emit: emit}
 //	result := r.Run(ctx, turn.Input{ID: "1", Message: "hello"})
 //	done, err := c.Compact(ctx, old) // between turns
@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -126,7 +127,7 @@ type run struct {
 // add puts a message into the dialog and the journal. The dialog has it even
 // where the journal fails: the journal catches up.
 func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
-	m.TurnID, m.At = t.id, t.Now().UTC()
+	m.TurnID, m.At = t.id, time.Now().UTC()
 	t.Dialog.Add(m)
 	return t.Journal.Append(transcript.Message{Message: m, Usage: usage})
 }
@@ -215,7 +216,7 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 	for _, o := range outcomes {
 		m := protocol.Message{
 			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError, Images: o.Images,
-			Changed: o.Changed, Created: o.Created, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: t.Now().UTC(),
+			Changed: o.Changed, Created: o.Created, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: time.Now().UTC(),
 		}
 		t.Dialog.Add(m)
 		records = append(records, transcript.Message{Message: m})

@@ -175,7 +175,7 @@ func TestRun(t *testing.T) {
 				r := turn.Runner{
 					Compactor: turn.Compactor{
 						Provider: &script{answers: tt.answers}, Model: "m",
-						Dialog: d, Journal: journal, Log: zap.NewNop(), Now: time.Now,
+						Dialog: d, Journal: journal, Log: zap.NewNop(),
 					},
 					MaxIterations: max(tt.limit, 50-49*tt.limit),
 					Tools:         tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),

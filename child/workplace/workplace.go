@@ -55,8 +55,8 @@ type Options struct {
 	// Tools are there beside the built-in ones, and Sources give more.
 	Tools   []tool.Tool
 	Sources []Source
-	// PutImage keeps an image for the model to look at; nil: it sees none.
-	PutImage func(data []byte, mime, name string) (protocol.Image, error)
+	// Images keeps images for the model to look at; nil: it sees none.
+	Images tool.Images
 	// Spill is a directory of the agent's own for what is too long for a result:
 	// its tools and programs may read it, also where it is private. It is made
 	// when it is needed; "" keeps nothing.
@@ -125,7 +125,7 @@ func Open(o Options) (*Workplace, error) {
 	if o.Granted != nil {
 		w.granted = *o.Granted
 	}
-	builtin := append(file.Tools(file.Options{Space: w.space, PutImage: o.PutImage}), newCommand(w), sleep.New())
+	builtin := append(file.Tools(file.Options{Space: w.space, Images: o.Images}), newCommand(w), sleep.New())
 	for _, t := range append(builtin, o.Tools...) {
 		w.own = append(w.own, know(t))
 	}

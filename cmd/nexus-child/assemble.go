@@ -283,7 +283,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
-		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), PutImage: a.options.Images.Put,
+		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and

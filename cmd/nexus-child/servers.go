@@ -38,7 +38,7 @@ func newServers(home, cwd string, images *blob.Store, log *zap.Logger) (*servers
 		}),
 		Permit:   func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
 		Cwd:      func() string { return s.work.Cwd() },
-		PutImage: images.Put, Log: log,
+		Images: images, Log: log,
 	})
 	return s, nil
 }

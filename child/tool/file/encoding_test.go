@@ -124,6 +124,13 @@ func FuzzEncodings(f *testing.F) {
 
 const png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
+// album is a function as [tool.Images].
+type album func(data []byte, mime, name string) (protocol.Image, error)
+
+func (a album) Put(data []byte, mime, name string) (protocol.Image, error) {
+	return a(data, mime, name)
+}
+
 // An image is shown to the model where images can be kept, and refused as what
 // it is where not.
 func TestImages(t *testing.T) {
@@ -135,12 +142,12 @@ func TestImages(t *testing.T) {
 	var failure error
 	for _, tl := range file.Tools(file.Options{
 		Space: func(context.Context, string) file.Space { return file.Space{Cwd: r.dir} },
-		PutImage: func(data []byte, mime, name string) (protocol.Image, error) {
+		Images: album(func(data []byte, mime, name string) (protocol.Image, error) {
 			if string(data) != png || mime != "" || name != "a.png" {
 				t.Errorf("kept %q as %s %s", data, mime, name)
 			}
 			return want, failure
-		},
+		}),
 	}) {
 		r.tools[tl.Spec().Name] = tl
 	}

@@ -15,9 +15,9 @@ import (
 type Options struct {
 	// Space is what a call of that tool may touch, by the context it runs in.
 	Space func(ctx context.Context, tool string) Space
-	// PutImage keeps an image for the model to look at; nil: images are refused
+	// Images keeps an image for the model to look at; nil: images are refused
 	// like all that is no text.
-	PutImage func(data []byte, mime, name string) (protocol.Image, error)
+	Images tool.Images
 }
 
 // Tools returns read_file, list_directory, write_file, edit_file, glob and

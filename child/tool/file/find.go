@@ -63,7 +63,7 @@ func (f *files) glob(ctx context.Context, s Space, in globInput) (tool.Result, e
 	base := s.shown(p.path)
 	var found strings.Builder
 	count, more := 0, false
-	w := walk{at: p, below: pattern.Below, visit: func(name string, entry fs.DirEntry) error {
+	w := walk{at: p, only: &pattern, visit: func(name string, entry fs.DirEntry) error {
 		if entry.IsDir() != wantDirs || !pattern.Match(name) {
 			return nil
 		}

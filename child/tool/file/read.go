@@ -70,7 +70,7 @@ func (f *files) read(ctx context.Context, s Space, in readInput) (tool.Result, e
 		return tool.Result{}, explain("read", in.Path, err)
 	case len(head) == 0:
 		return tool.Result{Text: "[the file is empty]"}, nil
-	case isImage(head) && f.options.PutImage != nil:
+	case isImage(head) && f.options.Images != nil:
 		return f.image(ctx, in.Path, file, info)
 	}
 	e := sniff(head)
@@ -118,7 +118,7 @@ func (f *files) image(ctx context.Context, asked string, file *os.File, info fs.
 	if err != nil {
 		return tool.Result{}, explain("read", asked, err)
 	}
-	image, err := f.options.PutImage(data, "", filepath.Base(asked))
+	image, err := f.options.Images.Put(data, "", filepath.Base(asked))
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("read %s: %w", asked, err)
 	}

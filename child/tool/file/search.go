@@ -68,10 +68,9 @@ func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.R
 	if s.matcher, err = newMatcher(in.Pattern, isTrue(in.Literal), isTrue(in.IgnoreCase)); err != nil {
 		return tool.Result{}, err
 	}
-	wanted := func(string) bool { return true }
-	below := wanted
+	var only *glob.Pattern
 	if in.Glob != nil {
-		if wanted, below, err = filter(*in.Glob); err != nil {
+		if only, err = filter(*in.Glob); err != nil {
 			return tool.Result{}, err
 		}
 	}
@@ -86,8 +85,8 @@ func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.R
 	if err != nil {
 		return tool.Result{}, explain("search", asked, err)
 	}
-	w := walk{at: p, below: below, visit: func(name string, entry fs.DirEntry) error {
-		if !entry.Type().IsRegular() || !wanted(name) {
+	w := walk{at: p, only: only, visit: func(name string, entry fs.DirEntry) error {
+		if !entry.Type().IsRegular() || only != nil && !only.Match(name) {
 			return nil
 		}
 		err := s.file(ctx, name)
@@ -113,18 +112,14 @@ func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.R
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// filter makes the functions that choose files and directories by a pattern.
-// One without a slash is for names anywhere.
-func filter(text string) (wanted, below func(string) bool, err error) {
-	anywhere := !strings.Contains(text, "/")
-	if anywhere && text != "" {
+// filter reads the pattern that chooses files. One without a slash is for names
+// anywhere.
+func filter(text string) (*glob.Pattern, error) {
+	if text != "" && !strings.Contains(text, "/") {
 		text = "**/" + text
 	}
-	var pattern glob.Pattern
-	if pattern, err = compileGlob("glob", text); err != nil {
-		return nil, nil, err
-	}
-	return pattern.Match, pattern.Below, nil
+	pattern, err := compileGlob("glob", text)
+	return &pattern, err
 }
 
 // search is one search under way.

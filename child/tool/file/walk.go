@@ -31,9 +31,8 @@ var errEnough = errors.New("enough")
 // walk goes through a directory tree without what .gitignore files name, and
 // without .git. It follows no symbolic link.
 type walk struct {
-	at *place
-	// below says whether to go into a directory; its path is that for visit.
-	below func(dir string) bool
+	at   *place
+	only *glob.Pattern // what is looked for: directories that can have none of it are left out; nil for all
 	// visit is called for each entry, in order, with its path relative to where
 	// the walk began. errEnough ends the walk.
 	visit func(name string, entry fs.DirEntry) error
@@ -143,7 +142,7 @@ func (w *walk) dir(ctx context.Context, s *scope, dir string, depth int) error {
 		if err := w.visit(relative, entry); err != nil {
 			return err
 		}
-		if !entry.IsDir() || !w.below(relative) {
+		if !entry.IsDir() || w.only != nil && !w.only.Below(relative) {
 			continue
 		}
 		if depth+1 >= maxDepth {

@@ -31,14 +31,14 @@ func (c *Checker) serve(r Record, began time.Duration) {
 	if first {
 		c.calm.firstAnswer[s] = r.At
 	}
-	if c.isCalm(r.Agent) {
+	if c.peaceful[r.Agent] {
 		c.calm.tries = append(c.calm.tries, try{r.Request, began, r.At, s.asked, r.Outcome, first})
 	}
 }
 
 // refuse notes that a send was not accepted, or that its connection broke.
 func (c *Checker) refuse(r Record) {
-	if c.isCalm(r.Agent) {
+	if c.peaceful[r.Agent] {
 		c.calm.refused = append(c.calm.refused, r)
 	}
 }
@@ -69,7 +69,7 @@ func (c *Checker) judgeCalm(verdict *Checker) {
 		}
 	}
 	for _, request := range c.order {
-		if s := c.sends[request]; c.isCalm(s.agent) && !s.answered && !c.died {
+		if s := c.sends[request]; c.peaceful[s.agent] && !s.answered && !c.died {
 			verdict.violated(CalmInBounds, Record{At: c.last}, "%s of %s, which nobody attacked, was never answered", request, s.agent)
 		}
 	}

@@ -28,7 +28,7 @@ const maxTold = 20
 // Checker judges a history. Its zero value is not usable; see [NewChecker]. It is
 // not safe for concurrent use: its [History] shows it one record after another.
 type Checker struct {
-	isCalm   func(agent string) bool
+	peaceful map[string]bool // agents that nobody attacks
 	patience time.Duration
 
 	sends  map[string]*send        // by request
@@ -88,12 +88,12 @@ type text struct {
 	whole bool
 }
 
-// NewChecker returns a checker. isCalm tells the agents that nobody attacks;
+// NewChecker returns a checker. peaceful are the agents that nobody attacks;
 // each try of theirs ends within patience, unless the server or its disk was
 // attacked meanwhile.
-func NewChecker(isCalm func(agent string) bool, patience time.Duration) *Checker {
+func NewChecker(peaceful map[string]bool, patience time.Duration) *Checker {
 	return &Checker{
-		isCalm: isCalm, patience: patience, sends: map[string]*send{}, seen: map[string]*numbers{}, subs: map[subscription]uint64{},
+		peaceful: peaceful, patience: patience, sends: map[string]*send{}, seen: map[string]*numbers{}, subs: map[subscription]uint64{},
 		broken: map[Promise][]string{}, counts: map[Promise]int{}, facts: map[string]int{}, read: map[string]bool{}, attack: span{-1, -1},
 	}
 }

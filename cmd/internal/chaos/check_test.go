@@ -67,7 +67,7 @@ func good() []chaos.Record {
 }
 
 func judge(history []chaos.Record) *chaos.Report {
-	c := chaos.NewChecker(func(agent string) bool { return agent == "calm" }, 100*ms)
+	c := chaos.NewChecker(map[string]bool{"calm": true}, 100*ms)
 	for _, r := range history {
 		c.Observe(r)
 	}

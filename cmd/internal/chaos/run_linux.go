@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	for agent := range plan.Calm {
 		calm[plan.Name(agent)] = true
 	}
-	check := NewChecker(func(agent string) bool { return calm[agent] }, slowest)
+	check := NewChecker(calm, slowest)
 	history, err := NewHistory(filepath.Join(o.Dir, "history.jsonl"), check)
 	if err != nil {
 		return nil, err

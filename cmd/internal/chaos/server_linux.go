@@ -35,8 +35,8 @@ type server struct {
 	history *History
 	mark    string // see scenario
 
-	died     func()         // called once, when there is no server any more that was not to end
-	watching sync.WaitGroup // those that wait for a process
+	died     context.CancelFunc // called once, when there is no server any more that was not to end
+	watching sync.WaitGroup     // those that wait for a process
 
 	mu      sync.Mutex    // guards the rest
 	up      chan struct{} // closed while it can be called
@@ -59,7 +59,7 @@ type process struct {
 // compacted: what was said must be found.
 const config = `{"providers":{"offline":{"type":"offline","models":[{"id":"offline","context_window":1000000000}]}}}`
 
-func newServer(o Options, p Plan, history *History, died func()) (*server, error) {
+func newServer(o Options, p Plan, history *History, died context.CancelFunc) (*server, error) {
 	disk := o.Disk
 	if disk == "" {
 		disk = o.Dir
