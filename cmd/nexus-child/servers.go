@@ -36,8 +36,8 @@ func newServers(home, cwd string, images *blob.Store, log *zap.Logger) (*servers
 		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
 			return s.work.Rules(context.Background(), "mcp"), nil
 		}),
-		Permit:   func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
-		Cwd:      func() string { return s.work.Cwd() },
+		Permit: func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
+		Cwd:    func() string { return s.work.Cwd() },
 		Images: images, Log: log,
 	})
 	return s, nil
