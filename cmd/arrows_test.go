@@ -48,6 +48,10 @@ var arrows = []rule{
 		of:   []string{"protocol/textcut"}, deny: []string{"..."}, deps: true,
 	},
 	{
+		name: "safefile knows files alone",
+		of:   []string{"protocol/safefile"}, deny: []string{"..."}, deps: true,
+	},
+	{
 		name: "the supervisor's root knows only protocol",
 		of:   []string{"supervisor"}, deny: []string{"..."}, allow: []string{"protocol/..."}, deps: true,
 	},
@@ -130,6 +134,7 @@ func TestImports(t *testing.T) {
 func TestCheckFindsPlanted(t *testing.T) {
 	got := check([]pkg{
 		{ImportPath: module + "protocol/frame", Imports: []string{"io", module + "supervisor"}, Deps: []string{module + "supervisor"}},
+		{ImportPath: module + "protocol/safefile", Imports: []string{"os", module + "protocol/strict"}},
 		{ImportPath: module + "supervisor", Imports: []string{"os/exec", module + "protocol"}, Deps: []string{module + "protocol"}},
 		{ImportPath: module + "supervisor/stdio", Imports: []string{"net/http"}},
 		{ImportPath: module + "supervisor/broker", Imports: []string{"net/http"}},
@@ -146,6 +151,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 	}, arrows)
 	want := []string{
 		"protocol/frame imports supervisor: protocol knows nobody",
+		"protocol/safefile imports protocol/strict: safefile knows files alone",
 		"supervisor imports os/exec: the supervisor's root is pure state and time",
 		"supervisor imports os/exec: processes are started in few places",
 		"supervisor/stdio imports net/http: the supervisor's HTTP is the broker's",

@@ -14,6 +14,7 @@ import (
 
 	"nexus.internal/child/journal"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 var (
@@ -102,11 +103,19 @@ func TestExpire(t *testing.T) {
 func TestExpireWaitsForNobody(t *testing.T) {
 	dir := t.TempDir()
 	unnamed(t, dir)
-	release := lockFile(t, filepath.Join(dir, ".lock"))
+	changing, err := safefile.Open(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := safefile.Lock(changing); err != nil {
+		t.Fatal(err)
+	}
 	if n, err := journal.Expire(dir, before); n != 0 || err != nil {
 		t.Errorf("beside a change: %d, %v", n, err)
 	}
-	release()
+	if err := safefile.Release(changing); err != nil {
+		t.Error(err)
+	}
 	if n, err := journal.Expire(dir, before); n != 1 || err != nil {
 		t.Errorf("after it: %d, %v", n, err)
 	}

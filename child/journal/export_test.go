@@ -1,6 +1,12 @@
 package journal
 
-import "io"
+import (
+	"io"
+	"os"
+)
+
+// Locked is the file that is locked.
+func (j *Journal) Locked() *os.File { return j.locked }
 
 // Break makes writes to the file fail with err after limit more bytes, as a
 // full disk does, and every sync; nil mends it.
