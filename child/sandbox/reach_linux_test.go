@@ -56,9 +56,11 @@ func TestReach(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, text, want)
 		}
 	}
-	for _, call := range []int{unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE} {
-		if text, _ := output(t, confinements["trusted"], "", role("calls", fmt.Sprint(call))...); text != "false operation not permitted\n" {
-			t.Errorf("call %d: %q", call, text)
+	for _, kind := range []string{"trusted", "sandboxed"} {
+		for _, call := range deniedAll {
+			if text, _ := output(t, confinements[kind], "", role("calls", fmt.Sprint(call))...); text != "false operation not permitted\n" {
+				t.Errorf("%s: call %d: %q", kind, call, text)
+			}
 		}
 	}
 	for _, call := range deniedForSandboxed {
@@ -100,6 +102,11 @@ func TestTagStays(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, text, want)
 		}
 	}
+}
+
+var deniedAll = []int{
+	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 }
 
 var deniedForSandboxed = []int{unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN}

@@ -40,10 +40,13 @@ type calls struct {
 	numbers []uint32
 }
 
-// deniedAll reach into processes that are not the program's, and are denied to every confined program.
-var deniedAll = []calls{
-	{unix.EPERM, []uint32{unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE}},
-}
+// deniedAll are denied to every confined program: the first reach into processes
+// that are not the program's, the second into keys of the kernel, which all
+// processes of a user share.
+var deniedAll = []calls{{unix.EPERM, []uint32{
+	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+}}}
 
 // ring does what other calls do, unseen by a filter.
 var ring = calls{unix.ENOSYS, []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}}
@@ -88,7 +91,7 @@ var deniedOffline = []calls{
 		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 		unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK,
 		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_USERFAULTFD,
-		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
+		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 		unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
 		unix.SYS_QUOTACTL, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
 	}},
