@@ -56,6 +56,7 @@ type Client struct {
 	retries int
 	lastID  atomic.Int64
 	signs   atomic.Bool // the server wants requests signed
+	reached atomic.Bool // a server has answered
 }
 
 // New returns a client. It calls nobody yet. A URL that is not http on a
@@ -297,5 +298,6 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}
+	c.reached.Store(true)
 	return response, nil
 }

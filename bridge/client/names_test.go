@@ -5,12 +5,16 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/homelock"
 )
 
 // What cannot be the name of an agent is refused as create_agent refuses it, before
@@ -65,6 +69,38 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	port := portOf(t, ln.Addr())
 	ln.Close()
+	home := t.TempDir()
+	own, err := os.Create(filepath.Join(home, "server.key"))
+	if err == nil {
+		_, err = own.WriteString("nxk_ofaserverthatisgone")
+		err = errors.Join(err, own.Chmod(0o600), own.Close(), os.Mkdir(filepath.Join(home, "run"), 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A call that is tried again ends with the time of its context, as there are enough tries.
+	stale, err := client.New(client.Options{Port: port, Lookup: &auth.Lookup{Home: home, Port: port}, Retries: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := stale.ListAgents(long); !errors.Is(err, client.ErrNoServer) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with the key of a server that is gone: %v, want ErrNoServer at once", err)
+	}
+	lock, err := os.Create(homelock.Path(home)) // of a server that starts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := errors.Join(homelock.Take(lock), homelock.Record(lock, port)); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // shorter than the first pause
+	defer cancel()
+	if _, err := stale.ListAgents(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while a server starts: %v, want another try", err)
+	}
 	_, err = dial(t, port).ListAgents(context.Background())
 	if _, again := errors.AsType[*client.ConnError](err); !again || !errors.Is(err, client.ErrNoServer) {
 		t.Errorf("with a key: %v, want ErrNoServer", err)

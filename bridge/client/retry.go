@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/homelock"
 )
 
 // DefaultRetries is how often a request is tried again unless Options say
@@ -62,6 +63,9 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 			continue
 		}
 		after, ok := later(err)
+		if errors.Is(err, ErrNoServer) && !c.mayStart() {
+			return err
+		}
 		if !ok || !repeatable || after > longWait {
 			return err
 		}
@@ -69,6 +73,19 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 			return fmt.Errorf("%w, before it was tried again: %w", ended, err)
 		}
 	}
+}
+
+// mayStart reports whether a server may soon listen where none does: one that has
+// answered us may start again, and one that holds the home is about to listen.
+func (c *Client) mayStart() bool {
+	if c.reached.Load() {
+		return true
+	}
+	if c.keys.lookup == nil || c.keys.lookup.Home == "" {
+		return false
+	}
+	home, err := homelock.Find(c.keys.lookup.Home)
+	return err == nil && home.Runs && (home.Port == 0 || strings.HasSuffix(c.base, ":"+strconv.Itoa(home.Port)))
 }
 
 // keyless reports whether the server has another key than ours.

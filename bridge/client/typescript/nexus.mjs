@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { METHODS } from "./methods.mjs";
-import { agentName, body, ClientError, defaultURL, detect, discover, events, isStream, parseKey, reach, request, result, signature, target, unwrap } from "./wire.mjs";
+import { agentName, body, ClientError, defaultHome, defaultURL, detect, discover, events, homePort, isStream, parseKey, reach, request, result, signature, target, unwrap } from "./wire.mjs";
 
 export { ClientError, detect };
 
@@ -24,7 +24,7 @@ export class NexusClient {
   #target;
   #timeout;
   #options;
-  #key; // { text, found, signs }, shared by the clients made from this one; signs: the server wants signatures
+  #key; // { text, found, signs, answered }, shared by the clients made from this one; signs: the server wants signatures
 
   constructor(options = {}) {
     wantObject(options, 'new NexusClient takes an object, as { url: "http://127.0.0.1:8765" }');
@@ -211,8 +211,10 @@ export class NexusClient {
     return this.#post(path, method, params, accept, limit);
   }
 
-  #request(...rest) {
-    return request(this.#target, this.#known(), ...rest);
+  async #request(...rest) {
+    const response = await request(this.#target, this.#known(), ...rest);
+    this.#key.answered = true;
+    return response;
   }
 
   async #again(repeatable, limit, once) {
@@ -236,6 +238,7 @@ export class NexusClient {
       if (this.#key.found && this.#another(key)) return;
       throw error;
     }
+    if (error.cause?.code === "ECONNREFUSED" && !this.#mayStart()) throw error;
     const worth = error.type === "CONNECTION_FAILED" || error.httpStatus === 429 || error.httpStatus === 503;
     if (!worth || !repeatable || error.retryAfter > LONG_WAIT) throw error;
     const most = Math.min(FIRST_PAUSE * 2 ** tries, LONG_PAUSE);
@@ -244,6 +247,11 @@ export class NexusClient {
     } catch {
       throw limit.reason?.name === "TimeoutError" ? error : limit.reason;
     }
+  }
+
+  // Whether a server may soon listen where none does: one that answered, or one that holds the home.
+  #mayStart() {
+    return this.#key.answered || homePort(this.#options.home ?? defaultHome()) === this.#target.port;
   }
 
   // Whether there is another key now, which another request may have found first.

@@ -52,7 +52,7 @@ export function defaultURL(home) {
 }
 
 /** The port of the server of a home, by the home's lock: "PID PORT", and the process lives. */
-function homePort(home) {
+export function homePort(home) {
   let fd;
   let found;
   try {
@@ -75,7 +75,7 @@ function homePort(home) {
 
 const openPlain = (path) => openSync(path, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
 
-const defaultHome = () => process.env.NEXUS_HOME || join(homedir(), ".nexus3");
+export const defaultHome = () => process.env.NEXUS_HOME || join(homedir(), ".nexus3");
 
 /** The key: NEXUS3_API_KEY, server-PORT.key, server.key. The first that is there counts. */
 export function discover(port, home) {

@@ -6,6 +6,7 @@ from . import core, keys, wire
 from ._async import AsyncMethods
 from ._sync import SyncMethods
 from .events import AnyEvent, Event
+from .target import Target, agent_name
 
 S = TypeVar("S", bound="_Shape")
 
@@ -45,13 +46,13 @@ class _Shape:
 
     def agent(self: S, agent_id: str) -> S:
         """A client like this one, of an agent. A name that no agent can have is a ClientError (INVALID_PARAMS)."""
-        return self._like(self._core.target._replace(agent=core.agent_name(agent_id)), self._core.timeout)
+        return self._like(self._core.target._replace(agent=agent_name(agent_id)), self._core.timeout)
 
     def with_timeout(self: S, timeout: Optional[float]) -> S:
         """A client like this one, with another timeout."""
         return self._like(self._core.target, timeout)
 
-    def _like(self: S, target: core.Target, timeout: Optional[float]) -> S:
+    def _like(self: S, target: Target, timeout: Optional[float]) -> S:
         other = object.__new__(type(self))
         other._core = core.Core.__new__(core.Core)
         other._core.__dict__.update(self._core.__dict__)

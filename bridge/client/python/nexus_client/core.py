@@ -2,16 +2,16 @@
 
 import json
 import random
-import re
 import urllib.parse
 import uuid
 from dataclasses import dataclass
-from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple, TypeVar, Union, cast
+from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, Optional, Tuple, TypeVar, Union, cast
 
 from . import keys, results
 from ._table import METHODS, Method
 from .errors import ClientError, told
 from .events import PlanEnded, PlanNote, StreamEvent
+from .target import target
 from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Refused, Response, Strange
 
 T = TypeVar("T")
@@ -22,7 +22,6 @@ _LONG_WAIT = 60.0  # the longest Retry-After that is waited for
 _SILENCE = 60.0  # a stream that says nothing for so long is dead: a server says something every 15 s
 _DETECT = 3.0
 _AGAIN = "again"
-_AGENT = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")  # SPEC 6.3: no two dots in a row
 
 
 @dataclass(frozen=True)
@@ -66,47 +65,11 @@ Part = Union[TextPart, RestartPart, ResultPart]
 _Read = StreamEvent[str, Dict[str, Any]]
 
 
-class Target(NamedTuple):
-    """Where a server is, and whom there a client talks to."""
+class Known:
+    """What is known of the server, shared by clients made from one."""
 
-    host: str
-    port: int
-    agent: Optional[str]
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-def target(url: str, agent_id: Optional[str]) -> Target:
-    """Read a URL as http://127.0.0.1:8765 or http://127.0.0.1:8765/agent/worker-1."""
-    u = urllib.parse.urlsplit(url)
-    if u.scheme != "http" or u.hostname not in ("127.0.0.1", "localhost", "::1") or u.username or u.query or u.fragment:
-        raise ValueError(f"server URL {url!r}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID")
-    if u.path not in ("", "/"):
-        prefix, slash, named = u.path[:-1 if u.path.endswith("/") else None].rpartition("/")
-        if prefix + slash != "/agent/" or not _AGENT.fullmatch(named) or agent_id not in (None, named):
-            raise ValueError(f"server URL {url!r}: want /agent/ID after the port, or nothing")
-        agent_id = named
-    return Target(u.hostname, u.port or 80, None if agent_id is None else agent_name(agent_id))
-
-
-def agent_name(agent_id: str) -> str:
-    """The name of an agent as it is, or the error that create_agent gives for it. It needs no escape in a path."""
-    if not isinstance(cast(Any, agent_id), str) or not _AGENT.fullmatch(agent_id):
-        raise ClientError(
-            "Invalid parameter agent_id: want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' "
-            "and single '.'; one more '.' in front makes it temporary",
-            type="INVALID_PARAMS", recovery_suggestions=["Correct the parameters and send it again."],
-        )
-    return agent_id
-
-
-class Wants:
-    """What the server was found to want, shared by clients made from one."""
-
-    signatures = False
+    signatures = False  # it wants them
+    answered = False
 
 
 class Core:
@@ -122,7 +85,7 @@ class Core:
         self._io = io
         self._home = home
         self._found = api_key is None
-        self._wants = Wants()
+        self._server = Known()
         self._key = None if api_key is None else keys.parse(api_key, "api_key")
 
     def key(self) -> str:
@@ -307,6 +270,8 @@ class Core:
         after, worth = 0.0, isinstance(error, Broken)
         if isinstance(error, ClientError):
             after, worth = error.retry_after, error.http_status in (429, 503)
+        if isinstance(error, Refused):
+            worth = self._may_start()
         if not worth or not repeatable or tries >= self.retries or after > _LONG_WAIT:
             raise _plain(error)
         most = min(_FIRST_PAUSE * 2**tries, _LONG_PAUSE)
@@ -318,6 +283,10 @@ class Core:
         if left is not None and left < wait:
             raise _plain(error)
         await self._io.sleep(wait)
+
+    def _may_start(self) -> bool:
+        """Whether a server may soon listen where none does: one that answered, or one that holds the home."""
+        return self._server.answered or keys.home_port(self._home or keys.default_home()) == self.target.port
 
     def _another(self, key: str) -> bool:
         """Whether there is another key now, which another request may have found first."""
@@ -331,7 +300,7 @@ class Core:
         self, path: str, method: str, params: Dict[str, Any], accept: str, deadline: Deadline
     ) -> Tuple[Response, Callable[[], None]]:
         request: Dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        signed = self._wants.signatures
+        signed = self._server.signatures
         if signed:
             request["id"] = str(uuid.uuid4())  # two requests alike need different ids
             request["auth"] = keys.signature(self.key(), path, _json(request["id"]), method, _json(params))
@@ -339,7 +308,7 @@ class Core:
         if signed or response.status != 401:
             return response, close
         close()  # the key was sent: it is the signature that is missing, and nothing was done
-        self._wants.signatures = True
+        self._server.signatures = True
         return await self._post(path, method, params, accept, deadline)
 
     async def _request(
@@ -357,6 +326,7 @@ class Core:
             await connection.write(head.encode() + body, deadline.left())
             response = Response(connection)
             await response.head(deadline)
+            self._server.answered = True
             return response, connection.close
         except BaseException:
             connection.close()

@@ -23,13 +23,13 @@ def default_home() -> str:
 
 def default_url(home: Optional[str] = None) -> str:
     """The server that is meant where none is named: at NEXUS_PORT, else that of the home, else at 8765."""
-    text = os.environ.get("NEXUS_PORT") or str(_home_port(home or default_home()) or DEFAULT_PORT)
+    text = os.environ.get("NEXUS_PORT") or str(home_port(home or default_home()) or DEFAULT_PORT)
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
         raise ValueError(f"NEXUS_PORT must be from 1 to 65535, not {text!r}")
     return f"http://127.0.0.1:{int(text)}"
 
 
-def _home_port(home: str) -> Optional[int]:
+def home_port(home: str) -> Optional[int]:
     """The port of the server of a home, by the home's lock: "PID PORT", and the process lives."""
     try:
         with open(os.path.join(home, "run", "lock"), "rb", opener=_open_plain) as file:
