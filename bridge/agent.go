@@ -31,7 +31,7 @@ func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, erro
 
 // sendTo sends and waits for the answer, unless c is a notification.
 func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api.SendParams) (api.SendResult, error) {
-	onDisconnect := api.Value(p.OnDisconnect)
+	onDisconnect := protocol.Value(p.OnDisconnect)
 	turn, a, err := s.prompt(ctx, a, p)
 	if err != nil {
 		return api.SendResult{}, err
@@ -100,15 +100,15 @@ func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendPara
 
 // promptOf is a send as the supervisor takes it.
 func promptOf(p api.SendParams) (protocol.Prompt, supervisor.PromptOptions) {
-	prompt := protocol.Prompt{ID: api.Value(p.RequestID), Message: p.Content, Attachments: api.Value(p.Attachments)}
-	prompt.Source, prompt.SourceAgentID = api.Value(p.Source), api.Value(p.SourceAgentID)
+	prompt := protocol.Prompt{ID: protocol.Value(p.RequestID), Message: p.Content, Attachments: protocol.Value(p.Attachments)}
+	prompt.Source, prompt.SourceAgentID = protocol.Value(p.Source), protocol.Value(p.SourceAgentID)
 	if prompt.ID == "" {
 		prompt.ID = uuid.NewString()
 	}
 	// Rounded up: 0 would mean no limit at all.
-	options := supervisor.PromptOptions{Timeout: time.Duration(math.Ceil(api.Value(p.TimeoutS) * float64(time.Second)))}
-	options.Retry = api.Value(p.OnCrash) == api.OnCrashRetry
-	switch api.Value(p.WhenBusy) {
+	options := supervisor.PromptOptions{Timeout: time.Duration(math.Ceil(protocol.Value(p.TimeoutS) * float64(time.Second)))}
+	options.Retry = protocol.Value(p.OnCrash) == api.OnCrashRetry
+	switch protocol.Value(p.WhenBusy) {
 	case api.WhenBusyReject:
 		options.WhenBusy = supervisor.Reject
 	case api.WhenBusySteer:
@@ -319,7 +319,7 @@ func (s *Server) compact(ctx context.Context, c *call, p api.CompactParams) (any
 		return nil, err
 	}
 	c.incarnation = a.Info().Incarnation
-	body, err := s.askFor(ctx, a, protocol.Compact{Force: api.Value(p.Force)}, compactPatience)
+	body, err := s.askFor(ctx, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
 	if err != nil {
 		return nil, err
 	}

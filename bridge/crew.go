@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -29,7 +30,7 @@ func (s *Server) newCrew(by *call, p api.RunPlanParams) *crew {
 	if p.Agents != nil {
 		return &crew{s: s, by: by, ids: *p.Agents}
 	}
-	pool := api.Value(p.Pool)
+	pool := protocol.Value(p.Pool)
 	size := api.DefaultPool
 	if pool.Size != nil {
 		size = *pool.Size

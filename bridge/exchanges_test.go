@@ -17,6 +17,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -206,7 +207,7 @@ var exchanges = []exchange{
 		change: func(o *bridge.Options) {
 			spec := o.Spec
 			o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
-				if api.Value(p.AgentID) == "b" {
+				if protocol.Value(p.AgentID) == "b" {
 					return supervisor.Spec{}, &bridge.GoneError{AgentID: "b", Cwd: "/gone", Allowed: []string{"/srv/data"}}
 				}
 				return spec(p)

@@ -44,7 +44,7 @@ func (s *Server) useExisting(c *call, p api.CreateAgentParams) (*supervisor.Agen
 	if err != nil {
 		return nil, err
 	}
-	if api.Value(p.IfExists) != api.IfExistsUse {
+	if protocol.Value(p.IfExists) != api.IfExistsUse {
 		return nil, &agentError{id: *p.AgentID, err: supervisor.ErrExists}
 	}
 	if c.from != nil && a.Info().Labels[labelParent] != c.from.AgentID {
@@ -76,7 +76,7 @@ func (s *Server) checkSame(ctx context.Context, a *supervisor.Agent, given api.C
 		{"system_prompt", is(given.SystemPrompt, state.Get("system_prompt").Str)},
 		{"approvals", is(given.Approvals, labels[labelApprovals]) || labels[labelApprovals] == "" && *given.Approvals == api.ApprovalsDeny},
 		{"parent_agent_id", is(given.ParentAgentID, labels[labelParent])},
-		{"disable_tools", lacks(api.Value(given.DisableTools), state.Get("permissions.disabled_tools"))},
+		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Get("permissions.disabled_tools"))},
 		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Get("permissions.policy.write_paths"))},
 		{"limits", given.Limits == nil || digest(given.Limits) == labels[labelLimits]},
 		{"env", given.Env == nil || digest(given.Env) == labels[labelEnv]},

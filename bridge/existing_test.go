@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -34,7 +35,7 @@ func TestCreateOrUse(t *testing.T) {
 	again, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{
 		AgentID: new("trusted"), IfExists: new("use"), InitialMessage: new("more"), WaitForInitialResponse: new(true),
 	})
-	if err != nil || !again.Existing || api.Value(again.MessageCount) != 2 || again.InitialResponse == nil {
+	if err != nil || !again.Existing || protocol.Value(again.MessageCount) != 2 || again.InitialResponse == nil {
 		t.Errorf("with a message: %+v, %v", again, err)
 	}
 	r.save("home/sessions/old.jsonl", []byte(savedText), 1)

@@ -135,11 +135,11 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance, narrowed string) 
 		s.log.Warn("a saved session is yolo, which no request grants: its agent is trusted; server.allow_yolo of the configuration lets it stay yolo",
 			zap.String("agent", *p.AgentID))
 	}
-	p.Depth = max(p.Depth, api.Value(saved.Settings.Depth))
-	if api.Value(saved.Settings.Approvals) == api.ApprovalsAsk && p.Approvals == nil {
+	p.Depth = max(p.Depth, protocol.Value(saved.Settings.Depth))
+	if protocol.Value(saved.Settings.Approvals) == api.ApprovalsAsk && p.Approvals == nil {
 		p.Approvals = new(api.ApprovalsAsk)
 	}
-	provenance = api.Value(saved.Settings.ParentAgentID)
+	provenance = protocol.Value(saved.Settings.ParentAgentID)
 	if line := s.line(saved); p.ParentAgentID == nil && len(line) > 0 {
 		p.ParentAgentID, p.Above = &line[0], line[1:]
 	}
@@ -150,7 +150,7 @@ func (s *Server) resume(p *api.CreateAgentParams) (provenance, narrowed string) 
 // they are still there.
 func (s *Server) line(saved transcript.Summary) (line []string) {
 	for range maxDepth {
-		id := api.Value(saved.Settings.ParentAgentID)
+		id := protocol.Value(saved.Settings.ParentAgentID)
 		if id == "" {
 			break
 		}

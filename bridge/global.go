@@ -129,7 +129,7 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	var answer api.SendResult
 	var err error
 	switch {
-	case !api.Value(p.WaitForInitialResponse):
+	case !protocol.Value(p.WaitForInitialResponse):
 		_, _, err = s.prompt(ctx, a, first)
 	case c.from != nil:
 		answer, err = s.delegate(ctx, a, *c.from, first, nil)

@@ -148,7 +148,7 @@ func (s *Server) permit(ctx context.Context, from supervisor.Caller, m api.Metho
 
 // sendFor is send for another agent, whose turn waits for the answer.
 func (s *Server) sendFor(ctx context.Context, c *call, p api.SendParams) (any, error) {
-	if api.Value(p.WhenBusy) == api.WhenBusySteer && !s.descends(c.id, c.from.AgentID) {
+	if protocol.Value(p.WhenBusy) == api.WhenBusySteer && !s.descends(c.id, c.from.AgentID) {
 		return nil, &deniedError{fmt.Sprintf("%s did not create %s: it cannot steer it", c.from.AgentID, c.id)}
 	}
 	a, err := s.agent(ctx, c.id)

@@ -74,7 +74,7 @@ func (f *family) ask(agent, method, params string) string {
 	if err != nil {
 		f.t.Fatalf("%s %s of %s: %v", method, params, agent, err)
 	}
-	return api.Value(r.Content)
+	return protocol.Value(r.Content)
 }
 
 func (f *family) want(agent, method, params, want string) {
@@ -119,7 +119,7 @@ func TestHostCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range list.Agents {
-		if parent := api.Value(a.ParentAgentID); a.AgentID == "trusted" && a.ChildCount != 3 || len(a.AgentID) == 1 && parent != "trusted" {
+		if parent := protocol.Value(a.ParentAgentID); a.AgentID == "trusted" && a.ChildCount != 3 || len(a.AgentID) == 1 && parent != "trusted" {
 			t.Errorf("%s: %d children, parent %q", a.AgentID, a.ChildCount, parent)
 		}
 	}
@@ -151,8 +151,8 @@ func TestApprovalsAreInherited(t *testing.T) {
 	}
 	<-f.asked
 	f.ask("trusted", "create_agent", `{"agent_id":"b"}`)
-	if p := <-f.asked; api.Value(p.Approvals) != "ask" {
-		t.Errorf("approvals of the new one: %q", api.Value(p.Approvals))
+	if p := <-f.asked; protocol.Value(p.Approvals) != "ask" {
+		t.Errorf("approvals of the new one: %q", protocol.Value(p.Approvals))
 	}
 }
 
@@ -448,7 +448,7 @@ func TestRespondPermission(t *testing.T) {
 	if e := rpcError(t, err); e.Data.Type != "PERMISSION_REQUEST_NOT_FOUND" {
 		t.Errorf("a second answer: %v", e)
 	}
-	if got := r.await(running); api.Value(got.result.Content) != "deny: not now" {
-		t.Errorf("the turn said %q", api.Value(got.result.Content))
+	if got := r.await(running); protocol.Value(got.result.Content) != "deny: not now" {
+		t.Errorf("the turn said %q", protocol.Value(got.result.Content))
 	}
 }

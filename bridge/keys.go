@@ -10,11 +10,12 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol"
 )
 
 // rotateKey puts another full key in the place of the one that there is.
 func (s *Server) rotateKey(_ context.Context, c *call, p api.RotateKeyParams) (any, error) {
-	now, err := s.o.Keys.Rotate(time.Duration(api.Value(p.GraceSeconds)) * time.Second)
+	now, err := s.o.Keys.Rotate(time.Duration(protocol.Value(p.GraceSeconds)) * time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +24,7 @@ func (s *Server) rotateKey(_ context.Context, c *call, p api.RotateKeyParams) (a
 }
 
 func (s *Server) createKey(_ context.Context, c *call, p api.CreateKeyParams) (any, error) {
-	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: api.Value(p.AgentID), MayGrant: api.Value(p.MayGrant), Name: api.Value(p.Name)}
+	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: protocol.Value(p.AgentID), MayGrant: protocol.Value(p.MayGrant), Name: protocol.Value(p.Name)}
 	if p.ExpiresSeconds != nil {
 		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
 	}

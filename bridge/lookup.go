@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -46,7 +47,7 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 			return nil, err
 		}
 	}
-	provenance, narrowed := api.Value(p.ParentAgentID), ""
+	provenance, narrowed := protocol.Value(p.ParentAgentID), ""
 	if p.Restored = p.Restored || s.o.Sessions.Exists(id); p.Restored {
 		var began string
 		began, narrowed = s.resume(&p)
@@ -70,10 +71,10 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	if spec.Labels == nil {
 		spec.Labels = map[string]string{}
 	}
-	spec.Labels[labelParent] = api.Value(p.ParentAgentID)
+	spec.Labels[labelParent] = protocol.Value(p.ParentAgentID)
 	spec.Labels[labelProvenance] = provenance
 	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
-	spec.Labels[labelApprovals] = api.Value(p.Approvals)
+	spec.Labels[labelApprovals] = protocol.Value(p.Approvals)
 	spec.Labels[labelNarrowed] = narrowed
 	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
 	a, err := s.o.Supervisor.Start(context.WithoutCancel(ctx), spec)

@@ -35,7 +35,7 @@ import (
 func looks(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	result := api.ValidateCodeResult{
 		Valid: true, Checker: api.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
-		Diagnostics: []api.CodeDiagnostic{}, UncheckedRules: append([]string{}, api.Value(p.Rules)...),
+		Diagnostics: []api.CodeDiagnostic{}, UncheckedRules: append([]string{}, protocol.Value(p.Rules)...),
 	}
 	switch {
 	case p.Language == "cobol":
@@ -115,7 +115,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		Settings: bridge.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}},
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
-			if api.Value(p.Model) == "none" {
+			if protocol.Value(p.Model) == "none" {
 				return supervisor.Spec{}, api.Invalid("model", "there is no model none")
 			}
 			return supervisor.Spec{HostCalls: true}, nil
@@ -216,7 +216,7 @@ var mcpServers = []map[string]any{
 func connected(c protocol.MCPConnect) map[string]any {
 	server := map[string]any{"name": c.Server, "transport": "stdio", "state": "ready", "tools": 3}
 	if c.Server == "theirs" {
-		if api.Value(c.Target) != "sh server.sh" {
+		if protocol.Value(c.Target) != "sh server.sh" {
 			return map[string]any{"ok": false, "error": "mcp_connect: the project names it: allow it by its target, \"sh server.sh\""}
 		}
 		server["project"], server["target"] = true, "sh server.sh"

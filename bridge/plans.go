@@ -17,6 +17,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/plan"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
@@ -79,7 +80,7 @@ func (r *planRun) wait(ctx context.Context) (any, error) {
 // beginPlan joins the run of that id, goes on with it, or begins it. One that has
 // ended for good is there with its result.
 func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*planRun, error) {
-	id, retry := requestID(p.RequestID), api.Value(p.Retry)
+	id, retry := requestID(p.RequestID), protocol.Value(p.Retry)
 	p.RequestID, p.Retry = &id, nil
 	c.plan = id
 	digest, err := digestOf(p)
@@ -140,7 +141,7 @@ func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*
 // muster finds out that the workers can be had: all that were named, or the first
 // of a pool, which is created.
 func (s *Server) muster(ctx context.Context, crew *crew, p api.RunPlanParams) error {
-	for _, agent := range api.Value(p.Agents) {
+	for _, agent := range protocol.Value(p.Agents) {
 		if _, err := s.agent(ctx, agent); err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func planLock(id string) string { return "plan/" + id }
 
 func (s *Server) planRecord(id string) string { return filepath.Join(s.o.PlansDir, id+".jsonl") }
 
-func stops(p api.RunPlanParams) bool { return api.Value(p.OnFailure) != api.OnFailureContinue }
+func stops(p api.RunPlanParams) bool { return protocol.Value(p.OnFailure) != api.OnFailureContinue }
 
 func (p *plans) get(id string) *planRun {
 	p.mu.Lock()

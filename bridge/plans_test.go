@@ -152,7 +152,7 @@ func TestWorkerDestroyed(t *testing.T) {
 				begun <- c.Spec().ID
 				supervisortest.UntilAborted(c, p)
 			}))
-			for _, id := range api.Value(tt.agents) {
+			for _, id := range protocol.Value(tt.agents) {
 				r.create(id)
 			}
 			ended := make(chan api.RunPlanResult, 1)
@@ -173,7 +173,7 @@ func TestWorkerDestroyed(t *testing.T) {
 			if e := result.Tasks[0].Error; e != nil && (e.Type != "AGENT_NOT_FOUND" || !result.Resumable) {
 				t.Errorf("got %+v", result)
 			}
-			if left := r.sup.Agents(); len(left) != max(0, len(api.Value(tt.agents))-1) {
+			if left := r.sup.Agents(); len(left) != max(0, len(protocol.Value(tt.agents))-1) {
 				t.Errorf("left are %+v", left)
 			}
 		})
@@ -203,7 +203,7 @@ func TestWorkerStopped(t *testing.T) {
 				begun <- c.Spec().ID
 				supervisortest.UntilAborted(c, p)
 			}))
-			for _, id := range api.Value(tt.agents) {
+			for _, id := range protocol.Value(tt.agents) {
 				r.create(id)
 			}
 			ended := make(chan api.RunPlanResult, 1)
@@ -389,7 +389,7 @@ func TestTaskIsLastUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
-	if err != nil || api.Value(list.LastSession) != "worker-1" {
-		t.Errorf("the last session is %q, %v", api.Value(list.LastSession), err)
+	if err != nil || protocol.Value(list.LastSession) != "worker-1" {
+		t.Errorf("the last session is %q, %v", protocol.Value(list.LastSession), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -53,7 +54,7 @@ func TestSendWhileRenamed(t *testing.T) {
 			if err := <-renamed; err != nil {
 				t.Fatal(err)
 			}
-			if got := r.await(sent); api.Value(got.result.Content) != "hello" {
+			if got := r.await(sent); protocol.Value(got.result.Content) != "hello" {
 				t.Errorf("the send: %+v", got)
 			}
 			// Afterwards there is none of that name.

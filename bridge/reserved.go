@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 )
 
 // planPrefix begins the names of agents that carry out a plan.
@@ -19,7 +19,7 @@ const planPrefix = ".plan-"
 func (s *Server) checkName(id string) error {
 	reserved := strings.HasPrefix(id, planPrefix) || id == string(Planner) || id == string(Executor)
 	for _, p := range s.settings.Load().Roles {
-		reserved = reserved || id == api.Value(p.AgentID)
+		reserved = reserved || id == protocol.Value(p.AgentID)
 	}
 	if !reserved {
 		return nil
@@ -34,7 +34,7 @@ func (s *Server) checkRole(role Role, id string) error {
 	if a, err := s.o.Supervisor.Agent(id); err == nil {
 		creator = a.Info().Labels[labelProvenance]
 	} else if saved, err := s.o.Sessions.Summary(id); err == nil {
-		creator = api.Value(saved.Settings.ParentAgentID)
+		creator = protocol.Value(saved.Settings.ParentAgentID)
 	} else if !errors.Is(err, sessions.ErrNotFound) {
 		return nil // its start says what is wrong with it
 	}

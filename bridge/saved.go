@@ -20,12 +20,12 @@ func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsPara
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
-	page, total, err := s.o.Sessions.List(api.Value(p.Offset), limit, api.Value(p.IncludeTemp))
+	page, total, err := s.o.Sessions.List(protocol.Value(p.Offset), limit, protocol.Value(p.IncludeTemp))
 	if err != nil {
 		return nil, err
 	}
 	result := api.ListSessionsResult{
-		Total: total, Offset: api.Value(p.Offset), Limit: limit, Sessions: make([]api.SavedSession, len(page)),
+		Total: total, Offset: protocol.Value(p.Offset), Limit: limit, Sessions: make([]api.SavedSession, len(page)),
 	}
 	for i, entry := range page {
 		result.Sessions[i] = s.describeSession(entry)
@@ -58,7 +58,7 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 	if !e.Header.CreatedAt.IsZero() { // its beginning was not written yet
 		out.CreatedAt = new(unixSeconds(e.Header.CreatedAt))
 	}
-	out.Provenance = cmp.Or(api.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
+	out.Provenance = cmp.Or(protocol.Value(e.Settings.ParentAgentID), api.ProvenanceUser)
 	out.Model, out.Cwd = e.Settings.Model, e.Settings.Cwd
 	if held := cmp.Or(unsaved, e.Settings.Permissions); held != nil {
 		out.PermissionLevel = &held.Preset
@@ -70,8 +70,8 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionParams) (any, error) {
-	name := api.Value(p.SessionName)
-	if api.Value(p.Last) {
+	name := protocol.Value(p.SessionName)
+	if protocol.Value(p.Last) {
 		s.last.mu.Lock()
 		name = s.last.id
 		s.last.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 			return nil, &sessions.Error{Name: "the last one", Err: sessions.ErrNotFound}
 		}
 	}
-	id := cmp.Or(api.Value(p.AgentID), name)
+	id := cmp.Or(protocol.Value(p.AgentID), name)
 	if id != name {
 		if err := s.checkName(id); err != nil {
 			return nil, err
@@ -107,7 +107,7 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionParams) (a *supervisor.Agent, restored bool, err error) {
 	defer s.locks.lock(id)()
 	if a, err := s.o.Supervisor.Agent(id); err == nil {
-		if api.Value(p.Last) && id == name {
+		if protocol.Value(p.Last) && id == name {
 			return a, false, nil
 		}
 		return nil, false, &agentError{id: id, err: supervisor.ErrExists}
@@ -134,7 +134,7 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 // saveSession gives a temporary agent a name by which it is saved. A named one
 // is saved as it works; under another name, that is a copy.
 func (s *Server) saveSession(ctx context.Context, _ *call, p api.SaveSessionParams) (any, error) {
-	name := cmp.Or(api.Value(p.SessionName), p.AgentID)
+	name := cmp.Or(protocol.Value(p.SessionName), p.AgentID)
 	result := api.SaveSessionResult{Saved: true, SessionName: name, AgentID: p.AgentID}
 	_, err := s.o.Supervisor.Agent(p.AgentID)
 	if err != nil && !s.o.Sessions.Exists(p.AgentID) {

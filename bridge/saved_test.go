@@ -36,8 +36,8 @@ func TestLastSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
-	if err != nil || api.Value(list.LastSession) != "agent-29" {
-		t.Errorf("the last session is %q, %v", api.Value(list.LastSession), err)
+	if err != nil || protocol.Value(list.LastSession) != "agent-29" {
+		t.Errorf("the last session is %q, %v", protocol.Value(list.LastSession), err)
 	}
 	r.stop()
 	<-r.served
@@ -96,7 +96,7 @@ func TestCopiesHaveWhatWasTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, saved := range list.Sessions {
-			if saved.Name == "a" && api.Value(saved.PermissionLevel) != "sandboxed" {
+			if saved.Name == "a" && protocol.Value(saved.PermissionLevel) != "sandboxed" {
 				t.Errorf("the list has %+v", saved)
 			}
 		}

@@ -127,7 +127,7 @@ func rulesOver(held gjson.Result, p api.SetPermissionsParams) (protocol.Permissi
 	rules := protocol.Permissions{
 		Preset:        held.Get("permission_level").String(),
 		DisabledTools: texts(held.Get("disabled_tools")), AllowedPaths: texts(held.Get("policy.allowed_paths")),
-		WritePaths:   api.Value(textsOrNull(held.Get("policy.write_paths"))),
+		WritePaths:   protocol.Value(textsOrNull(held.Get("policy.write_paths"))),
 		BlockedPaths: texts(held.Get("policy.blocked_paths")),
 	}
 	var err error
@@ -188,7 +188,7 @@ func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPe
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
 	defer cancel()
-	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: api.Value(p.Reason)})
+	err = a.RespondPermission(ctx, protocol.PermissionResponse{RequestID: p.RequestID, Decision: p.Decision, Reason: protocol.Value(p.Reason)})
 	if e, ok := errors.AsType[*supervisor.DecisionError](err); ok {
 		offered := make([]string, len(e.Offered))
 		for i, d := range e.Offered {

@@ -221,7 +221,7 @@ func (e exchange) play(s *stage) (shown string, failure gjson.Result) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		answer := api.Value(result.Content)
+		answer := protocol.Value(result.Content)
 		code, message, _ := strings.Cut(strings.TrimPrefix(answer, "error "), " ")
 		number, _ := strconv.Atoi(code)
 		return e.request + "\n---\n" + answer + "\n", gjson.Parse(fmt.Sprintf(`{"code":%d,"message":%q}`, number, message))

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
@@ -84,7 +85,7 @@ func (s *Server) acceptStream(ctx context.Context, c *call) (turn *supervisor.Tu
 	}
 	c.request.Params = nil // while it waits its text is there once
 	turn, err = s.accept(ctx, c, p)
-	return turn, api.Value(p.OnDisconnect), err
+	return turn, protocol.Value(p.OnDisconnect), err
 }
 
 // textStream writes the text of one turn as notifications. It reads the turn

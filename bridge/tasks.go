@@ -101,7 +101,7 @@ func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.Execut
 	result.Replayed = cost.replayed
 	result.Metadata.ExecutionTimeMS = cost.elapsed.Milliseconds()
 	result.Metadata.TokensUsed = cost.usage.InputTokens + cost.usage.OutputTokens
-	result.Metadata.Model, result.Metadata.Repaired = api.Value(cost.usage.Model), cost.repaired
+	result.Metadata.Model, result.Metadata.Repaired = protocol.Value(cost.usage.Model), cost.repaired
 	if u := a.Info().Update; result.Metadata.Model == "" && u != nil {
 		result.Metadata.Model = u.Model
 	}

@@ -68,7 +68,7 @@ func TestTaskFilesOfLongConversation(t *testing.T) {
 			if !ok {
 				return stateful(c, cmd)
 			}
-			from := min(int(api.Value(get.Offset)), len(conversation))
+			from := min(int(protocol.Value(get.Offset)), len(conversation))
 			page := conversation[from:]
 			page = page[:min(len(page), int(*get.Limit), 10)] // fewer than asked for, as where they are long
 			c.Respond(cmd, map[string]any{"ok": true, "messages": page, "total": len(conversation), "offset": from})

@@ -44,7 +44,7 @@ func TestAttackManyAgents(t *testing.T) {
 		plays(many)(r, o)
 		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			limit := most
-			if api.Value(p.ParentAgentID) != "" {
+			if protocol.Value(p.ParentAgentID) != "" {
 				limit = 4 // of each below
 			}
 			return supervisor.Spec{HostCalls: true, Labels: map[string]string{bridge.LabelAgents: strconv.Itoa(limit)}}, nil
@@ -57,7 +57,7 @@ func TestAttackManyAgents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return api.Value(r.Content)
+		return protocol.Value(r.Content)
 	}
 	if got := made("trusted", 2); got != "2" {
 		t.Fatalf("made %s of 2", got)

@@ -262,7 +262,7 @@ func TestCrashAndFailure(t *testing.T) {
 	}
 	list, err := r.client.ListAgents(r.ctx())
 	if err != nil || list.Agents[0].Restarts != 1 || list.Agents[0].Incarnation != 2 ||
-		api.Value(list.Agents[0].LastRestartReason) != "exit" {
+		protocol.Value(list.Agents[0].LastRestartReason) != "exit" {
 		t.Errorf("list after the crash: %+v, %v", list, err)
 	}
 }

@@ -68,14 +68,7 @@ func (p Price) Cost(u TurnUsage) float64 {
 	read := min(u.CacheReadInputTokens, u.InputTokens)
 	write := min(u.CacheCreationInputTokens, u.InputTokens-read)
 	cost := float64(u.InputTokens-read-write)*p.Input + float64(u.OutputTokens)*p.Output
-	cost += float64(read) * valueOr(p.CacheRead, p.Input)
-	cost += float64(write) * valueOr(p.CacheWrite, p.Input)
+	cost += float64(read) * ValueOr(p.CacheRead, p.Input)
+	cost += float64(write) * ValueOr(p.CacheWrite, p.Input)
 	return cost / 1e6
-}
-
-func valueOr(v *float64, otherwise float64) float64 {
-	if v == nil {
-		return otherwise
-	}
-	return *v
 }

@@ -94,11 +94,11 @@ type Info struct {
 
 // newAgent makes an agent that remembers what memory has.
 func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
-	spec.StartTimeout = or(spec.StartTimeout, DefaultStartTimeout)
-	spec.AbortGrace = or(spec.AbortGrace, DefaultAbortGrace)
-	spec.PingEvery = or(spec.PingEvery, DefaultPingEvery)
-	spec.PingTimeout = or(spec.PingTimeout, DefaultPingTimeout)
-	spec.QueueLimit = or(spec.QueueLimit, DefaultQueueLimit)
+	spec.StartTimeout = cmp.Or(spec.StartTimeout, DefaultStartTimeout)
+	spec.AbortGrace = cmp.Or(spec.AbortGrace, DefaultAbortGrace)
+	spec.PingEvery = cmp.Or(spec.PingEvery, DefaultPingEvery)
+	spec.PingTimeout = cmp.Or(spec.PingTimeout, DefaultPingTimeout)
+	spec.QueueLimit = cmp.Or(spec.QueueLimit, DefaultQueueLimit)
 	a := &Agent{
 		sup: s, spec: spec, launcher: l,
 		log:     s.log.With(zap.String("agent", spec.ID)),

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,7 +215,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	case crash.Reason == ReasonExit && exit.Signal != "":
 		crash.Reason = ReasonSignal
 	}
-	exit.Limit = or(exit.Limit, inc.limit)
+	exit.Limit = cmp.Or(exit.Limit, inc.limit)
 	inc.lost = crash.Reason // so that nothing begins
 	if t := a.running(); t != nil && inc.stopped != nil {
 		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, inc.stopped))

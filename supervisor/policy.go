@@ -1,6 +1,9 @@
 package supervisor
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Policy decides on restarts. A zero field means its default of SPEC §5.4.
 type Policy struct {
@@ -24,20 +27,12 @@ type Policy struct {
 const crashMemory = 64
 
 func (p Policy) orDefault() Policy {
-	p.Initial = or(p.Initial, 100*time.Millisecond)
-	p.Max = or(p.Max, 30*time.Second)
-	p.Limit = max(or(p.Limit, 5), 0)
-	p.Window = or(p.Window, 10*time.Second)
-	p.Calm = or(p.Calm, 60*time.Second)
+	p.Initial = cmp.Or(p.Initial, 100*time.Millisecond)
+	p.Max = cmp.Or(p.Max, 30*time.Second)
+	p.Limit = max(cmp.Or(p.Limit, 5), 0)
+	p.Window = cmp.Or(p.Window, 10*time.Second)
+	p.Calm = cmp.Or(p.Calm, 60*time.Second)
 	return p
-}
-
-func or[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // Next says what follows the last of crashes, which are in order of time and

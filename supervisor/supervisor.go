@@ -76,7 +76,7 @@ func New(o Options) *Supervisor {
 	s := &Supervisor{
 		launchers:   o.Launchers,
 		log:         o.Log,
-		stopTimeout: or(o.StopTimeout, DefaultStopTimeout),
+		stopTimeout: cmp.Or(o.StopTimeout, DefaultStopTimeout),
 		spread:      o.Spread,
 		host:        o.Host,
 		launched:    o.Launched,

@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 	"unicode"
+
+	"nexus.internal/protocol"
 )
 
 type (
@@ -94,7 +96,7 @@ func (p CreateKeyParams) check() error {
 			return Invalid("agent_id", "is no agent id")
 		}
 	}
-	if strings.ContainsFunc(Value(p.Name), unicode.IsControl) {
+	if strings.ContainsFunc(protocol.Value(p.Name), unicode.IsControl) {
 		return Invalid("name", "want no control characters")
 	}
 	return nil

@@ -160,10 +160,10 @@ func (p CreateAgentParams) check() error {
 			return err
 		}
 	}
-	if err := CheckEnv(Value(p.Env)); err != nil {
+	if err := CheckEnv(protocol.Value(p.Env)); err != nil {
 		return err
 	}
-	if Value(p.IfExists) == IfExistsUse && p.AgentID == nil {
+	if protocol.Value(p.IfExists) == IfExistsUse && p.AgentID == nil {
 		return missing("agent_id")
 	}
 	return p.checkPermissions()
@@ -189,11 +189,11 @@ func (l Limits) check() error {
 		{"turn_s", l.TurnSeconds, MaxTimeout},
 		{"agents", l.Agents, MaxLimit},
 	} {
-		if n := Value(one.value); n > one.most {
+		if n := protocol.Value(one.value); n > one.most {
 			return Invalid("limits."+one.name, "want at most %d, or 0 for no limit", one.most)
 		}
 	}
-	if n := Value(l.OpenFiles); n > 0 && n < MinOpenFiles {
+	if n := protocol.Value(l.OpenFiles); n > 0 && n < MinOpenFiles {
 		return Invalid("limits.open_files", "want at least %d, or 0 for no limit", MinOpenFiles)
 	}
 	return nil
@@ -203,13 +203,13 @@ func (l Limits) check() error {
 const MaxRules = 256
 
 func (p CreateAgentParams) checkPermissions() error {
-	if err := checkPaths("allowed_write_paths", Value(p.AllowedWritePaths)); err != nil {
+	if err := checkPaths("allowed_write_paths", protocol.Value(p.AllowedWritePaths)); err != nil {
 		return err
 	}
-	if err := checkTools("disable_tools", Value(p.DisableTools)); err != nil {
+	if err := checkTools("disable_tools", protocol.Value(p.DisableTools)); err != nil {
 		return err
 	}
-	if Value(p.Approvals) == ApprovalsAllow {
+	if protocol.Value(p.Approvals) == ApprovalsAllow {
 		return Invalid("approvals", "allow cannot be granted over RPC")
 	}
 	return nil
@@ -255,13 +255,4 @@ func (p SendParams) check() error {
 		}
 	}
 	return nil
-}
-
-// Value is *p, or the zero value if p is nil.
-func Value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

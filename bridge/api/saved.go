@@ -1,6 +1,10 @@
 package api
 
-import "strings"
+import (
+	"strings"
+
+	"nexus.internal/protocol"
+)
 
 // ProvenanceUser is the provenance of what a person began.
 const ProvenanceUser = "user"
@@ -192,7 +196,7 @@ func checkKept(param, name string) error {
 }
 
 func (p LoadSessionParams) check() error {
-	last := Value(p.Last)
+	last := protocol.Value(p.Last)
 	switch {
 	case p.SessionName == nil && !last:
 		return missing("session_name")

@@ -221,19 +221,19 @@ func (p SetPermissionsParams) check() error {
 		name string
 		list *[]string
 	}{{"allowed_paths", p.AllowedPaths}, {"write_paths", p.WritePaths}, {"blocked_paths", p.BlockedPaths}} {
-		if err := checkPaths(one.name, Value(one.list)); err != nil {
+		if err := checkPaths(one.name, protocol.Value(one.list)); err != nil {
 			return err
 		}
 	}
-	if n := len(Value(p.Tools)); n > MaxRules {
+	if n := len(protocol.Value(p.Tools)); n > MaxRules {
 		return Invalid("tools", "want at most %d, have %d", MaxRules, n)
 	}
-	for name := range Value(p.Tools) {
+	for name := range protocol.Value(p.Tools) {
 		if err := protocol.CheckToolName(name); err != nil {
 			return Invalid("tools", "a name %v", err)
 		}
 	}
-	return checkTools("disabled_tools", Value(p.DisabledTools))
+	return checkTools("disabled_tools", protocol.Value(p.DisabledTools))
 }
 
 // HasRules reports whether more is given than a preset.

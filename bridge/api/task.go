@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
 )
 
 // The kinds of work that a task can be.
@@ -256,12 +258,12 @@ func (p ValidateCodeParams) check() error {
 	if strings.TrimSpace(p.Language) == "" {
 		return Invalid("language", "is empty")
 	}
-	for i, name := range Value(p.Rules) {
+	for i, name := range protocol.Value(p.Rules) {
 		if !rule.MatchString(name) {
 			return Invalid(fmt.Sprintf("rules[%d]", i), "want the name of a rule")
 		}
 	}
-	if n := len(Value(p.Rules)); n > MaxRules {
+	if n := len(protocol.Value(p.Rules)); n > MaxRules {
 		return Invalid("rules", "want at most %d, have %d", MaxRules, n)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -297,12 +298,12 @@ func TestLongestAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	text, streamed, err := collect(c.SendStream(t.Context(), "a", api.SendParams{}))
-	if err != nil || api.Value(streamed.Content) != want || text != want {
-		t.Errorf("streamed: %d bytes, a result of %d, %v", len(text), len(api.Value(streamed.Content)), err)
+	if err != nil || protocol.Value(streamed.Content) != want || text != want {
+		t.Errorf("streamed: %d bytes, a result of %d, %v", len(text), len(protocol.Value(streamed.Content)), err)
 	}
 	whole, err := c.Send(t.Context(), "a", api.SendParams{})
-	if err != nil || api.Value(whole.Content) != want {
-		t.Errorf("whole: %d bytes, %v", len(api.Value(whole.Content)), err)
+	if err != nil || protocol.Value(whole.Content) != want {
+		t.Errorf("whole: %d bytes, %v", len(protocol.Value(whole.Content)), err)
 	}
 	endless := io.MultiReader(strings.NewReader("data: "), endlessly{})
 	for _, err := range client.ReadEvents(endless) {

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 // requests are the bodies that a server got. It is safe for concurrent use.
@@ -375,7 +376,7 @@ func TestSendStreamGoesOn(t *testing.T) {
 			}
 			defer c.Close()
 			text, answer, err := collect(c.SendStream(t.Context(), "a", api.SendParams{Content: "x"}))
-			if err != nil || text != test.want || api.Value(answer.Content) != "one two" {
+			if err != nil || text != test.want || protocol.Value(answer.Content) != "one two" {
 				t.Errorf("got %q, %+v, %v", text, answer, err)
 			}
 		})

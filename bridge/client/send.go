@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 )
 
 // SendStream sends a message and gives the answer as it comes, from the goroutine
@@ -97,7 +98,7 @@ func (a *answer) restart() bool {
 // end gives the result, and before it the text of a turn that had ended before and
 // so had no stream.
 func (a *answer) end(result api.SendResult) {
-	if text := api.Value(result.Content); !a.said && text != "" && !a.yield(Text(text), nil) {
+	if text := protocol.Value(result.Content); !a.said && text != "" && !a.yield(Text(text), nil) {
 		return
 	}
 	a.yield(Result(result), nil)

@@ -137,14 +137,14 @@ func (f foreign) settings(at time.Time) (transcript.Settings, error) {
 		out.SystemPromptPath = f.SystemPromptPath
 	}
 	preset := rights.Sandboxed
-	switch level := api.Value(f.PermissionLevel); level {
+	switch level := protocol.Value(f.PermissionLevel); level {
 	case "", rights.Sandboxed:
 	case rights.Trusted, rights.Yolo:
 		preset = rights.Trusted
 	default:
 		return out, wrong("permission_level", "%q is none of yolo, trusted, sandboxed", level)
 	}
-	out.Permissions = &protocol.Permissions{Preset: preset, DisabledTools: api.Value(f.DisabledTools)}
+	out.Permissions = &protocol.Permissions{Preset: preset, DisabledTools: protocol.Value(f.DisabledTools)}
 	if dir := f.WorkingDirectory; dir != nil {
 		if !filepath.IsAbs(*dir) || strings.Contains(*dir, "\x00") {
 			return out, wrong("working_directory", "%q is no absolute path", *dir)
@@ -154,7 +154,7 @@ func (f foreign) settings(at time.Time) (transcript.Settings, error) {
 		}
 		out.Cwd = dir
 	}
-	if by := api.Value(f.Provenance); by != "" && by != api.ProvenanceUser {
+	if by := protocol.Value(f.Provenance); by != "" && by != api.ProvenanceUser {
 		if !api.ValidAgentID(by) {
 			return out, wrong("provenance", "%q is neither user nor an agent", by)
 		}
@@ -173,7 +173,7 @@ type conversion struct {
 }
 
 func (c *conversion) add(m foreignMessage, path string, at time.Time) error {
-	out := protocol.Message{Role: m.Role, Content: api.Value(m.Content), At: at}
+	out := protocol.Message{Role: m.Role, Content: protocol.Value(m.Content), At: at}
 	switch m.Role {
 	case protocol.RoleUser:
 		c.end(at)
@@ -181,7 +181,7 @@ func (c *conversion) add(m foreignMessage, path string, at time.Time) error {
 		c.open = true
 	case protocol.RoleAssistant:
 		c.answer(at)
-		for i, call := range api.Value(m.ToolCalls) {
+		for i, call := range protocol.Value(m.ToolCalls) {
 			if call.ID == "" || call.Name == "" {
 				return wrong(fmt.Sprintf("%s.tool_calls[%d]", path, i), "has no id or no name")
 			}
@@ -189,7 +189,7 @@ func (c *conversion) add(m foreignMessage, path string, at time.Time) error {
 		}
 		c.calls = out.ToolCalls
 	case protocol.RoleTool:
-		id := api.Value(m.ToolCallID)
+		id := protocol.Value(m.ToolCallID)
 		i := slices.IndexFunc(c.calls, func(call protocol.ToolCall) bool { return call.ID == id })
 		if i < 0 {
 			return wrong(path+".tool_call_id", "%q is of no call before it that waits for a result", id)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
@@ -31,7 +31,7 @@ func (c *Catalogue) createdBy(old, id string) (created []string, err error) {
 		for _, e := range all {
 			s, err := c.Summary(e.Name)
 			// What is older was created by an earlier one of that name.
-			if err == nil && api.Value(s.Settings.ParentAgentID) == old && !creator.Header.CreatedAt.After(s.Header.CreatedAt) {
+			if err == nil && protocol.Value(s.Settings.ParentAgentID) == old && !creator.Header.CreatedAt.After(s.Header.CreatedAt) {
 				created = append(created, e.Name)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -43,8 +43,8 @@ func TestRenameKeepsTheTie(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]string{"kid": "chief", "torn": "chief", "grandkid": "kid", "other": "somebody", "older": "boss"} {
-		if s, err := c.Summary(id); err != nil || api.Value(s.Settings.ParentAgentID) != want {
-			t.Errorf("%s was created by %q (%v), want %q", id, api.Value(s.Settings.ParentAgentID), err, want)
+		if s, err := c.Summary(id); err != nil || protocol.Value(s.Settings.ParentAgentID) != want {
+			t.Errorf("%s was created by %q (%v), want %q", id, protocol.Value(s.Settings.ParentAgentID), err, want)
 		}
 	}
 	if s, err := c.Summary("torn"); err != nil || s.Messages != 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 )
 
 const executeShape = `{"status": "success", "code": "the code, or \"\" if there is none to show", "explanation": "what was done and why"}`
@@ -18,10 +19,10 @@ func ExecutePrompt(p api.ExecuteTaskParams) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carry out this task (%s).\n\n%s\n", p.TaskType, strings.TrimSpace(p.Prompt))
 	if c := p.Context; c != nil {
-		list(&b, "Files", api.Value(c.Files))
+		list(&b, "Files", protocol.Value(c.Files))
 		word(&b, "Current directory", c.CurrentDirectory)
-		list(&b, "Dependencies", api.Value(c.Dependencies))
-		list(&b, "Constraints", api.Value(c.Constraints))
+		list(&b, "Dependencies", protocol.Value(c.Dependencies))
+		list(&b, "Constraints", protocol.Value(c.Constraints))
 	}
 	if o := p.Options; o != nil {
 		word(&b, "Language", o.Language)
@@ -43,8 +44,8 @@ func PlanPrompt(p api.CreatePlanParams, most int) string {
 			items int
 			item  func(int) string
 		}{
-			{"Completed tasks", len(api.Value(s.CompletedTasks)), func(i int) string { return string((*s.CompletedTasks)[i]) }},
-			{"Pending tasks", len(api.Value(s.PendingTasks)), func(i int) string { return string((*s.PendingTasks)[i]) }},
+			{"Completed tasks", len(protocol.Value(s.CompletedTasks)), func(i int) string { return string((*s.CompletedTasks)[i]) }},
+			{"Pending tasks", len(protocol.Value(s.PendingTasks)), func(i int) string { return string((*s.PendingTasks)[i]) }},
 		} {
 			items := make([]string, part.items)
 			for i := range items {
@@ -71,7 +72,7 @@ func TimeLimit(p api.CreatePlanParams) float64 {
 	if p.Constraints == nil {
 		return 0
 	}
-	return api.Value(p.Constraints.TimeLimitSeconds)
+	return protocol.Value(p.Constraints.TimeLimitSeconds)
 }
 
 // RepairPrompt asks for the answer again, after one that was not of the shape.
@@ -91,7 +92,7 @@ func list(b *strings.Builder, name string, items []string) {
 }
 
 func word(b *strings.Builder, name string, value *string) {
-	if api.Value(value) != "" {
+	if protocol.Value(value) != "" {
 		fmt.Fprintf(b, "\n%s: %s\n", name, *value)
 	}
 }

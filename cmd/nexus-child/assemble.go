@@ -60,7 +60,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		return nil, err
 	}
 	a := &assembly{options: child.Options{
-		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
+		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, protocol.Value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
 		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
 		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path()), NoSync: f.durability == "os"}),
 		Parent: upcall.New(upcall.Options{
@@ -77,7 +77,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int("bytes", n))
 	}
 	saved := state.Settings
-	cwd, err := workingDir(f.cwd, value(saved.Cwd))
+	cwd, err := workingDir(f.cwd, protocol.Value(saved.Cwd))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func workingDir(asked, saved string) (string, error) {
 // directory it could do more than before, also if where it worked is no directory any
 // more.
 func mayReturn(cwd string, saved transcript.Settings) error {
-	was := value(saved.Cwd)
+	was := protocol.Value(saved.Cwd)
 	if was == "" || saved.Permissions == nil {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 	says := f.saysSystem() || f.system != "" // the profile may say it too
 	switch {
 	case !says && saved.SystemPrompt != nil:
-		a.options.Prompt = prompt.Prompt{Text: *saved.SystemPrompt, Path: value(saved.SystemPromptPath), Explicit: true}
+		a.options.Prompt = prompt.Prompt{Text: *saved.SystemPrompt, Path: protocol.Value(saved.SystemPromptPath), Explicit: true}
 	case says && f.system == "" && f.systemFile == "":
 		a.options.Prompt = prompt.Prompt{Explicit: true}
 	default:
@@ -242,7 +242,7 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, current *con
 	}
 	asked := wish != (config.Wish{})
 	if !asked {
-		wish = config.Wish{Provider: value(saved.Provider), Model: value(saved.Model)}
+		wish = config.Wish{Provider: protocol.Value(saved.Provider), Model: protocol.Value(saved.Model)}
 	}
 	a.options.Start, err = m.choose(wish)
 	switch {
@@ -367,7 +367,7 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if f.depth > 0 && (saved.Depth == nil || *saved.Depth != f.depth) {
 		now.Depth = &f.depth
 	}
-	asked := cmp.Or(value(saved.Approvals), string(upcall.Deny))
+	asked := cmp.Or(protocol.Value(saved.Approvals), string(upcall.Deny))
 	if f.approvals != asked && f.approvals != string(upcall.Allow) { // all is never allowed anew by what was saved
 		now.Approvals = &f.approvals
 	}
@@ -396,15 +396,8 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 
 // changed is nil if the value is what was saved.
 func changed(saved *string, now string) *string {
-	if value(saved) == now {
+	if protocol.Value(saved) == now {
 		return nil
 	}
 	return &now
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

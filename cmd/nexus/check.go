@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor/proc"
@@ -71,7 +72,7 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	case <-ctx.Done():
 		return api.ValidateCodeResult{}, ctx.Err()
 	}
-	request, err := json.Marshal(checkRequest{Code: p.Code, Language: p.Language, Rules: append([]string{}, api.Value(p.Rules)...), Cache: c.cache})
+	request, err := json.Marshal(checkRequest{Code: p.Code, Language: p.Language, Rules: append([]string{}, protocol.Value(p.Rules)...), Cache: c.cache})
 	if err != nil {
 		return api.ValidateCodeResult{}, fmt.Errorf("encode a check: %w", err)
 	}

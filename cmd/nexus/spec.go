@@ -55,18 +55,18 @@ type specs struct {
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
 // above it, cannot be read, and a *bridge.GoneError where its directory is gone.
 func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
-	id := api.Value(p.AgentID)
+	id := protocol.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
 	patience := ""
-	if api.Value(p.Approvals) == api.ApprovalsAsk {
+	if protocol.Value(p.Approvals) == api.ApprovalsAsk {
 		patience = s.approval.String()
 	}
 	always := slices.Concat([]string{"--session-dir=" + s.sessions.Dir(id), "--session-updates", "--host-calls"}, s.serverFlags(), flags(
-		flag{"parent-agent", api.Value(p.ParentAgentID)},
-		flag{"approvals", api.Value(p.Approvals)},
+		flag{"parent-agent", protocol.Value(p.ParentAgentID)},
+		flag{"approvals", protocol.Value(p.Approvals)},
 		flag{"approval-timeout", patience},
 		flag{"ceiling", ceiling},
 	))
@@ -84,7 +84,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		p.Preset = nil // it is one of the rules
 	}
 	socket, held, err := s.register(broker.Agent{
-		ID: id, Parent: api.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
+		ID: id, Parent: protocol.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
 		err = &sessions.Error{Name: e.Agent, Err: fmt.Errorf("%w: %w", sessions.ErrUnreadable, e)}
@@ -93,18 +93,18 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
-	env, passed := withEnv(s.settings().childEnv, api.Value(p.Env))
+	env, passed := withEnv(s.settings().childEnv, protocol.Value(p.Env))
 	always = append(always, passed...)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
 		first = append(first, "--system="+*p.SystemPrompt)
 	}
 	first = append(first, flags(
-		flag{"preset", api.Value(p.Preset)},
+		flag{"preset", protocol.Value(p.Preset)},
 		flag{"permissions", rules},
-		flag{"cwd", api.Value(p.Cwd)},
-		flag{"model", api.Value(p.Model)},
-		flag{"provider", api.Value(p.Provider)},
+		flag{"cwd", protocol.Value(p.Cwd)},
+		flag{"model", protocol.Value(p.Model)},
+		flag{"provider", protocol.Value(p.Provider)},
 	)...)
 	var above []supervisor.Share
 	if s.above != nil {
@@ -115,7 +115,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Argv:   first,
 		Resume: append([]string{s.child, "--continue=" + id}, always...),
 		Env:    env,
-		Dir:    api.Value(p.Cwd),
+		Dir:    protocol.Value(p.Cwd),
 		Limits: held.Process,
 		Above:  above,
 
@@ -177,10 +177,10 @@ func rulesOf(p api.CreateAgentParams) (string, error) {
 		return "", nil
 	}
 	return encode("permissions", protocol.Permissions{
-		Preset:        api.Value(p.Preset),
-		DisabledTools: api.Value(p.DisableTools),
-		AllowedPaths:  api.Value(p.AllowedWritePaths),
-		WritePaths:    api.Value(p.AllowedWritePaths),
+		Preset:        protocol.Value(p.Preset),
+		DisabledTools: protocol.Value(p.DisableTools),
+		AllowedPaths:  protocol.Value(p.AllowedWritePaths),
+		WritePaths:    protocol.Value(p.AllowedWritePaths),
 	})
 }
 
@@ -194,7 +194,7 @@ func encode(what string, p protocol.Permissions) (string, error) {
 
 // check finds what only the machine can tell.
 func check(p api.CreateAgentParams) error {
-	if len(api.Value(p.SystemPrompt)) > maxSystemPrompt {
+	if len(protocol.Value(p.SystemPrompt)) > maxSystemPrompt {
 		return api.Invalid("system_prompt", "want at most %d bytes, have %d", maxSystemPrompt, len(*p.SystemPrompt))
 	}
 	if p.Cwd != nil {
@@ -208,7 +208,7 @@ func check(p api.CreateAgentParams) error {
 // checkModel finds a model or a provider that the child could not choose. No project's
 // file adds to what the server knows of them (SPEC §4.3).
 func (s *specs) checkModel(p api.CreateAgentParams) error {
-	w := config.Wish{Provider: api.Value(p.Provider), Model: api.Value(p.Model)}
+	w := config.Wish{Provider: protocol.Value(p.Provider), Model: protocol.Value(p.Model)}
 	if w == (config.Wish{}) {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *specs) mayReturn(p api.CreateAgentParams) error {
 	if !p.Restored {
 		return nil
 	}
-	saved, err := s.sessions.Summary(api.Value(p.AgentID))
+	saved, err := s.sessions.Summary(protocol.Value(p.AgentID))
 	if err != nil || saved.Settings.Cwd == nil || saved.Settings.Permissions == nil {
 		return nil //nolint:nilerr // its child says what is wrong with it
 	}

@@ -177,7 +177,7 @@ func TestSpec(t *testing.T) {
 				t.Errorf("resume (-want +got):\n%s", diff)
 			}
 			if tt.wantKnown.ID == "" {
-				tt.wantKnown = broker.Agent{ID: *tt.params.AgentID, Parent: api.Value(tt.params.ParentAgentID), New: true}
+				tt.wantKnown = broker.Agent{ID: *tt.params.AgentID, Parent: protocol.Value(tt.params.ParentAgentID), New: true}
 			}
 			if diff := cmp.Diff(tt.wantKnown, known); diff != "" {
 				t.Errorf("registered (-want +got):\n%s", diff)

@@ -224,17 +224,10 @@ func (s *State) count(usage protocol.TurnUsage) {
 	if s.ByModel == nil {
 		s.ByModel = map[string]protocol.TurnUsage{}
 	}
-	name := valueOf(s.Settings.Provider) + "/" + valueOf(s.Settings.Model)
+	name := protocol.Value(s.Settings.Provider) + "/" + protocol.Value(s.Settings.Model)
 	sum := s.ByModel[name]
 	sum.Add(usage)
 	s.ByModel[name] = sum
-}
-
-func valueOf(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // beyond is what a turn cost in all and no record of it has counted yet: an

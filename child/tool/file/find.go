@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file/glob"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -34,12 +35,12 @@ type globInput struct {
 }
 
 func (in globInput) about() (path, summary string) {
-	path = orCwd(in.Path)
+	path = protocol.ValueOr(in.Path, ".")
 	return path, fmt.Sprintf("find %s in %s", in.Pattern, path)
 }
 
 func (f *files) glob(ctx context.Context, s Space, in globInput) (tool.Result, error) {
-	asked := orCwd(in.Path)
+	asked := protocol.ValueOr(in.Path, ".")
 	p, err := s.find("glob", asked, false)
 	if err != nil {
 		return tool.Result{}, err

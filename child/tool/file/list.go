@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 )
 
 // maxEntries is how many entries of a directory are listed.
@@ -35,12 +36,12 @@ type listInput struct {
 }
 
 func (in listInput) about() (path, summary string) {
-	path = orCwd(in.Path)
+	path = protocol.ValueOr(in.Path, ".")
 	return path, "list " + path
 }
 
 func (f *files) list(ctx context.Context, s Space, in listInput) (tool.Result, error) {
-	asked := orCwd(in.Path)
+	asked := protocol.ValueOr(in.Path, ".")
 	p, err := s.find("list", asked, false)
 	if err != nil {
 		return tool.Result{}, err
@@ -85,14 +86,6 @@ func (f *files) list(ctx context.Context, s Space, in listInput) (tool.Result, e
 		fmt.Fprintf(&text, "[there are more than %d entries; the rest is left out]\n", maxEntries)
 	}
 	return tool.Result{Text: text.String()}, nil
-}
-
-// orCwd is a path, or the working directory where none was given.
-func orCwd(path *string) string {
-	if path == nil {
-		return "."
-	}
-	return *path
 }
 
 // describe is one line of a listing: "sub/", "notes.txt (12 bytes)",

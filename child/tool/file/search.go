@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file/glob"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
@@ -52,7 +53,7 @@ type searchInput struct {
 }
 
 func (in searchInput) about() (path, summary string) {
-	path = orCwd(in.Path)
+	path = protocol.ValueOr(in.Path, ".")
 	return path, fmt.Sprintf("search %s for %s", path, in.Pattern)
 }
 
@@ -74,7 +75,7 @@ func (f *files) search(ctx context.Context, space Space, in searchInput) (tool.R
 			return tool.Result{}, err
 		}
 	}
-	asked := orCwd(in.Path)
+	asked := protocol.ValueOr(in.Path, ".")
 	p, err := space.find("search", asked, false)
 	if err != nil {
 		return tool.Result{}, err

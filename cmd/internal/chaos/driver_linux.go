@@ -217,7 +217,7 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	if err == nil {
 		note(Answered, func(r *Record) {
 			r.Outcome, r.Replayed, r.Bare = "completed", result.Replayed, result.Truncated
-			r.Said, r.Whole = sum(api.Value(result.Content)), !result.Replayed && !result.Truncated
+			r.Said, r.Whole = sum(protocol.Value(result.Content)), !result.Replayed && !result.Truncated
 			if result.Cancelled {
 				r.Outcome = "cancelled"
 				r.Whole = r.Whole && m.streamed // else it is not told

@@ -159,10 +159,3 @@ func snake(found client.Detection) string {
 		return "no_server"
 	}
 }
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}

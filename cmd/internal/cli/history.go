@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (a *App) messages(ctx context.Context, c *client.Client, agent string, offs
 		for _, call := range m.ToolCalls {
 			note += " → " + call.Name + " " + string(call.Input)
 		}
-		if err := a.printf("%s: %s%s\n", or(m.ToolName, string(m.Role)), block(strings.TrimRight(m.Content, "\n")), note); err != nil {
+		if err := a.printf("%s: %s%s\n", cmp.Or(m.ToolName, string(m.Role)), block(strings.TrimRight(m.Content, "\n")), note); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 func (a *App) keysVerb() *cobra.Command {
@@ -33,8 +35,8 @@ func (a *App) keys(ctx context.Context, c *client.Client, _ []string) error {
 	rows := [][]string{{"KEY", "SCOPE", "AGENT", "GRANTS", "EXPIRES", "NAME"}}
 	for _, key := range list.Keys {
 		rows = append(rows, []string{
-			key.KeyID, key.Scope, or(api.Value(key.AgentID), "-"), grantsOf(key),
-			or(api.Value(key.ExpiresAt), "never"), or(api.Value(key.Name), "-"),
+			key.KeyID, key.Scope, cmp.Or(protocol.Value(key.AgentID), "-"), grantsOf(key),
+			cmp.Or(protocol.Value(key.ExpiresAt), "never"), cmp.Or(protocol.Value(key.Name), "-"),
 		})
 	}
 	return a.table(rows)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 // Printf writes to stdout what a terminal acts on in nothing, whoever wrote the
@@ -95,7 +97,7 @@ func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
 		}
 		rows = append(rows, []string{
 			agent.AgentID, agent.State, pid, fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.Restarts),
-			or(api.Value(agent.Model), "-"), or(api.Value(agent.Cwd), "-"),
+			cmp.Or(protocol.Value(agent.Model), "-"), cmp.Or(protocol.Value(agent.Cwd), "-"),
 		})
 	}
 	return a.table(rows)
@@ -136,15 +138,15 @@ func (a *App) status(ctx context.Context, c *client.Client, args []string) error
 	return a.table([][]string{
 		{"agent", s.Agent.AgentID},
 		{"state", s.Agent.State + queued(s.Agent)},
-		{"process", fmt.Sprintf("%d, incarnation %d, %d restarts", api.Value(s.Agent.PID), s.Agent.Incarnation, s.Agent.Restarts)},
+		{"process", fmt.Sprintf("%d, incarnation %d, %d restarts", protocol.Value(s.Agent.PID), s.Agent.Incarnation, s.Agent.Restarts)},
 		{"model", s.Context.Provider + "/" + s.Context.Model},
 		{"preset", s.Context.PermissionLevel},
 		{"cwd", s.Context.Cwd},
 		{"messages", strconv.FormatUint(s.Context.MessageCount, 10)},
 		{"tokens", fmt.Sprintf("%d of %d (system %d, tools %d, messages %d)",
 			s.Tokens.Total, s.Tokens.Budget, s.Tokens.System, s.Tokens.Tools, s.Tokens.Messages)},
-		{"running", or(api.Value(s.Agent.RequestID), "-")},
-		{"last error", or(api.Value(s.Agent.LastError), "-")},
+		{"running", cmp.Or(protocol.Value(s.Agent.RequestID), "-")},
+		{"last error", cmp.Or(protocol.Value(s.Agent.LastError), "-")},
 	})
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -61,7 +63,7 @@ func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessions
 		}
 		rows = append(rows, []string{
 			s.Name, fmt.Sprint(s.MessageCount), time.UnixMilli(int64(s.UpdatedAt * 1000)).Format(time.DateTime), s.Provenance,
-			or(api.Value(s.PermissionLevel), "-"), or(api.Value(s.Model), "-"), or(api.Value(s.Cwd), "-"), note,
+			cmp.Or(protocol.Value(s.PermissionLevel), "-"), cmp.Or(protocol.Value(s.Model), "-"), cmp.Or(protocol.Value(s.Cwd), "-"), note,
 		})
 	}
 	if err := a.table(rows); err != nil {

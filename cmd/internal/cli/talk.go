@@ -148,7 +148,7 @@ func (a *App) notAnswered(agent string, result api.SendResult) error {
 		return errors.New("the turn was cancelled")
 	case result.StopReason == string(protocol.StopMaxIterations):
 		return fmt.Errorf("the turn was halted at its limit of model calls (%s): another send lets the agent go on", result.StopReason)
-	case strings.TrimSpace(api.Value(result.Content)) == "":
+	case strings.TrimSpace(protocol.Value(result.Content)) == "":
 		return fmt.Errorf("the model ended the turn without a word: %s messages %s shows what was done", a.self(), agent)
 	}
 	return nil

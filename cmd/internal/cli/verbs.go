@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 )
 
@@ -145,9 +146,9 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 	case a.json:
 		return a.printJSON(created)
 	case created.Existing:
-		return a.printf("%s is there (%d messages)\n", created.AgentID, api.Value(created.MessageCount))
+		return a.printf("%s is there (%d messages)\n", created.AgentID, protocol.Value(created.MessageCount))
 	case created.Restored:
-		return a.printContinued(created.AgentID, api.Value(created.MessageCount), created.NarrowedFrom)
+		return a.printContinued(created.AgentID, protocol.Value(created.MessageCount), created.NarrowedFrom)
 	}
 	return a.printf("created %s\n", created.AgentID)
 }
