@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -161,7 +162,7 @@ func TestDamagedRecords(t *testing.T) {
 		{"no text", "line 1", file("\x00\xff\n")},
 		{"a directory", "no regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
 		{"a link", "no regular file", func(path string) error { return os.Symlink(path+".other", path) }},
-		{"a pipe", "no regular file", makePipe},
+		{"a pipe", "no regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "run.jsonl")

@@ -124,9 +124,6 @@ func programAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// hide keeps programs from looking into the warden, which knows their rules.
-func hide() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
-
 // keepDescriptors keeps what we have open, and may have been given by whoever
 // started us, from the program.
 func keepDescriptors() {

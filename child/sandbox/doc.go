@@ -24,6 +24,6 @@
 // What it refuses: to start a program that must be confined where the kernel
 // cannot do it; a directory of the rules that has become a symbolic link; to
 // pass on a variable that may hold a key. Elsewhere than on Linux there is no
-// confinement, and a program is killed with its process group alone; on Windows
-// nothing is started. The contract is SPEC.md §4.5.
+// confinement, and a program is killed with its process group alone. The contract is
+// SPEC.md §4.5.
 package sandbox

@@ -1,4 +1,4 @@
-//go:build unix && !linux
+//go:build !linux
 
 package sandbox
 
@@ -25,8 +25,6 @@ func Adopt() error { return nil }
 func reapOrphans() {}
 
 func killOrphans(map[int]bool) {}
-
-func hide() {}
 
 func executable() string {
 	path, err := os.Executable()

@@ -24,6 +24,7 @@ import (
 	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
@@ -271,7 +272,10 @@ func protectKeys(c *config.Config, brokered bool) error {
 	if !found {
 		return nil
 	}
-	return undumpable()
+	if err := proctree.Hide(); err != nil {
+		return fmt.Errorf("protect the key: %w", err)
+	}
+	return nil
 }
 
 // openWorkplace settles on what the agent may do: as the flags ask, but never

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"go.uber.org/zap"
@@ -8,6 +9,7 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor/broker"
 )
@@ -15,8 +17,8 @@ import (
 // newBroker makes the broker that has the keys of the providers. With noSync what is
 // used is not brought to the disk at once.
 func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tracing.Start, log *zap.Logger) (*broker.Broker, error) {
-	if err := broker.Protect(); err != nil {
-		return nil, err
+	if err := proctree.Hide(); err != nil {
+		return nil, fmt.Errorf("protect the keys: %w", err)
 	}
 	// Where agents reach neither: a home may lie on a disk that takes no sockets.
 	dirs := []string{s.cfg.SocketsDir()}

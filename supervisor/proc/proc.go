@@ -261,12 +261,12 @@ func (p *Process) wait() {
 	dead := p.awaitExit()
 	if dead {
 		// Dead but not reaped: its id, and so its group's, is still its own.
-		p.signal(sigKill)
+		p.signal(syscall.SIGKILL)
 		p.forgetGroup()
 	}
 	p.tree.reap(p.cmd, dead)
 	if !dead {
-		p.signal(sigKill)
+		p.signal(syscall.SIGKILL)
 		p.forgetGroup()
 	}
 	close(p.dead)
@@ -333,7 +333,7 @@ func (p *Process) breach(limit string) {
 		p.limit = limit
 	}
 	p.mu.Unlock()
-	p.signal(sigKill)
+	p.signal(syscall.SIGKILL)
 }
 
 // breached names the limit that ended the process, whoever held it to it.
@@ -356,4 +356,14 @@ func (p *Process) forgetGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
+}
+
+func exitOf(state *os.ProcessState) Exit {
+	if state == nil {
+		return Exit{Code: -1}
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return Exit{Code: -1, Signal: status.Signal().String()}
+	}
+	return Exit{Code: state.ExitCode()}
 }

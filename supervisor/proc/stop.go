@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"syscall"
 	"time"
 )
 
@@ -46,12 +47,12 @@ func (p *Process) hurryUp() { p.hurryOnce.Do(func() { close(p.hurry) }) }
 
 func (p *Process) ladder(polite func()) {
 	if p.hurried() {
-		p.signal(sigKill) // before it sees the end of stdin and tidies up
+		p.signal(syscall.SIGKILL) // before it sees the end of stdin and tidies up
 		<-p.done
 		return
 	}
 	gone := false
-	p.signal(sigCont)
+	p.signal(syscall.SIGCONT)
 	if polite != nil && !p.hurried() {
 		said := make(chan struct{})
 		go func() {
@@ -62,18 +63,18 @@ func (p *Process) ladder(polite func()) {
 		defer func() { <-said }() // set free by the next line, if by nothing else
 	}
 	p.stdin.Close()
-	p.signal(sigCont)
+	p.signal(syscall.SIGCONT)
 	if gone || p.await(p.graces.Close) {
 		return
 	}
 	if !p.hurried() {
-		p.signal(sigTerm)
-		p.signal(sigCont)
+		p.signal(syscall.SIGTERM)
+		p.signal(syscall.SIGCONT)
 	}
 	if p.await(p.graces.Term) {
 		return
 	}
-	p.signal(sigKill)
+	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
@@ -101,5 +102,14 @@ func (p *Process) await(d time.Duration) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// signal signals the process's group, unless its id may have passed to others.
+func (p *Process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		syscall.Kill(-p.cmd.Process.Pid, sig) //nolint:errcheck // an empty group is what we want
 	}
 }

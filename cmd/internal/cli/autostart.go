@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/safefile"
@@ -93,3 +94,7 @@ func lastLine(log *os.File, before int64) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return lines[len(lines)-1]
 }
+
+// detached puts the server into a session of its own, so that what ends our
+// terminal does not end it.
+func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // ExitNoReader is what a shell calls the end by SIGPIPE: whoever read stdout wants no
@@ -39,5 +41,21 @@ func (a *App) untilNoReader(ctx context.Context) (_ context.Context, stop func()
 		_ = wake.Close() // nothing was written to it
 		watching.Wait()
 		_ = awake.Close()
+	}
+}
+
+// awaitNoReader returns true once nobody can read from out any more, a pipe or a
+// socket; false when wake ends, and at once where there is no telling.
+func awaitNoReader(out, wake *os.File) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(out.Fd())}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || fds[1].Revents != 0 || fds[0].Revents&unix.POLLNVAL != 0:
+			return false
+		case fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
+			return true
+		}
 	}
 }

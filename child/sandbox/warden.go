@@ -1,5 +1,3 @@
-//go:build unix
-
 package sandbox
 
 import (
@@ -13,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -47,7 +46,7 @@ func warden() int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
 	f, first := o.start()
-	hide() // not before: a user namespace is set up by way of /proc
+	_ = proctree.Hide() // not before: a user namespace is set up by way of /proc
 	if err := send(reports, first); err != nil || f == nil {
 		if f != nil {
 			f.end()
