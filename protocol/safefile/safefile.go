@@ -46,10 +46,14 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 func regular(file *os.File, err error, path string, stat func(string) (fs.FileInfo, error)) (*os.File, error) {
 	refused := &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	if err != nil {
-		if info, failed := stat(path); failed == nil && !info.Mode().IsRegular() {
-			return nil, refused
+		info, failed := stat(path)
+		if failed != nil || info.Mode().IsRegular() {
+			return nil, err
 		}
-		return nil, err
+		if info.Mode()&fs.ModeSymlink != 0 {
+			refused.Err = fmt.Errorf("%w but a symbolic link", ErrNotRegular)
+		}
+		return nil, refused
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
