@@ -32,17 +32,17 @@ const (
 // its own. It is safe for concurrent use.
 type checkers struct {
 	child   string
-	env     func() []string // the whole environment of a checker
-	cache   string          // what checkers keep of their own; the one that needs it makes it
-	scratch string          // where each check has a directory
+	config  inForce // has the whole environment of a checker
+	cache   string  // what checkers keep of their own; the one that needs it makes it
+	scratch string  // where each check has a directory
 	guard   *proc.Guard
 	log     *zap.Logger
 	room    chan struct{} // one item for each that runs; those that wait leave with their ctx
 }
 
-func newCheckers(child string, env func() []string, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
+func newCheckers(child string, current inForce, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
 	return &checkers{
-		child: child, env: env, cache: cfg.CacheDir(), scratch: cfg.ScratchDir(), guard: guard, log: log.Named("check"),
+		child: child, config: current, cache: cfg.CacheDir(), scratch: cfg.ScratchDir(), guard: guard, log: log.Named("check"),
 		room: make(chan struct{}, maxChecks),
 	}
 }
@@ -119,7 +119,7 @@ func (c *checkers) run(ctx context.Context, request []byte) ([]byte, proc.Exit, 
 		}
 	}()
 	p, err := proc.Start(proc.Spec{
-		Argv: []string{c.child, "check"}, Env: append(slices.Clone(c.env()), "TMPDIR="+temp), Log: c.log, Guard: c.guard,
+		Argv: []string{c.child, "check"}, Env: append(slices.Clone(c.config.settings().childEnv), "TMPDIR="+temp), Log: c.log, Guard: c.guard,
 		Limits: proc.Limits{MemoryBytes: 4 << 30, Processes: 1024, CPUSeconds: 2 * api.MaxCheckTimeout},
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *specs) limits(asked *api.Limits) *broker.Limits {
 	if asked == nil {
 		return nil
 	}
-	return new(over(s.settings().limits, *asked))
+	return new(over(s.config.settings().limits, *asked))
 }
 
 // over puts what was asked for, which was checked, in the place of what holds

@@ -21,7 +21,7 @@ const beforeReady = time.Second
 // listens, it tells nobody and asks nothing.
 type herald struct {
 	address string // host and port of the server
-	key     func() auth.Key
+	keys    interface{ Key() auth.Key }
 	drain   time.Duration // how long turns may go on at the end
 	log     *zap.Logger
 }
@@ -96,7 +96,7 @@ func (h herald) ask(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+h.key().Reveal())
+	request.Header.Set("Authorization", "Bearer "+h.keys.Key().Reveal())
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(request)

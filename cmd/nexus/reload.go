@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
+	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
@@ -49,10 +50,9 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 // replaced together with what the server has of it: so nobody sees a half of another
 // one, or one that the server refuses. It is safe for concurrent use.
 type configuration struct {
-	load func() (*config.Config, error) // reads it anew
-	o    serveOptions
-	env  []string // of the server
-	log  *zap.Logger
+	app *cli.App
+	o   serveOptions
+	log *zap.Logger
 
 	ready  chan struct{}  // closed by serve
 	models *broker.Broker // set by serve
@@ -63,8 +63,8 @@ type configuration struct {
 	fault error // why the last reload came to nothing; nil if it did not
 }
 
-func newConfiguration(load func() (*config.Config, error), o serveOptions, env []string, log *zap.Logger) *configuration {
-	return &configuration{load: load, o: o, env: env, log: log, ready: make(chan struct{})}
+func newConfiguration(app *cli.App, o serveOptions, log *zap.Logger) *configuration {
+	return &configuration{app: app, o: o, log: log, ready: make(chan struct{})}
 }
 
 // copyPath is the copy of config.json that agents read.
@@ -72,7 +72,7 @@ func copyPath(cfg *config.Config) string { return filepath.Join(cfg.RunDir(), "c
 
 // begin makes the first settings hold and writes the agents' copy.
 func (c *configuration) begin(cfg *config.Config) error {
-	first, err := settingsOf(cfg, c.o, c.env)
+	first, err := settingsOf(cfg, c.o, c.app.Environ)
 	if err != nil {
 		return err
 	}
@@ -140,11 +140,11 @@ func (c *configuration) reload() error {
 }
 
 func (c *configuration) replace() error {
-	cfg, err := c.load()
+	cfg, err := c.app.LoadConfig("")
 	if err != nil {
 		return err
 	}
-	next, err := settingsOf(cfg, c.o, c.env)
+	next, err := settingsOf(cfg, c.o, c.app.Environ)
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer endTrace()
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
-	current := newConfiguration(func() (*config.Config, error) { return app.LoadConfig("") }, o, app.Environ, log)
+	current := newConfiguration(app, o, log)
 	ended := onSignal{
 		ask: ask, reload: current.reloadTelling, tidy: func() { _ = kept.keys.Close() },
 	}.watch(asked)
@@ -242,9 +242,9 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
 	agents := &specs{
-		child: a.o.child, personal: copyPath(a.cfg), settings: a.config.settings, sessions: catalogue,
+		child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
-		register: models.Register, above: models.Above,
+		models: models,
 	}
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
@@ -271,7 +271,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Warnings:     a.config.warnings,
 		MaxStrangers: maxStrangers(),
 		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Check:        newCheckers(a.o.child, func() []string { return a.config.settings().childEnv }, a.cfg, a.guard, a.log).check,
+		Check:        newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log).check,
 		PlansDir:     a.cfg.PlansDir(),
 	})
 	if err != nil {
@@ -315,7 +315,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 	group.Add(func() error {
 		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := herald{address: a.listener.Addr().String(), key: a.files.keys.Key, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := herald{address: a.listener.Addr().String(), keys: a.files.keys, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's

@@ -31,9 +31,9 @@ const maxSystemPrompt = 100 << 10
 // specs knows how to run agents as nexus-child processes. It is not changed
 // after its making and safe for concurrent use.
 type specs struct {
-	child    string           // absolute path of nexus-child
-	personal string           // absolute path of the copy of config.json that children read
-	settings func() *settings // that hold
+	child    string // absolute path of nexus-child
+	personal string // absolute path of the copy of config.json that children read
+	config   inForce
 	sessions *sessions.Catalogue
 	// durability and scenario are flags of the server that go to every child;
 	// "" passes none.
@@ -41,11 +41,19 @@ type specs struct {
 	scenario   string
 	approval   time.Duration // that a permission request may take
 	logLevel   string        // of every child; "" is the default
-	// register makes an agent known to the broker and tells where the socket of
-	// its model will be, and which limits hold.
-	register func(broker.Agent) (socket string, l broker.Limits, err error)
-	// above tells which agents a registered one comes from; nil for none.
-	above func(agent string) []supervisor.Share
+	models     accounts
+}
+
+// inForce is a configuration of which the settings may change.
+type inForce interface{ settings() *settings }
+
+// accounts are those that the broker keeps of agents.
+type accounts interface {
+	// Register makes an agent known and tells where the socket of its model will be,
+	// and which limits hold.
+	Register(broker.Agent) (socket string, l broker.Limits, err error)
+	// Above tells which agents a registered one comes from.
+	Above(agent string) []supervisor.Share
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
@@ -83,7 +91,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	if rules != "" {
 		p.Preset = nil // it is one of the rules
 	}
-	socket, held, err := s.register(broker.Agent{
+	socket, held, err := s.models.Register(broker.Agent{
 		ID: id, Parent: protocol.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
@@ -93,7 +101,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
-	env, passed := withEnv(s.settings().childEnv, protocol.Value(p.Env))
+	env, passed := withEnv(s.config.settings().childEnv, protocol.Value(p.Env))
 	always = append(always, passed...)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
@@ -106,10 +114,6 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		flag{"model", protocol.Value(p.Model)},
 		flag{"provider", protocol.Value(p.Provider)},
 	)...)
-	var above []supervisor.Share
-	if s.above != nil {
-		above = s.above(id)
-	}
 	return supervisor.Spec{
 		ID:     id,
 		Argv:   first,
@@ -117,7 +121,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Env:    env,
 		Dir:    protocol.Value(p.Cwd),
 		Limits: held.Process,
-		Above:  above,
+		Above:  s.models.Above(id),
 
 		HostCalls: true,
 		Labels:    map[string]string{bridge.LabelAgents: strconv.Itoa(held.Agents)},
@@ -215,7 +219,7 @@ func (s *specs) checkModel(p api.CreateAgentParams) error {
 	if s.scenario != "" { // which the offline model plays
 		w.Provider = cmp.Or(w.Provider, "offline")
 	}
-	_, err := s.settings().cfg.Choose(w)
+	_, err := s.config.settings().cfg.Choose(w)
 	if err == nil {
 		return nil
 	}

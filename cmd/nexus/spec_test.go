@@ -19,6 +19,21 @@ import (
 	"nexus.internal/supervisor/broker"
 )
 
+// fixed is a configuration that does not change.
+type fixed struct{ s *settings }
+
+func (f fixed) settings() *settings { return f.s }
+
+// book notes who was registered.
+type book struct{ known *broker.Agent }
+
+func (b book) Register(a broker.Agent) (string, broker.Limits, error) {
+	*b.known = a
+	return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
+}
+
+func (book) Above(string) []supervisor.Share { return nil }
+
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()
 	var known broker.Agent
@@ -36,11 +51,7 @@ func TestSpec(t *testing.T) {
 	}
 	s := &specs{
 		child: "/opt/nexus-child", approval: 90 * time.Second, sessions: sessions.New("/home/me"),
-		register: func(a broker.Agent) (string, broker.Limits, error) {
-			known = a
-			return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
-		},
-		settings: func() *settings { return held },
+		models: book{&known}, config: fixed{held},
 	}
 	tests := []struct {
 		name        string

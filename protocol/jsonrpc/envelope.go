@@ -116,13 +116,3 @@ type ErrorData struct {
 	// Outcome is that of a send that was accepted, where the server went down.
 	Outcome string `json:"outcome,omitzero" wire:"default"`
 }
-
-// Result builds the response to id that carries the JSON of value. It fails if
-// value cannot be written as JSON.
-func Result(id ID, value any) (Response, error) {
-	raw, err := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		return Response{}, fmt.Errorf("encode result: %w", err)
-	}
-	return Response{ID: id, Result: raw}, nil
-}

@@ -118,11 +118,11 @@ func call(t *testing.T, r jsonrpc.Request) jsonrpc.Response {
 	default:
 		return jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found"}}
 	}
-	response, err := jsonrpc.Result(r.ID, result)
+	raw, err := json.Marshal(result)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response
+	return jsonrpc.Response{ID: r.ID, Result: raw}
 }
 
 func unmarshal[T any](t *testing.T, data []byte) (v T) {
