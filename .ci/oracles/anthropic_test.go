@@ -3,7 +3,6 @@ package oracles_test
 import (
 	"cmp"
 	"errors"
-	"net/http"
 	"testing"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -14,6 +13,7 @@ import (
 	"nexus.internal/child/provider/anthropic"
 	"nexus.internal/child/provider/wire"
 	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/protocol"
 )
 
 func claude(t *testing.T, o wire.Options) provider.Provider {
@@ -102,13 +102,8 @@ func TestAnthropicRequests(t *testing.T) {
 }
 
 func TestAnthropicErrors(t *testing.T) {
-	for _, body := range []string{
-		`{"type":"error","error":{"type":"rate_limit_error","message":"slow down"},"request_id":"req_1"}`,
-		`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210402 tokens > 200000 maximum"}}`,
-	} {
-		answer := wiretest.Status(http.StatusTooManyRequests, body, "Retry-After", "0")
-		server := wiretest.Serve(t, answer)
-		c := claudeSDK(option.WithBaseURL(server.URL))
+	compareErrors(t, func(url string) fault {
+		c := claudeSDK(option.WithBaseURL(url))
 		_, err := c.Messages.New(t.Context(), sdk.MessageNewParams{Model: "model", MaxTokens: 1})
 		theirs, ok := errors.AsType[*sdk.Error](err)
 		if !ok {
@@ -122,32 +117,26 @@ func TestAnthropicErrors(t *testing.T) {
 		if err := json.Unmarshal([]byte(theirs.RawJSON()), &object); err != nil {
 			t.Fatal(err)
 		}
-		got := wire.ReadError([]byte(body))
-		compare(t, fault{string(theirs.Type()), object.Error.Message}, fault{got.Code, got.Message})
-	}
+		return fault{string(theirs.Type()), object.Error.Message}
+	},
+		`{"type":"error","error":{"type":"rate_limit_error","message":"slow down"},"request_id":"req_1"}`,
+		`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210402 tokens > 200000 maximum"}}`)
 }
 
 func TestAnthropicModels(t *testing.T) {
 	const list = `{"data":[{"type":"model","id":"claude-opus-4-6","display_name":"Claude Opus 4.6","created_at":"2026-02-04T00:00:00Z",` +
 		`"max_input_tokens":200000,"max_tokens":128000}],"has_more":false,"first_id":"claude-opus-4-6","last_id":"claude-opus-4-6"}`
-	server := wiretest.Serve(t, wiretest.Status(200, list), wiretest.Status(200, list))
-	got, err := claude(t, wire.Options{Name: "p", BaseURL: server.URL}).Models(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := claudeSDK(option.WithBaseURL(server.URL))
-	page, err := c.Models.List(t.Context(), sdk.ModelListParams{Limit: sdk.Int(1000)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var theirs []provider.Model
-	for _, m := range page.Data {
-		theirs = append(theirs, provider.Model{
-			Provider: "p", ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: uint64(m.MaxInputTokens),
-		})
-	}
-	compare(t, theirs, got)
-	ourRequest, _ := server.Request(0)
-	theirRequest, _ := server.Request(1)
-	compareHeaders(t, theirRequest, ourRequest)
+	compareModels(t, list, func(url string) (theirs []protocol.Model) {
+		c := claudeSDK(option.WithBaseURL(url))
+		page, err := c.Models.List(t.Context(), sdk.ModelListParams{Limit: sdk.Int(1000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Data {
+			theirs = append(theirs, protocol.Model{
+				Provider: "p", ModelID: m.ID, ModelName: m.DisplayName, ContextWindow: uint64(m.MaxInputTokens),
+			})
+		}
+		return theirs
+	}, func(url string) provider.Provider { return claude(t, wire.Options{Name: "p", BaseURL: url}) })
 }

@@ -129,6 +129,32 @@ func compare[T any](t *testing.T, theirs, ours T) {
 // fault is a service's error.
 type fault struct{ Code, Message string }
 
+// compareErrors compares what is made of the bodies of refusals. theirs asks the
+// service at a URL with the SDK.
+func compareErrors(t *testing.T, theirs func(url string) fault, bodies ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		server := wiretest.Serve(t, wiretest.Status(http.StatusTooManyRequests, body, "Retry-After", "0"))
+		got := wire.ReadError([]byte(body))
+		compare(t, theirs(server.URL), fault{got.Code, got.Message})
+	}
+}
+
+// compareModels compares what is made of a list of models, and how it is asked for.
+// theirs asks the service at a URL with the SDK.
+func compareModels(t *testing.T, list string, theirs func(url string) []protocol.Model, ours func(url string) provider.Provider) {
+	t.Helper()
+	server := wiretest.Serve(t, wiretest.Status(http.StatusOK, list), wiretest.Status(http.StatusOK, list))
+	got, err := ours(server.URL).Models(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, theirs(server.URL), got)
+	ourRequest, _ := server.Request(0)
+	theirRequest, _ := server.Request(1)
+	compareHeaders(t, theirRequest, ourRequest)
+}
+
 // compareRequests compares bodies as JSON, but for members of their messages
 // that the SDK does not know. That an answer is to be streamed is no member for
 // the SDKs.

@@ -3,7 +3,6 @@ package oracles_test
 import (
 	"cmp"
 	"errors"
-	"net/http"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -13,8 +12,8 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/wire"
 	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/protocol"
 )
 
 func gpt(t *testing.T, o openai.Options) provider.Provider {
@@ -136,40 +135,30 @@ func number(t *testing.T, raw string) (n uint64) {
 }
 
 func TestOpenAIErrors(t *testing.T) {
-	for _, body := range []string{
-		`{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`,
-		`{"error":{"message":"Your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
-	} {
-		server := wiretest.Serve(t, wiretest.Status(http.StatusTooManyRequests, body))
-		c := gptSDK(option.WithBaseURL(server.URL))
+	compareErrors(t, func(url string) fault {
+		c := gptSDK(option.WithBaseURL(url))
 		_, err := c.Chat.Completions.New(t.Context(), sdk.ChatCompletionNewParams{Model: "model"})
 		theirs, ok := errors.AsType[*sdk.Error](err)
 		if !ok {
 			t.Fatal(err)
 		}
-		got := wire.ReadError([]byte(body))
-		compare(t, fault{theirs.Code, theirs.Message}, fault{got.Code, got.Message})
-	}
+		return fault{theirs.Code, theirs.Message}
+	},
+		`{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`,
+		`{"error":{"message":"Your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`)
 }
 
 func TestOpenAIModels(t *testing.T) {
 	const list = `{"object":"list","data":[{"id":"gpt-4.1","object":"model","created":1,"owned_by":"openai"},{"id":"o3","object":"model","created":1,"owned_by":"openai"}]}`
-	server := wiretest.Serve(t, wiretest.Status(200, list), wiretest.Status(200, list))
-	got, err := gpt(t, openai.Options{Name: "p", BaseURL: server.URL + "/v1"}).Models(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := gptSDK(option.WithBaseURL(server.URL + "/v1"))
-	page, err := c.Models.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var theirs []provider.Model
-	for _, m := range page.Data {
-		theirs = append(theirs, provider.Model{Provider: "p", ModelID: m.ID, ModelName: m.ID})
-	}
-	compare(t, theirs, got)
-	ourRequest, _ := server.Request(0)
-	theirRequest, _ := server.Request(1)
-	compareHeaders(t, theirRequest, ourRequest)
+	compareModels(t, list, func(url string) (theirs []protocol.Model) {
+		c := gptSDK(option.WithBaseURL(url + "/v1"))
+		page, err := c.Models.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Data {
+			theirs = append(theirs, protocol.Model{Provider: "p", ModelID: m.ID, ModelName: m.ID})
+		}
+		return theirs
+	}, func(url string) provider.Provider { return gpt(t, openai.Options{Name: "p", BaseURL: url + "/v1"}) })
 }
