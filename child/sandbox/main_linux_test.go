@@ -186,8 +186,12 @@ var roles = map[string]func(args []string){
 	},
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },
-	"setid":      func(args []string) { fmt.Println(setID(args[0])) },
-	"retag":      func([]string) { fmt.Println(retag()) },
+	"shared": func(args []string) {
+		key, _ := strconv.Atoi(args[0])
+		fmt.Println(shared(key))
+	},
+	"setid": func(args []string) { fmt.Println(setID(args[0])) },
+	"retag": func([]string) { fmt.Println(retag()) },
 	// starve takes the open files from who could kill it, and escapes.
 	"starve": func([]string) {
 		starve()

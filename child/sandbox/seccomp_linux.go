@@ -57,9 +57,9 @@ var pidFirst = []uint32{
 	unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
 }
 
-// deniedSandboxed make, or change, what outlives the program and belongs to no
-// directory.
-var deniedSandboxed = []calls{{unix.EPERM, []uint32{
+// systemV make, or change, memory, semaphores and queues that all processes of an
+// IPC namespace share, and that outlive the program.
+var systemV = []calls{{unix.EPERM, []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
 	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }}}
@@ -159,8 +159,8 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 	program = append(program, noSetID()...)
 	program = append(program, limits...)
 	program = append(program, ofItselfAlone()...)
-	if r.Confinement == Always {
-		deny(deniedSandboxed)
+	if v == noView { // else the program has a namespace for them
+		deny(systemV)
 	}
 	if v == noView && !r.readsAll() {
 		deny(watching)

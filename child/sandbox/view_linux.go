@@ -18,7 +18,8 @@ import (
 // blocked and from changing modes, owners, times and other attributes of files
 // outside of what it may write: Landlock has no rights for these. In its mount
 // namespace what is blocked is covered, and all but ReadWrite is mounted
-// read-only.
+// read-only. An IPC namespace keeps it from the shared memory of others, and ends
+// its own with it.
 type view int
 
 // The views, those that change least for a program first.
@@ -32,7 +33,7 @@ const (
 func (v view) attr(a *syscall.SysProcAttr) error {
 	switch v {
 	case mountView:
-		a.Cloneflags |= unix.CLONE_NEWNS
+		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 	case userView:
 		uids, err := identity("/proc/self/uid_map", os.Geteuid())
 		if err != nil {
@@ -42,7 +43,7 @@ func (v view) attr(a *syscall.SysProcAttr) error {
 		if err != nil {
 			return err
 		}
-		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWUSER
+		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER
 		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = uids, gids, os.Geteuid() == 0
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // until confine
 	case noView:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,6 +69,49 @@ func change(path string) string {
 		_, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_CREATE)
 		try("watch", err)
 		unix.Close(fd)
+	}
+	return strings.Join(says, " ")
+}
+
+// shared tries memory that somebody made with a key outside, and makes memory,
+// semaphores and a queue by the next key.
+func shared(key int) string {
+	var says []string
+	try := func(name string, call uintptr, a, b, c uintptr) {
+		if _, _, errno := syscall.Syscall(call, a, b, c); errno == 0 {
+			says = append(says, name)
+		}
+	}
+	const create = unix.IPC_CREAT | 0o600
+	try("others", unix.SYS_SHMGET, uintptr(key), 0, 0)
+	if id, err := unix.SysvShmGet(key+1, 4096, create); err == nil {
+		if _, err := unix.SysvShmAttach(id, 0, 0); err == nil {
+			says = append(says, "memory")
+		}
+	}
+	try("semaphores", unix.SYS_SEMGET, uintptr(key+1), 1, create)
+	try("queue", unix.SYS_MSGGET, uintptr(key+1), create, 0)
+	return strings.Join(says, " ")
+}
+
+// leftShared says what shared has left outside, and removes it.
+func leftShared(key int) string {
+	var says []string
+	for _, kind := range []struct {
+		name         string
+		get, control uintptr
+		remove       [2]uintptr // what follows the id
+	}{
+		{"memory", unix.SYS_SHMGET, unix.SYS_SHMCTL, [2]uintptr{unix.IPC_RMID}},
+		{"semaphores", unix.SYS_SEMGET, unix.SYS_SEMCTL, [2]uintptr{0, unix.IPC_RMID}},
+		{"queue", unix.SYS_MSGGET, unix.SYS_MSGCTL, [2]uintptr{unix.IPC_RMID}},
+	} {
+		id, _, errno := syscall.Syscall(kind.get, uintptr(key+1), 0, 0)
+		if errno != 0 {
+			continue
+		}
+		says = append(says, kind.name)
+		syscall.Syscall(kind.control, id, kind.remove[0], kind.remove[1])
 	}
 	return strings.Join(says, " ")
 }
@@ -156,6 +200,12 @@ func attributes(args []string) {
 	}
 	work, home := filepath.Join(base, "work"), filepath.Join(base, "work", ".nexus3")
 	self, _ := os.Executable()
+	key := os.Getpid() << 8 // of no other process of this time
+	others, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer unix.SysvShmCtl(others, unix.IPC_RMID, nil)
 	for _, kind := range []string{"unconfined", "trusted", "sandboxed"} {
 		rules := map[string]sandbox.Rules{
 			"unconfined": {},
@@ -173,15 +223,23 @@ func attributes(args []string) {
 			fmt.Printf("%s %s: %s", kind, path, text)
 			p.Close()
 		}
-		if kind == "unconfined" {
-			continue
-		}
-		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: sh(ordinary), Dir: filepath.Join(work, "src"), Rules: rules})
+		p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: role("shared", strconv.Itoa(key)), Dir: work, Rules: rules})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		text, _ := io.ReadAll(p.Stdout())
+		p.Close()
+		fmt.Printf("%s shared: %s; left: %s\n", kind, strings.TrimSpace(string(text)), leftShared(key))
+		if kind == "unconfined" {
+			continue
+		}
+		p, err = sandbox.Start(context.Background(), sandbox.Spec{Argv: sh(ordinary), Dir: filepath.Join(work, "src"), Rules: rules})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		text, _ = io.ReadAll(p.Stdout())
 		fmt.Printf("%s: %s", kind, text)
 		p.Close()
 	}
@@ -189,7 +247,8 @@ func attributes(args []string) {
 
 // What is said of a file beside its content can be changed where the program may
 // write, and nowhere else: neither in a home below that nor beside it. The names
-// in the home are not told either.
+// in the home are not told either. Memory that is shared by a key is the program's
+// own, or there is none.
 func TestAttributes(t *testing.T) {
 	const (
 		all     = "stat chmod chmod-empty chmod-proc chown-empty chown lchown times ltimes setxattr lremovexattr open fchmod fchown ftimes fsetxattr list watch"
@@ -238,6 +297,11 @@ func TestAttributes(t *testing.T) {
 					}
 					fmt.Fprintf(&want, "%s %s: %s\n", kind, at.path, can)
 				}
+				can := map[string]string{"views": "memory semaphores queue; left: ", "bare": "; left: "}[tt.how]
+				if kind == "unconfined" {
+					can = "others memory semaphores queue; left: memory semaphores queue"
+				}
+				fmt.Fprintf(&want, "%s shared: %s\n", kind, can)
 				if kind != "unconfined" {
 					fmt.Fprintf(&want, "%s: fine\n", kind)
 				}
