@@ -5,8 +5,7 @@
 //	page := openrpc.Page("1.0.0", "http://127.0.0.1:8765")
 //
 // What the document says of parameters is what the server's decoder does: both
-// read the types of package api. It does not say all: bounds and what depends on
-// the machine are in SPEC.md §6.3.
+// read the types of package api. bridge/METHODS.md says the same for readers.
 //
 // The functions are safe for concurrent use. The package does no I/O.
 package openrpc
