@@ -17,6 +17,6 @@ func newGuard(cfg *config.Config, log *zap.Logger) (*proc.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.Info("processes are guarded", zap.Stringer("means", guard.Means()))
+	log.Info("processes are guarded", zap.Stringer("means", guard.Mechanisms()))
 	return guard, nil
 }

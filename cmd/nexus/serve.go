@@ -263,7 +263,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Outcome:    outcomeOf(catalogue),
 		Past:       pastOf(catalogue),
 		Version:    a.version,
-		Guard:      a.guard.Means().String(),
+		Guard:      a.guard.Mechanisms().String(),
 		Checks: []bridge.Check{
 			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},

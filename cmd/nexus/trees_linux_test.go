@@ -259,16 +259,16 @@ func TestNextServerSweepsTheHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)
 			child, server := f.pid("wood"), f.cmd.Process.Pid
-			keepers, wardens := childrenWith(t, server, "__keep"), childrenWith(t, child, "__run")
-			if len(keepers) != 1 || len(wardens) != 1 {
-				t.Fatalf("keepers %v, wardens %v, want one each", keepers, wardens)
+			watchdogs, wardens := childrenWith(t, server, "__watchdog"), childrenWith(t, child, "__run")
+			if len(watchdogs) != 1 || len(wardens) != 1 {
+				t.Fatalf("watchdogs %v, wardens %v, want one each", watchdogs, wardens)
 			}
 			for _, pid := range []int{child, server} { // so that they notice nothing
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, pid := range []int{wardens[0], keepers[0], server} {
+			for _, pid := range []int{wardens[0], watchdogs[0], server} {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}

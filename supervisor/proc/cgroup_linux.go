@@ -79,7 +79,7 @@ func tryCgroup(dir string) error {
 		return fmt.Errorf("open a cgroup: %w", err)
 	}
 	defer file.Close()
-	cmd := exec.Command("/proc/self/exe", keeperArg) // ends at once, as it is told nothing
+	cmd := exec.Command("/proc/self/exe", watchdogArg) // ends at once, as it is told nothing
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(file.Fd())}
 	if err := onSpawner(cmd.Start); err != nil {

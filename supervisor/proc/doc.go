@@ -17,8 +17,8 @@
 // A [Guard] reaches what has left the group, by a session of its own or parents
 // that are gone: all that comes of a process bears its tag, comes to us when its
 // parents die, and is killed when the process has ended. A second process of
-// ours, the keeper, does the same for all of them when we are killed, and the
-// next server's guard when the keeper was, too. [Guard.Means] says what of this
+// ours, the watchdog, does the same for all of them when we are killed, and the
+// next server's guard when the watchdog was, too. [Guard.Mechanisms] says what of this
 // holds on a machine. [Limits] bound a process with all that comes of it; what is
 // exceeded is named by [Exit].
 //
@@ -26,7 +26,7 @@
 // three, which Close joins. The package has one more, which never ends: it
 // owns the thread that all processes are started from, because the kernel ties
 // their lives to that thread. Every program that imports the package can be a
-// keeper, and is one before its main begins if it is started for that.
+// watchdog, and is one before its main begins if it is started for that.
 //
 // Package proc knows nothing of frames. It refuses to start a process within
 // limits that the system cannot keep. See SPEC §5.5.

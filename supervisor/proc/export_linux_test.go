@@ -2,8 +2,8 @@ package proc
 
 import "nexus.internal/protocol/ratelimit"
 
-// KeeperStopped is closed once the guard has asked its keeper to end.
-func KeeperStopped(g *Guard) <-chan struct{} { return g.keeper.quit }
+// WatchdogStopped is closed once the guard has asked its watchdog to end.
+func WatchdogStopped(g *Guard) <-chan struct{} { return g.watchdog.quit }
 
 // OutputRate is what may come on stdout.
 func OutputRate(l Limits) ratelimit.Rate { return l.outputRate() }

@@ -6,9 +6,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Means says what on this machine ends the processes that we started and all
+// Mechanisms says what on this machine ends the processes that we started and all
 // that came of them.
-type Means struct {
+type Mechanisms struct {
 	// Pdeathsig: the kernel kills the processes that we started with us.
 	Pdeathsig bool
 	// Tag: whatever comes of a process of ours bears a mark that it cannot take
@@ -16,8 +16,8 @@ type Means struct {
 	Tag bool
 	// Subreaper: what a process leaves behind when it ends comes to us.
 	Subreaper bool
-	// Keeper: a process of ours outlives us and ends what is left.
-	Keeper bool
+	// Watchdog: a process of ours outlives us and ends what is left.
+	Watchdog bool
 	// CgroupKill: the kernel ends all of a process's tree at once.
 	CgroupKill bool
 	// CgroupMemory: the kernel bounds the memory of a process's tree.
@@ -29,7 +29,7 @@ type Means struct {
 }
 
 // String is the names of those that are there, and the reasons.
-func (m Means) String() string {
+func (m Mechanisms) String() string {
 	var names []string
 	for _, means := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func (m Means) String() string {
 		{"pdeathsig", m.Pdeathsig},
 		{"tag", m.Tag},
 		{"subreaper", m.Subreaper},
-		{"keeper", m.Keeper},
+		{"watchdog", m.Watchdog},
 		{"cgroup.kill", m.CgroupKill},
 		{"memory.max", m.CgroupMemory},
 		{"pids.max", m.CgroupTasks},
@@ -72,10 +72,10 @@ type GuardOptions struct {
 // belongs to the whole of our process, so there is one of it. Its methods
 // are safe for concurrent use.
 type Guard struct {
-	log   *zap.Logger
-	means Means
+	log        *zap.Logger
+	mechanisms Mechanisms
 	guardSystem
 }
 
-// Means says what ends processes here. It does not change.
-func (g *Guard) Means() Means { return g.means }
+// Mechanisms says what ends processes here. It does not change.
+func (g *Guard) Mechanisms() Mechanisms { return g.mechanisms }

@@ -14,10 +14,10 @@ import (
 )
 
 type guardSystem struct {
-	tag     proctree.LineageTag // 0: there is none, and all but Pdeathsig rests on it
-	cgroups *cgroups            // nil: there are none
-	record  *record
-	keeper  *keeper
+	tag      proctree.LineageTag // 0: there is none, and all but Pdeathsig rests on it
+	cgroups  *cgroups            // nil: there are none
+	record   *record
+	watchdog *watchdog
 
 	mu      sync.Mutex // guards what follows, and is held where processes are started and reaped
 	started map[int]bool
@@ -31,10 +31,10 @@ type guardSystem struct {
 // NewGuard finds the means of this machine and takes them into use: we become
 // the parent of whatever a process of ours leaves behind, for example. First it
 // ends what servers that were killed have left. What the machine lacks is a
-// reason of Means; an error is about Dir. The caller must Close it, once all
+// reason of Mechanisms; an error is about Dir. The caller must Close it, once all
 // processes that were started with it have ended.
 func NewGuard(o GuardOptions) (*Guard, error) {
-	g := &Guard{log: o.Log, means: Means{Pdeathsig: true}}
+	g := &Guard{log: o.Log, mechanisms: Mechanisms{Pdeathsig: true}}
 	if g.log == nil {
 		g.log = zap.NewNop()
 	}
@@ -48,11 +48,11 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		g.lacks("no tag, nor what rests on it", err)
 		return g, nil
 	}
-	g.tag, g.means.Tag = t, true
+	g.tag, g.mechanisms.Tag = t, true
 	if g.cgroups, err = findCgroups(t); err != nil {
 		g.lacks("no cgroups", err)
 	} else {
-		g.means.CgroupKill, g.means.CgroupMemory, g.means.CgroupTasks = true, g.cgroups.memory, g.cgroups.tasks
+		g.mechanisms.CgroupKill, g.mechanisms.CgroupMemory, g.mechanisms.CgroupTasks = true, g.cgroups.memory, g.cgroups.tasks
 	}
 	if g.record, err = newRecord(o.Dir, t, g.cgroups); err != nil {
 		if g.cgroups != nil {
@@ -63,20 +63,20 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 	if err := adopt(); err != nil {
 		g.lacks("no subreaper", err)
 	} else {
-		g.means.Subreaper = true
+		g.mechanisms.Subreaper = true
 		g.work.Add(1)
 		go g.reapOrphans()
 	}
-	if g.keeper, err = startKeeper(g.record, g.log); err != nil {
-		g.lacks("no keeper", err)
+	if g.watchdog, err = startWatchdog(g.record, g.log); err != nil {
+		g.lacks("no watchdog", err)
 	} else {
-		g.means.Keeper = true
+		g.mechanisms.Watchdog = true
 	}
 	return g, nil
 }
 
 func (g *Guard) lacks(what string, err error) {
-	g.means.Reasons = append(g.means.Reasons, what+": "+err.Error())
+	g.mechanisms.Reasons = append(g.mechanisms.Reasons, what+": "+err.Error())
 }
 
 // adopt makes this process the parent of orphans.
@@ -127,7 +127,7 @@ func (g *Guard) Close() error {
 	if g.cgroups != nil {
 		g.cgroups.remove()
 	}
-	g.keeper.stop()
+	g.watchdog.stop()
 	_ = proctree.SetSubreaper(false) // it was possible to become one
 	err = errors.Join(err, g.record.remove())
 	if len(stuck) > 0 {

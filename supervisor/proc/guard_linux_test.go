@@ -86,7 +86,7 @@ const (
 	everyKind = escapes + " storm storm/setsid"
 )
 
-// server is a supervisor with a guard and three nests. It says the keeper's id.
+// server is a supervisor with a guard and three nests. It says the watchdog's id.
 func server() {
 	g, err := proc.NewGuard(proc.GuardOptions{Dir: os.Getenv("DIR")})
 	if err != nil {
@@ -101,7 +101,7 @@ func server() {
 			panic(err)
 		}
 	}
-	fmt.Println(keeperOf(os.Getpid()), g.Means())
+	fmt.Println(watchdogOf(os.Getpid()), g.Mechanisms())
 	forever()
 }
 
@@ -109,14 +109,14 @@ func nestEnv(pipe, how string) []string {
 	return append(role("nest"), "NEST="+pipe, "HOW="+how)
 }
 
-// keeperOf finds the keeper among the children of a process.
-func keeperOf(pid int) int {
+// watchdogOf finds the watchdog among the children of a process.
+func watchdogOf(pid int) int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
 		data, _ := os.ReadFile(list)
 		for _, field := range strings.Fields(string(data)) {
 			line, _ := os.ReadFile("/proc/" + field + "/cmdline")
-			if slices.Contains(strings.Split(string(line), "\x00"), "__keep") {
+			if slices.Contains(strings.Split(string(line), "\x00"), "__watchdog") {
 				id, _ := strconv.Atoi(field)
 				return id
 			}
@@ -179,7 +179,7 @@ func newGuard(tb testing.TB, log *zap.Logger) *proc.Guard {
 // behave and whoever ended it.
 func TestTreeGoesToo(t *testing.T) {
 	g := newGuard(t, nil)
-	if m := g.Means(); !m.Pdeathsig || !m.Tag || !m.Subreaper || !m.Keeper {
+	if m := g.Mechanisms(); !m.Pdeathsig || !m.Tag || !m.Subreaper || !m.Watchdog {
 		t.Fatalf("means: %s", m)
 	}
 	for _, c := range []struct {
@@ -249,7 +249,7 @@ func TestAdoptedLiveOn(t *testing.T) {
 			data, _ := os.ReadFile(list)
 			for _, field := range strings.Fields(string(data)) {
 				id, _ := strconv.Atoi(field)
-				if id != p.PID() && id != keeperOf(os.Getpid()) {
+				if id != p.PID() && id != watchdogOf(os.Getpid()) {
 					pids = append(pids, id)
 				}
 			}
@@ -299,7 +299,7 @@ func users() []user {
 
 // startServer starts a server as a process of its own. Nothing but its own
 // guard has a hold on it.
-func startServer(tb testing.TB, u user, how string) (cmd *exec.Cmd, keeper int, dir string, gone func(time.Duration) error) {
+func startServer(tb testing.TB, u user, how string) (cmd *exec.Cmd, watchdog int, dir string, gone func(time.Duration) error) {
 	tb.Helper()
 	top, err := os.MkdirTemp("", "nexus-proc-")
 	if err != nil {
@@ -330,11 +330,11 @@ func startServer(tb testing.TB, u user, how string) (cmd *exec.Cmd, keeper int, 
 		tb.Fatalf("the server said %q, %v", line, err)
 	}
 	first, means, _ := strings.Cut(strings.TrimSpace(line), " ")
-	keeper, _ = strconv.Atoi(first)
-	if keeper == 0 || !strings.HasPrefix(means, "pdeathsig tag subreaper keeper") {
+	watchdog, _ = strconv.Atoi(first)
+	if watchdog == 0 || !strings.HasPrefix(means, "pdeathsig tag subreaper watchdog") {
 		tb.Fatalf("the server said %q", line)
 	}
-	return cmd, keeper, dir, gone
+	return cmd, watchdog, dir, gone
 }
 
 // When a server is killed, nothing is left of what it started, as root and as
@@ -342,8 +342,8 @@ func startServer(tb testing.TB, u user, how string) (cmd *exec.Cmd, keeper int, 
 func TestServerKilled(t *testing.T) {
 	for _, u := range users() {
 		t.Run(u.name, func(t *testing.T) {
-			cmd, keeper, dir, gone := startServer(t, u, everyKind)
-			over := watch(t, strconv.Itoa(keeper))
+			cmd, watchdog, dir, gone := startServer(t, u, everyKind)
+			over := watch(t, strconv.Itoa(watchdog))
 			began := time.Now()
 			cmd.Process.Kill()
 			if err := gone(patience); err != nil {
@@ -358,11 +358,11 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// Stopping a process does not save it, the keeper and the server included.
+// Stopping a process does not save it, the watchdog and the server included.
 func TestServerKilledWhileStopped(t *testing.T) {
-	cmd, keeper, _, gone := startServer(t, user{id: -1}, everyKind)
-	over := watch(t, strconv.Itoa(keeper))
-	for _, pid := range []int{keeper, cmd.Process.Pid} {
+	cmd, watchdog, _, gone := startServer(t, user{id: -1}, everyKind)
+	over := watch(t, strconv.Itoa(watchdog))
+	for _, pid := range []int{watchdog, cmd.Process.Pid} {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -374,17 +374,17 @@ func TestServerKilledWhileStopped(t *testing.T) {
 	over()
 }
 
-// What is left when the keeper was killed too goes when the next server starts,
+// What is left when the watchdog was killed too goes when the next server starts,
 // which nothing else of that home notices.
 func TestNextServerSweeps(t *testing.T) {
 	for _, u := range users() {
 		t.Run(u.name, func(t *testing.T) {
-			cmd, keeper, dir, gone := startServer(t, u, "fledge/setsid brood/setsid")
-			living, livingKeeper, _, livingGone := startServer(t, user{id: -1}, "")
-			livingOver := watch(t, strconv.Itoa(livingKeeper))
-			over := watch(t, strconv.Itoa(keeper))
-			syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // so that no other keeper follows
-			syscall.Kill(keeper, syscall.SIGKILL)
+			cmd, watchdog, dir, gone := startServer(t, u, "fledge/setsid brood/setsid")
+			living, livingWatchdog, _, livingGone := startServer(t, user{id: -1}, "")
+			livingOver := watch(t, strconv.Itoa(livingWatchdog))
+			over := watch(t, strconv.Itoa(watchdog))
+			syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP) // so that no other watchdog follows
+			syscall.Kill(watchdog, syscall.SIGKILL)
 			over()
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -437,8 +437,8 @@ func entry(t *testing.T, dir string) string {
 // A server that lives is not swept by the next one of the same home, nor are
 // files that no server wrote taken for one's.
 func TestLivingServerIsLeftAlone(t *testing.T) {
-	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "")
-	over := watch(t, strconv.Itoa(keeper))
+	cmd, watchdog, dir, gone := startServer(t, user{id: -1}, "")
+	over := watch(t, strconv.Itoa(watchdog))
 	for _, name := range []string{"note", "ffffffffffffffff", "1", strings.Repeat("3", 40)} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -465,8 +465,8 @@ func TestLivingServerIsLeftAlone(t *testing.T) {
 // lives: a server on the copy ends nothing for it, and forgets it. Once it killed
 // the other server with all of its agents.
 func TestCopiedRecordEndsNothing(t *testing.T) {
-	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "fledge/setsid")
-	over := watch(t, strconv.Itoa(keeper))
+	cmd, watchdog, dir, gone := startServer(t, user{id: -1}, "fledge/setsid")
+	over := watch(t, strconv.Itoa(watchdog))
 	original := filepath.Join(dir, entry(t, dir))
 	text, err := os.ReadFile(original)
 	if err != nil {
@@ -514,8 +514,8 @@ func TestCopiedRecordEndsNothing(t *testing.T) {
 // A record that is not locked, as where the file system keeps no locks, ends
 // nothing as long as its server is there.
 func TestUnlockedRecordOfLivingServer(t *testing.T) {
-	cmd, keeper, dir, gone := startServer(t, user{id: -1}, "")
-	over := watch(t, strconv.Itoa(keeper))
+	cmd, watchdog, dir, gone := startServer(t, user{id: -1}, "")
+	over := watch(t, strconv.Itoa(watchdog))
 	record := filepath.Join(dir, entry(t, dir))
 	text, err := os.ReadFile(record)
 	if err != nil {
@@ -555,33 +555,33 @@ func TestUnlockedRecordOfLivingServer(t *testing.T) {
 	over()
 }
 
-// A keeper that somebody ends is followed by another.
-func TestKeeperIsReplaced(t *testing.T) {
+// A watchdog that somebody ends is followed by another.
+func TestWatchdogIsReplaced(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	newGuard(t, zap.New(core))
-	first := keeperOf(os.Getpid())
+	first := watchdogOf(os.Getpid())
 	over := watch(t, strconv.Itoa(first))
 	syscall.Kill(first, syscall.SIGKILL)
 	over()
 	deadline := time.Now().Add(patience)
-	for second := first; second == first || second == 0; second = keeperOf(os.Getpid()) {
+	for second := first; second == first || second == 0; second = watchdogOf(os.Getpid()) {
 		if time.Now().After(deadline) {
 			t.Fatalf("there is no other: %v", logs.All())
 		}
 	}
 }
 
-// A guard that is closed between the end of a keeper and the start of the next
+// A guard that is closed between the end of a watchdog and the start of the next
 // one ends that one too. Once that one was neither ended nor followed: Close waited
 // for it without end.
-func TestCloseWhileKeeperIsReplaced(t *testing.T) {
+func TestCloseWhileWatchdogIsReplaced(t *testing.T) {
 	guards, closed := make(chan *proc.Guard, 1), make(chan error, 1)
 	core, _ := observer.New(zap.WarnLevel)
 	log := zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
-		if e.Message == "the keeper was ended" { // there is none now
+		if e.Message == "the watchdog was ended" { // there is none now
 			g := <-guards
 			go func() { closed <- g.Close() }()
-			<-proc.KeeperStopped(g)
+			<-proc.WatchdogStopped(g)
 		}
 		return nil
 	}))
@@ -590,7 +590,7 @@ func TestCloseWhileKeeperIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	guards <- g
-	syscall.Kill(keeperOf(os.Getpid()), syscall.SIGKILL)
+	syscall.Kill(watchdogOf(os.Getpid()), syscall.SIGKILL)
 	select {
 	case err := <-closed:
 		if err != nil {
@@ -599,8 +599,8 @@ func TestCloseWhileKeeperIsReplaced(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("Close does not return")
 	}
-	if left := keeperOf(os.Getpid()); left != 0 {
-		t.Errorf("the keeper %d is left", left)
+	if left := watchdogOf(os.Getpid()); left != 0 {
+		t.Errorf("the watchdog %d is left", left)
 	}
 }
 

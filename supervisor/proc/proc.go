@@ -140,7 +140,7 @@ func begin(s Spec) (_ *Process, err error) {
 	cmd.Env = append([]string{}, s.Env...)
 	cmd.Dir = s.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[1], pipes[3], pipes[5]
-	tree, pidfd, err := plant(cmd, s.Guard, s.Limits)
+	tree, pidfd, err := startTree(cmd, s.Guard, s.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type guardSystem struct{}
 // NewGuard makes a guard that has no means: here a process ends with its group
 // alone, and when we are killed, the end of its stdin must do.
 func NewGuard(o GuardOptions) (*Guard, error) {
-	g := &Guard{log: o.Log, means: Means{Reasons: []string{"there are none on this system"}}}
+	g := &Guard{log: o.Log, mechanisms: Mechanisms{Reasons: []string{"there are none on this system"}}}
 	if g.log == nil {
 		g.log = zap.NewNop()
 	}
@@ -30,9 +30,9 @@ func (g *Guard) Close() error { return nil }
 // tree is a process with all that comes of it, of which we know the group alone.
 type tree struct{}
 
-// plant starts cmd in a group of its own. If we are killed, its stdin ends and
+// startTree starts cmd in a group of its own. If we are killed, its stdin ends and
 // nothing else tells it. There is no pidfd.
-func plant(cmd *exec.Cmd, _ *Guard, l Limits) (*tree, *os.File, error) {
+func startTree(cmd *exec.Cmd, _ *Guard, l Limits) (*tree, *os.File, error) {
 	l.OutputBytesPerSecond = 0 // that one is ours to keep
 	if l != (Limits{}) {
 		return nil, nil, fmt.Errorf("limits cannot be kept on this system: %w", errors.ErrUnsupported)

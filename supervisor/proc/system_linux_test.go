@@ -23,7 +23,7 @@ func poor() {
 		panic(err)
 	}
 	p := start(proc.Spec{Env: role("echo"), Guard: g})
-	fmt.Println(p.Stop(killed(), nil).Signal, g.Means(), keeperOf(os.Getpid()), g.Close())
+	fmt.Println(p.Stop(killed(), nil).Signal, g.Mechanisms(), watchdogOf(os.Getpid()), g.Close())
 }
 
 // Where there is nothing to mark processes with, that is said, and they start.
@@ -63,7 +63,7 @@ func TestCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := strings.Contains(string(data), "/nexus-")
-	if m := g.Means(); m.CgroupKill != in || !in && !strings.Contains(m.String(), "no cgroups: ") {
+	if m := g.Mechanisms(); m.CgroupKill != in || !in && !strings.Contains(m.String(), "no cgroups: ") {
 		t.Errorf("means %s, but the process is in %s", m, data)
 	}
 	p.Stop(killed(), nil)
@@ -121,14 +121,14 @@ func TestLimitsInCgroup(t *testing.T) {
 
 func TestMeans(t *testing.T) {
 	for _, c := range []struct {
-		means proc.Means
-		want  string
+		mechanisms proc.Mechanisms
+		want       string
 	}{
-		{proc.Means{}, "none"},
-		{proc.Means{Pdeathsig: true, Tag: true, CgroupKill: true, CgroupMemory: true, CgroupTasks: true}, "pdeathsig tag cgroup.kill memory.max pids.max"},
-		{proc.Means{Keeper: true, Subreaper: true, Reasons: []string{"one", "two"}}, "subreaper keeper (one; two)"},
+		{proc.Mechanisms{}, "none"},
+		{proc.Mechanisms{Pdeathsig: true, Tag: true, CgroupKill: true, CgroupMemory: true, CgroupTasks: true}, "pdeathsig tag cgroup.kill memory.max pids.max"},
+		{proc.Mechanisms{Watchdog: true, Subreaper: true, Reasons: []string{"one", "two"}}, "subreaper watchdog (one; two)"},
 	} {
-		if got := c.means.String(); got != c.want {
+		if got := c.mechanisms.String(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -21,9 +21,9 @@ type tree struct {
 	pid    int
 }
 
-// plant starts cmd in a group of its own, to be killed when we end, within its
+// startTree starts cmd in a group of its own, to be killed when we end, within its
 // limits and its guard's reach. The file is a pidfd, nil if the kernel has none.
-func plant(cmd *exec.Cmd, g *Guard, l Limits) (t *tree, pidfd *os.File, err error) {
+func startTree(cmd *exec.Cmd, g *Guard, l Limits) (t *tree, pidfd *os.File, err error) {
 	t = &tree{guard: g, limits: l}
 	fd := -1
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &fd}

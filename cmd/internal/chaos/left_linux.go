@@ -41,7 +41,7 @@ func (s *server) processes() []string {
 }
 
 // strays are the processes that tools have started, and all that come of the
-// server but it, its keeper, and what comes of the agents that live.
+// server but it, its watchdog, and what comes of the agents that live.
 func (s *server) strays(ctx context.Context) []string {
 	c, err := s.call(ctx)
 	if err != nil {
@@ -60,15 +60,15 @@ func (s *server) strays(ctx context.Context) []string {
 	server := s.pid()
 	return processesWith(func(pid int) bool {
 		n := proctree.LineageOf(pid)
-		return s.bears(n) && pid != server && !living[n] && !isKeeper(pid)
+		return s.bears(n) && pid != server && !living[n] && !isWatchdog(pid)
 	}, s.mark)
 }
 
-// isKeeper reports whether a process is the one that outlives a server.
-func isKeeper(pid int) bool {
+// isWatchdog reports whether a process is the one that outlives a server.
+func isWatchdog(pid int) bool {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
 	args := strings.Split(string(line), "\x00")
-	return len(args) > 1 && args[1] == "__keep"
+	return len(args) > 1 && args[1] == "__watchdog"
 }
 
 // processesWith lists the processes that live and are wanted, or have a mark.
