@@ -1,14 +1,13 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
@@ -186,32 +185,32 @@ func (s *Server) shutdown(ctx context.Context, c *call, _ api.None) (any, error)
 }
 
 // state asks an agent's process for what it knows about itself.
-func (s *Server) state(ctx context.Context, c *call) (gjson.Result, error) {
-	body, err := s.askID(ctx, c, protocol.GetState{})
-	return gjson.ParseBytes(body), err
+func (s *Server) state(ctx context.Context, c *call) (protocol.State, error) {
+	return askID(ctx, s, c, protocol.GetState{})
 }
 
-func (s *Server) askID(ctx context.Context, c *call, command protocol.Command) (jsontext.Value, error) {
+// askID is ask for the agent of a call, which is started if need be.
+func askID[R any](ctx context.Context, s *Server, c *call, command protocol.Request[R]) (R, error) {
 	a, err := s.agent(ctx, c.id)
 	if err != nil {
-		return nil, err
+		var none R
+		return none, err
 	}
 	c.incarnation = a.Info().Incarnation
-	return s.ask(ctx, a, command)
+	return ask(ctx, s, a, command)
 }
 
-// ask gives an agent's process one command and returns the body of the
-// response, a JSON object.
-func (s *Server) ask(ctx context.Context, a *supervisor.Agent, command protocol.Command) (jsontext.Value, error) {
-	return s.askFor(ctx, a, command, s.o.CommandTimeout)
+// ask gives an agent's process one command and returns its answer.
+func ask[R any](ctx context.Context, s *Server, a *supervisor.Agent, command protocol.Request[R]) (R, error) {
+	return askFor(ctx, s, a, command, s.o.CommandTimeout)
 }
 
 // askFor is ask for a command that may take its time.
-func (s *Server) askFor(ctx context.Context, a *supervisor.Agent, command protocol.Command, patience time.Duration) (jsontext.Value, error) {
+func askFor[R any](ctx context.Context, s *Server, a *supervisor.Agent, command protocol.Request[R], patience time.Duration) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	response, _, err := following(ctx, s, a, func(a *supervisor.Agent) (protocol.Response, error) { return a.Do(ctx, command) })
-	return response.Body, err
+	answer, _, err := following(ctx, s, a, func(a *supervisor.Agent) (R, error) { return supervisor.Do(ctx, a, command) })
+	return answer, err
 }
 
 func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error) {
@@ -219,15 +218,7 @@ func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error
 	if err != nil {
 		return nil, err
 	}
-	tokens := state.Get("tokens")
-	return api.GetTokensResult{
-		System:    tokens.Get("system").Uint(),
-		Tools:     tokens.Get("tools").Uint(),
-		Messages:  tokens.Get("messages").Uint(),
-		Total:     tokens.Get("total").Uint(),
-		Budget:    tokens.Get("budget").Uint(),
-		Available: tokens.Get("available").Uint(),
-	}, nil
+	return api.GetTokensResult(state.Tokens), nil
 }
 
 func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, error) {
@@ -235,52 +226,16 @@ func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	usage := state.Get("usage")
-	result := api.GetContextResult{
-		MessageCount:           state.Get("message_count").Uint(),
-		SystemPrompt:           state.Get("system_prompt").String() != "",
-		SessionID:              state.Get("session_id").String(),
-		Model:                  state.Get("model").String(),
-		Provider:               state.Get("provider").String(),
-		Cwd:                    state.Get("cwd").String(),
-		PermissionLevel:        state.Get("preset").String(),
-		HaltedAtIterationLimit: state.Get("halted_at_iteration_limit").Bool(),
-		Usage: api.SessionUsage{
-			InputTokens:              usage.Get("input_tokens").Uint(),
-			OutputTokens:             usage.Get("output_tokens").Uint(),
-			CacheReadInputTokens:     usage.Get("cache_read_input_tokens").Uint(),
-			CacheCreationInputTokens: usage.Get("cache_creation_input_tokens").Uint(),
-		},
-	}
-	if cost := state.Get("cost"); cost.Type == gjson.Number {
-		result.Cost = new(cost.Num)
-	}
-	return result, nil
-}
-
-// messagesPage passes on a page as the child wrote it.
-type messagesPage struct {
-	Messages jsontext.Value `json:"messages"`
-	Total    jsontext.Value `json:"total"`
-	Offset   jsontext.Value `json:"offset"`
-}
-
-func (s *Server) getMessages(ctx context.Context, c *call, p api.GetMessagesParams) (any, error) {
-	body, err := s.askID(ctx, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
-	if err != nil {
-		return nil, err
-	}
-	page := gjson.GetManyBytes(body, "messages", "total", "offset")
-	for i, member := range page {
-		if !member.Exists() {
-			return nil, &supervisor.ChildError{
-				Command: "get_messages", Message: "the child's answer lacks " + []string{"messages", "total", "offset"}[i],
-			}
-		}
-	}
-	return messagesPage{
-		Messages: jsontext.Value(page[0].Raw), Total: jsontext.Value(page[1].Raw), Offset: jsontext.Value(page[2].Raw),
+	return api.GetContextResult{
+		MessageCount: state.MessageCount, SystemPrompt: state.SystemPrompt != "", SessionID: state.SessionID,
+		Model: state.Model, Provider: state.Provider, Cwd: state.Cwd, PermissionLevel: state.Preset,
+		HaltedAtIterationLimit: state.HaltedAtIterationLimit, Usage: state.Usage, Cost: state.Cost,
 	}, nil
+}
+
+// getMessages passes on a page as the child wrote it.
+func (s *Server) getMessages(ctx context.Context, c *call, p api.GetMessagesParams) (any, error) {
+	return askID(ctx, s, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
 }
 
 func (s *Server) getModel(ctx context.Context, c *call, _ api.None) (any, error) {
@@ -288,26 +243,18 @@ func (s *Server) getModel(ctx context.Context, c *call, _ api.None) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetModelResult{
-		Model:     state.Get("model").String(),
-		Provider:  state.Get("provider").String(),
-		Reasoning: state.Get("reasoning").Bool(),
-	}, nil
+	return api.GetModelResult{Model: state.Model, Provider: state.Provider, Reasoning: state.Reasoning}, nil
 }
 
 func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (any, error) {
 	if p.Model == "" {
 		return nil, api.Invalid("model", "is empty")
 	}
-	body, err := s.askID(ctx, c, protocol.SetModel{Model: p.Model})
+	set, err := askID(ctx, s, c, protocol.SetModel{Model: p.Model})
 	if err != nil {
 		return nil, refusedChange(c, "model", protocol.SetModel{}, err)
 	}
-	model := gjson.GetBytes(body, "model").String()
-	if model == "" {
-		model = p.Model
-	}
-	return api.SetModelResult{Updated: true, Model: model}, nil
+	return api.SetModelResult{Updated: true, Model: cmp.Or(set.Model, p.Model)}, nil
 }
 
 // compactPatience is how long a summary may be in the making.
@@ -319,25 +266,14 @@ func (s *Server) compact(ctx context.Context, c *call, p api.CompactParams) (any
 		return nil, err
 	}
 	c.incarnation = a.Info().Incarnation
-	body, err := s.askFor(ctx, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
-	if err != nil {
-		return nil, err
-	}
-	told, err := read[struct {
-		Compacted    bool   `json:"compacted"`
-		Reason       string `json:"reason" wire:"default"`
-		Summary      string `json:"summary" wire:"default"`
-		By           string `json:"by" wire:"default"`
-		TokensBefore uint64 `json:"tokens_before" wire:"default"`
-		TokensAfter  uint64 `json:"tokens_after" wire:"default"`
-	}](body, "compact")
-	return api.CompactResult(told), err
+	done, err := askFor(ctx, s, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
+	return api.CompactResult{
+		Compacted: done.Compacted, Reason: done.Reason, Summary: done.Summary, By: done.By,
+		TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
+	}, err
 }
 
 func (s *Server) listModels(ctx context.Context, c *call, _ api.None) (any, error) {
-	body, err := s.askID(ctx, c, protocol.GetAvailableModels{})
-	if err != nil {
-		return nil, err
-	}
-	return read[api.ListModelsResult](body, "get_available_models")
+	models, err := askID(ctx, s, c, protocol.GetAvailableModels{})
+	return api.ListModelsResult(models), err
 }

@@ -28,7 +28,7 @@ func (s *Server) updateContext(ctx context.Context, c *call, p api.UpdateContext
 	command := protocol.UpdateContext{Action: p.Action, ContextType: p.ContextType, Data: p.Data}
 	if id != "" {
 		one := &call{request: c.request, id: id, pass: c.pass}
-		_, err := s.set(ctx, one, "data", command)
+		_, err := set(ctx, s, one, "data", command)
 		c.incarnation = one.incarnation
 		if err != nil {
 			return nil, err
@@ -54,10 +54,10 @@ func (s *Server) updateContext(ctx context.Context, c *call, p api.UpdateContext
 }
 
 // tell gives one of many agents the command.
-func (s *Server) tell(ctx context.Context, id string, command protocol.Command) api.ContextUpdate {
+func (s *Server) tell(ctx context.Context, id string, command protocol.UpdateContext) api.ContextUpdate {
 	a, err := s.o.Supervisor.Agent(id)
 	if err == nil {
-		_, err = s.ask(ctx, a, command)
+		_, err = ask(ctx, s, a, command)
 	}
 	update := api.ContextUpdate{AgentID: id, Updated: err == nil}
 	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
@@ -57,27 +56,26 @@ func (s *Server) useExisting(c *call, p api.CreateAgentParams) (*supervisor.Agen
 // given leaves out is not compared. Tools and paths may be restricted further than
 // given asks for.
 func (s *Server) checkSame(ctx context.Context, a *supervisor.Agent, given api.CreateAgentParams) error {
-	body, err := s.ask(ctx, a, protocol.GetState{})
+	state, err := ask(ctx, s, a, protocol.GetState{})
 	if err != nil {
 		return err
 	}
-	state, labels := gjson.ParseBytes(body), a.Info().Labels
+	labels := a.Info().Labels
 	is := func(want *string, have ...string) bool { return want == nil || slices.Contains(have, *want) }
-	model, provider := state.Get("model").Str, state.Get("provider").Str
 	var names []string
 	for _, one := range []struct {
 		name string
 		same bool
 	}{
-		{"preset", is(given.Preset, state.Get("preset").Str)},
-		{"cwd", given.Cwd == nil || realPath(*given.Cwd) == realPath(state.Get("cwd").Str)},
-		{"model", is(given.Model, model, provider+"/"+model)},
-		{"provider", is(given.Provider, provider)},
-		{"system_prompt", is(given.SystemPrompt, state.Get("system_prompt").Str)},
+		{"preset", is(given.Preset, state.Preset)},
+		{"cwd", given.Cwd == nil || realPath(*given.Cwd) == realPath(state.Cwd)},
+		{"model", is(given.Model, state.Model, state.Provider+"/"+state.Model)},
+		{"provider", is(given.Provider, state.Provider)},
+		{"system_prompt", is(given.SystemPrompt, state.SystemPrompt)},
 		{"approvals", is(given.Approvals, labels[labelApprovals]) || labels[labelApprovals] == "" && *given.Approvals == api.ApprovalsDeny},
 		{"parent_agent_id", is(given.ParentAgentID, labels[labelParent])},
-		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Get("permissions.disabled_tools"))},
-		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Get("permissions.policy.write_paths"))},
+		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Permissions.DisabledTools)},
+		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Permissions.Policy.WritePaths)},
 		{"limits", given.Limits == nil || digest(given.Limits) == labels[labelLimits]},
 		{"env", given.Env == nil || digest(given.Env) == labels[labelEnv]},
 	} {
@@ -100,23 +98,19 @@ func realPath(path string) string {
 }
 
 // lacks reports whether all tools of want are among those that are disabled.
-func lacks(want []string, disabled gjson.Result) bool {
-	var have []string
-	for _, name := range disabled.Array() {
-		have = append(have, name.Str)
-	}
-	return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(have, name) })
+func lacks(want, disabled []string) bool {
+	return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(disabled, name) })
 }
 
-// writesWithin reports whether an agent that may write below the paths of have, null
+// writesWithin reports whether an agent that may write below the paths of have, nil
 // for wherever it works, can write nothing outside want.
-func writesWithin(want []string, have gjson.Result) bool {
-	if !have.IsArray() {
+func writesWithin(want []string, have *[]string) bool {
+	if have == nil {
 		return false
 	}
-	for _, path := range have.Array() {
+	for _, path := range *have {
 		inside := slices.ContainsFunc(want, func(dir string) bool {
-			way, err := filepath.Rel(realPath(dir), realPath(path.Str))
+			way, err := filepath.Rel(realPath(dir), realPath(path))
 			return err == nil && filepath.IsLocal(way)
 		})
 		if !inside {

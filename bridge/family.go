@@ -8,13 +8,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
-	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
 )
@@ -50,12 +48,11 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 		return nil, api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
 	}
 	saved := s.o.Sessions.Exists(*p.AgentID) // then it has a directory and a way to be approved of its own
-	body, err := s.ask(ctx, parent, protocol.GetState{})
+	state, err := ask(ctx, s, parent, protocol.GetState{})
 	if err != nil {
 		return nil, err
 	}
-	state := gjson.ParseBytes(body)
-	ceiling := ceilingOf(state)
+	p.Ceiling = ceilingOf(state)
 	if p.Preset == nil {
 		p.Preset = new(rights.Sandboxed)
 	}
@@ -63,28 +60,25 @@ func (s *Server) inherit(ctx context.Context, p *api.CreateAgentParams) (*superv
 	if err != nil {
 		return nil, err
 	}
-	if have := state.Get("preset").String(); rights.Lower(have, want) != want {
+	if have := state.Preset; rights.Lower(have, want) != want {
 		return nil, api.Invalid("preset", "%s is more than the parent's %s", *p.Preset, have)
 	}
-	if cwd := state.Get("cwd").String(); p.Cwd == nil && cwd != "" && !saved {
-		p.Cwd = &cwd
+	if p.Cwd == nil && state.Cwd != "" && !saved {
+		p.Cwd = &state.Cwd
 	}
 	if asks := info.Labels[labelApprovals]; p.Approvals == nil && asks != "" && !saved {
 		p.Approvals = &asks
 	}
-	p.Ceiling = &ceiling
 	return parent, nil
 }
 
 // ceilingOf is what an agent can hand on, by its state. One that does not say
 // can hand on the least.
-func ceilingOf(state gjson.Result) protocol.Permissions {
-	var ceiling protocol.Permissions
-	said := state.Get("permissions.ceiling")
-	if said.Exists() && strict.Fill([]byte(said.Raw), &ceiling, strict.IgnoreUnknown) == nil {
-		return ceiling
+func ceilingOf(state protocol.State) *protocol.Permissions {
+	if state.Permissions.Ceiling.Preset != "" {
+		return &state.Permissions.Ceiling
 	}
-	return protocol.Permissions{Preset: rights.Sandboxed, AllowedPaths: []string{state.Get("cwd").String()}}
+	return &protocol.Permissions{Preset: rights.Sandboxed, AllowedPaths: []string{state.Cwd}}
 }
 
 // basis is the built-in preset that a preset is made of. The error, a

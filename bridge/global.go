@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
@@ -59,11 +58,11 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 	}
 	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id, Restored: from == wasSaved, Existing: from == wasActive}
 	if from != isNew {
-		body, err := s.ask(ctx, a, protocol.GetState{})
+		state, err := ask(ctx, s, a, protocol.GetState{})
 		if err != nil {
 			return nil, err
 		}
-		result.MessageCount = new(gjson.GetBytes(body, "message_count").Uint())
+		result.MessageCount = &state.MessageCount
 		result.NarrowedFrom = a.Info().Labels[labelNarrowed]
 	}
 	if p.InitialMessage != nil {

@@ -42,7 +42,7 @@ func (c *call) mayGrant(what string) error {
 // unless the caller may not have it or it could not be saved.
 func refusedChange(c *call, param string, command protocol.Command, err error) error {
 	refused, ok := errors.AsType[*supervisor.ChildError](err)
-	if !ok || refused.Reason == protocol.StorageFull || refused.Reason == protocol.NotSaved {
+	if !ok || refused.Unreadable != nil || refused.Reason == protocol.StorageFull || refused.Reason == protocol.NotSaved {
 		return err
 	}
 	problem := strings.TrimPrefix(refused.Message, command.Name()+": ")

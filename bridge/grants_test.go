@@ -113,7 +113,8 @@ func TestAttackWidenWithAgentKey(t *testing.T) {
 }
 
 // What the child says of a refused change decides what the client is told: the bound
-// is no fault of a parameter, and neither is a disk without room.
+// is no fault of a parameter, and neither is a disk without room, nor an answer that
+// cannot be read.
 func TestWhyAChangeIsRefused(t *testing.T) {
 	reasons := map[string]string{}
 	r := rigged(t, func(r *rig, _ *bridge.Options) {
@@ -123,7 +124,11 @@ func TestWhyAChangeIsRefused(t *testing.T) {
 				case protocol.GetState:
 					return stateful(c, cmd)
 				case protocol.SetCwd, protocol.SetPermissions, protocol.SetModel, protocol.SetSystemPrompt, protocol.UpdateContext:
-					c.Respond(cmd, map[string]any{"ok": false, "error": cmd.Name() + ": why", "reason": reasons["now"]})
+					if reasons["now"] == "unreadable" {
+						c.Respond(cmd, map[string]any{"ok": true, "cwd": 7, "permissions": 7, "model": 7, "system_prompt_path": 7, "notes": "7"})
+					} else {
+						c.Respond(cmd, map[string]any{"ok": false, "error": cmd.Name() + ": why", "reason": reasons["now"]})
+					}
 					return true
 				}
 				return false
@@ -133,6 +138,7 @@ func TestWhyAChangeIsRefused(t *testing.T) {
 	r.create("a")
 	for reason, want := range map[string]string{
 		"": "INVALID_PARAMS", protocol.StorageFull: "STORAGE_FULL", protocol.NotSaved: "NOT_RECORDED", protocol.BeyondBound: "NOT_PERMITTED",
+		"unreadable": "EXECUTION_ERROR",
 	} {
 		reasons["now"] = reason
 		for _, method := range []string{

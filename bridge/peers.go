@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
-	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
 )
 
@@ -26,22 +23,15 @@ type may struct {
 
 // mayOf asks an agent what it may do. The error says so if it cannot tell.
 func (s *Server) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
-	body, err := s.ask(ctx, a, protocol.GetState{})
+	state, err := ask(ctx, s, a, protocol.GetState{})
 	if err != nil {
 		return may{}, err
 	}
-	held := gjson.GetBytes(body, "permissions")
-	m := may{env: a.Info().Labels[labelEnv]}
-	err = strict.Fill([]byte(held.Get("ceiling").Raw), &m.permissions, strict.IgnoreUnknown)
-	for _, raw := range held.Get("allowances").Array() {
-		var allowed protocol.Allowance
-		err = errors.Join(err, strict.Fill([]byte(raw.Raw), &allowed, strict.IgnoreUnknown))
-		m.allowances = append(m.allowances, allowed)
+	held := state.Permissions
+	if held.Ceiling.Preset == "" {
+		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: it does not say what the agent may do"}
 	}
-	if err != nil {
-		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
-	}
-	return m, nil
+	return may{permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels[labelEnv]}, nil
 }
 
 // beyond names what an agent may do that another one may not.

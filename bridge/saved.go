@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
@@ -89,7 +87,7 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.ask(ctx, a, protocol.GetState{})
+	state, err := ask(ctx, s, a, protocol.GetState{})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +95,7 @@ func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionPara
 		s.setLast(id)
 	}
 	return api.LoadSessionResult{
-		Restored: restored, AgentID: id, MessageCount: gjson.GetBytes(body, "message_count").Uint(),
+		Restored: restored, AgentID: id, MessageCount: state.MessageCount,
 		NarrowedFrom: a.Info().Labels[labelNarrowed],
 	}, nil
 }

@@ -5,31 +5,24 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
 )
 
 // set gives an agent's process a command whose refusal is the fault of the
 // parameter.
-func (s *Server) set(ctx context.Context, c *call, param string, command protocol.Command) (gjson.Result, error) {
-	body, err := s.askID(ctx, c, command)
+func set[R any](ctx context.Context, s *Server, c *call, param string, command protocol.Request[R]) (R, error) {
+	answer, err := askID(ctx, s, c, command)
 	if err != nil {
-		return gjson.Result{}, refusedChange(c, param, command, err)
+		err = refusedChange(c, param, command, err)
 	}
-	return gjson.ParseBytes(body), nil
+	return answer, err
 }
 
 func (s *Server) setCwd(ctx context.Context, c *call, p api.SetCwdParams) (any, error) {
-	body, err := s.set(ctx, c, "cwd", protocol.SetCwd{Cwd: p.Cwd, Within: c.bound()})
-	if err != nil {
-		return nil, err
-	}
-	return api.SetCwdResult{Cwd: body.Get("cwd").String()}, nil
+	now, err := set(ctx, s, c, "cwd", protocol.SetCwd{Cwd: p.Cwd, Within: c.bound()})
+	return api.SetCwdResult(now), err
 }
 
 func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, error) {
@@ -37,52 +30,16 @@ func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, 
 	if err != nil {
 		return nil, err
 	}
-	held := state.Get("permissions")
+	held := state.Permissions
+	held.Policy.Cwd = state.Cwd
 	result := api.GetPermissionsResult{
-		PermissionLevel: held.Get("permission_level").String(),
-		Preset:          state.Get("preset").String(),
-		DisabledTools:   texts(held.Get("disabled_tools")),
-		Policy: api.PermissionPolicy{
-			Cwd:          state.Get("cwd").String(),
-			AllowedPaths: textsOrNull(held.Get("policy.allowed_paths")),
-			WritePaths:   textsOrNull(held.Get("policy.write_paths")),
-			BlockedPaths: texts(held.Get("policy.blocked_paths")),
-		},
-		SessionAllowances: api.SessionAllowances{
-			ReadPaths:  texts(held.Get("session_allowances.read_paths")),
-			WritePaths: texts(held.Get("session_allowances.write_paths")),
-			ExecDirs:   map[string][]string{},
-			Tools:      texts(held.Get("session_allowances.tools")),
-		},
-	}
-	if result.Policy.Tools, err = toolRules(held); err != nil {
-		return nil, err
-	}
-	for tool, dirs := range held.Get("session_allowances.exec_dirs").Map() {
-		result.SessionAllowances.ExecDirs[tool] = texts(dirs)
+		PermissionLevel: held.Level, Preset: state.Preset, DisabledTools: held.DisabledTools,
+		Policy: held.Policy, SessionAllowances: held.Allowances,
 	}
 	if a, err := s.o.Supervisor.Agent(c.id); err == nil {
 		result.Pending = a.PermissionRequests()
 	}
 	return result, nil
-}
-
-// texts are the strings of a list; none if it is something else.
-func texts(list gjson.Result) []string {
-	out := []string{}
-	for _, item := range list.Array() {
-		if item.Type == gjson.String {
-			out = append(out, item.Str)
-		}
-	}
-	return out
-}
-
-func textsOrNull(list gjson.Result) *[]string {
-	if !list.IsArray() {
-		return nil
-	}
-	return new(texts(list))
 }
 
 func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissionsParams) (any, error) {
@@ -94,22 +51,19 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 	within := c.bound()
 	command, param := protocol.SetPermissions{Preset: p.Preset, Within: within}, "preset"
 	if p.HasRules() || within != protocol.WithinCeiling {
-		held := gjson.Result{}
+		held := protocol.PermissionState{}
 		if p.Preset == nil || within != protocol.WithinCeiling { // what is not given stays, so that it is not widened
 			param = "permissions"
 			state, err := s.state(ctx, c)
 			if err != nil {
 				return nil, err
 			}
-			held = state.Get("permissions")
+			held = state.Permissions
 		}
-		asked, err := rulesOver(held, p)
-		if err != nil {
-			return nil, err
-		}
+		asked := rulesOver(held, p)
 		command = protocol.SetPermissions{Permissions: &asked, Within: within}
 	}
-	if _, err := s.set(ctx, c, param, command); err != nil {
+	if _, err := set(ctx, s, c, param, command); err != nil {
 		return nil, err
 	}
 	state, err := s.state(ctx, c)
@@ -117,22 +71,16 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 		return nil, err
 	}
 	return api.SetPermissionsResult{
-		Updated: true, PermissionLevel: state.Get("permissions.permission_level").String(), Preset: state.Get("preset").String(),
+		Updated: true, PermissionLevel: state.Permissions.Level, Preset: state.Preset,
 	}, nil
 }
 
 // rulesOver puts what is asked for in the place of what an agent has, by its
 // state; nothing if it was not asked.
-func rulesOver(held gjson.Result, p api.SetPermissionsParams) (protocol.Permissions, error) {
+func rulesOver(held protocol.PermissionState, p api.SetPermissionsParams) protocol.Permissions {
 	rules := protocol.Permissions{
-		Preset:        held.Get("permission_level").String(),
-		DisabledTools: texts(held.Get("disabled_tools")), AllowedPaths: texts(held.Get("policy.allowed_paths")),
-		WritePaths:   protocol.Value(textsOrNull(held.Get("policy.write_paths"))),
-		BlockedPaths: texts(held.Get("policy.blocked_paths")),
-	}
-	var err error
-	if rules.Tools, err = toolRules(held); err != nil {
-		return rules, err
+		Preset: held.Level, DisabledTools: held.DisabledTools, AllowedPaths: protocol.Value(held.Policy.AllowedPaths),
+		WritePaths: protocol.Value(held.Policy.WritePaths), BlockedPaths: held.Policy.BlockedPaths, Tools: held.Policy.Tools,
 	}
 	if p.Preset != nil {
 		rules.Preset = *p.Preset
@@ -153,20 +101,7 @@ func rulesOver(held gjson.Result, p api.SetPermissionsParams) (protocol.Permissi
 	if p.Tools != nil {
 		rules.Tools = *p.Tools
 	}
-	return rules, nil
-}
-
-// toolRules are the rules for single tools that an agent has.
-func toolRules(held gjson.Result) (map[string]protocol.ToolRule, error) {
-	rules := map[string]protocol.ToolRule{}
-	for tool, raw := range held.Get("policy.tools").Map() {
-		var rule protocol.ToolRule
-		if err := strict.Fill([]byte(raw.Raw), &rule, strict.IgnoreUnknown); err != nil {
-			return nil, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: " + err.Error()}
-		}
-		rules[tool] = rule
-	}
-	return rules, nil
+	return rules
 }
 
 func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPermissionParams) (any, error) {
@@ -208,9 +143,8 @@ func (s *Server) getSystemPrompt(ctx context.Context, c *call, _ api.None) (any,
 		return nil, err
 	}
 	return api.GetSystemPromptResult{
-		SystemPrompt:     state.Get("system_prompt").String(),
-		SystemPromptPath: known(state.Get("system_prompt_path").String()),
-		Truncated:        state.Get("system_prompt_truncated.truncated").Bool(),
+		SystemPrompt: state.SystemPrompt, SystemPromptPath: state.SystemPromptPath,
+		Truncated: state.SystemPromptTruncated != nil && state.SystemPromptTruncated.Truncated,
 	}, nil
 }
 
@@ -219,26 +153,17 @@ func (s *Server) setSystemPrompt(ctx context.Context, c *call, p api.SetSystemPr
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.set(ctx, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: text}); err != nil {
+	if _, err := set(ctx, s, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: text}); err != nil {
 		return nil, err
 	}
 	return api.UpdatedResult{Updated: true}, nil
 }
 
 func (s *Server) listTools(ctx context.Context, c *call, _ api.None) (any, error) {
-	body, err := s.askID(ctx, c, protocol.ToolsList{})
-	if err != nil {
-		return nil, err
+	list, err := askID(ctx, s, c, protocol.ToolsList{})
+	result := api.ListToolsResult{Tools: make([]api.Tool, len(list.Tools))}
+	for i, tool := range list.Tools {
+		result.Tools[i] = api.Tool(tool)
 	}
-	return read[struct {
-		Tools []jsontext.Value `json:"tools"`
-	}](body, "tools_list")
-}
-
-// read reads a child's answer to a command into R.
-func read[R any](body jsontext.Value, command string) (result R, err error) {
-	if err := strict.Fill(body, &result, strict.IgnoreUnknown); err != nil {
-		return result, &supervisor.ChildError{Command: command, Message: "the child's answer cannot be read: " + err.Error()}
-	}
-	return result, nil
+	return result, err
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
 )
 
@@ -229,25 +229,23 @@ func (s *Server) filesOf(ctx context.Context, a *supervisor.Agent, turns []strin
 	for begun := false; end > 0 && !begun; end -= min(end, window) {
 		for at := end - min(end, window); at < end; {
 			limit := end - at
-			body, err := s.ask(ctx, a, protocol.GetMessages{Offset: &at, Limit: &limit})
+			page, err := s.messages(ctx, a, protocol.GetMessages{Offset: &at, Limit: &limit})
 			if err != nil {
 				return nil, nil, err
 			}
-			page := gjson.GetBytes(body, "messages").Array()
 			if len(page) == 0 {
 				break // the conversation has become shorter
 			}
 			at += uint64(len(page))
 			for _, m := range page {
-				id := m.Get("turn_id").String()
-				begun = begun || id == turns[0] && m.Get("role").String() == string(protocol.RoleUser)
-				if !slices.Contains(turns, id) {
+				begun = begun || m.TurnID == turns[0] && m.Role == protocol.RoleUser
+				if !slices.Contains(turns, m.TurnID) {
 					continue
 				}
-				for _, path := range texts(m.Get("changed")) {
+				for _, path := range m.Changed {
 					changed[path] = true
 				}
-				for _, path := range texts(m.Get("created")) {
+				for _, path := range m.Created {
 					isNew[path] = true
 				}
 			}
@@ -268,8 +266,21 @@ func (s *Server) filesOf(ctx context.Context, a *supervisor.Agent, turns []strin
 
 func (s *Server) countMessages(ctx context.Context, a *supervisor.Agent) (uint64, error) {
 	none := uint64(0)
-	body, err := s.ask(ctx, a, protocol.GetMessages{Limit: &none})
-	return gjson.GetBytes(body, "total").Uint(), err
+	page, err := ask(ctx, s, a, protocol.GetMessages{Limit: &none})
+	return page.Total, err
+}
+
+// messages are those of a page.
+func (s *Server) messages(ctx context.Context, a *supervisor.Agent, get protocol.GetMessages) ([]protocol.Message, error) {
+	page, err := ask(ctx, s, a, get)
+	if err != nil {
+		return nil, err
+	}
+	var list []protocol.Message
+	if err := strict.Fill(page.Messages, &list, strict.IgnoreUnknown); err != nil {
+		return nil, &supervisor.ChildError{Command: get.Name(), Message: "the child's messages cannot be read: " + err.Error(), Unreadable: err}
+	}
+	return list, nil
 }
 
 func requestID(given *string) string {

@@ -216,11 +216,11 @@ type responseHead struct {
 // decodeResponse takes id and command out of the object; what is left is the
 // flattened body, in its order.
 func decodeResponse(line []byte) (Event, error) {
-	head, err := fill(line, responseHead{})
-	if err != nil {
+	var head responseHead
+	if err := strict.Fill(line, &head, strict.IgnoreUnknown); err != nil {
 		return nil, err
 	}
-	body := []byte{'{'}
+	body := append(make([]byte, 0, len(line)), '{')
 	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
 		if ofFrame(key.Str) {
 			return true

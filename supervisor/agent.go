@@ -229,35 +229,44 @@ func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]b
 	return t, true, nil
 }
 
-// Do gives the child one command and returns its response, which bears the
-// command's own id. Turns are not for Do: Prompt, FollowUp and Shutdown are
-// refused. A command to a stopped agent starts it; one to an agent that is
-// starting or in backoff waits. Errors: *ChildError (with the response, if
-// there was one), *CrashError, *StartError, *CommandError, ErrFailed,
-// ErrStopped, ErrQueueFull (256 are under way), ErrDraining, ErrNotFound, and
-// that of ctx.
-func (a *Agent) Do(ctx context.Context, c protocol.Command) (protocol.Response, error) {
-	return a.do(ctx, c, nil)
+// Do gives the child of an agent one command and returns its answer. A command to a
+// stopped agent starts it; one to an agent that is starting or in backoff waits.
+// Errors: *ChildError (also for an answer that cannot be read), *CrashError,
+// *StartError, *CommandError, ErrFailed, ErrStopped, ErrQueueFull (256 are under way),
+// ErrDraining, ErrNotFound, and that of ctx.
+func Do[R any](ctx context.Context, a *Agent, c protocol.Request[R]) (R, error) {
+	response, err := a.do(ctx, c, nil)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	answer, err := c.Answer(response)
+	if err != nil {
+		return answer, unreadable(c.Name(), err)
+	}
+	return answer, nil
 }
 
-// do is Do. Unless nil, check is called with the mutex held before the command is
-// submitted; its error refuses it.
-func (a *Agent) do(ctx context.Context, c protocol.Command, check func() error) (protocol.Response, error) {
+// request is a protocol.Request of any answer.
+type request interface {
+	protocol.Command
+	WithID(id string) protocol.Command
+}
+
+// do gives the child a command and returns its response, unless that is a refusal.
+// Unless nil, check is called with the mutex held before the command is submitted; its
+// error refuses it.
+func (a *Agent) do(ctx context.Context, c request, check func() error) (protocol.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return protocol.Response{}, err
 	}
 	answered := make(chan answer, 1) // one answer fits, so nobody waits to give it
-	wire, err := withID(c, a.sup.nextID())
-	if err != nil {
-		return protocol.Response{}, err
-	}
-	q := &call{command: wire, deliver: func(r answer) { answered <- r }}
+	q := &call{command: c.WithID(a.sup.nextID()), deliver: func(r answer) { answered <- r }}
 	if err := a.submit(q, check); err != nil {
 		return protocol.Response{}, err
 	}
 	select {
 	case r := <-answered:
-		r.response.ID = c.Ident()
 		return r.response, r.err
 	case <-ctx.Done():
 		a.mu.Lock()

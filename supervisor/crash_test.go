@@ -148,14 +148,14 @@ func TestFailed(t *testing.T) {
 		if _, err := a.Prompt(h.Context(), protocol.Prompt{ID: "9"}, supervisor.PromptOptions{}); !errors.Is(err, supervisor.ErrFailed) {
 			h.Errorf("Prompt = %v, want ErrFailed", err)
 		}
-		if _, err := a.Do(h.Context(), protocol.GetState{}); !errors.Is(err, supervisor.ErrFailed) {
+		if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); !errors.Is(err, supervisor.ErrFailed) {
 			h.Errorf("Do = %v, want ErrFailed", err)
 		}
 		if err := a.Shutdown(h.Context()); err != nil {
 			h.Errorf("Shutdown = %v", err)
 		}
 		h.state(a, supervisor.Stopped)
-		if _, err := a.Do(h.Context(), protocol.GetState{}); err != nil {
+		if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); err != nil {
 			h.Errorf("Do after Shutdown = %v", err)
 		}
 	})
@@ -319,7 +319,7 @@ func TestShutdownWhileRestarting(t *testing.T) {
 		h.state(a, supervisor.Starting)
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := a.Do(context.Background(), protocol.GetState{})
+			_, err := supervisor.Do(context.Background(), a, protocol.GetState{})
 			waiting <- err
 		}()
 		synctest.Wait()
@@ -343,7 +343,7 @@ func TestSessionOfARestart(t *testing.T) {
 		if err := a.Shutdown(h.Context()); err != nil {
 			h.Fatal(err)
 		}
-		_, err := a.Do(h.Context(), protocol.GetState{})
+		_, err := supervisor.Do(h.Context(), a, protocol.GetState{})
 		if e, ok := errors.AsType[*supervisor.SessionError](err); !ok || !e.InUse || e.Name != "alice" {
 			h.Errorf("error = %v", err)
 		}

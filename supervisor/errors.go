@@ -135,9 +135,18 @@ type ChildError struct {
 	// Holds is what the agent may do now where a change of it could not be saved and
 	// what it takes away holds all the same; nil if nothing has changed.
 	Holds *protocol.Permissions
+	// Unreadable is why the answer could not be read; nil if it was read, and refuses
+	// the command.
+	Unreadable error
 }
 
 func (e *ChildError) Error() string { return e.Message }
+func (e *ChildError) Unwrap() error { return e.Unreadable }
+
+// unreadable says that the answer to a command is not as the protocol has it.
+func unreadable(command string, err error) error {
+	return &ChildError{Command: command, Message: "the child's answer cannot be read: " + err.Error(), Unreadable: err}
+}
 
 // UnstoppedError names the agents that would not stop in time.
 type UnstoppedError struct {

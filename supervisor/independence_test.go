@@ -90,7 +90,7 @@ func live(t *testing.T, sup *supervisor.Supervisor, launcher *supervisortest.Lau
 	if batch, err := sub.Next(ctx); err != nil || !strings.Contains(string(batch[0].Data), "turn_start") {
 		return fmt.Errorf("events %v: %w", batch, err)
 	}
-	if _, err := bob.Do(ctx, protocol.GetState{}); err != nil {
+	if _, err := supervisor.Do(ctx, bob, protocol.GetState{}); err != nil {
 		return err
 	}
 	launcher.Child("bob").Crash(supervisor.Exit{Code: 1})

@@ -43,6 +43,6 @@ func (a *Agent) SaveNarrowed(ctx context.Context) error {
 	if narrowed == nil {
 		return nil
 	}
-	_, err := a.Do(ctx, protocol.SetPermissions{Permissions: narrowed, Within: protocol.WithinHeld})
+	_, err := Do(ctx, a, protocol.SetPermissions{Permissions: narrowed, Within: protocol.WithinHeld})
 	return err
 }

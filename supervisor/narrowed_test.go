@@ -39,7 +39,7 @@ func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 	run(t, always(play), func(h *house) {
 		a := h.start("alice")
 		set := protocol.SetPermissions{Permissions: &protocol.Permissions{Preset: "sandboxed"}}
-		_, err := a.Do(h.Context(), set)
+		_, err := supervisor.Do(h.Context(), a, set)
 		if e, ok := errors.AsType[*supervisor.ChildError](err); !ok || e.Reason != protocol.StorageFull || e.Holds == nil {
 			t.Fatalf("the answer is %v", err)
 		}

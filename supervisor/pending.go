@@ -1,15 +1,12 @@
 package supervisor
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/strict"
 )
 
 // maxOwed is how many answers a child may owe us that come as soon as it has read
@@ -105,84 +102,14 @@ func (a *Agent) loseAnswers(message string) {
 	a.ask()
 }
 
-// childError is what a response with ok:false says; nil for any other.
+// childError is what a response says that refuses its command; nil for any other.
 func childError(r protocol.Response) error {
-	if gjson.GetBytes(r.Body, "ok").Type != gjson.False {
+	no := r.Refusal()
+	if no == nil {
 		return nil
 	}
-	message := gjson.GetBytes(r.Body, "error").String()
-	if message == "" {
-		message = r.Command + " was refused"
-	}
-	e := &ChildError{Command: r.Command, Message: message, Reason: gjson.GetBytes(r.Body, "reason").String()}
-	if holds := gjson.GetBytes(r.Body, "permissions"); holds.IsObject() {
-		e.Holds = new(protocol.Permissions)
-		if err := strict.Fill([]byte(holds.Raw), e.Holds, strict.IgnoreUnknown); err != nil {
-			e.Holds = nil
-		}
-	}
-	return e
-}
-
-// withID returns c with another id. It refuses the commands that Do does not
-// carry.
-func withID(c protocol.Command, id string) (protocol.Command, error) {
-	switch c := c.(type) {
-	case protocol.Compact:
-		c.ID = id
-		return c, nil
-	case protocol.NewSession:
-		c.ID = id
-		return c, nil
-	case protocol.GetMessages:
-		c.ID = id
-		return c, nil
-	case protocol.SetModel:
-		c.ID = id
-		return c, nil
-	case protocol.GetAvailableModels:
-		c.ID = id
-		return c, nil
-	case protocol.Abort:
-		c.ID = id
-		return c, nil
-	case protocol.GetSessionStats:
-		c.ID = id
-		return c, nil
-	case protocol.GetState:
-		c.ID = id
-		return c, nil
-	case protocol.ToolsList:
-		c.ID = &id
-		return c, nil
-	case protocol.Ping:
-		c.ID = id
-		return c, nil
-	case protocol.SetCwd:
-		c.ID = id
-		return c, nil
-	case protocol.SetPermissions:
-		c.ID = id
-		return c, nil
-	case protocol.SetSystemPrompt:
-		c.ID = id
-		return c, nil
-	case protocol.UpdateContext:
-		c.ID = id
-		return c, nil
-	case protocol.MCPConnect:
-		c.ID = id
-		return c, nil
-	case protocol.MCPDisconnect:
-		c.ID = id
-		return c, nil
-	case protocol.PermissionResponse:
-		c.ID = id
-		return c, nil
-	case protocol.Prompt, protocol.FollowUp, protocol.HostResult, protocol.Shutdown:
-		return nil, fmt.Errorf("do: %s is not a command of one response", c.Name())
-	default:
-		return nil, fmt.Errorf("do: command %s is not known", c.Name())
+	return &ChildError{
+		Command: r.Command, Message: cmp.Or(no.Error, r.Command+" was refused"), Reason: no.Reason, Holds: no.Permissions,
 	}
 }
 

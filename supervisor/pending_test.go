@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/protocol"
@@ -37,7 +37,7 @@ func (r *reader) answer() {
 	synctest.Wait()
 	asked := r.owes[0]
 	r.owes = r.owes[1:]
-	r.child.Respond(asked, map[string]any{"ok": true, "offset": *asked.Offset})
+	r.child.Emit(protocol.Yes(asked, protocol.MessagesPage{Messages: jsontext.Value("[]"), Offset: *asked.Offset}))
 	synctest.Wait()
 }
 
@@ -52,9 +52,9 @@ func (h *house) ask(ctx context.Context, a *supervisor.Agent, n int) <-chan told
 	all := make(chan told, n)
 	for i := range n {
 		go func() {
-			r, err := a.Do(ctx, protocol.GetMessages{Offset: new(uint64(i))})
-			if err == nil && !strings.Contains(string(r.Body), fmt.Sprintf(`"offset":%d`, i)) {
-				err = fmt.Errorf("the answer to another call: %s", r.Body)
+			r, err := supervisor.Do(ctx, a, protocol.GetMessages{Offset: new(uint64(i))})
+			if err == nil && r.Offset != uint64(i) {
+				err = fmt.Errorf("the answer to another call: %+v", r)
 			}
 			all <- told{i, err}
 		}()
@@ -85,16 +85,22 @@ func TestOwedAnswersAreBounded(t *testing.T) {
 	})
 }
 
+func do[R any](ctx context.Context, a *supervisor.Agent, c protocol.Request[R]) error {
+	_, err := supervisor.Do(ctx, a, c)
+	return err
+}
+
 // passesBy does what is not to wait for the answers to others.
 func (h *house) passesBy(a *supervisor.Agent) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 	defer cancel()
-	for _, c := range []protocol.Command{
-		protocol.Abort{}, protocol.Ping{}, protocol.Compact{}, protocol.GetAvailableModels{},
+	for name, err := range map[string]error{
+		"abort": do(ctx, a, protocol.Abort{}), "ping": do(ctx, a, protocol.Ping{}), "compact": do(ctx, a, protocol.Compact{}),
+		"get_available_models": do(ctx, a, protocol.GetAvailableModels{}),
 	} {
-		if _, err := a.Do(ctx, c); err != nil {
-			h.Errorf("%s: %v", c.Name(), err)
+		if err != nil {
+			h.Errorf("%s: %v", name, err)
 		}
 	}
 	turn := h.prompt(a, "1", "x")
@@ -175,7 +181,7 @@ func TestLostAnswersAreTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
 		compacted := make(chan error, 1)
-		go func() { _, err := a.Do(ctx, protocol.Compact{}); compacted <- err }()
+		go func() { _, err := supervisor.Do(ctx, a, protocol.Compact{}); compacted <- err }()
 		all := h.ask(ctx, a, 6)
 		r.owes = nil // the answers are lost
 		begin := time.Now()

@@ -125,7 +125,7 @@ func TestPingIsNotNeeded(t *testing.T) {
 				time.Sleep(14 * time.Second) // in the bubble's time
 				if i%2 == 0 {
 					h.outcome(h.prompt(a, fmt.Sprint(i), "x"), supervisor.Completed)
-				} else if _, err := a.Do(h.Context(), protocol.GetState{}); err != nil {
+				} else if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); err != nil {
 					h.Fatal(err)
 				}
 			}
@@ -140,7 +140,7 @@ func TestPingIsNotNeeded(t *testing.T) {
 			a := h.start("alice")
 			for range 20 {
 				time.Sleep(74 * time.Second) // in the bubble's time
-				if _, err := a.Do(h.Context(), protocol.GetState{}); err != nil {
+				if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); err != nil {
 					h.Fatal(err)
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
@@ -248,12 +247,13 @@ func (a *Agent) response(r protocol.Response) {
 
 // conclude ends the running turn as the child's response says.
 func (a *Agent) conclude(t *Turn, r protocol.Response) {
-	cancelled := gjson.GetBytes(r.Body, "cancelled").Type == gjson.True ||
-		t.end != nil && t.end.StopReason == protocol.StopAborted
+	done, err := protocol.Prompt{}.Answer(r)
 	switch failure := childError(r); {
 	case failure != nil:
 		a.finish(t, Erred, failure)
-	case cancelled:
+	case err != nil:
+		a.finish(t, Erred, unreadable(r.Command, err))
+	case done.Cancelled || t.end != nil && t.end.StopReason == protocol.StopAborted:
 		reason := t.reason
 		switch {
 		case reason == nil && a.inc.stopped != nil:
@@ -302,10 +302,11 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 
 // probe ends a turn of which the child says that it does not run it.
 func (a *Agent) probe(t *Turn) {
-	q := &call{command: protocol.GetState{ID: a.sup.nextID()}, deliver: func(r answer) {
-		running := gjson.GetBytes(r.response.Body, "streaming").Type == gjson.True
+	get := protocol.GetState{ID: a.sup.nextID()}
+	q := &call{command: get, deliver: func(r answer) {
+		state, _ := get.Answer(r.response) // of one that cannot be read nothing says that it runs
 		switch {
-		case a.running() != t || a.state != Busy || running || t.end != nil:
+		case a.running() != t || a.state != Busy || state.Streaming || t.end != nil:
 		case r.err != nil: // the answer was lost
 			a.probe(t)
 		default:

@@ -59,7 +59,7 @@ func TestStarvedRestart(t *testing.T) {
 					h.Errorf("what waits is told after %v already", d)
 				}
 				wait("3", 36*time.Second)
-				if _, err := a.Do(h.Context(), protocol.GetState{}); err == nil {
+				if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); err == nil {
 					h.Error("another command is answered")
 				}
 				info := h.state(a, supervisor.Backoff)

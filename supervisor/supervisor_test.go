@@ -139,7 +139,7 @@ func TestRemove(t *testing.T) {
 		if err := h.sup.Remove(h.Context(), "alice"); !errors.Is(err, supervisor.ErrNotFound) {
 			h.Errorf("Remove again = %v", err)
 		}
-		if _, err := a.Do(h.Context(), protocol.GetState{}); !errors.Is(err, supervisor.ErrNotFound) {
+		if _, err := supervisor.Do(h.Context(), a, protocol.GetState{}); !errors.Is(err, supervisor.ErrNotFound) {
 			h.Errorf("Do = %v, want ErrNotFound", err)
 		}
 		h.start("alice")

@@ -27,33 +27,13 @@ type (
 	GetPermissionsResult struct {
 		// PermissionLevel is yolo, trusted or sandboxed; Preset the name by which
 		// it was chosen.
-		PermissionLevel   string            `json:"permission_level"`
-		Preset            string            `json:"preset"`
-		DisabledTools     []string          `json:"disabled_tools"`
-		Policy            PermissionPolicy  `json:"policy"`
-		SessionAllowances SessionAllowances `json:"session_allowances"`
+		PermissionLevel   string                     `json:"permission_level"`
+		Preset            string                     `json:"preset"`
+		DisabledTools     []string                   `json:"disabled_tools"`
+		Policy            protocol.PermissionPolicy  `json:"policy"`
+		SessionAllowances protocol.SessionAllowances `json:"session_allowances"`
 		// Pending are the calls that wait for respond_permission, oldest first.
 		Pending []protocol.PermissionRequest `json:"pending"`
-	}
-
-	// PermissionPolicy is where tools may go. Paths are absolute.
-	PermissionPolicy struct {
-		Cwd string `json:"cwd"`
-		// AllowedPaths are reachable beside Cwd; null for no bound.
-		AllowedPaths *[]string `json:"allowed_paths"`
-		// WritePaths, unless null, are the only ones that may be changed.
-		WritePaths   *[]string `json:"write_paths"`
-		BlockedPaths []string  `json:"blocked_paths"`
-		// Tools are rules for single tools, by name.
-		Tools map[string]protocol.ToolRule `json:"tools"`
-	}
-
-	// SessionAllowances are what was allowed for the rest of the session.
-	SessionAllowances struct {
-		ReadPaths  []string            `json:"read_paths"`
-		WritePaths []string            `json:"write_paths"`
-		ExecDirs   map[string][]string `json:"exec_dirs"` // by tool
-		Tools      []string            `json:"tools"`     // whatever they are called with
 	}
 
 	// SetPermissionsParams say what the agent may do, below its ceiling. With a
@@ -129,36 +109,12 @@ type (
 
 	// ListModelsResult is what set_model takes, as far as it is known.
 	ListModelsResult struct {
-		Models []Model `json:"models"`
-	}
-
-	// Model is one model of one provider.
-	Model struct {
-		Provider      string `json:"provider"`
-		ModelID       string `json:"model_id"`
-		ModelName     string `json:"model_name"`
-		ContextWindow uint64 `json:"context_window"` // tokens
-	}
-
-	// MCPServer is an MCP server of the agent's configuration (SPEC §4.9).
-	MCPServer struct {
-		Name      string `json:"name"`
-		Transport string `json:"transport" enum:"stdio,http,"` // stdio or http; "" for a project's file that is wrong
-		State     string `json:"state" enum:"idle,connecting,ready,failed,disabled"`
-		Tools     uint64 `json:"tools"` // how many, as far as they are known
-		// Error is why it failed or is disabled, Note what was left out of it or
-		// what it waits for.
-		Error string `json:"error,omitzero"`
-		Note  string `json:"note,omitzero"`
-		// Project says that the project's file names it; Target is then what is
-		// started or reached, for mcp_connect. At most 1 KiB.
-		Project bool   `json:"project,omitzero"`
-		Target  string `json:"target,omitzero"`
+		Models []protocol.Model `json:"models"`
 	}
 
 	// MCPListServersResult is all of them, the personal ones first.
 	MCPListServersResult struct {
-		Servers []MCPServer `json:"servers"`
+		Servers []protocol.MCPServer `json:"servers"`
 	}
 
 	// MCPServerParams name an MCP server.
@@ -169,7 +125,7 @@ type (
 
 	// MCPStatusResult is one MCP server.
 	MCPStatusResult struct {
-		Server MCPServer `json:"server"`
+		Server protocol.MCPServer `json:"server"`
 	}
 
 	// MCPConnectParams name an MCP server to start.
@@ -183,14 +139,14 @@ type (
 
 	// MCPConnectResult is the server, which is ready.
 	MCPConnectResult struct {
-		Connected bool      `json:"connected"`
-		Server    MCPServer `json:"server"`
+		Connected bool               `json:"connected"`
+		Server    protocol.MCPServer `json:"server"`
 	}
 
 	// MCPDisconnectResult is the server, which is disabled.
 	MCPDisconnectResult struct {
-		Disconnected bool      `json:"disconnected"`
-		Server       MCPServer `json:"server"`
+		Disconnected bool               `json:"disconnected"`
+		Server       protocol.MCPServer `json:"server"`
 	}
 )
 

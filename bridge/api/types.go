@@ -281,14 +281,7 @@ type (
 	}
 
 	// GetTokensResult is how the context window is used, in tokens.
-	GetTokensResult struct {
-		System    uint64 `json:"system"`
-		Tools     uint64 `json:"tools"`
-		Messages  uint64 `json:"messages"`
-		Total     uint64 `json:"total"`
-		Budget    uint64 `json:"budget"`    // the window
-		Available uint64 `json:"available"` // what a turn may still add
-	}
+	GetTokensResult protocol.ContextTokens
 
 	// GetContextResult describes the conversation.
 	GetContextResult struct {
@@ -302,18 +295,10 @@ type (
 		PermissionLevel        string `json:"permission_level"`
 		HaltedAtIterationLimit bool   `json:"halted_at_iteration_limit"`
 		// Usage is what the conversation has used so far.
-		Usage SessionUsage `json:"usage"`
+		Usage protocol.SessionUsage `json:"usage"`
 		// Cost is the price of that in US dollars, at the prices of the configuration; nil
 		// where one of them is not known. The offline model costs nothing.
 		Cost *float64 `json:"cost"`
-	}
-
-	// SessionUsage is in tokens. Cached ones are part of InputTokens.
-	SessionUsage struct {
-		InputTokens              uint64 `json:"input_tokens"`
-		OutputTokens             uint64 `json:"output_tokens"`
-		CacheReadInputTokens     uint64 `json:"cache_read_input_tokens"`
-		CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens"`
 	}
 
 	// GetMessagesParams select a page of the conversation.
@@ -333,17 +318,7 @@ type (
 	}
 
 	// Message is one of a conversation.
-	Message struct {
-		protocol.Message
-		// Truncated says that the message alone was too long for a page: its texts
-		// are only their heads, and its attachments and some of its calls may be
-		// missing.
-		Truncated bool `json:"truncated,omitzero"`
-		// Size is how long the texts and the inputs of a truncated message are, in
-		// bytes. File is the session that holds it whole; "" if nothing does.
-		Size int64  `json:"size,omitzero"`
-		File string `json:"file,omitempty"`
-	}
+	Message protocol.PageMessage
 
 	// GetModelResult is the model of the turns to come.
 	GetModelResult struct {

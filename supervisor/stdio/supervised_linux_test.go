@@ -311,7 +311,7 @@ func TestFloodThatReadsNothing(t *testing.T) {
 	}
 	asked := make(chan error, 1)
 	go func() {
-		_, err := flood.Do(w.ctx, protocol.GetState{})
+		_, err := supervisor.Do(w.ctx, flood, protocol.GetState{})
 		asked <- err
 	}()
 	for i := 0; flood.Info().State != supervisor.Failed; i++ {
