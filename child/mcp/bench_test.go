@@ -37,7 +37,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkConnect starts a program, warden included, learns what it has and
+// BenchmarkConnect starts a program, reaper included, learns what it has and
 // ends it.
 func BenchmarkConnect(b *testing.B) {
 	m := benched(b)

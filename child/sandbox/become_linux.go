@@ -15,11 +15,11 @@ import (
 // startConfined starts our executable anew, to confine itself and become the
 // program. It tries the views one after the other. The report names the first
 // that is worth to be tried next time.
-func (o order) startConfined() (*family, report) {
+func (o startRequest) startConfined() (*descendants, startReport) {
 	for possible := o.View; ; o.View++ {
 		f, r, err := o.startIn()
 		if err != nil && o.View == noView {
-			return nil, report{Error: err.Error()}
+			return nil, startReport{Error: err.Error()}
 		}
 		if err == nil {
 			r.View = possible
@@ -37,20 +37,20 @@ func passing(err error) bool {
 }
 
 // startIn is startConfined with one view; the error is that it cannot be had.
-func (o order) startIn() (*family, report, error) {
+func (o startRequest) startIn() (*descendants, startReport, error) {
 	attr := programAttr()
 	if err := o.View.attr(attr); err != nil {
-		return nil, report{}, err
+		return nil, startReport{}, err
 	}
 	orderEnd, orders, err := os.Pipe()
 	if err != nil {
-		return nil, report{Error: err.Error()}, nil
+		return nil, startReport{Error: err.Error()}, nil
 	}
 	defer orders.Close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		orderEnd.Close()
-		return nil, report{Error: err.Error()}, nil
+		return nil, startReport{Error: err.Error()}, nil
 	}
 	reports, reportEnd := os.NewFile(uintptr(pair[0]), "reports"), os.NewFile(uintptr(pair[1]), "reports")
 	defer reports.Close()
@@ -60,17 +60,17 @@ func (o order) startIn() (*family, report, error) {
 	orderEnd.Close()
 	reportEnd.Close()
 	if err != nil {
-		return nil, report{}, fmt.Errorf("start it: %w", err)
+		return nil, startReport{}, fmt.Errorf("start it: %w", err)
 	}
 	_ = send(orders, o) // if nobody reads it, the report says why
 	first, listener := outcome(reports)
 	if first.Error == "" && first.NoView == "" {
-		letGo()
+		detach()
 		if listener >= 0 {
 			d := &decider{listener: listener, rules: o.Rules, temp: o.Temp, blocked: resolved(o.Rules.Blocked)}
 			go d.serve() // it ends with the process
 		}
-		return &family{program: pid}, first, nil
+		return &descendants{program: pid}, first, nil
 	}
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
@@ -78,15 +78,15 @@ func (o order) startIn() (*family, report, error) {
 		}
 	}
 	if first.NoView != "" {
-		return nil, report{}, errors.New(first.NoView)
+		return nil, startReport{}, errors.New(first.NoView)
 	}
 	return nil, first, nil
 }
 
 // outcome is what became of a process that was to become the program: its last
 // report, and the listener of its filter if it has one, or -1.
-func outcome(reports *os.File) (last report, listener int) {
-	last, listener = report{Error: "it ended before it was the program"}, -1
+func outcome(reports *os.File) (last startReport, listener int) {
+	last, listener = startReport{Error: "it ended before it was the program"}, -1
 	start, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, size, err := 0, 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
@@ -102,7 +102,7 @@ func outcome(reports *os.File) (last report, listener int) {
 	}
 	r := bufio.NewReader(io.MultiReader(bytes.NewReader(start[:n]), reports))
 	for {
-		var next report
+		var next startReport
 		if err := receive(r, &next); err != nil {
 			return last, listener
 		}
@@ -114,12 +114,12 @@ func outcome(reports *os.File) (last report, listener int) {
 // fails, with the exit status.
 func become() int {
 	keepDescriptors()
-	var o order
+	var o startRequest
 	if err := receive(bufio.NewReader(os.NewFile(orderFD, "orders")), &o); err != nil {
 		return 2 // whoever should have given it is gone, or a person tries the argument out
 	}
 	reports := os.NewFile(reportFD, "reports")
-	fail := func(r report) int {
+	fail := func(r startReport) int {
 		_ = send(reports, r) // the exit status says that something is wrong, too
 		return 2
 	}
@@ -128,29 +128,29 @@ func become() int {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		// Something moved meanwhile. If that made a program do without a view,
 		// another could bring it about.
-		return fail(report{Error: err.Error()})
+		return fail(startReport{Error: err.Error()})
 	case err != nil:
-		return fail(report{NoView: err.Error()})
+		return fail(startReport{NoView: err.Error()})
 	}
 	notes, listener, err := confine(o.Rules, o.Temp, o.View)
 	if err != nil {
-		return fail(report{Error: "confine it: " + err.Error()})
+		return fail(startReport{Error: "confine it: " + err.Error()})
 	}
 	if listener >= 0 { // with a space, which may stand before a report
 		if err := unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(listener), nil, 0); err != nil {
-			return fail(report{Error: "confine it: pass on the listener: " + err.Error()})
+			return fail(startReport{Error: "confine it: pass on the listener: " + err.Error()})
 		}
 	}
 	if err := o.Rules.Limits.apply(); err != nil {
-		return fail(report{Error: err.Error()})
+		return fail(startReport{Error: err.Error()})
 	}
-	// The warden may be gone by now, which the kernel tells no more.
+	// The reaper may be gone by now, which the kernel tells no more.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil || os.Getppid() == 1 {
-		return fail(report{Error: "the warden is gone"})
+		return fail(startReport{Error: "the reaper is gone"})
 	}
-	if err := send(reports, report{Notes: notes}); err != nil {
+	if err := send(reports, startReport{Notes: notes}); err != nil {
 		return 2
 	}
 	err = syscall.Exec(o.Path, o.Argv, o.Env)
-	return fail(report{Error: (&os.PathError{Op: "exec", Path: o.Path, Err: err}).Error()})
+	return fail(startReport{Error: (&os.PathError{Op: "exec", Path: o.Path, Err: err}).Error()})
 }

@@ -155,7 +155,7 @@ func TestOrdinaryUser(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	text, err := cmd.CombinedOutput()
-	if want := "own: 0\nbeside: 1\nescaped: -1\nwarden: 1\n"; string(text) != want || err != nil {
+	if want := "own: 0\nbeside: 1\nescaped: -1\nreaper: 1\n"; string(text) != want || err != nil {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, string(text)))
 	}
 }

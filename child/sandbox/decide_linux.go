@@ -29,7 +29,7 @@ type change struct {
 	arg   int // the first of those that say what becomes of the file
 }
 
-// changes are decided on by the warden where a program has no view. It does them
+// changes are decided on by the reaper where a program has no view. It does them
 // itself, on the file that it has looked at: what the program has in memory may
 // be another path by then.
 var changes = sync.OnceValue(func() map[int32]change {

@@ -7,11 +7,11 @@
 //	output, err := io.ReadAll(p.Stdout()) // what it wrote, also on stderr
 //	exit := p.Wait()                      // nothing of it runs any more
 //
-// Between us and the program stands a warden: our own executable, started anew.
+// Between us and the program stands a reaper: our own executable, started anew.
 // Every program that imports the package can be one, and is one before its main
 // begins if it is started for that.
 // It has the program confined (Linux: Landlock for files, a mount namespace for
-// what Landlock has no rights for or, without it, the warden's own decision,
+// what Landlock has no rights for or, without it, the reaper's own decision,
 // seccomp for system calls, no new privileges) by our executable, started once
 // more, which then becomes the program. It is the parent of whatever the program
 // leaves behind, and kills all of it when the program ends, when it is told to,

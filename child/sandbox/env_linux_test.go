@@ -132,7 +132,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// How much longer a program takes for the warden and its confinement.
+// How much longer a program takes for the reaper and its confinement.
 func BenchmarkStart(b *testing.B) {
 	for _, name := range []string{"unconfined", "trusted", "sandboxed"} {
 		b.Run(name, func(b *testing.B) {

@@ -26,7 +26,7 @@ import (
 	"nexus.internal/protocol/proctree"
 )
 
-// The test binary plays the wardens, and the programs that they run.
+// The test binary plays the reapers, and the programs that they run.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "role" {
 		roles[os.Args[2]](os.Args[3:])
@@ -89,7 +89,7 @@ var roles = map[string]func(args []string){
 		stdin, _ := os.Readlink("/proc/self/fd/0")
 		fmt.Println(stdin)
 	},
-	// supervised is a child with a program, of whose warden it tells the id.
+	// supervised is a child with a program, of whose reaper it tells the id.
 	"supervised": func(args []string) {
 		if err := sandbox.Adopt(); err != nil {
 			panic(err)
@@ -147,10 +147,10 @@ var roles = map[string]func(args []string){
 		run("own", sh("echo x > own && touch $TMPDIR/x && chmod 0 $TMPDIR"))
 		run("beside", sh("cat "+args[1]+"/secret"))
 		run("escaped", role("escape", "stay"))
-		// The warden's thread that it is started from is held to the same rules,
+		// The reaper's thread that it is started from is held to the same rules,
 		// which is why these do not keep it from looking into that.
 		rules.ReadOnly = []string{"/"}
-		run("warden", sh("for f in /proc/$PPID/task/*/maps; do head -c 1 $f >/dev/null 2>&1 && exit; done; exit 1"))
+		run("reaper", sh("for f in /proc/$PPID/task/*/maps; do head -c 1 $f >/dev/null 2>&1 && exit; done; exit 1"))
 		if left, _ := filepath.Glob(os.TempDir() + "/nexus-tool-*"); len(left) > 0 {
 			for _, dir := range left {
 				if info, err := os.Stat(dir); err == nil && info.Sys().(*syscall.Stat_t).Uid == uint32(os.Getuid()) {
@@ -159,7 +159,7 @@ var roles = map[string]func(args []string){
 			}
 		}
 	},
-	// reach tries to change itself, and then its warden.
+	// reach tries to change itself, and then its reaper.
 	"reach": func([]string) {
 		fmt.Println(reach(0))
 		fmt.Println(reach(os.Getppid()))

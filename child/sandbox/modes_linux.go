@@ -62,7 +62,7 @@ func noSetID() []unix.SockFilter {
 }
 
 // withoutView is the part of the filter for a program that has no view and may
-// write: the warden decides on changes of modes, owners and times. Of other
+// write: the reaper decides on changes of modes, owners and times. Of other
 // attributes it is as if no file had any.
 func withoutView() []unix.SockFilter {
 	var part []unix.SockFilter

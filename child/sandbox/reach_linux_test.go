@@ -129,7 +129,7 @@ func TestOnlyLooks(t *testing.T) {
 	}
 }
 
-// A program that takes the open files from its warden and from us, as only an
+// A program that takes the open files from its reaper and from us, as only an
 // unconfined one can, does not get away by it.
 func TestStarved(t *testing.T) {
 	_, stdin, says := supervised(t, role("starve", "escape")...)
@@ -140,14 +140,14 @@ func TestStarved(t *testing.T) {
 	none(t, tag(t))
 }
 
-// starve sets the number of open files of the warden and of its parent to none.
+// starve sets the number of open files of the reaper and of its parent to none.
 func starve() {
-	warden := os.Getppid()
-	of, err := proctree.ReadStat(warden)
+	reaper := os.Getppid()
+	of, err := proctree.ReadStat(reaper)
 	if err != nil {
 		panic(err)
 	}
-	for _, pid := range []int{warden, of.Parent} {
+	for _, pid := range []int{reaper, of.Parent} {
 		var limit unix.Rlimit
 		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 			panic(err)

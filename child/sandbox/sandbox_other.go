@@ -18,7 +18,7 @@ func Supported() error {
 	return fmt.Errorf("%w: that takes Linux", ErrUnsupported)
 }
 
-// Adopt makes this process the parent of what a killed warden leaves behind.
+// Adopt makes this process the parent of what a killed reaper leaves behind.
 // This system knows no such thing.
 func Adopt() error { return nil }
 
@@ -38,11 +38,13 @@ func executable() string {
 type view int
 
 // startConfined is not called: programs are not confined here.
-func (o order) startConfined() (*family, report) { return nil, report{Error: ErrUnsupported.Error()} }
+func (o startRequest) startConfined() (*descendants, startReport) {
+	return nil, startReport{Error: ErrUnsupported.Error()}
+}
 
 func become() int { return 2 }
 
-// keepRunning has nothing to do: a warden that is stopped is killed when its time
+// keepRunning has nothing to do: a reaper that is stopped is killed when its time
 // is over.
 func keepRunning(int) {}
 
@@ -69,7 +71,7 @@ func (l Limits) apply() error {
 // setLimit sets one field of a Rlimit, which is signed on FreeBSD alone.
 func setLimit[T int64 | uint64](field *T, value int64) { *field = T(value) }
 
-func wardenAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func reaperAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func programAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
@@ -83,8 +85,8 @@ func keepDescriptors() {
 // replace makes to a copy of from.
 func replace(from, to int) error { return unix.Dup2(from, to) }
 
-// family is the program of a warden with its process group.
-type family struct {
+// descendants are the program of a reaper with its process group.
+type descendants struct {
 	program int
 
 	mu     sync.Mutex // guards reaped
@@ -92,27 +94,27 @@ type family struct {
 }
 
 // end kills the program and its group; wait sees it through.
-func (f *family) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.reaped {
-		_ = unix.Kill(-f.program, unix.SIGKILL) // it is a zombie at worst
+func (d *descendants) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.reaped {
+		_ = unix.Kill(-d.program, unix.SIGKILL) // it is a zombie at worst
 	}
 }
 
 // wait tells when the program has exited, and returns with the rest of its
 // group killed.
-func (f *family) wait(exited func(syscall.WaitStatus)) {
+func (d *descendants) wait(exited func(syscall.WaitStatus)) {
 	var status syscall.WaitStatus
 	for {
-		_, err := syscall.Wait4(f.program, &status, 0, nil)
+		_, err := syscall.Wait4(d.program, &status, 0, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
-	_ = unix.Kill(-f.program, unix.SIGKILL) // a group keeps its id while it has members
-	f.mu.Lock()
-	f.reaped = true
-	f.mu.Unlock()
+	_ = unix.Kill(-d.program, unix.SIGKILL) // a group keeps its id while it has members
+	d.mu.Lock()
+	d.reaped = true
+	d.mu.Unlock()
 	exited(status)
 }

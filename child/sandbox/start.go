@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// startPatience is how long a warden has to start its program.
+	// startPatience is how long a reaper has to start its program.
 	startPatience = 10 * time.Second
-	// endPatience is how long a warden has to end once it was told to, or once
+	// endPatience is how long a reaper has to end once it was told to, or once
 	// its program has exited. Then it is killed, and we do its work.
 	endPatience = 2 * time.Second
 	// drainGrace is how long output is waited for after the end, for the case
@@ -57,8 +57,8 @@ type Exit struct {
 
 // Process is a running or ended program with all that it started.
 type Process struct {
-	cmd        *exec.Cmd // the warden
-	control    *os.File  // the warden ends when it is closed
+	cmd        *exec.Cmd // the reaper
+	control    *os.File  // the reaper ends when it is closed
 	stdin      *os.File  // nil unless it was asked for
 	stdout     *output
 	temp       string
@@ -67,9 +67,9 @@ type Process struct {
 
 	forget   func() bool // the context
 	killOnce sync.Once
-	overdue  *time.Timer   // kills the warden
-	began    chan report   // the first report; closed when there is none
-	done     chan struct{} // closed at last; exit is valid then
+	overdue  *time.Timer      // kills the reaper
+	began    chan startReport // the first report; closed when there is none
+	done     chan struct{}    // closed at last; exit is valid then
 	exit     Exit
 }
 
@@ -107,7 +107,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := order{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, View: view(possible.Load())}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, View: view(possible.Load())}
 	o.Rules.Limits = o.Rules.Limits.orDefault()
 	first, err := p.begin(o)
 	switch {
@@ -128,22 +128,22 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	return nil, err
 }
 
-// begin gives the warden its order and waits for its answer.
-func (p *Process) begin(o order) (report, error) {
+// begin gives the reaper its order and waits for its answer.
+func (p *Process) begin(o startRequest) (startReport, error) {
 	timer := time.AfterFunc(startPatience, p.Kill)
 	defer timer.Stop()
 	_ = p.control.SetWriteDeadline(time.Now().Add(startPatience)) // a pipe of ours has deadlines
 	if err := send(p.control, o); err != nil {
-		return report{}, fmt.Errorf("tell the warden: %w", err)
+		return startReport{}, fmt.Errorf("tell the reaper: %w", err)
 	}
 	first, ok := <-p.began
 	switch {
 	case ok:
 		return first, nil
 	case !timer.Stop():
-		return report{}, fmt.Errorf("it has not started within %v", startPatience)
+		return startReport{}, fmt.Errorf("it has not started within %v", startPatience)
 	}
-	return report{}, errors.New("the warden ended without a word")
+	return startReport{}, errors.New("the reaper ended without a word")
 }
 
 // check says what is wrong with a spec before anything is made for it.
@@ -186,7 +186,7 @@ func makeTemp(base string) (string, error) {
 	return os.MkdirTemp(base, "nexus-tool-")
 }
 
-// launch starts the warden. stderr is nil if it goes the way of stdout.
+// launch starts the reaper. stderr is nil if it goes the way of stdout.
 func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err error) {
 	var ours, theirs []*os.File
 	defer func() {
@@ -214,14 +214,14 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 	control, theirControl := pipe(false)
 	reports, theirReports := pipe(true)
 	stdout, theirStdout := pipe(true)
-	cmd := exec.Command(executable(), wardenArg)
+	cmd := exec.Command(executable(), reaperArg)
 	cmd.Dir, cmd.Env = s.Dir, []string{}
-	cmd.SysProcAttr = wardenAttr()
+	cmd.SysProcAttr = reaperAttr()
 	cmd.ExtraFiles = []*os.File{theirControl, theirReports} // orderFD, reportFD
 	cmd.Stdout, cmd.Stderr = theirStdout, theirStdout
 	p = &Process{
 		cmd: cmd, control: control, temp: temp,
-		began: make(chan report, 1), done: make(chan struct{}),
+		began: make(chan startReport, 1), done: make(chan struct{}),
 	}
 	if s.Stdin {
 		var theirStdin *os.File
@@ -237,7 +237,7 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 		return nil, nil, nil, err
 	}
 	p.stdout = &output{file: stdout, done: p.done}
-	if err = wardens.start(cmd); err != nil {
+	if err = reapers.start(cmd); err != nil {
 		return nil, nil, nil, err
 	}
 	p.overdue = time.AfterFunc(endPatience, func() { _ = cmd.Process.Kill() }) // or it is gone already
@@ -264,7 +264,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	running.Wait() // its id is its own until it is reaped
 	err := p.cmd.Wait()
 	p.overdue.Stop()
-	wardens.ended(p.cmd, err != nil)
+	reapers.ended(p.cmd, err != nil)
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
@@ -277,11 +277,11 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	pump.Wait()
 }
 
-// follow reads the warden's reports up to the program's exit.
+// follow reads the reaper's reports up to the program's exit.
 func (p *Process) follow(reports io.Reader) Exit {
 	defer close(p.began)
 	r := bufio.NewReader(reports)
-	var first, last report
+	var first, last startReport
 	if receive(r, &first) == nil {
 		p.began <- first
 		if first.Error == "" && receive(r, &last) == nil && last.Exited {

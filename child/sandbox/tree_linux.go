@@ -15,15 +15,15 @@ import (
 // sweepPause is between attempts to list processes that fail.
 const sweepPause = 10 * time.Millisecond
 
-// adopted reports, under the lock of wardens, that Adopt was called.
+// adopted reports, under the lock of reapers, that Adopt was called.
 var adopted bool
 
-// Adopt makes this process the parent of what a killed warden leaves behind, so
+// Adopt makes this process the parent of what a killed reaper leaves behind, so
 // that it can be killed. A process that has adopted must start all its processes
 // by this package: others would be taken for such orphans.
 func Adopt() error {
-	wardens.mu.Lock()
-	defer wardens.mu.Unlock()
+	reapers.mu.Lock()
+	defer reapers.mu.Unlock()
 	if err := proctree.SetSubreaper(true); err != nil {
 		return fmt.Errorf("adopt orphans: %w", err)
 	}
@@ -31,19 +31,19 @@ func Adopt() error {
 	return nil
 }
 
-// reapOrphans makes the warden the parent of what its program leaves behind.
+// reapOrphans makes the reaper the parent of what its program leaves behind.
 func reapOrphans() { _ = proctree.SetSubreaper(true) } // any kernel with Landlock can
 
-// wardenAttr wakes a warden that somebody has stopped when we die, so that it
+// reaperAttr wakes a reaper that somebody has stopped when we die, so that it
 // finds itself alone and ends its program. The kernel sends this whenever the
 // thread that started it ends; to one that runs it means nothing.
-func wardenAttr() *syscall.SysProcAttr {
+func reaperAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// family is the program of a warden with all that comes of it. Its processes
-// become the warden's children as those between them and it die.
-type family struct {
+// descendants are the program of a reaper with all that comes of it. Its processes
+// become the reaper's children as those between them and it die.
+type descendants struct {
 	program int
 
 	mu     sync.Mutex // guards the rest, and is held where children are listed or reaped: no id changes hands meanwhile
@@ -52,20 +52,20 @@ type family struct {
 }
 
 // end kills the program and all that came of it; wait sees it through.
-func (f *family) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.over = true
-	_ = f.sweep() // then wait goes on, as the program has ended
+func (d *descendants) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	_ = d.sweep() // then wait goes on, as the program has ended
 }
 
 // sweep kills what there is. If that cannot be found out, it kills what is
 // known, the program with its group.
-func (f *family) sweep() error {
+func (d *descendants) sweep() error {
 	raiseFiles()
 	err := proctree.KillChildren()
-	if err != nil && !f.reaped {
-		proctree.KillChild(f.program, nil)
+	if err != nil && !d.reaped {
+		proctree.KillChild(d.program, nil)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (f *family) sweep() error {
 // wait returns when there is no process left, and tells when the program has
 // exited. Then the others are killed. While it cannot find them it goes on
 // trying: whoever started us knows how long, or is gone.
-func (f *family) wait(exited func(syscall.WaitStatus)) {
+func (d *descendants) wait(exited func(syscall.WaitStatus)) {
 	var failed error
 	for left := true; left; {
 		if failed != nil {
@@ -81,7 +81,7 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 		} else if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {
 			return // nobody is reaped but under the lock
 		}
-		f.mu.Lock()
+		d.mu.Lock()
 		for {
 			var status syscall.WaitStatus
 			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -93,20 +93,20 @@ func (f *family) wait(exited func(syscall.WaitStatus)) {
 				letRun(pid, status.StopSignal())
 				continue
 			}
-			if pid == f.program {
+			if pid == d.program {
 				exited(status)
-				f.over, f.reaped = true, true
+				d.over, d.reaped = true, true
 			}
 		}
 		failed = nil
-		if f.over && left {
-			failed = f.sweep()
+		if d.over && left {
+			failed = d.sweep()
 		}
-		f.mu.Unlock()
+		d.mu.Unlock()
 	}
 }
 
-// letRun lets a process go on that made the warden its tracer (PTRACE_TRACEME) and
+// letRun lets a process go on that made the reaper its tracer (PTRACE_TRACEME) and
 // has stopped for it. One that cannot be let go is killed: nobody else could
 // continue it.
 func letRun(pid int, sig syscall.Signal) {
@@ -123,12 +123,12 @@ func letRun(pid int, sig syscall.Signal) {
 	}
 }
 
-// maxStops is how often a warden may be stopped before it is taken for one that
+// maxStops is how often a reaper may be stopped before it is taken for one that
 // its program holds.
 const maxStops = 8
 
-// keepRunning continues a warden that is stopped, which would neither see its
-// program's end nor obey us, and returns when it has ended. The warden is reaped
+// keepRunning continues a reaper that is stopped, which would neither see its
+// program's end nor obey us, and returns when it has ended. The reaper is reaped
 // by the caller, afterwards.
 func keepRunning(pid int) {
 	for stops := 0; ; {
@@ -149,7 +149,7 @@ func keepRunning(pid int) {
 }
 
 // raiseFiles sets the number of files that we may open back to the most that it
-// can be: the warden has that of its program, which an unconfined one may lower.
+// can be: the reaper has that of its program, which an unconfined one may lower.
 func raiseFiles() {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < limit.Max {
@@ -158,7 +158,7 @@ func raiseFiles() {
 	}
 }
 
-// killOrphans kills what killed wardens left to us, and waits for its end.
+// killOrphans kills what killed reapers left to us, and waits for its end.
 func killOrphans(known map[int]bool) {
 	if !adopted {
 		return

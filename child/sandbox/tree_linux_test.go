@@ -138,8 +138,8 @@ func TestChildKilled(t *testing.T) {
 	awaitEnds(t, ends)
 }
 
-// A warden that was stopped wakes when the child dies, and does its work.
-func TestChildKilledWhileWardenStopped(t *testing.T) {
+// A reaper that was stopped wakes when the child dies, and does its work.
+func TestChildKilledWhileReaperStopped(t *testing.T) {
 	child, _, _ := supervised(t, append(sh(`read line; kill -STOP $PPID; exec "$@"`), append([]string{"sh"}, role("escape", "stay")...)...)...)
 	pids := tagged(t, tag(t))
 	if len(pids) != 2 {
@@ -150,20 +150,20 @@ func TestChildKilledWhileWardenStopped(t *testing.T) {
 	awaitEnds(t, ends)
 }
 
-// The child kills what a warden could not.
-func TestWardenKilled(t *testing.T) {
+// The child kills what a reaper could not.
+func TestReaperKilled(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			child, _, says := supervised(t, role("escape", "stay")...)
 			pids := tagged(t, tag(t))
-			warden := parent(t, pids[0])
-			if warden == child.Process.Pid {
-				warden = parent(t, pids[1])
+			reaper := parent(t, pids[0])
+			if reaper == child.Process.Pid {
+				reaper = parent(t, pids[1])
 			}
-			if parent(t, warden) != child.Process.Pid {
-				t.Fatalf("%d is not the child's warden", warden)
+			if parent(t, reaper) != child.Process.Pid {
+				t.Fatalf("%d is not the child's reaper", reaper)
 			}
-			syscall.Kill(warden, signal)
+			syscall.Kill(reaper, signal)
 			if line, err := says.ReadString('\n'); line != "ended -1 killed\n" {
 				t.Fatalf("%q, %v", line, err)
 			}
@@ -172,8 +172,8 @@ func TestWardenKilled(t *testing.T) {
 	}
 }
 
-// A program that stops its warden is only a little harder to kill.
-func TestWardenStopped(t *testing.T) {
+// A program that stops its reaper is only a little harder to kill.
+func TestReaperStopped(t *testing.T) {
 	_, stdin, says := supervised(t, sh("read line; kill -STOP $PPID; echo here; sleep 1000")...)
 	stdin.Close()
 	if line, err := says.ReadString('\n'); line != "ended -1 killed\n" {
@@ -202,7 +202,7 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// A closed output is seen although the program, and the warden, live on.
+// A closed output is seen although the program, and the reaper, live on.
 func TestClosesOutput(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -277,8 +277,8 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// A program that stops its warden gains nothing: the call went on to its timeout.
-func TestWardenIsStopped(t *testing.T) {
+// A program that stops its reaper gains nothing: the call went on to its timeout.
+func TestReaperIsStopped(t *testing.T) {
 	for script, want := range map[string]string{
 		"kill -STOP $PPID; echo on; exit 4":                "on\n",
 		"trap '' TERM; while kill -STOP $PPID; do :; done": "",
@@ -291,7 +291,7 @@ func TestWardenIsStopped(t *testing.T) {
 	}
 }
 
-// A program that stops for its warden, which it has made its tracer, has not
+// A program that stops for its reaper, which it has made its tracer, has not
 // ended: it goes on.
 func TestTraced(t *testing.T) {
 	for _, rules := range []sandbox.Rules{{}, confinements["trusted"]} {

@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// The warden is our own executable with this one argument. It reads an order
+// The reaper is our own executable with this one argument. It reads an order
 // from descriptor 3, whose end tells it to end, and writes reports to
 // descriptor 4: one when the program has started, or why not, and one when it
 // has exited. Each is one line of JSON.
 const (
-	wardenArg = "__run"
+	reaperArg = "__run"
 	orderFD   = 3
 	reportFD  = 4
 	// enterArg is the argument of our executable where it confines itself and
@@ -23,8 +23,8 @@ const (
 	enterArg = "__enter"
 )
 
-// order is what the warden is to run.
-type order struct {
+// startRequest is what the reaper is to run.
+type startRequest struct {
 	Argv  []string
 	Env   []string
 	Temp  string // to be removed at the end
@@ -33,8 +33,8 @@ type order struct {
 	Path  string // of the program, for enterArg
 }
 
-// report is what the warden has to say.
-type report struct {
+// startReport is what the reaper has to say.
+type startReport struct {
 	Error      string // why the program was not started
 	Refused    bool   // because the kernel cannot confine it
 	Unconfined string // why a program that was started is not confined
@@ -65,7 +65,7 @@ func receive(r *bufio.Reader, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(line, v); err != nil {
-		return fmt.Errorf("read what the warden says: %w", err)
+		return fmt.Errorf("read what the reaper says: %w", err)
 	}
 	return nil
 }

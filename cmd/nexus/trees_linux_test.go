@@ -259,16 +259,16 @@ func TestNextServerSweepsTheHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)
 			child, server := f.pid("wood"), f.cmd.Process.Pid
-			watchdogs, wardens := childrenWith(t, server, "__watchdog"), childrenWith(t, child, "__run")
-			if len(watchdogs) != 1 || len(wardens) != 1 {
-				t.Fatalf("watchdogs %v, wardens %v, want one each", watchdogs, wardens)
+			watchdogs, reapers := childrenWith(t, server, "__watchdog"), childrenWith(t, child, "__run")
+			if len(watchdogs) != 1 || len(reapers) != 1 {
+				t.Fatalf("watchdogs %v, reapers %v, want one each", watchdogs, reapers)
 			}
 			for _, pid := range []int{child, server} { // so that they notice nothing
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, pid := range []int{wardens[0], watchdogs[0], server} {
+			for _, pid := range []int{reapers[0], watchdogs[0], server} {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}

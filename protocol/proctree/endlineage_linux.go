@@ -10,7 +10,7 @@ import (
 )
 
 // EndGrace is how long processes that are to end may do so by themselves: the
-// wardens of nexus-child do, and tidy up.
+// reapers of nexus-child do, and tidy up.
 const EndGrace = 25 * time.Millisecond
 
 // EndLineage ends all processes that bear a wanted number, except this one and
@@ -39,7 +39,7 @@ func OfLineage(wanted func(number uint64) bool) ([]int, error) {
 
 // renice lets those that fork have the processors last: a storm of them would keep
 // us, who may not be root, from listing them. A process that leads its group, as
-// wardens do, goes on as it was.
+// reapers do, goes on as it was.
 func renice(pids []int, groups map[int]bool) {
 	for _, pid := range pids {
 		if group, err := unix.Getpgid(pid); err == nil && group != pid && groups[group] {

@@ -15,29 +15,29 @@ import (
 	"nexus.internal/protocol/safefile"
 )
 
-// init is where a process that was started as a warden goes another way, before
+// init is where a process that was started as a reaper goes another way, before
 // main and before the packages that cost time: those that use net/http, in Go's
 // order of initialization.
 func init() {
 	if len(os.Args) != 2 {
 		return
 	}
-	// Not os.Exit: what a program wants done at its end is not the warden's.
+	// Not os.Exit: what a program wants done at its end is not the reaper's.
 	switch os.Args[1] {
-	case wardenArg:
-		syscall.Exit(warden())
+	case reaperArg:
+		syscall.Exit(reaper())
 	case enterArg:
 		syscall.Exit(become()) // on the first thread, which is where exec leaves a process
 	}
 }
 
-// warden runs the order that it is given and returns its exit status: 0 if all
+// reaper runs the order that it is given and returns its exit status: 0 if all
 // of the program is gone.
-func warden() int {
+func reaper() int {
 	keepDescriptors()
 	control, reports := os.NewFile(orderFD, "orders"), os.NewFile(reportFD, "reports")
 	orders := bufio.NewReader(control)
-	var o order
+	var o startRequest
 	if err := receive(orders, &o); err != nil {
 		return 2 // whoever should have given it is gone, or a person tries the argument out
 	}
@@ -64,7 +64,7 @@ func warden() int {
 		f.end()
 	}()
 	f.wait(func(status syscall.WaitStatus) {
-		last := report{Exited: true, Code: status.ExitStatus()}
+		last := startReport{Exited: true, Code: status.ExitStatus()}
 		if status.Signaled() {
 			last.Signal = int(status.Signal())
 		}
@@ -78,12 +78,12 @@ func warden() int {
 var starter = make(chan func())
 
 // start starts the program. What confines it holds for the thread that it is
-// started from, so that the warden itself can still kill it. That thread lives
+// started from, so that the reaper itself can still kill it. That thread lives
 // as long as the process does: the kernel kills the program with it.
-func (o order) start() (*family, report) {
+func (o startRequest) start() (*descendants, startReport) {
 	type started struct {
-		family *family
-		report report
+		descendants *descendants
+		report      startReport
 	}
 	done := make(chan started)
 	go func() {
@@ -95,12 +95,12 @@ func (o order) start() (*family, report) {
 		}
 	}()
 	s := <-done
-	return s.family, s.report
+	return s.descendants, s.report
 }
 
 // startHere is start on the thread of the caller.
-func (o order) startHere() (*family, report) {
-	var r report
+func (o startRequest) startHere() (*descendants, startReport) {
+	var r startReport
 	path, err := o.program()
 	if err != nil {
 		r.Error = err.Error()
@@ -113,23 +113,23 @@ func (o order) startHere() (*family, report) {
 			o.Path = path
 			return o.startConfined()
 		case o.Rules.Confinement == Always:
-			return nil, report{Error: err.Error(), Refused: true}
+			return nil, startReport{Error: err.Error(), Refused: true}
 		}
 		r.Unconfined = err.Error()
 	}
 	if err := o.Rules.Limits.apply(); err != nil {
-		return nil, report{Error: err.Error()}
+		return nil, startReport{Error: err.Error()}
 	}
 	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: programAttr()})
 	if err != nil {
-		return nil, report{Error: (&os.PathError{Op: "exec", Path: path, Err: err}).Error()}
+		return nil, startReport{Error: (&os.PathError{Op: "exec", Path: path, Err: err}).Error()}
 	}
-	letGo()
-	return &family{program: pid}, r
+	detach()
+	return &descendants{program: pid}, r
 }
 
 // program finds the program on the PATH that it will have.
-func (o order) program() (string, error) {
+func (o startRequest) program() (string, error) {
 	for _, kv := range o.Env {
 		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
 			os.Setenv("PATH", value) //nolint:errcheck // a value from an environment
@@ -142,9 +142,9 @@ func (o order) program() (string, error) {
 	return path, err
 }
 
-// letGo closes our copies of the program's input and output, so that their ends
+// detach closes our copies of the program's input and output, so that their ends
 // are seen as it closes them.
-func letGo() {
+func detach() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return // then its pipes end with us

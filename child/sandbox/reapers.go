@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// wardens are the processes that we started and have not reaped yet. While its
+// reapers are the processes that we started and have not reaped yet. While its
 // lock is held no process of ours begins, so that whatever else is our child is
-// an orphan of a warden that was killed.
-var wardens = table{pids: map[int]bool{}}
+// an orphan of a reaper that was killed.
+var reapers = table{pids: map[int]bool{}}
 
 type table struct {
 	mu   sync.Mutex // guards pids
@@ -25,7 +25,7 @@ func (t *table) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// ended forgets a warden that was reaped. Of one that failed, what it should
+// ended forgets a reaper that was reaped. Of one that failed, what it should
 // have killed is killed.
 func (t *table) ended(cmd *exec.Cmd, failed bool) {
 	t.mu.Lock()
