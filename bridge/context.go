@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
 
@@ -66,7 +67,7 @@ func (s *Server) tell(ctx context.Context, id string, command protocol.UpdateCon
 		r := explain(err)
 		update.Error = r.err.Message
 		if !r.internal {
-			update.Error += ": " + r.err.Data.Details
+			update.Error = jsonrpc.Reason(update.Error, r.err.Data.Details)
 		}
 	}
 	return update

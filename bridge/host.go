@@ -49,8 +49,8 @@ func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method st
 	}
 	s.logHostCall(c, start, r.err)
 	message := r.err.Message
-	if details := r.err.Data.Details; !r.internal && details != "" {
-		message += ": " + details
+	if !r.internal {
+		message = jsonrpc.Reason(message, r.err.Data.Details)
 	}
 	return nil, &protocol.HostError{Code: int(r.err.Code), Message: message}
 }

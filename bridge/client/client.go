@@ -152,12 +152,7 @@ type RPCError struct {
 }
 
 // Error is the message and, where they add something, the details.
-func (e *RPCError) Error() string {
-	if e.Data.Details == "" || strings.Contains(e.Message, e.Data.Details) || strings.Contains(e.Data.Details, e.Message) {
-		return e.Message
-	}
-	return e.Message + ": " + e.Data.Details
-}
+func (e *RPCError) Error() string { return jsonrpc.Reason(e.Message, e.Data.Details) }
 
 // ErrNoServer says that nothing listens there. The request was not sent.
 var ErrNoServer = errors.New("no server runs")

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -97,6 +98,18 @@ type Error struct {
 
 // Error is the message with the code behind it.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Reason is what people are told of an [Error]: its message, and its details where they
+// add something.
+func Reason(message, details string) string {
+	switch {
+	case strings.Contains(message, details):
+		return message
+	case strings.Contains(details, message):
+		return details
+	}
+	return message + ": " + details
+}
 
 // ErrorData says more about an [Error], for programs and for people.
 type ErrorData struct {

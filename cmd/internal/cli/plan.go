@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/strict"
 )
 
@@ -188,7 +189,7 @@ func paramsOf(part client.PlanPart) (jsontext.Value, error) {
 func why(task api.PlanTaskResult) string {
 	text := task.Reason
 	if task.Error != nil {
-		text += task.Error.Details
+		text += jsonrpc.Reason(task.Error.Message, task.Error.Details)
 	}
 	if task.Result != nil {
 		text += task.Result.Output.Explanation
