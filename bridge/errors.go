@@ -177,7 +177,7 @@ func table(err error) refusal {
 			"Send it again later, or with when_busy queue or steer.")
 	case errors.Is(err, supervisor.ErrFailed):
 		return refuse(200, jsonrpc.CodeUnavailable, unavailable, api.KindAgentFailed, err.Error(),
-			"Correct the cause, then call the agent's shutdown: its next request starts it afresh, with its conversation.",
+			"Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation.",
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)

@@ -208,7 +208,7 @@ var exchanges = []exchange{
 			spec := o.Spec
 			o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
 				if protocol.Value(p.AgentID) == "b" {
-					return supervisor.Spec{}, &bridge.GoneError{AgentID: "b", Cwd: "/gone", Allowed: []string{"/srv/data"}}
+					return supervisor.Spec{}, &bridge.GoneError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
 				}
 				return spec(p)
 			}

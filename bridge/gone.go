@@ -9,13 +9,18 @@ import (
 // now, and that it may work in no other than those allowed to it: elsewhere it could do more
 // than before. [Options.Spec] finds it.
 type GoneError struct {
-	AgentID string
+	Session string   // its name
 	Cwd     string   // absolute
+	Wanted  string   // where it was to work instead, absolute; "" for nowhere
 	Allowed []string // absolute; may be empty
 }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("%s worked in %s, which is gone, or has become a link", e.AgentID, e.Cwd)
+	text := fmt.Sprintf("%s worked in %s, which is gone, or has become a link", e.Session, e.Cwd)
+	if e.Wanted != "" {
+		text += fmt.Sprintf("; it may not work in %s, which is not in what it was allowed", e.Wanted)
+	}
+	return text
 }
 
 // way says what can be done.

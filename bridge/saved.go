@@ -124,6 +124,9 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 	}
 	a, err = s.start(ctx, api.CreateAgentParams{AgentID: &id, Preset: p.Preset, Model: p.Model, Restored: true})
 	if err != nil && id != name {
+		if gone, ok := errors.AsType[*GoneError](err); ok { // of the copy
+			gone.Session = name
+		}
 		err = errors.Join(err, s.o.Sessions.Delete(id)) // nobody asked for a copy alone
 	}
 	return a, err == nil, err

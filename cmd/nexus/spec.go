@@ -255,7 +255,7 @@ func (s *specs) mayReturn(p api.CreateAgentParams) error {
 			}
 		}
 	}
-	return &bridge.GoneError{AgentID: *p.AgentID, Cwd: was, Allowed: may.AllowedPaths}
+	return &bridge.GoneError{Session: *p.AgentID, Cwd: was, Wanted: protocol.Value(p.Cwd), Allowed: may.AllowedPaths}
 }
 
 // childEnv is what a child may see of the server's environment: where things

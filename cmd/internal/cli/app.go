@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/suggest"
@@ -174,7 +176,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if errors.Is(err, errNoReader) {
 		return ExitNoReader
 	}
-	if text := err.Error(); text != "" {
+	if text := a.advise(err); text != "" {
 		a.note("%s", block(text))
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
@@ -184,6 +186,25 @@ func (a *App) Run(ctx context.Context, args []string) int {
 		return ExitNoServer
 	}
 	return ExitRefused
+}
+
+// advise is an error with what the server suggests, a line each. Of some errors the
+// suggestions say no more than the message.
+func (a *App) advise(err error) string {
+	text := err.Error()
+	e, ok := errors.AsType[*client.RPCError](err)
+	if !ok || a.json || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
+		return text
+	}
+	return strings.Join(append([]string{text}, e.Data.RecoverySuggestions...), "\n")
+}
+
+// kindOf is the kind of an error that a server told; "" for another error.
+func kindOf(err error) api.ErrorKind {
+	if e, ok := errors.AsType[*client.RPCError](err); ok {
+		return api.ErrorKind(e.Data.Type)
+	}
+	return ""
 }
 
 // usageError is a command line that cannot be meant.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 )
@@ -101,58 +99,4 @@ func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
 		})
 	}
 	return a.table(rows)
-}
-
-// agentStatus is what status prints with --json.
-type agentStatus struct {
-	Agent   api.AgentInfo        `json:"agent"`
-	Tokens  api.GetTokensResult  `json:"tokens"`
-	Context api.GetContextResult `json:"context"`
-}
-
-func (a *App) status(ctx context.Context, c *client.Client, args []string) error {
-	var s agentStatus
-	var err error
-	// The first of these brings back an agent that is saved and not running.
-	if s.Context, err = c.GetContext(ctx, args[0]); err != nil {
-		return err
-	}
-	if s.Tokens, err = c.GetTokens(ctx, args[0]); err != nil {
-		return err
-	}
-	agents, err := c.ListAgents(ctx)
-	if err != nil {
-		return err
-	}
-	for _, agent := range agents.Agents {
-		if agent.AgentID == args[0] {
-			s.Agent = agent
-		}
-	}
-	if s.Agent.AgentID == "" {
-		return errors.New("the agent was destroyed meanwhile")
-	}
-	if a.json {
-		return a.printJSON(s)
-	}
-	return a.table([][]string{
-		{"agent", s.Agent.AgentID},
-		{"state", s.Agent.State + queued(s.Agent)},
-		{"process", fmt.Sprintf("%d, incarnation %d, %d restarts", protocol.Value(s.Agent.PID), s.Agent.Incarnation, s.Agent.Restarts)},
-		{"model", s.Context.Provider + "/" + s.Context.Model},
-		{"preset", s.Context.PermissionLevel},
-		{"cwd", s.Context.Cwd},
-		{"messages", strconv.FormatUint(s.Context.MessageCount, 10)},
-		{"tokens", fmt.Sprintf("%d of %d (system %d, tools %d, messages %d)",
-			s.Tokens.Total, s.Tokens.Budget, s.Tokens.System, s.Tokens.Tools, s.Tokens.Messages)},
-		{"running", cmp.Or(protocol.Value(s.Agent.RequestID), "-")},
-		{"last error", cmp.Or(protocol.Value(s.Agent.LastError), "-")},
-	})
-}
-
-func queued(agent api.AgentInfo) string {
-	if agent.Queued == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%d waiting)", agent.Queued)
 }

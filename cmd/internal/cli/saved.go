@@ -31,9 +31,8 @@ func (a *App) sessionsVerb() *cobra.Command {
 	return cmd
 }
 
-// sessions puts the pages together.
-func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams, offset, limit uint64) error {
-	var list api.ListSessionsResult
+// savedSessions puts the pages together.
+func savedSessions(ctx context.Context, c *client.Client, p api.ListSessionsParams, offset, limit uint64) (list api.ListSessionsResult, err error) {
 	for whole := false; !whole; {
 		have := uint64(len(list.Sessions))
 		page := uint64(api.MaxSessions)
@@ -43,13 +42,20 @@ func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessions
 		p.Offset, p.Limit = new(offset+have), &page
 		got, err := c.ListSessions(ctx, p)
 		if err != nil {
-			return err
+			return list, err
 		}
 		got.Offset, got.Limit, got.Sessions = offset, limit, append(list.Sessions, got.Sessions...)
 		whole = uint64(len(got.Sessions)) == have || uint64(len(got.Sessions)) == limit || offset+uint64(len(got.Sessions)) >= got.Total
 		list = got
 	}
+	return list, nil
+}
+
+func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams, offset, limit uint64) error {
+	list, err := savedSessions(ctx, c, p, offset, limit)
 	switch {
+	case err != nil:
+		return err
 	case a.json:
 		return a.printJSON(list)
 	case list.Total == 0:
@@ -112,6 +118,9 @@ func (a *App) loadVerb() *cobra.Command {
 
 func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParams) error {
 	loaded, err := c.LoadSession(ctx, p)
+	if kindOf(err) == api.KindAgentExists {
+		err = fmt.Errorf("%s: use the agent that is there, or go on with a copy by --as and another name", err.Error())
+	}
 	switch {
 	case err != nil:
 		return err

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,6 +23,7 @@ func (a *App) verbs() []*cobra.Command {
 		},
 		a.verb("list", "list_agents", 0, mayStart, a.list),
 		a.createVerb(),
+		a.verb("stop AGENT", "shutdown", 1, mustRun, a.stop),
 		a.verb("destroy AGENT", "destroy_agent", 1, mustRun, a.destroy),
 		a.sendVerb(),
 		a.verb("status AGENT", "", 1, mustRun, a.status),
@@ -137,8 +137,8 @@ func workingDir() (string, error) {
 
 func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {
 	created, err := c.CreateAgent(ctx, p)
-	if e, ok := errors.AsType[*client.RPCError](err); ok && e.Data.Type == "AGENT_EXISTS" && p.IfExists == nil {
-		return fmt.Errorf("%w: use it with --if-exists use, or destroy it first", err)
+	if kindOf(err) == api.KindAgentExists && p.IfExists == nil {
+		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
 	}
 	switch {
 	case err != nil:
@@ -151,6 +151,15 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 		return a.printContinued(created.AgentID, protocol.Value(created.MessageCount), created.NarrowedFrom)
 	}
 	return a.printf("created %s\n", created.AgentID)
+}
+
+// stop stops an agent's process. An agent that does not run is stopped already.
+func (a *App) stop(ctx context.Context, c *client.Client, args []string) error {
+	if _, err := findAgent(ctx, c, args[0]); err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
+		return err
+	}
+	err := c.ShutdownAgent(ctx, args[0])
+	return a.done(api.SuccessResult{Success: true}, err, "stopped %s: the next request to it starts it again\n", args[0])
 }
 
 func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {

@@ -1,0 +1,83 @@
+package cli_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+)
+
+// answering answers each method with a result or an error; another method is a failure.
+func answering(t *testing.T, answers map[string]string) http.HandlerFunc {
+	t.Helper()
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		answer, ok := answers[gjson.GetBytes(body, "method").Str]
+		if err != nil || !ok {
+			t.Errorf("was asked for %s: %v", body, err)
+		}
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,`+answer+"}")
+	}
+}
+
+// The status of a failed agent is what the server knows of it: its process is not asked,
+// since it would be started.
+func TestStatusOfAFailedAgent(t *testing.T) {
+	got := run(t, answering(t, map[string]string{
+		"list_agents": `"result":{"agents":[{"agent_id":"f","state":"failed","incarnation":6,"restarts":5,"model":"m","permission_level":"trusted",` +
+			`"cwd":"/w","message_count":3,"queued":2,"request_id":"r","pending_permissions":1,"last_error":"it crashed too often"}]}`,
+	}), nil, "status", "f")
+	want := `agent       f
+state       failed
+process     -, incarnation 6, 5 restarts
+model       m
+preset      trusted
+cwd         /w
+messages    3
+tokens      -
+running     r
+queued      2
+approvals   1
+last error  it crashed too often
+`
+	if diff := cmp.Diff(outcome{0, want, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An agent whose process does not answer has a status all the same, and the reason.
+func TestStatusOfASilentProcess(t *testing.T) {
+	got := run(t, answering(t, map[string]string{
+		"list_agents": `"result":{"agents":[{"agent_id":"s","state":"ready","pid":7}]}`,
+		"get_context": `"error":{"code":-32000,"message":"Execution timeout","data":{"type":"TIMEOUT","details":"it did not answer","recovery_suggestions":["Send it again."]}}`,
+	}), nil, "status", "s")
+	if got.status != 1 || !strings.Contains(got.stdout, "process     7, ") || got.stderr != "nexus-rpc: Execution timeout: it did not answer\n  Send it again.\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// What the server suggests stands below its error, for people, where it says more than
+// the error.
+func TestSuggestions(t *testing.T) {
+	refuse := func(kind string) map[string]string {
+		return map[string]string{"get_messages": `"error":{"code":-32001,"message":"Resource unavailable","data":{"type":"` + kind +
+			`","details":"the agent has failed","recovery_suggestions":["Call shutdown of the agent.","Or end it."]}}`}
+	}
+	const bare = "nexus-rpc: Resource unavailable: the agent has failed\n"
+	for _, test := range []struct {
+		kind, want string
+		args       []string
+	}{
+		{"AGENT_FAILED", bare + "  Call shutdown of the agent.\n  Or end it.\n", []string{"messages", "f"}},
+		{"AGENT_FAILED", bare, []string{"--json", "messages", "f"}},
+		{"INVALID_PARAMS", bare, []string{"messages", "f"}},
+	} {
+		got := run(t, answering(t, refuse(test.kind)), nil, test.args...)
+		if diff := cmp.Diff(outcome{1, "", test.want}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
