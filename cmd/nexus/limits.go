@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor/broker"
 )
 
@@ -22,7 +22,7 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 	if err := api.Check(asked); err != nil {
 		return broker.Limits{}, fmt.Errorf("config.json: %w", err)
 	}
-	return over(broker.Limits{Concurrent: bounded(l.Concurrent), Agents: bridge.DefaultTreeAgents}, asked), nil
+	return over(broker.Limits{Concurrent: l.Concurrent, Agents: bridge.DefaultTreeAgents}, asked), nil
 }
 
 // limits are those that an agent is made with, over the default ones; nil if
@@ -37,38 +37,19 @@ func (s *specs) limits(asked *api.Limits) *broker.Limits {
 // over puts what was asked for, which was checked, in the place of what holds
 // otherwise.
 func over(l broker.Limits, asked api.Limits) broker.Limits {
-	if asked.Tokens != nil {
-		l.Tokens = *asked.Tokens
-	}
-	if asked.RequestsPerMinute != nil {
-		l.RequestsPerMinute = bounded(*asked.RequestsPerMinute)
-	}
-	if asked.TokensPerMinute != nil {
-		l.TokensPerMinute = bounded(*asked.TokensPerMinute)
-	}
-	if asked.Agents != nil {
-		l.Agents = bounded(*asked.Agents)
-	}
+	l.Tokens = protocol.ValueOr(asked.Tokens, l.Tokens)
+	l.RequestsPerMinute = protocol.ValueOr(asked.RequestsPerMinute, l.RequestsPerMinute)
+	l.TokensPerMinute = protocol.ValueOr(asked.TokensPerMinute, l.TokensPerMinute)
+	l.Agents = protocol.ValueOr(asked.Agents, l.Agents)
 	p := &l.Process
-	for _, one := range []struct {
-		asked *uint64
-		limit *int64
-	}{
-		{asked.MemoryBytes, &p.MemoryBytes},
-		{asked.Processes, &p.Processes},
-		{asked.OpenFiles, &p.OpenFiles},
-		{asked.CPUSeconds, &p.CPUSeconds},
-		{asked.OutputBytesPerSecond, &p.OutputBytesPerSecond},
-	} {
-		if one.asked != nil {
-			*one.limit = int64(*one.asked)
-		}
-	}
+	or := func(asked *uint64, limit int64) int64 { return int64(protocol.ValueOr(asked, uint64(limit))) }
+	p.MemoryBytes = or(asked.MemoryBytes, p.MemoryBytes)
+	p.Processes = or(asked.Processes, p.Processes)
+	p.OpenFiles = or(asked.OpenFiles, p.OpenFiles)
+	p.CPUSeconds = or(asked.CPUSeconds, p.CPUSeconds)
+	p.OutputBytesPerSecond = or(asked.OutputBytesPerSecond, p.OutputBytesPerSecond)
 	if asked.TurnSeconds != nil {
 		p.TurnTime = time.Duration(*asked.TurnSeconds) * time.Second
 	}
 	return l
 }
-
-// bounded makes a limit an int; one that is cut is none that anybody reaches.
-func bounded(n uint64) int { return int(min(n, math.MaxInt32)) }

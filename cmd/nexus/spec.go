@@ -124,7 +124,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Above:  s.models.Above(id),
 
 		HostCalls: true,
-		Labels:    map[string]string{bridge.LabelAgents: strconv.Itoa(held.Agents)},
+		Labels:    map[string]string{bridge.LabelAgents: strconv.FormatUint(held.Agents, 10)},
 	}, nil
 }
 

@@ -121,7 +121,7 @@ func TestSpec(t *testing.T) {
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantKnown: broker.Agent{
 				ID: "a", New: true, Limits: &broker.Limits{
-					Tokens: 5, RequestsPerMinute: 8, TokensPerMinute: 1<<31 - 1, Concurrent: 6,
+					Tokens: 5, RequestsPerMinute: 8, TokensPerMinute: 1 << 40, Concurrent: 6,
 					Process: supervisor.Limits{MemoryBytes: 1 << 30, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: 90 * time.Second},
 				},
 			},

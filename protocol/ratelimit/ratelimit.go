@@ -19,7 +19,7 @@ type Rate struct {
 }
 
 // PerMinute is a rate whose burst is a minute's worth; 0 or less is no limit.
-func PerMinute(n int) Rate { return Rate{float64(n) / 60, float64(n)} }
+func PerMinute[N int | uint64](n N) Rate { return Rate{float64(n) / 60, float64(n)} }
 
 // Bucket is a token bucket that may be overdrawn. The zero value is full.
 type Bucket struct {

@@ -18,13 +18,13 @@ type Limits struct {
 	Tokens uint64
 	// RequestsPerMinute and TokensPerMinute are rates: that much at once, and
 	// as much again evenly over each minute.
-	RequestsPerMinute int
-	TokensPerMinute   int
+	RequestsPerMinute uint64
+	TokensPerMinute   uint64
 	// Concurrent is how many requests may be under way.
-	Concurrent int
+	Concurrent uint64
 	// Agents is how many agents there may be: it and all that it made. It is kept here
 	// for whoever makes them.
-	Agents int
+	Agents uint64
 	// Process are those of the agent's processes, which Above shares with others. They
 	// are kept here for whoever starts them.
 	Process supervisor.Limits
@@ -139,14 +139,14 @@ func (b *Broker) enter(acc *account, paid bool) *refusal {
 		switch {
 		case paid && l.Tokens > 0 && a.spent >= l.Tokens:
 			return refuse(402, "budget_exceeded", "agent %s has used %s of its %s tokens", a.id, commas(a.spent), commas(l.Tokens))
-		case l.Concurrent > 0 && a.running >= l.Concurrent:
+		case l.Concurrent > 0 && uint64(a.running) >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}
 		if wait := a.requests.Wait(now, ratelimit.PerMinute(l.RequestsPerMinute), 1); wait > 0 {
-			return refuse(429, "rate_limit_exceeded", "agent %s may make %s requests a minute", a.id, commas(uint64(l.RequestsPerMinute))).after(wait)
+			return refuse(429, "rate_limit_exceeded", "agent %s may make %s requests a minute", a.id, commas(l.RequestsPerMinute)).after(wait)
 		}
 		if wait := a.tokens.Wait(now, ratelimit.PerMinute(l.TokensPerMinute), 1); paid && wait > 0 {
-			return refuse(429, "rate_limit_exceeded", "agent %s may use %s tokens a minute", a.id, commas(uint64(l.TokensPerMinute))).after(wait)
+			return refuse(429, "rate_limit_exceeded", "agent %s may use %s tokens a minute", a.id, commas(l.TokensPerMinute)).after(wait)
 		}
 	}
 	acc.own++

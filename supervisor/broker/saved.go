@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
@@ -157,11 +157,8 @@ func (b *Broker) read(agent string) (*account, error) {
 	if l := r.Limits; l != nil {
 		acc.given = true
 		acc.limits = Limits{
-			Tokens: l.Tokens, RequestsPerMinute: whole(l.RequestsPerMinute),
-			TokensPerMinute: whole(l.TokensPerMinute), Concurrent: whole(l.Concurrent), Agents: acc.limits.Agents, Process: acc.limits.Process,
-		}
-		if l.Agents != nil {
-			acc.limits.Agents = whole(*l.Agents)
+			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
+			Concurrent: l.Concurrent, Agents: protocol.ValueOr(l.Agents, acc.limits.Agents), Process: acc.limits.Process,
 		}
 		if p := l.Process; p != nil {
 			acc.limits.Process = supervisor.Limits{
@@ -175,8 +172,6 @@ func (b *Broker) read(agent string) (*account, error) {
 	}
 	return acc, nil
 }
-
-func whole(n uint64) int { return int(min(n, math.MaxInt32)) }
 
 // save writes an account's file anew, so that it is whole at any time. The
 // caller holds no lock.
@@ -198,8 +193,8 @@ func (b *Broker) save(acc *account) error {
 	}
 	if acc.given {
 		r.Limits = &recordLimits{
-			Tokens: l.Tokens, RequestsPerMinute: uint64(l.RequestsPerMinute),
-			TokensPerMinute: uint64(l.TokensPerMinute), Concurrent: uint64(l.Concurrent), Agents: new(uint64(l.Agents)),
+			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
+			Concurrent: l.Concurrent, Agents: &l.Agents,
 			Process: &recordProcess{
 				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
 				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,
