@@ -48,8 +48,8 @@ type Call struct {
 	// Programs are those that would run; empty if they are not known.
 	Programs []string
 	// Plain says that the programs, with these arguments, run no others, whatever
-	// any file holds, and name nothing outside of where they run: only such calls
-	// are allowed for a session.
+	// any file holds, and name nothing outside of where they run, and that the
+	// kernel can confine them: only such calls are allowed for a session.
 	Plain bool
 	// Looking says that the programs only look at things and that the call is
 	// confined as under sandboxed, so nothing can come of it.
@@ -102,6 +102,14 @@ func (p Policy) Decide(c Call) Decision {
 func (p Policy) Looks(c Call) bool {
 	rule := p.Permissions.Tools[c.Tool].Mode
 	return c.Looking && p.Level() == rights.Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
+}
+
+// Covers reports whether a command runs under trusted for no other reason than
+// that its programs were allowed for the session. Its arguments were not seen by
+// the person who allowed these, so the caller must confine it to what the agent
+// may read without asking.
+func (p Policy) Covers(c Call) bool {
+	return c.Action == protocol.ActionExecute && p.Level() == rights.Trusted && p.Tool(c.Tool, c.Action).Verdict == Ask && p.covered(c)
 }
 
 // Tool is the decision on a tool as far as it does not depend on the call.

@@ -28,8 +28,12 @@ func (c command) Run(ctx context.Context, in jsontext.Value) (tool.Result, error
 	result, err := shell.New(shell.Options{
 		Dir: g.policy.Cwd, Rules: c.work.Rules(ctx, c.Spec().Name), OutputDir: c.work.scratch.dir,
 	}).Run(ctx, in)
-	if err == nil && result.IsError && g.looking {
+	switch {
+	case err != nil || !result.IsError:
+	case g.looking:
 		result.Text += "\n[a command that runs without approval can change nothing, and read only the working directory and what is allowed beside it]"
+	case g.covered:
+		result.Text += "\n[a command that was allowed for the session can read only the working directory and what is allowed beside it, whatever links lead elsewhere]"
 	}
 	return result, err
 }

@@ -58,3 +58,55 @@ func TestCommands(t *testing.T) {
 		})
 	}
 }
+
+// A yes to the programs of a command is no yes to what they find behind a link:
+// it is asked about when a tool reads it, so a copy must not be had unasked, and
+// nothing is changed there.
+func TestForTheSessionNoLinkLeadsOut(t *testing.T) {
+	s, parent := asked(t, trusted)
+	s.put(s.dir+"/a", "text")
+	for link, to := range map[string]string{"docs": s.outside + "/secret.txt", "dir": s.outside} {
+		if err := os.Symlink(to, s.dir+"/"+link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := s.begin(t.Context(), call("shell", "command", "cp a b && cat a > c"))
+	answer(t, parent, question(t, parent), protocol.AllowSession, "")
+	if got := <-result; got != "[exit status 0]" {
+		t.Errorf("got %q", got)
+	}
+	ended(t, parent)
+	for _, tt := range []struct{ command, want string }{
+		{"cp -r a d && cat a > e && cp b f", "[exit status 0]"},
+		{"cp docs g", "docs' for reading: Permission denied\n[exit status 1]\n[a command that was allowed for the session can read only"},
+		{"cat docs > g", "docs: Permission denied"},
+		{"cat < docs", "docs: Permission denied"},
+		{"cp dir/secret.txt g", "Permission denied"},
+		{"cp -r dir/. i", "Permission denied"},
+		{"cp a docs", "docs': "},
+		{"cp a dir/b", "dir/b': "},
+		{"cat a > docs", "docs: "},
+	} {
+		got := run(t.Context(), s.Workplace, call("shell", "command", tt.command))
+		if !strings.Contains(got, tt.want) || strings.Contains(got, "secret\n") {
+			t.Errorf("%s: %q, want %q in it", tt.command, got, tt.want)
+		}
+		quiet(t, parent)
+	}
+	if g, _ := os.ReadFile(s.dir + "/g"); len(g) != 0 {
+		t.Errorf("the copy holds %q", g)
+	}
+	if secret, err := os.ReadFile(s.outside + "/secret.txt"); string(secret) != "secret" {
+		t.Errorf("the secret is %q, %v", secret, err)
+	}
+	if names, err := os.ReadDir(s.outside); len(names) != 1 {
+		t.Errorf("outside is %v, %v", names, err)
+	}
+	// What a person is shown, it may read.
+	result = s.begin(t.Context(), call("shell", "command", "cp "+s.outside+"/secret.txt h"))
+	answer(t, parent, question(t, parent), protocol.AllowOnce, "")
+	if got := <-result; got != "[exit status 0]" {
+		t.Errorf("got %q", got)
+	}
+	ended(t, parent)
+}

@@ -31,6 +31,7 @@ type desk struct {
 type grant struct {
 	policy  permission.Policy
 	looking bool // see lookers
+	covered bool // see [permission.Policy.Covers]
 }
 
 // grantKey finds it in the context of the call.
@@ -63,7 +64,7 @@ func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (
 		policy, decision := d.decide(r)
 		switch decision.Verdict {
 		case permission.Allow:
-			return context.WithValue(ctx, grantKey{}, grant{policy, policy.Looks(r.call)}), nil
+			return context.WithValue(ctx, grantKey{}, grant{policy, policy.Looks(r.call), policy.Covers(r.call)}), nil
 		case permission.Deny:
 			return nil, errors.New(decision.Reason)
 		case permission.Ask:
@@ -117,7 +118,8 @@ func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
 	}
 	policy := d.now()
 	r.call = permission.Call{
-		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs, Plain: plain(r.scope, policy), Looking: looking(r.scope, policy),
+		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs,
+		Plain: confines() && plain(r.scope, policy), Looking: looking(r.scope, policy),
 	}
 	paths := r.scope.Paths
 	switch r.scope.Action {

@@ -14,9 +14,11 @@ func (w *Workplace) Rules(ctx context.Context, tool string) sandbox.Rules {
 	g := w.grant(ctx)
 	policy := g.policy
 	inherit := w.options.PassEnv
-	if g.looking {
+	if g.looking || g.covered { // a link in the project, or one made since, would lead to what is asked about
 		inherit = nil
 		policy.Permissions.Preset = rights.Sandboxed
+	}
+	if g.looking {
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)
