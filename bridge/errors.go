@@ -252,11 +252,11 @@ func explainTyped(err error) (refusal, bool) {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindExecutionError, e.Error(),
 			"Ask again with a new request_id, or another agent or model."), true
 	}
-	if e, ok := errors.AsType[*CheckError](err); ok && e.Kind == CheckMissing {
-		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindCheckerNotFound, e.Details,
+	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.MissingChecker {
+		return refuse(200, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindCheckerNotFound, e.Message,
 			"Install one of them where the server's PATH finds it."), true
 	} else if ok {
-		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindExecutionError, e.Details), true
+		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindExecutionError, e.Message), true
 	}
 	if e, ok := errors.AsType[*plan.DamagedError](err); ok {
 		return refuse(200, jsonrpc.CodeServerError, "Execution failed", api.KindPlanRecordDamaged, e.Error(),

@@ -34,20 +34,20 @@ import (
 // looks is a checker that finds fault with one word.
 func looks(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	result := api.ValidateCodeResult{
-		Valid: true, Checker: api.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
-		Diagnostics: []api.CodeDiagnostic{}, UncheckedRules: append([]string{}, protocol.Value(p.Rules)...),
+		Valid: true, Checker: protocol.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
+		Diagnostics: []protocol.CodeDiagnostic{}, UncheckedRules: append([]string{}, protocol.Value(p.Rules)...),
 	}
 	switch {
 	case p.Language == "cobol":
-		return result, &bridge.CheckError{Kind: bridge.CheckLanguage, Details: `"cobol" is none of go, python`}
+		return result, &protocol.CodeFailure{Kind: protocol.UnknownLanguage, Message: `"cobol" is none of go, python`}
 	case p.Language == "rust":
-		return result, &bridge.CheckError{Kind: bridge.CheckMissing, Details: "no checker for rust is on this machine: install rustc"}
+		return result, &protocol.CodeFailure{Kind: protocol.MissingChecker, Message: "no checker for rust is on this machine: install rustc"}
 	case p.Code == "slow":
 		<-ctx.Done()
 		return result, ctx.Err()
 	case p.Code == "bad":
 		result.Valid = false
-		result.Diagnostics = []api.CodeDiagnostic{{Line: 1, Column: 1, Severity: "error", Rule: "words", Message: "bad"}}
+		result.Diagnostics = []protocol.CodeDiagnostic{{Line: 1, Column: 1, Severity: "error", Rule: "words", Message: "bad"}}
 	}
 	return result, nil
 }

@@ -74,7 +74,7 @@ type Options struct {
 	// server has stopped taking new requests; it must not block. May be nil:
 	// Serve returns in any case.
 	Shutdown func()
-	// Check looks at code for validate_code, within ctx. A *CheckError reaches the
+	// Check looks at code for validate_code, within ctx. A *protocol.CodeFailure reaches the
 	// client as it is. Required; safe for concurrent use.
 	Check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
 	// Settings are those of the configuration at the start; Reload replaces them.

@@ -187,30 +187,7 @@ type (
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"600" unit:"seconds" default:"60"`
 	}
 	// ValidateCodeResult is what a checker found.
-	ValidateCodeResult struct {
-		// Valid says that there is no diagnostic of severity error.
-		Valid       bool             `json:"valid"`
-		Checker     CodeChecker      `json:"checker"`
-		Diagnostics []CodeDiagnostic `json:"diagnostics"`
-		// Truncated says that there were more diagnostics.
-		Truncated bool `json:"truncated,omitzero" wire:"default"`
-		// UncheckedRules are those that the checker cannot be asked for.
-		UncheckedRules []string `json:"unchecked_rules"`
-	}
-	// CodeChecker is what looked at the code.
-	CodeChecker struct {
-		Name    string   `json:"name"`
-		Version string   `json:"version"`
-		Command []string `json:"command"` // [] for what is built in
-	}
-	// CodeDiagnostic is one fault. Line and Column count from 1; 0 is unknown.
-	CodeDiagnostic struct {
-		Line     int    `json:"line"`
-		Column   int    `json:"column"`
-		Severity string `json:"severity" enum:"error,warning"` // error or warning
-		Rule     string `json:"rule,omitzero" wire:"default"`
-		Message  string `json:"message"`
-	}
+	ValidateCodeResult protocol.CodeResult
 
 	// UpdateContextParams change what agents are told beside the conversation.
 	UpdateContextParams struct {

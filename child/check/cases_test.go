@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nexus.internal/child/check"
+	"nexus.internal/protocol"
 )
 
 // checkers are those that the cases were written for, by language.
@@ -72,10 +73,10 @@ func TestCases(t *testing.T) {
 		t.Run(tt.language+"/"+tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			got, err := check.Check(ctx, check.Request{Code: tt.code, Language: tt.language, Cache: cache}, os.Environ())
+			got, err := check.Check(ctx, protocol.CodeCheck{Code: tt.code, Language: tt.language, Cache: cache}, os.Environ())
 			by := checkers[tt.language]
 			if _, none := exec.LookPath(by.program); by.program != "" && none != nil {
-				if failure, ok := errors.AsType[*check.FailureError](err); err != nil && (!ok || failure.Kind != "missing") {
+				if failure, ok := errors.AsType[*protocol.CodeFailure](err); err != nil && (!ok || failure.Kind != "missing") {
 					t.Errorf("without %s: %v", by.program, err)
 				}
 				return

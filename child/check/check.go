@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
@@ -26,59 +27,6 @@ const (
 	maxMessage     = 1 << 10 // bytes of one message
 )
 
-// Request is what is to be looked at.
-type Request struct {
-	Code     string `json:"code"`
-	Language string `json:"language"`
-	// Rules are those that the checker is to apply, by its own names for them.
-	Rules []string `json:"rules" wire:"default"`
-	// Cache is a directory in which a checker may keep what it compiled. One that needs
-	// it makes it, and does without where it cannot; "" for none.
-	Cache string `json:"cache" wire:"default"`
-}
-
-// Answer is a Result, or else a FailureError.
-type Answer struct {
-	Result  *Result       `json:"result,omitzero"`
-	Failure *FailureError `json:"failure,omitzero"`
-}
-
-// FailureError says why nothing was checked.
-type FailureError struct {
-	// Kind is language (nobody knows it), missing (no checker for it is here) or
-	// failed (the checker did not do its work).
-	Kind    string `json:"kind"`
-	Message string `json:"message"`
-}
-
-// Result is what a checker found.
-type Result struct {
-	// Valid says that there is no diagnostic of severity error.
-	Valid       bool         `json:"valid"`
-	Checker     Checker      `json:"checker"`
-	Diagnostics []Diagnostic `json:"diagnostics"`
-	// Truncated says that there were more diagnostics.
-	Truncated bool `json:"truncated,omitzero"`
-	// UncheckedRules are the rules that the checker cannot be asked for.
-	UncheckedRules []string `json:"unchecked_rules"`
-}
-
-// Checker is what looked at the code.
-type Checker struct {
-	Name    string   `json:"name"`
-	Version string   `json:"version"` // the first line of what it says of itself; "" if it says nothing
-	Command []string `json:"command"`
-}
-
-// Diagnostic is one fault. Line and Column count from 1; 0 is unknown.
-type Diagnostic struct {
-	Line     int    `json:"line"`
-	Column   int    `json:"column"`
-	Severity string `json:"severity"` // error or warning
-	Rule     string `json:"rule,omitzero"`
-	Message  string `json:"message"`
-}
-
 // Serve reads a request and writes the answer, each one JSON object. The error is
 // of the pipes, or of a request that cannot be read.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, environ []string) error {
@@ -86,50 +34,48 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, environ []string) e
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	var r Request
+	var r protocol.CodeCheck
 	if len(text) > maxRequest {
 		return fmt.Errorf("read the request: more than %d bytes", maxRequest)
 	}
 	if err := strict.Unmarshal(text, &r, strict.RejectUnknown); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	var answer Answer
+	var answer protocol.CodeAnswer
 	result, err := Check(ctx, r, environ)
-	if failure, ok := errors.AsType[*FailureError](err); ok {
+	if failure, ok := errors.AsType[*protocol.CodeFailure](err); ok {
 		answer.Failure = failure
 	} else if err != nil {
-		answer.Failure = &FailureError{"failed", err.Error()}
+		answer.Failure = &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: err.Error()}
 	} else {
 		answer.Result = &result
 	}
 	return json.MarshalWrite(out, answer)
 }
 
-func (f *FailureError) Error() string { return f.Message }
-
 // Check has the code looked at by the first checker of its language that is
-// there, as environ's PATH has them. The error is a *FailureError where it is the
+// there, as environ's PATH has them. The error is a *protocol.CodeFailure where it is the
 // request's, or the machine's.
-func Check(ctx context.Context, r Request, environ []string) (Result, error) {
+func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protocol.CodeResult, error) {
 	language := strings.ToLower(r.Language)
 	if known, ok := aliases[language]; ok {
 		language = known
 	}
 	tools, ok := languages[language]
 	if !ok {
-		return Result{}, &FailureError{"language", fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
+		return protocol.CodeResult{}, &protocol.CodeFailure{Kind: protocol.UnknownLanguage, Message: fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
 	}
 	var wanted []string
 	for _, t := range tools {
 		if t.program == "" {
-			return finish(Result{Checker: Checker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.diagnostics(r.Code)}, r, t), nil
+			return finish(protocol.CodeResult{Checker: protocol.CodeChecker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.diagnostics(r.Code)}, r, t), nil
 		}
 		if program := find(t.program, environ); program != "" {
 			return t.look(ctx, r, program, environ)
 		}
 		wanted = append(wanted, t.program)
 	}
-	return Result{}, &FailureError{"missing", fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
+	return protocol.CodeResult{}, &protocol.CodeFailure{Kind: protocol.MissingChecker, Message: fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
 }
 
 // Languages are the names of the languages that are known, sorted.
@@ -143,7 +89,7 @@ func Languages() []string {
 }
 
 // look runs the checker, and once more where its first answer is not the last.
-func (t tool) look(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+func (t tool) look(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
 	if t.forms != nil {
 		return t.lookTwice(ctx, r, program, environ)
 	}
@@ -157,7 +103,7 @@ func (t tool) look(ctx context.Context, r Request, program string, environ []str
 	}
 	second, err := t.grammar.run(ctx, r, program, environ)
 	if err != nil {
-		return Result{}, err
+		return protocol.CodeResult{}, err
 	}
 	second.Diagnostics = append(missing, second.Diagnostics...)
 	return finish(second, r, *t.grammar), nil
@@ -165,14 +111,14 @@ func (t tool) look(ctx context.Context, r Request, program string, environ []str
 
 // lookTwice has the code read in the form that it seems to have, and in the other one
 // where that was not it.
-func (t tool) lookTwice(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+func (t tool) lookTwice(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
 	likely := 0
 	if regexp.MustCompile(t.isSecond).MatchString(r.Code) {
 		likely = 1
 	}
 	wrong := regexp.MustCompile(t.wrongForm)
 	first, err := t.as(likely).run(ctx, r, program, environ)
-	if err != nil || !slices.ContainsFunc(first.Diagnostics, func(d Diagnostic) bool { return d.isError(wrong) }) {
+	if err != nil || !slices.ContainsFunc(first.Diagnostics, func(d protocol.CodeDiagnostic) bool { return isError(d, wrong) }) {
 		return first, err
 	}
 	second, err := t.as(1-likely).run(ctx, r, program, environ)
@@ -189,23 +135,23 @@ func (t tool) as(form int) tool {
 	return t
 }
 
-func (t tool) run(ctx context.Context, r Request, program string, environ []string) (Result, error) {
+func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
 	dir, err := makeDir()
 	if err != nil {
-		return Result{}, err
+		return protocol.CodeResult{}, err
 	}
 	defer os.RemoveAll(dir)
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
-		return Result{}, fmt.Errorf("write the code to be checked: %w", err)
+		return protocol.CodeResult{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
 	cache, err := t.keep(r.Cache, dir)
 	if err != nil {
-		return Result{}, err
+		return protocol.CodeResult{}, err
 	}
 	version := said{}
 	if t.version != nil {
 		if version, err = t.ask(ctx, program, dir, cache, environ, t.version); err != nil {
-			return Result{}, err
+			return protocol.CodeResult{}, err
 		}
 	}
 	args := slices.Clone(t.args)
@@ -215,25 +161,25 @@ func (t tool) run(ctx context.Context, r Request, program string, environ []stri
 	args = append(args, t.file)
 	found, err := t.ask(ctx, program, dir, cache, environ, args)
 	if err != nil {
-		return Result{}, err
+		return protocol.CodeResult{}, err
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
 	if version.failed { // these are other words
 		line = ""
 	}
-	result := Result{
-		Checker:     Checker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
+	result := protocol.CodeResult{
+		Checker:     protocol.CodeChecker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
 		Diagnostics: t.diagnostics(found.text),
 	}
 	if found.failed && len(result.Diagnostics) == 0 {
 		// It says no, and in words that are not understood: they are the fault.
-		result.Diagnostics = []Diagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
+		result.Diagnostics = []protocol.CodeDiagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
 	return finish(result, r, t), nil
 }
 
 // finish fills in what follows from the diagnostics and the rules.
-func finish(result Result, r Request, t tool) Result {
+func finish(result protocol.CodeResult, r protocol.CodeCheck, t tool) protocol.CodeResult {
 	if len(result.Diagnostics) > maxDiagnostics {
 		result.Diagnostics, result.Truncated = result.Diagnostics[:maxDiagnostics], true
 	}
@@ -243,7 +189,7 @@ func finish(result Result, r Request, t tool) Result {
 		result.Valid = result.Valid && d.Severity != "error"
 	}
 	if result.Diagnostics == nil {
-		result.Diagnostics = []Diagnostic{}
+		result.Diagnostics = []protocol.CodeDiagnostic{}
 	}
 	if t.rules == "" && r.Rules != nil {
 		result.UncheckedRules = r.Rules
@@ -302,7 +248,7 @@ func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args
 	case err != nil:
 		return said{}, fmt.Errorf("read what %s says: %w", t.name, err)
 	case exit.Signal != 0 && len(text) < maxOutput:
-		return said{}, &FailureError{"failed", fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
+		return said{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
 	}
 	return said{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/child/check"
+	"nexus.internal/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +64,7 @@ func TestNoCache(t *testing.T) {
 	// Nobody may write the last of these.
 	for _, cache := range []string{"", filepath.Join(file, "cache"), "/proc"} {
 		t.Setenv("TMPDIR", t.TempDir())
-		r := check.Request{Code: "package p\n\nvar x int = \"\"\n", Language: "go", Rules: []string{}, Cache: cache}
+		r := protocol.CodeCheck{Code: "package p\n\nvar x int = \"\"\n", Language: "go", Rules: []string{}, Cache: cache}
 		got, err := check.Check(t.Context(), r, os.Environ())
 		if err != nil || got.Checker.Name != "go vet" || len(got.Diagnostics) != 1 || !strings.Contains(got.Diagnostics[0].Message, "cannot use") {
 			t.Errorf("with cache %q: %+v, %v", cache, got, err)
@@ -88,12 +89,12 @@ func TestLanguages(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			ask := func(code string) (check.Result, error) {
-				return check.Check(ctx, check.Request{Code: code, Language: s.language, Rules: []string{}, Cache: cache}, os.Environ())
+			ask := func(code string) (protocol.CodeResult, error) {
+				return check.Check(ctx, protocol.CodeCheck{Code: code, Language: s.language, Rules: []string{}, Cache: cache}, os.Environ())
 			}
 			right, err := ask(s.right)
 			if !there {
-				failure, ok := errors.AsType[*check.FailureError](err)
+				failure, ok := errors.AsType[*protocol.CodeFailure](err)
 				if !ok || failure.Kind != "missing" || !strings.Contains(failure.Message, s.programs[0]) {
 					t.Errorf("without a checker: %+v, %v", right, err)
 				}
@@ -131,7 +132,7 @@ func TestGofmtHasNoVersion(t *testing.T) {
 	if err := os.Symlink(gofmt, filepath.Join(dir, "gofmt")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := check.Check(t.Context(), check.Request{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
+	got, err := check.Check(t.Context(), protocol.CodeCheck{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
 	if err != nil || got.Valid || got.Checker.Name != "gofmt" || got.Checker.Version != "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -145,8 +146,8 @@ func TestConfined(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	result, err := check.Check(ctx, check.Request{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
-	if failure, ok := errors.AsType[*check.FailureError](err); ok && failure.Kind == "missing" {
+	result, err := check.Check(ctx, protocol.CodeCheck{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
+	if failure, ok := errors.AsType[*protocol.CodeFailure](err); ok && failure.Kind == "missing" {
 		if !strings.Contains(failure.Message, "gcc or clang") {
 			t.Errorf("got %v", failure)
 		}
@@ -166,15 +167,15 @@ func TestFailures(t *testing.T) {
 		{"TypeScript", "missing", "install tsc"},
 		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, python, rust, shell, typescript`},
 	} {
-		_, err := check.Check(t.Context(), check.Request{Language: tt.language}, empty)
-		failure, ok := errors.AsType[*check.FailureError](err)
-		if !ok || failure.Kind != tt.kind || !strings.Contains(failure.Message, tt.message) {
+		_, err := check.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
+		failure, ok := errors.AsType[*protocol.CodeFailure](err)
+		if !ok || string(failure.Kind) != tt.kind || !strings.Contains(failure.Message, tt.message) {
 			t.Errorf("%s: got %v", tt.language, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := check.Check(ctx, check.Request{Language: "shell"}, os.Environ()); !errors.Is(err, context.Canceled) {
+	if _, err := check.Check(ctx, protocol.CodeCheck{Language: "shell"}, os.Environ()); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -196,7 +197,7 @@ func TestLines(t *testing.T) {
 		"other.h:1:1: error: elsewhere",
 		"1 error generated.",
 	}, "\n")
-	want := []check.Diagnostic{
+	want := []protocol.CodeDiagnostic{
 		{Line: 3, Column: 2, Severity: "error", Message: "undefined: x"},
 		{Line: 1, Column: 8, Severity: "error", Rule: "F401", Message: "[*] `os` imported but unused"},
 		{Line: 2, Column: 1, Severity: "warning", Rule: "SC2086", Message: "Double quote this."},

@@ -1,4 +1,6 @@
 package check
 
+import "nexus.internal/protocol"
+
 // Lines lets a test read the words of checkers that are not here.
-func Lines(text, file string) []Diagnostic { return readLines(text, file, true) }
+func Lines(text, file string) []protocol.CodeDiagnostic { return readLines(text, file, true) }

@@ -3,6 +3,8 @@ package check
 import (
 	"regexp"
 	"strings"
+
+	"nexus.internal/protocol"
 )
 
 // notChecked is the rule of a warning that something outside the code is not
@@ -11,9 +13,9 @@ const notChecked = "not-checked"
 
 // setAside makes warnings of the faults that are of the place and not of the code:
 // those whose words match.
-func setAside(found []Diagnostic, words *regexp.Regexp) []Diagnostic {
+func setAside(found []protocol.CodeDiagnostic, words *regexp.Regexp) []protocol.CodeDiagnostic {
 	for i, d := range found {
-		if d.isError(words) {
+		if isError(d, words) {
 			found[i].Severity, found[i].Rule = "warning", notChecked
 			found[i].Message = strings.TrimSuffix(strings.TrimSuffix(d.Message, " in any of:"), ".") + ": what depends on it was not checked"
 		}
@@ -22,7 +24,7 @@ func setAside(found []Diagnostic, words *regexp.Regexp) []Diagnostic {
 }
 
 // isError reports whether a diagnostic is an error with such words.
-func (d Diagnostic) isError(words *regexp.Regexp) bool {
+func isError(d protocol.CodeDiagnostic, words *regexp.Regexp) bool {
 	return d.Severity == "error" && words.MatchString(d.Rule+" "+d.Message)
 }
 
@@ -50,8 +52,8 @@ var (
 
 // missingImports are the warnings of what go vet did not find and gofmt does not need; nil
 // where its answer stands: nothing is missing, or nobody else has it either.
-func missingImports(code string, found []Diagnostic) []Diagnostic {
-	var missing []Diagnostic
+func missingImports(code string, found []protocol.CodeDiagnostic) []protocol.CodeDiagnostic {
+	var missing []protocol.CodeDiagnostic
 	for _, d := range found {
 		at := goAbsent().FindStringSubmatch(d.Message)
 		switch {
@@ -69,7 +71,7 @@ func missingImports(code string, found []Diagnostic) []Diagnostic {
 		if cgo == nil {
 			return nil
 		}
-		missing = []Diagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
+		missing = []protocol.CodeDiagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
 	}
 	return setAside(missing, regexp.MustCompile(anything))
 }

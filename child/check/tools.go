@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -152,7 +153,7 @@ var (
 )
 
 // diagnostics reads what the checker says.
-func (t tool) diagnostics(text string) []Diagnostic {
+func (t tool) diagnostics(text string) []protocol.CodeDiagnostic {
 	switch t.output {
 	case nodeTrace:
 		return nodeSays(text)
@@ -170,9 +171,9 @@ func (t tool) diagnostics(text string) []Diagnostic {
 // readLines reads what checkers say a line for each fault; notes and other lines are passed
 // over. Where a line may be plain, without a severity, it is an error. Where not, it says
 // from where the next fault, of a header, comes.
-func readLines(text, file string, plain bool) []Diagnostic {
-	var found []Diagnostic
-	var from Diagnostic // where in the code a fault of another file comes from
+func readLines(text, file string, plain bool) []protocol.CodeDiagnostic {
+	var found []protocol.CodeDiagnostic
+	var from protocol.CodeDiagnostic // where in the code a fault of another file comes from
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		if at := included().FindStringSubmatch(line); at != nil && at[1] == file {
@@ -183,7 +184,7 @@ func readLines(text, file string, plain bool) []Diagnostic {
 		if at == nil || plain && at[1] != file {
 			continue
 		}
-		d := Diagnostic{Severity: "error", Message: at[4]}
+		d := protocol.CodeDiagnostic{Severity: "error", Message: at[4]}
 		d.Line, _ = strconv.Atoi(at[2])   // digits; too many are unknown
 		d.Column, _ = strconv.Atoi(at[3]) // or nothing
 		said := severity().FindStringSubmatch(d.Message)
@@ -214,7 +215,7 @@ func readLines(text, file string, plain bool) []Diagnostic {
 			}
 			d.Line, d.Column, d.Message = from.Line, from.Column, at[1]+": "+d.Message
 		}
-		from = Diagnostic{}
+		from = protocol.CodeDiagnostic{}
 		found = append(found, d)
 	}
 	return found
@@ -227,24 +228,24 @@ var (
 )
 
 // nodeSays reads the one fault that node tells of.
-func nodeSays(text string) []Diagnostic {
+func nodeSays(text string) []protocol.CodeDiagnostic {
 	words := nodeWords().FindStringSubmatch(text)
 	if words == nil {
 		return nil
 	}
-	d := Diagnostic{Severity: "error", Message: words[1]}
+	d := protocol.CodeDiagnostic{Severity: "error", Message: words[1]}
 	if at := nodeAt().FindStringSubmatch(text); at != nil {
 		d.Line, _ = strconv.Atoi(at[1]) // digits; too many are unknown
 	}
 	if caret := nodeCaret().FindStringSubmatch(text); caret != nil {
 		d.Column = len(caret[1]) + 1
 	}
-	return []Diagnostic{d}
+	return []protocol.CodeDiagnostic{d}
 }
 
 var offset = pattern(`offset (\d+)`)
 
-func parseJSON(code string) []Diagnostic {
+func parseJSON(code string) []protocol.CodeDiagnostic {
 	err := strict.Valid([]byte(code))
 	if err == nil {
 		return nil
@@ -255,7 +256,7 @@ func parseJSON(code string) []Diagnostic {
 			before = code[:n]
 		}
 	}
-	return []Diagnostic{{
+	return []protocol.CodeDiagnostic{{
 		Line: 1 + strings.Count(before, "\n"), Column: len(before) - strings.LastIndexByte(before, '\n'),
 		Severity: "error", Message: err.Error(),
 	}}

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
-	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -47,23 +46,6 @@ func newCheckers(child string, current inForce, cfg *config.Config, guard *proc.
 	}
 }
 
-// checkRequest and checkAnswer are what nexus-child check reads and writes.
-type (
-	checkRequest struct {
-		Code     string   `json:"code"`
-		Language string   `json:"language"`
-		Rules    []string `json:"rules"`
-		Cache    string   `json:"cache"`
-	}
-	checkAnswer struct {
-		Result  *api.ValidateCodeResult `json:"result,omitzero"`
-		Failure *struct {
-			Kind    string `json:"kind"`
-			Message string `json:"message"`
-		} `json:"failure,omitzero"`
-	}
-)
-
 // check is bridge.Options.Check. When ctx ends, nothing of the checker is left.
 func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	select {
@@ -72,7 +54,7 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	case <-ctx.Done():
 		return api.ValidateCodeResult{}, ctx.Err()
 	}
-	request, err := json.Marshal(checkRequest{Code: p.Code, Language: p.Language, Rules: append([]string{}, protocol.Value(p.Rules)...), Cache: c.cache})
+	request, err := json.Marshal(protocol.CodeCheck{Code: p.Code, Language: p.Language, Rules: append([]string{}, protocol.Value(p.Rules)...), Cache: c.cache})
 	if err != nil {
 		return api.ValidateCodeResult{}, fmt.Errorf("encode a check: %w", err)
 	}
@@ -83,17 +65,17 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	case err != nil:
 		return api.ValidateCodeResult{}, err
 	}
-	var answer checkAnswer
+	var answer protocol.CodeAnswer
 	if err := strict.Unmarshal(text, &answer, strict.IgnoreUnknown); err != nil {
-		return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckFailed, Details: fmt.Sprintf("the checker ended without an answer (status %d %s%s): %s", exit.Code, exit.Signal, exit.Limit, exit.Stderr)}
+		return api.ValidateCodeResult{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("the checker ended without an answer (status %d %s%s): %s", exit.Code, exit.Signal, exit.Limit, exit.Stderr)}
 	}
-	if f := answer.Failure; f != nil {
-		return api.ValidateCodeResult{}, &bridge.CheckError{Kind: bridge.CheckKind(f.Kind), Details: f.Message}
+	if answer.Failure != nil {
+		return api.ValidateCodeResult{}, answer.Failure
 	}
 	if answer.Result == nil {
 		return api.ValidateCodeResult{}, errors.New("nexus-child check gave neither a result nor a failure")
 	}
-	return *answer.Result, nil
+	return api.ValidateCodeResult(*answer.Result), nil
 }
 
 // makeTemp makes a directory in the home; elsewhere if nothing can be written
