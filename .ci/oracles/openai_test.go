@@ -12,13 +12,14 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
+	"nexus.internal/child/provider/wire"
 	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/protocol"
 )
 
 func gpt(t *testing.T, o openai.Options) provider.Provider {
 	t.Helper()
-	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), openai.Bearer
+	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), wire.Bearer
 	o.APIKey, o.MaxAttempts = wiretest.Secret, 1
 	p, err := openai.New(o)
 	if err != nil {

@@ -103,9 +103,6 @@ const wantName = "want a name like worker-1: a letter or digit, then up to 62 le
 // kept when it is destroyed.
 func IsTemp(id string) bool { return strings.HasPrefix(id, ".") }
 
-// MaxRequestID bounds the request_id of a send, in bytes.
-const MaxRequestID = 128
-
 // MaxTimeout bounds timeout_s, in seconds.
 const MaxTimeout = 24 * 60 * 60
 

@@ -36,9 +36,6 @@ const (
 	MaxTasks = 100
 	// MaxPool is how many agents a plan is carried out by.
 	MaxPool = 16
-	// MaxTaskRequestID bounds the request_id of what takes more than one turn, in
-	// bytes.
-	MaxTaskRequestID = 96
 	// DefaultTaskTimeout is the timeout_s of a task and of the making of a plan,
 	// DefaultCheckTimeout that of validate_code, in seconds.
 	DefaultTaskTimeout  = 600

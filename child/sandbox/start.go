@@ -307,9 +307,6 @@ func (p *Process) Wait() Exit {
 	return p.exit
 }
 
-// Done is closed when Wait would return at once.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
 // Close kills what still runs, waits for its end and gives up the output. It
 // may be called more than once.
 func (p *Process) Close() {

@@ -23,7 +23,7 @@ func TestDialects(t *testing.T) {
 		method             wire.AuthMethod
 		want               []provider.Delta
 	}{
-		{"openrouter", "/api/v1", "/api/v1/chat/completions", openai.Bearer, []provider.Delta{
+		{"openrouter", "/api/v1", "/api/v1/chat/completions", wire.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			provider.Text{Text: "!"},
@@ -34,7 +34,7 @@ func TestDialects(t *testing.T) {
 		}},
 		{
 			"azure", "/openai/deployments/mini?api-version=2024-10-21", "/openai/deployments/mini/chat/completions?api-version=2024-10-21",
-			openai.APIKey,
+			wire.APIKey,
 			[]provider.Delta{
 				provider.Text{Text: "Hello"},
 				provider.Stop{Reason: provider.FinishFiltered, Usage: protocol.TurnUsage{
@@ -42,7 +42,7 @@ func TestDialects(t *testing.T) {
 				}},
 			},
 		},
-		{"ollama", "/v1", "/v1/chat/completions", openai.None, []provider.Delta{
+		{"ollama", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
 			provider.Thinking{Text: "Two files."},
 			provider.CallStart{ID: "call_x1", Name: "read_file"},
 			provider.CallInput{ID: "call_x1", Fragment: `{"path":"a"}`},
@@ -52,7 +52,7 @@ func TestDialects(t *testing.T) {
 			provider.Call{ToolCall: protocol.ToolCall{ID: "call_x2", Name: "read_file", Input: jsontext.Value(`{"path":"b"}`)}},
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 171, OutputTokens: 36, Model: model("qwen3:8b")}},
 		}},
-		{"vllm", "/v1", "/v1/chat/completions", openai.Bearer, []provider.Delta{
+		{"vllm", "/v1", "/v1/chat/completions", wire.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "\n\nHello"},
 			reasonedWith("reasoning_content", 3, 7, ""),
@@ -60,20 +60,20 @@ func TestDialects(t *testing.T) {
 				InputTokens: 14, OutputTokens: 17, CacheReadInputTokens: 8, Model: model("Qwen/Qwen3-8B"),
 			}},
 		}},
-		{"lmstudio", "/v1", "/v1/chat/completions", openai.None, []provider.Delta{
+		{"lmstudio", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
 			provider.CallStart{ID: "365174485", Name: "sleep"},
 			provider.CallInput{ID: "365174485", Fragment: `{"seconds"`},
 			provider.CallInput{ID: "365174485", Fragment: `:1}`},
 			provider.Call{ToolCall: protocol.ToolCall{ID: "365174485", Name: "sleep", Input: jsontext.Value(`{"seconds":1}`)}},
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 60, OutputTokens: 11, Model: model("qwen2.5-7b-instruct")}},
 		}},
-		{"llamacpp", "/v1", "/v1/chat/completions", openai.None, []provider.Delta{
+		{"llamacpp", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			reasonedWith("reasoning_content", 3, 5, ""),
 			provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{InputTokens: 12, OutputTokens: 2, Model: model("gpt-3.5-turbo")}},
 		}},
-		{"deepseek", "", "/chat/completions", openai.Bearer, []provider.Delta{
+		{"deepseek", "", "/chat/completions", wire.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			reasonedWith("reasoning_content", 3, 5, ""),

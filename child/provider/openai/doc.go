@@ -2,7 +2,7 @@
 // offers the same interface: OpenRouter, Azure, Ollama, vLLM, llama.cpp, LM
 // Studio.
 //
-//	p, err := openai.New(openai.Options{Name: "openrouter", BaseURL: url, AuthMethod: openai.Bearer, APIKey: key})
+//	p, err := openai.New(openai.Options{Name: "openrouter", BaseURL: url, AuthMethod: wire.Bearer, APIKey: key})
 //	for delta, err := range p.Stream(ctx, request) { … }
 //
 // Tries, waits, silence, errors and secrets are those of package wire. Images go

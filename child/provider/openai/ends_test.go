@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/openai"
+	"nexus.internal/child/provider/wire"
 	"nexus.internal/child/provider/wire/wiretest"
 )
 
@@ -80,7 +81,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	p, err := openai.New(openai.Options{BaseURL: "http://" + address, AuthMethod: openai.Bearer, APIKey: secret, RetryBackoff: 1})
+	p, err := openai.New(openai.Options{BaseURL: "http://" + address, AuthMethod: wire.Bearer, APIKey: secret, RetryBackoff: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,16 +14,6 @@ import (
 // Options says which service is spoken to and how.
 type Options = wire.Options
 
-// AuthMethod says how the key is sent.
-type AuthMethod = wire.AuthMethod
-
-// The methods of config.json.
-const (
-	Bearer = wire.Bearer
-	APIKey = wire.APIKey
-	None   = wire.None
-)
-
 // client is a provider for one service.
 type client struct{ service *wire.Service }
 

@@ -31,7 +31,7 @@ const secret = wiretest.Secret
 func acme(t *testing.T, s *wiretest.Service, change func(*openai.Options)) provider.Provider {
 	t.Helper()
 	o := openai.Options{
-		Name: "acme", BaseURL: s.URL + "/v1", AuthMethod: openai.Bearer, APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
+		Name: "acme", BaseURL: s.URL + "/v1", AuthMethod: wire.Bearer, APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
 	}
 	if change != nil {
 		change(&o)
@@ -268,7 +268,7 @@ func TestURLStaysSecret(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := openai.New(openai.Options{
-				Name: "acme", BaseURL: tt.base, AuthMethod: openai.None, HTTPClient: tt.client, MaxAttempts: 2, RetryBackoff: time.Nanosecond,
+				Name: "acme", BaseURL: tt.base, AuthMethod: wire.None, HTTPClient: tt.client, MaxAttempts: 2, RetryBackoff: time.Nanosecond,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -352,16 +352,16 @@ func TestRequest(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, base     string
-		method         openai.AuthMethod
+		method         wire.AuthMethod
 		header, value  string
 		absent, target string
 	}{
-		{"bearer", "/v1", openai.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
+		{"bearer", "/v1", wire.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
 		{
-			"azure", "/openai?api-version=2024-10-21", openai.APIKey, "Api-Key", secret, "Authorization",
+			"azure", "/openai?api-version=2024-10-21", wire.APIKey, "Api-Key", secret, "Authorization",
 			"/openai/chat/completions?api-version=2024-10-21",
 		},
-		{"none", "/v1/", openai.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
+		{"none", "/v1/", wire.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OPENAI_API_KEY", "sk-of-somebody-else")
@@ -431,7 +431,7 @@ func TestNewRefuses(t *testing.T) {
 		options openai.Options
 		want    string
 	}{
-		{"no key", openai.Options{Name: "acme", BaseURL: "http://h", AuthMethod: openai.Bearer}, "provider acme: there is no API key"},
+		{"no key", openai.Options{Name: "acme", BaseURL: "http://h", AuthMethod: wire.Bearer}, "provider acme: there is no API key"},
 		{"no host", openai.Options{Name: "acme", BaseURL: "api.example.com", APIKey: secret}, "provider acme: base_url is not an http or https URL with a host"},
 		{"bad url", openai.Options{Name: "acme", BaseURL: "http://[", APIKey: secret}, "provider acme: base_url is not a URL"},
 		{"bad method", openai.Options{Name: "acme", BaseURL: "http://h", APIKey: secret, AuthMethod: "basic"}, `provider acme: auth_method "basic" is not known, want bearer, api-key, x-api-key or none`},
@@ -453,7 +453,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := openai.New(openai.Options{
-			BaseURL: "http://h", AuthMethod: openai.Bearer, APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
+			BaseURL: "http://h", AuthMethod: wire.Bearer, APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@
 // was asked.
 //
 //	s := wiretest.Serve(t, wiretest.Status(429, "{}", "Retry-After", "0"), wiretest.Stream(recorded))
-//	p, err := openai.New(openai.Options{BaseURL: s.URL + "/v1", AuthMethod: openai.Bearer, APIKey: wiretest.Secret})
+//	p, err := openai.New(openai.Options{BaseURL: s.URL + "/v1", AuthMethod: wire.Bearer, APIKey: wiretest.Secret})
 //	deltas, err := wiretest.Collect(ctx, p, request)
 //	request, body := s.Request(1)
 //
