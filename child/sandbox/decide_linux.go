@@ -71,12 +71,14 @@ type response struct {
 	flags uint32
 }
 
-// decider does what a program may do of changes. It is for one goroutine.
+// decider does what a program may do of changes and watches. It is for one
+// goroutine.
 type decider struct {
 	listener int
 	rules    Rules
 	temp     string
 	blocked  []string
+	system   []string // what every program may read; nil until it is needed
 }
 
 // target is an open file (O_PATH).
@@ -85,7 +87,7 @@ type target struct {
 	stat unix.Stat_t
 }
 
-// serve decides on changes until nobody is left to make any, which may be never:
+// serve decides on calls until nobody is left to make any, which may be never:
 // the caller ends with its process.
 func (d *decider) serve() {
 	for {
@@ -100,10 +102,11 @@ func (d *decider) serve() {
 			return
 		}
 		answer := response{id: call.id}
-		if err := d.decide(&call); err != nil {
+		var err error
+		if answer.val, err = d.decide(&call); err != nil {
 			errno := unix.EPERM
 			_ = errors.As(err, &errno)
-			answer.error = -int32(errno)
+			answer.val, answer.error = 0, -int32(errno)
 		}
 		_ = d.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&answer)) // or the caller was killed
 	}
@@ -123,8 +126,24 @@ func (d *decider) ioctl(request uint, p unsafe.Pointer) error {
 	return nil
 }
 
-// decide makes the change if it is allowed. The error is the program's.
-func (d *decider) decide(call *notification) error {
+// decide makes the change, or the watch, if it is allowed. What it returns is the
+// program's.
+func (d *decider) decide(call *notification) (value int64, err error) {
+	if call.nr != unix.SYS_INOTIFY_ADD_WATCH {
+		return 0, d.change(call)
+	}
+	if !asWe(call.pid) {
+		return 0, unix.ENOSPC
+	}
+	value, err = d.watch(call)
+	if errors.Is(err, unix.EPERM) { // we cannot look into the program
+		err = unix.ENOSPC
+	}
+	return value, err
+}
+
+// change makes the change if it is allowed.
+func (d *decider) change(call *notification) error {
 	c, ok := changes()[call.nr]
 	if !ok || !asWe(call.pid) {
 		return unix.EPERM
@@ -155,17 +174,19 @@ func asWe(tid uint32) bool {
 		return false
 	}
 	const needed = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
-	field := func(status []byte, name string) string {
-		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
-		value, _, _ := bytes.Cut(rest, []byte("\n"))
-		return strings.TrimSpace(string(value))
-	}
 	capabilities := func(status []byte) uint64 {
-		set, _ := strconv.ParseUint(field(status, "CapEff"), 16, 64)
+		set, _ := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
 		return set & needed
 	}
-	return field(ours, "Uid") == field(theirs, "Uid") && field(ours, "Gid") == field(theirs, "Gid") &&
+	return statusField(ours, "Uid") == statusField(theirs, "Uid") && statusField(ours, "Gid") == statusField(theirs, "Gid") &&
 		capabilities(ours)&^capabilities(theirs) == 0
+}
+
+// statusField is a field of a process's status file.
+func statusField(status []byte, name string) string {
+	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
+	value, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strings.TrimSpace(string(value))
 }
 
 // open opens what a call is about, as the caller would.
@@ -298,6 +319,9 @@ func readString(pid uint32, at uint64) (string, error) {
 		page := uint64(os.Getpagesize()) // what follows it may not be there
 		chunk := make([]byte, min(page-at%page, unix.PathMax-uint64(len(text))))
 		n, err := readMemory(pid, at, chunk)
+		if errors.Is(err, unix.EPERM) {
+			return "", unix.EPERM // we may not look there
+		}
 		if err != nil || n == 0 {
 			return "", unix.EFAULT
 		}

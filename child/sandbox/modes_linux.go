@@ -67,7 +67,7 @@ func noSetID() []unix.SockFilter {
 func withoutView() []unix.SockFilter {
 	var part []unix.SockFilter
 	for number := range changes() {
-		part = append(part, unix.SockFilter{Code: equal, K: uint32(number), Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF})
+		part = append(part, unix.SockFilter{Code: equal, K: uint32(number), Jf: 1}, ask(unix.EPERM))
 	}
 	for _, number := range []uint32{
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
@@ -86,10 +86,4 @@ var noFlags = []unix.SockFilter{
 	{Code: equal, K: setExtended, Jf: 1},
 	refuse(unix.EPERM),
 	allow,
-}
-
-// watching tells of changes in directories that a program may not list.
-var watching = []calls{
-	{unix.ENOSPC, []uint32{unix.SYS_INOTIFY_ADD_WATCH}}, // as if there were too many: then programs look for themselves
-	{unix.EPERM, []uint32{unix.SYS_FANOTIFY_MARK}},
 }

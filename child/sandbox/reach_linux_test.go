@@ -1,8 +1,12 @@
 package sandbox_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,7 +105,7 @@ func TestTagStays(t *testing.T) {
 
 var deniedAll = []int{
 	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT,
 }
 
 // A program that only looks does not change what is said of files either.
@@ -157,4 +161,110 @@ func starve() {
 			panic(err)
 		}
 	}
+}
+
+// watched tries to watch what its directory, work/src of base, holds and what lies
+// elsewhere, and says what could not be watched.
+func watched(base string) string {
+	var says []string
+	instance, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return err.Error()
+	}
+	try := func(path string, mask uint32) {
+		number, err := unix.InotifyAddWatch(instance, path, mask)
+		if err == nil && number > 0 {
+			_, err = unix.InotifyRmWatch(instance, uint32(number))
+		}
+		if err != nil {
+			name := strings.NewReplacer(os.Getenv("TMPDIR"), "TMP", base, "BASE").Replace(path)
+			says = append(says, unix.ErrnoName(err.(syscall.Errno))+" "+name)
+		}
+	}
+	os.Symlink("file", "inside")
+	os.Symlink(filepath.Join(base, "beside"), "outside")
+	const here, away = 100, 101
+	for fd, path := range map[int]string{here: ".", away: base + "/beside"} {
+		if from, err := unix.Open(path, unix.O_PATH, 0); err == nil {
+			unix.Dup3(from, fd, 0)
+		}
+	}
+	own := []string{
+		".", "file", "inside", "../src/../src", base + "/work/src/file", "/usr/bin", "/dev/null", os.Getenv("TMPDIR"), "..",
+		fmt.Sprintf("/proc/self/fd/%d", here),
+	}
+	for _, path := range own {
+		try(path, unix.IN_ALL_EVENTS)
+	}
+	try("outside", unix.IN_CREATE|unix.IN_DONT_FOLLOW) // the link, which is its own
+	try("file", unix.IN_CREATE|unix.IN_ONLYDIR)
+	runtime.LockOSThread() // then this thread or the other is not the first one
+	other := make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		try("..", unix.IN_CREATE)
+		close(other)
+	}()
+	<-other
+	try("..", unix.IN_CREATE)
+	for _, path := range []string{
+		"outside", base + "/beside", "../../beside/file", base + "/work/.nexus3/sessions", "../.nexus3", base + "/work/.nexus3/nothing",
+		"nothing", "/", "/tmp", "/etc/shadow", "/proc", "/proc/1", os.Getenv("TMPDIR") + "/..", fmt.Sprintf("/proc/self/fd/%d", away),
+	} {
+		try(path, unix.IN_ALL_EVENTS)
+	}
+	if _, err := unix.InotifyAddWatch(instance, ".", unix.IN_CREATE); err == nil {
+		os.WriteFile("made", nil, 0o600)
+		var event [256]byte
+		if n, err := unix.Read(instance, event[:]); err == nil && bytes.Contains(event[:n], []byte("made\x00")) {
+			says = append(says, "seen")
+		}
+	}
+	if !slices.ContainsFunc(says, func(s string) bool { return !strings.HasPrefix(s, "ENOSPC ") }) {
+		return "nothing: ENOSPC"
+	}
+	return strings.Join(says, "; ")
+}
+
+// shared tries memory that somebody made with a key outside, and makes memory,
+// semaphores and a queue by the next key.
+func shared(key int) string {
+	var says []string
+	try := func(name string, call uintptr, a, b, c uintptr) {
+		if _, _, errno := syscall.Syscall(call, a, b, c); errno == 0 {
+			says = append(says, name)
+		}
+	}
+	const create = unix.IPC_CREAT | 0o600
+	try("others", unix.SYS_SHMGET, uintptr(key), 0, 0)
+	if id, err := unix.SysvShmGet(key+1, 4096, create); err == nil {
+		if _, err := unix.SysvShmAttach(id, 0, 0); err == nil {
+			says = append(says, "memory")
+		}
+	}
+	try("semaphores", unix.SYS_SEMGET, uintptr(key+1), 1, create)
+	try("queue", unix.SYS_MSGGET, uintptr(key+1), create, 0)
+	return strings.Join(says, " ")
+}
+
+// leftShared says what shared has left outside, and removes it.
+func leftShared(key int) string {
+	var says []string
+	for _, kind := range []struct {
+		name         string
+		get, control uintptr
+		remove       [2]uintptr // what follows the id
+	}{
+		{"memory", unix.SYS_SHMGET, unix.SYS_SHMCTL, [2]uintptr{unix.IPC_RMID}},
+		{"semaphores", unix.SYS_SEMGET, unix.SYS_SEMCTL, [2]uintptr{0, unix.IPC_RMID}},
+		{"queue", unix.SYS_MSGGET, unix.SYS_MSGCTL, [2]uintptr{unix.IPC_RMID}},
+	} {
+		id, _, errno := syscall.Syscall(kind.get, uintptr(key+1), 0, 0)
+		if errno != 0 {
+			continue
+		}
+		says = append(says, kind.name)
+		syscall.Syscall(kind.control, id, kind.remove[0], kind.remove[1])
+	}
+	return strings.Join(says, " ")
 }

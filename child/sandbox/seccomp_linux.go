@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -42,10 +43,10 @@ type calls struct {
 
 // deniedAll are denied to every confined program: the first reach into processes
 // that are not the program's, the second into keys of the kernel, which all
-// processes of a user share.
+// processes of a user share. The last watches whole file systems.
 var deniedAll = []calls{{unix.EPERM, []uint32{
 	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT,
 }}}
 
 // ring does what other calls do, unseen by a filter.
@@ -102,20 +103,33 @@ var deniedOffline = []calls{
 // decider is to decide on; it is -1 if there are none.
 func filterCalls(r Rules, v view) (listener int, err error) {
 	program := callFilter(r, v)
+	if !slices.ContainsFunc(program, asks) {
+		_, err := loadFilter(program, 0)
+		return -1, err
+	}
+	// A call that is being decided on is interrupted by nothing but its end.
+	listener, err = loadFilter(program, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	if !errors.Is(err, unix.EBUSY) {
+		return listener, err
+	}
+	// A filter outside of ours has the one listener that there can be.
+	for i, f := range program {
+		if asks(f) {
+			program[i] = refuse(unix.Errno(f.K & unix.SECCOMP_RET_DATA))
+		}
+	}
+	_, err = loadFilter(program, 0)
+	return -1, err
+}
+
+// loadFilter gives this thread a filter, and returns what the kernel answers.
+func loadFilter(program []unix.SockFilter, flags uintptr) (answer int, err error) {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	flags := 0
-	if slices.ContainsFunc(program, func(f unix.SockFilter) bool { return f.Code == ret && f.K == unix.SECCOMP_RET_USER_NOTIF }) {
-		// A call that is being decided on is interrupted by nothing but its end.
-		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags), uintptr(unsafe.Pointer(&prog)))
-	switch {
-	case errno != 0:
+	n, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
 		return -1, fmt.Errorf("filter system calls: %w", errno)
-	case flags == 0:
-		return -1, nil
 	}
-	return int(fd), nil
+	return int(n), nil
 }
 
 // The instructions that filters are made of.
@@ -132,6 +146,15 @@ var allow = unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW}
 
 func refuse(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+}
+
+// ask has the warden decide; where it cannot, the call is refused with errno.
+func ask(errno unix.Errno) unix.SockFilter {
+	return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF | uint32(errno)}
+}
+
+func asks(f unix.SockFilter) bool {
+	return f.Code == ret && f.K&^unix.SECCOMP_RET_DATA == unix.SECCOMP_RET_USER_NOTIF
 }
 
 // callFilter is the filter for a program with these rules, as a program for the
@@ -162,8 +185,8 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 	if v == noView { // else the program has a namespace for them
 		deny(systemV)
 	}
-	if v == noView && !r.readsAll() {
-		deny(watching)
+	if !r.readsAll() {
+		program = append(program, watches...)
 	}
 	switch {
 	case v == noView && len(r.ReadWrite) > 0:

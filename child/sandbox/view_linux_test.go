@@ -65,53 +65,14 @@ func change(path string) string {
 	}
 	_, err := os.ReadDir(filepath.Dir(path))
 	try("list", err)
+	if fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_FID, unix.O_RDONLY); err == nil {
+		says = append(says, "fanotify")
+		unix.Close(fd)
+	}
 	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); err == nil {
 		_, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_CREATE)
 		try("watch", err)
 		unix.Close(fd)
-	}
-	return strings.Join(says, " ")
-}
-
-// shared tries memory that somebody made with a key outside, and makes memory,
-// semaphores and a queue by the next key.
-func shared(key int) string {
-	var says []string
-	try := func(name string, call uintptr, a, b, c uintptr) {
-		if _, _, errno := syscall.Syscall(call, a, b, c); errno == 0 {
-			says = append(says, name)
-		}
-	}
-	const create = unix.IPC_CREAT | 0o600
-	try("others", unix.SYS_SHMGET, uintptr(key), 0, 0)
-	if id, err := unix.SysvShmGet(key+1, 4096, create); err == nil {
-		if _, err := unix.SysvShmAttach(id, 0, 0); err == nil {
-			says = append(says, "memory")
-		}
-	}
-	try("semaphores", unix.SYS_SEMGET, uintptr(key+1), 1, create)
-	try("queue", unix.SYS_MSGGET, uintptr(key+1), create, 0)
-	return strings.Join(says, " ")
-}
-
-// leftShared says what shared has left outside, and removes it.
-func leftShared(key int) string {
-	var says []string
-	for _, kind := range []struct {
-		name         string
-		get, control uintptr
-		remove       [2]uintptr // what follows the id
-	}{
-		{"memory", unix.SYS_SHMGET, unix.SYS_SHMCTL, [2]uintptr{unix.IPC_RMID}},
-		{"semaphores", unix.SYS_SEMGET, unix.SYS_SEMCTL, [2]uintptr{0, unix.IPC_RMID}},
-		{"queue", unix.SYS_MSGGET, unix.SYS_MSGCTL, [2]uintptr{unix.IPC_RMID}},
-	} {
-		id, _, errno := syscall.Syscall(kind.get, uintptr(key+1), 0, 0)
-		if errno != 0 {
-			continue
-		}
-		says = append(says, kind.name)
-		syscall.Syscall(kind.control, id, kind.remove[0], kind.remove[1])
 	}
 	return strings.Join(says, " ")
 }
@@ -192,11 +153,11 @@ const ordinary = `
 // attributes runs programs in a directory with a home below it, and says what
 // they could change.
 func attributes(args []string) {
-	base, bare := args[0], args[1] == "bare"
-	if bare {
-		if err := sandboxtest.WithoutNamespaces(); err != nil {
-			panic(err)
-		}
+	base, prepare := args[0], map[string]func() error{
+		"views": func() error { return nil }, "bare": sandboxtest.WithoutNamespaces, "listener": sandboxtest.WithListener,
+	}[args[1]]
+	if err := prepare(); err != nil {
+		panic(err)
 	}
 	work, home := filepath.Join(base, "work"), filepath.Join(base, "work", ".nexus3")
 	self, _ := os.Executable()
@@ -234,6 +195,16 @@ func attributes(args []string) {
 		if kind == "unconfined" {
 			continue
 		}
+		if kind == "sandboxed" {
+			p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: role("watched", base), Dir: filepath.Join(work, "src"), Rules: rules})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			text, _ := io.ReadAll(p.Stdout())
+			p.Close()
+			fmt.Printf("watched: %s", text)
+		}
 		p, err = sandbox.Start(context.Background(), sandbox.Spec{Argv: sh(ordinary), Dir: filepath.Join(work, "src"), Rules: rules})
 		if err != nil {
 			fmt.Println(err)
@@ -247,12 +218,16 @@ func attributes(args []string) {
 
 // What is said of a file beside its content can be changed where the program may
 // write, and nowhere else: neither in a home below that nor beside it. The names
-// in the home are not told either. Memory that is shared by a key is the program's
+// in the home are not told either, nor does a sandboxed program watch what it may not
+// read. Memory that is shared by a key is the program's
 // own, or there is none.
 func TestAttributes(t *testing.T) {
 	const (
 		all     = "stat chmod chmod-empty chmod-proc chown-empty chown lchown times ltimes setxattr lremovexattr open fchmod fchown ftimes fsetxattr list watch"
 		decided = "stat chmod chmod-empty chmod-proc chown-empty chown lchown times ltimes open fchmod fchown ftimes list"
+		refused = "ENOTDIR file; EACCES outside; EACCES BASE/beside; EACCES ../../beside/file; %s BASE/work/.nexus3/sessions; EACCES ../.nexus3; " +
+			"ENOENT BASE/work/.nexus3/nothing; ENOENT nothing; EACCES /; EACCES /tmp; EACCES /etc/shadow; EACCES /proc; EACCES /proc/1; " +
+			"EACCES TMP/..; EACCES /proc/self/fd/101; seen"
 	)
 	for _, tt := range []struct {
 		name string
@@ -262,19 +237,23 @@ func TestAttributes(t *testing.T) {
 	}{
 		{"root", 0, "views", map[string]string{
 			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
-			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat watch",
+			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat", "watched": fmt.Sprintf(refused, "ENOENT"),
 		}},
 		{"ordinary user", 65534, "views", map[string]string{
 			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
-			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat watch",
+			"sandboxed own": all, "sandboxed home": "", "sandboxed beside": "stat", "watched": fmt.Sprintf(refused, "ENOENT"),
 		}},
 		{"root without namespaces", 0, "bare", map[string]string{
 			"trusted own": decided + " watch", "trusted home": "stat list watch", "trusted beside": "stat open list watch",
-			"sandboxed own": decided, "sandboxed home": "stat list", "sandboxed beside": "stat",
+			"sandboxed own": decided + " watch", "sandboxed home": "stat list", "sandboxed beside": "stat", "watched": fmt.Sprintf(refused, "EACCES"),
 		}},
 		{"ordinary user without namespaces", 65534, "bare", map[string]string{
 			"trusted own": decided + " watch", "trusted home": "stat list watch", "trusted beside": "stat open list watch",
-			"sandboxed own": decided, "sandboxed home": "stat list", "sandboxed beside": "stat",
+			"sandboxed own": decided + " watch", "sandboxed home": "stat list", "sandboxed beside": "stat", "watched": fmt.Sprintf(refused, "EACCES"),
+		}},
+		{"ordinary user whose listener is taken", 65534, "listener", map[string]string{
+			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
+			"sandboxed own": strings.TrimSuffix(all, " watch"), "sandboxed home": "", "sandboxed beside": "stat", "watched": "nothing: ENOSPC",
 		}},
 	} {
 		if os.Getuid() != 0 && tt.uid == 0 {
@@ -293,15 +272,21 @@ func TestAttributes(t *testing.T) {
 				for _, at := range []struct{ path, name string }{{"work/src/file", "own"}, {"work/.nexus3/sessions/file", "home"}, {"beside/file", "beside"}} {
 					can, ok := tt.want[kind+" "+at.name]
 					if !ok {
-						can = all
+						can = strings.Replace(all, "list", "list fanotify", 1)
 					}
 					fmt.Fprintf(&want, "%s %s: %s\n", kind, at.path, can)
 				}
-				can := map[string]string{"views": "memory semaphores queue; left: ", "bare": "; left: "}[tt.how]
+				can := map[string]string{"bare": "; left: "}[tt.how]
+				if can == "" {
+					can = "memory semaphores queue; left: "
+				}
 				if kind == "unconfined" {
 					can = "others memory semaphores queue; left: memory semaphores queue"
 				}
 				fmt.Fprintf(&want, "%s shared: %s\n", kind, can)
+				if kind == "sandboxed" {
+					fmt.Fprintf(&want, "watched: %s\n", tt.want["watched"])
+				}
 				if kind != "unconfined" {
 					fmt.Fprintf(&want, "%s: fine\n", kind)
 				}

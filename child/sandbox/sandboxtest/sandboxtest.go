@@ -5,8 +5,8 @@
 //	sandboxtest.WithoutLandlock() // in a process of its own
 //
 // It is for tests alone, and asks the kernel itself to do without: from then on
-// the process and whatever it starts are told that there is no Landlock, or that
-// they may make no namespaces.
+// the process and whatever it starts are told that there is no Landlock, that they
+// may make no namespaces, or that another has the listener of their filters.
 package sandboxtest
 
 import (
@@ -24,7 +24,7 @@ func WithoutLandlock() error {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	})
+	}, 0)
 }
 
 // WithoutNamespaces takes the making of namespaces from them in the same way.
@@ -39,16 +39,23 @@ func WithoutNamespaces() error {
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_NEWNS | unix.CLONE_NEWUSER, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	})
+	}, 0)
+}
+
+// WithListener puts a filter on them that allows all and has a listener. There can
+// be one in all, so that no filter of theirs can have one.
+func WithListener() error {
+	return filter([]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}},
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
 }
 
 // filter puts a filter of system calls on all threads.
-func filter(program []unix.SockFilter) error {
+func filter(program []unix.SockFilter, flags uintptr) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC|flags,
 		uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("filter system calls: %w", errno)
