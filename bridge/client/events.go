@@ -119,7 +119,10 @@ func (c *Client) follow(ctx context.Context, path string, query url.Values) iter
 			progress = false
 			err := c.again(ctx, true, func() (err error) {
 				for event, broke := range c.events(ctx, path, query) {
-					if err = broke; err == nil && goesOn(event) {
+					switch err = broke; {
+					case draining(err): // the next server has the events
+						err = &ConnError{errors.New(err.Error())}
+					case err == nil && goesOn(event):
 						err = errOver
 					}
 					if err != nil {

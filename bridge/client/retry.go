@@ -95,13 +95,23 @@ func keyless(err error) bool {
 }
 
 // later reports whether err may pass with time, and how long the server asks to
-// wait.
+// wait. That the server is shutting down is told at once: it goes on for as long as its
+// turns do, and takes nothing any more.
 func later(err error) (after time.Duration, ok bool) {
+	if draining(err) {
+		return 0, false
+	}
 	if e, refused := errors.AsType[*RPCError](err); refused {
 		return e.RetryAfter, e.HTTPStatus == http.StatusTooManyRequests || e.HTTPStatus == http.StatusServiceUnavailable
 	}
 	_, ok = errors.AsType[*ConnError](err)
 	return 0, ok
+}
+
+// draining reports whether the server refused because it is shutting down.
+func draining(err error) bool {
+	e, refused := errors.AsType[*RPCError](err)
+	return refused && e.Data.Type == string(api.KindServerDraining)
 }
 
 // backoff is the pause after try n, which counts from 0.

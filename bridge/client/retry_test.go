@@ -59,7 +59,7 @@ var ways = []struct {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "{")
 	}},
-	{"draining", func(w http.ResponseWriter, _ *http.Request) {
+	{"no time", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Resource unavailable"}}`)
 	}},
@@ -116,6 +116,40 @@ func TestTriesAgainWhatIsSafe(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// That the server is shutting down is told at once, in its words; a stream of events
+// goes on with the next server.
+func TestDrainingIsToldAtOnce(t *testing.T) {
+	var got requests
+	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if got.take(t, r); r.Method == http.MethodGet && len(got.all()) == 4 {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "event: end\ndata: {\"type\":\"end\",\"reason\":\"removed\"}\n\n")
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Resource unavailable",`+
+			`"data":{"type":"SERVER_DRAINING","details":"the server is shutting down: nothing was accepted","recovery_suggestions":[]}}}`)
+	})
+	c, err := client.New(client.Options{Port: port, Key: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, sent := c.Send(t.Context(), "a", api.SendParams{Content: "x"})
+	_, _, streamed := collect(c.SendStream(t.Context(), "a", api.SendParams{Content: "x"}))
+	for _, err := range []error{sent, streamed} {
+		if err == nil || !strings.HasSuffix(err.Error(), "the server is shutting down: nothing was accepted") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := len(got.all()); n != 2 {
+		t.Errorf("two sends were %d requests", n)
+	}
+	if err := lastOf(c.Follow(t.Context(), "a", 0)); err != nil || len(got.all()) != 4 {
+		t.Errorf("events: %v after %d requests", err, len(got.all()))
 	}
 }
 

@@ -169,7 +169,8 @@ export class NexusClient {
           if (event.type === "end") return;
         }
       } catch (e) {
-        await this.#pause(true, e, tries, signal, key);
+        const next = e.type === "SERVER_DRAINING" ? new ClientError(e.message, { type: "CONNECTION_FAILED", cause: e }) : e; // the next server has the events
+        await this.#pause(true, next, tries, signal, key);
       }
     }
   }
@@ -239,7 +240,8 @@ export class NexusClient {
       throw error;
     }
     if (error.cause?.code === "ECONNREFUSED" && !this.#mayStart()) throw error;
-    const worth = error.type === "CONNECTION_FAILED" || error.httpStatus === 429 || error.httpStatus === 503;
+    const busy = error.httpStatus === 429 || (error.httpStatus === 503 && error.type !== "SERVER_DRAINING"); // one that ends takes nothing any more
+    const worth = error.type === "CONNECTION_FAILED" || busy;
     if (!worth || !repeatable || error.retryAfter > LONG_WAIT) throw error;
     const most = Math.min(FIRST_PAUSE * 2 ** tries, LONG_PAUSE);
     try {

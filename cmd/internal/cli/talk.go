@@ -98,8 +98,8 @@ func serverGone(err error, requestID string) error {
 	if !errors.Is(err, client.ErrNoServer) {
 		return err
 	}
-	return fmt.Errorf("the server ended before the turn did: start it again with nexus serve, and send the message again "+
-		"with --request-id %s, which does not send it twice", requestID)
+	return fmt.Errorf("the server ended before the turn did: start it again with nexus serve; the same send with --request-id %s "+
+		"tells how the turn ended and does not run it again, which a new id does", requestID)
 }
 
 // send prints the answer as it comes, or the whole result with --json.

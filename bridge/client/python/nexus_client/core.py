@@ -243,6 +243,8 @@ class Core:
                 finally:
                     close()
             except (ClientError, Broken, Strange, Late) as e:
+                if isinstance(e, ClientError) and e.type == "SERVER_DRAINING":
+                    e = Broken(str(e))  # the next server has the events
                 await self._pause(True, e, tries, Deadline(None), key)
                 tries += 1
 
@@ -260,6 +262,7 @@ class Core:
     async def _pause(self, repeatable: bool, error: Exception, tries: int, deadline: Deadline, key: str) -> None:
         """Wait before another try, or raise the error if there is no point in one.
 
+        A server that is shutting down takes nothing any more, for as long as its turns go on.
         What may not be repeated is tried again only where the server took no key of
         ours, and so nothing else, and another than that key is found.
         """
@@ -269,7 +272,7 @@ class Core:
             raise error
         after, worth = 0.0, isinstance(error, Broken)
         if isinstance(error, ClientError):
-            after, worth = error.retry_after, error.http_status in (429, 503)
+            after, worth = error.retry_after, error.http_status in (429, 503) and error.type != "SERVER_DRAINING"
         if isinstance(error, Refused):
             worth = self._may_start()
         if not worth or not repeatable or tries >= self.retries or after > _LONG_WAIT:

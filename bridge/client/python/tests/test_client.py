@@ -405,6 +405,16 @@ class Played(unittest.TestCase):
             self.sync(player).list_agents()
         self.assertEqual((caught.exception.retry_after, len(player.bodies)), (3600, 1))
 
+    def test_draining_is_told_at_once(self) -> None:
+        data = {"type": "SERVER_DRAINING", "details": "nothing was accepted", "recovery_suggestions": []}
+        ends = response(503, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Resource unavailable", "data": data}})
+        player = self.player(lambda n, body: ends)
+        with self.assertRaisesRegex(ClientError, "nothing was accepted"):
+            self.sync(player).send("x")
+        with self.assertRaisesRegex(ClientError, "nothing was accepted"):
+            list(self.sync(player).send_stream("x"))
+        self.assertEqual(len(player.bodies), 2)
+
     def test_stream_that_breaks_is_told_again(self) -> None:
         def chunk(text: str) -> str:
             return 'event: stream_data\ndata: {"params":{"chunk":"%s"}}\n\n' % text

@@ -326,6 +326,14 @@ describe("a server that plays", () => {
     assert.equal(busy.bodies.length, 1);
   });
 
+  test("a server that ends says so at once", async (t) => {
+    const data = { type: "SERVER_DRAINING", details: "nothing was accepted", recovery_suggestions: [] };
+    const p = await played(t, () => response(503, { jsonrpc: "2.0", id: 1, error: { code: -32001, message: "Resource unavailable", data } }));
+    await assert.rejects(p.client().send({ content: "x" }), /nothing was accepted/);
+    await assert.rejects(p.client().sendStream({ content: "x" }).next(), /nothing was accepted/);
+    assert.equal(p.bodies.length, 2);
+  });
+
   test("a streamed answer that breaks off is told again", async (t) => {
     const chunk = (text) => `event: stream_data\ndata: {"params":{"chunk":"${text}"}}\n\n`;
     const whole = 'event: response\ndata: {"result":{"request_id":"r","content":"one two"}}\n\n';
