@@ -1,6 +1,10 @@
 package api
 
-import "nexus.internal/protocol"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+)
 
 // Place says how an event stands in a stream of events (SPEC §6.4).
 type Place int
@@ -15,6 +19,13 @@ const (
 	// OwnedLast is Owned without seq.
 	OwnedLast
 )
+
+// AgentEvent is the data of an event that is Owned; Seq is 0 where it is OwnedLast.
+type AgentEvent struct {
+	AgentID string         `json:"agent_id"`
+	Seq     uint64         `json:"seq,omitzero"`
+	Event   jsontext.Value `json:"event"` // its frame, as it was written
+}
 
 // EventType is one row of the table of events.
 type EventType struct {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 
@@ -71,7 +72,8 @@ func (one asked) describe() lines {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s", line(one.RequestID), line(one.AgentID), visible(one.ToolName))
 	input := gjson.ParseBytes(one.Input)
-	cut := input.Get("truncated").Bool()
+	var whole protocol.Truncation
+	cut := json.Unmarshal(one.Input, &whole) == nil && whole.Truncated
 	command := input.Get("command")
 	inInput := !cut && command.String() == one.Command
 	apart := one.Command != "" && (!inInput || strings.Contains(one.Command, "\n")) // that of an MCP server stands in no input
@@ -83,7 +85,7 @@ func (one asked) describe() lines {
 		b.WriteString(" " + visibleJSON(string(one.Input)))
 	}
 	if cut {
-		fmt.Fprintf(&b, " (cut: its input has %d bytes)", input.Get("size").Int())
+		fmt.Fprintf(&b, " (cut: its input has %d bytes)", whole.Size)
 	}
 	b.WriteString("\n")
 	if apart {

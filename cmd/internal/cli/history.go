@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -130,9 +130,10 @@ func (a *App) events(ctx context.Context, events iter.Seq2[client.Event, error])
 		}{Seq: event.Seq, Event: event.Data}
 		if event.ID != "" && event.Seq == 0 {
 			line.ID = event.ID
-		}
-		if told := gjson.GetManyBytes(event.Data, "agent_id", "seq", "event"); line.ID != "" && told[2].IsObject() {
-			line.AgentID, line.Seq, line.Event = told[0].Str, told[1].Uint(), jsontext.Value(told[2].Raw)
+			var of api.AgentEvent
+			if err := json.Unmarshal(event.Data, &of); err == nil && of.Event.Kind() == '{' {
+				line.AgentID, line.Seq, line.Event = of.AgentID, of.Seq, of.Event
+			}
 		}
 		if err := a.printJSON(line); err != nil {
 			return err

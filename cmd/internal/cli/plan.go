@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -116,8 +115,11 @@ func (a *App) readPlan(path string) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, fmt.Errorf("read the plan: %w", err)
 	}
-	if inner := gjson.GetBytes(text, "plan"); gjson.ValidBytes(text) && inner.IsObject() {
-		text = []byte(inner.Raw)
+	var result struct {
+		Plan jsontext.Value `json:"plan"`
+	}
+	if err := strict.Unmarshal(text, &result, strict.IgnoreUnknown); err == nil && result.Plan.Kind() == '{' {
+		text = result.Plan
 	}
 	var p api.Plan
 	if err := strict.Unmarshal(text, &p, strict.RejectUnknown); err != nil {

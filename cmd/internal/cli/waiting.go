@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/strict"
 )
 
 // tellWaiting says on stderr which calls of an agent wait for an approval, as soon as
@@ -39,10 +36,10 @@ func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (
 					}
 				}
 			case event.Type == "permission_request":
-				var request protocol.PermissionRequest
-				raw := gjson.GetBytes(event.Data, "event").Raw
-				if strict.Fill([]byte(raw), &request, strict.IgnoreUnknown) == nil {
-					tell(request)
+				if one, err := event.Decode(); err == nil {
+					if request, ok := one.(protocol.PermissionRequest); ok {
+						tell(request)
+					}
 				}
 			}
 		}
