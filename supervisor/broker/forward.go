@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -22,6 +23,8 @@ const (
 	maxBody = 32 << 20
 	// maxErrorBody is how much of a service's error is passed on, in bytes.
 	maxErrorBody = 64 << 10
+	// maxEvent bounds one event of an answer, or an answer that has none, in bytes.
+	maxEvent = 32 << 20
 	// dialTimeout bounds one try to reach a service.
 	dialTimeout = 10 * time.Second
 )
@@ -61,6 +64,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{broker: d.broker, account: d.account, service: s, paid: paid, began: time.Now(), course: failed}
 	x.run(w, r, rest)
 }
+
+var tooLong = refuse(502, "upstream_error", "the service sent an event of more than %d MiB", maxEvent>>20)
 
 var tooLarge = refuse(413, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
 
@@ -224,6 +229,11 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 			}
 		}
 		switch {
+		case errs.size > maxEvent: // of an error, the child gets only the beginning, so it sees no length
+			x.broker.log.Warn("a service sent an event that is too long", zap.String("agent", x.account.id), zap.String("provider", x.service.name))
+			_, _ = w.Write(red.Rest())
+			_, _ = fmt.Fprintf(w, "\n\nevent: error\ndata: %s\n\n", tooLong.body())
+			return
 		case errors.Is(err, io.EOF):
 			x.course = answered
 			_, _ = w.Write(red.Next(errs.rest()))

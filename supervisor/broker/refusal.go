@@ -38,6 +38,20 @@ func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 // write answers with the refusal. The server ends the connection if there is
 // more of the request than it cares to read.
 func (r *refusal) write(w http.ResponseWriter) {
+	body := r.body()
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set(protocol.BrokerRefusal, "1")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds(r.retry)))
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(body) // who has left needs no answer
+}
+
+// body is the refusal as JSON, in one line.
+func (r *refusal) body() []byte {
 	type inner struct {
 		Type    string `json:"type"`
 		Message string `json:"message"`
@@ -48,13 +62,5 @@ func (r *refusal) write(w http.ResponseWriter) {
 	if err != nil { // text is not UTF-8
 		body = []byte(`{"error":{"type":"` + r.kind + `","message":"the request was refused"}}`)
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set(protocol.BrokerRefusal, "1")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(seconds(r.retry)))
-	}
-	w.WriteHeader(r.status)
-	_, _ = w.Write(body) // who has left needs no answer
+	return body
 }

@@ -113,6 +113,39 @@ func TestLongEvents(t *testing.T) {
 	}
 }
 
+// An answer that is one event without an end is ended with an error: the child,
+// which gets the beginning of it alone, would wait for its end, and ask again.
+func TestAnEndlessEvent(t *testing.T) {
+	for _, tt := range []struct{ name, begin, piece string }{
+		{"one line", "", "a"},
+		{"one line of data, an error", `data: {"error":"`, "a"},
+		{"one line of data, of a model", `data: {"choices":[{"delta":{"content":"`, "a"},
+		{"many lines", "", "a\n"},
+		{"many errors", `event: error` + "\n", "data: {}\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent := 0
+			h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, tt.begin)
+				piece := []byte(strings.Repeat(tt.piece, 1<<20/len(tt.piece)))
+				for sent = 0; sent < 100; sent++ { // MiB
+					if _, err := w.Write(piece); err != nil {
+						return
+					}
+				}
+			})
+			socket, _ := h.start(broker.Agent{ID: "a"})
+			_, answer := h.ask(socket, "{}")
+			h.upstream.Close() // waits for the handler
+			const want = "\n\nevent: error\ndata: {\"error\":{\"type\":\"upstream_error\",\"message\":\"the service sent an event of more than 32 MiB\"}}\n\n"
+			if !strings.HasSuffix(answer, want) || sent > 60 {
+				t.Errorf("the service sent %d MiB, the child got %d bytes: …%q", sent, len(answer), answer[max(0, len(answer)-200):])
+			}
+		})
+	}
+}
+
 // However an answer is cut into pieces, the same comes out; nothing is lost
 // that is no part of a key, and no more is held than may be.
 func FuzzSieve(f *testing.F) {

@@ -9,13 +9,15 @@ import (
 	"iter"
 )
 
-// maxEvent bounds one line of a stream, and the data of one event, in bytes.
+// maxEvent bounds one line of a stream, and all lines of one event but comments,
+// in bytes.
 const maxEvent = 32 << 20
 
 // Event is one event of a stream.
 type Event struct {
 	Name string // its field event; "" if it has none
 	Data []byte // its fields data, joined by line feeds; never empty; valid until the next event
+	size int    // of its lines, in bytes
 }
 
 // events reads a text/event-stream (WHATWG HTML, "Server-sent events"). Events
@@ -57,13 +59,16 @@ func events(body io.Reader) iter.Seq2[Event, error] {
 func (e *Event) add(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
+	if len(name) > 0 {
+		e.size += len(line) + 1
+	}
+	if e.size > maxEvent {
+		return errLongEvent
+	}
 	switch string(name) {
 	case "event":
 		e.Name = string(value)
 	case "data":
-		if len(e.Data)+len(value) > maxEvent {
-			return errLongEvent
-		}
 		e.Data = append(append(e.Data, value...), '\n')
 	}
 	return nil

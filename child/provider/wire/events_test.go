@@ -83,6 +83,14 @@ func TestALongEvent(t *testing.T) {
 	if _, ok := errors.AsType[*wire.MalformedError](err); !ok || len(got) != 1 {
 		t.Errorf("%d events, error %v", len(got), err)
 	}
+	// Lines that are no data count as well, comments do not.
+	for field, want := range map[string]bool{"x: ": true, "event: ": true, ": ": false} {
+		line := field + strings.Repeat("x", 1<<20) + "\n"
+		_, err := read(strings.NewReader(strings.Repeat(line, 33)))
+		if _, ok := errors.AsType[*wire.MalformedError](err); ok != want {
+			t.Errorf("%q: error %v", field, err)
+		}
+	}
 }
 
 // FuzzEvents: whatever is sent, its events do not depend on how it is cut up nor

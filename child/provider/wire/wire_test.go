@@ -398,7 +398,7 @@ func FuzzReadError(f *testing.F) {
 // for again.
 func TestAnEndlessResponse(t *testing.T) {
 	for _, tt := range []struct{ name, last, want string }{
-		{"of lines", "\n", "a response of more than 256 MiB"},
+		{"of comments", "\n", "a response of more than 256 MiB"},
 		{"of one line", "x", "it has more than 32 MiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -419,11 +419,13 @@ type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// endless is a body of zeros, but for the last byte of each piece.
+// endless is a body of zeros, but for the first byte of each piece, which begins a
+// comment, and the last.
 type endless string
 
 func (e endless) Read(p []byte) (int, error) {
 	clear(p)
+	p[0] = ':'
 	p[len(p)-1] = e[0]
 	return len(p), nil
 }
