@@ -148,7 +148,7 @@ func refuse(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// ask has the warden decide; where it cannot, the call is refused with errno.
+// ask has the reaper decide; where it cannot, the call is refused with errno.
 func ask(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_USER_NOTIF | uint32(errno)}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // watches is the part of the filter for a program that may not read all files:
-// the warden decides where it may watch. Landlock has no right for that, and a
+// the reaper decides where it may watch. Landlock has no right for that, and a
 // watch tells the names in a directory.
 var watches = []unix.SockFilter{
 	{Code: equal, K: unix.SYS_INOTIFY_ADD_WATCH, Jf: 1},
