@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,13 +38,16 @@ type Frame struct {
 	Raw []byte
 }
 
-// NewFrame finds the type of a line. The line must be one JSON object in valid
-// UTF-8 with a string member "type"; the error is a *SyntaxError or an
+// NewFrame finds the type of an event's line. The line must be one JSON object in
+// valid UTF-8 with a string member "type", as [ValidEvent] wants it; the error is a *SyntaxError or an
 // *UnknownTypeError. The Frame keeps line.
 func NewFrame(line []byte) (Frame, error) {
 	typ, err := open(line)
 	if err != nil {
 		return Frame{}, err
+	}
+	if err := distinct(line); err != nil {
+		return Frame{}, &SyntaxError{Err: err}
 	}
 	return Frame{Type: typ, Raw: line}, nil
 }
@@ -146,6 +150,44 @@ func open(line []byte) (typ string, err error) {
 		return "", &UnknownTypeError{ID: idOf(line)}
 	}
 	return member.Str, nil
+}
+
+// ValidEvent reports why the members of an event's line, of any type, can be read in
+// two ways: what [strict.Valid] says of it, or that two members of the frame, or of its
+// member event, differ in case alone, which readers that ignore case take for one. Objects
+// deeper down hold names that others chose, as a tool's input does.
+func ValidEvent(line []byte) error {
+	if err := strict.Valid(line); err != nil {
+		return err
+	}
+	return distinct(line)
+}
+
+// distinct is the second half of ValidEvent, for a line that is valid.
+func distinct(line []byte) error {
+	frame := gjson.ParseBytes(line)
+	if err := checkCase(frame); err != nil {
+		return err
+	}
+	return checkCase(frame.Get("event"))
+}
+
+// checkCase reports two members of a valid object that differ in case alone; nil for
+// a value that is no object.
+func checkCase(object gjson.Result) (err error) {
+	if !object.IsObject() {
+		return nil
+	}
+	seen := make(map[string]string, 8)
+	object.ForEach(func(key, _ gjson.Result) bool {
+		folded := strings.ToLower(strings.ToUpper(key.Str)) // as strings.EqualFold compares
+		if first, twice := seen[folded]; twice {
+			err = fmt.Errorf("members %.64q and %.64q differ in case alone", first, key.Str)
+		}
+		seen[folded] = key.Str
+		return err == nil
+	})
+	return err
 }
 
 // idOf reads the id of a valid object; "" if it has none that is a string.

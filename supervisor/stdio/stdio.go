@@ -220,7 +220,7 @@ var types = []string{
 }
 
 // route makes a frame of a line that is a JSON object with a type, in which no member
-// stands twice, as two readers of it could disagree about that one. A type that is not
+// stands twice, in one case or in two, as two readers of it could disagree about that one. A type that is not
 // a child's to write makes no frame. Frames that the supervisor acts on are checked for
 // members that stand twice where they are decoded: such a frame ends the child.
 func route(line []byte) (protocol.Frame, bool) {
@@ -235,7 +235,7 @@ func route(line []byte) (protocol.Frame, bool) {
 		return protocol.Frame{}, false
 	}
 	f, ok := typed(line)
-	if ok && !plainDelta(line) && !protocol.Decoded(f.Type) && strict.Valid(line) != nil {
+	if ok && !plainDelta(line) && !protocol.Decoded(f.Type) && protocol.ValidEvent(line) != nil {
 		return protocol.Frame{}, false
 	}
 	return f, ok
