@@ -7,49 +7,56 @@ import (
 	"math"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-func (s *Server) send(ctx context.Context, c *call, p api.SendParams) (any, error) {
-	if c.from != nil {
+func (s *Server) send(ctx context.Context, c *rpc.Call, p api.SendParams, out *rpc.Stream) (api.SendResult, error) {
+	if c.By.Agent != nil {
 		return s.sendFor(ctx, c, p)
 	}
-	c.request.Params = nil // while it waits its text is there once
-	a, err := s.agent(ctx, c.id)
+	c.Request.Params = nil // while it waits its text is there once
+	a, err := s.agent(ctx, c.Agent)
 	if err != nil {
-		return nil, err
+		return api.SendResult{}, err
 	}
 	s.used(a)
-	return s.sendTo(ctx, c, a, p)
+	return s.sendTo(ctx, c, a, p, out)
 }
 
 // sendTo sends and waits for the answer, unless c is a notification.
-func (s *Server) sendTo(ctx context.Context, c *call, a *supervisor.Agent, p api.SendParams) (api.SendResult, error) {
+func (s *Server) sendTo(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.SendParams, out *rpc.Stream) (sent api.SendResult, err error) {
 	onDisconnect := protocol.Value(p.OnDisconnect)
 	turn, a, err := s.prompt(ctx, a, p)
 	if err != nil {
 		return api.SendResult{}, err
 	}
-	if c.request.IsNotification() {
+	c.Agent = a.ID()
+	if c.Request.IsNotification() {
 		return api.SendResult{RequestID: turn.ID()}, nil // nobody waits for more
 	}
-	sent, err := await(ctx, c, turn)
-	if gone(ctx) {
+	if out == nil {
+		sent, err = await(ctx, c, turn)
+	} else {
+		sent, err = s.streamTurn(ctx, c, turn, out)
+	}
+	if errors.Is(err, rpc.ErrSlowClient) || rpc.Left(ctx) {
 		s.left(ctx, a.ID(), turn, onDisconnect)
 	}
 	return sent, err
 }
 
 // await waits for the outcome of a turn. Where ctx ends first, the error is why,
-// in a *turnError without outcome.
-func await(ctx context.Context, c *call, turn *supervisor.Turn) (api.SendResult, error) {
+// in a *rpc.TurnError without outcome.
+func await(ctx context.Context, c *rpc.Call, turn *supervisor.Turn) (api.SendResult, error) {
 	outcome, err := turn.Wait(ctx)
-	c.incarnation = outcome.Incarnation
+	c.Incarnation = outcome.Incarnation
 	if outcome.Outcome == "" {
 		err = context.Cause(ctx)
 	}
@@ -73,26 +80,12 @@ func (s *Server) left(ctx context.Context, id string, turn *supervisor.Turn, onD
 	}
 }
 
-// accept hands the message to its agent.
-func (s *Server) accept(ctx context.Context, c *call, p api.SendParams) (*supervisor.Turn, error) {
-	a, err := s.agent(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
-	s.used(a)
-	turn, a, err := s.prompt(ctx, a, p)
-	if err == nil {
-		c.id = a.ID()
-	}
-	return turn, err
-}
-
 // prompt sends, and returns the agent that took it.
 func (s *Server) prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, *supervisor.Agent, error) {
 	prompt, options := promptOf(p)
 	turn, a, err := following(ctx, s, a, func(a *supervisor.Agent) (*supervisor.Turn, error) { return a.Prompt(ctx, prompt, options) })
 	if errors.Is(err, supervisor.ErrDraining) {
-		err = errNotAccepted
+		err = rpc.ErrNotAccepted
 	}
 	return turn, a, err
 }
@@ -124,7 +117,7 @@ func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
 		return api.SendResult{RequestID: r.TurnID, Cancelled: true, Replayed: r.Replayed}, nil
 	}
 	if err != nil {
-		return api.SendResult{}, &turnError{err: err, outcome: r.Outcome, said: r.Text, replayed: r.Replayed}
+		return api.SendResult{}, &rpc.TurnError{Err: err, Outcome: r.Outcome, Text: r.Text, Replayed: r.Replayed}
 	}
 	sent := api.SendResult{
 		Content: &r.Text, RequestID: r.TurnID, StopReason: string(r.StopReason), Usage: &r.Usage,
@@ -136,12 +129,12 @@ func sendResult(r supervisor.Result, err error) (api.SendResult, error) {
 	return sent, nil
 }
 
-func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, error) {
+func (s *Server) cancel(ctx context.Context, c *rpc.Call, p api.CancelParams) (api.CancelResult, error) {
 	result := api.CancelResult{RequestID: p.RequestID}
-	if c.id == "" {
+	if c.Agent == "" {
 		cancelled, err := s.cancelPlan(ctx, p.RequestID)
 		if err != nil {
-			return nil, err
+			return api.CancelResult{}, err
 		}
 		if result.Cancelled = cancelled; !cancelled {
 			result.Reason = "not_found_or_completed"
@@ -150,7 +143,7 @@ func (s *Server) cancel(ctx context.Context, c *call, p api.CancelParams) (any, 
 	}
 	var err error
 	if p.RequestID != "" {
-		result.Cancelled, err = s.abort(ctx, c.id, p.RequestID)
+		result.Cancelled, err = s.abort(ctx, c.Agent, p.RequestID)
 	}
 	if !result.Cancelled {
 		result.Reason = "not_found_or_completed"
@@ -174,29 +167,29 @@ func (s *Server) abort(ctx context.Context, id, requestID string) (bool, error) 
 	return outcome == supervisor.Cancelled, err
 }
 
-func (s *Server) shutdown(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) shutdown(ctx context.Context, c *rpc.Call, _ api.None) (api.SuccessResult, error) {
 	// The same holds here: what does not run is shut down already.
-	if a, err := s.o.Supervisor.Agent(c.id); err == nil {
+	if a, err := s.o.Supervisor.Agent(c.Agent); err == nil {
 		if err := a.Shutdown(context.WithoutCancel(ctx)); err != nil {
-			return nil, err
+			return api.SuccessResult{}, err
 		}
 	}
 	return api.SuccessResult{Success: true}, nil
 }
 
 // state asks an agent's process for what it knows about itself.
-func (s *Server) state(ctx context.Context, c *call) (protocol.State, error) {
+func (s *Server) state(ctx context.Context, c *rpc.Call) (protocol.State, error) {
 	return askID(ctx, s, c, protocol.GetState{})
 }
 
 // askID is ask for the agent of a call, which is started if need be.
-func askID[R any](ctx context.Context, s *Server, c *call, command protocol.Request[R]) (R, error) {
-	a, err := s.agent(ctx, c.id)
+func askID[R any](ctx context.Context, s *Server, c *rpc.Call, command protocol.Request[R]) (R, error) {
+	a, err := s.agent(ctx, c.Agent)
 	if err != nil {
 		var none R
 		return none, err
 	}
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	return ask(ctx, s, a, command)
 }
 
@@ -213,18 +206,18 @@ func askFor[R any](ctx context.Context, s *Server, a *supervisor.Agent, command 
 	return answer, err
 }
 
-func (s *Server) getTokens(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) getTokens(ctx context.Context, c *rpc.Call, _ api.None) (api.GetTokensResult, error) {
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.GetTokensResult{}, err
 	}
 	return api.GetTokensResult(state.Tokens), nil
 }
 
-func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) getContext(ctx context.Context, c *rpc.Call, _ api.None) (api.GetContextResult, error) {
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.GetContextResult{}, err
 	}
 	return api.GetContextResult{
 		MessageCount: state.MessageCount, SystemPrompt: state.SystemPrompt != "", SessionID: state.SessionID,
@@ -234,25 +227,30 @@ func (s *Server) getContext(ctx context.Context, c *call, _ api.None) (any, erro
 }
 
 // getMessages passes on a page as the child wrote it.
-func (s *Server) getMessages(ctx context.Context, c *call, p api.GetMessagesParams) (any, error) {
-	return askID(ctx, s, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
-}
-
-func (s *Server) getModel(ctx context.Context, c *call, _ api.None) (any, error) {
-	state, err := s.state(ctx, c)
+func (s *Server) getMessages(ctx context.Context, c *rpc.Call, p api.GetMessagesParams) (rpc.Raw[api.GetMessagesResult], error) {
+	page, err := askID(ctx, s, c, protocol.GetMessages{Offset: p.Offset, Limit: p.Limit})
 	if err != nil {
 		return nil, err
+	}
+	raw, err := json.Marshal(page)
+	return raw, err
+}
+
+func (s *Server) getModel(ctx context.Context, c *rpc.Call, _ api.None) (api.GetModelResult, error) {
+	state, err := s.state(ctx, c)
+	if err != nil {
+		return api.GetModelResult{}, err
 	}
 	return api.GetModelResult{Model: state.Model, Provider: state.Provider, Reasoning: state.Reasoning}, nil
 }
 
-func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (any, error) {
+func (s *Server) setModel(ctx context.Context, c *rpc.Call, p api.SetModelParams) (api.SetModelResult, error) {
 	if p.Model == "" {
-		return nil, api.Invalid("model", "is empty")
+		return api.SetModelResult{}, api.Invalid("model", "is empty")
 	}
 	set, err := askID(ctx, s, c, protocol.SetModel{Model: p.Model})
 	if err != nil {
-		return nil, refusedChange(c, "model", protocol.SetModel{}, err)
+		return api.SetModelResult{}, refusedChange(c, "model", protocol.SetModel{}, err)
 	}
 	return api.SetModelResult{Updated: true, Model: cmp.Or(set.Model, p.Model)}, nil
 }
@@ -260,12 +258,12 @@ func (s *Server) setModel(ctx context.Context, c *call, p api.SetModelParams) (a
 // compactPatience is how long a summary may be in the making.
 const compactPatience = 10 * time.Minute
 
-func (s *Server) compact(ctx context.Context, c *call, p api.CompactParams) (any, error) {
-	a, err := s.agent(ctx, c.id)
+func (s *Server) compact(ctx context.Context, c *rpc.Call, p api.CompactParams) (api.CompactResult, error) {
+	a, err := s.agent(ctx, c.Agent)
 	if err != nil {
-		return nil, err
+		return api.CompactResult{}, err
 	}
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	done, err := askFor(ctx, s, a, protocol.Compact{Force: protocol.Value(p.Force)}, compactPatience)
 	return api.CompactResult{
 		Compacted: done.Compacted, Reason: done.Reason, Summary: done.Summary, By: done.By,
@@ -273,7 +271,7 @@ func (s *Server) compact(ctx context.Context, c *call, p api.CompactParams) (any
 	}, err
 }
 
-func (s *Server) listModels(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) listModels(ctx context.Context, c *rpc.Call, _ api.None) (api.ListModelsResult, error) {
 	models, err := askID(ctx, s, c, protocol.GetAvailableModels{})
 	return api.ListModelsResult(models), err
 }

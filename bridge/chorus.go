@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -85,7 +86,7 @@ func (s *Server) serveAllEvents(x *exchange, query string) {
 	if len(asked.agents) == 1 {
 		whose = slices.Collect(maps.Keys(asked.agents))[0]
 	}
-	if wrong := x.pass.reach(whose); wrong != nil {
+	if wrong := reach(x.by, whose); wrong != nil {
 		s.refuse(x, *wrong)
 		return
 	}
@@ -194,7 +195,7 @@ func (c *chorus) open(ctx context.Context) error {
 		}
 		c.resume(ctx, lives)
 	}
-	return c.out.send(appendEvent(nil, c.at.text(c.s.lives), told.Name(), encodeEvent(told)))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.lives), told.Name(), encodeEvent(told)))
 }
 
 // enter begins with the agents that run, for a client that knows none.
@@ -361,7 +362,7 @@ func (c *chorus) tell(b batch) error {
 		}
 		id = append(strconv.AppendUint(append(id[:0], before...), e.Seq, 10), after...)
 		data = about(data[:0], b.agent, e.Seq, e.Data)
-		buf = appendEvent(buf, id, e.Type, data)
+		buf = rpc.AppendEvent(buf, id, e.Type, data)
 	}
 	b.taken <- struct{}{}
 	return c.out.sendOrBeat(buf)
@@ -371,7 +372,7 @@ func (c *chorus) tell(b batch) error {
 func (c *chorus) removed(id string) error {
 	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.send(appendEvent(nil, c.at.text(c.s.lives), e.Name(), about(nil, id, 0, encodeEvent(e))))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.lives), e.Name(), about(nil, id, 0, encodeEvent(e))))
 }
 
 // about appends an event with whose it is, and its number unless that is 0. The

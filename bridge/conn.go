@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -133,7 +134,7 @@ func (c *conn) Close() error {
 }
 
 // explainHTTP is our refusal for one that net/http has written.
-func explainHTTP(written []byte) refusal {
+func explainHTTP(written []byte) rpc.Error {
 	if bytes.Contains(written, []byte("Host header")) {
 		return badHost
 	}
@@ -141,34 +142,34 @@ func explainHTTP(written []byte) refusal {
 	if status == 0 {
 		return malformedHTTP
 	}
-	for _, r := range []refusal{longHead, unknownCoding, unknownExpect, unknownVersion} {
-		if r.status == status {
+	for _, r := range []rpc.Error{longHead, unknownCoding, unknownExpect, unknownVersion} {
+		if r.Status == status {
 			return r
 		}
 	}
 	r := malformedHTTP
-	r.status = status
+	r.Status = status
 	return r
 }
 
 // What else net/http refuses by itself.
 var (
-	longHead = refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	longHead = rpc.Refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("the request line and the headers have more than %d bytes", maxHeader), "Send fewer headers, or shorter ones.")
-	unknownCoding = refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownCoding = rpc.Refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Transfer-Encoding that is understood is chunked", "Send a Content-Length, or the body in chunks.")
-	unknownExpect = refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownExpect = rpc.Refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Expect that is understood is 100-continue", "Leave out the Expect header.")
-	unknownVersion = refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownVersion = rpc.Refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"HTTP/1.0 and 1.1 alone are understood", "Speak HTTP/1.1.")
 )
 
 // plainRefusal is a whole HTTP response that ends the connection, with the
 // headers that every answer has.
-func plainRefusal(r refusal) []byte {
-	body := jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err})
+func plainRefusal(r rpc.Error) []byte {
+	body := jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.Err})
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\nCache-Control: no-store\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		r.status, http.StatusText(r.status), uuid.NewString(), len(body))
+		r.Status, http.StatusText(r.Status), uuid.NewString(), len(body))
 	return append([]byte(head), body...)
 }

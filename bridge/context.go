@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -18,21 +19,21 @@ const maxTold = 16
 // updateContext changes what one agent is told beside the conversation, or all
 // that the server runs. What one of all of them says against it is part of the
 // result.
-func (s *Server) updateContext(ctx context.Context, c *call, p api.UpdateContextParams) (any, error) {
-	id := c.id
+func (s *Server) updateContext(ctx context.Context, c *rpc.Call, p api.UpdateContextParams) (api.UpdateContextResult, error) {
+	id := c.Agent
 	if p.AgentID != nil {
 		if id != "" && id != *p.AgentID {
-			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", id)
+			return api.UpdateContextResult{}, api.Invalid("agent_id", "is not the agent of the path, %s", id)
 		}
 		id = *p.AgentID
 	}
 	command := protocol.UpdateContext{Action: p.Action, ContextType: p.ContextType, Data: p.Data}
 	if id != "" {
-		one := &call{request: c.request, id: id, pass: c.pass}
+		one := &rpc.Call{Request: c.Request, Agent: id, By: c.By}
 		_, err := set(ctx, s, one, "data", command)
-		c.incarnation = one.incarnation
+		c.Incarnation = one.Incarnation
 		if err != nil {
-			return nil, err
+			return api.UpdateContextResult{}, err
 		}
 		return api.UpdateContextResult{Updated: true, Agents: []api.ContextUpdate{{AgentID: id, Updated: true}}}, nil
 	}
@@ -64,10 +65,10 @@ func (s *Server) tell(ctx context.Context, id string, command protocol.UpdateCon
 	if refused, ok := errors.AsType[*supervisor.ChildError](err); ok {
 		update.Error = strings.TrimPrefix(refused.Message, command.Name()+": ")
 	} else if err != nil {
-		r := explain(err)
-		update.Error = r.err.Message
-		if !r.internal {
-			update.Error = jsonrpc.Reason(update.Error, r.err.Data.Details)
+		r := rpc.ToError(err)
+		update.Error = r.Err.Message
+		if !r.Internal {
+			update.Error = jsonrpc.Reason(update.Error, r.Err.Data.Details)
 		}
 	}
 	return update

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -18,7 +19,7 @@ import (
 // time.
 type crew struct {
 	s    *Server
-	by   *call                  // who wanted the plan
+	by   *rpc.Call              // who wanted the plan
 	make *api.CreateAgentParams // what creates its own; nil for agents that were named
 
 	mu   sync.Mutex // guards all below
@@ -26,7 +27,7 @@ type crew struct {
 	made []*supervisor.Agent // its own, by worker; nil for one that is not there
 }
 
-func (s *Server) newCrew(by *call, p api.RunPlanParams) *crew {
+func (s *Server) newCrew(by *rpc.Call, p api.RunPlanParams) *crew {
 	if p.Agents != nil {
 		return &crew{s: s, by: by, ids: *p.Agents}
 	}
@@ -72,7 +73,7 @@ func (c *crew) worker(ctx context.Context, number int) (*supervisor.Agent, error
 	}
 	if made != nil {
 		if now, err := c.s.o.Supervisor.Agent(id); err != nil || now != made {
-			return nil, &agentError{id: id, err: errDestroyed}
+			return nil, rpc.AgentNotFound(id, rpc.ErrDestroyed)
 		}
 		return made, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/openrpc"
 	"nexus.internal/bridge/page"
+	"nexus.internal/bridge/rpc"
 )
 
 // docs answers with the page about the methods. It has nothing of what the
@@ -24,6 +25,7 @@ func (s *Server) docs(x *exchange, query string) {
 	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
 }
 
-func (s *Server) discover(context.Context, *call, api.None) (any, error) {
-	return openrpc.Document(s.o.Version, "http://"+s.o.Addr)
+func (s *Server) discover(context.Context, *rpc.Call, api.None) (rpc.Raw[api.DiscoverResult], error) {
+	document, err := openrpc.Document(s.o.Version, "http://"+s.o.Addr)
+	return rpc.Raw[api.DiscoverResult](document), err
 }

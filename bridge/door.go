@@ -15,9 +15,9 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/strict"
-	"nexus.internal/supervisor"
 )
 
 // Bounds of signed requests (SPEC §6.5).
@@ -26,20 +26,11 @@ const (
 	maxKeyless = 16                // bodies without a key that are read at once, to see whether they are signed
 )
 
-// pass is what lets a request in.
-type pass struct {
-	grant auth.Grant
-	// valid ends when the key does.
-	valid context.Context //nolint:containedctx // its life is the key's, not the request's
-	// key was presented; zero where the body alone can show that it is known.
-	key auth.Key
-}
-
 // letIn notes what lets the request in.
-func (x *exchange) letIn(p pass) {
-	x.pass = p
+func (x *exchange) letIn(p rpc.Principal) {
+	x.by = p
 	if c := connOf(x.r.Context()); c != nil {
-		c.crowd.show(c, p.grant, p.valid)
+		c.crowd.show(c, p.Grant, p.Valid)
 	}
 }
 
@@ -75,71 +66,46 @@ func (s *Server) checkOrigin(x *exchange, to target) bool {
 }
 
 // checkKey finds what the key of the Authorization header is good for. A body
-// without that header may be signed instead: then the pass has no key yet. A key that
-// is good, and not for the path, is refused with its pass.
-func (s *Server) checkKey(x *exchange, to target) (p pass, refused refusal, ok bool) {
+// without that header may be signed instead: then there is no principal yet. A key that
+// is good, and not for the path, is refused with its principal.
+func (s *Server) checkKey(x *exchange, to target) (p rpc.Principal, refused rpc.Error, ok bool) {
 	values := x.r.Header.Values("Authorization")
 	if len(values) == 0 {
-		return pass{}, noKey, to.kind == toGlobal || to.kind == toAgent
+		return p, noKey, to.kind == toGlobal || to.kind == toAgent
 	}
 	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
 	if !strings.EqualFold(scheme, "Bearer") || presented == "" {
-		return pass{}, noKey, false
+		return p, noKey, false
 	}
 	key, err := auth.Parse(presented)
 	if len(values) > 1 || err != nil {
-		return pass{}, wrongKey, false
+		return p, wrongKey, false
 	}
 	grant, valid, ok := s.o.Keys.Check(key.Reveal())
 	if !ok {
-		return pass{}, wrongKey, false
+		return p, wrongKey, false
 	}
-	p = pass{grant: grant, valid: valid, key: key}
+	p, x.key = rpc.Principal{Grant: grant, Valid: valid}, key
 	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
 	if to.kind == toAllEvents { // its query says whose
-		return p, refusal{}, true
+		return p, rpc.Error{}, true
 	}
-	if wrong := p.reach(to.agent); wrong != nil {
+	if wrong := reach(p, to.agent); wrong != nil {
 		if wait := s.settings.Load().rate.Take(grant.ID, 1); wait > 0 {
 			return p, s.later(x, tooMany, wait), false
 		}
 		return p, *wrong, false
 	}
-	return p, refusal{}, true
+	return p, rpc.Error{}, true
 }
 
 // reach refuses an agent's key for all but that agent; id is "" for what is of no
 // agent alone.
-func (p pass) reach(id string) *refusal {
-	if p.grant.Scope != auth.ScopeAgent || id == p.grant.AgentID {
+func reach(p rpc.Principal, id string) *rpc.Error {
+	if p.Grant.Scope != auth.ScopeAgent || id == p.Grant.AgentID {
 		return nil
 	}
-	return new(explain(&deniedError{"the key is good for agent " + p.grant.AgentID + " alone"}).with(http.StatusForbidden))
-}
-
-// may says why a pass is not good enough for a method, nil if it is.
-func (p pass) may(m api.Method) error {
-	if p.grant.Scope == auth.ScopeRead && m.Effect != api.Reads {
-		return &deniedError{"the key is good for reading alone, and " + m.Name + " changes something, or starts a program"}
-	}
-	return nil
-}
-
-// checkStart says why a pass is not good enough for an agent whose process would be
-// started for it, nil if it is: to ask it something, or to follow its events.
-func (s *Server) checkStart(p pass, id string, ask bool) error {
-	if p.grant.Scope != auth.ScopeRead {
-		return nil
-	}
-	a, err := s.o.Supervisor.Agent(id)
-	starts := s.o.Sessions.Exists(id)
-	if err == nil {
-		starts = ask && a.Info().State == supervisor.Stopped
-	}
-	if !starts {
-		return nil
-	}
-	return &deniedError{"the key is good for reading alone, and " + id + " does not run: it would be started"}
+	return new(rpc.ToError(api.Denied("the key is good for agent %s alone", p.Grant.AgentID)).With(http.StatusForbidden))
 }
 
 // errKeyEnded is why what a key had opened ends with it.
@@ -148,17 +114,17 @@ var errKeyEnded = errors.New("the key is not good any more")
 // bind makes a long request end with its key. unbind must be called.
 func (x *exchange) bind() (unbind func()) {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
-	stop := context.AfterFunc(x.pass.valid, func() { cancel(errKeyEnded) })
+	stop := context.AfterFunc(x.by.Valid, func() { cancel(errKeyEnded) })
 	x.r = x.r.WithContext(ctx)
 	return func() { stop(); cancel(nil) }
 }
 
 // checkRate counts n requests for the key. Where those are too many, none is
 // counted.
-func (s *Server) checkRate(x *exchange, n int) (refusal, bool) {
-	switch wait := s.settings.Load().rate.Take(x.pass.grant.ID, n); wait {
+func (s *Server) checkRate(x *exchange, n int) (rpc.Error, bool) {
+	switch wait := s.settings.Load().rate.Take(x.by.Grant.ID, n); wait {
 	case 0:
-		return refusal{}, true
+		return rpc.Error{}, true
 	case limit.Never:
 		return overRate(n, s.settings.Load().RequestsPerMinute), false
 	default:
@@ -167,7 +133,7 @@ func (s *Server) checkRate(x *exchange, n int) (refusal, bool) {
 }
 
 // later is the refusal r with word of when to come again.
-func (s *Server) later(x *exchange, r refusal, wait time.Duration) refusal {
+func (s *Server) later(x *exchange, r rpc.Error, wait time.Duration) rpc.Error {
 	x.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
 	return r
 }
@@ -182,14 +148,14 @@ type signatures struct {
 // checkSigned checks the signatures of all requests in a body, before any of
 // them is carried out: each must be signed if there is no other proof of a key, or
 // if the server wants that, and none used before.
-func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused refusal, ok bool) {
+func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused rpc.Error, ok bool) {
 	signed.now = time.Now()
 	for _, item := range items {
 		switch {
-		case item.Refused != nil && !x.pass.key.IsZero():
+		case item.Refused != nil && !x.key.IsZero():
 			continue // it is answered as what it is, and nothing is done
-		case item.Request.Auth == nil && (x.pass.key.IsZero() || s.settings.Load().RequireSignatures):
-			if x.pass.key.IsZero() {
+		case item.Request.Auth == nil && (x.key.IsZero() || s.settings.Load().RequireSignatures):
+			if x.key.IsZero() {
 				return signed, noKey, false
 			}
 			return signed, unsigned, false
@@ -211,14 +177,14 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatur
 	if !s.o.Signatures.Fresh(signed.texts) {
 		return signed, badSignature(limit.ErrSeen.Error()), false
 	}
-	return signed, refusal{}, true
+	return signed, rpc.Error{}, true
 }
 
 // useSignatures uses the signatures of a body that is carried out next.
-func (s *Server) useSignatures(x *exchange, signed signatures) (refusal, bool) {
+func (s *Server) useSignatures(x *exchange, signed signatures) (rpc.Error, bool) {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
-	lasting := x.pass.grant.Scope != auth.ScopeFull
+	lasting := x.by.Grant.Scope != auth.ScopeFull
 	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
 	case errors.Is(err, limit.ErrSeen):
 		return badSignature(err.Error()), false
@@ -226,9 +192,9 @@ func (s *Server) useSignatures(x *exchange, signed signatures) (refusal, bool) {
 		return s.later(x, tooMany, time.Minute), false
 	case err != nil:
 		x.log.fault = fmt.Errorf("remember signatures: %w", err)
-		return explain(err).with(http.StatusServiceUnavailable), false
+		return rpc.ToError(err).With(http.StatusServiceUnavailable), false
 	}
-	return refusal{}, true
+	return rpc.Error{}, true
 }
 
 // verify checks one signature, with the key that was presented, else with the
@@ -247,12 +213,12 @@ func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at ti
 	}
 	path, _, _ := strings.Cut(x.r.RequestURI, "?")
 	text := auth.RequestText(string(signed.Timestamp), path, r)
-	if key := x.pass.key; !key.IsZero() {
+	if key := x.key; !key.IsZero() {
 		if !key.Signed(text, signed.Signature) {
 			return "", at, "it is not the presented key's signature of this request"
 		}
 	} else if grant, valid, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
-		x.letIn(pass{grant: grant, valid: valid})
+		x.letIn(rpc.Principal{Grant: grant, Valid: valid})
 	} else {
 		return "", at, "it is no full key's signature of this request"
 	}

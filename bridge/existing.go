@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -25,34 +26,23 @@ const (
 	wasActive origin = "running" // if_exists "use": the server had it already
 )
 
-// differsError says that create_agent asked for an agent that is there with other
-// settings.
-type differsError struct {
-	id    string
-	names []string // parameters
-}
-
-func (e *differsError) Error() string {
-	return fmt.Sprintf("agent %s is there and differs in %s", e.id, strings.Join(e.names, ", "))
-}
-
 // useExisting finds the running agent of p for create_agent with if_exists "use".
 // An agent gets those alone that it has created itself.
-func (s *Server) useExisting(c *call, p api.CreateAgentParams) (*supervisor.Agent, error) {
+func (s *Server) useExisting(c *rpc.Call, p api.CreateAgentParams) (*supervisor.Agent, error) {
 	a, err := s.o.Supervisor.Agent(*p.AgentID)
 	if err != nil {
 		return nil, err
 	}
 	if protocol.Value(p.IfExists) != api.IfExistsUse {
-		return nil, &agentError{id: *p.AgentID, err: supervisor.ErrExists}
+		return nil, rpc.AgentExists(*p.AgentID)
 	}
-	if c.from != nil && a.Info().Labels[labelParent] != c.from.AgentID {
-		return nil, &deniedError{fmt.Sprintf("%s did not create %s: choose another name, or send to it", c.from.AgentID, *p.AgentID)}
+	if c.By.Agent != nil && a.Info().Labels[labelParent] != c.By.Agent.AgentID {
+		return nil, api.Denied("%s did not create %s: choose another name, or send to it", c.By.Agent.AgentID, *p.AgentID)
 	}
 	return a, nil
 }
 
-// checkSame is a *differsError if a running agent is not as given asks for. What
+// checkSame is AGENT_EXISTS if a running agent is not as given asks for. What
 // given leaves out is not compared. Tools and paths may be restricted further than
 // given asks for.
 func (s *Server) checkSame(ctx context.Context, a *supervisor.Agent, given api.CreateAgentParams) error {
@@ -84,7 +74,10 @@ func (s *Server) checkSame(ctx context.Context, a *supervisor.Agent, given api.C
 		}
 	}
 	if names != nil {
-		return &differsError{id: a.ID(), names: names}
+		return &api.Error{
+			Kind: api.KindAgentExists, About: a.ID(), Details: fmt.Sprintf("agent %s is there and differs in %s", a.ID(), strings.Join(names, ", ")),
+			Suggestions: []string{"Leave out what differs, change it by the agent's own methods, or destroy the agent first."},
+		}
 	}
 	return nil
 }

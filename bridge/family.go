@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/transcript"
@@ -175,7 +176,7 @@ func (s *Server) descends(id, ancestor string) bool {
 // destroy removes an agent for a call, and then all that were created for it. An agent that
 // is being created for it meanwhile either is seen here or sees that it is gone.
 // supervisor.ErrNotFound if there was none.
-func (s *Server) destroy(ctx context.Context, c *call, id string) error {
+func (s *Server) destroy(ctx context.Context, c *rpc.Call, id string) error {
 	created, err := s.remove(ctx, id)
 	if err != nil {
 		return err

@@ -4,63 +4,63 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentParams) (any, error) {
+func (s *Server) createAgent(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (api.CreateAgentResult, error) {
 	if p.AgentID == nil {
 		id := s.freeID()
 		p.AgentID = &id
-		c.note("agent_id", id)
+		c.Note("agent_id", id)
 	}
 	id := *p.AgentID
 	if err := s.checkName(id); err != nil {
-		return nil, err
+		return api.CreateAgentResult{}, err
 	}
-	if c.from != nil {
-		if p.ParentAgentID != nil && *p.ParentAgentID != c.from.AgentID {
-			return nil, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.from.AgentID)
+	if c.By.Agent != nil {
+		if p.ParentAgentID != nil && *p.ParentAgentID != c.By.Agent.AgentID {
+			return api.CreateAgentResult{}, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.By.Agent.AgentID)
 		}
 		if p.Env != nil {
-			return nil, api.Invalid("env", "%s cannot set it: that is for people", c.from.AgentID)
+			return api.CreateAgentResult{}, api.Invalid("env", "%s cannot set it: that is for people", c.By.Agent.AgentID)
 		}
-		p.ParentAgentID = &c.from.AgentID
+		p.ParentAgentID = &c.By.Agent.AgentID
 	}
 	given := p
 	parent, err := s.inherit(ctx, &p)
 	if err != nil {
-		return nil, err
+		return api.CreateAgentResult{}, err
 	}
 	a, from, err := s.create(ctx, c, p)
 	if err != nil {
-		return nil, err
+		return api.CreateAgentResult{}, err
 	}
 	if from != isNew {
-		c.note("existed", string(from))
+		c.Note("existed", string(from))
 	}
 	switch {
 	case from == wasActive:
-		if err = s.checkSame(ctx, a, given); err == nil && c.from != nil && p.InitialMessage != nil {
-			err = s.checkPeer(ctx, c.from.AgentID, a)
+		if err = s.checkSame(ctx, a, given); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
+			err = s.checkPeer(ctx, c.By.Agent.AgentID, a)
 		}
 	default:
 		err = s.keep(ctx, c, a, parent)
 	}
 	if err != nil {
-		return nil, err
+		return api.CreateAgentResult{}, err
 	}
 	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id, Restored: from == wasSaved, Existing: from == wasActive}
 	if from != isNew {
 		state, err := ask(ctx, s, a, protocol.GetState{})
 		if err != nil {
-			return nil, err
+			return api.CreateAgentResult{}, err
 		}
 		result.MessageCount = &state.MessageCount
 		result.NarrowedFrom = a.Info().Labels[labelNarrowed]
@@ -68,7 +68,7 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 	if p.InitialMessage != nil {
 		s.used(a)
 		if err := s.sendFirst(ctx, c, a, p, &result); err != nil {
-			return nil, err
+			return api.CreateAgentResult{}, err
 		}
 	}
 	return result, nil
@@ -76,14 +76,14 @@ func (s *Server) createAgent(ctx context.Context, c *call, p api.CreateAgentPara
 
 // keep takes a new agent back if the one that it was made for has gone
 // meanwhile, or does not want it any more.
-func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent) error {
+func (s *Server) keep(ctx context.Context, c *rpc.Call, a, parent *supervisor.Agent) error {
 	var gone error
 	if parent != nil {
 		if now, err := s.o.Supervisor.Agent(parent.ID()); err != nil || now != parent {
 			gone = api.Invalid("parent_agent_id", "agent %s was destroyed meanwhile", parent.ID())
 		}
 	}
-	if c.from != nil && ctx.Err() != nil {
+	if c.By.Agent != nil && ctx.Err() != nil {
 		gone = context.Cause(ctx)
 	}
 	if gone == nil {
@@ -92,17 +92,37 @@ func (s *Server) keep(ctx context.Context, c *call, a, parent *supervisor.Agent)
 	return errors.Join(gone, s.destroyFor(ctx, c, a.ID()))
 }
 
+// createFor creates an agent that nobody asked for by name, and audits that.
+func (s *Server) createFor(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (a *supervisor.Agent, err error) {
+	err = s.router.OnBehalf(c, api.CreateAgent.Name, p, func() error {
+		a, _, err = s.create(ctx, c, p)
+		return err
+	})
+	return a, err
+}
+
+// destroyFor destroys an agent that nobody asked for by name, and audits that; it
+// is no error if there is none.
+func (s *Server) destroyFor(ctx context.Context, c *rpc.Call, id string) error {
+	return s.router.OnBehalf(c, api.DestroyAgent.Name, api.AgentIDParams{AgentID: id}, func() error {
+		if err := s.destroy(ctx, c, id); !errors.Is(err, supervisor.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
 // create starts a new agent, continues a saved one, or finds one that runs where
 // that is asked for.
-func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (*supervisor.Agent, origin, error) {
+func (s *Server) create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (*supervisor.Agent, origin, error) {
 	id := *p.AgentID
 	defer s.locks.lock(id)()
 	a, err := s.useExisting(c, p)
 	if !errors.Is(err, supervisor.ErrNotFound) {
 		return a, wasActive, err
 	}
-	if c.from != nil && s.last.is(id) {
-		return nil, isNew, &deniedError{fmt.Sprintf("%s is what a person used last: choose another name", id)}
+	if c.By.Agent != nil && s.last.is(id) {
+		return nil, isNew, api.Denied("%s is what a person used last: choose another name", id)
 	}
 	// What an earlier temporary agent of that name left is not this one's.
 	if err := s.o.Sessions.RemoveTemp(id); err != nil {
@@ -112,8 +132,8 @@ func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (
 	if s.o.Sessions.Exists(id) {
 		from = wasSaved
 	}
-	if from == wasSaved && c.from != nil {
-		return nil, isNew, &deniedError{fmt.Sprintf("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)}
+	if from == wasSaved && c.By.Agent != nil {
+		return nil, isNew, api.Denied("there is a saved agent %s: to go on with it is for people; choose another name, or send to it", id)
 	}
 	a, err = s.start(ctx, p)
 	return a, from, err
@@ -121,7 +141,7 @@ func (s *Server) create(ctx context.Context, c *call, p api.CreateAgentParams) (
 
 // sendFirst sends the initial message. That it comes to nothing is part of the
 // result: the agent exists all the same. The error is that of ctx.
-func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p api.CreateAgentParams, result *api.CreateAgentResult) error {
+func (s *Server) sendFirst(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.CreateAgentParams, result *api.CreateAgentResult) error {
 	requestID := uuid.NewString()
 	result.InitialRequestID = requestID
 	first := api.SendParams{Content: *p.InitialMessage, RequestID: &requestID}
@@ -130,10 +150,10 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	switch {
 	case !protocol.Value(p.WaitForInitialResponse):
 		_, _, err = s.prompt(ctx, a, first)
-	case c.from != nil:
-		answer, err = s.delegate(ctx, a, *c.from, first, nil)
+	case c.By.Agent != nil:
+		answer, err = s.delegate(ctx, a, *c.By.Agent, first, nil)
 	default:
-		answer, err = s.sendTo(ctx, c, a, first)
+		answer, err = s.sendTo(ctx, c, a, first, nil)
 	}
 	switch {
 	case err == nil && answer.RequestID == "": // nobody waits for more
@@ -144,12 +164,12 @@ func (s *Server) sendFirst(ctx context.Context, c *call, a *supervisor.Agent, p 
 	case ctx.Err() != nil:
 		return err
 	}
-	refused := explain(err)
-	result.InitialError = &api.InitialError{Code: int(refused.err.Code), Message: refused.err.Message}
+	refused := rpc.ToError(err)
+	result.InitialError = &api.InitialError{Code: int(refused.Err.Code), Message: refused.Err.Message}
 	return nil
 }
 
-func (s *Server) destroyAgent(ctx context.Context, c *call, p api.AgentIDParams) (any, error) {
+func (s *Server) destroyAgent(ctx context.Context, c *rpc.Call, p api.AgentIDParams) (api.DestroyAgentResult, error) {
 	result := api.DestroyAgentResult{AgentID: p.AgentID}
 	if !api.ValidAgentID(p.AgentID) {
 		return result, nil
@@ -162,7 +182,7 @@ func (s *Server) destroyAgent(ctx context.Context, c *call, p api.AgentIDParams)
 	return result, err
 }
 
-func (s *Server) listAgents(_ context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) listAgents(_ context.Context, c *rpc.Call, _ api.None) (api.ListAgentsResult, error) {
 	infos := s.o.Supervisor.Agents()
 	children := map[string]int{}
 	for _, info := range infos {
@@ -174,7 +194,7 @@ func (s *Server) listAgents(_ context.Context, c *call, _ api.None) (any, error)
 	agents := make([]api.AgentInfo, len(infos))
 	for i, info := range infos {
 		agents[i] = describe(info, children[info.ID])
-		if c.from == nil {
+		if c.By.Agent == nil {
 			agents[i].Pending, agents[i].UnsavedPermissions = info.Asked, info.Narrowed
 		}
 		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
@@ -222,7 +242,7 @@ func known(s string) *string {
 	return &s
 }
 
-func (s *Server) shutdownServer(context.Context, *call, api.None) (any, error) {
+func (s *Server) shutdownServer(context.Context, *rpc.Call, api.None) (api.SuccessResult, error) {
 	s.Drain()
 	if s.o.Shutdown != nil {
 		s.o.Shutdown()

@@ -167,27 +167,6 @@ func TestBatchRunsInParallel(t *testing.T) {
 	}
 }
 
-func TestBatchAnswerLimit(t *testing.T) {
-	const part = 6 << 20 // bytes: two fit, the third does not, a small one does again
-	responses := []*jsonrpc.Response{}
-	for _, size := range []int{part, part, part, 1} {
-		responses = append(responses, &jsonrpc.Response{
-			ID: jsonrpc.NumberID(int64(len(responses))), Result: []byte(`"` + strings.Repeat("x", size) + `"`),
-		})
-	}
-	body, status := bridge.JoinBatch(responses, make([]int, len(responses)))
-	if status != 200 {
-		t.Errorf("got HTTP %d, want 200", status)
-	}
-	var failed []string
-	for _, answer := range gjson.ParseBytes(body).Array() {
-		failed = append(failed, answer.Get("error.data.type").Str)
-	}
-	if got, want := fmt.Sprintf("%q", failed), `["" "" "RESPONSE_TOO_LARGE" ""]`; got != want {
-		t.Errorf("got errors %s, want %s", got, want)
-	}
-}
-
 // A notification of a send is answered once it is accepted, not when it ends.
 func TestSendAsNotification(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted))

@@ -10,33 +10,34 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 )
 
 // rotateKey puts another full key in the place of the one that there is.
-func (s *Server) rotateKey(_ context.Context, c *call, p api.RotateKeyParams) (any, error) {
+func (s *Server) rotateKey(_ context.Context, c *rpc.Call, p api.RotateKeyParams) (api.RotateKeyResult, error) {
 	now, err := s.o.Keys.Rotate(time.Duration(protocol.Value(p.GraceSeconds)) * time.Second)
 	if err != nil {
-		return nil, err
+		return api.RotateKeyResult{}, err
 	}
-	c.note("key_id", now.ID)
+	c.Note("key_id", now.ID)
 	return api.RotateKeyResult{Rotated: true, KeyID: now.ID, KeyFile: s.o.Keys.Path()}, nil
 }
 
-func (s *Server) createKey(_ context.Context, c *call, p api.CreateKeyParams) (any, error) {
+func (s *Server) createKey(_ context.Context, c *rpc.Call, p api.CreateKeyParams) (api.CreateKeyResult, error) {
 	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: protocol.Value(p.AgentID), MayGrant: protocol.Value(p.MayGrant), Name: protocol.Value(p.Name)}
 	if p.ExpiresSeconds != nil {
 		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
 	}
 	key, made, err := s.o.Keys.Add(g)
 	if err != nil {
-		return nil, err
+		return api.CreateKeyResult{}, err
 	}
-	c.note("key_id", made.ID)
+	c.Note("key_id", made.ID)
 	return api.CreateKeyResult{Key: key.Reveal(), KeyInfo: keyInfo(made)}, nil
 }
 
-func (s *Server) listKeys(context.Context, *call, api.None) (any, error) {
+func (s *Server) listKeys(context.Context, *rpc.Call, api.None) (api.ListKeysResult, error) {
 	result := api.ListKeysResult{Keys: []api.KeyInfo{}}
 	for _, g := range s.o.Keys.List() {
 		result.Keys = append(result.Keys, keyInfo(g))
@@ -44,14 +45,14 @@ func (s *Server) listKeys(context.Context, *call, api.None) (any, error) {
 	return result, nil
 }
 
-func (s *Server) revokeKey(_ context.Context, _ *call, p api.RevokeKeyParams) (any, error) {
+func (s *Server) revokeKey(_ context.Context, _ *rpc.Call, p api.RevokeKeyParams) (api.RevokeKeyResult, error) {
 	revoked, err := s.o.Keys.Revoke(p.KeyID)
 	return api.RevokeKeyResult{Revoked: revoked, KeyID: p.KeyID}, err
 }
 
 // createPageCode makes a code that the page gives for the full key.
-func (s *Server) createPageCode(_ context.Context, c *call, _ api.None) (any, error) {
-	code := s.codes.Make(c.pass.valid)
+func (s *Server) createPageCode(_ context.Context, c *rpc.Call, _ api.None) (api.CreatePageCodeResult, error) {
+	code := s.codes.Make(c.By.Valid)
 	return api.CreatePageCodeResult{
 		Code: code, URL: "http://" + s.o.Addr + "/#code=" + code, ExpiresInSeconds: uint64(auth.CodeLife / time.Second),
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -36,7 +37,7 @@ func (s *Server) agent(ctx context.Context, id string) (*supervisor.Agent, error
 		<-one.over // just now, or its lock would not be ours
 		return s.agent(ctx, one.now)
 	}
-	return nil, &agentError{id: id, err: supervisor.ErrNotFound}
+	return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
 }
 
 // start launches the agent that p describes. The lock of its id is held.
@@ -64,6 +65,9 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	if _, ok := errors.AsType[*api.ParamError](err); ok {
 		return nil, err
 	}
+	if e, ok := errors.AsType[*GoneError](err); ok {
+		return nil, &api.Error{Kind: api.KindDirectoryGone, Details: e.Error(), Suggestions: []string{e.way()}}
+	}
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
@@ -79,12 +83,12 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
 	a, err := s.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {
-		return nil, &agentError{id: id, err: supervisor.ErrExists}
+		return nil, rpc.AgentExists(id)
 	}
 	if err != nil && !p.Restored {
 		err = errors.Join(err, s.unbegin(id))
 	}
-	return a, named(id, err)
+	return a, destroyed(id, err)
 }
 
 // unbegin removes the session that a child has begun before it failed, as there was no
@@ -107,4 +111,13 @@ func (s *Server) freeID() string {
 			return id
 		}
 	}
+}
+
+// destroyed gives an error of the agent id its name, if it says that the agent is gone and
+// not which.
+func destroyed(id string, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Kind == api.KindAgentNotFound || !errors.Is(err, supervisor.ErrNotFound) {
+		return err
+	}
+	return rpc.AgentNotFound(id, rpc.ErrDestroyed)
 }

@@ -18,6 +18,7 @@ import (
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
@@ -25,12 +26,11 @@ import (
 
 // Bounds of the façade (SPEC §7).
 const (
-	MaxBody        = 1 << 20  // bytes of a request's body
-	MaxBatch       = 100      // items of a batch
-	MaxBatchAnswer = 16 << 20 // bytes of all results of a batch
-	maxDiscard     = 8 << 20  // bytes that are read and dropped after a body that is too large
-	maxHeader      = 64 << 10 // bytes of a request's line and headers
-	headerSlop     = 4 << 10  // bytes that net/http adds to its own bound, for its buffer
+	MaxBody    = 1 << 20  // bytes of a request's body
+	MaxBatch   = 100      // items of a batch
+	maxDiscard = 8 << 20  // bytes that are read and dropped after a body that is too large
+	maxHeader  = 64 << 10 // bytes of a request's line and headers
+	headerSlop = 4 << 10  // bytes that net/http adds to its own bound, for its buffer
 )
 
 // DefaultMaxStrangers is how many connections may be open that have shown no key, and
@@ -192,7 +192,7 @@ type Server struct {
 	settings  atomic.Pointer[settings]
 	keyless   chan struct{} // holds one for each body without a key that is being read
 	streams   seats         // of streams of events
-	methods   map[string]handler
+	router    *rpc.Router
 	locks     keyedMutex
 	renames   renames
 	births    births
@@ -226,7 +226,8 @@ func New(o Options) (*Server, error) {
 	s.strangers = newStrangerLog(s.access)
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
 	s.last.id = o.Sessions.Last()
-	s.methods = s.methodTable()
+	s.router = rpc.NewRouter(rpc.Options{Access: access{s}, Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
+	s.handle(s.router)
 	return s, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -43,12 +45,12 @@ func (m may) beyond(other may) []string {
 	return over
 }
 
-// checkPeer is a *deniedError if other may do anything that the calling agent may
+// checkPeer is NOT_PERMITTED if other may do anything that the calling agent may
 // not do itself: it would do that for the caller.
 func (s *Server) checkPeer(ctx context.Context, from string, other *supervisor.Agent) error {
 	self, err := s.o.Supervisor.Agent(from)
 	if err != nil {
-		return named(from, err)
+		return destroyed(from, err)
 	}
 	mine, err := s.mayOf(ctx, self)
 	if err != nil {
@@ -66,10 +68,10 @@ func (s *Server) checkPeer(ctx context.Context, from string, other *supervisor.A
 	if len(over) > most {
 		over = append(over[:most:most], fmt.Sprintf("%d more", len(over)-most))
 	}
-	return &deniedError{fmt.Sprintf("an agent cannot send to one that may do more than itself: %s may and %s may not: %s", other.ID(), from, strings.Join(over, ", "))}
+	return api.Denied("an agent cannot send to one that may do more than itself: %s may and %s may not: %s", other.ID(), from, strings.Join(over, ", "))
 }
 
-// checkAwake is a *deniedError if a call for the target would start its process and
+// checkAwake is NOT_PERMITTED if a call for the target would start its process and
 // the calling agent did not create it: to wake an agent is for people and for its
 // creator.
 func (s *Server) checkAwake(from, target string) error {
@@ -80,24 +82,24 @@ func (s *Server) checkAwake(from, target string) error {
 	case err != nil:
 		saved, err := s.o.Sessions.Summary(target)
 		if errors.Is(err, sessions.ErrNotFound) {
-			return &agentError{id: target, err: supervisor.ErrNotFound}
+			return rpc.AgentNotFound(target, supervisor.ErrNotFound)
 		}
 		if err == nil && slices.Contains(s.line(saved), from) {
 			return nil
 		}
 	}
-	return &deniedError{fmt.Sprintf("%s does not run and %s did not create it: to start it is for people", target, from)}
+	return api.Denied("%s does not run and %s did not create it: to start it is for people", target, from)
 }
 
-// checkYolo is a *deniedError if an agent is not without restrictions.
+// checkYolo is NOT_PERMITTED if an agent is not without restrictions.
 func (s *Server) checkYolo(ctx context.Context, from string) error {
 	self, err := s.o.Supervisor.Agent(from)
 	if err != nil {
-		return named(from, err)
+		return destroyed(from, err)
 	}
 	m, err := s.mayOf(ctx, self)
 	if err == nil && m.permissions.Preset != rights.Yolo {
-		err = &deniedError{fmt.Sprintf("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)}
+		err = api.Denied("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/plan"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/textcut"
@@ -56,33 +57,35 @@ type planNote struct {
 // errPlanEnded is why a run that was cancelled ends.
 var errPlanEnded = fmt.Errorf("the run was cancelled: %w", supervisor.ErrAborted)
 
-func (s *Server) runPlan(ctx context.Context, c *call, p api.RunPlanParams) (any, error) {
+func (s *Server) runPlan(ctx context.Context, c *rpc.Call, p api.RunPlanParams, out *rpc.Stream) (api.RunPlanResult, error) {
 	run, err := s.beginPlan(ctx, c, p)
-	if err != nil || c.request.IsNotification() {
-		return nil, err
+	if err != nil || c.Request.IsNotification() {
+		return api.RunPlanResult{}, err
+	}
+	if out != nil { // of one that has ended before, the beginning and the end are told
+		if err := s.followPlan(ctx, out, run); err != nil {
+			return api.RunPlanResult{}, err
+		}
 	}
 	return run.wait(ctx)
 }
 
 // wait waits for the end of the run, which does not depend on that.
-func (r *planRun) wait(ctx context.Context) (any, error) {
+func (r *planRun) wait(ctx context.Context) (api.RunPlanResult, error) {
 	select {
 	case <-r.done:
+		return r.result, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return api.RunPlanResult{}, ctx.Err()
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return r.result, nil
 }
 
 // beginPlan joins the run of that id, goes on with it, or begins it. One that has
 // ended for good is there with its result.
-func (s *Server) beginPlan(ctx context.Context, c *call, p api.RunPlanParams) (*planRun, error) {
+func (s *Server) beginPlan(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*planRun, error) {
 	id, retry := requestID(p.RequestID), protocol.Value(p.Retry)
 	p.RequestID, p.Retry = &id, nil
-	c.plan = id
+	c.PlanRun = id
 	digest, err := digestOf(p)
 	if err != nil {
 		return nil, err
@@ -293,11 +296,11 @@ func (s *Server) interruptPlans() {
 func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, next plan.Next) {
 	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: crew.id(st.Worker), RequestID: st.RequestID}
 	fail := func(err error) {
-		r := explain(err)
-		if r.internal {
+		r := rpc.ToError(err)
+		if r.Internal {
 			s.log.Error("a task of a plan failed", zap.String("request_id", st.RequestID), zap.Error(err))
 		}
-		result.Error = &api.TaskError{Code: int(r.err.Code), Message: r.err.Message, Type: r.err.Data.Type, Details: r.err.Data.Details}
+		result.Error = &api.TaskError{Code: int(r.Err.Code), Message: r.Err.Message, Type: r.Err.Data.Type, Details: r.Err.Data.Details}
 		result.Resumable = !ownFault(err)
 	}
 	defer func() {
@@ -318,7 +321,7 @@ func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api
 		}
 		result.Status = api.TaskCancelled
 	case errors.Is(err, supervisor.ErrNotFound) || errors.Is(why, supervisor.ErrNotFound): // it was destroyed under its task
-		fail(cmp.Or(err, error(&agentError{id: result.AgentID, err: errDestroyed})))
+		fail(cmp.Or(err, error(rpc.AgentNotFound(result.AgentID, rpc.ErrDestroyed))))
 		if next = plan.Lost; crew.replace(st.Worker) {
 			next = plan.Again
 		}
@@ -342,7 +345,8 @@ func (s *Server) carryTask(ctx context.Context, crew *crew, st plan.Start, p api
 // ownFault reports whether a task failed for good: by what it asks for, or by what
 // its agent answers.
 func ownFault(err error) bool {
-	_, answered := errors.AsType[*answerError](err)
+	e, ok := errors.AsType[*api.Error](err)
+	answered := ok && e.Kind == api.KindExecutionError
 	_, refused := errors.AsType[*supervisor.CommandError](err)
 	return answered || refused
 }

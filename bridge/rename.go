@@ -11,15 +11,15 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
 
-// runningError says that an agent runs in a way that does not allow what was
-// asked for.
-type runningError struct{ problem, way string }
-
-func (e *runningError) Error() string { return e.problem }
+// running says that an agent runs in a way that does not allow what was asked for.
+func running(problem, way string) error {
+	return &api.Error{Kind: api.KindAgentRunning, Details: problem, Suggestions: []string{way}}
+}
 
 // renames remembers which agents go on under which names, for requests that came
 // while they were renamed. The zero value is ready; it is safe for concurrent use.
@@ -88,7 +88,7 @@ func following[T any](ctx context.Context, s *Server, a *supervisor.Agent, ask f
 		}
 		one := s.renames.find(0, func(r *renaming) bool { return r.agent == weak.Make(a) })
 		if one == nil {
-			return answer, a, named(a.ID(), err)
+			return answer, a, destroyed(a.ID(), err)
 		}
 		select {
 		case <-one.over:
@@ -101,7 +101,7 @@ func following[T any](ctx context.Context, s *Server, a *supervisor.Agent, ask f
 	}
 }
 
-func (s *Server) renameSession(ctx context.Context, _ *call, p api.RenameSessionParams) (any, error) {
+func (s *Server) renameSession(ctx context.Context, _ *rpc.Call, p api.RenameSessionParams) (api.RenameSessionResult, error) {
 	result := api.RenameSessionResult{Renamed: true, OldName: p.OldName, NewName: p.NewName}
 	return result, s.rename(ctx, p.OldName, p.NewName)
 }
@@ -136,15 +136,15 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
 	again := api.CreateAgentParams{Restored: true}
 	a, err := s.o.Supervisor.Agent(old)
-	running := err == nil
+	runs := err == nil
 	one := s.renames.begin(a, old)
 	defer s.renames.end(one)
-	if running {
+	if runs {
 		err := s.o.Supervisor.RemoveIdle(ctx, old)
 		if errors.Is(err, supervisor.ErrBusy) {
-			return &runningError{
+			return running(
 				fmt.Sprintf("agent %s is busy", old), "Rename it when its sends have ended; or copy it with clone_session, at any time.",
-			}
+			)
 		}
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func (s *Server) rename(ctx context.Context, old, name string) error {
 	if err == nil && s.last.is(old) {
 		s.setLast(name)
 	}
-	if running {
+	if runs {
 		if _, failed := s.start(ctx, again); failed != nil {
 			s.log.Warn("start the renamed agent; its next request tries it again", zap.String("agent", *again.AgentID), zap.Error(failed))
 		}
@@ -179,10 +179,10 @@ func (s *Server) moved(id string) {
 // others.
 func (s *Server) movable(id string) error {
 	if created := s.created(id); len(created) > 0 {
-		return &runningError{
+		return running(
 			fmt.Sprintf("agent %s has %d agents that it created", id, len(created)),
 			"Destroy them first; or copy it with clone_session, at any time.",
-		}
+		)
 	}
 	return nil
 }

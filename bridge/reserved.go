@@ -2,9 +2,9 @@ package bridge
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 )
@@ -12,7 +12,7 @@ import (
 // planPrefix begins the names of agents that carry out a plan.
 const planPrefix = ".plan-"
 
-// checkName is a *deniedError if no client and no agent may give an agent or a session
+// checkName is NOT_PERMITTED if no client and no agent may give an agent or a session
 // that name: it is a role's, or that of the agent of a configured role, also where no
 // such agent is there yet, or one that run_plan gives. Whoever took it before the server
 // does would get what is meant for the role.
@@ -24,10 +24,10 @@ func (s *Server) checkName(id string) error {
 	if !reserved {
 		return nil
 	}
-	return &deniedError{id + " is a reserved name: the server itself creates the agent of a role or of a plan; choose another name"}
+	return api.Denied("%s is a reserved name: the server itself creates the agent of a role or of a plan; choose another name", id)
 }
 
-// checkRole is a *deniedError if the agent that a role is to have was begun by another
+// checkRole is NOT_PERMITTED if the agent that a role is to have was begun by another
 // agent, running or saved: its prompt and its permissions are that one's choice.
 func (s *Server) checkRole(role Role, id string) error {
 	creator := ""
@@ -41,5 +41,5 @@ func (s *Server) checkRole(role Role, id string) error {
 	if creator == "" {
 		return nil
 	}
-	return &deniedError{fmt.Sprintf("agent %s, which is to be the %s, was created by agent %s: rename it or delete its session, and the server creates another", id, role, creator)}
+	return api.Denied("agent %s, which is to be the %s, was created by agent %s: rename it or delete its session, and the server creates another", id, role, creator)
 }

@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-func (s *Server) listSessions(_ context.Context, _ *call, p api.ListSessionsParams) (any, error) {
+func (s *Server) listSessions(_ context.Context, _ *rpc.Call, p api.ListSessionsParams) (api.ListSessionsResult, error) {
 	limit := uint64(api.DefaultSessions)
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
 	page, total, err := s.o.Sessions.List(protocol.Value(p.Offset), limit, protocol.Value(p.IncludeTemp))
 	if err != nil {
-		return nil, err
+		return api.ListSessionsResult{}, err
 	}
 	result := api.ListSessionsResult{
 		Total: total, Offset: protocol.Value(p.Offset), Limit: limit, Sessions: make([]api.SavedSession, len(page)),
@@ -67,29 +68,29 @@ func (s *Server) describeSession(e sessions.Entry) api.SavedSession {
 // unixSeconds is a time as a number of seconds since 1970, to the millisecond.
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-func (s *Server) loadSession(ctx context.Context, _ *call, p api.LoadSessionParams) (any, error) {
+func (s *Server) loadSession(ctx context.Context, _ *rpc.Call, p api.LoadSessionParams) (api.LoadSessionResult, error) {
 	name := protocol.Value(p.SessionName)
 	if protocol.Value(p.Last) {
 		s.last.mu.Lock()
 		name = s.last.id
 		s.last.mu.Unlock()
 		if name == "" {
-			return nil, &sessions.Error{Name: "the last one", Err: sessions.ErrNotFound}
+			return api.LoadSessionResult{}, &sessions.Error{Name: "the last one", Err: sessions.ErrNotFound}
 		}
 	}
 	id := cmp.Or(protocol.Value(p.AgentID), name)
 	if id != name {
 		if err := s.checkName(id); err != nil {
-			return nil, err
+			return api.LoadSessionResult{}, err
 		}
 	}
 	a, restored, err := s.load(ctx, name, id, p)
 	if err != nil {
-		return nil, err
+		return api.LoadSessionResult{}, err
 	}
 	state, err := ask(ctx, s, a, protocol.GetState{})
 	if err != nil {
-		return nil, err
+		return api.LoadSessionResult{}, err
 	}
 	if a.Info().Labels[labelProvenance] == "" {
 		s.setLast(id)
@@ -108,7 +109,7 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 		if protocol.Value(p.Last) && id == name {
 			return a, false, nil
 		}
-		return nil, false, &agentError{id: id, err: supervisor.ErrExists}
+		return nil, false, rpc.AgentExists(id)
 	}
 	if _, err := s.o.Sessions.Summary(name); err != nil {
 		return nil, false, err
@@ -134,12 +135,12 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 
 // saveSession gives a temporary agent a name by which it is saved. A named one
 // is saved as it works; under another name, that is a copy.
-func (s *Server) saveSession(ctx context.Context, _ *call, p api.SaveSessionParams) (any, error) {
+func (s *Server) saveSession(ctx context.Context, _ *rpc.Call, p api.SaveSessionParams) (api.SaveSessionResult, error) {
 	name := cmp.Or(protocol.Value(p.SessionName), p.AgentID)
 	result := api.SaveSessionResult{Saved: true, SessionName: name, AgentID: p.AgentID}
 	_, err := s.o.Supervisor.Agent(p.AgentID)
 	if err != nil && !s.o.Sessions.Exists(p.AgentID) {
-		return nil, &agentError{id: p.AgentID, err: supervisor.ErrNotFound}
+		return api.SaveSessionResult{}, rpc.AgentNotFound(p.AgentID, supervisor.ErrNotFound)
 	}
 	switch {
 	case api.IsTemp(p.AgentID):
@@ -155,7 +156,7 @@ func (s *Server) saveSession(ctx context.Context, _ *call, p api.SaveSessionPara
 	return result, err
 }
 
-func (s *Server) cloneSession(ctx context.Context, _ *call, p api.CloneSessionParams) (any, error) {
+func (s *Server) cloneSession(ctx context.Context, _ *rpc.Call, p api.CloneSessionParams) (api.CloneSessionResult, error) {
 	result := api.CloneSessionResult{Cloned: true, SrcSession: p.SrcSession, DestSession: p.DestSession}
 	return result, s.clone(ctx, p.SrcSession, p.DestSession)
 }
@@ -189,19 +190,19 @@ func (s *Server) saveNarrowed(ctx context.Context, id string) error {
 
 // deleteSession deletes a session, and with it an agent that has no process and
 // is not to get one by itself.
-func (s *Server) deleteSession(ctx context.Context, _ *call, p api.DeleteSessionParams) (any, error) {
+func (s *Server) deleteSession(ctx context.Context, _ *rpc.Call, p api.DeleteSessionParams) (api.DeleteSessionResult, error) {
 	result := api.DeleteSessionResult{SessionName: p.SessionName}
 	defer s.locks.lock(p.SessionName)()
 	if a, err := s.o.Supervisor.Agent(p.SessionName); err == nil {
 		const way = "End it first, with destroy_agent."
 		if state := a.Info().State; state != supervisor.Stopped && state != supervisor.Failed {
-			return nil, &runningError{fmt.Sprintf("agent %s runs", p.SessionName), way}
+			return api.DeleteSessionResult{}, running(fmt.Sprintf("agent %s runs", p.SessionName), way)
 		}
 		if created := s.created(p.SessionName); len(created) > 0 {
-			return nil, &runningError{fmt.Sprintf("agent %s has %d agents that it created", p.SessionName, len(created)), way}
+			return api.DeleteSessionResult{}, running(fmt.Sprintf("agent %s has %d agents that it created", p.SessionName, len(created)), way)
 		}
 		if err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), p.SessionName); err != nil {
-			return nil, err
+			return api.DeleteSessionResult{}, err
 		}
 	}
 	s.moved(p.SessionName)
@@ -213,7 +214,7 @@ func (s *Server) deleteSession(ctx context.Context, _ *call, p api.DeleteSession
 	return result, err
 }
 
-func (s *Server) agentSummaries(_ context.Context, _ *call, p api.AgentSummariesParams) (any, error) {
+func (s *Server) agentSummaries(_ context.Context, _ *rpc.Call, p api.AgentSummariesParams) (api.AgentSummariesResult, error) {
 	infos := s.o.Supervisor.Agents()
 	result := api.AgentSummariesResult{Agents: make([]api.AgentSummary, len(infos))}
 	for i, info := range infos {

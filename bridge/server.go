@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/page"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/tracing"
 )
@@ -117,8 +117,10 @@ type exchange struct {
 	trace tracing.Parent // that the client named, and then that of the call; zero for none
 	start time.Time
 	to    targetKind
-	// pass is what lets the request in, once its key was checked.
-	pass pass
+	// by is who asks, once the key was checked, and key what was presented; zero where the
+	// body alone can show that it is known.
+	by  rpc.Principal
+	key auth.Key
 	// whole says that there is no more of the body to read.
 	whole bool
 
@@ -196,7 +198,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default: // needs a key
 	}
 	passed, refused, ok := s.checkKey(x, to)
-	if !passed.key.IsZero() {
+	if !x.key.IsZero() {
 		x.letIn(passed)
 	}
 	if !ok {
@@ -251,7 +253,7 @@ func (s *Server) serveKeyed(x *exchange, to target, query string) {
 }
 
 // readBody reads the whole body, within the bounds of size and time.
-func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
+func (s *Server) readBody(x *exchange) ([]byte, rpc.Error, bool) {
 	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
 	// What is packed is bounded as it comes, and again as it unfolds.
 	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
@@ -270,14 +272,14 @@ func (s *Server) readBody(x *exchange) ([]byte, refusal, bool) {
 			// left; the limit on the request must not look like that.
 			_ = x.rc.SetReadDeadline(time.Time{})
 			x.whole = true
-			return buf, refusal{}, true
+			return buf, rpc.Error{}, true
 		case err != nil:
 			return nil, bodyRefusal(err), false
 		}
 	}
 }
 
-func bodyRefusal(err error) refusal {
+func bodyRefusal(err error) rpc.Error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge
 	}
@@ -292,7 +294,7 @@ func bodyRefusal(err error) refusal {
 
 // checkType refuses a body that the headers do not declare as one that we read:
 // JSON, what curl declares on its own, or nothing at all, packed by gzip or not.
-func checkType(h http.Header) (refused refusal, ok bool) {
+func checkType(h http.Header) (refused rpc.Error, ok bool) {
 	encoding := strings.Join(h.Values("Content-Encoding"), ", ")
 	if _, known := unpacked(encoding, nil); !known {
 		return badEncoding(encoding), false
@@ -302,7 +304,7 @@ func checkType(h http.Header) (refused refusal, ok bool) {
 	case len(declared) > 1:
 		return badType(strings.Join(declared, " and ")), false
 	case len(declared) == 0 || declared[0] == "":
-		return refusal{}, true
+		return rpc.Error{}, true
 	}
 	media, params, err := mime.ParseMediaType(declared[0])
 	charset, named := params["charset"]
@@ -310,7 +312,7 @@ func checkType(h http.Header) (refused refusal, ok bool) {
 	case err != nil:
 	case media == "application/x-www-form-urlencoded",
 		media == "application/json" && (!named || strings.EqualFold(charset, "utf-8")):
-		return refusal{}, true
+		return rpc.Error{}, true
 	}
 	return badType(declared[0]), false
 }
@@ -362,7 +364,7 @@ func (s *Server) answer(x *exchange, status int, body []byte) {
 func (s *Server) write(x *exchange, status int, media string, body []byte) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 	h := x.w.Header()
-	if x.pass.valid != nil && x.pass.valid.Err() != nil {
+	if x.by.Valid != nil && x.by.Valid.Err() != nil {
 		h.Set("Connection", "close") // it ends with its key
 	}
 	h.Set("Content-Type", media)
@@ -381,8 +383,8 @@ func (s *Server) write(x *exchange, status int, media string, body []byte) {
 
 // refuse answers a request that did not get as far as its id. What has not come of
 // its body is not waited for: the connection ends.
-func (s *Server) refuse(x *exchange, r refusal) {
-	switch r.status {
+func (s *Server) refuse(x *exchange, r rpc.Error) {
+	switch r.Status {
 	case http.StatusUnauthorized:
 		x.w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestHeaderFieldsTooLarge, http.StatusHTTPVersionNotSupported:
@@ -392,7 +394,7 @@ func (s *Server) refuse(x *exchange, r refusal) {
 		x.w.Header().Set("Connection", "close")
 		_ = x.rc.EnableFullDuplex()
 	}
-	s.answer(x, r.status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.err}))
+	s.answer(x, r.Status, jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.Err}))
 	x.recordRefusal(r)
 	if !x.whole {
 		x.linger()
@@ -419,10 +421,5 @@ func (x *exchange) linger() {
 
 func (s *Server) fail(x *exchange, err error) {
 	x.log.fault = fmt.Errorf("answer a request: %w", err)
-	s.refuse(x, explain(err))
-}
-
-// gone reports whether ctx ended because the client left.
-func gone(ctx context.Context) bool {
-	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
+	s.refuse(x, rpc.ToError(err))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 )
 
@@ -12,44 +13,44 @@ import (
 // before.
 const connectPatience = 60 * time.Second
 
-func (s *Server) mcpListServers(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) mcpListServers(ctx context.Context, c *rpc.Call, _ api.None) (api.MCPListServersResult, error) {
 	state, err := s.state(ctx, c)
 	return api.MCPListServersResult{Servers: state.MCPServers}, err
 }
 
-func (s *Server) mcpStatus(ctx context.Context, c *call, p api.MCPServerParams) (any, error) {
+func (s *Server) mcpStatus(ctx context.Context, c *rpc.Call, p api.MCPServerParams) (api.MCPStatusResult, error) {
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.MCPStatusResult{}, err
 	}
 	for _, server := range state.MCPServers {
 		if server.Name == p.Server {
 			return api.MCPStatusResult{Server: server}, nil
 		}
 	}
-	return nil, api.Invalid("server", "there is no such MCP server")
+	return api.MCPStatusResult{}, api.Invalid("server", "there is no such MCP server")
 }
 
-func (s *Server) mcpConnect(ctx context.Context, c *call, p api.MCPConnectParams) (any, error) {
-	if err := c.mayGrant("start an MCP server"); err != nil {
-		return nil, err
+func (s *Server) mcpConnect(ctx context.Context, c *rpc.Call, p api.MCPConnectParams) (api.MCPConnectResult, error) {
+	if err := c.CheckGrant("start an MCP server"); err != nil {
+		return api.MCPConnectResult{}, err
 	}
 	server, err := s.mcpCommand(ctx, c, protocol.MCPConnect{Server: p.Server, Target: p.Target})
 	return api.MCPConnectResult{Connected: true, Server: server}, err
 }
 
-func (s *Server) mcpDisconnect(ctx context.Context, c *call, p api.MCPServerParams) (any, error) {
+func (s *Server) mcpDisconnect(ctx context.Context, c *rpc.Call, p api.MCPServerParams) (api.MCPDisconnectResult, error) {
 	server, err := s.mcpCommand(ctx, c, protocol.MCPDisconnect{Server: p.Server})
 	return api.MCPDisconnectResult{Disconnected: true, Server: server}, err
 }
 
 // mcpCommand does something to one MCP server and tells how it is then.
-func (s *Server) mcpCommand(ctx context.Context, c *call, command protocol.Request[protocol.MCPAnswer]) (protocol.MCPServer, error) {
-	a, err := s.agent(ctx, c.id)
+func (s *Server) mcpCommand(ctx context.Context, c *rpc.Call, command protocol.Request[protocol.MCPAnswer]) (protocol.MCPServer, error) {
+	a, err := s.agent(ctx, c.Agent)
 	if err != nil {
 		return protocol.MCPServer{}, err
 	}
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	answer, err := askFor(ctx, s, a, command, connectPatience)
 	if err != nil {
 		err = refusedChange(c, "server", command, err)

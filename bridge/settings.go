@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
 // set gives an agent's process a command whose refusal is the fault of the
 // parameter.
-func set[R any](ctx context.Context, s *Server, c *call, param string, command protocol.Request[R]) (R, error) {
+func set[R any](ctx context.Context, s *Server, c *rpc.Call, param string, command protocol.Request[R]) (R, error) {
 	answer, err := askID(ctx, s, c, command)
 	if err != nil {
 		err = refusedChange(c, param, command, err)
@@ -20,15 +21,15 @@ func set[R any](ctx context.Context, s *Server, c *call, param string, command p
 	return answer, err
 }
 
-func (s *Server) setCwd(ctx context.Context, c *call, p api.SetCwdParams) (any, error) {
-	now, err := set(ctx, s, c, "cwd", protocol.SetCwd{Cwd: p.Cwd, Within: c.bound()})
+func (s *Server) setCwd(ctx context.Context, c *rpc.Call, p api.SetCwdParams) (api.SetCwdResult, error) {
+	now, err := set(ctx, s, c, "cwd", protocol.SetCwd{Cwd: p.Cwd, Within: c.Bound()})
 	return api.SetCwdResult(now), err
 }
 
-func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) getPermissions(ctx context.Context, c *rpc.Call, _ api.None) (api.GetPermissionsResult, error) {
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.GetPermissionsResult{}, err
 	}
 	held := state.Permissions
 	held.Policy.Cwd = state.Cwd
@@ -36,19 +37,19 @@ func (s *Server) getPermissions(ctx context.Context, c *call, _ api.None) (any, 
 		PermissionLevel: held.Level, Preset: state.Preset, DisabledTools: held.DisabledTools,
 		Policy: held.Policy, SessionAllowances: held.Allowances,
 	}
-	if a, err := s.o.Supervisor.Agent(c.id); err == nil {
+	if a, err := s.o.Supervisor.Agent(c.Agent); err == nil {
 		result.Pending = a.PermissionRequests()
 	}
 	return result, nil
 }
 
-func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissionsParams) (any, error) {
+func (s *Server) setPermissions(ctx context.Context, c *rpc.Call, p api.SetPermissionsParams) (api.SetPermissionsResult, error) {
 	if p.Preset != nil {
 		if _, err := s.basis(*p.Preset); err != nil {
-			return nil, err
+			return api.SetPermissionsResult{}, err
 		}
 	}
-	within := c.bound()
+	within := c.Bound()
 	command, param := protocol.SetPermissions{Preset: p.Preset, Within: within}, "preset"
 	if p.HasRules() || within != protocol.WithinCeiling {
 		held := protocol.PermissionState{}
@@ -56,7 +57,7 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 			param = "permissions"
 			state, err := s.state(ctx, c)
 			if err != nil {
-				return nil, err
+				return api.SetPermissionsResult{}, err
 			}
 			held = state.Permissions
 		}
@@ -64,11 +65,11 @@ func (s *Server) setPermissions(ctx context.Context, c *call, p api.SetPermissio
 		command = protocol.SetPermissions{Permissions: &asked, Within: within}
 	}
 	if _, err := set(ctx, s, c, param, command); err != nil {
-		return nil, err
+		return api.SetPermissionsResult{}, err
 	}
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.SetPermissionsResult{}, err
 	}
 	return api.SetPermissionsResult{
 		Updated: true, PermissionLevel: state.Permissions.Level, Preset: state.Preset,
@@ -104,21 +105,21 @@ func rulesOver(held protocol.PermissionState, p api.SetPermissionsParams) protoc
 	return rules
 }
 
-func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPermissionParams) (any, error) {
+func (s *Server) respondPermission(ctx context.Context, c *rpc.Call, p api.RespondPermissionParams) (api.RespondPermissionResult, error) {
 	if p.Decision != protocol.Deny {
-		if err := c.mayGrant("approve its calls"); err != nil {
-			return nil, err
+		if err := c.CheckGrant("approve its calls"); err != nil {
+			return api.RespondPermissionResult{}, err
 		}
 	}
 	// What does not run has asked for nothing, and need not be started.
-	a, err := s.o.Supervisor.Agent(c.id)
+	a, err := s.o.Supervisor.Agent(c.Agent)
 	if err != nil {
-		return nil, supervisor.ErrNoRequest
+		return api.RespondPermissionResult{}, supervisor.ErrNoRequest
 	}
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	for _, asked := range a.PermissionRequests() {
 		if asked.RequestID == p.RequestID {
-			c.note("tool", asked.ToolName)
+			c.Note("tool", asked.ToolName)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.CommandTimeout)
@@ -129,18 +130,18 @@ func (s *Server) respondPermission(ctx context.Context, c *call, p api.RespondPe
 		for i, d := range e.Offered {
 			offered[i] = string(d)
 		}
-		return nil, api.Invalid("decision", "want one of %s, which the request offers, is %s", strings.Join(offered, ", "), e.Decision)
+		return api.RespondPermissionResult{}, api.Invalid("decision", "want one of %s, which the request offers, is %s", strings.Join(offered, ", "), e.Decision)
 	}
 	if err != nil {
-		return nil, named(c.id, err)
+		return api.RespondPermissionResult{}, destroyed(c.Agent, err)
 	}
 	return api.RespondPermissionResult{Responded: true, RequestID: p.RequestID, Decision: p.Decision}, nil
 }
 
-func (s *Server) getSystemPrompt(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) getSystemPrompt(ctx context.Context, c *rpc.Call, _ api.None) (api.GetSystemPromptResult, error) {
 	state, err := s.state(ctx, c)
 	if err != nil {
-		return nil, err
+		return api.GetSystemPromptResult{}, err
 	}
 	return api.GetSystemPromptResult{
 		SystemPrompt: state.SystemPrompt, SystemPromptPath: state.SystemPromptPath,
@@ -148,18 +149,18 @@ func (s *Server) getSystemPrompt(ctx context.Context, c *call, _ api.None) (any,
 	}, nil
 }
 
-func (s *Server) setSystemPrompt(ctx context.Context, c *call, p api.SetSystemPromptParams) (any, error) {
+func (s *Server) setSystemPrompt(ctx context.Context, c *rpc.Call, p api.SetSystemPromptParams) (api.UpdatedResult, error) {
 	text, err := p.Text()
 	if err != nil {
-		return nil, err
+		return api.UpdatedResult{}, err
 	}
 	if _, err := set(ctx, s, c, "system_prompt", protocol.SetSystemPrompt{SystemPrompt: text}); err != nil {
-		return nil, err
+		return api.UpdatedResult{}, err
 	}
 	return api.UpdatedResult{Updated: true}, nil
 }
 
-func (s *Server) listTools(ctx context.Context, c *call, _ api.None) (any, error) {
+func (s *Server) listTools(ctx context.Context, c *rpc.Call, _ api.None) (api.ListToolsResult, error) {
 	list, err := askID(ctx, s, c, protocol.ToolsList{})
 	result := api.ListToolsResult{Tools: make([]api.Tool, len(list.Tools))}
 	for i, tool := range list.Tools {

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -46,13 +46,13 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	}
 	defer leave()
 	ctx := x.r.Context()
-	if err := s.checkStart(x.pass, id, false); err != nil {
-		s.refuse(x, explain(err).with(http.StatusForbidden))
+	if err := s.checkStart(x.by, id, false); err != nil {
+		s.refuse(x, rpc.ToError(err).With(http.StatusForbidden))
 		return
 	}
 	a, err := s.agent(ctx, id)
 	if err != nil {
-		s.refuse(x, explain(err))
+		s.refuse(x, rpc.ToError(err))
 		return
 	}
 	subscribe := func() (*supervisor.Subscription, error) { return a.Subscribe(after) }
@@ -61,12 +61,12 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 	}
 	sub, err := subscribe()
 	if err != nil {
-		s.refuse(x, explain(named(id, err)))
+		s.refuse(x, rpc.ToError(destroyed(id, err)))
 		return
 	}
 	defer sub.Close()
 	out := s.openStream(x)
-	if out.send([]byte(": open\n\n")) != nil {
+	if out.Send([]byte(": open\n\n")) != nil {
 		return
 	}
 	reason := endOf(ctx, pump(ctx, sub, asked.types, out))
@@ -77,11 +77,11 @@ func (s *Server) serveEvents(x *exchange, id, query string) {
 // enterStreams refuses one more stream of events than may be open; leave must
 // follow if it does not.
 func (s *Server) enterStreams(x *exchange) (leave func(), ok bool) {
-	if full := s.streams.take(x.pass.grant); full != "" {
+	if full := s.streams.take(x.by.Grant); full != "" {
 		s.refuse(x, manyStreams(full))
 		return nil, false
 	}
-	return func() { s.streams.leave(x.pass.grant) }, true
+	return func() { s.streams.leave(x.by.Grant) }, true
 }
 
 // eventsQuery is what a client asks of a stream of events.
@@ -99,7 +99,7 @@ const maxNames = 256
 // readEventsQuery reads the query, which may have the members named. For the
 // position, the header wins over it: a browser's EventSource repeats the URL and says
 // in the header how far it got.
-func readEventsQuery(h http.Header, query string, members ...string) (q eventsQuery, wrong *refusal) {
+func readEventsQuery(h http.Header, query string, members ...string) (q eventsQuery, wrong *rpc.Error) {
 	values, wrong := readQuery(query, members...)
 	if wrong != nil {
 		return q, wrong
@@ -120,7 +120,7 @@ func readEventsQuery(h http.Header, query string, members ...string) (q eventsQu
 }
 
 // readQuery reads a query that may have the members named, each of them once.
-func readQuery(query string, members ...string) (values url.Values, wrong *refusal) {
+func readQuery(query string, members ...string) (values url.Values, wrong *rpc.Error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, new(badQuery("Invalid query: want NAME=VALUE&…", "Escape what is not a letter or digit."))
@@ -177,7 +177,7 @@ func pump(ctx context.Context, sub *supervisor.Subscription, types map[string]bo
 		for _, e := range events {
 			if wanted(types, e.Type) {
 				id = strconv.AppendUint(id[:0], e.Seq, 10)
-				buf = appendEvent(buf, id, e.Type, e.Data)
+				buf = rpc.AppendEvent(buf, id, e.Type, e.Data)
 			}
 		}
 		if err := out.sendOrBeat(buf); err != nil {
@@ -195,43 +195,10 @@ func nextEvents(ctx context.Context, sub *supervisor.Subscription, out *stream) 
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return events, err
 		}
-		if err := out.beat(); err != nil {
+		if err := out.Beat(); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// appendEvent appends one event in the form of text/event-stream; id is "" for an
-// event without one. data is one JSON value.
-func appendEvent[ID string | []byte](buf []byte, id ID, name string, data []byte) []byte {
-	if len(id) > 0 {
-		buf = append(buf, "id: "...)
-		buf = append(buf, id...)
-		buf = append(buf, '\n')
-	}
-	buf = append(buf, "event: "...)
-	buf = append(buf, oneLine(name)...)
-	buf = append(buf, "\ndata: "...)
-	start := len(buf)
-	buf = append(buf, data...)
-	if bytes.IndexByte(data, '\r') >= 0 || bytes.IndexByte(data, '\n') >= 0 {
-		// Between JSON's tokens a line break is white space, within one it
-		// cannot be; in an event stream it would end the line.
-		for i, b := range buf[start:] {
-			if b == '\r' || b == '\n' {
-				buf[start+i] = ' '
-			}
-		}
-	}
-	return append(buf, "\n\n"...)
-}
-
-// oneLine is the name of an event, or "unknown" if it would break the line.
-func oneLine(name string) string {
-	if name == "" || strings.ContainsAny(name, "\r\n\x00") {
-		return "unknown"
-	}
-	return name
 }
 
 // stream is an open text/event-stream response.
@@ -242,9 +209,6 @@ type stream struct {
 	sent      time.Time     // when something was
 }
 
-// errSlowClient says that the client did not take a batch in time, or left.
-var errSlowClient = errors.New("the client does not read")
-
 func (s *Server) openStream(x *exchange) *stream {
 	h := x.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -253,16 +217,16 @@ func (s *Server) openStream(x *exchange) *stream {
 	return &stream{x: x, timeout: s.o.WriteTimeout, heartbeat: s.o.Heartbeat, sent: time.Now()}
 }
 
-// send writes a batch and flushes it. A client that does not take it within
+// Send writes a batch and flushes it. A client that does not take it within
 // the timeout loses its connection.
-func (st *stream) send(batch []byte) error {
+func (st *stream) Send(batch []byte) error {
 	st.sent = time.Now()
 	_ = st.x.rc.SetWriteDeadline(st.sent.Add(st.timeout))
 	if _, err := st.x.w.Write(batch); err != nil {
-		return errSlowClient
+		return rpc.ErrSlowClient
 	}
 	if err := st.x.rc.Flush(); err != nil {
-		return errSlowClient
+		return rpc.ErrSlowClient
 	}
 	return nil
 }
@@ -272,16 +236,16 @@ func (st *stream) send(batch []byte) error {
 func (st *stream) sendOrBeat(batch []byte) error {
 	switch {
 	case len(batch) > 0:
-		return st.send(batch)
+		return st.Send(batch)
 	case time.Since(st.sent) >= st.heartbeat:
-		return st.beat()
+		return st.Beat()
 	default:
 		return nil
 	}
 }
 
-// beat is a sign of life that means nothing.
-func (st *stream) beat() error { return st.send([]byte(": heartbeat\n\n")) }
+// Beat is a sign of life that means nothing.
+func (st *stream) Beat() error { return st.Send([]byte(": heartbeat\n\n")) }
 
 // Why a stream of events ends. The first four are said to the client.
 const (
@@ -306,7 +270,7 @@ func endOf(ctx context.Context, err error) string {
 		return endDraining
 	case errors.Is(context.Cause(ctx), errKeyEnded):
 		return endRevoked
-	case errors.Is(err, errSlowClient):
+	case errors.Is(err, rpc.ErrSlowClient):
 		return endUnread
 	default:
 		return endLeft
@@ -332,5 +296,5 @@ func (st *stream) end(reason, after string) {
 	case endSlow, endDraining, endCrowded:
 		e.After = jsontext.Value(after)
 	}
-	_ = st.send(appendEvent(nil, "", e.Name(), encodeEvent(e)))
+	_ = st.Send(rpc.AppendEvent(nil, "", e.Name(), encodeEvent(e)))
 }

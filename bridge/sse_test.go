@@ -373,17 +373,3 @@ func TestStreamingSendWaitsItsTurn(t *testing.T) {
 		t.Errorf("got %q, %v, want its own text", text.String(), err)
 	}
 }
-
-func TestAppendEventKeepsTheFraming(t *testing.T) {
-	for _, test := range []struct{ name, kind, data, want string }{
-		{"plain", "ready", `{"type":"ready"}`, "id: 7\nevent: ready\ndata: {\"type\":\"ready\"}\n\n"},
-		{"line breaks between tokens", "x", "{\r\n}", "id: 7\nevent: x\ndata: {  }\n\n"},
-		{"a type that breaks the line", "a\nid: 9", "{}", "id: 7\nevent: unknown\ndata: {}\n\n"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := string(bridge.AppendEvent(nil, "7", test.kind, []byte(test.data))); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}

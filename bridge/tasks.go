@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
@@ -26,34 +27,33 @@ const (
 	Executor Role = "executor"
 )
 
-// roleError says that no agent has a role.
-type roleError struct{ role Role }
-
-func (e *roleError) Error() string { return fmt.Sprintf("no agent is configured as %s", e.role) }
-
-// answerError says that an agent did its turn and did not answer in the declared
+// badAnswer says that an agent did its turn and did not answer in the declared
 // shape, also when it was asked again.
-type answerError struct{ problem string }
-
-func (e *answerError) Error() string {
-	return "the agent's answer is not of the declared shape: " + e.problem
+func badAnswer(problem string) error {
+	return &api.Error{
+		Kind: api.KindExecutionError, Details: "the agent's answer is not of the declared shape: " + problem,
+		Suggestions: []string{"Ask again with a new request_id, or another agent or model."},
+	}
 }
 
 // taskAgent is who is to do what c asks for: the agent of the path, the one that
 // is named, or the one that has the role, which is created if there is none.
-func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *string) (*supervisor.Agent, error) {
-	if c.id != "" {
-		if named != nil && *named != c.id {
-			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", c.id)
+func (s *Server) taskAgent(ctx context.Context, c *rpc.Call, role Role, named *string) (*supervisor.Agent, error) {
+	if c.Agent != "" {
+		if named != nil && *named != c.Agent {
+			return nil, api.Invalid("agent_id", "is not the agent of the path, %s", c.Agent)
 		}
-		return s.agent(ctx, c.id)
+		return s.agent(ctx, c.Agent)
 	}
 	if named != nil {
 		return s.agent(ctx, *named)
 	}
 	p, ok := s.settings.Load().Roles[role]
 	if !ok {
-		return nil, &roleError{role}
+		return nil, &api.Error{
+			Kind: api.KindRoleNotConfigured, Details: fmt.Sprintf("no agent is configured as %s", role),
+			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or one for roles.%s in config.json, and start the server again.", role)},
+		}
 	}
 	if err := s.checkRole(role, *p.AgentID); err != nil {
 		return nil, err
@@ -68,20 +68,20 @@ func (s *Server) taskAgent(ctx context.Context, c *call, role Role, named *strin
 	return a, err
 }
 
-func (s *Server) executeTask(ctx context.Context, c *call, p api.ExecuteTaskParams) (any, error) {
+func (s *Server) executeTask(ctx context.Context, c *rpc.Call, p api.ExecuteTaskParams) (api.ExecuteTaskResult, error) {
 	a, err := s.taskAgent(ctx, c, Executor, p.AgentID)
 	if err != nil {
-		return nil, err
+		return api.ExecuteTaskResult{}, err
 	}
 	s.used(a)
-	if c.request.IsNotification() {
+	if c.Request.IsNotification() {
 		_, err := s.begin(ctx, a, errand{id: requestID(p.RequestID), prompt: task.ExecutePrompt(p), timeout: timeout(p.TimeoutS)})
-		return nil, err
+		return api.ExecuteTaskResult{}, err
 	}
 	result, _, err := s.carryOut(ctx, a, p, requestID(p.RequestID))
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	if err != nil {
-		return nil, err
+		return api.ExecuteTaskResult{}, err
 	}
 	return result, nil
 }
@@ -114,10 +114,10 @@ func (s *Server) carryOut(ctx context.Context, a *supervisor.Agent, p api.Execut
 	return result, cost.cancelled, nil
 }
 
-func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams) (any, error) {
+func (s *Server) createPlan(ctx context.Context, c *rpc.Call, p api.CreatePlanParams) (api.CreatePlanResult, error) {
 	a, err := s.taskAgent(ctx, c, Planner, p.AgentID)
 	if err != nil {
-		return nil, err
+		return api.CreatePlanResult{}, err
 	}
 	s.used(a)
 	most, limit := api.MaxTasks, task.TimeLimit(p)
@@ -128,23 +128,23 @@ func (s *Server) createPlan(ctx context.Context, c *call, p api.CreatePlanParams
 		p.TimeoutS = &limit
 	}
 	e := errand{id: requestID(p.RequestID), prompt: task.PlanPrompt(p, most), timeout: timeout(p.TimeoutS)}
-	if c.request.IsNotification() {
+	if c.Request.IsNotification() {
 		_, err := s.begin(ctx, a, e)
-		return nil, err
+		return api.CreatePlanResult{}, err
 	}
 	plan, cost, err := converse(ctx, s, a, e, func(reply string) (api.Plan, error) { return task.ReadPlan(reply, most, limit) })
-	c.incarnation = a.Info().Incarnation
+	c.Incarnation = a.Info().Incarnation
 	switch {
 	case err != nil:
-		return nil, err
+		return api.CreatePlanResult{}, err
 	case cost.cancelled != nil:
-		return nil, errPlanCancelled
+		return api.CreatePlanResult{}, &api.Error{
+			Kind: api.KindCancelled, Details: "the making of the plan was cancelled: " + supervisor.ErrAborted.Error(), Err: supervisor.ErrAborted,
+			Suggestions: []string{"Ask again with a new request_id."},
+		}
 	}
 	return api.CreatePlanResult{Plan: plan, Replayed: cost.replayed}, nil
 }
-
-// errPlanCancelled says that there is no plan because somebody did not want it.
-var errPlanCancelled = fmt.Errorf("the making of the plan was cancelled: %w", supervisor.ErrAborted)
 
 // errand is what an agent is asked for that is to answer in a declared shape.
 type errand struct {
@@ -174,7 +174,7 @@ func (s *Server) begin(ctx context.Context, a *supervisor.Agent, e errand) (*sup
 }
 
 // converse runs an errand and, where its answer is not of the shape, asks once
-// more. The errors are those of a turn, an *answerError, and that of ctx; the
+// more. The errors are those of a turn, that of badAnswer, and that of ctx; the
 // turn goes on then.
 func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e errand, read func(string) (T, error)) (answer T, c cost, err error) {
 	start := time.Now()
@@ -198,7 +198,7 @@ func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e erra
 		case err != nil:
 			return answer, c, err
 		case outcome.Truncated:
-			return answer, c, &answerError{"it is longer than what is kept of it"}
+			return answer, c, badAnswer("it is longer than what is kept of it")
 		}
 		answer, err = read(outcome.Text)
 		if err == nil {
@@ -207,7 +207,7 @@ func converse[T any](ctx context.Context, s *Server, a *supervisor.Agent, e erra
 		left := e.timeout - time.Since(start)
 		switch {
 		case !first:
-			return answer, c, &answerError{err.Error()}
+			return answer, c, badAnswer(err.Error())
 		case left <= 0:
 			return answer, c, fmt.Errorf("no time is left to ask again after an answer that could not be used (%w): %w", err, supervisor.ErrTurnTimeout)
 		}

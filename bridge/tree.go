@@ -16,16 +16,6 @@ const DefaultTreeAgents = 32
 // none. Without the label it is DefaultTreeAgents.
 const LabelAgents = "max_agents"
 
-// treeError says that an agent has as many agents below it as it may.
-type treeError struct {
-	root string
-	most int
-}
-
-func (e *treeError) Error() string {
-	return fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", e.root, e.most)
-}
-
 // births are the agents that are being started, with those above each, so that two
 // starts at once are counted. The zero value is ready.
 type births struct {
@@ -35,7 +25,7 @@ type births struct {
 
 // addToTree counts an agent that is to be started among those of each agent above
 // it. It returns what takes it out of the count of starts again, once the agent has
-// been started or not; the error is a *treeError.
+// been started or not; the error is TOO_MANY_AGENTS.
 func (s *Server) addToTree(p api.CreateAgentParams) (started func(), err error) {
 	id, above := *p.AgentID, s.above(p)
 	if len(above) == 0 {
@@ -65,7 +55,11 @@ func (s *Server) addToTree(p api.CreateAgentParams) (started func(), err error) 
 	}
 	for _, at := range above {
 		if most := s.mostAgents(at); most > 0 && sizes[at] >= most {
-			return nil, &treeError{root: at, most: most}
+			return nil, &api.Error{
+				Kind:        api.KindTooManyAgents,
+				Details:     fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", at, most),
+				Suggestions: []string{"Destroy an agent that is not needed any more, or create the first of them with a higher limits.agents."},
+			}
 		}
 	}
 	if b.above == nil {

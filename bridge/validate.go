@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-func (s *Server) validateCode(ctx context.Context, _ *call, p api.ValidateCodeParams) (any, error) {
+func (s *Server) validateCode(ctx context.Context, _ *rpc.Call, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	limit := api.DefaultCheckTimeout * time.Second
 	if p.TimeoutS != nil {
 		limit = timeout(p.TimeoutS)
@@ -20,13 +21,13 @@ func (s *Server) validateCode(ctx context.Context, _ *call, p api.ValidateCodePa
 	defer cancel()
 	result, err := s.o.Check(limited, p)
 	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.UnknownLanguage {
-		return nil, api.Invalid("language", "%s", e.Message)
+		return api.ValidateCodeResult{}, api.Invalid("language", "%s", e.Message)
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("the checker was ended after %s: %w", limit, supervisor.ErrTurnTimeout)
+		return api.ValidateCodeResult{}, fmt.Errorf("the checker was ended after %s: %w", limit, supervisor.ErrTurnTimeout)
 	}
 	if err != nil {
-		return nil, err
+		return api.ValidateCodeResult{}, err
 	}
 	return result, nil
 }

@@ -1,6 +1,10 @@
 package api
 
-import "nexus.internal/protocol/jsonrpc"
+import (
+	"fmt"
+
+	"nexus.internal/protocol/jsonrpc"
+)
 
 // ErrorKind is the data.type of an error (SPEC §6.2).
 type ErrorKind string
@@ -60,48 +64,52 @@ const (
 	KindTooManyStreams         ErrorKind = "TOO_MANY_STREAMS"
 )
 
-// Errors are the kinds that a method gives, by the code and the message that go with
-// each. Some messages go on with a name. KindExecutionError has another code, -32603,
-// where an agent's process reported the failure.
-var Errors = map[ErrorKind]struct {
+// ErrorRow is a row of the table of errors.
+type ErrorRow struct {
+	Status  int // of HTTP, unless the request is part of a batch
 	Code    jsonrpc.Code
 	Message string
-}{
-	KindInvalidParams:             {jsonrpc.CodeInvalidParams, "Invalid params"},
-	KindMethodNotFound:            {jsonrpc.CodeMethodNotFound, "Method not found"},
-	KindNotPermitted:              {jsonrpc.CodeNotAuthenticated, "Not permitted"},
-	KindRateLimited:               {jsonrpc.CodeRateLimited, "Too many requests"},
-	KindServerDraining:            {jsonrpc.CodeUnavailable, unavailable},
-	KindResponseTooLarge:          {jsonrpc.CodeServerError, "Response too large"},
-	KindInternalError:             {jsonrpc.CodeInternalError, "Internal error"},
-	KindAgentExists:               {jsonrpc.CodeInvalidParams, "Agent already exists"},
-	KindAgentNotFound:             {jsonrpc.CodeInvalidParams, "Agent not found"},
-	KindAgentRunning:              {jsonrpc.CodeUnavailable, unavailable},
-	KindAgentBusy:                 {jsonrpc.CodeUnavailable, unavailable},
-	KindAgentFailed:               {jsonrpc.CodeUnavailable, unavailable},
-	KindAgentStopped:              {jsonrpc.CodeUnavailable, unavailable},
-	KindQueueFull:                 {jsonrpc.CodeUnavailable, unavailable},
-	KindTooManyAgents:             {jsonrpc.CodeUnavailable, unavailable},
-	KindTooManyKeys:               {jsonrpc.CodeUnavailable, unavailable},
-	KindTooManyFiles:              {jsonrpc.CodeUnavailable, unavailable},
-	KindWouldDeadlock:             {jsonrpc.CodeUnavailable, unavailable},
-	KindRequestIDConflict:         {jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content"},
-	KindPermissionRequestNotFound: {jsonrpc.CodeInvalidParams, "Permission request not found"},
-	KindSessionNotFound:           {jsonrpc.CodeInvalidParams, "Session not found"},
-	KindSessionExists:             {jsonrpc.CodeInvalidParams, "Session already exists"},
-	KindSessionDamaged:            {jsonrpc.CodeServerError, "Session damaged"},
-	KindSessionInUse:              {jsonrpc.CodeUnavailable, unavailable},
-	KindDirectoryGone:             {jsonrpc.CodeUnavailable, unavailable},
-	KindStorageFull:               {jsonrpc.CodeUnavailable, unavailable},
-	KindNotRecorded:               {jsonrpc.CodeUnavailable, unavailable},
-	KindStartFailed:               {jsonrpc.CodeServerError, "Execution failed"},
-	KindChildCrashed:              {jsonrpc.CodeServerError, "Execution failed"},
-	KindTimeout:                   {jsonrpc.CodeServerError, "Execution timeout"},
-	KindExecutionError:            {jsonrpc.CodeServerError, "Execution failed"},
-	KindCancelled:                 {jsonrpc.CodeServerError, "Execution failed"},
-	KindRoleNotConfigured:         {jsonrpc.CodeUnavailable, unavailable},
-	KindCheckerNotFound:           {jsonrpc.CodeUnavailable, unavailable},
-	KindPlanRecordDamaged:         {jsonrpc.CodeServerError, "Execution failed"},
+}
+
+// Errors are the kinds that a method gives, by what goes with each. KindExecutionError has
+// another code, -32603, where an agent's process reported the failure. It must not be
+// changed.
+var Errors = map[ErrorKind]ErrorRow{
+	KindInvalidParams:             {200, jsonrpc.CodeInvalidParams, "Invalid params"},
+	KindMethodNotFound:            {200, jsonrpc.CodeMethodNotFound, "Method not found"},
+	KindNotPermitted:              {200, jsonrpc.CodeNotAuthenticated, "Not permitted"},
+	KindRateLimited:               {200, jsonrpc.CodeRateLimited, "Too many requests"},
+	KindServerDraining:            {503, jsonrpc.CodeUnavailable, unavailable},
+	KindResponseTooLarge:          {200, jsonrpc.CodeServerError, "Response too large"},
+	KindInternalError:             {200, jsonrpc.CodeInternalError, "Internal error"},
+	KindAgentExists:               {200, jsonrpc.CodeInvalidParams, "Agent already exists"},
+	KindAgentNotFound:             {404, jsonrpc.CodeInvalidParams, "Agent not found"},
+	KindAgentRunning:              {200, jsonrpc.CodeUnavailable, unavailable},
+	KindAgentBusy:                 {200, jsonrpc.CodeUnavailable, unavailable},
+	KindAgentFailed:               {200, jsonrpc.CodeUnavailable, unavailable},
+	KindAgentStopped:              {200, jsonrpc.CodeUnavailable, unavailable},
+	KindQueueFull:                 {200, jsonrpc.CodeUnavailable, unavailable},
+	KindTooManyAgents:             {200, jsonrpc.CodeUnavailable, unavailable},
+	KindTooManyKeys:               {200, jsonrpc.CodeUnavailable, unavailable},
+	KindTooManyFiles:              {200, jsonrpc.CodeUnavailable, unavailable},
+	KindWouldDeadlock:             {200, jsonrpc.CodeUnavailable, unavailable},
+	KindRequestIDConflict:         {200, jsonrpc.CodeInvalidParams, "Invalid parameter request_id: was used before with other content"},
+	KindPermissionRequestNotFound: {200, jsonrpc.CodeInvalidParams, "Permission request not found"},
+	KindSessionNotFound:           {404, jsonrpc.CodeInvalidParams, "Session not found"},
+	KindSessionExists:             {200, jsonrpc.CodeInvalidParams, "Session already exists"},
+	KindSessionDamaged:            {200, jsonrpc.CodeServerError, "Session damaged"},
+	KindSessionInUse:              {200, jsonrpc.CodeUnavailable, unavailable},
+	KindDirectoryGone:             {200, jsonrpc.CodeUnavailable, unavailable},
+	KindStorageFull:               {200, jsonrpc.CodeUnavailable, unavailable},
+	KindNotRecorded:               {200, jsonrpc.CodeUnavailable, unavailable},
+	KindStartFailed:               {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindChildCrashed:              {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindTimeout:                   {200, jsonrpc.CodeServerError, "Execution timeout"},
+	KindExecutionError:            {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindCancelled:                 {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindRoleNotConfigured:         {200, jsonrpc.CodeUnavailable, unavailable},
+	KindCheckerNotFound:           {200, jsonrpc.CodeUnavailable, unavailable},
+	KindPlanRecordDamaged:         {200, jsonrpc.CodeServerError, "Execution failed"},
 }
 
 const unavailable = "Resource unavailable"
@@ -122,3 +130,37 @@ var (
 	changeErrors = append(childErrors[:len(childErrors):len(childErrors)], KindStorageFull)
 	turnErrors   = append(childErrors[:len(childErrors):len(childErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)
 )
+
+// Error is an error that a client is told with the code and the message of its kind.
+type Error struct {
+	Kind ErrorKind
+	// About goes behind the message, as the name in "Agent not found: worker-1"; "" for
+	// nothing.
+	About string
+	// Details is one sentence more; "" for none.
+	Details string
+	// Suggestions say what can be done.
+	Suggestions []string
+	// Limit names the limit that ended the agent's process or its turn; "" for none.
+	Limit string
+	// Err is what the error wraps; nil for nothing.
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Details != "" {
+		return e.Details
+	}
+	message := Errors[e.Kind].Message
+	if e.About != "" {
+		message += ": " + e.About
+	}
+	return message
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Denied says why a caller may not have what it asks for.
+func Denied(format string, args ...any) *Error {
+	return &Error{Kind: KindNotPermitted, Details: fmt.Sprintf(format, args...)}
+}

@@ -93,7 +93,8 @@ type Method struct {
 // of other types cannot be given to it.
 type Def[P, R any] Method
 
-func (d Def[P, R]) row() Method {
+// Row is the row without its types.
+func (d Def[P, R]) Row() Method {
 	m := Method(d)
 	m.Params, m.Result = *new(P), *new(R)
 	return m
@@ -313,7 +314,7 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.row(), DestroyAgent.row(), ListAgents.row(), ListSessions.row(), LoadSession.row(), SaveSession.row(), CloneSession.row(), RenameSession.row(), DeleteSession.row(), GetAgentSummaries.row(), Discover.row(), ShutdownServer.row(), RotateKey.row(), CreateKey.row(), ListKeys.row(), CreatePageCode.row(), RevokeKey.row(), ExecuteTask.row(), CreatePlan.row(), ValidateCode.row(), RunPlan.row(), UpdateContext.row(), Send.row(), Cancel.row(), Shutdown.row(), GetTokens.row(), GetContext.row(), GetMessages.row(), Compact.row(), ListModels.row(), GetModel.row(), SetModel.row(), SetCwd.row(), GetPermissions.row(), SetPermissions.row(), RespondPermission.row(), GetSystemPrompt.row(), SetSystemPrompt.row(), ListTools.row(), MCPListServers.row(), MCPStatus.row(), MCPConnect.row(), MCPDisconnect.row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), SaveSession.Row(), CloneSession.Row(), RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(), ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(), MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
 }
 
 // Once reports whether the method does its work once for each request_id, and a

@@ -1,4 +1,4 @@
-package bridge_test
+package rpc_test
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
 )
 
 // Whatever a child sends, taking the agent out of the parameters leaves the
@@ -21,7 +21,7 @@ func FuzzSplitTarget(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, params []byte) {
-		target, rest, err := bridge.SplitTarget(api.Agent, params)
+		target, rest, err := rpc.SplitTarget(api.Method{Scope: api.Agent}, params)
 		if err != nil {
 			return
 		}

@@ -1,0 +1,93 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// Principal is who makes a call: a client by a key, or an agent by a host call.
+type Principal struct {
+	Grant auth.Grant
+	// Valid ends when the key does; nil for an agent.
+	Valid context.Context //nolint:containedctx // its life is the key's, not the request's
+	// Agent is the agent that asks; nil for a client.
+	Agent *supervisor.Caller
+}
+
+// MayCall reports why the principal's key is not good for a method; nil if it is.
+func (p Principal) MayCall(m api.Method) error {
+	if p.Grant.Scope == auth.ScopeRead && m.Effect != api.Reads {
+		return api.Denied("the key is good for reading alone, and %s changes something, or starts a program", m.Name)
+	}
+	return nil
+}
+
+// Call is one call on its way. It belongs to the goroutine that serves it.
+type Call struct {
+	Request jsonrpc.Request
+	// Agent is the agent that the call is about; "" for a global method.
+	Agent string
+	By    Principal
+	// RequestID is that of the HTTP request; "" for a host call.
+	RequestID string
+	// Incarnation is what the log says; a handler sets it where it knows.
+	Incarnation uint64
+	// OnBehalfOf is the method for which this one is called, and PlanRun the run of a plan;
+	// "" where the principal alone wants it.
+	OnBehalfOf, PlanRun string
+
+	facts map[string]string // that a handler found out, for the audit log
+}
+
+// Note adds what a handler found out to the audit line of its call.
+func (c *Call) Note(name, value string) {
+	if c.facts == nil {
+		c.facts = map[string]string{}
+	}
+	c.facts[name] = value
+}
+
+// For is a call of another method that is made on behalf of this one, for the audit log.
+// params are parameters of ours.
+func (c *Call) For(method string, params any) *Call {
+	text, err := json.Marshal(params)
+	if err != nil {
+		panic("rpc: parameters of our own: " + err.Error())
+	}
+	return &Call{
+		Request: jsonrpc.Request{Method: method, Params: text}, By: c.By, RequestID: c.RequestID,
+		OnBehalfOf: c.Request.Method, PlanRun: c.PlanRun,
+	}
+}
+
+// Bound is what a caller's change to an agent's permissions and directory stays within. It
+// and CheckGrant are the whole rule of which caller may give an agent how much (SPEC §6.5,
+// "Grants"): each method that could widen what an agent may do calls one of them.
+func (c *Call) Bound() protocol.Bound {
+	switch {
+	case c.By.Agent != nil:
+		return protocol.WithinHeld
+	case c.By.Grant.Scope != auth.ScopeAgent:
+		return protocol.WithinCeiling
+	case c.By.Grant.MayGrant:
+		return protocol.WithinGranted
+	default:
+		return protocol.WithinHeld
+	}
+}
+
+// CheckGrant reports why a caller may not let an agent do what its permissions leave
+// open: approve a call, or start a program.
+func (c *Call) CheckGrant(what string) error {
+	if c.Bound() == protocol.WithinHeld {
+		return api.Denied("the key is good for agent %s and only narrows what it may do: to %s wants a key made with may_grant", c.By.Grant.AgentID, what)
+	}
+	return nil
+}

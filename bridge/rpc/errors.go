@@ -1,0 +1,360 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/plan"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/suggest"
+	"nexus.internal/protocol/textcut"
+	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor"
+)
+
+// Error is an error as a client sees it.
+type Error struct {
+	Status int // of HTTP, unless the request is part of a batch
+	Err    *jsonrpc.Error
+	// Internal says that the client is told nothing and the log all.
+	Internal bool
+}
+
+// Refuse makes an Error. Details that message says already are left out.
+func Refuse(status int, code jsonrpc.Code, message string, kind api.ErrorKind, details string, suggestions ...string) Error {
+	if suggestions == nil {
+		suggestions = []string{}
+	}
+	if strings.Contains(message, details) {
+		details = ""
+	}
+	return Error{Status: status, Err: &jsonrpc.Error{ // a client may have sent a key in the place of a name
+		Code: code, Message: redact.Keys(message),
+		Data: &jsonrpc.ErrorData{Type: string(kind), Details: redact.Keys(details), RecoverySuggestions: suggestions},
+	}}
+}
+
+// With is the error with another HTTP status.
+func (e Error) With(status int) Error {
+	e.Status = status
+	return e
+}
+
+// TurnError is how a turn failed, with what had been said.
+type TurnError struct {
+	Err      error
+	Outcome  supervisor.Outcome // "" if it had not ended
+	Text     string
+	Replayed bool
+}
+
+func (e *TurnError) Error() string { return e.Err.Error() }
+func (e *TurnError) Unwrap() error { return e.Err }
+
+// ErrDestroyed is supervisor.ErrNotFound for an agent that was there when the request came,
+// ErrNotAccepted is supervisor.ErrDraining for what was refused.
+var (
+	ErrDestroyed   = fmt.Errorf("%w: it was destroyed meanwhile", supervisor.ErrNotFound)
+	ErrNotAccepted = fmt.Errorf("%w: nothing was accepted", supervisor.ErrDraining)
+)
+
+// AgentNotFound is the error of an agent that neither runs nor is saved. err is
+// supervisor.ErrNotFound, or ErrDestroyed, which it wraps.
+func AgentNotFound(id string, err error) error {
+	details := "no agent of that name runs, and none is saved"
+	if errors.Is(err, ErrDestroyed) {
+		details = "the agent was destroyed while the request was under way"
+	}
+	return &api.Error{
+		Kind: api.KindAgentNotFound, About: id, Details: details, Err: err,
+		Suggestions: []string{"See list_agents, or create the agent with create_agent."},
+	}
+}
+
+// AgentExists is the error of an agent that is there already.
+func AgentExists(id string) error {
+	return &api.Error{
+		Kind: api.KindAgentExists, About: id, Err: supervisor.ErrExists,
+		Suggestions: []string{"Use the agent that is there (create_agent with if_exists \"use\" finds it), or destroy it first."},
+	}
+}
+
+// maxPartial bounds what is told of a turn that failed, in bytes (SPEC §7).
+const maxPartial = 64 << 10
+
+// ToError turns an error into what the client sees. err is not nil.
+func ToError(err error) Error {
+	e := table(err)
+	if t, ok := errors.AsType[*TurnError](err); ok {
+		data := e.Err.Data
+		data.Partial, data.Replayed = textcut.Head(t.Text, maxPartial), t.Replayed
+		if errors.Is(err, supervisor.ErrDraining) {
+			drained(data, t.Outcome)
+		}
+	}
+	return e
+}
+
+// drained says what became of a send that was accepted before the server went down.
+func drained(data *jsonrpc.ErrorData, outcome supervisor.Outcome) {
+	if data.Outcome = string(outcome); outcome == "" {
+		data.Details = "the send was accepted, and the server ended before its turn did"
+		data.RecoverySuggestions = []string{"Start the server again, and send it again with the same request_id: that tells how it ended."}
+		return
+	}
+	data.Details = "the send was accepted, and cancelled by the end of the server"
+	data.RecoverySuggestions = []string{"Start the server again, and send it again with another request_id."}
+}
+
+// table is the one that turns errors into codes (SPEC §6.2). What an error of ours says of
+// itself goes before what it wraps.
+func table(err error) Error {
+	if e, ok := errors.AsType[*api.ParamError](err); ok {
+		return Refuse(200, jsonrpc.CodeInvalidParams, e.Problem, api.KindInvalidParams, e.Hint, "Correct the parameters and send it again.")
+	}
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return told(e)
+	}
+	for _, part := range []func(error) *api.Error{ofSession, ofProcess} {
+		if e := part(err); e != nil {
+			return told(e)
+		}
+	}
+	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
+		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
+	}
+	for _, part := range []func(error) *api.Error{ofTurn, ofServer} {
+		if e := part(err); e != nil {
+			return told(e)
+		}
+	}
+	e := Refuse(200, jsonrpc.CodeInternalError, "Internal error", api.KindInternalError, "the server's log says more")
+	e.Internal = true
+	return e
+}
+
+// told is an error with the code, the status and the message of its kind.
+func told(e *api.Error) Error {
+	row := api.Errors[e.Kind]
+	message := row.Message
+	if e.About != "" {
+		message += ": " + e.About
+	}
+	out := Refuse(row.Status, row.Code, message, e.Kind, e.Details, e.Suggestions...)
+	out.Err.Data.Limit = e.Limit
+	return out
+}
+
+// say is what a client is told of an error whose text is the details.
+func say(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
+	return &api.Error{Kind: kind, Details: err.Error(), Suggestions: suggestions}
+}
+
+// ofTurn is the part of the table for what an agent did not take, and for turns.
+func ofTurn(err error) *api.Error {
+	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
+		return say(api.KindWouldDeadlock, e, "Answer first, and let the other agent ask again.")
+	}
+	switch {
+	case errors.Is(err, supervisor.ErrQueueFull):
+		return say(api.KindQueueFull, err, "Wait for a running send to end, or cancel one that waits.")
+	case errors.Is(err, supervisor.ErrBusy):
+		return say(api.KindAgentBusy, err, "Send it again later, or with when_busy queue or steer.")
+	case errors.Is(err, supervisor.ErrFailed):
+		return say(api.KindAgentFailed, err,
+			"Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation.",
+			"Or end it with destroy_agent.")
+	case errors.Is(err, supervisor.ErrUnrecorded):
+		return unrecorded(err)
+	case errors.Is(err, supervisor.ErrStopped):
+		return say(api.KindAgentStopped, err, "Send it again: that starts the agent.")
+	case errors.Is(err, supervisor.ErrTurnTimeout):
+		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
+			told := say(api.KindTimeout, err, "Create an agent with a higher limits.turn_s (a saved one keeps its own), or ask for less in one message.")
+			told.Limit = e.Limit()
+			return told
+		}
+		return say(api.KindTimeout, err, "Raise timeout_s, or ask for less in one message.")
+	case errors.Is(err, supervisor.ErrNoRequest):
+		return &api.Error{
+			Kind: api.KindPermissionRequestNotFound, Details: "it was answered, has ended, or never was", Suggestions: []string{"See pending of get_permissions."},
+		}
+	case errors.Is(err, supervisor.ErrTurnConflict), errors.Is(err, plan.ErrConflict):
+		return &api.Error{Kind: api.KindRequestIDConflict, Suggestions: []string{"Use a new request_id for a new message."}}
+	}
+	return nil
+}
+
+// ofServer is the part of the table for the server itself and the machine.
+func ofServer(err error) *api.Error {
+	switch {
+	case errors.Is(err, supervisor.ErrDraining):
+		return say(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")
+	case errors.Is(err, plan.ErrUnrecorded):
+		return say(api.KindNotRecorded, err,
+			"See that the server can write to its disk, then send it again: the run begins then, or goes on where it was.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return &api.Error{
+			Kind: api.KindTimeout, Details: "the agent's process did not answer in time",
+			Suggestions: []string{"Send it again; if it happens again, destroy the agent and create it anew."},
+		}
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return &api.Error{
+			Kind: api.KindTooManyFiles, Details: "the server has as many files and connections open as it may",
+			Suggestions: []string{"Close connections that nobody needs, or start the server where it may open more files, then send it again."},
+		}
+	case errors.Is(err, auth.ErrTooMany):
+		return say(api.KindTooManyKeys, err, "See list_keys and revoke_key.")
+	}
+	if e, ok := errors.AsType[*plan.DamagedError](err); ok {
+		return say(api.KindPlanRecordDamaged, e, "Use a new request_id, or remove the record from plans in the server's home.")
+	}
+	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.MissingChecker {
+		return &api.Error{Kind: api.KindCheckerNotFound, Details: e.Message, Suggestions: []string{"Install one of them where the server's PATH finds it."}}
+	} else if ok {
+		return &api.Error{Kind: api.KindExecutionError, Details: e.Message}
+	}
+	for _, cause := range unsaved {
+		if errors.Is(err, cause) {
+			return unrecorded(err)
+		}
+	}
+	return nil
+}
+
+// unsaved is what the system says where nothing can be saved: the disk is full,
+// broken or read-only, or the home may not be written.
+var unsaved = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}
+
+func unrecorded(err error) *api.Error {
+	return say(api.KindNotRecorded, err, "Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
+}
+
+// ofProcess is the part of the table for what agents' processes did.
+func ofProcess(err error) *api.Error {
+	if e, ok := errors.AsType[*supervisor.SessionError](err); ok {
+		reason := sessions.ErrInUse
+		if !e.InUse {
+			reason = fmt.Errorf("%w: %s", sessions.ErrUnreadable, e.Reason)
+		}
+		return ofSession(&sessions.Error{Name: e.Name, Err: reason})
+	}
+	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
+		way := "Correct what the process complains of, then send it again."
+		_, alien := errors.AsType[*supervisor.HandshakeError](e)
+		if alien {
+			way = "Install nexus and nexus-child of the same version."
+		}
+		told := &api.Error{Kind: api.KindStartFailed, Details: "start the agent's process: " + e.Error(), Suggestions: []string{way}}
+		if !alien {
+			limited(told, e.Exit)
+		}
+		return told
+	}
+	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
+		details := e.Error()
+		if e.Exit != nil && e.Exit.Stderr != "" {
+			details += "; its last words: " + e.Exit.Stderr
+		}
+		told := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{
+			"Send it again with a new request_id, or from the start with on_crash retry: the agent comes back with its conversation.",
+		}}
+		limited(told, e.Exit)
+		return told
+	}
+	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
+		return &api.Error{
+			Kind: api.KindInvalidParams, About: "too large for the agent", Details: e.Error(), Suggestions: []string{"Send less, or attach files by their path."},
+		}
+	}
+	e, ok := errors.AsType[*supervisor.ChildError](err)
+	if ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
+		return ofChange(e)
+	}
+	return nil
+}
+
+// limited says which limit ended the agent's process, if one did.
+func limited(e *api.Error, exit *supervisor.Exit) {
+	if exit != nil && exit.Limit != "" {
+		e.Limit = exit.Limit
+		e.Suggestions = append(e.Suggestions, "Ask for less at once, or create an agent with higher limits: a saved one keeps its own.")
+	}
+}
+
+// ofChange is for a change of an agent that its session cannot hold.
+func ofChange(e *supervisor.ChildError) *api.Error {
+	kind, way := api.KindStorageFull, "Make room on the disk of the server's home, then send it again"
+	if e.Reason == protocol.NotSaved {
+		kind, way = api.KindNotRecorded, "See that the agent's session can be written, then send it again"
+	}
+	if e.Holds == nil {
+		way += ": nothing has changed."
+	} else {
+		way += ": what it takes from the agent holds already."
+	}
+	return &api.Error{Kind: kind, Details: e.Message, Suggestions: []string{way}}
+}
+
+// ofSession is the part of the table for saved sessions.
+func ofSession(err error) *api.Error {
+	e, ok := errors.AsType[*sessions.Error](err)
+	if !ok {
+		return nil
+	}
+	_, damaged := errors.AsType[*transcript.LineError](e.Err)
+	switch {
+	case errors.Is(e.Err, sessions.ErrNotFound):
+		return &api.Error{
+			Kind: api.KindSessionNotFound, About: clip(e.Name), Details: "no session of that name is saved", Suggestions: []string{"See list_sessions."},
+		}
+	case errors.Is(e.Err, sessions.ErrExists):
+		return &api.Error{
+			Kind: api.KindSessionExists, About: e.Name, Details: "there is a session of that name",
+			Suggestions: []string{"Choose another name, or delete or rename the one that is there."},
+		}
+	case errors.Is(e.Err, sessions.ErrInUse):
+		return &api.Error{
+			Kind: api.KindSessionInUse, Details: "a process has session " + e.Name + " open", Suggestions: []string{"End the nexus-child that has it open."},
+		}
+	case damaged, errors.Is(e.Err, sessions.ErrUnreadable):
+		return &api.Error{
+			Kind: api.KindSessionDamaged, About: e.Name, Details: e.Err.Error(), Suggestions: []string{"Correct its file, or delete it with delete_session."},
+		}
+	}
+	return nil
+}
+
+// unknownMethod says that there is no such method where it was called; elsewhere says that
+// there is one of that name at another place.
+func unknownMethod(name string, called api.Scope, elsewhere bool) error {
+	e := &api.Error{Kind: api.KindMethodNotFound, About: clip(name)}
+	way := "See rpc.discover at POST / for all methods."
+	switch {
+	case elsewhere:
+		e.Details = fmt.Sprintf("%s is no %s method", clip(name), called)
+		way = "Methods of an agent are called at POST /agent/{id}."
+		if called == api.Agent {
+			way = "Global methods are called at POST / or /rpc."
+		}
+	default:
+		names := make([]string, len(api.Methods))
+		for i, m := range api.Methods {
+			names[i] = m.Name
+		}
+		if near := suggest.Nearest(clip(name), names); near != "" {
+			e.Details = fmt.Sprintf("did you mean %s?", near)
+		}
+	}
+	e.Suggestions = []string{way}
+	return e
+}

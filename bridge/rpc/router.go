@@ -1,0 +1,261 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/logfile"
+	"nexus.internal/bridge/metrics"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/tracing"
+	"nexus.internal/supervisor"
+)
+
+// Access says which agents there are and who may ask what of them. Its errors reach the
+// caller as ToError has them. It is safe for concurrent use.
+type Access interface {
+	// Find reports that no agent of that id runs or is saved.
+	Find(id string) error
+	// Permit reports why the call's principal must not make it. The call's agent may be
+	// none that there is, where an agent asks.
+	Permit(ctx context.Context, c *Call, m api.Method) error
+}
+
+// Options are what a Router needs.
+type Options struct {
+	Access  Access           // required
+	Metrics *metrics.Metrics // required
+	Log     *zap.Logger      // required
+	// Trace begins a span for each call. Nil begins none.
+	Trace tracing.Start
+	// Audit gets a line for each call that changes something; it is not closed. Nil records
+	// none.
+	Audit *logfile.Log
+}
+
+// Router has the handlers of all methods.
+type Router struct {
+	o       Options
+	methods map[string]route
+}
+
+// route is a method with its code.
+type route struct {
+	row    api.Method
+	decode func(params jsontext.Value) (any, error)
+	run    func(ctx context.Context, c *Call, params any, out *Stream) (any, error)
+}
+
+// NewRouter returns a Router without handlers.
+func NewRouter(o Options) *Router { return &Router{o: o, methods: map[string]route{}} }
+
+// Handle gives a method its code. The parameters were decoded and checked. The result is
+// written as JSON, but not for a notification.
+func Handle[P, R any](r *Router, d api.Def[P, R], h func(ctx context.Context, c *Call, p P) (R, error)) {
+	HandleStream(r, d, func(ctx context.Context, c *Call, p P, _ *Stream) (R, error) { return h(ctx, c, p) })
+}
+
+// HandleStream is Handle for a method that may be answered as it goes: out is nil if the
+// client does not want that. A call that fails before out is opened is answered as any other.
+func HandleStream[P, R any](r *Router, d api.Def[P, R], h func(ctx context.Context, c *Call, p P, out *Stream) (R, error)) {
+	row := d.Row()
+	if _, twice := r.methods[row.Name]; twice {
+		panic("rpc: method " + row.Name + " has two handlers")
+	}
+	r.methods[row.Name] = route{
+		row:    row,
+		decode: func(params jsontext.Value) (any, error) { return api.Decode[P](params) },
+		run: func(ctx context.Context, c *Call, params any, out *Stream) (any, error) {
+			return h(ctx, c, params.(P), out)
+		},
+	}
+}
+
+// Raw is the JSON of an R that somebody else wrote, which goes on as it stands.
+type Raw[R any] jsontext.Value
+
+// HandleRaw is Handle for a method whose result is JSON already.
+func HandleRaw[P, R any](r *Router, d api.Def[P, R], h func(ctx context.Context, c *Call, p P) (Raw[R], error)) {
+	as := api.Def[P, jsontext.Value](d)
+	Handle(r, as, func(ctx context.Context, c *Call, p P) (jsontext.Value, error) {
+		raw, err := h(ctx, c, p)
+		return jsontext.Value(raw), err
+	})
+}
+
+// MustBeWhole panics if a method of the table has no handler: then the program is broken.
+func (r *Router) MustBeWhole() {
+	for _, m := range api.Methods {
+		if _, ok := r.methods[m.Name]; !ok {
+			panic("rpc: no handler for method " + m.Name)
+		}
+	}
+}
+
+// Streams reports whether a method can be answered as it goes.
+func (r *Router) Streams(method string) bool { return r.methods[method].row.Stream != nil }
+
+// Serve answers one call and records how it ended. The response is nil for a notification
+// and for a caller that left. out is nil unless the answer is wanted as a stream.
+func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Response, Record) {
+	start := time.Now()
+	name := "unknown"
+	if m, ok := r.methods[c.Request.Method]; ok {
+		name = m.row.Name
+	}
+	end := tracing.End(func(string, ...tracing.Attribute) {})
+	if c.By.Agent == nil {
+		ctx, end = r.o.Trace.Begin(ctx, tracing.Server, name, tracing.String("rpc.system.name", "jsonrpc"),
+			tracing.String("rpc.method", name), tracing.String("nexus.agent.id", c.Agent), tracing.String("nexus.request.id", c.RequestID))
+	}
+	response := &jsonrpc.Response{ID: c.Request.ID}
+	value, err := r.run(ctx, c, out)
+	if err == nil {
+		response.Result, err = encode(value)
+	}
+	record := Record{Status: 200, Trace: tracing.From(ctx)}
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrSlowClient), ctx.Err() != nil && (c.By.Agent != nil || Left(ctx)):
+		response, record.Status, record.Left = nil, 0, true
+	default:
+		if ctx.Err() != nil && !errors.Is(err, supervisor.ErrDraining) { // which may say more
+			err = context.Cause(ctx)
+		}
+		e := ToError(err)
+		response.Error, record.Status, record.err = e.Err, e.Status, e.Err
+		if e.Internal {
+			record.Fault = err
+		}
+	}
+	record.of(c, time.Since(start))
+	r.finish(c, record, end)
+	if c.Request.IsNotification() {
+		response = nil
+	}
+	return response, record
+}
+
+// run admits a call, decodes its parameters and calls its handler. A panic in it is its own
+// failure and nobody else's.
+func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	method, err := r.admit(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	params, err := method.decode(c.Request.Params)
+	if err != nil {
+		return nil, err
+	}
+	r.record(c, statusBegun, 0)
+	return method.run(ctx, c, params, out)
+}
+
+// admit checks what comes before the parameters' values: that there is such an agent,
+// running or saved, and such a method, that the principal may call it, and that the
+// parameters are named.
+func (r *Router) admit(ctx context.Context, c *Call) (route, error) {
+	method, ok := r.methods[c.Request.Method]
+	if c.By.Agent != nil {
+		if !ok || method.row.Agents == api.NoAgent {
+			return route{}, api.Denied("an agent cannot ask for %s", clip(c.Request.Method))
+		}
+		target, params, err := splitTarget(method.row, c.Request.Params)
+		if err != nil {
+			return route{}, err
+		}
+		c.Agent, c.Request.Params = target, params
+		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
+			return route{}, err
+		}
+		if method.row.Scope == api.Global {
+			c.Agent = ""
+		}
+	}
+	scope := api.Global
+	if c.Agent != "" {
+		scope = api.Agent
+		if err := r.o.Access.Find(c.Agent); err != nil {
+			return route{}, err
+		}
+	}
+	if !ok || method.row.Scope != scope && method.row.Scope != api.Both {
+		return route{}, unknownMethod(c.Request.Method, scope, ok)
+	}
+	if c.By.Agent == nil {
+		if err := r.o.Access.Permit(ctx, c, method.row); err != nil {
+			return route{}, err
+		}
+	}
+	if c.Request.Positional {
+		return route{}, &api.ParamError{Problem: "Invalid params: want an object, have an array"}
+	}
+	return method, nil
+}
+
+// encode writes a result; a jsontext.Value is one already.
+func encode(value any) (jsontext.Value, error) {
+	if raw, ok := value.(jsontext.Value); ok {
+		return raw, nil
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	return raw, nil
+}
+
+// splitTarget takes the agent that a host call is about from its parameters; "" for none.
+// rest is the parameters of the method itself.
+func splitTarget(m api.Method, params jsontext.Value) (target string, rest jsontext.Value, err error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(params, &members); err != nil || members == nil {
+		return "", nil, &api.ParamError{Problem: "Invalid params: want an object"}
+	}
+	raw, there := members["agent_id"]
+	if there && raw.Kind() != '"' {
+		if raw.Kind() == 'n' && m.Scope == api.Global {
+			return "", params, nil
+		}
+		return "", nil, api.Invalid("agent_id", "must be a string")
+	}
+	if there {
+		if err := json.Unmarshal(raw, &target); err != nil {
+			return "", nil, api.Invalid("agent_id", "must be a string")
+		}
+	}
+	if m.Scope == api.Global {
+		return target, params, nil
+	}
+	switch {
+	case !there:
+		return "", nil, &api.ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
+	case !api.ValidAgentID(target):
+		return "", nil, api.Invalid("agent_id", "is not the name of an agent")
+	}
+	delete(members, "agent_id")
+	var out bytes.Buffer
+	if err := json.MarshalWrite(&out, members); err != nil {
+		return "", nil, fmt.Errorf("encode parameters: %w", err)
+	}
+	return target, out.Bytes(), nil
+}
+
+// Left reports whether ctx ended because the client left.
+func Left(ctx context.Context) bool {
+	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
+}
