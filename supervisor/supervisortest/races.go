@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -116,10 +114,10 @@ func (w *worker) start(ctx context.Context) error {
 				return // it was removed; anything else shows as a turn without an end
 			}
 			for _, e := range batch {
-				if e.Type == "turn_end" {
-					id := gjson.GetBytes(e.Data, "turn_id").Str
+				event, err := protocol.Frame{Type: e.Type, Raw: e.Data}.DecodeStreamed()
+				if end, ok := event.(protocol.TurnEnd); ok && err == nil {
 					w.mu.Lock()
-					w.ended[id] = append(w.ended[id], supervisor.Outcome(gjson.GetBytes(e.Data, "outcome").Str))
+					w.ended[end.TurnID] = append(w.ended[end.TurnID], supervisor.Outcome(end.Outcome))
 					w.mu.Unlock()
 				}
 			}

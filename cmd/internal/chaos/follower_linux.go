@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -88,26 +86,27 @@ func (f *follower) read(ctx context.Context, c *client.Client) {
 		}
 		fresh := event.Seq > f.high
 		f.high = max(f.high, event.Seq)
-		switch event.Type {
-		case "gap":
-			r.From = gjson.GetBytes(event.Data, "from").Uint()
+		frame, _ := event.Decode() // nil if it cannot be read: then it only counts
+		switch e := frame.(type) {
+		case protocol.Gap:
+			r.From = e.From
 			f.turn = ""
-		case "turn_start":
-			r.Request = gjson.GetBytes(event.Data, "turn_id").Str
-			f.turn, f.said, f.tool = r.Request, nil, false
-		case "message_update":
-			f.take(event.Data)
-		case "turn_end":
-			r.Request, r.Outcome = gjson.GetBytes(event.Data, "turn_id").Str, gjson.GetBytes(event.Data, "outcome").Str
-			r.Said, r.Whole = sum(f.said), f.turn == r.Request
+		case protocol.TurnStart:
+			r.Request = e.TurnID
+			f.turn, f.said, f.tool = e.TurnID, nil, false
+		case protocol.MessageUpdate:
+			f.take(e.Event)
+		case protocol.TurnEnd:
+			r.Request, r.Outcome = e.TurnID, e.Outcome
+			r.Said, r.Whole = sum(f.said), f.turn == e.TurnID
 			f.turn = ""
-		case "permission_request":
+		case protocol.PermissionRequest:
 			if !fresh {
 				break
 			}
 			// Whether it still waits is not ours to know.
 			_ = c.Call(ctx, client.AgentPath(f.agent), "respond_permission", api.RespondPermissionParams{
-				RequestID: gjson.GetBytes(event.Data, "request_id").Str, Decision: protocol.AllowOnce,
+				RequestID: e.RequestID, Decision: protocol.AllowOnce,
 			}, nil)
 		}
 		f.history.Add(r)
@@ -116,15 +115,14 @@ func (f *follower) read(ctx context.Context, c *client.Client) {
 }
 
 // take adds a piece of a message to the text of the turn (SPEC §6.3).
-func (f *follower) take(update []byte) {
-	switch gjson.GetBytes(update, "event.type").Str {
-	case "text_delta":
-		delta := gjson.GetBytes(update, "event.delta").Str
-		if f.tool && delta != "" {
+func (f *follower) take(step protocol.AssistantEvent) {
+	switch e := step.(type) {
+	case protocol.TextDelta:
+		if f.tool && e.Delta != "" {
 			f.said, f.tool = append(f.said, "\n\n"...), false
 		}
-		f.said = append(f.said, delta...)
-	case "toolcall_start":
+		f.said = append(f.said, e.Delta...)
+	case protocol.ToolcallStart:
 		f.tool = len(f.said) > 0
 	}
 }
