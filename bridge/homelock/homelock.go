@@ -19,6 +19,9 @@ type Server struct {
 	PID, Port int
 	// Runs says that a server holds the home now.
 	Runs bool
+	// Copied says that the home is a copy of another one, with what the other one's
+	// lock said: nothing is known of a server of this home.
+	Copied bool
 }
 
 // Path is the file that is locked.
@@ -49,7 +52,11 @@ func Record(file *os.File, port int) error {
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
-	if _, err := file.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), port), 0); err != nil {
+	inode, err := inodeOf(file) // a copy of the file has another
+	if err != nil {
+		return err
+	}
+	if _, err := file.WriteAt(fmt.Appendf(nil, "%d %d\n%d\n", os.Getpid(), port, inode), 0); err != nil {
 		return err
 	}
 	return record(file)
@@ -77,9 +84,16 @@ func Find(home string) (Server, error) {
 func Read(file *os.File) (s Server) {
 	text := make([]byte, 64)
 	n, _ := file.ReadAt(text, 0) // at its end it is io.EOF
-	line, _, whole := bytes.Cut(text[:n], []byte("\n"))
+	line, rest, whole := bytes.Cut(text[:n], []byte("\n"))
 	if _, err := fmt.Sscanf(string(line), "%d %d", &s.PID, &s.Port); err != nil || !whole || s.Port < 1 || s.Port > 65535 {
 		return Server{}
+	}
+	var said uint64
+	if _, err := fmt.Sscanf(string(rest), "%d\n", &said); err == nil {
+		inode, err := inodeOf(file)
+		if err != nil || inode != said {
+			return Server{Copied: true}
+		}
 	}
 	return s
 }

@@ -56,6 +56,18 @@ func TestFind(t *testing.T) {
 	want(t, home, ours) // also after another one was refused
 	file.Close()        // as the system does where the process is killed
 	want(t, home, homelock.Server{PID: os.Getpid(), Port: 9000})
+	said, err := os.ReadFile(homelock.Path(home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir() // a copy, also of a home whose server lives, says nothing of its own last server
+	if err := os.Mkdir(filepath.Join(other, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(homelock.Path(other), said, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, other, homelock.Server{Copied: true})
 	for _, text := range []string{"12 9000", "12 70000\n", "x\n", ""} {
 		if err := os.WriteFile(homelock.Path(home), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,13 @@ import (
 // The lock is two: flock(2), which one server gets and others wait for, and a record
 // lock of fcntl(2), which can be asked for without being taken.
 
+// inodeOf is the number of the file in its file system.
+func inodeOf(file *os.File) (uint64, error) {
+	var about unix.Stat_t
+	err := unix.Fstat(int(file.Fd()), &about)
+	return about.Ino, err
+}
+
 func wait(file *os.File) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
@@ -144,7 +145,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
 
-	listener, err := listen(ctx, app, o)
+	listener, err := listen(ctx, app, o, cfg.Home)
 	if err != nil {
 		return err
 	}
@@ -323,15 +324,19 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 }
 
 // listen takes the port, or says who has it.
-func listen(ctx context.Context, app *cli.App, o serveOptions) (net.Listener, error) {
+func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net.Listener, error) {
 	listener, err := bridge.Listen(o.host, o.port)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err
 	}
+	user := "another program uses"
 	if app.Detect(ctx, o.port) {
-		return nil, fmt.Errorf("a nexus server already listens on port %d; stop it with: nexus-rpc --port %d shutdown", o.port, o.port)
+		if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port {
+			return nil, &cli.HeldError{Home: home, PID: own.PID, Port: own.Port}
+		}
+		user = "the nexus server of another home listens on"
 	}
-	return nil, fmt.Errorf("port %d is in use by another program; choose another port, or 0 for a free one", o.port)
+	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)
 }
 
 // announce is the contract with whoever started the server: two lines on

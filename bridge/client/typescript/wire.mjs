@@ -51,14 +51,15 @@ export function defaultURL(home) {
   return `http://127.0.0.1:${Number(text)}`;
 }
 
-/** The port of the server of a home, by the home's lock: "PID PORT", and the process lives. */
+/** The port of the server of a home, by the home's lock: "PID PORT", then its inode, which no copy has, and the process lives. */
 export function homePort(home) {
   let fd;
   let found;
   try {
     fd = openPlain(join(home, "run", "lock"));
     const text = Buffer.alloc(64);
-    found = /^([0-9]{1,10}) ([0-9]{1,5})\n$/.exec(text.toString("latin1", 0, readSync(fd, text)));
+    found = /^([0-9]{1,10}) ([0-9]{1,5})\n(?:([0-9]{1,20})\n)?$/.exec(text.toString("latin1", 0, readSync(fd, text)));
+    if (found?.[3] && BigInt(found[3]) !== fstatSync(fd, { bigint: true }).ino) return undefined;
   } catch {
     return undefined; // no server was here
   } finally {

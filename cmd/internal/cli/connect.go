@@ -62,7 +62,10 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 		}
 		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
 	}
-	if last.PID > 0 && !last.Runs {
+	switch {
+	case last.Copied:
+		a.note("%s is a copy of another home: its last server is not known", cfg.Home)
+	case last.PID > 0 && !last.Runs:
 		a.note("the last server of %s (process %d) did not end by itself", cfg.Home, last.PID)
 	}
 	started, failed := startServer(cfg, a.Port, a.Environ)

@@ -30,13 +30,14 @@ def default_url(home: Optional[str] = None) -> str:
 
 
 def home_port(home: str) -> Optional[int]:
-    """The port of the server of a home, by the home's lock: "PID PORT", and the process lives."""
+    """The port of the server of a home, by the home's lock: "PID PORT", then its inode, which no copy has, and the process lives."""
     try:
         with open(os.path.join(home, "run", "lock"), "rb", opener=_open_plain) as file:
-            match = re.fullmatch(rb"([0-9]{1,10}) ([0-9]{1,5})\n", file.read(64))
+            match = re.fullmatch(rb"([0-9]{1,10}) ([0-9]{1,5})\n(?:([0-9]{1,20})\n)?", file.read(64))
+            inode = os.fstat(file.fileno()).st_ino
     except OSError:
         return None
-    if not match or not 1 <= int(match.group(2)) <= 65535:
+    if not match or not 1 <= int(match.group(2)) <= 65535 or match.group(3) and int(match.group(3)) != inode:
         return None
     try:
         if os.name == "posix":  # elsewhere that would end the process

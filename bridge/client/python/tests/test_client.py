@@ -342,7 +342,7 @@ class Real(unittest.TestCase):
         os.environ["NEXUS_PORT"] = ""
         self.server.kill()
         self.assertEqual(keys.default_url(), "http://127.0.0.1:8765")  # what the lock says is of one that is gone
-        for text in ("x\n", "1 0\n", "1 70000\n", f"{os.getpid()} 9"):
+        for text in ("x\n", "1 0\n", "1 70000\n", f"{os.getpid()} 9", f"{os.getpid()} 9\n1\n"):
             with open(os.path.join(self.server.home, "run", "lock"), "w", encoding="ascii") as file:
                 file.write(text)
             self.assertEqual(keys.default_url(), "http://127.0.0.1:8765")

@@ -286,7 +286,7 @@ test("without a URL: the server of the home, or that at NEXUS_PORT", async (t) =
   process.env.NEXUS_PORT = "";
   await server.end("SIGKILL");
   assert.equal(defaultURL(), "http://127.0.0.1:8765"); // what the lock says is of one that is gone
-  for (const text of ["x\n", "1 0\n", "1 70000\n", `${process.pid} 9`]) {
+  for (const text of ["x\n", "1 0\n", "1 70000\n", `${process.pid} 9`, `${process.pid} 9\n1\n`]) {
     writeFileSync(join(server.home, "run", "lock"), text);
     assert.equal(defaultURL(), "http://127.0.0.1:8765");
   }
