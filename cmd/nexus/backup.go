@@ -20,6 +20,7 @@ import (
 	"nexus.internal/cmd/internal/backup"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 func addBackup(app *cli.App) {
@@ -149,7 +150,7 @@ func restoreHome(ctx context.Context, app *cli.App, path string) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(path)
+	file, err := safefile.OpenLinked(path)
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}

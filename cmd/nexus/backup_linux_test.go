@@ -94,6 +94,13 @@ func TestHomesOfOneOrigin(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(restored)); len(left) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a cut backup left %v, %v", left, err)
 	}
+	pipe := filepath.Join(top, "pipe") // that nobody writes to
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := nexus(true, "restore", pipe, "--home", restored); !strings.Contains(said, "open "+pipe+": is not a regular file") {
+		t.Errorf("of a pipe: %s", said)
+	}
 	nexus(false, "restore", file, "--home", restored)
 	if said := nexus(true, "restore", file, "--home", restored); !strings.Contains(said, "is not empty") {
 		t.Errorf("over a home: %s", said)

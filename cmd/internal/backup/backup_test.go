@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,6 +161,16 @@ func refused(t *testing.T, what string, file []byte) error {
 	return err
 }
 
+func gzipped(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(text); errors.Join(err, w.Close()) != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
 // same reports whether two packed files have the same content: one of zeros may
 // be packed in several ways.
 func same(t *testing.T, a, b []byte) bool {
@@ -216,6 +227,22 @@ func TestDamaged(t *testing.T) {
 		flipped[n] ^= 0x10
 		if !same(t, file, flipped) {
 			refused(t, "damaged", flipped)
+		}
+	}
+	packed, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := io.ReadAll(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, longer := range map[string][]byte{
+		"two backups": slices.Concat(file, file), "a byte more": append(bytes.Clone(file), 0), "an empty archive more": slices.Concat(file, gzipped(t, nil)),
+		"a block more within": gzipped(t, append(inside, make([]byte, 512)...)),
+	} {
+		if err := refused(t, what, longer); err == nil || !strings.Contains(err.Error(), "something follows its end") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 	refused(t, "empty", nil)

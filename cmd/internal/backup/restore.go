@@ -2,6 +2,7 @@ package backup
 
 import (
 	"archive/tar"
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -92,10 +93,12 @@ func vacant(home string) (string, error) {
 
 // unpack writes the files of a backup into dir, which nobody else knows.
 func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err error) {
-	packed, err := gzip.NewReader(r)
+	raw := bufio.NewReader(r) // which gzip reads no further than its end
+	packed, err := gzip.NewReader(raw)
 	if err != nil {
 		return Report{}, &DamagedError{err}
 	}
+	packed.Multistream(false)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Report{}, err
@@ -106,11 +109,21 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 		return Report{}, err
 	}
 	// The checksum of gzip comes last.
-	if n, err := io.Copy(io.Discard, io.LimitReader(packed, maxNote)); err != nil || n == maxNote {
-		return Report{}, &DamagedError{errors.Join(err, errors.New("something follows its end"))}
+	if n, err := io.CopyN(io.Discard, packed, 1); n > 0 {
+		return Report{}, &DamagedError{errFollows}
+	} else if !errors.Is(err, io.EOF) {
+		return Report{}, &DamagedError{err}
+	}
+	switch _, err := raw.ReadByte(); {
+	case err == nil:
+		return Report{}, &DamagedError{errFollows}
+	case !errors.Is(err, io.EOF):
+		return Report{}, err
 	}
 	return u.report, nil
 }
+
+var errFollows = errors.New("something follows its end")
 
 type unpacker struct {
 	ctx    context.Context //nolint:containedctx // of Restore
@@ -187,7 +200,7 @@ func (u *unpacker) end() error {
 	}
 	header, err := u.next()
 	if err == nil && header != nil {
-		err = &DamagedError{errors.New("something follows its end")}
+		err = &DamagedError{errFollows}
 	}
 	return err
 }
