@@ -72,7 +72,7 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	t.Helper()
 	home = t.TempDir()
 	saved = map[string]string{
-		"mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
+		"config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
 		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.outcomes": "{}\n", "sessions/a.usage": "{}",
 		"sessions/a.files/1.png": "PNG", "sessions/a.events/00000000000000000001.jsonl": "{}\n",
 		"run/signatures": "s", "run/last": "a\n",

@@ -48,7 +48,7 @@ type Report struct {
 
 // What is saved of the home itself, beside directories.
 var (
-	written = []string{"config.json", "mcp.json", "NEXUS.md"} // by people; may be links
+	written = []string{"config.json", "config.schema.json", "mcp.json", "NEXUS.md"} // by people; may be links
 	logs    = []string{"audit.jsonl", "audit.jsonl.1", "audit.jsonl.2", "audit.jsonl.3"}
 	keys    = []string{"keys.json", "run/signatures"}
 )
@@ -58,7 +58,7 @@ var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
 
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
-	`^(config\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
+	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
 		`plans/[^/]+\.jsonl|(sessions|run/temp)/[^/]+\.(jsonl|usage|outcomes)|(sessions|run/temp)/[^/]+\.(files|events)/[^/]+)$`)
 
 // allowed reports whether a member of that name is one of a home.
