@@ -320,7 +320,7 @@ func checkType(h http.Header) (refused rpc.Error, ok bool) {
 // health answers GET /healthz, and a challenge in its query (SPEC §6.5).
 func (s *Server) health(x *exchange, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	health := api.Health{Status: "ok", Service: api.Service, Version: s.o.Version}
+	health := api.Health{Status: "ok", Service: api.Service, Version: s.o.Version, SignaturesRequired: s.settings.Load().RequireSignatures}
 	if s.requests.isClosed() {
 		health.Status = "draining"
 	}

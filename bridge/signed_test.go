@@ -236,6 +236,9 @@ func TestAttackUnsignedWhereSignaturesAreRequired(t *testing.T) {
 	if response, body := r.post("/rpc", sign(r.key, now, "/rpc", "1", "list_agents", "")); response.StatusCode != 200 {
 		t.Errorf("signed: HTTP %d %s", response.StatusCode, body)
 	}
+	if _, body := r.do(http.MethodGet, "/healthz", nil); !gjson.Get(body, "signatures_required").Bool() {
+		t.Errorf("health does not say it: %s", body)
+	}
 	// The client of ours signs where that is wanted, and only there.
 	r.create("a")
 	for range 3 {

@@ -363,6 +363,8 @@ type (
 		Status  string `json:"status"`  // ok or draining
 		Service string `json:"service"` // always Service
 		Version string `json:"version"`
+		// SignaturesRequired says that the server refuses requests that are not signed (SPEC §6.5).
+		SignaturesRequired bool `json:"signatures_required,omitzero"`
 		// Proof answers a challenge of the client (SPEC §6.5); "" without one.
 		Proof string `json:"proof,omitzero"`
 	}

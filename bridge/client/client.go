@@ -44,6 +44,9 @@ type Options struct {
 	// each server makes its own.
 	Key    auth.Key
 	Lookup *auth.Lookup
+	// Sign has each request signed (SPEC §6.5): Health.SignaturesRequired of a Finding.
+	// Without it, requests are signed once the server has refused one that was not.
+	Sign bool
 	// Retries is how often a request that may be repeated is tried again: 0 means
 	// DefaultRetries, below 0 never.
 	Retries int
@@ -90,6 +93,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{base: "http://" + u.Host, keys: held, retries: o.Retries}
+	c.signs.Store(o.Sign)
 	if c.retries == 0 {
 		c.retries = DefaultRetries
 	}

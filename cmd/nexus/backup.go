@@ -130,7 +130,7 @@ func unsaved(ctx context.Context, home string) (map[string]protocol.Permissions,
 	if found.Detection != client.NexusServer {
 		return nil, fmt.Errorf("process %d does not answer on port %d", server.PID, server.Port)
 	}
-	c, err := client.New(client.Options{URL: found.URL, Lookup: &auth.Lookup{Home: home, Port: server.Port}, Retries: -1})
+	c, err := client.New(client.Options{URL: found.URL, Sign: found.Health.SignaturesRequired, Lookup: &auth.Lookup{Home: home, Port: server.Port}, Retries: -1})
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
+		Sign:   found.Health.SignaturesRequired,
 		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port},
 	})
 }
