@@ -17,7 +17,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
+
+	"nexus.internal/protocol"
 )
 
 // FromNow asks Events for what comes only.
@@ -151,8 +152,12 @@ func (c *Client) follow(ctx context.Context, path string, query url.Values) iter
 
 // goesOn reports whether the server ends a stream that can be had again.
 func goesOn(event Event) bool {
-	reason := gjson.GetBytes(event.Data, "reason").Str
-	return event.Type == "end" && (reason == "slow" || reason == "draining")
+	if event.Type != "end" {
+		return false
+	}
+	one, err := event.Decode()
+	end, ok := one.(protocol.StreamEnd)
+	return err == nil && ok && (end.Reason == "slow" || end.Reason == "draining")
 }
 
 func (c *Client) openEvents(ctx context.Context, path string, query url.Values) (*http.Response, error) {

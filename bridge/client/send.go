@@ -6,11 +6,9 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-	"github.com/tidwall/gjson"
-
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
 )
 
 // SendStream sends a message and gives the answer as it comes, from the goroutine
@@ -65,13 +63,14 @@ func (a *answer) read(ctx context.Context, response *http.Response) error {
 		}
 		switch event.Type {
 		case api.StreamData:
-			var text string
-			raw := gjson.GetBytes(event.Data, "params.chunk").Raw
-			if err := json.Unmarshal([]byte(raw), &text); err != nil {
+			var data struct {
+				Params api.StreamDataParams `json:"params"`
+			}
+			if err := strict.Unmarshal(event.Data, &data, strict.IgnoreUnknown); err != nil {
 				return fmt.Errorf("call send: read a chunk: %w", err)
 			}
 			a.said = true
-			if !a.yield(Text(text), nil) {
+			if !a.yield(Text(data.Params.Chunk), nil) {
 				return nil
 			}
 		case api.StreamRestart:
