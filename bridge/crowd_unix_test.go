@@ -223,8 +223,8 @@ func TestAttackConnectionOfAnEndedKey(t *testing.T) {
 	}
 }
 
-// Where no more files can be opened, that is said of keys that cannot be saved, and
-// nothing is done.
+// Where no more files can be opened, that is said of a key that cannot be made. One
+// that is revoked or replaced ends all the same.
 func TestKeysWithoutFiles(t *testing.T) {
 	r := rigged(t, nil)
 	_, id := r.scoped(auth.ScopeRead, "")
@@ -266,13 +266,20 @@ func TestKeysWithoutFiles(t *testing.T) {
 			f.Close()
 		}
 	}()
-	for method, params := range map[string]string{"create_key": `{"scope":"read"}`, "revoke_key": `{"key_id":"` + id + `"}`, "rotate_key": "{}"} {
-		if answer := ask(method, params); gjson.Get(answer, "error.data.type").Str != "TOO_MANY_FILES" {
-			t.Errorf("%s: %s", method, answer)
+	for _, c := range []struct{ method, params, kind string }{
+		{"create_key", `{"scope":"read"}`, "TOO_MANY_FILES"},
+		{"revoke_key", `{"key_id":"` + id + `"}`, "NOT_RECORDED"},
+		{"rotate_key", "{}", "NOT_RECORDED"},
+	} {
+		if answer := ask(c.method, c.params); gjson.Get(answer, "error.data.type").Str != c.kind {
+			t.Errorf("%s: %s", c.method, answer)
 		}
 	}
-	if left := r.keys.List(); len(left) != 1 || left[0].ID != id {
+	if left := r.keys.List(); len(left) != 0 {
 		t.Errorf("the keys are %+v", left)
+	}
+	if _, _, ok := r.keys.Check(r.key.Reveal()); ok {
+		t.Error("the full key is good after its rotation")
 	}
 }
 

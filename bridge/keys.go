@@ -17,10 +17,10 @@ import (
 // rotateKey puts another full key in the place of the one that there is.
 func (s *Server) rotateKey(_ context.Context, c *rpc.Call, p api.RotateKeyParams) (api.RotateKeyResult, error) {
 	now, err := s.o.Keys.Rotate(time.Duration(protocol.Value(p.GraceSeconds)) * time.Second)
+	c.Note("key_id", now.ID)
 	if err != nil {
 		return api.RotateKeyResult{}, err
 	}
-	c.Note("key_id", now.ID)
 	return api.RotateKeyResult{Rotated: true, KeyID: now.ID, KeyFile: s.o.Keys.Path()}, nil
 }
 

@@ -32,10 +32,15 @@ func KeyPath(home string, port int) string {
 // to that if others may enter it; a shared one (sticky, like /tmp) is refused.
 func Create(path string) (Key, error) {
 	key := Generate()
-	if err := replace(path, key.Reveal()+"\n"); err != nil {
-		return Key{}, fmt.Errorf("write key file %s: %w", path, err)
+	return key, key.write(path)
+}
+
+// write puts the key into the file at path.
+func (k Key) write(path string) error {
+	if err := replace(path, k.Reveal()+"\n"); err != nil {
+		return fmt.Errorf("write key file %s: %w", path, err)
 	}
-	return key, nil
+	return nil
 }
 
 // replace puts text at path in one step, for its owner alone.

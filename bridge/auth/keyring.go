@@ -23,6 +23,9 @@ const (
 	maxRecords = 1 << 20 // bytes of the file of scoped keys
 )
 
+// retryPause is between attempts to write files that could not be written.
+const retryPause = time.Second
+
 // Scope says what a key is good for.
 type Scope string
 
@@ -72,16 +75,33 @@ func hold(g Grant, key Key, v verifier) *held {
 
 // Keyring is the keys that a server takes: its full key, those that it has
 // replaced and that are good for a while yet, and the scoped ones. It is safe
-// for concurrent use, and must be closed.
+// for concurrent use, and must be closed. What cannot be written has a goroutine that
+// writes it later; Close joins it.
 type Keyring struct {
 	path    string // of the full key's file
 	records string // path of the file of scoped keys
 
-	mu     sync.Mutex // guards what follows, and the files
-	full   *held
-	old    []*held // the oldest first
-	scoped []*held // in the order of their creation
+	mu      sync.Mutex // guards what follows, and the files
+	full    *held
+	inFile  Key         // what the full key's file holds; another than the full key if that could not be written
+	old     []*held     // the oldest first
+	scoped  []*held     // in the order of their creation
+	unsaved []string    // ids of revoked keys that records still holds
+	retry   *time.Timer // writes the files again; nil if it is not set
+	closed  bool
+	saving  sync.WaitGroup // retry
 }
+
+// UnsavedError says that keys have ended, and that a file does not hold that yet. The
+// keyring writes it as soon as it can, until Close.
+type UnsavedError struct {
+	Holds string // what holds already, and what does not
+	Err   error
+}
+
+func (e *UnsavedError) Error() string { return e.Holds + ": " + e.Err.Error() }
+
+func (e *UnsavedError) Unwrap() error { return e.Err }
 
 // OpenKeyring makes a new full key at path (as Create does) and reads the scoped
 // keys at records, of which there may be none. It refuses records that others
@@ -100,23 +120,74 @@ func OpenKeyring(path, records string) (*Keyring, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
-	k.full = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
+	k.full, k.inFile = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier()), key
 	return k, nil
 }
 
 // Close ends all keys of this server and removes the full key's file, if it is
-// still its own. Scoped keys are good again for the next server.
+// still its own. Scoped keys are good again for the next server, but for those that
+// were revoked: if that cannot be saved even now, the error says so.
 func (k *Keyring) Close() error {
+	err := k.end()
+	k.saving.Wait()
+	return err
+}
+
+func (k *Keyring) end() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.closed = true
+	if k.retry != nil && k.retry.Stop() {
+		k.saving.Done()
+	}
+	var err error
+	if len(k.unsaved) > 0 {
+		err = k.save(k.living())
+	}
 	for _, h := range slices.Concat(k.old, k.scoped) {
 		h.end()
 	}
 	if k.full == nil {
-		return nil
+		return err
 	}
 	k.full.end()
-	return Remove(k.path, k.full.key)
+	return errors.Join(err, Remove(k.path, k.inFile))
+}
+
+// later writes again, after a pause, what could not be written. mu is held.
+func (k *Keyring) later() {
+	if k.retry == nil && !k.closed {
+		k.saving.Add(1)
+		k.retry = time.AfterFunc(retryPause, k.writeAgain)
+	}
+}
+
+func (k *Keyring) writeAgain() {
+	defer k.saving.Done()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.retry = nil; k.closed {
+		return
+	}
+	var err error
+	if len(k.unsaved) > 0 {
+		err = k.save(k.living())
+	}
+	if k.inFile != k.full.key {
+		err = errors.Join(err, k.write())
+	}
+	if err != nil {
+		k.later()
+	}
+}
+
+// write puts the full key into its file. mu is held.
+func (k *Keyring) write() error {
+	err := k.full.key.write(k.path)
+	if err == nil {
+		k.inFile = k.full.key
+	}
+	return err
 }
 
 // Key is the full key.
@@ -175,15 +246,12 @@ func (k *Keyring) Prove(id, nonce, address string) (proof string, ok bool) {
 }
 
 // Rotate puts a new full key into the file. The one before it is good for the
-// grace; with a grace of 0, no other full key is good any more.
+// grace; with a grace of 0, no other full key is good any more. That holds also if
+// the file cannot be written: the error is an UnsavedError then.
 func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key, err := Create(k.path)
-	if err != nil {
-		return Grant{}, err
-	}
-	before := k.full
+	key, before := Generate(), k.full
 	k.full = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
 	k.old = slices.DeleteFunc(k.old, func(h *held) bool { return h.valid.Err() != nil })
 	if grace > 0 {
@@ -202,6 +270,10 @@ func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 	if len(k.old) > maxOld {
 		k.old[0].end()
 		k.old = k.old[1:]
+	}
+	if err := k.write(); err != nil {
+		k.later()
+		return k.full.Grant, &UnsavedError{"the old key has ended, or ends after grace_s, but the new one is not in its file yet", err}
 	}
 	return k.full.Grant, nil
 }
@@ -239,20 +311,24 @@ func (k *Keyring) List() []Grant {
 	return out
 }
 
-// Revoke ends the scoped key of that id and reports whether there was one.
+// Revoke ends the scoped key of that id and reports whether there was one. It has
+// ended also if that cannot be saved: the error is an UnsavedError then.
 func (k *Keyring) Revoke(id string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kept := k.living()
 	i := slices.IndexFunc(kept, func(h *held) bool { return h.ID == id })
-	if i < 0 {
+	switch {
+	case i >= 0:
+		kept[i].end()
+		k.scoped, k.unsaved = slices.Delete(kept, i, i+1), append(k.unsaved, id)
+	case !slices.Contains(k.unsaved, id):
 		return false, nil
 	}
-	gone := kept[i]
-	if err := k.save(slices.Delete(kept, i, i+1)); err != nil {
-		return false, err
+	if err := k.save(k.living()); err != nil {
+		k.later()
+		return true, &UnsavedError{"the key has ended, but its file has it yet: if the server is killed before that can be written, the next one takes the key", err}
 	}
-	gone.end()
 	return true, nil
 }
 
@@ -286,7 +362,7 @@ func (k *Keyring) save(keys []*held) error {
 	if err != nil {
 		return fmt.Errorf("write the scoped keys %s: %w", k.records, err)
 	}
-	k.scoped = keys
+	k.scoped, k.unsaved = keys, nil
 	return nil
 }
 

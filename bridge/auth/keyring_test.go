@@ -227,6 +227,89 @@ func TestProofOfWhichKey(t *testing.T) {
 	}
 }
 
+// A key that is taken ends at once where its file cannot be written, which is written
+// as soon as that is possible, at the end at the latest.
+func TestKeyringTakesWhatItCannotSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := t.TempDir()
+		k := open(t, home)
+		records := filepath.Join(home, "keys.json")
+		block := func(path string) {
+			os.Remove(path)
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantUnsaved := func(err error) {
+			t.Helper()
+			if _, ok := errors.AsType[*auth.UnsavedError](err); !ok {
+				t.Errorf("error %v, want an UnsavedError", err)
+			}
+		}
+		var keys []auth.Key
+		for range 3 {
+			key, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, key)
+		}
+		_, valid, _ := k.Check(keys[0].Reveal())
+		full := k.Key()
+
+		block(records)
+		for range 2 { // again as long as it is not saved
+			ok, err := k.Revoke(keys[0].ID())
+			wantUnsaved(err)
+			if !ok || good(k, keys[0]) || valid.Err() == nil || len(k.List()) != 2 {
+				t.Errorf("after a revocation: %v, good %v, ended %v", ok, good(k, keys[0]), valid.Err())
+			}
+		}
+		if _, _, err := k.Add(auth.Grant{Scope: auth.ScopeRead}); err == nil || len(k.List()) != 2 {
+			t.Errorf("one more key: %v, %d", err, len(k.List()))
+		}
+		block(k.Path())
+		_, err := k.Rotate(0)
+		wantUnsaved(err)
+		if good(k, full) || !good(k, k.Key()) {
+			t.Error("after a rotation the full key before it is good, or the new one is not")
+		}
+		<-time.After(10 * time.Second) // nothing but time helps
+		for _, path := range []string{records, k.Path()} {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if inFile, err := auth.Read(k.Path()); err != nil || !inFile.Matches(k.Key().Reveal()) {
+			t.Errorf("the file has another key: %v", err)
+		}
+		if text, err := os.ReadFile(records); err != nil || strings.Count(string(text), "sha256") != 2 {
+			t.Errorf("the scoped keys: %s, %v", text, err)
+		}
+		if ok, err := k.Revoke(keys[0].ID()); ok || err != nil {
+			t.Errorf("Revoke once it is saved: %v, %v", ok, err)
+		}
+
+		block(records)
+		_, err = k.Revoke(keys[1].ID())
+		wantUnsaved(err)
+		if err := os.Remove(records); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(k.Path()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the full key's file is left: %v", err)
+		}
+		if again := open(t, home); good(again, keys[0]) || good(again, keys[1]) || !good(again, keys[2]) {
+			t.Error("the next server takes a revoked key")
+		}
+	})
+}
+
 // What was opened with a full key ends when that is good no more: after its grace, when
 // there are too many old ones, or when a rotation has no grace.
 func TestKeyringEndsWhatItRotates(t *testing.T) {

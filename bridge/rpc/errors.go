@@ -196,6 +196,9 @@ func ofTurn(err error) *api.Error {
 
 // ofServer is the part of the table for the server itself and the machine.
 func ofServer(err error) *api.Error {
+	if e, ok := errors.AsType[*auth.UnsavedError](err); ok {
+		return say(api.KindNotRecorded, e, "Make room on the server's disk, or its home writable: the server saves it as soon as it can.")
+	}
 	switch {
 	case errors.Is(err, supervisor.ErrDraining):
 		return say(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")

@@ -15,7 +15,8 @@ import (
 )
 
 // On a full disk, changes of sessions and keys say so by one name and change
-// nothing: what was there is served, and afterwards each of them succeeds.
+// nothing, but that a revoked key ends at once: what was there is served, and
+// afterwards each of them succeeds.
 func TestSessionsOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
 		asRootOfItsOwn(t)
@@ -128,9 +129,9 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 	f.ask("/", "destroy_agent", `{"agent_id":"spare"}`)
 	f.create(".temp", `{"agent_id":".temp"}`)
 	f.ask("/", "clone_session", `{"src_session":"well","dest_session":"spare"}`)
-	key := gjson.Get(f.ask("/", "create_key", `{"scope":"read"}`), "result.key_id").Str
+	keys := f.ask("/", "list_keys", `{}`) // which are all that are left once another is revoked
+	made := gjson.Get(f.ask("/", "create_key", `{"scope":"read"}`), "result")
 	sessions := f.ask("/", "list_sessions", `{}`)
-	keys := f.ask("/", "list_keys", `{}`)
 	calls := []struct{ method, params, done string }{
 		{"clone_session", `{"src_session":"well","dest_session":"copy"}`, "cloned"},
 		{"save_session", `{"agent_id":"well","session_name":"saved"}`, "saved"},
@@ -138,8 +139,8 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 		{"rename_session", `{"old_name":"well","new_name":"better"}`, "renamed"},
 		{"load_session", `{"session_name":"better","agent_id":"twin"}`, "restored"},
 		{"create_key", `{"scope":"read"}`, "key_id"},
-		{"rotate_key", `{"grace_s":60}`, "rotated"},
-		{"revoke_key", fmt.Sprintf(`{"key_id":%q}`, key), "revoked"},
+		{"rotate_key", `{"grace_s":3600}`, "rotated"},
+		{"revoke_key", fmt.Sprintf(`{"key_id":%q}`, made.Get("key_id").Str), "revoked"},
 	}
 	pid := f.pid("well")
 	harm()
@@ -154,8 +155,14 @@ func testUnsaved(f *faulty, reason string, harm, heal func()) {
 		f.Errorf("sessions before\n%s\nand now\n%s", sessions, now)
 	}
 	if now := f.ask("/", "list_keys", `{}`); now != keys {
-		f.Errorf("keys before\n%s\nand now\n%s", keys, now)
+		f.Errorf("keys without that one\n%s\nand now\n%s", keys, now)
 	}
+	full := f.key
+	f.key = made.Get("key").Str
+	if status, answer := f.over(http.MethodGet, "/readyz", ""); status != http.StatusForbidden {
+		f.Errorf("a revoked key is good: HTTP %d %s", status, answer)
+	}
+	f.key = full
 	for _, id := range []string{"well", ".temp"} {
 		if answer := f.ask("/agent/"+id, "get_messages", `{}`); gjson.Get(answer, "error").Exists() {
 			f.Errorf("%s is not served: %s", id, answer)
