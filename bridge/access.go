@@ -75,14 +75,14 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // account counts a request from now on. What it returns counts its end, and writes
-// its line of the access log; a probe that went well has none.
+// its line of the access log; a GET /healthz that went well has none, nor has a probe.
 func (s *Server) account(x *exchange) (end func()) {
 	w, b := &counted{ResponseWriter: x.w}, &body{ReadCloser: x.r.Body}
 	x.w, x.r.Body = w, b
 	done := s.metrics.Request(x.to.String())
 	return func() {
 		done(w.status, b.read, w.sent)
-		if x.to == toHealth && w.status == http.StatusOK {
+		if x.probe || x.to == toHealth && w.status == http.StatusOK {
 			return
 		}
 		s.logExchange(x, w.status, b.read, w.sent)

@@ -100,6 +100,10 @@ type Options struct {
 	Version string
 	// Guard says by what means no process outlives its agent, for GET /readyz.
 	Guard string
+	// Probe is a key by which the server's own process asks GET /readyz, and nothing
+	// else: such requests have no rate and no line of the access log. Nobody else
+	// may know it. The zero value is none.
+	Probe auth.Key
 	// Checks are what GET /readyz asks.
 	Checks []Check
 	// Warnings tells, for GET /readyz, what is wrong with the configuration and does

@@ -3,12 +3,14 @@ package bridge_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -60,6 +62,37 @@ func TestReady(t *testing.T) {
 		if gjson.Get(body, "goroutines").Int() < 1 {
 			t.Errorf("no goroutines: %s", body)
 		}
+	}
+}
+
+// The server's own probe takes nothing of what the operator's key may do, and writes
+// no line; its key is good for nothing else.
+func TestProbe(t *testing.T) {
+	probe := auth.Generate()
+	r := rigged(t, func(_ *rig, o *bridge.Options) {
+		o.Probe = probe
+		o.RequestsPerMinute = 1
+	})
+	bearer := "Bearer " + probe.Reveal()
+	for range 5 {
+		if response, body := r.do("GET", "/readyz", nil, "Authorization", bearer, "X-Request-Id", "of-the-probe"); response.StatusCode != http.StatusOK {
+			t.Errorf("HTTP %d %s", response.StatusCode, body)
+		}
+	}
+	for _, target := range []string{"GET /metrics", "GET /events", "GET /nowhere", "POST /rpc", "POST /agent/a"} {
+		method, path, _ := strings.Cut(target, " ")
+		if response, _ := r.do(method, path, nil, "Authorization", bearer); response.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: HTTP %d", target, response.StatusCode)
+		}
+	}
+	if response, _ := r.do("GET", "/readyz", nil); response.StatusCode != http.StatusOK {
+		t.Errorf("the full key has used its rate: HTTP %d", response.StatusCode)
+	}
+	if response, _ := r.do("GET", "/readyz", nil); response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("the full key has no rate: HTTP %d", response.StatusCode)
+	}
+	if log := r.logs.String(); strings.Contains(log, "of-the-probe") || strings.Contains(log, probe.Reveal()) {
+		t.Errorf("the log tells of the probe:\n%s", log)
 	}
 }
 

@@ -121,6 +121,8 @@ type exchange struct {
 	// body alone can show that it is known.
 	by  rpc.Principal
 	key auth.Key
+	// probe says that the server asks itself: see Options.Probe.
+	probe bool
 	// whole says that there is no more of the body to read.
 	whole bool
 

@@ -16,11 +16,6 @@ import (
 	"nexus.internal/bridge/auth"
 )
 
-// newKeys has another key each time.
-type newKeys struct{}
-
-func (newKeys) Key() auth.Key { return auth.Generate() }
-
 // A server whose connections are taken and whose requests hang is not ready, and
 // does not live; any answer will do.
 func TestHeraldOfAHungServer(t *testing.T) {
@@ -53,7 +48,7 @@ func TestHeraldOfAHungServer(t *testing.T) {
 	defer work.Wait()
 	defer end()
 	work.Go(func() {
-		h := herald{address: strings.TrimPrefix(server.URL, "http://"), keys: newKeys{}, log: zap.NewNop()}
+		h := herald{address: strings.TrimPrefix(server.URL, "http://"), probe: auth.Generate(), log: zap.NewNop()}
 		if err := h.run(t.Context(), ended); err != nil {
 			t.Error(err)
 		}

@@ -20,8 +20,8 @@ const beforeReady = time.Second
 // herald tells systemd how the server is (sd_notify(3), SPEC §6.8). Where nothing
 // listens, it tells nobody and asks nothing.
 type herald struct {
-	address string // host and port of the server
-	keys    interface{ Key() auth.Key }
+	address string        // host and port of the server
+	probe   auth.Key      // see bridge.Options.Probe
 	drain   time.Duration // how long turns may go on at the end
 	log     *zap.Logger
 }
@@ -96,7 +96,7 @@ func (h herald) ask(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+h.keys.Key().Reveal())
+	request.Header.Set("Authorization", "Bearer "+h.probe.Reveal())
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(request)

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
@@ -247,6 +248,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
 		models: models,
 	}
+	probe := auth.Generate()
 	front, err = bridge.New(bridge.Options{
 		Supervisor: sup,
 		Spec:       agents.spec,
@@ -265,6 +267,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Past:       pastOf(catalogue),
 		Version:    a.version,
 		Guard:      a.guard.Mechanisms().String(),
+		Probe:      probe,
 		Checks: []bridge.Check{
 			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},
@@ -280,7 +283,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		return nil, errors.Join(err, models.Close())
 	}
 	a.config.serve(models, front)
-	return a.actors(asked, ask, parts{front: front, sup: sup, models: models, events: events}), nil
+	return a.actors(asked, ask, parts{front: front, sup: sup, models: models, events: events, probe: probe}), nil
 }
 
 // parts are what a server consists of.
@@ -289,6 +292,7 @@ type parts struct {
 	sup    *supervisor.Supervisor
 	models *broker.Broker
 	events *eventlog.Writer
+	probe  auth.Key // by which the server asks itself
 }
 
 // actors wires the parts. Interrupts only cancel; the façade's actor drains, the
@@ -316,7 +320,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 	group.Add(func() error {
 		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := herald{address: a.listener.Addr().String(), keys: a.files.keys, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := herald{address: a.listener.Addr().String(), probe: p.probe, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's
