@@ -3,6 +3,8 @@ package bridge
 import (
 	"fmt"
 	"strings"
+
+	"nexus.internal/bridge/api"
 )
 
 // GoneError says that the directory in which a saved session worked is gone, or a link by
@@ -29,4 +31,9 @@ func (e *GoneError) way() string {
 		return "Make the directory again, or create an agent of another name: this one was allowed no other directory."
 	}
 	return "Make the directory again, or create_agent with a cwd in what it was allowed: " + strings.Join(e.Allowed, ", ") + "."
+}
+
+// apiError is the error as a client sees it.
+func (e *GoneError) apiError() error {
+	return &api.Error{Kind: api.KindDirectoryGone, Details: e.Error(), Suggestions: []string{e.way()}, Err: e}
 }

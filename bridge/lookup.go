@@ -66,7 +66,7 @@ func (s *Server) start(ctx context.Context, p api.CreateAgentParams) (*superviso
 		return nil, err
 	}
 	if e, ok := errors.AsType[*GoneError](err); ok {
-		return nil, &api.Error{Kind: api.KindDirectoryGone, Details: e.Error(), Suggestions: []string{e.way()}}
+		return nil, e.apiError()
 	}
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}

@@ -127,6 +127,7 @@ func (s *Server) load(ctx context.Context, name, id string, p api.LoadSessionPar
 	if err != nil && id != name {
 		if gone, ok := errors.AsType[*GoneError](err); ok { // of the copy
 			gone.Session = name
+			err = gone.apiError()
 		}
 		err = errors.Join(err, s.o.Sessions.Delete(id)) // nobody asked for a copy alone
 	}

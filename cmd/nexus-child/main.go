@@ -45,6 +45,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case len(args) == 1 && args[0] == "version":
 		args = []string{"--version"}
+	case len(args) == 1 && args[0] == "help":
+		args = []string{"--help"}
 	case len(args) == 2 && (args[0] == "schema" || args[0] == "check") && (args[1] == "--help" || args[1] == "-h"):
 		args = args[1:]
 	}

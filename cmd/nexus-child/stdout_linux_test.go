@@ -37,7 +37,7 @@ func TestAFullStdoutForPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"--help"}, {"check", "--help"}, {"version"}, {"--version"}, {"schema"}} {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"check", "--help"}, {"version"}, {"--version"}, {"schema"}} {
 		var errs strings.Builder
 		if status := run(t.Context(), args, strings.NewReader(""), full, &errs, nil); status != 1 || !strings.Contains(errs.String(), "no space left on device") {
 			t.Errorf("%v: exit status %d, stderr %q", args, status, errs.String())

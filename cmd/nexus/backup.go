@@ -68,6 +68,9 @@ func interruptible(ctx context.Context, f func(context.Context) error) error {
 
 // saveHome writes a backup of the home into a new file.
 func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) (err error) {
+	if path == "-" {
+		return cli.Usage("FILE must be a file, and a backup is not written to stdout: ./- is a file of that name")
+	}
 	home, err := app.Home()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -102,9 +103,18 @@ func VerbsOnly(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// nexusVerbs are the verbs that nexus has and nexus-rpc has not.
+var nexusVerbs = []string{"backup", "chaos", "config", "restore", "serve"}
+
 // unknownVerb is the usage error for a verb that parent has not.
 func unknownVerb(parent *cobra.Command, name string) error {
 	var names []string
+	if !parent.HasParent() {
+		if parent.Name() != "nexus" && slices.Contains(nexusVerbs, name) {
+			return Usage("unknown verb %q: it is one of nexus (nexus %s)", name, name)
+		}
+		names = append(names, "help") // which cobra does not count
+	}
 	for _, verb := range parent.Commands() {
 		if verb.IsAvailableCommand() {
 			names = append(names, verb.Name())
