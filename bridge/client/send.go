@@ -63,8 +63,10 @@ func (a *answer) read(ctx context.Context, response *http.Response) error {
 		}
 		switch event.Type {
 		case api.StreamData:
-			var data struct {
-				Params api.StreamDataParams `json:"params"`
+			var data struct { // of api.StreamDataParams only what is used here
+				Params struct {
+					Chunk string `json:"chunk"`
+				} `json:"params"`
 			}
 			if err := strict.Unmarshal(event.Data, &data, strict.IgnoreUnknown); err != nil {
 				return fmt.Errorf("call send: read a chunk: %w", err)
