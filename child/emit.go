@@ -15,8 +15,8 @@ import (
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
-	"nexus.internal/protocol/outlet"
 	"nexus.internal/protocol/textcut"
+	"nexus.internal/protocol/writequeue"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 // faster than it is read. All others post: they never wait, so that commands are
 // acted on though nobody reads.
 type emitter struct {
-	out   *outlet.Writer
+	out   *writequeue.Writer
 	ascii bool
 	// file names where a value that does not fit is kept whole; "" if nowhere.
 	file string
@@ -48,8 +48,8 @@ type emitter struct {
 // error of the stream.
 func newEmitter(w io.Writer, ascii bool, file string, onError func(error)) *emitter {
 	e := &emitter{ascii: ascii, file: file}
-	e.out = outlet.New(outlet.Options{
-		Write: frame.NewWriter(w).Write, Room: outlet.Room(w), MaxPieces: maxAnswers, MaxBytes: maxAnswerBytes,
+	e.out = writequeue.New(writequeue.Options{
+		Write: frame.NewWriter(w).Write, Ready: writequeue.Poll(w), MaxPieces: maxAnswers, MaxBytes: maxAnswerBytes,
 		Lost: func(n int) []byte {
 			return e.frame(protocol.Error{Message: fmt.Sprintf("%s%d answers were lost", protocol.AnswersLost, n)})
 		},

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"nexus.internal/protocol/outlet"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/writequeue"
 )
 
 // Bounds of what waits because stderr is not read.
@@ -32,7 +32,7 @@ const grace = 100 * time.Millisecond
 
 // Sink writes lines.
 type Sink struct {
-	out     *outlet.Writer
+	out     *writequeue.Writer
 	encoder zapcore.Encoder
 }
 
@@ -40,12 +40,12 @@ type Sink struct {
 // Logger and of what was lost.
 func New(stderr io.Writer, format Format) Sink {
 	encoder := format.encoder(stderr)
-	return Sink{encoder: encoder, out: outlet.New(outlet.Options{
+	return Sink{encoder: encoder, out: writequeue.New(writequeue.Options{
 		Write: func(line []byte) error {
 			_, err := stderr.Write(line)
 			return err
 		},
-		Room: outlet.Room(stderr), MaxPieces: MaxLines, MaxBytes: MaxBytes, Lost: func(n int) []byte { return lost(encoder, n) },
+		Ready: writequeue.Poll(stderr), MaxPieces: MaxLines, MaxBytes: MaxBytes, Lost: func(n int) []byte { return lost(encoder, n) },
 	})}
 }
 

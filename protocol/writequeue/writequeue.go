@@ -1,7 +1,7 @@
-// Package outlet writes to a stream that nobody may be reading, without making
+// Package writequeue writes to a stream that nobody may be reading, without making
 // those wait who cannot afford to.
 //
-//	out := outlet.New(outlet.Options{Write: frames.Write, Room: outlet.Room(os.Stdout), MaxPieces: 1024, MaxBytes: 8 << 20})
+//	out := writequeue.New(writequeue.Options{Write: frames.Write, Ready: writequeue.Poll(os.Stdout), MaxPieces: 1024, MaxBytes: 8 << 20})
 //	out.Send(frame) // waits until it is written
 //	out.Post(frame) // never waits
 //	<-out.Close()   // all that was posted is written
@@ -12,7 +12,7 @@
 // which a goroutine of its own or the next Send empties. That goroutine lives
 // no longer than the queue; Close tells when it has ended. It refuses to look
 // into what it writes. See SPEC.md §3.4.
-package outlet
+package writequeue
 
 import "sync"
 
@@ -21,9 +21,9 @@ type Options struct {
 	// Write writes one piece, and may block. It is called by one goroutine at a
 	// time and must not keep the slice. Required.
 	Write func(piece []byte) error
-	// Room reports whether Write would take n bytes now without blocking. Nil
+	// Ready reports whether Write would take n bytes now without blocking. Nil
 	// means that this is never known.
-	Room func(n int) bool
+	Ready func(n int) bool
 	// MaxPieces and MaxBytes bound what waits. A piece beyond them is lost.
 	MaxPieces, MaxBytes int
 	// Lost makes the piece that tells of n lost ones. It is written once there
@@ -89,7 +89,7 @@ func (w *Writer) Post(piece []byte) {
 
 // writeNow writes the piece if nothing waits, nobody writes and there is room.
 func (w *Writer) writeNow(piece []byte) bool {
-	if w.o.Room == nil || w.busy() {
+	if w.o.Ready == nil || w.busy() {
 		return false
 	}
 	select {
@@ -98,7 +98,7 @@ func (w *Writer) writeNow(piece []byte) bool {
 		return false
 	}
 	defer func() { <-w.token }()
-	if w.busy() || !w.o.Room(len(piece)) {
+	if w.busy() || !w.o.Ready(len(piece)) {
 		return false
 	}
 	w.write(piece)

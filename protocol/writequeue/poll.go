@@ -1,4 +1,4 @@
-package outlet
+package writequeue
 
 import (
 	"io"
@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room returns a function that reports whether n bytes could be written to w
+// Poll returns a function that reports whether n bytes could be written to w
 // now without blocking, as far as nobody else writes to it: to a regular file
 // any number, to a pipe or socket that has room as many as poll(2) vouches for.
 // It is nil where that cannot be known, as with a terminal.
-func Room(w io.Writer) func(n int) bool {
+func Poll(w io.Writer) func(n int) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil

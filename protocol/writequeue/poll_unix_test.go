@@ -1,6 +1,6 @@
 //go:build unix
 
-package outlet_test
+package writequeue_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/protocol/outlet"
+	"nexus.internal/protocol/writequeue"
 )
 
 // A write that Room vouches for never blocks, however full the pipe is; one
@@ -22,7 +22,7 @@ func TestRoom(t *testing.T) {
 		}
 		defer r.Close()
 		defer w.Close()
-		room := outlet.Room(w)
+		room := writequeue.Poll(w)
 		raw, err := w.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
@@ -51,10 +51,10 @@ func TestRoomElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !outlet.Room(f)(1 << 20) {
+	if !writequeue.Poll(f)(1 << 20) {
 		t.Error("a regular file has no room")
 	}
-	if outlet.Room(&bytes.Buffer{}) != nil {
+	if writequeue.Poll(&bytes.Buffer{}) != nil {
 		t.Error("the room of a writer that is no file is known")
 	}
 }

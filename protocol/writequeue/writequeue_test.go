@@ -1,4 +1,4 @@
-package outlet_test
+package writequeue_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"nexus.internal/protocol/outlet"
+	"nexus.internal/protocol/writequeue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ func lost(n int) []byte { return fmt.Appendf(nil, "lost %d", n) }
 func TestPostNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{})}
-		w := outlet.New(outlet.Options{Write: s.write, MaxPieces: 3, MaxBytes: 8, Lost: lost})
+		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 3, MaxBytes: 8, Lost: lost})
 		go w.Send([]byte("sent"))
 		synctest.Wait() // it is stuck
 		for _, piece := range []string{"1", "2", "too large", "3", "4", "5"} {
@@ -62,7 +62,7 @@ func TestPostNeverWaits(t *testing.T) {
 func TestSendWritesWhatWaitsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{})}
-		w := outlet.New(outlet.Options{Write: s.write, MaxPieces: 9, MaxBytes: 99})
+		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 9, MaxBytes: 99})
 		flooded := make(chan struct{})
 		go func() {
 			defer close(flooded)
@@ -87,7 +87,7 @@ func TestPostWritesAtOnceWhereThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{}, 9)}
 		room := true
-		w := outlet.New(outlet.Options{Write: s.write, Room: func(int) bool { return room }, MaxPieces: 9, MaxBytes: 99})
+		w := writequeue.New(writequeue.Options{Write: s.write, Ready: func(int) bool { return room }, MaxPieces: 9, MaxBytes: 99})
 		s.open <- struct{}{}
 		w.Post([]byte("1"))
 		if len(s.got) != 1 {
@@ -110,7 +110,7 @@ func TestAFailureIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{}), err: errors.New("no reader")}
 		var told []error
-		w := outlet.New(outlet.Options{Write: s.write, MaxPieces: 1, MaxBytes: 9, Lost: lost, Failed: func(err error) { told = append(told, err) }})
+		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 1, MaxBytes: 9, Lost: lost, Failed: func(err error) { told = append(told, err) }})
 		for range 3 {
 			w.Post([]byte("x"))
 		}
