@@ -88,12 +88,17 @@ cross: ## the programs for every system that they are said to build for, thrown 
 	GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -ldflags '-s -w' -o "$$dir/" $(PROGRAMS:%=./cmd/%) || exit 1; \
 	echo "ok   build $$system"; done
 
-demo install: PROGRAMS = $(PRODUCTS)
+demo: PROGRAMS = $(PRODUCTS)
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin
 
-# A program that runs cannot be written to, but another can take its name, at once.
-install: build ## the programs, in DESTDIR/PREFIX/bin, also where they run
+# It builds nothing, as sudo knows no go. A program that runs cannot be written to, but
+# another can take its name, at once.
+install: ## what make build made, in DESTDIR/PREFIX/bin, also where it runs
+	@for program in $(PRODUCTS); do [ -x bin/$$program ] || \
+	{ echo "there is no bin/$$program: run make build first, without sudo" >&2; exit 1; }; done
+	@newer=$$(find . -name '*.go' -newer bin/nexus | head -n 1); [ -z "$$newer" ] || \
+	echo "bin/nexus is older than $$newer: make build makes a new one" >&2
 	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus'
 	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in $(PRODUCTS); do \
 	cp '$(CURDIR)'/bin/$$program .$$program.new && mv -f .$$program.new $$program || exit 1; \

@@ -34,8 +34,10 @@ func installer(t *testing.T) (dir string, install func(variables ...string)) {
 	}
 	return dir, func(variables ...string) {
 		t.Helper()
-		args := append([]string{"-f", filepath.Join(top, "Makefile"), "-C", dir, "-o", "build", "install", "VERSION=test"}, variables...)
-		if out, err := exec.CommandContext(t.Context(), "make", args...).CombinedOutput(); err != nil {
+		args := append([]string{"-f", filepath.Join(top, "Makefile"), "-C", dir, "install"}, variables...)
+		cmd := exec.CommandContext(t.Context(), "make", args...)
+		cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GO=/nowhere/go") // as sudo has it, without go
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("make install: %v\n%s", err, out)
 		}
 	}
