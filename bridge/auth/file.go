@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"nexus.internal/protocol/safefile"
 )
@@ -27,7 +28,8 @@ func KeyPath(home string, port int) string {
 }
 
 // Create makes a new key and puts it at path, in place of an older one, in one
-// step: a reader sees the old key or the new one, whole. The file is 0600 and
+// step: a reader sees the old key or the new one, whole, but on a full disk, where the
+// new key is written over the old one. The file is 0600 and
 // holds the key alone. The directory is made 0700 if it is missing and tightened
 // to that if others may enter it; a shared one (sticky, like /tmp) is refused.
 func Create(path string) (Key, error) {
@@ -35,12 +37,33 @@ func Create(path string) (Key, error) {
 	return key, key.write(path)
 }
 
-// write puts the key into the file at path.
+// write puts the key into the file at path. On a full disk it writes it over the key
+// that stands there, if there is one.
 func (k Key) write(path string) error {
-	if err := replace(path, k.Reveal()+"\n"); err != nil {
-		return fmt.Errorf("write key file %s: %w", path, err)
+	err := replace(path, k.Reveal()+"\n")
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if err == nil || full && k.overwrite(path) == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("write key file %s: %w", path, err)
+}
+
+// overwrite takes no room, as both keys are of one length. A reader may see a part of
+// each meanwhile, which is no key.
+func (k Key) overwrite(path string) error {
+	before, err := Read(path)
+	if err != nil {
+		return err
+	}
+	if len(before.Reveal()) != len(k.Reveal()) {
+		return ErrMalformed
+	}
+	f, err := safefile.Open(path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(k.Reveal()), 0)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // replace puts text at path in one step, for its owner alone.
