@@ -180,7 +180,7 @@ func (s *Server) moved(id string) {
 func (s *Server) movable(id string) error {
 	if created := s.created(id); len(created) > 0 {
 		return running(
-			fmt.Sprintf("agent %s has %d agents that it created", id, len(created)),
+			fmt.Sprintf("agent %s has agents that it created: %d", id, len(created)),
 			"Destroy them first; or copy it with clone_session, at any time.",
 		)
 	}

@@ -200,7 +200,7 @@ func (s *Server) deleteSession(ctx context.Context, _ *rpc.Call, p api.DeleteSes
 			return api.DeleteSessionResult{}, running(fmt.Sprintf("agent %s runs", p.SessionName), way)
 		}
 		if created := s.created(p.SessionName); len(created) > 0 {
-			return api.DeleteSessionResult{}, running(fmt.Sprintf("agent %s has %d agents that it created", p.SessionName, len(created)), way)
+			return api.DeleteSessionResult{}, running(fmt.Sprintf("agent %s has agents that it created: %d", p.SessionName, len(created)), way)
 		}
 		if err := s.o.Supervisor.Remove(context.WithoutCancel(ctx), p.SessionName); err != nil {
 			return api.DeleteSessionResult{}, err

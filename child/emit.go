@@ -210,7 +210,10 @@ func refusalOf(err error) protocol.Refusal {
 		no.Reason = protocol.BeyondBound
 	}
 	if e, ok := errors.AsType[*saveError](err); ok {
-		no.Reason, no.Permissions = protocol.NotSaved, e.narrowed
+		no.Reason = protocol.NotSaved
+		if e.narrowed != nil {
+			no.Permissions, no.Granted = &e.narrowed.Permissions, &e.narrowed.Granted
+		}
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			no.Reason = protocol.StorageFull
 		}
@@ -223,7 +226,7 @@ type saveError struct {
 	err error
 	// narrowed is what holds now: what the change takes from the agent holds all the
 	// same. Nil if nothing has changed.
-	narrowed *protocol.Permissions
+	narrowed *workplace.Held
 }
 
 func (e *saveError) Error() string {

@@ -112,11 +112,18 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
+	if c.Granted != nil {
+		if err := s.Work.LowerGrant(*c.Granted); err != nil {
+			s.Work.Return(before)
+			s.refuse(c, fmt.Errorf("set_permissions: member \"granted\": %w", err))
+			return
+		}
+	}
 	now := s.Work.Held()
 	err := s.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
 	if failed, ok := errors.AsType[*saveError](err); ok && s.Work.Narrow(before) {
 		now = s.Work.Held()
-		failed.narrowed = &now.Permissions
+		failed.narrowed = &now
 		// It is kept, and goes before all that is saved from now on; no turn begins
 		// before that.
 		_ = s.Journal.Append(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})

@@ -126,6 +126,8 @@ type Refusal struct {
 	// Permissions are those that hold now, where SetPermissions could not be saved and
 	// what it takes from the agent holds all the same.
 	Permissions *Permissions `json:"permissions,omitzero"`
+	// Granted is what the owner granted, beside Permissions (SPEC §4.5, the grant).
+	Granted *Permissions `json:"granted,omitzero"`
 }
 
 // Why a response says no, as the Reason of its [Refusal]; "" for any other reason.

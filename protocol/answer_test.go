@@ -13,7 +13,7 @@ import (
 // A response has ok, then the members of its answer, in the order of the type, and text
 // that is not UTF-8 is written all the same.
 func TestResponsesAreWritten(t *testing.T) {
-	no := protocol.Refusal{Error: "no \xff", Reason: protocol.NotSaved, Permissions: &protocol.Permissions{Preset: "trusted"}}
+	no := protocol.Refusal{Error: "no \xff", Reason: protocol.NotSaved, Permissions: &protocol.Permissions{Preset: "sandboxed"}, Granted: &protocol.Permissions{Preset: "trusted"}}
 	for _, tt := range []struct {
 		r    protocol.Response
 		want string
@@ -29,7 +29,7 @@ func TestResponsesAreWritten(t *testing.T) {
 		},
 		{
 			protocol.No("4", "set_permissions", no),
-			`{"type":"response","id":"4","command":"set_permissions","ok":false,"error":"no �","reason":"not_saved","permissions":{"preset":"trusted"}}`,
+			`{"type":"response","id":"4","command":"set_permissions","ok":false,"error":"no �","reason":"not_saved","permissions":{"preset":"sandboxed"},"granted":{"preset":"trusted"}}`,
 		},
 	} {
 		got, err := protocol.AppendEvent(nil, tt.r)

@@ -113,6 +113,8 @@ type (
 		Permissions *Permissions `json:"permissions,omitzero"`
 		// Within bounds what is asked for.
 		Within Bound `json:"within,omitempty" wire:"default"`
+		// Granted lowers the grant: it is at most this afterwards.
+		Granted *Permissions `json:"granted,omitzero"`
 	}
 
 	// SetSystemPrompt replaces the system prompt for the turns to come.

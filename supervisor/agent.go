@@ -55,7 +55,7 @@ type Agent struct {
 	starved      []time.Time      // restarts that the server lacked something for, since one came to anything, oldest first
 	timer        *time.Timer      // of Backoff
 	update       *protocol.SessionUpdate
-	narrowed     *protocol.Permissions // what a child holds that its session does not have; nil for nothing
+	narrowed     unsaved
 	lastError    string
 	lastCrash    Reason // "" before the first
 	lastRestart  Reason // what the last restart came after
@@ -128,7 +128,7 @@ func (a *Agent) Info() Info {
 		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
 		Incarnation: a.incarnations, Restarts: a.restarts, LastRestart: a.lastRestart, CreatedAt: a.created,
 		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
-		Queued: len(a.queue), Update: a.update, Narrowed: a.narrowed, LastError: a.lastError,
+		Queued: len(a.queue), Update: a.update, Narrowed: a.narrowed.holds, LastError: a.lastError,
 	}
 	if a.inc != nil && a.inc.conn != nil {
 		info.PID = a.inc.conn.PID()

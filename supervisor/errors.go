@@ -135,6 +135,8 @@ type ChildError struct {
 	// Holds is what the agent may do now where a change of it could not be saved and
 	// what it takes away holds all the same; nil if nothing has changed.
 	Holds *protocol.Permissions
+	// Granted is what its owner granted the agent then; nil where Holds is.
+	Granted *protocol.Permissions
 	// Unreadable is why the answer could not be read; nil if it was read, and refuses
 	// the command.
 	Unreadable error

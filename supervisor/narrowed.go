@@ -9,25 +9,36 @@ import (
 
 // This file is about what was taken from an agent and is not in its session yet.
 
-// unsavedOf is what a child holds and could not save, after its answer to a
-// set_permissions; before is what that was before. Nil if its session has it all.
-func unsavedOf(err error, before *protocol.Permissions) *protocol.Permissions {
+// unsaved is what a child holds and was granted by its owner, if its session has more.
+// Zero if the session has it all.
+type unsaved struct {
+	holds, granted *protocol.Permissions
+}
+
+// unsavedOf is what a child could not save, after its answer to a set_permissions;
+// before is what that was before.
+func unsavedOf(err error, before unsaved) unsaved {
 	refused, ok := errors.AsType[*ChildError](err)
 	switch {
 	case !ok: // it was saved, and all before it
-		return nil
+		return unsaved{}
 	case refused.Holds != nil:
-		return refused.Holds
+		return unsaved{refused.Holds, refused.Granted}
 	default: // nothing has changed
 		return before
 	}
 }
 
+// command has a child hold and be granted no more than u.
+func (u unsaved) command(id string) protocol.SetPermissions {
+	return protocol.SetPermissions{ID: id, Permissions: u.holds, Within: protocol.WithinHeld, Granted: u.granted}
+}
+
 // renarrow tells an incarnation, before anything else, what the one before held and
 // could not save: its session may still have more. The agent's mutex is held.
 func (a *Agent) renarrow(inc *incarnation) {
-	if a.narrowed != nil {
-		inc.put(protocol.SetPermissions{ID: a.sup.nextID(), Permissions: a.narrowed, Within: protocol.WithinHeld})
+	if a.narrowed.holds != nil {
+		inc.put(a.narrowed.command(a.sup.nextID()))
 	}
 }
 
@@ -40,9 +51,9 @@ func (a *Agent) SaveNarrowed(ctx context.Context) error {
 	a.mu.Lock()
 	narrowed := a.narrowed
 	a.mu.Unlock()
-	if narrowed == nil {
+	if narrowed.holds == nil {
 		return nil
 	}
-	_, err := Do(ctx, a, protocol.SetPermissions{Permissions: narrowed, Within: protocol.WithinHeld})
+	_, err := Do(ctx, a, narrowed.command(""))
 	return err
 }

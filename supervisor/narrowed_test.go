@@ -12,7 +12,8 @@ import (
 )
 
 // What a child took from its agent and could not save holds for the next process, too:
-// it is told before its first prompt, until a change is saved.
+// it is told before its first prompt, until a change is saved; and so does what it took
+// from the grant, which a key with may_grant could give back otherwise.
 func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 	var seen []string // of the second incarnation and later ones
 	full := true
@@ -21,12 +22,13 @@ func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 		if !ok {
 			return false
 		}
-		if c.Number() > 1 {
-			seen = append(seen, set.Permissions.Preset+" within "+string(set.Within))
+		if c.Number() > 1 && set.Granted != nil {
+			seen = append(seen, set.Permissions.Preset+" within "+string(set.Within)+", granted "+set.Granted.Preset)
 		}
 		if full {
 			c.Respond(cmd, map[string]any{
 				"ok": false, "error": "no space left", "reason": protocol.StorageFull, "permissions": map[string]any{"preset": "sandboxed"},
+				"granted": map[string]any{"preset": "trusted"},
 			})
 		} else {
 			c.Respond(cmd, map[string]any{"ok": true, "permissions": map[string]any{"preset": "sandboxed"}})
@@ -55,7 +57,7 @@ func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 		h.outcome(h.prompt(a, "2", "with room"), supervisor.Completed)
 		crash()
 		h.outcome(h.prompt(a, "3", "saved"), supervisor.Completed)
-		if want := []string{"sandboxed within held", "hello", "sandboxed within held", "with room", "saved"}; !slices.Equal(seen, want) {
+		if want := []string{"sandboxed within held, granted trusted", "hello", "sandboxed within held, granted trusted", "with room", "saved"}; !slices.Equal(seen, want) {
 			t.Errorf("the next ones were told %q, want %q", seen, want)
 		}
 	})

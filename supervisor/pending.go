@@ -109,7 +109,7 @@ func childError(r protocol.Response) error {
 		return nil
 	}
 	return &ChildError{
-		Command: r.Command, Message: cmp.Or(no.Error, r.Command+" was refused"), Reason: no.Reason, Holds: no.Permissions,
+		Command: r.Command, Message: cmp.Or(no.Error, r.Command+" was refused"), Reason: no.Reason, Holds: no.Permissions, Granted: no.Granted,
 	}
 }
 

@@ -71,6 +71,37 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// The owner's word that could not be saved lowers the grant, also where the agent holds
+// as little already; the next process is told so, and cannot go back beyond it.
+func TestLowerGrant(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "trusted"})
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinHeld); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Held()
+	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Narrow(before) || s.Held().Granted.Preset != "sandboxed" {
+		t.Errorf("the grant is %+v, and nothing is said to be narrowed", s.Held().Granted)
+	}
+	lowered := s.Held().Granted
+	s.Return(before)
+	if err := s.LowerGrant(lowered); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Permissions, s.Permissions()); diff != "" {
+		t.Errorf("what holds has changed (-want +got):\n%s", diff)
+	}
+	if err := s.LowerGrant(before.Granted); err != nil {
+		t.Fatal(err)
+	}
+	err := s.SetPermissions(protocol.Permissions{Preset: "trusted"}, protocol.WithinGranted)
+	if _, beyond := errors.AsType[*workplace.BeyondError](err); !beyond {
+		t.Errorf("back to what was granted before: %v", err)
+	}
+}
+
 // Of a change that could not be saved what it takes away holds, and nothing that it
 // gives.
 func TestNarrowKeepsWhatIsTakenAway(t *testing.T) {

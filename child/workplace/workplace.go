@@ -387,6 +387,19 @@ func (w *Workplace) SetPermissions(asked protocol.Permissions, b protocol.Bound)
 	return nil
 }
 
+// LowerGrant bounds the grant: what the owner granted is at most p afterwards. What
+// holds is not changed.
+func (w *Workplace) LowerGrant(p protocol.Permissions) error {
+	resolved, err := w.resolve(p, false)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.granted = rights.Meet(w.granted, resolved)
+	return nil
+}
+
 // hold makes permissions those that hold. w.mu is held.
 func (w *Workplace) hold(p protocol.Permissions) {
 	if p.Preset != w.held.Preset {
@@ -405,8 +418,8 @@ func (w *Workplace) Return(before Held) {
 }
 
 // Narrow holds no more than both what was asked for and what held before, after a
-// change of permissions that could not be saved, and reports whether that is less than
-// before.
+// change of permissions that could not be saved, and the same for the grant. It reports
+// whether either is less than before.
 func (w *Workplace) Narrow(before Held) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -415,7 +428,8 @@ func (w *Workplace) Narrow(before Held) bool {
 	w.held = before.Permissions
 	w.hold(narrowed)
 	w.granted = rights.Meet(w.granted, before.Granted)
-	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: w.cwd}.Ceiling(), w.policy(w.cwd).Ceiling()) != nil
+	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: w.cwd}.Ceiling(), w.policy(w.cwd).Ceiling()) != nil ||
+		rights.Beyond(before.Granted, w.granted) != nil
 }
 
 // Forget takes back all that was allowed for the session, which has ended.

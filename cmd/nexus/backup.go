@@ -166,7 +166,7 @@ func restoreHome(ctx context.Context, app *cli.App, path string) error {
 }
 
 func sizeOf(r backup.Report) string {
-	return fmt.Sprintf("%d sessions, %d files, %d bytes", r.Sessions, r.Files, r.Bytes)
+	return cli.Counted(r.Sessions, "session") + ", " + cli.Counted(r.Files, "file") + ", " + cli.Counted(r.Bytes, "byte")
 }
 
 // within reports whether a file that may not exist yet would lie in dir.

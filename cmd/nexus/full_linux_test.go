@@ -28,7 +28,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	f := newFaulty(t, onSmallDisk(t))
 	f.ask("/agent/well", "send", `{"content":"My name is Alice"}`)
-	before := f.holdings()
+	grants := gjson.Get(f.ask("/", "create_key", `{"scope":"agent","agent_id":"well","may_grant":true}`), "result.key").Str
+	pid, before := f.pid("well"), f.holdings()
 	filler := filepath.Join(f.home, "filler")
 	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
@@ -80,6 +81,19 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
+	// The grant is narrowed as well, and stays so for the agent's next process, whose
+	// session says more.
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.ask("/agent/well", "send", `{"content":"hello"}`)
+	owner := f.key
+	f.key = grants
+	answer = f.ask("/agent/well", "set_permissions", `{"preset":"trusted",`+blocked+`}`)
+	if gjson.Get(answer, "error.data.type").Str != "NOT_PERMITTED" {
+		t.Errorf("back to what was granted before: %s", answer)
+	}
+	f.key = owner
 	f.ask("/", "clone_session", clone)
 	if answer := f.ask("/", "list_sessions", "{}"); gjson.Get(answer, `result.sessions.#(name=="copy").permission_level`).Str != "sandboxed" {
 		t.Errorf("the copy of an agent that is sandboxed: %s", answer)
@@ -111,7 +125,8 @@ func (f *faulty) wantNarrowedBackup() {
 	f.Helper()
 	file, restored := filepath.Join(f.dir, "home.tgz"), filepath.Join(f.dir, "restored")
 	for _, args := range [][]string{{"backup", file, "--home", f.home}, {"restore", file, "--home", restored}} {
-		if out, err := exec.Command(filepath.Join(programs, "nexus"), args...).CombinedOutput(); err != nil {
+		out, err := exec.Command(filepath.Join(programs, "nexus"), args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), ": 1 session, ") {
 			f.Fatalf("%s: %v: %s", args[0], err, out)
 		}
 	}

@@ -100,3 +100,11 @@ func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
 	}
 	return a.table(rows)
 }
+
+// Counted is a number of things: "1 session", "2 sessions".
+func Counted[N int | int64 | uint64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

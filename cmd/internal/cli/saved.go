@@ -127,7 +127,7 @@ func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParam
 	case a.json:
 		return a.printJSON(loaded)
 	case !loaded.Restored:
-		return a.printf("%s runs (%d messages)\n", loaded.AgentID, loaded.MessageCount)
+		return a.printf("%s runs (%s)\n", loaded.AgentID, Counted(loaded.MessageCount, "message"))
 	}
 	return a.printContinued(loaded.AgentID, loaded.MessageCount, loaded.NarrowedFrom)
 }
@@ -138,7 +138,7 @@ func (a *App) printContinued(agent string, messages uint64, narrowedFrom string)
 	if narrowedFrom != "" {
 		note = ", trusted: " + narrowedFrom + " cannot be granted over RPC"
 	}
-	return a.printf("continued %s (%d messages%s)\n", agent, messages, note)
+	return a.printf("continued %s (%s%s)\n", agent, Counted(messages, "message"), note)
 }
 
 func (a *App) saveVerb() *cobra.Command {
@@ -242,5 +242,5 @@ func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", path, err)
 	}
-	return a.done(imported, nil, "imported %s (%d messages, %s)\n", imported.Name, imported.Messages, imported.Preset)
+	return a.done(imported, nil, "imported %s (%s, %s)\n", imported.Name, Counted(imported.Messages, "message"), imported.Preset)
 }

@@ -146,7 +146,7 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 	case a.json:
 		return a.printJSON(created)
 	case created.Existing:
-		return a.printf("%s is there (%d messages)\n", created.AgentID, protocol.Value(created.MessageCount))
+		return a.printf("%s is there (%s)\n", created.AgentID, Counted(protocol.Value(created.MessageCount), "message"))
 	case created.Restored:
 		return a.printContinued(created.AgentID, protocol.Value(created.MessageCount), created.NarrowedFrom)
 	}
