@@ -117,6 +117,14 @@ func TestFullDisk(t *testing.T) {
 	f.wantNothingLeft(before)
 	f.create("ill", `{"agent_id":"ill"}`)
 	f.end()
+	// A server that nobody could reach says why it does not start.
+	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	out, err := exec.Command(filepath.Join(programs, "nexus"), "serve", "0", "--home", f.home).CombinedOutput()
+	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 || !strings.Contains(string(out), f.home) || !strings.Contains(string(out), full) {
+		t.Errorf("a start on a full disk: %v: %s", err, out)
+	}
 }
 
 // wantNarrowedBackup looks that an agent of a restored home is sandboxed, as well is,
