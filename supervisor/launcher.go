@@ -64,7 +64,8 @@ type Exit struct {
 	Code int
 	// Signal is the signal's name as in "killed"; "" if none ended it.
 	Signal string
-	// Stderr is the tail of what it wrote to stderr, at most 4 KiB, redacted.
+	// Stderr is the tail of what it wrote to stderr since the last turn began, or
+	// since it started, at most 4 KiB, redacted.
 	Stderr string
 	// Limit is that of Spec.Limits which ended it, as in "memory limit 512 MiB"; or
 	// "turn limit 60 s" where it did not end a turn of that length. "" if none did.

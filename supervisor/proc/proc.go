@@ -54,7 +54,7 @@ type Spec struct {
 type Exit struct {
 	Code   int    // exit status; -1 if a signal ended it
 	Signal string // as in "killed"; "" if none did
-	Stderr string // the tail of its stderr, at most 4 KiB, keys replaced
+	Stderr string // the tail of its stderr since ForgetStderr, at most 4 KiB, keys replaced
 	Limit  string // that of Spec.Limits which ended it, as in "memory limit 512 MiB"; "" if none did
 }
 
@@ -215,6 +215,10 @@ func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit
 }
+
+// ForgetStderr leaves what the process has written to stderr so far, as far as that
+// was read, out of Exit.Stderr: it has nothing to do with how the process ends.
+func (p *Process) ForgetStderr() { p.tail.forget() }
 
 // Usage is what the process takes now, or took when it is gone.
 func (p *Process) Usage() Usage {

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,19 @@ var roles = map[string]func(){
 	"status": func() {
 		fmt.Fprintln(os.Stderr, "first line\nmy key is nxk_0123456789abcdef, Authorization: Bearer abc.def-ghi")
 		fmt.Fprint(os.Stderr, "last words")
+		os.Exit(3)
+	},
+	// mourner complains, and once it is written to, again.
+	"mourner": func() {
+		fmt.Fprintln(os.Stderr, "stale: cannot allocate memory")
+		bufio.NewReader(os.Stdin).ReadString('\n')
+		fmt.Fprint(os.Stderr, "fresh")
+		os.Exit(3)
+	},
+	// stoic does so once.
+	"stoic": func() {
+		fmt.Fprintln(os.Stderr, "stale: cannot allocate memory")
+		bufio.NewReader(os.Stdin).ReadString('\n')
 		os.Exit(3)
 	},
 	// untermable ignores whatever can be ignored.
@@ -231,6 +245,26 @@ func TestExit(t *testing.T) {
 	for _, entry := range logs.All() {
 		if line := fmt.Sprint(entry.ContextMap()); strings.Contains(line, "nxk_") || strings.Contains(line, "abc.def") {
 			t.Errorf("a key was logged: %s", line)
+		}
+	}
+}
+
+// What a process wrote before it is to be forgotten is not how it ended, also where it
+// told of a lack of memory, and ended without a word since.
+func TestStderrThatIsForgotten(t *testing.T) {
+	for _, c := range []struct{ role, want string }{{"mourner", "fresh"}, {"stoic", ""}} {
+		read := make(chan struct{}, 10)
+		core, _ := observer.New(zap.InfoLevel)
+		log := zap.New(core, zap.Hooks(func(zapcore.Entry) error { read <- struct{}{}; return nil }))
+		p := start(proc.Spec{Env: role(c.role), Log: log, Limits: proc.Limits{MemoryBytes: 1 << 30}})
+		defer p.Discard()
+		<-read
+		p.ForgetStderr()
+		if _, err := p.Write([]byte("die\n")); err != nil {
+			t.Error(err)
+		}
+		if exit := p.Exit(); exit != (proc.Exit{Code: 3, Stderr: c.want}) {
+			t.Errorf("%s: exit = %+v", c.role, exit)
 		}
 	}
 }

@@ -134,6 +134,13 @@ func (t *tail) saidNoMemory() bool {
 	return t.noMemory
 }
 
+// forget drops the lines that are whole.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept, t.noMemory = t.kept[:0], false
+}
+
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

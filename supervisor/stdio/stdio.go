@@ -175,6 +175,10 @@ func (c *conn) Send(command protocol.Command) error {
 	if c.broken.Load() {
 		return errors.New("child's stdin is lost")
 	}
+	switch command.(type) {
+	case protocol.Prompt, protocol.Compact:
+		c.process.ForgetStderr() // what an earlier turn complained of does not end this one
+	}
 	err = c.writer.Write(line)
 	if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
 		return &supervisor.CommandError{Command: command.Name(), Err: err}

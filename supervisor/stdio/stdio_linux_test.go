@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -121,8 +122,13 @@ func serve(prefix string) {
 		switch c := command.(type) {
 		case protocol.Prompt:
 			emit(protocol.MessageUpdate{Event: protocol.TextDelta{Delta: prefix + c.Message}})
-			if c.Message == "wait" {
+			switch c.Message {
+			case "wait":
 				forever()
+			case "complain":
+				fmt.Fprintln(os.Stderr, "a fault of this turn")
+			case "die":
+				os.Exit(3)
 			}
 			emit(protocol.AgentEnd{StopReason: protocol.StopCompleted, TurnID: c.ID})
 			emit(protocol.Response{ID: c.Ident(), Command: c.Name(), Body: jsontext.Value(`{"ok":true}`)})
@@ -350,6 +356,32 @@ func TestKillInTurn(t *testing.T) {
 	}
 	if r, err := prompt(bob, "1", "hello").Wait(ctx); err != nil || r.Text != "hello" || r.Incarnation != 1 {
 		t.Errorf("the other agent: %+v, %v", r, err)
+	}
+}
+
+// A crash quotes what the process wrote in the turn that it ended, not what it
+// complained of in an earlier one, which had nothing to do with it.
+func TestLastWordsAreOfTheTurn(t *testing.T) {
+	read := make(chan struct{}, 10)
+	core, _ := observer.New(zap.InfoLevel)
+	log := zap.New(core, zap.Hooks(func(zapcore.Entry) error { read <- struct{}{}; return nil }))
+	c, err := (&stdio.Launcher{Log: log}).Launch(t.Context(), spec("child"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(message string) {
+		if err := c.Send(protocol.Prompt{ID: "1", Message: message}); err != nil {
+			t.Error(err)
+		}
+	}
+	send("complain")
+	<-read
+	send("die")
+	for err == nil {
+		_, err = c.Recv()
+	}
+	if exit := c.Exit(); exit != (supervisor.Exit{Code: 3}) {
+		t.Errorf("exit = %+v", exit)
 	}
 }
 
