@@ -11,15 +11,15 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/anthropic"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/protocol"
 )
 
-func claude(t *testing.T, o wire.Options) provider.Provider {
+func claude(t *testing.T, o httpapi.Options) provider.Provider {
 	t.Helper()
-	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), wire.XAPIKey
-	o.APIKey, o.MaxAttempts = wiretest.Secret, 1
+	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), httpapi.XAPIKey
+	o.APIKey, o.MaxAttempts = httpapitest.Secret, 1
 	p, err := anthropic.New(anthropic.Options{Options: o})
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func claude(t *testing.T, o wire.Options) provider.Provider {
 }
 
 func claudeSDK(options ...option.RequestOption) sdk.Client {
-	return sdk.NewClient(append(options, option.WithAPIKey(wiretest.Secret), option.WithMaxRetries(0))...)
+	return sdk.NewClient(append(options, option.WithAPIKey(httpapitest.Secret), option.WithMaxRetries(0))...)
 }
 
 func TestAnthropicStreams(t *testing.T) {
 	each(t, "anthropic/*.sse", func(t *testing.T, _ string, stream []byte) {
-		compare(t, anthropicMeaning(t, stream), ours(t, claude(t, wire.Options{HTTPClient: client(stream)})))
+		compare(t, anthropicMeaning(t, stream), ours(t, claude(t, httpapi.Options{HTTPClient: client(stream)})))
 	})
 }
 
@@ -138,5 +138,5 @@ func TestAnthropicModels(t *testing.T) {
 			})
 		}
 		return theirs
-	}, func(url string) provider.Provider { return claude(t, wire.Options{Name: "p", BaseURL: url}) })
+	}, func(url string) provider.Provider { return claude(t, httpapi.Options{Name: "p", BaseURL: url}) })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/protocol"
 )
 
@@ -39,7 +39,7 @@ func each(t *testing.T, pattern string, test func(t *testing.T, name string, dat
 }
 
 // client answers every request with a stream.
-func client(stream []byte) *http.Client { return &http.Client{Transport: wiretest.Canned(stream)} }
+func client(stream []byte) *http.Client { return &http.Client{Transport: httpapitest.Canned(stream)} }
 
 var hello = provider.Request{Model: "model", Messages: []protocol.Message{{Role: protocol.RoleUser, Content: "hello"}}}
 
@@ -63,7 +63,7 @@ type usage struct{ Input, Output, CacheRead, CacheCreation uint64 }
 // ours is what the child makes of an answer.
 func ours(t *testing.T, p provider.Provider) (m meaning) {
 	t.Helper()
-	deltas, err := wiretest.Collect(t.Context(), p, hello)
+	deltas, err := httpapitest.Collect(t.Context(), p, hello)
 	if err != nil {
 		return meaning{Failed: true}
 	}
@@ -97,7 +97,7 @@ func ours(t *testing.T, p provider.Provider) (m meaning) {
 // OpenRouter wants is an array, of which the SDK knows nothing.
 func opaque(t *testing.T, signature string) (data []string) {
 	t.Helper()
-	var layout wire.Layout
+	var layout httpapi.ReasoningBlocks
 	if err := json.Unmarshal([]byte(signature), &layout); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ type fault struct{ Code, Message string }
 func compareErrors(t *testing.T, theirs func(url string) fault, bodies ...string) {
 	t.Helper()
 	for _, body := range bodies {
-		server := wiretest.Serve(t, wiretest.Status(http.StatusTooManyRequests, body, "Retry-After", "0"))
-		got := wire.ReadError([]byte(body))
+		server := httpapitest.Serve(t, httpapitest.Status(http.StatusTooManyRequests, body, "Retry-After", "0"))
+		got := httpapi.ReadError([]byte(body))
 		compare(t, theirs(server.URL), fault{got.Code, got.Message})
 	}
 }
@@ -144,7 +144,7 @@ func compareErrors(t *testing.T, theirs func(url string) fault, bodies ...string
 // theirs asks the service at a URL with the SDK.
 func compareModels(t *testing.T, list string, theirs func(url string) []protocol.Model, ours func(url string) provider.Provider) {
 	t.Helper()
-	server := wiretest.Serve(t, wiretest.Status(http.StatusOK, list), wiretest.Status(http.StatusOK, list))
+	server := httpapitest.Serve(t, httpapitest.Status(http.StatusOK, list), httpapitest.Status(http.StatusOK, list))
 	got, err := ours(server.URL).Models(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,16 +11,16 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/protocol"
 )
 
 func gpt(t *testing.T, o openai.Options) provider.Provider {
 	t.Helper()
-	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), wire.Bearer
-	o.APIKey, o.MaxAttempts = wiretest.Secret, 1
+	o.BaseURL, o.AuthMethod = cmp.Or(o.BaseURL, "http://h"), httpapi.Bearer
+	o.APIKey, o.MaxAttempts = httpapitest.Secret, 1
 	p, err := openai.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func gpt(t *testing.T, o openai.Options) provider.Provider {
 }
 
 func gptSDK(options ...option.RequestOption) sdk.Client {
-	return sdk.NewClient(append(options, option.WithAPIKey(wiretest.Secret), option.WithMaxRetries(0))...)
+	return sdk.NewClient(append(options, option.WithAPIKey(httpapitest.Secret), option.WithMaxRetries(0))...)
 }
 
 func TestOpenAIStreams(t *testing.T) {

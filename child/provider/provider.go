@@ -1,6 +1,6 @@
 // Package provider is the seam between an agent and its model. A Provider
 // streams one answer at a time; packages below this one speak to real services
-// (openai and anthropic, both through wire) or stand in for one (scripted).
+// (openai and anthropic, both through httpapi) or stand in for one (scripted).
 package provider
 
 import (

@@ -10,9 +10,9 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/anthropic"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/child/provider/openai"
 	"nexus.internal/child/provider/scripted"
-	"nexus.internal/child/provider/wire"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/safefile"
 )
@@ -29,14 +29,14 @@ func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider
 		}
 		return scripted.New(o)
 	}
-	o := wire.Options{
-		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: wire.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),
+	o := httpapi.Options{
+		Name: choice.Name, BaseURL: p.BaseURL, AuthMethod: httpapi.AuthMethod(p.AuthMethod), Models: listed(choice.Name, p),
 	}
 	if m.broker != nil {
 		if c.FromProject(choice.Name) {
 			return nil, fmt.Errorf("provider %s is a project's own, and agents of the server use the server's alone: put it into config.json in the home", choice.Name)
 		}
-		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), wire.None, m.broker
+		o.BaseURL, o.AuthMethod, o.HTTPClient = "http://broker/"+url.PathEscape(choice.Name), httpapi.None, m.broker
 		o.Broker = true
 	} else {
 		var err error

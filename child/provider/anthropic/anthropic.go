@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
@@ -40,7 +40,7 @@ const (
 // Options says which service is spoken to and how. A /v1 at the end of BaseURL
 // makes no difference.
 type Options struct {
-	wire.Options
+	httpapi.Options
 	// MaxTokens bounds one answer, its reasoning included; default
 	// DefaultMaxTokens. A model that takes less gets less.
 	MaxTokens int
@@ -52,7 +52,7 @@ type Options struct {
 
 // client is a provider for one service.
 type client struct {
-	service *wire.Service
+	service *httpapi.Service
 	options Options
 
 	mu     sync.Mutex     // guards limits
@@ -62,7 +62,7 @@ type client struct {
 // New returns a provider for a service that speaks Anthropic's messages. It
 // opens no connection. The error says what is wrong with the options.
 func New(o Options) (provider.Provider, error) {
-	service, err := wire.New(o.Options, wire.Vendor{Version: "/v1", Header: http.Header{"Anthropic-Version": {"2023-06-01"}}})
+	service, err := httpapi.New(o.Options, httpapi.Vendor{Version: "/v1", Header: http.Header{"Anthropic-Version": {"2023-06-01"}}})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func New(o Options) (provider.Provider, error) {
 	return &client{service: service, options: o, limits: map[string]int{}}, nil
 }
 
-// Stream asks for one answer, as [wire.Service.Answer] does. Where the service
+// Stream asks for one answer, as [httpapi.Service.Answer] does. Where the service
 // refuses the bound of the answer or the reasoning of earlier ones, it is asked
 // again at once, with what it takes.
 func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
@@ -92,16 +92,16 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 	if err != nil {
 		return func(yield func(provider.Delta, error) bool) { yield(nil, c.service.Explain(err)) }
 	}
-	return c.service.Answer(ctx, r, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+	return c.service.Answer(ctx, r, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 		forget := false // the reasoning of earlier answers
 		for {
 			d := draft{Request: r, maxTokens: c.limit(r.Model), forget: forget, used: map[string]bool{}}
 			question := d.request(c.options)
 			question.Tools = offered
 			err := c.ask(ctx, t, question)
-			refused, ok := errors.AsType[*wire.ServiceError](err)
+			refused, ok := errors.AsType[*httpapi.ServiceError](err)
 			switch {
-			case !ok || t.Spoke():
+			case !ok || t.Emitted():
 				return err
 			case c.lower(r.Model, refused):
 			case d.signed && refused.RefusesReasoning():
@@ -128,7 +128,7 @@ var tooMany = sync.OnceValue(func() *regexp.Regexp {
 
 // lower keeps what a model takes for max_tokens, where the error says so. It
 // reports whether that is less than before.
-func (c *client) lower(model string, refused *wire.ServiceError) bool {
+func (c *client) lower(model string, refused *httpapi.ServiceError) bool {
 	said := tooMany().FindStringSubmatch(refused.Message)
 	if refused.Status != 400 || said == nil {
 		return false
@@ -143,7 +143,7 @@ func (c *client) lower(model string, refused *wire.ServiceError) bool {
 	return true
 }
 
-// Models lists what the service offers, as [wire.Service.Models] does.
+// Models lists what the service offers, as [httpapi.Service.Models] does.
 func (c *client) Models(ctx context.Context) ([]protocol.Model, error) {
 	return c.service.Models(ctx, func(ctx context.Context) ([]protocol.Model, error) {
 		var list modelList

@@ -18,8 +18,8 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/anthropic"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 )
@@ -34,10 +34,10 @@ var hello = provider.Request{
 }
 
 // claude makes a provider that talks to the service.
-func claude(t testing.TB, s *wiretest.Service, change func(*anthropic.Options)) provider.Provider {
+func claude(t testing.TB, s *httpapitest.Service, change func(*anthropic.Options)) provider.Provider {
 	t.Helper()
-	o := anthropic.Options{Options: wire.Options{
-		Name: "claude", BaseURL: s.URL, AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, RetryBackoff: time.Nanosecond,
+	o := anthropic.Options{Options: httpapi.Options{
+		Name: "claude", BaseURL: s.URL, AuthMethod: httpapi.XAPIKey, APIKey: httpapitest.Secret, RetryBackoff: time.Nanosecond,
 	}}
 	if change != nil {
 		change(&o)
@@ -57,7 +57,7 @@ func recorded(t testing.TB, name string) []byte {
 // ask gets the answer that was recorded under that name.
 func ask(t *testing.T, name string) ([]provider.Delta, error) {
 	t.Helper()
-	return wiretest.Collect(t.Context(), claude(t, wiretest.Serve(t, wiretest.Stream(recorded(t, name))), nil), hello)
+	return httpapitest.Collect(t.Context(), claude(t, httpapitest.Serve(t, httpapitest.Stream(recorded(t, name))), nil), hello)
 }
 
 func answered() *string {
@@ -146,8 +146,8 @@ func TestStream(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("whole: error %v, -want +got\n%s", err, diff)
 			}
-			s := wiretest.Serve(t, wiretest.Stream(wiretest.ByteByByte(recorded(t, tt.name))...))
-			got, err = wiretest.Collect(t.Context(), claude(t, s, nil), hello)
+			s := httpapitest.Serve(t, httpapitest.Stream(httpapitest.ByteByByte(recorded(t, tt.name))...))
+			got, err = httpapitest.Collect(t.Context(), claude(t, s, nil), hello)
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("byte by byte: error %v, -want +got\n%s", err, diff)
 			}
@@ -164,7 +164,7 @@ func TestOtherStreams(t *testing.T) {
 		bytes.ReplaceAll(whole, []byte("\n"), []byte("\r\n")),
 		bytes.ReplaceAll(whole, []byte("\n"), []byte("\r")),
 	} {
-		got, err := wiretest.Collect(t.Context(), claude(t, wiretest.Serve(t, wiretest.Stream(stream)), nil), hello)
+		got, err := httpapitest.Collect(t.Context(), claude(t, httpapitest.Serve(t, httpapitest.Stream(stream)), nil), hello)
 		if diff := cmp.Diff(textDeltas, got); err != nil || diff != "" {
 			t.Errorf("%.40q: error %v, -want +got\n%s", stream, err, diff)
 		}
@@ -178,8 +178,8 @@ func TestCutOff(t *testing.T) {
 	finish := bytes.Index(whole, []byte(`"stop_reason":"end_turn"`))
 	finish += bytes.Index(whole[finish:], []byte("\n\n")) + 2
 	for cut := 0; cut < len(whole); cut += 11 {
-		s := wiretest.Serve(t, wiretest.Stream(whole[:cut]))
-		got, err := wiretest.Collect(t.Context(), claude(t, s, func(o *anthropic.Options) { o.MaxAttempts = 1 }), hello)
+		s := httpapitest.Serve(t, httpapitest.Stream(whole[:cut]))
+		got, err := httpapitest.Collect(t.Context(), claude(t, s, func(o *anthropic.Options) { o.MaxAttempts = 1 }), hello)
 		switch {
 		case cut < finish && (err == nil || !strings.Contains(err.Error(), "broke off")):
 			t.Errorf("cut at %d: error %v, deltas %v", cut, err, got)
@@ -197,10 +197,10 @@ func fault(kind, message string) string {
 }
 
 func TestErrors(t *testing.T) {
-	good := wiretest.Stream(recorded(t, "text.sse"))
-	broken := func(name string) http.HandlerFunc { return wiretest.Stream(recorded(t, name)) }
+	good := httpapitest.Stream(recorded(t, "text.sse"))
+	broken := func(name string) http.HandlerFunc { return httpapitest.Stream(recorded(t, name)) }
 	event := func(data string) http.HandlerFunc {
-		return wiretest.Stream([]byte("event: content_block_delta\ndata: " + data + "\n\n"))
+		return httpapitest.Stream([]byte("event: content_block_delta\ndata: " + data + "\n\n"))
 	}
 	for _, tt := range []struct {
 		name    string
@@ -209,15 +209,15 @@ func TestErrors(t *testing.T) {
 		err     string // the end of the error; "" for the whole answer
 	}{
 		{"limited, then well", []http.HandlerFunc{
-			wiretest.Status(429, fault("rate_limit_error", "slow down"), "Retry-After", "0"), good,
+			httpapitest.Status(429, fault("rate_limit_error", "slow down"), "Retry-After", "0"), good,
 		}, 1, ""},
 		{"overloaded and broken, then well", []http.HandlerFunc{
-			wiretest.Status(529, fault("overloaded_error", "Overloaded")), wiretest.Status(500, fault("api_error", "oops")),
-			wiretest.Status(503, "<html>"), good,
+			httpapitest.Status(529, fault("overloaded_error", "Overloaded")), httpapitest.Status(500, fault("api_error", "oops")),
+			httpapitest.Status(503, "<html>"), good,
 		}, 3, ""},
 		{"overloaded in the stream before it speaks", []http.HandlerFunc{broken("overloaded-first.sse"), good}, 1, ""},
 		{"error without the name of its event", []http.HandlerFunc{
-			wiretest.Stream([]byte("event: message\ndata: " + fault("overloaded_error", "Overloaded") + "\n\n")), good,
+			httpapitest.Stream([]byte("event: message\ndata: " + fault("overloaded_error", "Overloaded") + "\n\n")), good,
 		}, 1, ""},
 		{
 			"overloaded after it spoke",
@@ -226,20 +226,20 @@ func TestErrors(t *testing.T) {
 			"provider claude: the service reported an error: Overloaded",
 		},
 		{"overloaded for good", []http.HandlerFunc{
-			wiretest.Status(529, fault("overloaded_error", "a")), wiretest.Status(529, fault("overloaded_error", "b")),
-			wiretest.Status(529, fault("overloaded_error", "c")), wiretest.Status(529, fault("overloaded_error", "Overloaded")),
+			httpapitest.Status(529, fault("overloaded_error", "a")), httpapitest.Status(529, fault("overloaded_error", "b")),
+			httpapitest.Status(529, fault("overloaded_error", "c")), httpapitest.Status(529, fault("overloaded_error", "Overloaded")),
 		}, 3, "provider claude: 529: Overloaded"},
 		{"told not to come back", []http.HandlerFunc{
-			wiretest.Status(429, fault("rate_limit_error", "not today"), "X-Should-Retry", "false"),
+			httpapitest.Status(429, fault("rate_limit_error", "not today"), "X-Should-Retry", "false"),
 		}, 0, "429 Too Many Requests: not today"},
 		{"out of budget", []http.HandlerFunc{
-			wiretest.Status(402, `{"error":{"type":"budget_exceeded","message":"the budget of agent a1 is spent"}}`),
+			httpapitest.Status(402, `{"error":{"type":"budget_exceeded","message":"the budget of agent a1 is spent"}}`),
 		}, 0, "provider claude: 402 Payment Required: the budget of agent a1 is spent"},
 		{"wrong key", []http.HandlerFunc{
-			wiretest.Status(401, fault("authentication_error", "invalid x-api-key "+wiretest.Secret)),
+			httpapitest.Status(401, fault("authentication_error", "invalid x-api-key "+httpapitest.Secret)),
 		}, 0, "provider claude: 401 Unauthorized: the service refused the API key"},
 		{"key in other words", []http.HandlerFunc{
-			wiretest.Status(403, fault("permission_error", "key "+wiretest.Secret[:17]+"... is blocked")),
+			httpapitest.Status(403, fault("permission_error", "key "+httpapitest.Secret[:17]+"... is blocked")),
 		}, 0, "provider claude: 403 Forbidden: key [key]... is blocked"},
 		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "the service sent a malformed event: unexpected end of JSON input"},
 		{"event of another shape", []http.HandlerFunc{event(`[1]`)}, 0, "the service sent a malformed event: it is not an object"},
@@ -247,16 +247,16 @@ func TestErrors(t *testing.T) {
 		{"delta of no block", []http.HandlerFunc{
 			event(`{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}`),
 		}, 0, "a block goes on that has not begun"},
-		{"no stream", []http.HandlerFunc{wiretest.Status(200, `{"content":[]}`)}, 0, "want a stream, have application/json"},
+		{"no stream", []http.HandlerFunc{httpapitest.Status(200, `{"content":[]}`)}, 0, "want a stream, have application/json"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := wiretest.Serve(t, tt.answers...)
-			got, err := wiretest.Collect(t.Context(), claude(t, s, nil), hello)
+			s := httpapitest.Serve(t, tt.answers...)
+			got, err := httpapitest.Collect(t.Context(), claude(t, s, nil), hello)
 			retries := 0
 			for _, delta := range got {
 				if r, ok := delta.(provider.Retry); ok {
 					retries++
-					if strings.Contains(r.Reason, wiretest.Secret[:12]) {
+					if strings.Contains(r.Reason, httpapitest.Secret[:12]) {
 						t.Errorf("the key is in %q", r.Reason)
 					}
 				}
@@ -273,7 +273,7 @@ func TestErrors(t *testing.T) {
 			if err == nil || !strings.HasSuffix(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "provider claude: ") {
 				t.Fatalf("error %v, want one that ends in %q", err, tt.err)
 			}
-			if all := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(all, wiretest.Secret[:12]) {
+			if all := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(all, httpapitest.Secret[:12]) {
 				t.Errorf("the key is in %s", all)
 			}
 		})
@@ -289,7 +289,7 @@ func TestContextWindow(t *testing.T) {
 		{400, fault("invalid_request_error", "input length and `max_tokens` exceed context limit: 190202 + 32000 > 200000")},
 		{413, fault("request_too_large", "Request exceeds the maximum size")},
 	} {
-		_, err := wiretest.Collect(t.Context(), claude(t, wiretest.Serve(t, wiretest.Status(tt.status, tt.body)), nil), hello)
+		_, err := httpapitest.Collect(t.Context(), claude(t, httpapitest.Serve(t, httpapitest.Status(tt.status, tt.body)), nil), hello)
 		if !errors.Is(err, provider.ErrContextWindow) {
 			t.Errorf("%s\ngave %v, want ErrContextWindow", tt.body, err)
 		}
@@ -307,8 +307,8 @@ func TestAbort(t *testing.T) {
 		after  func(provider.Delta) bool // abort once this was seen; nil: once the request is there
 	}{
 		{"silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil},
-		{"stalled", wiretest.Stalled(whole[:half]), func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
-		{"waiting", wiretest.Status(529, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
+		{"stalled", httpapitest.Stalled(whole[:half]), func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
+		{"waiting", httpapitest.Status(529, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
 			_, ok := d.(provider.Retry)
 			return ok
 		}},
@@ -316,7 +316,7 @@ func TestAbort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, abort := context.WithCancel(t.Context())
 			defer abort()
-			s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+			s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if tt.after == nil {
 					abort()
 				}
@@ -342,15 +342,15 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		whole := recorded(t, "text.sse")
 		first := bytes.Index(whole, []byte("\n\nevent: content_block_delta")) + 2 // the beginning and a ping
-		p, err := anthropic.New(anthropic.Options{Options: wire.Options{
-			BaseURL: "http://h", AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, IdleTimeout: time.Minute, MaxAttempts: 1,
+		p, err := anthropic.New(anthropic.Options{Options: httpapi.Options{
+			BaseURL: "http://h", AuthMethod: httpapi.XAPIKey, APIKey: httpapitest.Secret, IdleTimeout: time.Minute, MaxAttempts: 1,
 			HTTPClient: &http.Client{Transport: slow{pieces: [][]byte{whole[:40], whole[40:first], []byte(": ping\n\n")}, every: 50 * time.Second}},
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		got, err := wiretest.Collect(t.Context(), p, hello)
+		got, err := httpapitest.Collect(t.Context(), p, hello)
 		if err == nil || !strings.HasSuffix(err.Error(), "the service fell silent") || len(got) != 0 {
 			t.Errorf("deltas %v, error %v", got, err)
 		}
@@ -363,7 +363,7 @@ func TestIdle(t *testing.T) {
 func TestModels(t *testing.T) {
 	list := `{"data":[{"type":"model","id":"claude-opus-4-6","display_name":"Claude Opus 4.6","created_at":"2026-02-04T00:00:00Z","max_input_tokens":200000,"max_tokens":128000},` +
 		`{"type":"model","id":"claude-x","display_name":"","created_at":"2026-02-04T00:00:00Z"}],"has_more":false,"first_id":"claude-opus-4-6","last_id":"claude-x"}`
-	s := wiretest.Serve(t, wiretest.Status(200, list), wiretest.Status(404, fault("not_found_error", "Not found")))
+	s := httpapitest.Serve(t, httpapitest.Status(200, list), httpapitest.Status(404, fault("not_found_error", "Not found")))
 	p := claude(t, s, func(o *anthropic.Options) { o.BaseURL = s.URL + "/v1/" })
 	got, err := p.Models(t.Context())
 	want := []protocol.Model{
@@ -373,7 +373,7 @@ func TestModels(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got\n%s", err, diff)
 	}
-	if r, _ := s.Request(0); r.RequestURI != "/v1/models?limit=1000" || r.Header.Get("X-Api-Key") != wiretest.Secret {
+	if r, _ := s.Request(0); r.RequestURI != "/v1/models?limit=1000" || r.Header.Get("X-Api-Key") != httpapitest.Secret {
 		t.Errorf("asked %s with %v", r.RequestURI, r.Header)
 	}
 	if _, err := p.Models(t.Context()); err == nil || err.Error() != "list models: provider claude: 404 Not Found: Not found" {
@@ -382,9 +382,9 @@ func TestModels(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	none := wire.Options{Name: "claude", BaseURL: "http://h", AuthMethod: wire.XAPIKey}
+	none := httpapi.Options{Name: "claude", BaseURL: "http://h", AuthMethod: httpapi.XAPIKey}
 	key := none
-	key.APIKey = wiretest.Secret
+	key.APIKey = httpapitest.Secret
 	for _, tt := range []struct {
 		name    string
 		options anthropic.Options

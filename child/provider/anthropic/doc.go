@@ -1,9 +1,9 @@
 // Package anthropic speaks Anthropic's messages.
 //
-//	p, err := anthropic.New(anthropic.Options{Options: wire.Options{APIKey: key}, Thinking: anthropic.ThinkingAdaptive})
+//	p, err := anthropic.New(anthropic.Options{Options: httpapi.Options{APIKey: key}, Thinking: anthropic.ThinkingAdaptive})
 //	for delta, err := range p.Stream(ctx, request) { … }
 //
-// Tries, waits, silence, errors and secrets are those of package wire. The
+// Tries, waits, silence, errors and secrets are those of package httpapi. The
 // tools, the system prompt and the last messages are marked for the prompt
 // cache. An answer with reasoning ends with a ThinkingSignature, which says how
 // the answer was made up and holds what the service signed; in a message that

@@ -14,8 +14,8 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/anthropic"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/child/tool"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
@@ -29,7 +29,7 @@ type slow struct {
 }
 
 func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := wiretest.Canned(nil).RoundTrip(r)
+	response, err := httpapitest.Canned(nil).RoundTrip(r)
 	read, write := io.Pipe()
 	response.Body = read
 	go func() { // ends with the request
@@ -92,19 +92,19 @@ var everything = provider.Request{
 func TestRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name, base, target string
-		method             wire.AuthMethod
+		method             httpapi.AuthMethod
 		header, value      string
 	}{
-		{"the vendor's", "", "/v1/messages", wire.XAPIKey, "X-Api-Key", wiretest.Secret},
-		{"bearer, with a version and a query", "/anthropic/v1?beta=true", "/anthropic/v1/messages?beta=true", wire.Bearer, "Authorization", "Bearer " + wiretest.Secret},
-		{"no key", "/", "/v1/messages", wire.None, "", ""},
+		{"the vendor's", "", "/v1/messages", httpapi.XAPIKey, "X-Api-Key", httpapitest.Secret},
+		{"bearer, with a version and a query", "/anthropic/v1?beta=true", "/anthropic/v1/messages?beta=true", httpapi.Bearer, "Authorization", "Bearer " + httpapitest.Secret},
+		{"no key", "/", "/v1/messages", httpapi.None, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("ANTHROPIC_API_KEY", "sk-of-somebody-else")
 			t.Setenv("ANTHROPIC_AUTH_TOKEN", "token-of-somebody-else")
-			s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
+			s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
 			p := claude(t, s, func(o *anthropic.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
-			if _, err := wiretest.Collect(t.Context(), p, everything); err != nil {
+			if _, err := httpapitest.Collect(t.Context(), p, everything); err != nil {
 				t.Fatal(err)
 			}
 			r, body := s.Request(0)
@@ -116,7 +116,7 @@ func TestRequest(t *testing.T) {
 			if r.Method != http.MethodPost || r.RequestURI != tt.target || r.Header.Get("Anthropic-Version") != "2023-06-01" {
 				t.Errorf("asked %s %s, want POST %s; headers %v", r.Method, r.RequestURI, tt.target, r.Header)
 			}
-			fixtures.Golden(t, "providers/anthropic/request.json", wiretest.Pretty(t, body))
+			fixtures.Golden(t, "providers/anthropic/request.json", httpapitest.Pretty(t, body))
 		})
 	}
 }
@@ -142,12 +142,12 @@ func budget(o *anthropic.Options) { o.Thinking, o.ThinkingTokens = anthropic.Thi
 
 // Reasoning goes back as it came, block by block.
 func TestThinkingGoesBack(t *testing.T) {
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
-	if _, err := wiretest.Collect(t.Context(), claude(t, s, budget), asked(nil)); err != nil {
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
+	if _, err := httpapitest.Collect(t.Context(), claude(t, s, budget), asked(nil)); err != nil {
 		t.Fatal(err)
 	}
 	_, body := s.Request(0)
-	fixtures.Golden(t, "providers/anthropic/thinking.json", wiretest.Pretty(t, body))
+	fixtures.Golden(t, "providers/anthropic/thinking.json", httpapitest.Pretty(t, body))
 }
 
 // Reasoning that is not what was signed stays here, and a budget waits until the
@@ -158,7 +158,7 @@ func TestThinkingStaysHere(t *testing.T) {
 		change func(*protocol.Message)
 	}{
 		{"not signed", func(m *protocol.Message) { m.ThinkingSignature = "" }},
-		{"no layout", func(m *protocol.Message) { m.ThinkingSignature = "EqQB" }},
+		{"no blocks", func(m *protocol.Message) { m.ThinkingSignature = "EqQB" }},
 		{"by another model", func(m *protocol.Message) {
 			m.ThinkingSignature = strings.Replace(m.ThinkingSignature, model, "claude-haiku-4-5", 1)
 		}},
@@ -174,8 +174,8 @@ func TestThinkingStaysHere(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
-			if _, err := wiretest.Collect(t.Context(), claude(t, s, budget), asked(tt.change)); err != nil {
+			s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
+			if _, err := httpapitest.Collect(t.Context(), claude(t, s, budget), asked(tt.change)); err != nil {
 				t.Fatal(err)
 			}
 			if _, body := s.Request(0); bytes.Contains(body, []byte("thinking")) || !bytes.Contains(body, []byte("I look.")) {
@@ -198,8 +198,8 @@ func TestWaysToThink(t *testing.T) {
 		{"disabled", func(o *anthropic.Options) { o.Thinking = anthropic.ThinkingDisabled }, `"thinking":{"type":"disabled"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
-			if _, err := wiretest.Collect(t.Context(), claude(t, s, tt.change), hello); err != nil {
+			s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
+			if _, err := httpapitest.Collect(t.Context(), claude(t, s, tt.change), hello); err != nil {
 				t.Fatal(err)
 			}
 			_, body := s.Request(0)
@@ -212,7 +212,7 @@ func TestWaysToThink(t *testing.T) {
 
 // What the service refuses of a request is put right at once, and remembered.
 func TestPutRight(t *testing.T) {
-	good := wiretest.Stream(recorded(t, "text.sse"))
+	good := httpapitest.Stream(recorded(t, "text.sse"))
 	for _, tt := range []struct {
 		name, refusal string
 		request       provider.Request
@@ -228,9 +228,9 @@ func TestPutRight(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := wiretest.Serve(t, wiretest.Status(400, fault("invalid_request_error", tt.refusal)), good, good)
+			s := httpapitest.Serve(t, httpapitest.Status(400, fault("invalid_request_error", tt.refusal)), good, good)
 			p := claude(t, s, nil)
-			got, err := wiretest.Collect(t.Context(), p, tt.request)
+			got, err := httpapitest.Collect(t.Context(), p, tt.request)
 			if diff := cmp.Diff(textDeltas, got); err != nil || diff != "" {
 				t.Fatalf("error %v, -want +got\n%s", err, diff)
 			}
@@ -240,7 +240,7 @@ func TestPutRight(t *testing.T) {
 				t.Errorf("asked %s\nthen %s", first, second)
 			}
 			if tt.request.Model != "" && strings.Contains(tt.after, "8192") {
-				if _, err := wiretest.Collect(t.Context(), p, hello); err != nil {
+				if _, err := httpapitest.Collect(t.Context(), p, hello); err != nil {
 					t.Fatal(err)
 				}
 				if _, third := s.Request(2); !bytes.Contains(third, []byte(tt.after)) {
@@ -253,9 +253,9 @@ func TestPutRight(t *testing.T) {
 
 // The same refusal twice is the end: nothing is asked for ever.
 func TestPutRightOnce(t *testing.T) {
-	refusal := wiretest.Status(400, fault("invalid_request_error", "`thinking` blocks cannot be modified"))
-	s := wiretest.Serve(t, refusal, refusal)
-	if _, err := wiretest.Collect(t.Context(), claude(t, s, nil), asked(nil)); err == nil || s.Asked() != 2 {
+	refusal := httpapitest.Status(400, fault("invalid_request_error", "`thinking` blocks cannot be modified"))
+	s := httpapitest.Serve(t, refusal, refusal)
+	if _, err := httpapitest.Collect(t.Context(), claude(t, s, nil), asked(nil)); err == nil || s.Asked() != 2 {
 		t.Errorf("asked %d times, error %v", s.Asked(), err)
 	}
 }
@@ -268,13 +268,13 @@ func FuzzStream(f *testing.F) {
 		f.Add(fixtures.Read(f, name))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p, err := anthropic.New(anthropic.Options{Options: wire.Options{
-			BaseURL: "http://h", AuthMethod: wire.XAPIKey, APIKey: wiretest.Secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
+		p, err := anthropic.New(anthropic.Options{Options: httpapi.Options{
+			BaseURL: "http://h", AuthMethod: httpapi.XAPIKey, APIKey: httpapitest.Secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: httpapitest.Canned(body)},
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := wiretest.Collect(t.Context(), p, hello)
+		got, err := httpapitest.Collect(t.Context(), p, hello)
 		stopped := false
 		said := protocol.Message{Role: protocol.RoleAssistant}
 		for i, delta := range got {

@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
 // ask makes one request and passes on its stream.
-func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
-	a := answer{Try: t, layout: wire.Layout{Model: question.Model}, open: map[uint64]*part{}}
+func (c *client) ask(ctx context.Context, t *httpapi.Attempt, question request) error {
+	a := answer{Attempt: t, blocks: httpapi.ReasoningBlocks{Model: question.Model}, open: map[uint64]*part{}}
 	err := t.Stream(ctx, "/messages", question, a.take)
 	if err := t.Outcome(ctx, err, a.finished); err != nil {
 		return err
@@ -26,10 +26,10 @@ func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
 
 // answer puts the deltas of one answer together.
 type answer struct {
-	*wire.Try
+	*httpapi.Attempt
 	finished bool // a stop_reason was seen
 	reason   provider.FinishReason
-	layout   wire.Layout
+	blocks   httpapi.ReasoningBlocks
 	open     map[uint64]*part // by the index that the service gives them
 	usage    protocol.TurnUsage
 }
@@ -37,8 +37,8 @@ type answer struct {
 // part is a block of the answer that is still coming.
 type part struct {
 	kind  blockType
-	place int // in the layout; of kinds that go back
-	piece wire.Text
+	index int // in the blocks; of kinds that go back
+	piece httpapi.Text
 	id    string // of a call
 	name  string
 	whole jsontext.Value // input that came with the beginning of the call
@@ -47,12 +47,12 @@ type part struct {
 
 // take passes on what one event says. Events of kinds that are not known are
 // passed over, as the service asks for.
-func (a *answer) take(sent wire.Event) error {
+func (a *answer) take(sent httpapi.Event) error {
 	if sent.Name == "error" {
-		return wire.ReadError(sent.Data)
+		return httpapi.ReadError(sent.Data)
 	}
 	var e event
-	if err := wire.Decode(sent.Data, &e); err != nil {
+	if err := httpapi.Decode(sent.Data, &e); err != nil {
 		return err
 	}
 	switch e.Type {
@@ -77,9 +77,9 @@ func (a *answer) take(sent wire.Event) error {
 			a.reason = finishReason(e.Delta.StopReason)
 		}
 	case "":
-		return &wire.MalformedError{Problem: "it has no type"}
+		return &httpapi.MalformedError{Problem: "it has no type"}
 	case "error": // without a line that names the event
-		return wire.ReadError(sent.Data)
+		return httpapi.ReadError(sent.Data)
 	}
 	return nil
 }
@@ -88,21 +88,21 @@ func (a *answer) take(sent wire.Event) error {
 // rule, is passed on.
 func (a *answer) begin(index uint64, content contentBlock) error {
 	if a.open[index] != nil {
-		return &wire.MalformedError{Problem: "a block begins twice"}
+		return &httpapi.MalformedError{Problem: "a block begins twice"}
 	}
-	b := &part{kind: content.Type, place: len(a.layout.Blocks)}
+	b := &part{kind: content.Type, index: len(a.blocks.Blocks)}
 	a.open[index] = b
 	switch content.Type {
 	case typeText:
-		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindText})
+		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: httpapi.KindText})
 		a.say(b, content.Text)
 	case typeThinking:
-		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: thought, Opaque: content.Signature})
+		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: thought, Opaque: content.Signature})
 		a.say(b, content.Thinking)
 	case typeRedacted:
-		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: hidden, Opaque: content.Data})
+		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: hidden, Opaque: content.Data})
 	case typeToolUse:
-		a.layout.Blocks = append(a.layout.Blocks, wire.Block{Kind: wire.KindCall})
+		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: httpapi.KindCall})
 		b.id, b.name, b.whole = content.ID, content.Name, content.Input
 		a.Emit(provider.CallStart{ID: b.id, Name: b.name})
 	case typeImage, typeToolResult: // a model says neither
@@ -114,7 +114,7 @@ func (a *answer) begin(index uint64, content contentBlock) error {
 func (a *answer) grow(index uint64, more delta) error {
 	b := a.open[index]
 	if b == nil {
-		return &wire.MalformedError{Problem: "a block goes on that has not begun"}
+		return &httpapi.MalformedError{Problem: "a block goes on that has not begun"}
 	}
 	switch more.Type {
 	case "text_delta":
@@ -123,7 +123,7 @@ func (a *answer) grow(index uint64, more delta) error {
 		a.say(b, more.Thinking)
 	case "signature_delta":
 		if b.kind == typeThinking {
-			a.layout.Blocks[b.place].Opaque += more.Signature
+			a.blocks.Blocks[b.index].Opaque += more.Signature
 		}
 	case "input_json_delta":
 		a.say(b, more.PartialJSON)
@@ -140,10 +140,10 @@ func (a *answer) pass(b *part, said string) {
 	}
 	switch b.kind {
 	case typeText:
-		a.layout.Blocks[b.place].Bytes += len(said)
+		a.blocks.Blocks[b.index].Bytes += len(said)
 		a.Emit(provider.Text{Text: said})
 	case typeThinking:
-		a.layout.Blocks[b.place].Bytes += len(said)
+		a.blocks.Blocks[b.index].Bytes += len(said)
 		a.Emit(provider.Thinking{Text: said})
 	case typeToolUse:
 		b.input.WriteString(said)
@@ -161,7 +161,7 @@ func (a *answer) close(b *part) {
 	if b.input.Len() == 0 && b.whole.Kind() == '{' && bytes.Contains(b.whole, []byte(`"`)) { // it has a member
 		a.pass(b, string(b.whole))
 	}
-	a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: b.id, Name: b.name, Input: wire.Input(b.input.String())}})
+	a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: b.id, Name: b.name, Input: httpapi.Input(b.input.String())}})
 }
 
 // end closes what the service left open and passes on the Stop.
@@ -170,14 +170,14 @@ func (a *answer) end() {
 		var index uint64
 		place := -1
 		for i, b := range a.open { // in the order in which they began
-			if place < 0 || b.place < place {
-				index, place = i, b.place
+			if place < 0 || b.index < place {
+				index, place = i, b.index
 			}
 		}
 		a.close(a.open[index])
 		delete(a.open, index)
 	}
-	if signature := a.layout.Signature(); signature != "" {
+	if signature := a.blocks.Signature(); signature != "" {
 		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
 	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})

@@ -3,27 +3,27 @@ package anthropic
 import (
 	"slices"
 
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
 // The kinds of blocks that are Anthropic's. Opaque is the signature of the one,
 // and the data of the other.
 const (
-	thought wire.Kind = "thinking"
-	hidden  wire.Kind = "redacted"
+	thought httpapi.Kind = "thinking"
+	hidden  httpapi.Kind = "redacted"
 )
 
 // reasoned finds the blocks of an answer whose reasoning goes back, if it does.
-func (d *draft) reasoned(m protocol.Message) ([]wire.Block, bool) {
+func (d *draft) reasoned(m protocol.Message) ([]httpapi.Block, bool) {
 	if d.forget {
 		return nil, false
 	}
-	return wire.Reasoned(m, d.Model, thought, hidden)
+	return httpapi.ReusableBlocks(m, d.Model, thought, hidden)
 }
 
 // assemble puts an answer together as it was.
-func assemble(m protocol.Message, blocks []wire.Block, calls []block) []block {
+func assemble(m protocol.Message, blocks []httpapi.Block, calls []block) []block {
 	thinking, said := m.Thinking, m.Content
 	var content []block
 	for _, p := range blocks {
@@ -33,12 +33,12 @@ func assemble(m protocol.Message, blocks []wire.Block, calls []block) []block {
 			thinking = thinking[p.Bytes:]
 		case hidden:
 			content = append(content, block{Type: typeRedacted, Data: new(p.Opaque)})
-		case wire.KindText:
+		case httpapi.KindText:
 			if !blank(said[:p.Bytes]) {
 				content = append(content, textBlock(said[:p.Bytes]))
 			}
 			said = said[p.Bytes:]
-		case wire.KindCall:
+		case httpapi.KindCall:
 			content = append(content, calls[0])
 			calls = calls[1:]
 		}

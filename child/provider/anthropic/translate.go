@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
@@ -114,7 +114,7 @@ func (d *draft) add(from role, content ...block) {
 }
 
 func (d *draft) user(m protocol.Message) []block {
-	text, pictures := wire.Pictures(d.Request, m, maxImage)
+	text, pictures := httpapi.Pictures(d.Request, m, maxImage)
 	var content []block
 	for _, p := range pictures {
 		content = append(content, image(p))
@@ -149,16 +149,16 @@ func (d *draft) assistant(m protocol.Message, calls []block) []block {
 func (d *draft) calls(calls []protocol.ToolCall) []block {
 	out := make([]block, 0, len(calls))
 	for _, c := range calls {
-		id := wire.Word(c.ID)
+		id := httpapi.ReplaceSpecial(c.ID)
 		for n := 2; id == "" || d.used[id]; n++ {
-			id = fmt.Sprintf("%s_%d", wire.Word(c.ID), n)
+			id = fmt.Sprintf("%s_%d", httpapi.ReplaceSpecial(c.ID), n)
 		}
 		d.used[id] = true
 		input := c.Input
 		if input.Kind() != '{' || !input.IsValid() {
 			input = wrapped(input)
 		}
-		out = append(out, block{Type: typeToolUse, ID: id, Name: wire.FunctionName(c.Name), Input: input})
+		out = append(out, block{Type: typeToolUse, ID: id, Name: httpapi.FunctionName(c.Name), Input: input})
 	}
 	return out
 }
@@ -174,9 +174,9 @@ func wrapped(input jsontext.Value) jsontext.Value {
 // results are the results of the calls, all in one message.
 func (d *draft) results(calls []protocol.ToolCall, translated []block, following []protocol.Message) []block {
 	var out []block
-	for i, m := range wire.Results(calls, following) {
+	for i, m := range httpapi.Results(calls, following) {
 		result := block{Type: typeToolResult, ToolUseID: translated[i].ID, IsError: m.IsError}
-		text, pictures := wire.Pictures(d.Request, m, maxImage)
+		text, pictures := httpapi.Pictures(d.Request, m, maxImage)
 		if !blank(text) {
 			result.Content = append(result.Content, textBlock(text))
 		}
@@ -188,7 +188,7 @@ func (d *draft) results(calls []protocol.ToolCall, translated []block, following
 	return out
 }
 
-func image(p wire.Picture) block {
+func image(p httpapi.Picture) block {
 	return block{Type: typeImage, Source: &source{Type: "base64", MediaType: p.Mime, Data: p.Base64}}
 }
 

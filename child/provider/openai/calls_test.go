@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/protocol"
 )
 
@@ -74,7 +74,7 @@ func TestCalls(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(events(tt.deltas...))), nil), hello)
+			got, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream(events(tt.deltas...))), nil), hello)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,12 +88,12 @@ func TestCalls(t *testing.T) {
 // Services refuse a conversation with an empty name of a function, so a call
 // without one would spoil the whole session.
 func TestCallWithoutNameGoesBack(t *testing.T) {
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
 	r := hello
 	r.Messages = append(r.Messages[:1:1], protocol.Message{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{
 		{ID: "c", Input: jsontext.Value("{}")},
 	}})
-	if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), r); err != nil {
+	if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), r); err != nil {
 		t.Fatal(err)
 	}
 	if _, body := s.Request(0); !strings.Contains(string(body), `"name":"unnamed"`) {
@@ -104,7 +104,7 @@ func TestCallWithoutNameGoesBack(t *testing.T) {
 // A surrogate pair that is split over two events is one character, wherever it
 // stands; half of one is U+FFFD.
 func TestSplitSurrogates(t *testing.T) {
-	got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(events(
+	got, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream(events(
 		`{"content":"a\ud83d","reasoning":"\ud83d"}`, `{"content":"","reasoning":"\ude00."}`, `{"content":"\ude00b\\\\ud83d"}`,
 		piece(`"index":0,"id":"c","function":{"name":"x","arguments":"\"\uD83D"}`),
 		piece(`"index":0,"function":{"arguments":"\uDE00\""}`),
@@ -134,7 +134,7 @@ func TestSplitSurrogates(t *testing.T) {
 func TestModelNameIsCut(t *testing.T) {
 	long := strings.Repeat("m", 2<<20)
 	body := `data: {"model":"` + long + `","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
-	got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream([]byte(body))), nil), hello)
+	got, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream([]byte(body))), nil), hello)
 	if err != nil {
 		t.Fatal(err)
 	}

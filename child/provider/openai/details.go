@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 )
 
 // maxDetails bounds the blocks of one answer.
@@ -17,7 +17,7 @@ const maxDetails = 1024
 // They go back whole or not at all. The zero value has none.
 type merged struct {
 	blocks []*detail
-	size   int  // bytes of what is kept of them, at most wire.MaxSignature
+	size   int  // bytes of what is kept of them, at most httpapi.MaxSignature
 	odd    bool // they are not what is known here, or too large
 }
 
@@ -30,7 +30,7 @@ type detail struct {
 
 // grown is a text in pieces.
 type grown struct {
-	piece wire.Text
+	piece httpapi.Text
 	whole strings.Builder
 }
 
@@ -97,7 +97,7 @@ func (d *merged) add(fragment gjson.Result) bool {
 		text.whole.WriteString(said)
 		d.size += len(said)
 	}
-	return d.size <= wire.MaxSignature
+	return d.size <= httpapi.MaxSignature
 }
 
 // block finds the block that a fragment goes on with: the last one of its type

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 )
@@ -20,10 +20,10 @@ import (
 func TestDialects(t *testing.T) {
 	for _, tt := range []struct {
 		name, base, target string
-		method             wire.AuthMethod
+		method             httpapi.AuthMethod
 		want               []provider.Delta
 	}{
-		{"openrouter", "/api/v1", "/api/v1/chat/completions", wire.Bearer, []provider.Delta{
+		{"openrouter", "/api/v1", "/api/v1/chat/completions", httpapi.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			provider.Text{Text: "!"},
@@ -34,7 +34,7 @@ func TestDialects(t *testing.T) {
 		}},
 		{
 			"azure", "/openai/deployments/mini?api-version=2024-10-21", "/openai/deployments/mini/chat/completions?api-version=2024-10-21",
-			wire.APIKey,
+			httpapi.APIKey,
 			[]provider.Delta{
 				provider.Text{Text: "Hello"},
 				provider.Stop{Reason: provider.FinishFiltered, Usage: protocol.TurnUsage{
@@ -42,7 +42,7 @@ func TestDialects(t *testing.T) {
 				}},
 			},
 		},
-		{"ollama", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
+		{"ollama", "/v1", "/v1/chat/completions", httpapi.None, []provider.Delta{
 			provider.Thinking{Text: "Two files."},
 			provider.CallStart{ID: "call_x1", Name: "read_file"},
 			provider.CallInput{ID: "call_x1", Fragment: `{"path":"a"}`},
@@ -52,7 +52,7 @@ func TestDialects(t *testing.T) {
 			provider.Call{ToolCall: protocol.ToolCall{ID: "call_x2", Name: "read_file", Input: jsontext.Value(`{"path":"b"}`)}},
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 171, OutputTokens: 36, Model: model("qwen3:8b")}},
 		}},
-		{"vllm", "/v1", "/v1/chat/completions", wire.Bearer, []provider.Delta{
+		{"vllm", "/v1", "/v1/chat/completions", httpapi.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "\n\nHello"},
 			reasonedWith("reasoning_content", 3, 7, ""),
@@ -60,20 +60,20 @@ func TestDialects(t *testing.T) {
 				InputTokens: 14, OutputTokens: 17, CacheReadInputTokens: 8, Model: model("Qwen/Qwen3-8B"),
 			}},
 		}},
-		{"lmstudio", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
+		{"lmstudio", "/v1", "/v1/chat/completions", httpapi.None, []provider.Delta{
 			provider.CallStart{ID: "365174485", Name: "sleep"},
 			provider.CallInput{ID: "365174485", Fragment: `{"seconds"`},
 			provider.CallInput{ID: "365174485", Fragment: `:1}`},
 			provider.Call{ToolCall: protocol.ToolCall{ID: "365174485", Name: "sleep", Input: jsontext.Value(`{"seconds":1}`)}},
 			provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 60, OutputTokens: 11, Model: model("qwen2.5-7b-instruct")}},
 		}},
-		{"llamacpp", "/v1", "/v1/chat/completions", wire.None, []provider.Delta{
+		{"llamacpp", "/v1", "/v1/chat/completions", httpapi.None, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			reasonedWith("reasoning_content", 3, 5, ""),
 			provider.Stop{Reason: provider.FinishLength, Usage: protocol.TurnUsage{InputTokens: 12, OutputTokens: 2, Model: model("gpt-3.5-turbo")}},
 		}},
-		{"deepseek", "", "/chat/completions", wire.Bearer, []provider.Delta{
+		{"deepseek", "", "/chat/completions", httpapi.Bearer, []provider.Delta{
 			provider.Thinking{Text: "Hm."},
 			provider.Text{Text: "Hello"},
 			reasonedWith("reasoning_content", 3, 5, ""),
@@ -84,10 +84,10 @@ func TestDialects(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := recorded(t, tt.name+".sse")
-			s := wiretest.Serve(t, wiretest.Stream(whole), wiretest.Stream(wiretest.ByteByByte(whole)...))
+			s := httpapitest.Serve(t, httpapitest.Stream(whole), httpapitest.Stream(httpapitest.ByteByByte(whole)...))
 			p := acme(t, s, func(o *openai.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
 			for range 2 {
-				got, err := wiretest.Collect(t.Context(), p, hello)
+				got, err := httpapitest.Collect(t.Context(), p, hello)
 				if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 					t.Errorf("error %v, -want +got\n%s", err, diff)
 				}
@@ -101,19 +101,19 @@ func TestDialects(t *testing.T) {
 
 // Errors in the midst of a stream, as services send them.
 func TestDialectErrors(t *testing.T) {
-	good := wiretest.Stream(recorded(t, "text.sse"))
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "vllm-error.sse")), good)
-	if got, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err != nil || len(got) != 1+len(textDeltas) ||
+	good := httpapitest.Stream(recorded(t, "text.sse"))
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "vllm-error.sse")), good)
+	if got, err := httpapitest.Collect(t.Context(), acme(t, s, nil), hello); err != nil || len(got) != 1+len(textDeltas) ||
 		!strings.Contains(got[0].(provider.Retry).Reason, ": the service reported an error; try 2 of 4") {
 		t.Errorf("vllm, before anything was said: deltas %v, error %v", got, err)
 	}
-	s = wiretest.Serve(t, wiretest.Stream(recorded(t, "openrouter-error.sse")))
-	_, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello)
+	s = httpapitest.Serve(t, httpapitest.Stream(recorded(t, "openrouter-error.sse")))
+	_, err := httpapitest.Collect(t.Context(), acme(t, s, nil), hello)
 	if want := "provider acme: the service reported an error: Provider disconnected unexpectedly"; err == nil || err.Error() != want {
 		t.Errorf("openrouter, after something was said: error %v, want %q", err, want)
 	}
-	s = wiretest.Serve(t, wiretest.Stream(recorded(t, "lmstudio-error.sse")))
-	if _, err = wiretest.Collect(t.Context(), acme(t, s, nil), hello); !errors.Is(err, provider.ErrContextWindow) {
+	s = httpapitest.Serve(t, httpapitest.Stream(recorded(t, "lmstudio-error.sse")))
+	if _, err = httpapitest.Collect(t.Context(), acme(t, s, nil), hello); !errors.Is(err, provider.ErrContextWindow) {
 		t.Errorf("lmstudio: error %v, want ErrContextWindow", err)
 	}
 }
@@ -141,12 +141,12 @@ var pictures = provider.Request{
 }
 
 func TestImages(t *testing.T) {
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
-	if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), pictures); err != nil {
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
+	if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), pictures); err != nil {
 		t.Fatal(err)
 	}
 	_, body := s.Request(0)
-	fixtures.Golden(t, "providers/openai/images.json", wiretest.Pretty(t, body))
+	fixtures.Golden(t, "providers/openai/images.json", httpapitest.Pretty(t, body))
 }
 
 // A model without eyes is told of the images in words: else one image would end
@@ -158,8 +158,8 @@ func TestImagesRefused(t *testing.T) {
 		`{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}`,
 		`{"object":"error","message":"At most 0 image(s) may be provided in one request.","type":"BadRequestError","code":400}`,
 	} {
-		s := wiretest.Serve(t, wiretest.Status(400, body), wiretest.Stream(recorded(t, "text.sse")))
-		got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), pictures)
+		s := httpapitest.Serve(t, httpapitest.Status(400, body), httpapitest.Stream(recorded(t, "text.sse")))
+		got, err := httpapitest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), pictures)
 		if err != nil || len(got) != 1+len(textDeltas) || !strings.HasSuffix(got[0].(provider.Retry).Reason, "; once more without images") {
 			t.Fatalf("%s\ngave %v, error %v", body, got, err)
 		}
@@ -169,8 +169,8 @@ func TestImagesRefused(t *testing.T) {
 		}
 	}
 	// Where there are none, the same words are an error like any other.
-	s := wiretest.Serve(t, wiretest.Status(400, `{"error":{"message":"no image"}}`))
-	if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err == nil {
+	s := httpapitest.Serve(t, httpapitest.Status(400, `{"error":{"message":"no image"}}`))
+	if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), hello); err == nil {
 		t.Error("no error")
 	}
 }

@@ -2,10 +2,10 @@
 // offers the same interface: OpenRouter, Azure, Ollama, vLLM, llama.cpp, LM
 // Studio.
 //
-//	p, err := openai.New(openai.Options{Name: "openrouter", BaseURL: url, AuthMethod: wire.Bearer, APIKey: key})
+//	p, err := openai.New(openai.Options{Name: "openrouter", BaseURL: url, AuthMethod: httpapi.Bearer, APIKey: key})
 //	for delta, err := range p.Stream(ctx, request) { … }
 //
-// Tries, waits, silence, errors and secrets are those of package wire. Images go
+// Tries, waits, silence, errors and secrets are those of package httpapi. Images go
 // out as data URLs; those of a tool's result follow it as a message of the user.
 // Reasoning is read where a service sends it. An answer with reasoning_content or
 // reasoning_details ends with a ThinkingSignature, by which its message, as long

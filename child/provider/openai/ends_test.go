@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
 )
 
 // An abort ends a silent service, a stalled stream and a wait between two tries.
@@ -29,10 +29,10 @@ func TestAbort(t *testing.T) {
 	}{
 		{"silent", stall, nil},
 		{"stalled", func(w http.ResponseWriter, r *http.Request) {
-			wiretest.Stream(whole[:half])(w, r)
+			httpapitest.Stream(whole[:half])(w, r)
 			stall(w, r)
 		}, func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
-		{"waiting", wiretest.Status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
+		{"waiting", httpapitest.Status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
 			_, ok := d.(provider.Retry)
 			return ok
 		}},
@@ -40,7 +40,7 @@ func TestAbort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, abort := context.WithCancel(t.Context())
 			defer abort()
-			s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+			s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if tt.after == nil {
 					abort()
 				}
@@ -63,11 +63,11 @@ func TestAbort(t *testing.T) {
 // A service that says nothing for the idle time is given up; a comment that
 // keeps the connection alive counts as something said.
 func TestIdle(t *testing.T) {
-	s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		wiretest.Stream([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"))(w, r)
+	s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		httpapitest.Stream([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"))(w, r)
 		<-r.Context().Done()
 	})
-	got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.IdleTimeout = 20 * time.Millisecond }), hello)
+	got, err := httpapitest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.IdleTimeout = 20 * time.Millisecond }), hello)
 	if err == nil || !strings.Contains(err.Error(), "fell silent") || len(got) != 1 {
 		t.Errorf("deltas %v, error %v", got, err)
 	}
@@ -81,11 +81,11 @@ func TestNobodyThere(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	p, err := openai.New(openai.Options{BaseURL: "http://" + address, AuthMethod: wire.Bearer, APIKey: secret, RetryBackoff: 1})
+	p, err := openai.New(openai.Options{BaseURL: "http://" + address, AuthMethod: httpapi.Bearer, APIKey: secret, RetryBackoff: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := wiretest.Collect(t.Context(), p, hello)
+	got, err := httpapitest.Collect(t.Context(), p, hello)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || len(got) != 3 {
 		t.Errorf("%d retries, error %v", len(got), err)
 	}
@@ -95,8 +95,8 @@ func TestNobodyThere(t *testing.T) {
 func TestLeave(t *testing.T) {
 	released := make(chan struct{})
 	whole := recorded(t, "text.sse")
-	s := wiretest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		wiretest.Stream(whole[:bytes.Index(whole, []byte("Alice"))])(w, r)
+	s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		httpapitest.Stream(whole[:bytes.Index(whole, []byte("Alice"))])(w, r)
 		<-r.Context().Done()
 		close(released)
 	})

@@ -3,7 +3,7 @@ package openai
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 )
 
 // chunk is one event of an answer.
@@ -22,7 +22,7 @@ type choice struct {
 	FinishReason string `json:"finish_reason"`
 }
 
-// delta is what is added to an answer. Texts are as they came, for wire.Text.
+// delta is what is added to an answer. Texts are as they came, for httpapi.Text.
 type delta struct {
 	Content          jsontext.Value `json:"content"`
 	Refusal          jsontext.Value `json:"refusal"`
@@ -76,7 +76,7 @@ func (m model) trained() uint64 {
 	var meta struct {
 		Context uint64 `json:"n_ctx_train"`
 	}
-	if m.Meta.Kind() != '{' || wire.Decode(m.Meta, &meta) != nil {
+	if m.Meta.Kind() != '{' || httpapi.Decode(m.Meta, &meta) != nil {
 		return 0
 	}
 	return meta.Context

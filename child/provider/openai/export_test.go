@@ -10,7 +10,7 @@ import (
 // in JSON.
 func GivesBack(model string, m protocol.Message) bool {
 	var said message
-	if !giveBack(&said, m, model) {
+	if !restoreReasoning(&said, m, model) {
 		return false
 	}
 	_, err := json.Marshal(said)

@@ -7,47 +7,47 @@ import (
 	"iter"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
 // Options says which service is spoken to and how.
-type Options = wire.Options
+type Options = httpapi.Options
 
 // client is a provider for one service.
-type client struct{ service *wire.Service }
+type client struct{ service *httpapi.Service }
 
 // New returns a provider for a service that speaks OpenAI's chat completions.
 // It opens no connection. The error says what is wrong with the options.
 func New(o Options) (provider.Provider, error) {
-	service, err := wire.New(o, wire.Vendor{})
+	service, err := httpapi.New(o, httpapi.Vendor{})
 	if err != nil {
 		return nil, err
 	}
 	return &client{service: service}, nil
 }
 
-// Stream asks for one answer, as [wire.Service.Answer] does. Where the service
+// Stream asks for one answer, as [httpapi.Service.Answer] does. Where the service
 // refuses the reasoning of earlier ones, it is asked once more at once, without.
 func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	offered, err := tools(r.Tools)
 	if err != nil {
 		return func(yield func(provider.Delta, error) bool) { yield(nil, c.service.Explain(err)) }
 	}
-	return c.service.Answer(ctx, r, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+	return c.service.Answer(ctx, r, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 		for forget := false; ; forget = true {
 			question, reasoned := translate(r, forget)
 			question.Tools = offered
 			err := c.ask(ctx, t, question)
-			refused, ok := errors.AsType[*wire.ServiceError](err)
-			if !ok || t.Spoke() || !reasoned || !refused.RefusesReasoning() {
+			refused, ok := errors.AsType[*httpapi.ServiceError](err)
+			if !ok || t.Emitted() || !reasoned || !refused.RefusesReasoning() {
 				return err
 			}
 		}
 	})
 }
 
-// Models lists what the service offers, as [wire.Service.Models] does.
+// Models lists what the service offers, as [httpapi.Service.Models] does.
 func (c *client) Models(ctx context.Context) ([]protocol.Model, error) {
 	return c.service.Models(ctx, func(ctx context.Context) ([]protocol.Model, error) {
 		var list modelList

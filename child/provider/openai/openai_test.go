@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/child/provider"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/child/provider/openai"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
 	"nexus.internal/child/tool"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
@@ -25,13 +25,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const secret = wiretest.Secret
+const secret = httpapitest.Secret
 
 // acme makes a provider that talks to the service.
-func acme(t *testing.T, s *wiretest.Service, change func(*openai.Options)) provider.Provider {
+func acme(t *testing.T, s *httpapitest.Service, change func(*openai.Options)) provider.Provider {
 	t.Helper()
 	o := openai.Options{
-		Name: "acme", BaseURL: s.URL + "/v1", AuthMethod: wire.Bearer, APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
+		Name: "acme", BaseURL: s.URL + "/v1", AuthMethod: httpapi.Bearer, APIKey: secret, HTTPClient: s.Client(), RetryBackoff: time.Nanosecond,
 	}
 	if change != nil {
 		change(&o)
@@ -104,14 +104,14 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := recorded(t, tt.name)
-			got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(whole)), nil), hello)
+			got, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream(whole)), nil), hello)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("whole: -want +got\n%s", diff)
 			}
-			got, err = wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(wiretest.ByteByByte(whole)...)), nil), hello)
+			got, err = httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream(httpapitest.ByteByByte(whole)...)), nil), hello)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,8 +129,8 @@ func TestCutOff(t *testing.T) {
 	finish := bytes.Index(whole, []byte(`"finish_reason":"stop"`))
 	finish += bytes.Index(whole[finish:], []byte("\n\n")) + 2
 	for cut := 0; cut < len(whole); cut += 7 {
-		s := wiretest.Serve(t, wiretest.Stream(whole[:cut]))
-		got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
+		s := httpapitest.Serve(t, httpapitest.Stream(whole[:cut]))
+		got, err := httpapitest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
 		switch {
 		case cut < finish && err == nil:
 			t.Errorf("cut at %d: no error, deltas %v", cut, got)
@@ -147,80 +147,80 @@ func TestCutOff(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	const limited = `{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`
-	good := wiretest.Stream(recorded(t, "text.sse"))
-	broken := func(name string) http.HandlerFunc { return wiretest.Stream(recorded(t, name)) }
+	good := httpapitest.Stream(recorded(t, "text.sse"))
+	broken := func(name string) http.HandlerFunc { return httpapitest.Stream(recorded(t, name)) }
 	for _, tt := range []struct {
 		name    string
 		answers []http.HandlerFunc
 		retries int    // told before the answer
 		err     string // the end of the error; "" for the whole answer
 	}{
-		{"limited, then well", []http.HandlerFunc{wiretest.Status(429, limited, "Retry-After", "0"), good}, 1, ""},
+		{"limited, then well", []http.HandlerFunc{httpapitest.Status(429, limited, "Retry-After", "0"), good}, 1, ""},
 		{"limited by a date that has passed", []http.HandlerFunc{
-			wiretest.Status(429, limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), good,
+			httpapitest.Status(429, limited, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), good,
 		}, 1, ""},
 		{"faults, then well", []http.HandlerFunc{
-			wiretest.Status(500, "{}"), wiretest.Status(502, "<html>Bad Gateway</html>"), wiretest.Status(503, `{"error":"warming up"}`), good,
+			httpapitest.Status(500, "{}"), httpapitest.Status(502, "<html>Bad Gateway</html>"), httpapitest.Status(503, `{"error":"warming up"}`), good,
 		}, 3, ""},
 		{"four faults", []http.HandlerFunc{
-			wiretest.Status(500, ""), wiretest.Status(500, ""), wiretest.Status(500, ""), wiretest.Status(529, `{"error":{"message":"Overloaded"}}`),
+			httpapitest.Status(500, ""), httpapitest.Status(500, ""), httpapitest.Status(500, ""), httpapitest.Status(529, `{"error":{"message":"Overloaded"}}`),
 		}, 3, "provider acme: 529: Overloaded"},
 		{
 			"a long wait asked for",
-			[]http.HandlerFunc{wiretest.Status(429, limited, "Retry-After", "61")},
+			[]http.HandlerFunc{httpapitest.Status(429, limited, "Retry-After", "61")},
 			0, "provider acme: 429 Too Many Requests: Rate limit reached for requests",
 		},
 		{
 			"no money",
-			[]http.HandlerFunc{wiretest.Status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`)},
 			0, "provider acme: 429 Too Many Requests: You exceeded your current quota",
 		},
 		{
 			"wrong key",
-			[]http.HandlerFunc{wiretest.Status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(401, `{"error":{"message":"Incorrect API key provided: `+secret+`","code":"invalid_api_key"}}`)},
 			0, "provider acme: 401 Unauthorized: the service refused the API key",
 		},
 		{
 			"key in other words",
-			[]http.HandlerFunc{wiretest.Status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(403, `{"error":{"message":"key `+secret+` is blocked"}}`)},
 			0, "provider acme: 403 Forbidden: key [key] is blocked",
 		},
 		{
 			"part of the key",
-			[]http.HandlerFunc{wiretest.Status(400, `{"error":{"message":"bad key: `+secret[:20]+`, see https://a:b@c.example/d?e=f","code":"`+secret[3:15]+`"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(400, `{"error":{"message":"bad key: `+secret[:20]+`, see https://a:b@c.example/d?e=f","code":"`+secret[3:15]+`"}}`)},
 			0, "provider acme: 400 Bad Request: bad key: [key], see https://c.example/d",
 		},
 		{
 			"masked key",
-			[]http.HandlerFunc{wiretest.Status(400, `{"error":{"message":"Incorrect key sk-p************cret. Not ****5678 or \"...cret\""}}`)},
+			[]http.HandlerFunc{httpapitest.Status(400, `{"error":{"message":"Incorrect key sk-p************cret. Not ****5678 or \"...cret\""}}`)},
 			0, "provider acme: 400 Bad Request: Incorrect key [key] Not ****5678 or \"[key]\"",
 		},
 		{
 			"unknown model",
-			[]http.HandlerFunc{wiretest.Status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`)},
 			0, "provider acme: 404 Not Found: The model does not exist",
 		},
-		{"redirect", []http.HandlerFunc{wiretest.Status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
+		{"redirect", []http.HandlerFunc{httpapitest.Status(307, "", "Location", "/elsewhere")}, 0, "provider acme: 307 Temporary Redirect"},
 		{
 			"an error with status 200",
-			[]http.HandlerFunc{wiretest.Status(200, `{"error":{"message":"no such deployment"}}`)},
+			[]http.HandlerFunc{httpapitest.Status(200, `{"error":{"message":"no such deployment"}}`)},
 			0, "provider acme: 200 OK: no such deployment",
 		},
 		{
 			"no stream",
-			[]http.HandlerFunc{wiretest.Status(200, `{"choices":[]}`)},
+			[]http.HandlerFunc{httpapitest.Status(200, `{"choices":[]}`)},
 			0, "provider acme: the service sent a malformed event: want a stream, have application/json",
 		},
 		{"error event first", []http.HandlerFunc{broken("error-first.sse"), good}, 1, ""},
 		{"error event later", []http.HandlerFunc{broken("error-later.sse")}, 0, "the service reported an error: Overloaded"},
 		{"malformed event", []http.HandlerFunc{broken("malformed.sse")}, 0, "unexpected end of JSON input"},
-		{"event of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: [1]\n\n"))}, 0, "the service sent a malformed event: it is not an object"},
-		{"choices of another shape", []http.HandlerFunc{wiretest.Stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
+		{"event of another shape", []http.HandlerFunc{httpapitest.Stream([]byte("data: [1]\n\n"))}, 0, "the service sent a malformed event: it is not an object"},
+		{"choices of another shape", []http.HandlerFunc{httpapitest.Stream([]byte("data: {\"choices\":7}\n\n"))}, 0, `member "choices" is not an array`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := wiretest.Serve(t, tt.answers...)
+			s := httpapitest.Serve(t, tt.answers...)
 			// The client of its own is the one that follows no redirect.
-			got, err := wiretest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.HTTPClient = nil }), hello)
+			got, err := httpapitest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.HTTPClient = nil }), hello)
 			retries := 0
 			for _, delta := range got {
 				if r, ok := delta.(provider.Retry); ok {
@@ -268,12 +268,12 @@ func TestURLStaysSecret(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := openai.New(openai.Options{
-				Name: "acme", BaseURL: tt.base, AuthMethod: wire.None, HTTPClient: tt.client, MaxAttempts: 2, RetryBackoff: time.Nanosecond,
+				Name: "acme", BaseURL: tt.base, AuthMethod: httpapi.None, HTTPClient: tt.client, MaxAttempts: 2, RetryBackoff: time.Nanosecond,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := wiretest.Collect(t.Context(), p, hello)
+			got, err := httpapitest.Collect(t.Context(), p, hello)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want …%s…", err, tt.want)
 			}
@@ -298,7 +298,7 @@ func TestContextWindow(t *testing.T) {
 		`{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}`,
 		`{"error":{"code":400,"message":"the request exceeds the available context size. try increasing it ` + secret + `","type":"invalid_request_error"}}`,
 	} {
-		_, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Status(400, body)), nil), hello)
+		_, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Status(400, body)), nil), hello)
 		if !errors.Is(err, provider.ErrContextWindow) {
 			t.Errorf("%s\ngave %v, want ErrContextWindow", body, err)
 		}
@@ -308,9 +308,9 @@ func TestContextWindow(t *testing.T) {
 // A model's call whose input is not JSON reaches the registry as a JSON string,
 // and goes back to the service as the model wrote it.
 func TestBadInput(t *testing.T) {
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "bad-input.sse")), wiretest.Stream(recorded(t, "text.sse")))
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "bad-input.sse")), httpapitest.Stream(recorded(t, "text.sse")))
 	p := acme(t, s, nil)
-	got, err := wiretest.Collect(t.Context(), p, hello)
+	got, err := httpapitest.Collect(t.Context(), p, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestBadInput(t *testing.T) {
 	}
 	again := hello
 	again.Messages = append(again.Messages, protocol.Message{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{call}})
-	if _, err := wiretest.Collect(t.Context(), p, again); err != nil {
+	if _, err := httpapitest.Collect(t.Context(), p, again); err != nil {
 		t.Fatal(err)
 	}
 	_, body := s.Request(1)
@@ -352,22 +352,22 @@ func TestRequest(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, base     string
-		method         wire.AuthMethod
+		method         httpapi.AuthMethod
 		header, value  string
 		absent, target string
 	}{
-		{"bearer", "/v1", wire.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
+		{"bearer", "/v1", httpapi.Bearer, "Authorization", "Bearer " + secret, "Api-Key", "/v1/chat/completions"},
 		{
-			"azure", "/openai?api-version=2024-10-21", wire.APIKey, "Api-Key", secret, "Authorization",
+			"azure", "/openai?api-version=2024-10-21", httpapi.APIKey, "Api-Key", secret, "Authorization",
 			"/openai/chat/completions?api-version=2024-10-21",
 		},
-		{"none", "/v1/", wire.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
+		{"none", "/v1/", httpapi.None, "Api-Key", "", "Authorization", "/v1/chat/completions"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OPENAI_API_KEY", "sk-of-somebody-else")
-			s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
+			s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
 			p := acme(t, s, func(o *openai.Options) { o.BaseURL, o.AuthMethod = s.URL+tt.base, tt.method })
-			if _, err := wiretest.Collect(t.Context(), p, r); err != nil {
+			if _, err := httpapitest.Collect(t.Context(), p, r); err != nil {
 				t.Fatal(err)
 			}
 			got, body := s.Request(0)
@@ -377,7 +377,7 @@ func TestRequest(t *testing.T) {
 			if got.Method != http.MethodPost || got.RequestURI != tt.target {
 				t.Errorf("asked %s %s, want POST %s", got.Method, got.RequestURI, tt.target)
 			}
-			fixtures.Golden(t, "providers/openai/request.json", wiretest.Pretty(t, body))
+			fixtures.Golden(t, "providers/openai/request.json", httpapitest.Pretty(t, body))
 		})
 	}
 }
@@ -393,27 +393,27 @@ func TestModels(t *testing.T) {
 		want       []protocol.Model
 		err        string
 	}{
-		{"listed", wiretest.Status(200, list), configured, []protocol.Model{
+		{"listed", httpapitest.Status(200, list), configured, []protocol.Model{
 			{Provider: "acme", ModelID: "a", ModelName: "Ay", ContextWindow: 4096},
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 			{Provider: "acme", ModelID: "c", ModelName: "c", ContextWindow: 32768},
 		}, ""},
 		{
-			"names that nobody could choose", wiretest.Status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
+			"names that nobody could choose", httpapitest.Status(200, `{"data":[{"id":"a","name":"`+strings.Repeat("n", 300)+`"},{"id":"`+strings.Repeat("m", 257)+`"},{"id":"x\n"}]}`),
 			nil,
 			[]protocol.Model{{Provider: "acme", ModelID: "a", ModelName: strings.Repeat("n", 256)}},
 			"",
 		},
-		{"no list", wiretest.Status(404, ""), configured, []protocol.Model{
+		{"no list", httpapitest.Status(404, ""), configured, []protocol.Model{
 			{Provider: "acme", ModelID: "b", ModelName: "Bee", ContextWindow: 8000},
 		}, ""},
 		{
-			"nothing known", wiretest.Status(401, `{"error":{"message":"bad key"}}`), nil, nil,
+			"nothing known", httpapitest.Status(401, `{"error":{"message":"bad key"}}`), nil, nil,
 			"list models: provider acme: 401 Unauthorized: the service refused the API key",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := acme(t, wiretest.Serve(t, tt.answer), func(o *openai.Options) { o.Models = tt.configured })
+			p := acme(t, httpapitest.Serve(t, tt.answer), func(o *openai.Options) { o.Models = tt.configured })
 			got, err := p.Models(t.Context())
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
@@ -431,7 +431,7 @@ func TestNewRefuses(t *testing.T) {
 		options openai.Options
 		want    string
 	}{
-		{"no key", openai.Options{Name: "acme", BaseURL: "http://h", AuthMethod: wire.Bearer}, "provider acme: there is no API key"},
+		{"no key", openai.Options{Name: "acme", BaseURL: "http://h", AuthMethod: httpapi.Bearer}, "provider acme: there is no API key"},
 		{"no host", openai.Options{Name: "acme", BaseURL: "api.example.com", APIKey: secret}, "provider acme: base_url is not an http or https URL with a host"},
 		{"bad url", openai.Options{Name: "acme", BaseURL: "http://[", APIKey: secret}, "provider acme: base_url is not a URL"},
 		{"bad method", openai.Options{Name: "acme", BaseURL: "http://h", APIKey: secret, AuthMethod: "basic"}, `provider acme: auth_method "basic" is not known, want bearer, api-key, x-api-key or none`},
@@ -453,12 +453,12 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := openai.New(openai.Options{
-			BaseURL: "http://h", AuthMethod: wire.Bearer, APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: wiretest.Canned(body)},
+			BaseURL: "http://h", AuthMethod: httpapi.Bearer, APIKey: secret, MaxAttempts: 1, HTTPClient: &http.Client{Transport: httpapitest.Canned(body)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := wiretest.Collect(t.Context(), p, hello)
+		got, err := httpapitest.Collect(t.Context(), p, hello)
 		stopped := false
 		for i, delta := range got {
 			switch delta := delta.(type) {
@@ -474,7 +474,7 @@ func FuzzStream(f *testing.F) {
 			t.Errorf("stopped %v with error %v", stopped, err)
 		}
 		m := said(got)
-		if len(m.ThinkingSignature) > wire.MaxSignature || m.ThinkingSignature != "" && !openai.GivesBack(hello.Model, m) {
+		if len(m.ThinkingSignature) > httpapi.MaxSignature || m.ThinkingSignature != "" && !openai.GivesBack(hello.Model, m) {
 			t.Errorf("the signature does not fit %+v", m)
 		}
 	})

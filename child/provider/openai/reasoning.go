@@ -3,7 +3,7 @@ package openai
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
@@ -11,44 +11,44 @@ import (
 // which they come and in which the service wants them.
 const (
 	// content is reasoning_content (DeepSeek, vLLM, llama.cpp): the text.
-	content wire.Kind = "reasoning_content"
+	content httpapi.Kind = "reasoning_content"
 	// details is reasoning_details (OpenRouter): Opaque is the array.
-	details wire.Kind = "reasoning_details"
+	details httpapi.Kind = "reasoning_details"
 )
 
 // thought is a piece of the reasoning: reasoning_content, or else reasoning.
 func (d delta) thought() jsontext.Value {
 	for _, piece := range []jsontext.Value{d.ReasoningContent, d.Reasoning} {
-		if wire.IsString(piece) && string(piece) != `""` {
+		if httpapi.IsString(piece) && string(piece) != `""` {
 			return piece
 		}
 	}
 	return nil
 }
 
-// layout is how the answer was made up. The details hold all that the text says,
+// reasoningBlocks is how the answer was made up. The details hold all that the text says,
 // and more. An answer with calls and an empty reasoning_content has one: there
 // are services that want it back.
-func (a *answer) layout() wire.Layout {
-	l := wire.Layout{Model: a.model}
+func (a *answer) reasoningBlocks() httpapi.ReasoningBlocks {
+	l := httpapi.ReasoningBlocks{Model: a.model}
 	if array := a.details.array(); array != "" {
-		l.Blocks = append(l.Blocks, wire.Block{Kind: details, Bytes: a.thoughtBytes, Opaque: array})
+		l.Blocks = append(l.Blocks, httpapi.Block{Kind: details, Bytes: a.thoughtBytes, Opaque: array})
 	} else if a.content && (a.thoughtBytes > 0 || len(a.calls) > 0) {
-		l.Blocks = append(l.Blocks, wire.Block{Kind: content, Bytes: a.thoughtBytes})
+		l.Blocks = append(l.Blocks, httpapi.Block{Kind: content, Bytes: a.thoughtBytes})
 	}
 	if a.saidBytes > 0 {
-		l.Blocks = append(l.Blocks, wire.Block{Kind: wire.KindText, Bytes: a.saidBytes})
+		l.Blocks = append(l.Blocks, httpapi.Block{Kind: httpapi.KindText, Bytes: a.saidBytes})
 	}
 	for range a.calls {
-		l.Blocks = append(l.Blocks, wire.Block{Kind: wire.KindCall})
+		l.Blocks = append(l.Blocks, httpapi.Block{Kind: httpapi.KindCall})
 	}
 	return l
 }
 
-// giveBack adds the reasoning of an answer to what goes out of it. It reports
+// restoreReasoning adds the reasoning of an answer to what goes out of it. It reports
 // whether there was any: the model's own, in an answer that is what it was.
-func giveBack(said *message, m protocol.Message, model string) bool {
-	blocks, ok := wire.Reasoned(m, model, content, details)
+func restoreReasoning(said *message, m protocol.Message, model string) bool {
+	blocks, ok := httpapi.ReusableBlocks(m, model, content, details)
 	if !ok {
 		return false
 	}
@@ -63,7 +63,7 @@ func giveBack(said *message, m protocol.Message, model string) bool {
 				return false
 			}
 			with.ReasoningDetails = array
-		case wire.KindText, wire.KindCall: // go out as ever
+		case httpapi.KindText, httpapi.KindCall: // go out as ever
 		}
 	}
 	*said = with

@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 )
@@ -57,7 +57,7 @@ func loop(answer protocol.Message) provider.Request {
 // answered asks, and gives the answer as a message.
 func answered(t *testing.T, pieces ...[]byte) protocol.Message {
 	t.Helper()
-	got, err := wiretest.Collect(t.Context(), acme(t, wiretest.Serve(t, wiretest.Stream(pieces...)), nil), hello)
+	got, err := httpapitest.Collect(t.Context(), acme(t, httpapitest.Serve(t, httpapitest.Stream(pieces...)), nil), hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func answered(t *testing.T, pieces ...[]byte) protocol.Message {
 // asked is the body of a request that goes well.
 func asked(t *testing.T, r provider.Request) []byte {
 	t.Helper()
-	s := wiretest.Serve(t, wiretest.Stream(recorded(t, "text.sse")))
-	if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), r); err != nil {
+	s := httpapitest.Serve(t, httpapitest.Stream(recorded(t, "text.sse")))
+	if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), r); err != nil {
 		t.Fatal(err)
 	}
 	_, body := s.Request(0)
@@ -84,10 +84,10 @@ func TestReasoningGoesBack(t *testing.T) {
 		t.Run(tt.stream, func(t *testing.T) {
 			whole := recorded(t, tt.stream)
 			answer := answered(t, whole)
-			if diff := cmp.Diff(answer, answered(t, wiretest.ByteByByte(whole)...)); diff != "" {
+			if diff := cmp.Diff(answer, answered(t, httpapitest.ByteByByte(whole)...)); diff != "" {
 				t.Errorf("-whole +byte by byte\n%s", diff)
 			}
-			fixtures.Golden(t, "providers/openai/"+tt.golden, wiretest.Pretty(t, asked(t, loop(answer))))
+			fixtures.Golden(t, "providers/openai/"+tt.golden, httpapitest.Pretty(t, asked(t, loop(answer))))
 		})
 	}
 }
@@ -104,7 +104,7 @@ func TestReasoningStaysHere(t *testing.T) {
 			{"another model", func(r *provider.Request, _ *protocol.Message) { r.Model = "gpt-4.1" }},
 			{"interrupted", func(_ *provider.Request, m *protocol.Message) { m.Interrupted = true }},
 			{"not signed", func(_ *provider.Request, m *protocol.Message) { m.ThinkingSignature = "" }},
-			{"no layout", func(_ *provider.Request, m *protocol.Message) { m.ThinkingSignature = "EqQB" }},
+			{"no blocks", func(_ *provider.Request, m *protocol.Message) { m.ThinkingSignature = "EqQB" }},
 			{"other text", func(_ *provider.Request, m *protocol.Message) { m.Content += "!" }},
 			{"other reasoning", func(_ *provider.Request, m *protocol.Message) { m.Thinking = m.Thinking[1:] }},
 			{"other calls", func(_ *provider.Request, m *protocol.Message) { m.ToolCalls = append(m.ToolCalls, m.ToolCalls[0]) }},
@@ -146,9 +146,9 @@ func TestReasoningRefused(t *testing.T) {
 		{"with another status", 403, `{"error":{"message":"no reasoning for you"}}`, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			refusal := wiretest.Status(tt.status, tt.message)
-			s := wiretest.Serve(t, refusal, wiretest.Stream(recorded(t, "text.sse")))
-			got, err := wiretest.Collect(t.Context(), acme(t, s, nil), request)
+			refusal := httpapitest.Status(tt.status, tt.message)
+			s := httpapitest.Serve(t, refusal, httpapitest.Stream(recorded(t, "text.sse")))
+			got, err := httpapitest.Collect(t.Context(), acme(t, s, nil), request)
 			if s.Asked() != tt.asked {
 				t.Fatalf("asked %d times, want %d; error %v", s.Asked(), tt.asked, err)
 			}
@@ -166,15 +166,15 @@ func TestReasoningRefused(t *testing.T) {
 			if !bytes.Contains(first, []byte("reasoning_details")) || bytes.Contains(second, []byte("reasoning")) {
 				t.Errorf("asked %s\nthen %s", first, second)
 			}
-			s = wiretest.Serve(t, refusal, refusal)
-			if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), request); err == nil || s.Asked() != 2 {
+			s = httpapitest.Serve(t, refusal, refusal)
+			if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), request); err == nil || s.Asked() != 2 {
 				t.Errorf("refused twice: asked %d times, error %v", s.Asked(), err)
 			}
 		})
 	}
 	// Where there was none, a refusal is an error like any other.
-	s := wiretest.Serve(t, wiretest.Status(400, `{"error":{"message":"the reasoning_content must be passed back"}}`))
-	if _, err := wiretest.Collect(t.Context(), acme(t, s, nil), hello); err == nil {
+	s := httpapitest.Serve(t, httpapitest.Status(400, `{"error":{"message":"the reasoning_content must be passed back"}}`))
+	if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), hello); err == nil {
 		t.Error("no error")
 	}
 }

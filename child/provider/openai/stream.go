@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/protocol"
 )
 
 // ask makes one request and passes on its stream.
-func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
-	a := answer{Try: t, model: question.Model}
+func (c *client) ask(ctx context.Context, t *httpapi.Attempt, question request) error {
+	a := answer{Attempt: t, model: question.Model}
 	err := t.Stream(ctx, "/chat/completions", question, a.take)
 	if err := t.Outcome(ctx, err, a.finished); err != nil {
 		return err
@@ -27,13 +27,13 @@ func (c *client) ask(ctx context.Context, t *wire.Try, question request) error {
 
 // answer puts the deltas of one answer together.
 type answer struct {
-	*wire.Try
+	*httpapi.Attempt
 	model        string // that was asked
 	finished     bool   // a finish_reason was seen
 	reason       provider.FinishReason
-	said         wire.Text
-	refused      wire.Text
-	thought      wire.Text
+	said         httpapi.Text
+	refused      httpapi.Text
+	thought      httpapi.Text
 	saidBytes    int  // of the text that was passed on
 	thoughtBytes int  // of the reasoning that was passed on
 	content      bool // a reasoning_content was seen, empty or not
@@ -49,21 +49,21 @@ type call struct {
 	id    string // ours: the service's, unless it gave none or gave it twice
 	name  string
 	input strings.Builder
-	last  wire.Text // the end of input
-	begun bool      // its CallStart was passed on
+	last  httpapi.Text // the end of input
+	begun bool         // its CallStart was passed on
 }
 
 // take passes on what one event says.
-func (a *answer) take(sent wire.Event) error {
+func (a *answer) take(sent httpapi.Event) error {
 	if bytes.HasPrefix(sent.Data, []byte("[DONE]")) {
 		return io.EOF
 	}
 	var c chunk
-	if err := wire.Decode(sent.Data, &c); err != nil {
+	if err := httpapi.Decode(sent.Data, &c); err != nil {
 		return err
 	}
 	if c.Object == "error" || len(c.Error) > 0 && c.Error.Kind() != 'n' { // the one is vLLM's
-		return wire.ReadError(sent.Data)
+		return httpapi.ReadError(sent.Data)
 	}
 	if name := protocol.CutModelName(c.Model); name != "" {
 		a.usage.Model = &name
@@ -77,7 +77,7 @@ func (a *answer) take(sent wire.Event) error {
 		}
 		d := choice.Delta
 		a.think(a.thought.Next(d.thought()))
-		a.content = a.content || wire.IsString(d.ReasoningContent)
+		a.content = a.content || httpapi.IsString(d.ReasoningContent)
 		a.details.take(d.ReasoningDetails)
 		a.say(a.said.Next(d.Content) + a.refused.Next(d.Refusal))
 		for _, piece := range d.ToolCalls {
@@ -169,9 +169,9 @@ func (a *answer) end() {
 		}
 	}
 	for _, c := range a.calls {
-		a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: wire.Input(c.input.String())}})
+		a.Emit(provider.Call{ToolCall: protocol.ToolCall{ID: c.id, Name: c.name, Input: httpapi.Input(c.input.String())}})
 	}
-	if signature := a.layout().Signature(); signature != "" {
+	if signature := a.reasoningBlocks().Signature(); signature != "" {
 		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
 	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
+	"nexus.internal/child/provider/httpapi"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
@@ -45,11 +45,11 @@ func translate(r provider.Request, forget bool) (question request, reasoned bool
 		case protocol.RoleSystem:
 			out = append(out, message{Role: "system", Content: m.Content})
 		case protocol.RoleUser:
-			out = append(out, user(wire.Pictures(r, m, maxImage)))
+			out = append(out, user(httpapi.Pictures(r, m, maxImage)))
 		case protocol.RoleAssistant:
 			if m.Content != "" || len(m.ToolCalls) > 0 {
 				said := assistant(m)
-				if !forget && giveBack(&said, m, r.Model) {
+				if !forget && restoreReasoning(&said, m, r.Model) {
 					reasoned = true
 				}
 				out = append(out, said)
@@ -63,7 +63,7 @@ func translate(r provider.Request, forget bool) (question request, reasoned bool
 
 // user is a message of the user: plain text where there are no images, since not
 // every service takes parts.
-func user(text string, pictures []wire.Picture) message {
+func user(text string, pictures []httpapi.Picture) message {
 	if len(pictures) == 0 {
 		return message{Role: "user", Content: text}
 	}
@@ -84,7 +84,7 @@ func assistant(m protocol.Message) message {
 	}
 	for _, c := range m.ToolCalls {
 		said.ToolCalls = append(said.ToolCalls, toolCall{
-			Type: "function", ID: c.ID, Function: calledFunction{Name: wire.FunctionName(c.Name), Arguments: arguments(c.Input)},
+			Type: "function", ID: c.ID, Function: calledFunction{Name: httpapi.FunctionName(c.Name), Arguments: arguments(c.Input)},
 		})
 	}
 	return said
@@ -107,14 +107,14 @@ func arguments(input jsontext.Value) string {
 // message of the user follows that shows them.
 func results(r provider.Request, calls []protocol.ToolCall, following []protocol.Message) []message {
 	out := make([]message, 0, len(calls))
-	var shown []wire.Picture
+	var shown []httpapi.Picture
 	var names []string
-	for i, m := range wire.Results(calls, following) {
-		text, pictures := wire.Pictures(r, m, maxImage)
+	for i, m := range httpapi.Results(calls, following) {
+		text, pictures := httpapi.Pictures(r, m, maxImage)
 		out = append(out, message{Role: "tool", Content: text, ToolCallID: calls[i].ID})
 		if len(pictures) > 0 {
 			shown = append(shown, pictures...)
-			names = append(names, wire.FunctionName(calls[i].Name))
+			names = append(names, httpapi.FunctionName(calls[i].Name))
 		}
 	}
 	if len(shown) > 0 {

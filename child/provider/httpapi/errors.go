@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"cmp"
@@ -103,8 +103,8 @@ func (e *ServiceError) Unwrap() error {
 	return nil
 }
 
-// passes reports whether another try may go better.
-func (e *ServiceError) passes() bool {
+// temporary reports whether another try may go better.
+func (e *ServiceError) temporary() bool {
 	if e.final || e.Unwrap() != nil {
 		return false
 	}
@@ -160,9 +160,9 @@ type MalformedError struct{ Problem string }
 
 func (e *MalformedError) Error() string { return "the service sent a malformed event: " + e.Problem }
 
-// refuse turns every response that is no answer into an error and closes it. It
+// checkResponse turns every response that is no answer into an error and closes it. It
 // reads a bounded part of the body.
-func (s *Service) refuse(request *http.Request, response *http.Response) (*http.Response, error) {
+func (s *Service) checkResponse(request *http.Request, response *http.Response) (*http.Response, error) {
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	streamed := request.Method != http.MethodPost || media != "application/json" && media != "text/html"
 	if response.StatusCode/100 == 2 && streamed {
@@ -239,7 +239,7 @@ func (s *Service) delay(err error, spoke bool, number int) (wait time.Duration, 
 	backoff -= rand.N(backoff/4 + 1) // so that many children do not come back at once
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		switch {
-		case !e.passes() || e.RetryAfter > maxWait:
+		case !e.temporary() || e.RetryAfter > maxWait:
 			return 0, false
 		case e.RetryAfter >= 0:
 			return e.RetryAfter, true

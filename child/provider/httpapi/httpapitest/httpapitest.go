@@ -1,16 +1,16 @@
-// Package wiretest stands in for a model's service in the tests of providers: a
+// Package httpapitest stands in for a model's service in the tests of providers: a
 // loopback server that gives one prepared answer after another and keeps what it
 // was asked.
 //
-//	s := wiretest.Serve(t, wiretest.Status(429, "{}", "Retry-After", "0"), wiretest.Stream(recorded))
-//	p, err := openai.New(openai.Options{BaseURL: s.URL + "/v1", AuthMethod: wire.Bearer, APIKey: wiretest.Secret})
-//	deltas, err := wiretest.Collect(ctx, p, request)
+//	s := httpapitest.Serve(t, httpapitest.Status(429, "{}", "Retry-After", "0"), httpapitest.Stream(recorded))
+//	p, err := openai.New(openai.Options{BaseURL: s.URL + "/v1", AuthMethod: httpapi.Bearer, APIKey: httpapitest.Secret})
+//	deltas, err := httpapitest.Collect(ctx, p, request)
 //	request, body := s.Request(1)
 //
 // A Service is safe for concurrent use; the test's clean-up closes it and waits
 // for its goroutines. It fails the test when it is asked more often than it has
 // answers. It is for tests alone. See SPEC.md §4.3.
-package wiretest
+package httpapitest
 
 import (
 	"bytes"

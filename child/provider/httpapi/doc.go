@@ -1,12 +1,12 @@
-// Package wire is what every provider that speaks to a real service shares:
+// Package httpapi is what every provider that speaks to a real service shares:
 // where the service is and how it is asked, the tries for an answer, the watch
 // over its silence, its event stream, its errors in clear words without a key in
 // them, and the parts of a conversation that all vendors want alike.
 //
-//	s, err := wire.New(options, wire.Vendor{Version: "/v1"})
-//	return s.Answer(ctx, request, func(ctx context.Context, t *wire.Try, r provider.Request) error {
-//		err := t.Stream(ctx, "/ask", translate(r), func(e wire.Event) error {
-//			… wire.Decode(e.Data, &event) … t.Emit(delta) …
+//	s, err := httpapi.New(options, httpapi.Vendor{Version: "/v1"})
+//	return s.Answer(ctx, request, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
+//		err := t.Stream(ctx, "/ask", translate(r), func(e httpapi.Event) error {
+//			… httpapi.Decode(e.Data, &event) … t.Emit(delta) …
 //		})
 //		return t.Outcome(ctx, err, whole)
 //	})
@@ -18,6 +18,6 @@
 //
 // The environment is not read, redirects are not followed, and the key appears
 // in no error. A Service is safe for concurrent use and starts no goroutine of
-// its own but those of its HTTP client; a Try belongs to one goroutine. The
+// its own but those of its HTTP client; an Attempt belongs to one goroutine. The
 // contract is SPEC.md §4.3.
-package wire
+package httpapi

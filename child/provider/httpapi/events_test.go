@@ -1,4 +1,4 @@
-package wire_test
+package httpapi_test
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 )
 
 // sent is an event, as text.
 type sent struct{ name, data string }
 
 func read(r io.Reader) (got []sent, err error) {
-	for e, err := range wire.Events(r) {
+	for e, err := range httpapi.Events(r) {
 		if err != nil {
 			return got, err
 		}
@@ -80,14 +80,14 @@ func TestEventsDoNotWait(t *testing.T) {
 func TestALongEvent(t *testing.T) {
 	line := "data: " + strings.Repeat("x", 1<<20) + "\n"
 	got, err := read(strings.NewReader(strings.Repeat(line, 31) + "\n" + strings.Repeat(line, 33)))
-	if _, ok := errors.AsType[*wire.MalformedError](err); !ok || len(got) != 1 {
+	if _, ok := errors.AsType[*httpapi.MalformedError](err); !ok || len(got) != 1 {
 		t.Errorf("%d events, error %v", len(got), err)
 	}
 	// Lines that are no data count as well, comments do not.
 	for field, want := range map[string]bool{"x: ": true, "event: ": true, ": ": false} {
 		line := field + strings.Repeat("x", 1<<20) + "\n"
 		_, err := read(strings.NewReader(strings.Repeat(line, 33)))
-		if _, ok := errors.AsType[*wire.MalformedError](err); ok != want {
+		if _, ok := errors.AsType[*httpapi.MalformedError](err); ok != want {
 			t.Errorf("%q: error %v", field, err)
 		}
 	}
@@ -160,9 +160,9 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got outer
-			err := wire.Decode([]byte(tt.data), &got)
+			err := httpapi.Decode([]byte(tt.data), &got)
 			if tt.problem != "" {
-				if e, ok := errors.AsType[*wire.MalformedError](err); !ok || e.Problem != tt.problem {
+				if e, ok := errors.AsType[*httpapi.MalformedError](err); !ok || e.Problem != tt.problem {
 					t.Errorf("error %v, want %s", err, tt.problem)
 				}
 				return
@@ -180,7 +180,7 @@ func TestText(t *testing.T) {
 	for piece, want := range map[string]string{
 		"": "", "null": "", `""`: "", `"a\n\u00e9"`: "a\né", `{"a":1}`: `{"a":1}`, "7": "7", "\"\xff\"": "\uFFFD", "[\"\xff\"]": "[\"\uFFFD\"]",
 	} {
-		var text wire.Text
+		var text httpapi.Text
 		if got := text.Next(jsontext.Value(piece)); got != want || text.Rest() != "" {
 			t.Errorf("%s became %q, want %q", piece, got, want)
 		}
@@ -195,11 +195,11 @@ func TestGet(t *testing.T) {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	server := wiretest.Serve(t,
-		wiretest.Status(200, `{"data":[{"id":"a"},{"id":["b"]}]}`), wiretest.Status(200, `[]`),
-		wiretest.Status(200, `{"data":[{"id":"`+strings.Repeat("x", 16<<20)+`"}]}`),
+	server := httpapitest.Serve(t,
+		httpapitest.Status(200, `{"data":[{"id":"a"},{"id":["b"]}]}`), httpapitest.Status(200, `[]`),
+		httpapitest.Status(200, `{"data":[{"id":"`+strings.Repeat("x", 16<<20)+`"}]}`),
 	)
-	s := service(t, wire.Options{BaseURL: server.URL, APIKey: "k"})
+	s := service(t, httpapi.Options{BaseURL: server.URL, APIKey: "k"})
 	if err := s.Get(t.Context(), "/models", nil, &list); err != nil || len(list.Data) != 2 || list.Data[0].ID != "a" || list.Data[1].ID != "" {
 		t.Errorf("error %v, list %v", err, list)
 	}

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 // Events is the reader of event streams.
 var Events = events

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"bytes"
@@ -169,7 +169,7 @@ func (s *Service) do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.refuse(request, response)
+	return s.checkResponse(request, response)
 }
 
 // Get asks for the list at path, which begins with a slash, and reads it into the
@@ -227,7 +227,7 @@ func (s *Service) Models(
 		}
 		entry, ok := known[m.ModelID]
 		if !ok {
-			entry = s.named(m)
+			entry = s.withProvider(m)
 		}
 		offered = append(offered, entry)
 	}
@@ -238,12 +238,12 @@ func (s *Service) Models(
 func (s *Service) configured() []protocol.Model {
 	models := make([]protocol.Model, 0, len(s.options.Models))
 	for _, m := range s.options.Models {
-		models = append(models, s.named(m))
+		models = append(models, s.withProvider(m))
 	}
 	return models
 }
 
-func (s *Service) named(m protocol.Model) protocol.Model {
+func (s *Service) withProvider(m protocol.Model) protocol.Model {
 	m.Provider = s.options.Name
 	m.ModelName = cmp.Or(protocol.CutModelName(m.ModelName), m.ModelID)
 	return m

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 	"nexus.internal/protocol"
 )
 
-// Ask makes one request, by t.Stream, and passes on its answer, by t.Emit. It
+// AttemptFunc makes one request, by t.Stream, and passes on its answer, by t.Emit. It
 // returns what t.Outcome makes of the end.
-type Ask func(ctx context.Context, t *Try, r provider.Request) error
+type AttemptFunc func(ctx context.Context, t *Attempt, r provider.Request) error
 
 // Answer asks for one answer, in as many tries as the options allow. A failed
 // try that will be followed by another is told by a Retry. The last error is
 // ErrContextWindow where the service says so, the error of ctx where that has
 // ended, and else says what went wrong. Where the service refuses images, it is
 // asked once more without them.
-func (s *Service) Answer(ctx context.Context, r provider.Request, ask Ask) iter.Seq2[provider.Delta, error] {
+func (s *Service) Answer(ctx context.Context, r provider.Request, attempt AttemptFunc) iter.Seq2[provider.Delta, error] {
 	return func(yield func(provider.Delta, error) bool) {
 		r := r
 		for number := 1; ; number++ {
-			t := &Try{service: s, yield: yield}
-			err := t.run(ctx, r, ask)
+			t := &Attempt{service: s, yield: yield}
+			err := t.run(ctx, r, attempt)
 			switch {
-			case err == nil, t.left:
+			case err == nil, t.abandoned:
 				return
 			case ctx.Err() != nil:
 				yield(nil, ctx.Err())
@@ -40,12 +40,12 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, ask Ask) iter.
 			}
 			var wait time.Duration
 			var what string
-			if !t.spoke && hasImages(r) && refusesImages(err) {
+			if !t.emitted && hasImages(r) && refusesImages(err) {
 				r.Image, what = noImages, "once more without images"
 				number--
 			} else {
 				var again bool
-				if wait, again = s.delay(err, t.spoke, number); !again {
+				if wait, again = s.delay(err, t.emitted, number); !again {
 					yield(nil, s.Explain(err))
 					return
 				}
@@ -62,28 +62,28 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, ask Ask) iter.
 	}
 }
 
-// Try is one try for an answer.
-type Try struct {
-	service *Service
-	yield   func(provider.Delta, error) bool
-	quiet   *silence
-	body    *listened // of the last response; nil until the service has answered
-	spoke   bool      // deltas were passed on
-	left    bool      // the listener has gone
+// Attempt is one try for an answer.
+type Attempt struct {
+	service   *Service
+	yield     func(provider.Delta, error) bool
+	idle      *idleTimeout
+	body      *watchedBody // of the last response; nil until the service has answered
+	emitted   bool         // deltas were passed on
+	abandoned bool         // the listener has gone
 }
 
-func (t *Try) run(ctx context.Context, r provider.Request, ask Ask) error {
-	ctx, quiet, stop := watch(ctx, t.service.options.IdleTimeout)
+func (t *Attempt) run(ctx context.Context, r provider.Request, attempt AttemptFunc) error {
+	ctx, idle, stop := withIdleTimeout(ctx, t.service.options.IdleTimeout)
 	defer stop()
-	t.quiet = quiet
-	return ask(ctx, t, r)
+	t.idle = idle
+	return attempt(ctx, t, r)
 }
 
 // Stream posts question, as JSON, to path, which begins with a slash, and passes
 // the events of the answer to take. It returns without an error at the end of the
 // stream, when the listener has gone, and when take returns io.EOF; and else with
 // the error of take, of the connection, or of the service.
-func (t *Try) Stream(ctx context.Context, path string, question any, take func(Event) error) error {
+func (t *Attempt) Stream(ctx context.Context, path string, question any, take func(Event) error) error {
 	body, err := json.Marshal(question, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
@@ -98,13 +98,13 @@ func (t *Try) Stream(ctx context.Context, path string, question any, take func(E
 		return err
 	}
 	defer response.Body.Close() // how the answer ended is known by then
-	t.body = &listened{Reader: response.Body, silence: t.quiet}
+	t.body = &watchedBody{Reader: response.Body, idle: t.idle}
 	for event, err := range events(t.body) {
 		if err == nil {
 			err = take(event)
 		}
 		switch {
-		case errors.Is(err, io.EOF), t.left:
+		case errors.Is(err, io.EOF), t.abandoned:
 			return nil
 		case err != nil:
 			return err
@@ -114,24 +114,24 @@ func (t *Try) Stream(ctx context.Context, path string, question any, take func(E
 }
 
 // Emit passes on a delta. The listener may take its time.
-func (t *Try) Emit(d provider.Delta) {
-	if t.left {
+func (t *Attempt) Emit(d provider.Delta) {
+	if t.abandoned {
 		return
 	}
-	t.quiet.timer.Stop()
-	t.spoke = true
-	t.left = !t.yield(d, nil)
-	t.quiet.heard()
+	t.idle.timer.Stop()
+	t.emitted = true
+	t.abandoned = !t.yield(d, nil)
+	t.idle.reset()
 }
 
-// Spoke reports whether anything was passed on.
-func (t *Try) Spoke() bool { return t.spoke }
+// Emitted reports whether anything was passed on.
+func (t *Attempt) Emitted() bool { return t.emitted }
 
 // Outcome finds out what the end of a stream stands for: err is what Stream
 // returned, whole says that the service had said that it was done. The result
 // is nil if the answer is whole: what broke then, if anything, is only the
 // good-bye.
-func (t *Try) Outcome(ctx context.Context, err error, whole bool) error {
+func (t *Attempt) Outcome(ctx context.Context, err error, whole bool) error {
 	reason := context.Cause(ctx)
 	switch {
 	case whole && (err == nil || reason == nil || errors.Is(reason, errIdle)):

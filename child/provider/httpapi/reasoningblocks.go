@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"github.com/go-json-experiment/json"
@@ -7,12 +7,12 @@ import (
 	"nexus.internal/protocol/strict"
 )
 
-// MaxSignature bounds the JSON of a layout, in bytes; a larger one is not kept.
+// MaxSignature bounds the JSON of ReasoningBlocks, in bytes; a larger one is not kept.
 const MaxSignature = 256 << 10
 
-// Layout is what a ThinkingSignature holds: how an answer with reasoning was
+// ReasoningBlocks is what a ThinkingSignature holds: how an answer with reasoning was
 // made up, so that the service can have it back as it was.
-type Layout struct {
+type ReasoningBlocks struct {
 	// Model is the one that was asked: another one cannot read what it signed.
 	Model  string  `json:"model"`
 	Blocks []Block `json:"blocks"`
@@ -39,10 +39,10 @@ const (
 
 func (k Kind) reasoning() bool { return k != KindText && k != KindCall }
 
-// Signature is a layout in writing; "" for an answer without reasoning, or with
+// Signature is the JSON of the blocks; "" for an answer without reasoning, or with
 // more of it than can be kept.
-func (l Layout) Signature() string {
-	if !reasoned(l.Blocks) {
+func (l ReasoningBlocks) Signature() string {
+	if !hasReasoning(l.Blocks) {
 		return ""
 	}
 	data, err := json.Marshal(l)
@@ -52,7 +52,7 @@ func (l Layout) Signature() string {
 	return string(data)
 }
 
-func reasoned(blocks []Block) bool {
+func hasReasoning(blocks []Block) bool {
 	for _, b := range blocks {
 		if b.Kind.reasoning() {
 			return true
@@ -61,11 +61,11 @@ func reasoned(blocks []Block) bool {
 	return false
 }
 
-// Reasoned finds the blocks of an answer whose reasoning can go back: it came
+// ReusableBlocks finds the blocks of an answer whose reasoning can go back: it came
 // from this model, is of the kinds that the vendor knows, and the message is what
 // it was. Then there is at least one block of reasoning.
-func Reasoned(m protocol.Message, model string, kinds ...Kind) ([]Block, bool) {
-	var l Layout
+func ReusableBlocks(m protocol.Message, model string, kinds ...Kind) ([]Block, bool) {
+	var l ReasoningBlocks
 	if m.ThinkingSignature == "" || m.Interrupted ||
 		strict.Unmarshal([]byte(m.ThinkingSignature), &l, strict.RejectUnknown) != nil || l.Model != model {
 		return nil, false
@@ -89,5 +89,5 @@ func Reasoned(m protocol.Message, model string, kinds ...Kind) ([]Block, bool) {
 			return nil, false
 		}
 	}
-	return l.Blocks, thinking == 0 && said == 0 && calls == 0 && reasoned(l.Blocks)
+	return l.Blocks, thinking == 0 && said == 0 && calls == 0 && hasReasoning(l.Blocks)
 }

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"cmp"
@@ -51,15 +51,15 @@ func Results(calls []protocol.ToolCall, following []protocol.Message) []protocol
 // FunctionName makes a name that services accept of the one that a model gave a
 // call: at most 64 of the characters A-Z, a-z, 0-9, _ and -.
 func FunctionName(name string) string {
-	name = Word(name)
+	name = ReplaceSpecial(name)
 	if len(name) > maxName {
 		name = name[:maxName]
 	}
 	return cmp.Or(name, noName)
 }
 
-// Word replaces everything but A-Z, a-z, 0-9, _ and -.
-func Word(text string) string {
+// ReplaceSpecial replaces everything but A-Z, a-z, 0-9, _ and -.
+func ReplaceSpecial(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':

@@ -1,4 +1,4 @@
-package wire_test
+package httpapi_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/child/provider"
-	"nexus.internal/child/provider/wire"
-	"nexus.internal/child/provider/wire/wiretest"
+	"nexus.internal/child/provider/httpapi"
+	"nexus.internal/child/provider/httpapi/httpapitest"
 	"nexus.internal/protocol"
 )
 
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // plain asks the way a provider does, and takes the data of one event for the
 // answer.
-func plain() wire.Ask {
-	return func(ctx context.Context, t *wire.Try, _ provider.Request) error {
+func plain() httpapi.AttemptFunc {
+	return func(ctx context.Context, t *httpapi.Attempt, _ provider.Request) error {
 		var said string
-		err := t.Stream(ctx, "/ask", struct{}{}, func(e wire.Event) error {
+		err := t.Stream(ctx, "/ask", struct{}{}, func(e httpapi.Event) error {
 			said = string(e.Data)
 			return nil
 		})
@@ -42,15 +42,15 @@ func plain() wire.Ask {
 	}
 }
 
-func service(t *testing.T, o wire.Options) *wire.Service {
+func service(t *testing.T, o httpapi.Options) *httpapi.Service {
 	t.Helper()
 	if o.Name = "acme"; o.BaseURL == "" {
 		o.BaseURL = "http://127.0.0.1:1"
 	}
 	if o.AuthMethod == "" {
-		o.AuthMethod = wire.Bearer
+		o.AuthMethod = httpapi.Bearer
 	}
-	s, err := wire.New(o, wire.Vendor{})
+	s, err := httpapi.New(o, httpapi.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func service(t *testing.T, o wire.Options) *wire.Service {
 }
 
 // answer reads an answer: its texts, the reasons of its retries, and its end.
-func answer(ctx context.Context, s *wire.Service) (said, retries []string, err error) {
+func answer(ctx context.Context, s *httpapi.Service) (said, retries []string, err error) {
 	for delta, err := range s.Answer(ctx, provider.Request{}, plain()) {
 		switch delta := delta.(type) {
 		case provider.Text:
@@ -84,7 +84,7 @@ func TestUnixSocket(t *testing.T) {
 		if r.Header.Get("Authorization") != "" || r.URL.Path != "/v1/ask" {
 			t.Errorf("asked %s with %v", r.URL, r.Header)
 		}
-		wiretest.Stream([]byte("data: hello\n\n"))(w, r)
+		httpapitest.Stream([]byte("data: hello\n\n"))(w, r)
 	})}}
 	broker.Start()
 	defer broker.Close()
@@ -92,7 +92,7 @@ func TestUnixSocket(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}
 	defer transport.CloseIdleConnections()
-	s := service(t, wire.Options{BaseURL: "http://broker/v1", AuthMethod: wire.None, HTTPClient: &http.Client{Transport: transport}})
+	s := service(t, httpapi.Options{BaseURL: "http://broker/v1", AuthMethod: httpapi.None, HTTPClient: &http.Client{Transport: transport}})
 	said, retries, err := answer(t.Context(), s)
 	if diff := cmp.Diff([]string{"hello"}, said); err != nil || retries != nil || diff != "" {
 		t.Errorf("error %v, retries %v, -want +got\n%s", err, retries, diff)
@@ -108,7 +108,7 @@ func TestBroker(t *testing.T) {
 	const fast = `{"error":{"type":"rate_limit_exceeded","message":"agent a1 may make 10 requests a minute; try again in 0 s"}}`
 	const denied = `{"error":{"type":"authentication_error","message":"provider acme refused the key that the server has for it"}}`
 	own := []string{protocol.BrokerRefusal, "1", "Retry-After", "0"}
-	limited := wiretest.Status(429, fast, own...)
+	limited := httpapitest.Status(429, fast, own...)
 	for _, tt := range []struct {
 		name        string
 		broker      bool
@@ -118,7 +118,7 @@ func TestBroker(t *testing.T) {
 	}{
 		{
 			"budget", true,
-			[]http.HandlerFunc{wiretest.Status(402, spent, own...)},
+			[]http.HandlerFunc{httpapitest.Status(402, spent, own...)},
 			0,
 			"agent a1 has used 1,200 of its 1,000 tokens", "the broker refused the request: budget_exceeded",
 		},
@@ -130,32 +130,32 @@ func TestBroker(t *testing.T) {
 		},
 		{
 			"key", true,
-			[]http.HandlerFunc{wiretest.Status(401, denied, own...)},
+			[]http.HandlerFunc{httpapitest.Status(401, denied, own...)},
 			0,
 			"provider acme refused the key that the server has for it", "the broker refused the request: authentication_error",
 		},
 		{
 			"a service behind the broker", true,
-			[]http.HandlerFunc{wiretest.Status(402, spent)},
+			[]http.HandlerFunc{httpapitest.Status(402, spent)},
 			0,
 			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
 		},
 		{
 			"a service with a time to wait", true,
-			[]http.HandlerFunc{wiretest.Status(429, spent, "Retry-After", "0")},
+			[]http.HandlerFunc{httpapitest.Status(429, spent, "Retry-After", "0")},
 			0,
 			"provider acme: 429 Too Many Requests: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 429 Too Many Requests",
 		},
 		{
 			"a service without a broker", false,
-			[]http.HandlerFunc{wiretest.Status(402, spent, own...)},
+			[]http.HandlerFunc{httpapitest.Status(402, spent, own...)},
 			0,
 			"provider acme: 402 Payment Required: agent a1 has used 1,200 of its 1,000 tokens", "provider acme: 402 Payment Required",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := wiretest.Serve(t, tt.answers...)
-			said, retries, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, AuthMethod: wire.None, Broker: tt.broker}))
+			server := httpapitest.Serve(t, tt.answers...)
+			said, retries, err := answer(t.Context(), service(t, httpapi.Options{BaseURL: server.URL, AuthMethod: httpapi.None, Broker: tt.broker}))
 			if err == nil || err.Error() != tt.want || len(retries) != tt.retries || said != nil {
 				t.Fatalf("said %v, retries %q, error %v, want %s", said, retries, err, tt.want)
 			}
@@ -171,8 +171,8 @@ func TestBroker(t *testing.T) {
 
 // A client of somebody's own follows no redirect either: the key would go along.
 func TestRedirect(t *testing.T) {
-	server := wiretest.Serve(t, wiretest.Status(307, "", "Location", "/elsewhere"))
-	_, _, err := answer(t.Context(), service(t, wire.Options{BaseURL: server.URL, APIKey: wiretest.Secret, HTTPClient: &http.Client{}}))
+	server := httpapitest.Serve(t, httpapitest.Status(307, "", "Location", "/elsewhere"))
+	_, _, err := answer(t.Context(), service(t, httpapi.Options{BaseURL: server.URL, APIKey: httpapitest.Secret, HTTPClient: &http.Client{}}))
 	if err == nil || err.Error() != "provider acme: 307 Temporary Redirect" || server.Asked() != 1 {
 		t.Errorf("asked %d times, error %v", server.Asked(), err)
 	}
@@ -188,12 +188,12 @@ func TestWaits(t *testing.T) {
 			{503, http.Header{"Retry-After-Ms": {"250"}}},
 			{500, nil},
 		}
-		s := service(t, wire.Options{APIKey: wiretest.Secret, RetryBackoff: time.Second, HTTPClient: &http.Client{Transport: &answers}})
+		s := service(t, httpapi.Options{APIKey: httpapitest.Secret, RetryBackoff: time.Second, HTTPClient: &http.Client{Transport: &answers}})
 		var waits []time.Duration
 		last := time.Now()
 		ctx, abort := context.WithCancel(t.Context())
 		defer abort()
-		for delta, err := range s.Answer(ctx, provider.Request{}, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+		for delta, err := range s.Answer(ctx, provider.Request{}, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 			waits = append(waits, time.Since(last))
 			last = time.Now()
 			if len(waits) == 4 {
@@ -214,9 +214,9 @@ func TestWaits(t *testing.T) {
 // Only the service's silence counts: a listener may take as long as it likes.
 func TestSlowListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := service(t, wire.Options{APIKey: wiretest.Secret, IdleTimeout: time.Second, HTTPClient: &http.Client{Transport: wiretest.Canned("x")}})
+		s := service(t, httpapi.Options{APIKey: httpapitest.Secret, IdleTimeout: time.Second, HTTPClient: &http.Client{Transport: httpapitest.Canned("x")}})
 		heard := 0
-		for _, err := range s.Answer(t.Context(), provider.Request{}, func(ctx context.Context, t *wire.Try, r provider.Request) error {
+		for _, err := range s.Answer(t.Context(), provider.Request{}, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 			t.Emit(provider.Text{Text: "a"})
 			t.Emit(provider.Text{Text: "b"})
 			return context.Cause(ctx)
@@ -267,7 +267,7 @@ func TestReadError(t *testing.T) {
 		{"long", strings.Repeat("é", 400), "", strings.Repeat("é", 248) + "…"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if e := wire.ReadError([]byte(tt.body)); e.Code != tt.code || e.Message != tt.message || e.Status != 0 || e.RetryAfter >= 0 {
+			if e := httpapi.ReadError([]byte(tt.body)); e.Code != tt.code || e.Message != tt.message || e.Status != 0 || e.RetryAfter >= 0 {
 				t.Errorf("got %+v", e)
 			}
 		})
@@ -303,7 +303,7 @@ func TestContextWindow(t *testing.T) {
 		{402, "budget_exceeded", "the prompt is too long for the budget", false},
 		{400, "invalid_request_error", "max_tokens: 32000 > 8192", false},
 	} {
-		e := &wire.ServiceError{Status: tt.status, Code: tt.code, Message: tt.message}
+		e := &httpapi.ServiceError{Status: tt.status, Code: tt.code, Message: tt.message}
 		if got := errors.Is(e, provider.ErrContextWindow); got != tt.want {
 			t.Errorf("%d %s %q: %v, want %v", tt.status, tt.code, tt.message, got, tt.want)
 		}
@@ -330,11 +330,11 @@ func TestReasoned(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.message.ThinkingSignature = tt.signature
-			if _, got := wire.Reasoned(tt.message, "m", "t"); got != tt.want {
+			if _, got := httpapi.ReusableBlocks(tt.message, "m", "t"); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			tt.message.Interrupted = true
-			if _, got := wire.Reasoned(tt.message, "m", "t"); got {
+			if _, got := httpapi.ReusableBlocks(tt.message, "m", "t"); got {
 				t.Error("an interrupted answer goes back")
 			}
 		})
@@ -344,17 +344,17 @@ func TestReasoned(t *testing.T) {
 func TestPictures(t *testing.T) {
 	m := protocol.Message{Content: "look", Images: []protocol.Image{{Name: "a", Mime: "image/png"}, {Mime: "image/gif"}, {Name: "c", Mime: "text/html"}, {Name: "d"}}}
 	read := func(i protocol.Image) ([]byte, error) { return make([]byte, len(i.Mime)), nil }
-	text, pictures := wire.Pictures(provider.Request{Image: read}, m, 12)
+	text, pictures := httpapi.Pictures(provider.Request{Image: read}, m, 12)
 	want := "look\n[image c is not shown: it is text/html, and only image/png, image/jpeg, image/gif, image/webp are taken]" +
 		"\n[image d is not shown: it is of no known kind, and only image/png, image/jpeg, image/gif, image/webp are taken]"
-	if text != want || len(pictures) != 2 || pictures[0] != (wire.Picture{Mime: "image/png", Base64: "AAAAAAAAAAAA"}) {
+	if text != want || len(pictures) != 2 || pictures[0] != (httpapi.Picture{Mime: "image/png", Base64: "AAAAAAAAAAAA"}) {
 		t.Errorf("got %q and %v", text, pictures)
 	}
-	if text, pictures = wire.Pictures(provider.Request{Image: read}, protocol.Message{Images: m.Images[:1]}, 11); pictures != nil ||
+	if text, pictures = httpapi.Pictures(provider.Request{Image: read}, protocol.Message{Images: m.Images[:1]}, 11); pictures != nil ||
 		text != "[image a is not shown: it has 9 bytes, and at most 6 are taken]" {
 		t.Errorf("got %q and %v", text, pictures)
 	}
-	if text, pictures = wire.Pictures(provider.Request{}, protocol.Message{Images: m.Images[:1]}, 100); pictures != nil ||
+	if text, pictures = httpapi.Pictures(provider.Request{}, protocol.Message{Images: m.Images[:1]}, 100); pictures != nil ||
 		text != "[image a is not shown: images cannot be read here]" {
 		t.Errorf("got %q and %v", text, pictures)
 	}
@@ -364,7 +364,7 @@ func TestFunctionName(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "unnamed", "read_file": "read_file", "mcp.tool/größe": "mcp_tool_gr__e", strings.Repeat("n", 70): strings.Repeat("n", 64),
 	} {
-		if got := wire.FunctionName(name); got != want {
+		if got := httpapi.FunctionName(name); got != want {
 			t.Errorf("%q became %q, want %q", name, got, want)
 		}
 	}
@@ -373,21 +373,21 @@ func TestFunctionName(t *testing.T) {
 // FuzzReadError: whatever a service sends as an error, its words are short and
 // readable, and the key is not in what is shown of them.
 func FuzzReadError(f *testing.F) {
-	f.Add([]byte(`{"error":{"message":"key ` + wiretest.Secret + ` is bad","code":"` + wiretest.Secret[4:] + `"}}`))
-	f.Add([]byte(`{"error":"` + wiretest.Secret + `"}`))
-	f.Add([]byte("x " + wiretest.Secret + "\xff"))
-	s, err := wire.New(wire.Options{Name: "acme", BaseURL: "http://h", AuthMethod: wire.Bearer, APIKey: wiretest.Secret}, wire.Vendor{})
+	f.Add([]byte(`{"error":{"message":"key ` + httpapitest.Secret + ` is bad","code":"` + httpapitest.Secret[4:] + `"}}`))
+	f.Add([]byte(`{"error":"` + httpapitest.Secret + `"}`))
+	f.Add([]byte("x " + httpapitest.Secret + "\xff"))
+	s, err := httpapi.New(httpapi.Options{Name: "acme", BaseURL: "http://h", AuthMethod: httpapi.Bearer, APIKey: httpapitest.Secret}, httpapi.Vendor{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		e := wire.ReadError(body)
+		e := httpapi.ReadError(body)
 		shown := s.Explain(e).Error()
 		if len(e.Message) > 503 || len(e.Code) > 503 || !utf8.ValidString(shown) {
 			t.Errorf("shown %q", shown)
 		}
-		for i := 0; i+8 <= len(wiretest.Secret); i++ {
-			if strings.Contains(shown, wiretest.Secret[i:i+8]) {
+		for i := 0; i+8 <= len(httpapitest.Secret); i++ {
+			if strings.Contains(shown, httpapitest.Secret[i:i+8]) {
 				t.Fatalf("a part of the key is in %q", shown)
 			}
 		}
@@ -403,7 +403,7 @@ func TestAnEndlessResponse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			asked := 0
-			s := service(t, wire.Options{APIKey: "k", HTTPClient: &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
+			s := service(t, httpapi.Options{APIKey: "k", HTTPClient: &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
 				asked++
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(endless(tt.last))}, nil
 			})}})
