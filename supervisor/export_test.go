@@ -22,7 +22,7 @@ func (w *Waits) Begin(from, to string) error { return w.begin(from, to) }
 func Oversleep(a *Agent, d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inc.pulse.due = a.inc.pulse.due.Add(-d)
+	a.inc.heartbeat.due = a.inc.heartbeat.due.Add(-d)
 }
 
 // Held is how many bytes of prompts are held for all agents.

@@ -33,7 +33,8 @@ type incarnation struct {
 	cause   string              // the same in words
 	owed    map[string]struct{} // the answers that it owes us soon, by the id; at most maxOwed
 	limit   string              // that of a turn which it did not end, if we gave it up for that
-	pulse   pulse
+
+	heartbeat heartbeat
 
 	host  map[string]*hostCall // by call_id; at most MaxHostCalls
 	asked []asked              // that have not ended, oldest first; at most maxAsked of them wait for an answer
@@ -356,7 +357,7 @@ func (a *Agent) lose(inc *incarnation, reason Reason, cause string) {
 // quiet drops what the child would have been told, ends what it asked for, and
 // looks after it no more.
 func (a *Agent) quiet(inc *incarnation) {
-	inc.pulse.stop()
+	inc.heartbeat.stop()
 	inc.out = nil
 	a.withdraw(inc, func(r asked) bool { return !r.answered })
 	inc.endHost(nil)

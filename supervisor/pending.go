@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"nexus.internal/protocol"
 )
@@ -80,7 +79,7 @@ func (a *Agent) answered(id string, r answer) bool {
 	if _, owed := a.inc.owed[id]; q == nil && !owed {
 		return false
 	}
-	a.inc.pulse.answered = time.Now()
+	a.inc.heartbeat.answer()
 	if q != nil {
 		a.settle(q, r)
 	}
@@ -92,7 +91,7 @@ func (a *Agent) answered(id string, r answer) bool {
 // loseAnswers accounts for answers that the child says are lost. It does not say
 // which, so all that it owes are taken for lost.
 func (a *Agent) loseAnswers(message string) {
-	a.inc.pulse.answered = time.Now()
+	a.inc.heartbeat.answer()
 	clear(a.inc.owed)
 	for _, q := range slices.Collect(maps.Values(a.pending)) {
 		if !slices.Contains(a.unsent, q) {

@@ -234,7 +234,7 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 
 func (a *Agent) response(r protocol.Response) {
 	if t := a.running(); t != nil && t.id == r.ID && r.Command == "prompt" {
-		a.inc.pulse.answered = time.Now()
+		a.inc.heartbeat.answer()
 		a.conclude(t, r)
 		return
 	}
