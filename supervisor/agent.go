@@ -15,10 +15,6 @@ import (
 	"nexus.internal/protocol"
 )
 
-// maxPending is how many commands of Do may be under way in one agent; one
-// more is refused with ErrQueueFull.
-const maxPending = 256
-
 // Agent is a durable identity with a conversation: a series of incarnations,
 // one at a time. It is made by [Supervisor.Start].
 type Agent struct {
@@ -46,14 +42,13 @@ type Agent struct {
 	turn         *Turn   // that runs, or has ended and is not told yet
 	queue        []*Turn // at most Spec.QueueLimit; one more is refused
 	turns        outcomes
-	endings      []*Turn          // ended, to be told in this order; turn and queue bound them
-	telling      bool             // somebody is in tell
-	lastTold     time.Time        // when somebody last left it
-	pending      map[string]*call // by the id on the wire
-	unsent       []*call          // the part of pending that the child was not given yet, oldest first
-	crashes      []time.Time      // the last ones, oldest first
-	starved      []time.Time      // restarts that the server lacked something for, since one came to anything, oldest first
-	timer        *time.Timer      // of Backoff
+	endings      []*Turn   // ended, to be told in this order; turn and queue bound them
+	telling      bool      // somebody is in tell
+	lastTold     time.Time // when somebody last left it
+	calls        calls
+	crashes      []time.Time // the last ones, oldest first
+	starved      []time.Time // restarts that the server lacked something for, since one came to anything, oldest first
+	timer        *time.Timer // of Backoff
 	update       *protocol.SessionUpdate
 	narrowed     unsaved
 	lastError    string
@@ -105,7 +100,7 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 		created: time.Now(),
 		memory:  memory,
 		removed: make(chan struct{}),
-		pending: map[string]*call{},
+		calls:   newCalls(),
 	}
 	a.hub.slow = func() { s.count.slow.Add(1) }
 	if memory.Events != nil {
@@ -270,7 +265,7 @@ func (a *Agent) do(ctx context.Context, c request, check func() error) (protocol
 		return r.response, r.err
 	case <-ctx.Done():
 		a.mu.Lock()
-		a.forget(q)
+		a.calls.forget(q)
 		a.mu.Unlock()
 		return protocol.Response{}, ctx.Err()
 	}
@@ -282,7 +277,7 @@ func (a *Agent) submit(q *call, check func() error) error {
 	switch {
 	case a.closed != nil:
 		return a.closed
-	case len(a.pending) >= maxPending:
+	case a.calls.full():
 		return ErrQueueFull
 	}
 	if check != nil {
@@ -293,7 +288,8 @@ func (a *Agent) submit(q *call, check func() error) error {
 	if a.state == Failed {
 		return a.failed()
 	}
-	a.enqueue(q)
+	a.calls.enqueue(q)
+	a.sendCalls()
 	a.wakeUp()
 	return nil
 }

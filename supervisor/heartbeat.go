@@ -110,15 +110,15 @@ func (a *Agent) watch(inc *incarnation) {
 func (a *Agent) probeChild(inc *incarnation) {
 	h := &inc.heartbeat
 	if ping := h.overtaken(); ping != nil {
-		a.forget(ping)
+		a.calls.forget(ping)
 	}
 	// Who tells waits for the disk, and may be the reader, which has not read on yet.
 	late := a.telling || time.Since(a.lastTold) < lateness
-	switch h.probe(a.turn == nil && len(a.pending) == 0, late) {
+	switch h.probe(a.turn == nil && a.calls.idle(), late) {
 	case alive:
 	case silent:
 		h.ping = &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}
-		a.pending[h.ping.command.Ident()] = h.ping
+		a.calls.expect(h.ping)
 		inc.put(h.ping.command)
 	case dead:
 		a.lose(inc, ReasonPing, fmt.Sprintf("ping not answered in %s", h.timeout))

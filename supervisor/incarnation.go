@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,13 +25,12 @@ type incarnation struct {
 	gone    chan struct{}      // closed when nothing is left
 	err     error              // of the launch
 
-	out     []protocol.Command  // to be written, oldest first; pending and the one turn bound it
-	writing bool                // somebody is writing out
-	stopped error               // why we were asked to stop it, nil if nobody asked
-	lost    Reason              // why we gave it up, "" if we did not
-	cause   string              // the same in words
-	owed    map[string]struct{} // the answers that it owes us soon, by the id; at most maxOwed
-	limit   string              // that of a turn which it did not end, if we gave it up for that
+	out     []protocol.Command // to be written, oldest first; pending and the one turn bound it
+	writing bool               // somebody is writing out
+	stopped error              // why we were asked to stop it, nil if nobody asked
+	lost    Reason             // why we gave it up, "" if we did not
+	cause   string             // the same in words
+	limit   string             // that of a turn which it did not end, if we gave it up for that
 
 	heartbeat heartbeat
 
@@ -73,9 +71,10 @@ func (a *Agent) launch(ctx context.Context, again bool) *incarnation {
 	a.incarnations++
 	inc := &incarnation{
 		number: a.incarnations, again: again, cancel: cancel,
-		settled: make(chan struct{}), gone: make(chan struct{}), owed: map[string]struct{}{},
+		settled: make(chan struct{}), gone: make(chan struct{}),
 	}
 	a.inc = inc
+	a.calls.restart()
 	a.setState(Starting, "")
 	a.work.Go(func() { a.live(ctx, inc) })
 	return inc
@@ -144,7 +143,7 @@ func (a *Agent) unlaunched(inc *incarnation, err error) {
 		a.closed = ErrNotFound
 		a.setState(Stopped, err.Error())
 		a.failQueue(Erred, err)
-		a.failCalls(err, false)
+		a.calls.fail(err)
 	case starved(err):
 		a.starve(err)
 	default:
@@ -184,7 +183,7 @@ func (a *Agent) launched(inc *incarnation, conn Conn) {
 	a.log.Info("agent ready", zap.Uint64("incarnation", inc.number), zap.Int("pid", conn.PID()))
 	a.setState(Ready, "")
 	a.renarrow(inc)
-	a.ask()
+	a.sendCalls()
 	a.watch(inc)
 	a.next()
 }
@@ -235,10 +234,10 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 // rest puts an agent whose incarnation we stopped to rest, or starts it again
 // if something was asked of it meanwhile.
 func (a *Agent) rest(inc *incarnation) {
-	a.failCalls(inc.stopped, true)
+	a.calls.failSent(inc.stopped)
 	a.inc = nil
 	a.setState(Stopped, "")
-	if len(a.queue) > 0 || len(a.unsent) > 0 {
+	if len(a.queue) > 0 || len(a.calls.unsent) > 0 {
 		a.wakeUp()
 	}
 }
@@ -257,7 +256,7 @@ func (a *Agent) starve(err error) {
 	a.restartAfter(delay, err.Error())
 	if now.Sub(a.starved[0]) >= starvePatience {
 		a.failQueue(Erred, err)
-		a.failCalls(err, false)
+		a.calls.fail(err)
 	}
 }
 
@@ -290,7 +289,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 		about = append(about, zap.Stringer("exit", crash.Exit), zap.String("stderr", crash.Exit.Stderr))
 	}
 	a.log.Warn("agent crashed", about...)
-	a.failCalls(crash, true)
+	a.calls.failSent(crash)
 	a.inc = nil
 	now := time.Now()
 	a.crashes, a.starved = remember(a.crashes, now), nil
@@ -298,7 +297,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 	if !again || crash.Reason == ReasonProtocol {
 		a.setState(Failed, crash.Error())
 		a.failQueue(Crashed, crash)
-		a.failCalls(crash, false)
+		a.calls.fail(crash)
 		return
 	}
 	a.restartAfter(delay, crash.Error())
@@ -308,9 +307,7 @@ func (a *Agent) crashed(inc *incarnation, crash *CrashError) {
 // channel is closed when nothing is left of the incarnation.
 func (a *Agent) stop(reason error) <-chan struct{} {
 	a.failQueue(Cancelled, fmt.Errorf("%w: %w", ErrAborted, reason))
-	for _, q := range slices.Clone(a.unsent) {
-		a.settle(q, answer{err: reason})
-	}
+	a.calls.failUnsent(reason)
 	inc := a.inc
 	if inc == nil {
 		if a.timer != nil {
@@ -450,10 +447,8 @@ func (a *Agent) write(inc *incarnation) {
 func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
 	if t := a.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
 		a.finish(t, Erred, err)
-	} else if q := a.pending[c.Ident()]; q != nil {
-		a.settle(q, answer{err: err})
-		delete(a.inc.owed, c.Ident())
-		a.ask()
+	} else if a.calls.answered(c.Ident(), answer{err: err}) {
+		a.sendCalls()
 	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {
 		a.inc.put(a.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + err.Error()}))
 	}

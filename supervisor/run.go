@@ -271,6 +271,26 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 	}
 }
 
+// answered gives a command its answer; false if the child owes none of that id.
+func (a *Agent) answered(id string, r answer) bool {
+	if !a.calls.answered(id, r) {
+		return false
+	}
+	a.inc.heartbeat.answer()
+	a.sendCalls()
+	return true
+}
+
+// sendCalls gives the child the commands that wait, if it is ready.
+func (a *Agent) sendCalls() {
+	if a.state != Ready && a.state != Busy {
+		return
+	}
+	for _, c := range a.calls.next() {
+		a.inc.put(c)
+	}
+}
+
 // fault takes an error event. One that bears the id of a command answers it.
 // One that bears the turn's id either refuses the prompt, and then nothing
 // follows, or tells why the turn fails, and then agent_end and response do:
@@ -278,7 +298,7 @@ func (a *Agent) conclude(t *Turn, r protocol.Response) {
 func (a *Agent) fault(raw []byte, e protocol.Error) {
 	if e.ID != nil {
 		refused := &ChildError{Message: e.Message}
-		if q := a.pending[*e.ID]; q != nil {
+		if q := a.calls.pending[*e.ID]; q != nil {
 			refused.Command = q.command.Name()
 		}
 		if a.answered(*e.ID, answer{err: refused}) {
@@ -286,7 +306,9 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 		}
 	}
 	if e.ID == nil && strings.HasPrefix(e.Message, protocol.AnswersLost) {
-		a.loseAnswers(e.Message)
+		a.inc.heartbeat.answer()
+		a.calls.lose(e.Message)
+		a.sendCalls()
 	}
 	a.publish(e.Name(), raw)
 	t := a.running()
@@ -313,7 +335,7 @@ func (a *Agent) probe(t *Turn) {
 			a.finish(t, Erred, &ChildError{Command: "prompt", Message: t.fault})
 		}
 	}}
-	a.pending[q.command.Ident()] = q
+	a.calls.expect(q)
 	a.inc.put(q.command)
 }
 
