@@ -129,7 +129,7 @@ func (a *Agent) Info() Info {
 		info.PID = a.inc.conn.PID()
 	}
 	if a.inc != nil {
-		info.Asked = a.inc.waiting()
+		info.Asked = a.inc.permissions.waiting()
 	}
 	if a.turn != nil {
 		info.Running = a.turn.id

@@ -13,7 +13,7 @@ const (
 )
 
 // Waits is who waits for whom, for tests.
-type Waits struct{ waits }
+type Waits struct{ waitGraph }
 
 // Begin records a wait, or refuses one that would close a circle.
 func (w *Waits) Begin(from, to string) error { return w.begin(from, to) }

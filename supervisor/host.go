@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
@@ -43,6 +40,45 @@ type hostCall struct {
 	cancel context.CancelCauseFunc
 }
 
+// hostCalls are those of one incarnation that are under way. The owner guards them.
+type hostCalls struct {
+	under map[string]*hostCall // by call_id; at most MaxHostCalls
+}
+
+func (h *hostCalls) begin(callID string, c *hostCall) {
+	if h.under == nil {
+		h.under = map[string]*hostCall{}
+	}
+	h.under[callID] = c
+}
+
+// answered forgets a call that has its answer; false if nobody waits for it any more.
+func (h *hostCalls) answered(callID string, c *hostCall) bool {
+	if h.under[callID] != c {
+		return false
+	}
+	delete(h.under, callID)
+	return true
+}
+
+// cancel gives up a call that the child does not wait for any more.
+func (h *hostCalls) cancel(callID string) {
+	if c := h.under[callID]; c != nil {
+		delete(h.under, callID)
+		c.cancel(errCallCancelled)
+	}
+}
+
+// end gives up the calls of a turn; nil means all.
+func (h *hostCalls) end(t *Turn) {
+	for id, c := range h.under {
+		if t == nil || c.turn == t {
+			delete(h.under, id)
+			c.cancel(errCallerGone)
+		}
+	}
+}
+
 // Why a host call ends before its answer.
 var (
 	errCallCancelled = errors.New("the host call was cancelled")
@@ -60,18 +96,14 @@ func (a *Agent) hostCall(inc *incarnation, c protocol.HostCall) {
 	}
 	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), a.turn.trace))
 	call := &hostCall{turn: a.turn, cancel: cancel}
-	if inc.host == nil {
-		inc.host = map[string]*hostCall{}
-	}
-	inc.host[c.CallID] = call
+	inc.host.begin(c.CallID, call)
 	from := Caller{AgentID: a.spec.ID, TurnID: a.turn.id, Incarnation: inc.number}
 	a.work.Go(func() {
 		value, failure := a.sup.host(ctx, from, c.Method, c.Params)
 		a.mu.Lock()
 		defer a.release()
 		cancel(nil)
-		if inc.host[c.CallID] == call { // else nobody waits any more
-			delete(inc.host, c.CallID)
+		if inc.host.answered(c.CallID, call) { // else nobody waits any more
 			inc.put(a.hostResult(c.CallID, value, failure))
 		}
 	})
@@ -86,9 +118,9 @@ func (a *Agent) refuseHost(inc *incarnation, c protocol.HostCall) string {
 		return "the turn that asks does not run"
 	case a.turn.reason != nil:
 		return "the turn that asks is being cancelled"
-	case inc.host[c.CallID] != nil:
+	case inc.host.under[c.CallID] != nil:
 		return "call_id is in use"
-	case len(inc.host) >= MaxHostCalls:
+	case len(inc.host.under) >= MaxHostCalls:
 		return fmt.Sprintf("%d calls are under way already", MaxHostCalls)
 	default:
 		return ""
@@ -101,24 +133,6 @@ func (a *Agent) hostResult(callID string, value jsontext.Value, failure *protoco
 		r.Result = jsontext.Value("{}")
 	}
 	return r
-}
-
-// hostCancel gives up a call that nobody waits for any more.
-func (inc *incarnation) hostCancel(callID string) {
-	if call := inc.host[callID]; call != nil {
-		delete(inc.host, callID)
-		call.cancel(errCallCancelled)
-	}
-}
-
-// endHost gives up the calls of a turn; nil means all.
-func (inc *incarnation) endHost(t *Turn) {
-	for id, call := range inc.host {
-		if t == nil || call.turn == t {
-			delete(inc.host, id)
-			call.cancel(errCallerGone)
-		}
-	}
 }
 
 // Delegate is a Prompt on behalf of another agent's turn, which waits for the
@@ -141,75 +155,4 @@ func (a *Agent) Delegate(ctx context.Context, from Caller, p protocol.Prompt, o 
 		a.abortTurn(t.id, fmt.Errorf("%w: %s, which asked for it, does not wait any more", ErrAborted, from.AgentID))
 	}
 	return r, err
-}
-
-// CycleError says that a turn would wait for itself.
-type CycleError struct {
-	// Path are the agents that wait for each other, the first one again at the
-	// end.
-	Path []string
-}
-
-func (e *CycleError) Error() string {
-	return "would wait for itself: " + strings.Join(e.Path, " → ")
-}
-
-// waits is who waits for whom. An agent runs one turn at a time, and a turn
-// ends only once all its calls have: so agents that wait for each other in a
-// circle wait for ever, whoever asked for their turns.
-type waits struct {
-	mu sync.Mutex // guards what follows
-	// of counts, for each agent, the prompts by which it waits for others.
-	of map[string]map[string]int
-}
-
-func (w *waits) begin(from, to string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if path := w.path(to, from); path != nil {
-		return &CycleError{Path: append([]string{from}, path...)}
-	}
-	if w.of == nil {
-		w.of = map[string]map[string]int{}
-	}
-	if w.of[from] == nil {
-		w.of[from] = map[string]int{}
-	}
-	w.of[from][to]++
-	return nil
-}
-
-func (w *waits) end(from, to string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.of[from][to]--; w.of[from][to] == 0 {
-		delete(w.of[from], to)
-	}
-	if len(w.of[from]) == 0 {
-		delete(w.of, from)
-	}
-}
-
-// path is a way from one agent to another by those that it waits for, both
-// included; nil if there is none. It looks at each agent once.
-func (w *waits) path(from, to string) []string {
-	before := map[string]string{from: ""}
-	for next := []string{from}; len(next) > 0; next = next[1:] {
-		at := next[0]
-		if at == to {
-			var way []string
-			for ; at != ""; at = before[at] {
-				way = append(way, at)
-			}
-			slices.Reverse(way)
-			return way
-		}
-		for other := range w.of[at] {
-			if _, seen := before[other]; !seen {
-				before[other] = at
-				next = append(next, other)
-			}
-		}
-	}
-	return nil
 }

@@ -34,8 +34,8 @@ type incarnation struct {
 
 	heartbeat heartbeat
 
-	host  map[string]*hostCall // by call_id; at most MaxHostCalls
-	asked []asked              // that have not ended, oldest first; at most maxAsked of them wait for an answer
+	host        hostCalls
+	permissions pendingPermissions
 }
 
 // starvePatience is how long what waits goes on waiting while the server lacks
@@ -204,7 +204,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	defer close(inc.gone)
 	a.sup.count.cpu.Add(int64(inc.conn.Usage().CPU))
 	a.quiet(inc)
-	a.withdraw(inc, func(asked) bool { return true })
+	a.cancelPermissions(inc, func(pendingPermission) bool { return true })
 	crash := &CrashError{Incarnation: inc.number, Reason: inc.lost, Cause: inc.cause, Exit: &exit}
 	if inc.lost == "" {
 		crash.Reason, crash.Cause = ReasonExit, "process ended"
@@ -356,8 +356,8 @@ func (a *Agent) lose(inc *incarnation, reason Reason, cause string) {
 func (a *Agent) quiet(inc *incarnation) {
 	inc.heartbeat.stop()
 	inc.out = nil
-	a.withdraw(inc, func(r asked) bool { return !r.answered })
-	inc.endHost(nil)
+	a.cancelPermissions(inc, func(r pendingPermission) bool { return !r.answered })
+	inc.host.end(nil)
 }
 
 // put hands a command to whoever releases the agent's mutex next.

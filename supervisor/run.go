@@ -109,7 +109,7 @@ func (a *Agent) abort(t *Turn, reason error) {
 	}
 	t.reason = reason
 	inc := a.inc
-	inc.endHost(t)
+	inc.host.end(t)
 	inc.put(protocol.Abort{ID: a.sup.nextID()})
 	grace := a.spec.AbortGrace
 	t.abort = time.AfterFunc(grace, func() {
@@ -139,8 +139,8 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	t.finishSpan()
 	a.letGo(t)
 	if a.turn == t {
-		a.inc.endHost(t)
-		a.withdraw(a.inc, func(r asked) bool { return r.TurnID == t.id })
+		a.inc.host.end(t)
+		a.cancelPermissions(a.inc, func(r pendingPermission) bool { return r.TurnID == t.id })
 	}
 	a.endings = append(a.endings, t)
 }
@@ -222,11 +222,13 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 		a.hostCall(inc, e)
 	case protocol.HostCancel:
 		a.publish(e.Name(), raw)
-		inc.hostCancel(e.CallID)
+		inc.host.cancel(e.CallID)
 	case protocol.PermissionRequest:
 		a.permissionAsked(inc, raw, e)
 	case protocol.PermissionEnd:
-		a.permissionEnded(inc, raw, e)
+		if inc.permissions.end(e.RequestID, e.Outcome) { // else its end was told before
+			a.publish(e.Name(), raw)
+		}
 	default:
 		a.log.Error("frame without a rule", zap.String("type", event.Name()))
 	}

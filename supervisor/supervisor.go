@@ -57,8 +57,8 @@ type Supervisor struct {
 	restarts    restarts
 	launched    func(time.Duration)
 	memory      func(id string) (Memory, error)
-	waits       waits  // between agents, by host calls
-	idPrefix    string // of the ids that we make, hard to guess
+	waits       waitGraph // between agents, by host calls
+	idPrefix    string    // of the ids that we make, hard to guess
 	ids         atomic.Uint64
 	held        atomic.Int64 // bytes of the prompts of all agents that are not sent for the last time
 

@@ -1,0 +1,173 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus.internal/protocol"
+)
+
+// maxAsked is how many permission requests of one agent may wait; one more is
+// denied at once (SPEC §7).
+const maxAsked = 64
+
+// pendingPermission is a permission request that was told and whose end was not.
+type pendingPermission struct {
+	protocol.PermissionRequest
+	answered bool        // the child has the answer, and will say what came of it
+	ended    chan string // gets the outcome; has room for it
+}
+
+// pendingPermissions are the requests of one incarnation that have not ended, oldest
+// first; at most maxAsked of them wait for an answer. The owner guards them.
+type pendingPermissions struct{ all []pendingPermission }
+
+// full reports whether one more is too many.
+func (p *pendingPermissions) full() bool {
+	return len(p.waiting()) >= maxAsked || len(p.all) >= 2*maxAsked
+}
+
+// add keeps a request until it has ended.
+func (p *pendingPermissions) add(r protocol.PermissionRequest) {
+	p.all = append(p.all, pendingPermission{PermissionRequest: r, ended: make(chan string, 1)})
+}
+
+// end gives a request its outcome; false if it has ended before.
+func (p *pendingPermissions) end(requestID, outcome string) bool {
+	i := slices.IndexFunc(p.all, func(r pendingPermission) bool { return r.RequestID == requestID })
+	if i < 0 {
+		return false
+	}
+	p.all[i].ended <- outcome
+	p.all = slices.Delete(p.all, i, i+1)
+	return true
+}
+
+// cancel ends requests that the child will not end any more, and returns their ids.
+func (p *pendingPermissions) cancel(which func(pendingPermission) bool) (ids []string) {
+	p.all = slices.DeleteFunc(p.all, func(r pendingPermission) bool {
+		if !which(r) {
+			return false
+		}
+		r.ended <- cancelled
+		ids = append(ids, r.RequestID)
+		return true
+	})
+	return ids
+}
+
+// waiting are the requests without an answer, oldest first.
+func (p *pendingPermissions) waiting() []protocol.PermissionRequest {
+	var waiting []protocol.PermissionRequest
+	for _, r := range p.all {
+		if !r.answered {
+			waiting = append(waiting, r.PermissionRequest)
+		}
+	}
+	return waiting
+}
+
+// answer takes the first answer to a request, and returns the channel that gets its
+// outcome. Errors: ErrNoRequest, *DecisionError.
+func (p *pendingPermissions) answer(a protocol.PermissionResponse) (ended <-chan string, err error) {
+	i := slices.IndexFunc(p.all, func(r pendingPermission) bool { return r.RequestID == a.RequestID && !r.answered })
+	if i < 0 {
+		return nil, ErrNoRequest
+	}
+	r := &p.all[i]
+	if len(r.Decisions) > 0 && !slices.Contains(r.Decisions, a.Decision) {
+		return nil, &DecisionError{Decision: a.Decision, Offered: r.Decisions}
+	}
+	r.answered = true
+	return r.ended, nil
+}
+
+// permissionAsked keeps and tells a permission_request until it has ended. One
+// too many is denied and, as nobody is asked, told to nobody; so is one of an
+// incarnation that is being ended. The agent's mutex is held.
+func (a *Agent) permissionAsked(inc *incarnation, raw []byte, r protocol.PermissionRequest) {
+	switch {
+	case inc.lost != "" || inc.stopped != nil:
+	case inc.permissions.full():
+		inc.put(protocol.PermissionResponse{
+			ID: a.sup.nextID(), RequestID: r.RequestID, Decision: protocol.Deny, Reason: "too many requests wait for an answer",
+		})
+	default:
+		// A child that uses an id again means the new one.
+		a.cancelPermissions(inc, func(old pendingPermission) bool { return old.RequestID == r.RequestID })
+		inc.permissions.add(r)
+		a.publish(r.Name(), raw)
+	}
+}
+
+// cancelPermissions ends requests that the child will not end any more: they are
+// cancelled. The agent's mutex is held.
+func (a *Agent) cancelPermissions(inc *incarnation, which func(pendingPermission) bool) {
+	for _, id := range inc.permissions.cancel(which) {
+		e := protocol.PermissionEnd{RequestID: id, Outcome: cancelled}
+		a.publish(e.Name(), encode(e))
+	}
+}
+
+// PermissionRequests are those that wait for an answer, oldest first. They are
+// kept by the agent, not by whoever listens, and end with their answer, their
+// deadline, their turn or the process.
+func (a *Agent) PermissionRequests() []protocol.PermissionRequest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inc == nil {
+		return nil
+	}
+	return a.inc.permissions.waiting()
+}
+
+// RespondPermission answers one of the PermissionRequests, and returns once the
+// child has said what came of it. The first answer counts; ErrNoRequest if the
+// request was answered, never was, or ended by anything but this answer, a
+// *DecisionError if it does not offer that decision, and waits on. The other
+// errors are those of Do.
+func (a *Agent) RespondPermission(ctx context.Context, r protocol.PermissionResponse) error {
+	var ended <-chan string
+	_, err := a.do(ctx, r, func() (err error) {
+		if a.inc == nil {
+			return ErrNoRequest
+		}
+		ended, err = a.inc.permissions.answer(r)
+		return err
+	})
+	if _, ok := errors.AsType[*ChildError](err); ok { // it has ended meanwhile
+		return ErrNoRequest
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case outcome := <-ended:
+		if outcome != decided[r.Decision] { // the end of its turn, or the deadline, was faster
+			return ErrNoRequest
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// decided is the outcome of requests by what is decided; cancelled is that of one which
+// nobody decides any more.
+var decided = map[protocol.Decision]string{
+	protocol.AllowOnce: "allowed", protocol.AllowSession: "allowed", protocol.Deny: "denied",
+}
+
+const cancelled = "cancelled"
+
+// DecisionError says that a permission request does not offer a decision.
+type DecisionError struct {
+	Decision protocol.Decision
+	Offered  []protocol.Decision
+}
+
+func (e *DecisionError) Error() string {
+	return fmt.Sprintf("%s is not among what the request offers: %v", e.Decision, e.Offered)
+}
