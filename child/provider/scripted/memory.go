@@ -21,22 +21,22 @@ type fact struct {
 // memory is what the model knows of the conversation it is in, all of it read
 // from the messages.
 type memory struct {
-	told   *fold[[]fact] // in the order in which it was said
-	called *fold[int]    // highest number of a call
-	place  *fold[place]  // in the scenario, if there is one
+	facts    *reducer[[]fact]   // in the order in which it was said
+	lastCall *reducer[int]      // highest number of a call
+	position *reducer[position] // in the scenario, if there is one
 }
 
 func newMemory(s *script) *memory {
 	return &memory{
-		place: &fold[place]{step: s.next},
+		position: &reducer[position]{step: s.next},
 		// System messages count as well: a summary of older messages is one.
-		told: &fold[[]fact]{step: func(told []fact, m protocol.Message) []fact {
+		facts: &reducer[[]fact]{step: func(told []fact, m protocol.Message) []fact {
 			if m.Role != protocol.RoleUser && m.Role != protocol.RoleSystem {
 				return told
 			}
-			return append(told, stated(m.Content)...)
+			return append(told, statedFacts(m.Content)...)
 		}},
-		called: &fold[int]{step: func(highest int, m protocol.Message) int {
+		lastCall: &reducer[int]{step: func(highest int, m protocol.Message) int {
 			for _, call := range m.ToolCalls {
 				if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
 					highest = max(highest, n)
@@ -57,29 +57,29 @@ var (
 		return regexp.MustCompile(`(?i)^(?:and |so |please )*` +
 			`(?:(?:do you |can you )?(?:know|tell me|remember|remind me) )?(?:what|who|where|when|which|how)?(?:'s| is| are| was| were)? ?my ([\pL][\pL\pN' _-]{0,60}?)(?: is| are)?$`)
 	})
-	asking = sync.OnceValue(func() *regexp.Regexp {
+	questionStart = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?i)^(?:and |so |please )*(?:what|who|where|when|which|how|do you|can you|tell me|remind me)\b`)
 	})
 )
 
 // recall answers a question for something that the user was to have told.
-func recall(v *voice, r provider.Request, prompt string) bool {
+func recall(w *answerWriter, r provider.Request, prompt string) bool {
 	for _, clause := range clauses(prompt) {
-		if !asking().MatchString(clause) {
+		if !questionStart().MatchString(clause) {
 			continue
 		}
 		match := question().FindStringSubmatch(strings.Join(strings.Fields(clause), " "))
 		if match == nil {
 			continue
 		}
-		thing := plain(match[1])
-		for _, f := range slices.Backward(v.memory.told.of(r.Messages)) {
+		thing := normalizeThing(match[1])
+		for _, f := range slices.Backward(w.memory.facts.reduce(r.Messages)) {
 			if f.Thing == thing {
-				v.sayf("Your %s %s %s.", f.Thing, f.Verb, f.Value)
+				w.sayf("Your %s %s %s.", f.Thing, f.Verb, f.Value)
 				return true
 			}
 		}
-		v.sayf("You have not told me your %s in this conversation.", thing)
+		w.sayf("You have not told me your %s in this conversation.", thing)
 		return true
 	}
 	return false
@@ -87,8 +87,8 @@ func recall(v *voice, r provider.Request, prompt string) bool {
 
 // remember acknowledges what it was told. There is nothing to store: the
 // conversation is the memory.
-func remember(v *voice, _ provider.Request, prompt string) bool {
-	told := stated(prompt)
+func remember(w *answerWriter, _ provider.Request, prompt string) bool {
+	told := statedFacts(prompt)
 	if len(told) == 0 {
 		return false
 	}
@@ -100,28 +100,28 @@ func remember(v *voice, _ provider.Request, prompt string) bool {
 			said = append(said, "I will remember that your "+f.Thing+" "+f.Verb+" "+f.Value+".")
 		}
 	}
-	v.say(strings.Join(said, " "), 0)
+	w.say(strings.Join(said, " "), 0)
 	return true
 }
 
 // summarize tells what the user has told, so that a summary which replaces the
 // conversation keeps what the model remembers.
-func summarize(v *voice, r provider.Request, prompt string) bool {
-	switch word, _, _ := strings.Cut(bare(prompt), " "); word {
+func summarize(w *answerWriter, r provider.Request, prompt string) bool {
+	switch word, _, _ := strings.Cut(normalize(prompt), " "); word {
 	case "summarize", "summarise":
 	default:
 		return false
 	}
 	text := "A conversation of " + counted(len(r.Messages), "message") + "."
-	for _, f := range latest(v.memory.told.of(r.Messages)) {
+	for _, f := range latestFacts(w.memory.facts.reduce(r.Messages)) {
 		text += " The user said: my " + f.Thing + " " + f.Verb + " " + f.Value + "."
 	}
-	v.say(text, 0)
+	w.say(text, 0)
 	return true
 }
 
-// latest is what still holds of the facts that were told, the last one first.
-func latest(told []fact) []fact {
+// latestFacts is what still holds of the facts that were told, the last one first.
+func latestFacts(told []fact) []fact {
 	var all []fact
 	known := map[string]bool{}
 	for _, f := range slices.Backward(told) {
@@ -133,19 +133,19 @@ func latest(told []fact) []fact {
 	return all
 }
 
-// stated finds the facts in a text, in their order.
-func stated(text string) []fact {
-	if !mine(text) {
+// statedFacts finds the facts in a text, in their order.
+func statedFacts(text string) []fact {
+	if !mayStateFact(text) {
 		return nil
 	}
 	var told []fact
 	for _, clause := range clauses(text) {
-		if asking().MatchString(clause) {
+		if questionStart().MatchString(clause) {
 			continue
 		}
 		if match := statement().FindStringSubmatch(clause); match != nil {
 			told = append(told, fact{
-				Thing: plain(match[1]),
+				Thing: normalizeThing(match[1]),
 				Verb:  strings.ToLower(match[2]),
 				Value: strings.TrimSpace(match[3]),
 			})
@@ -154,9 +154,9 @@ func stated(text string) []fact {
 	return told
 }
 
-// mine reports whether the text has the word that every statement has. Most
+// mayStateFact reports whether the text has the word that every statement has. Most
 // texts have not, and this is much cheaper than the shapes.
-func mine(text string) bool {
+func mayStateFact(text string) bool {
 	for {
 		i := strings.IndexAny(text, "yY")
 		if i < 0 {
@@ -196,5 +196,7 @@ func clauses(text string) []string {
 	return all
 }
 
-// plain is a thing's name as it is compared and said.
-func plain(thing string) string { return strings.ToLower(strings.Join(strings.Fields(thing), " ")) }
+// normalizeThing is a thing's name as it is compared and said.
+func normalizeThing(thing string) string {
+	return strings.ToLower(strings.Join(strings.Fields(thing), " "))
+}

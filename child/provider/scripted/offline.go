@@ -31,15 +31,15 @@ const abilities = "I am nexus's offline model: a small set of fixed rules, not a
 
 // rules are tried in this order; the first that takes the prompt answers it.
 // A rule gets the prompt without the space around it.
-var rules = []func(v *voice, r provider.Request, prompt string) bool{
-	echo, fail, count, flood, essay, think, summarize, callTool, recall, remember, greet,
+var rules = []func(w *answerWriter, r provider.Request, prompt string) bool{
+	echo, fail, count, flood, longText, think, summarize, callTool, recall, remember, greet,
 }
 
 // answer is the offline model.
-func answer(v *voice, r provider.Request) {
+func answer(w *answerWriter, r provider.Request) {
 	last := len(r.Messages) - 1
 	if last >= 0 && r.Messages[last].Role == protocol.RoleTool {
-		report(v, r.Messages)
+		report(w, r.Messages)
 		return
 	}
 	prompt := ""
@@ -47,11 +47,11 @@ func answer(v *voice, r provider.Request) {
 		prompt = strings.TrimSpace(strings.ToValidUTF8(r.Messages[i].Content, "\uFFFD"))
 	}
 	for _, rule := range rules {
-		if rule(v, r, prompt) {
+		if rule(w, r, prompt) {
 			return
 		}
 	}
-	v.sayf("I have no rule for %s: I am nexus's offline model, not a language model. "+
+	w.sayf("I have no rule for %s: I am nexus's offline model, not a language model. "+
 		"This conversation has %s so far. Say \"help\" for what I can do.",
 		quote(prompt), counted(len(r.Messages), "message"))
 }
@@ -69,35 +69,35 @@ func after(prompt, word string) (rest string, ok bool) {
 	return strings.TrimSpace(strings.TrimPrefix(rest, ":")), true
 }
 
-// bare is the prompt in lower case without the punctuation at its end.
-func bare(prompt string) string {
+// normalize is the prompt in lower case without the punctuation at its end.
+func normalize(prompt string) string {
 	return strings.TrimRight(strings.ToLower(prompt), " .!?,;:")
 }
 
-func echo(v *voice, _ provider.Request, prompt string) bool {
+func echo(w *answerWriter, _ provider.Request, prompt string) bool {
 	text, ok := after(prompt, "echo")
 	if ok {
-		v.say(text, 0)
+		w.say(text, 0)
 	}
 	return ok
 }
 
-func fail(v *voice, _ provider.Request, prompt string) bool {
-	if bare(prompt) != "fail" {
+func fail(w *answerWriter, _ provider.Request, prompt string) bool {
+	if normalize(prompt) != "fail" {
 		return false
 	}
-	v.fail(ErrAsked)
+	w.fail(ErrAsked)
 	return true
 }
 
-func count(v *voice, _ provider.Request, prompt string) bool {
+func count(w *answerWriter, _ provider.Request, prompt string) bool {
 	rest, ok := after(prompt, "count to")
 	if !ok {
 		return false
 	}
-	n, err := strconv.Atoi(strings.ReplaceAll(bare(rest), ",", ""))
+	n, err := strconv.Atoi(strings.ReplaceAll(normalize(rest), ",", ""))
 	if err != nil || n < 1 || n > maxCount {
-		v.sayf("I count to a whole number from 1 to %d, not to %s.", maxCount, quote(rest))
+		w.sayf("I count to a whole number from 1 to %d, not to %s.", maxCount, quote(rest))
 		return true
 	}
 	for i := 1; i <= n; i++ {
@@ -105,8 +105,8 @@ func count(v *voice, _ provider.Request, prompt string) bool {
 		if i < n {
 			word += " "
 		}
-		v.say(word, 0)
-		if i < n && !v.wait(countPause) {
+		w.say(word, 0)
+		if i < n && !w.wait(countPause) {
 			break
 		}
 	}
@@ -114,71 +114,71 @@ func count(v *voice, _ provider.Request, prompt string) bool {
 }
 
 // flood answers as fast as it can, to measure what carries the answer.
-func flood(v *voice, _ provider.Request, prompt string) bool {
+func flood(w *answerWriter, _ provider.Request, prompt string) bool {
 	rest, ok := after(prompt, "flood")
 	if !ok {
 		return false
 	}
-	n, err := strconv.Atoi(bare(rest))
+	n, err := strconv.Atoi(normalize(rest))
 	if err != nil || n < 1 || n > scenario.MaxFlood {
-		v.sayf("I flood with 1 to %d words, not with %s.", scenario.MaxFlood, quote(rest))
+		w.sayf("I flood with 1 to %d words, not with %s.", scenario.MaxFlood, quote(rest))
 		return true
 	}
 	for range n {
-		v.spoken += len("flood ")
-		if !v.emit(provider.Text{Text: "flood "}) {
+		w.bytes += len("flood ")
+		if !w.emit(provider.Text{Text: "flood "}) {
 			break
 		}
 	}
 	return true
 }
 
-func think(v *voice, _ provider.Request, prompt string) bool {
+func think(w *answerWriter, _ provider.Request, prompt string) bool {
 	subject, ok := after(prompt, "think")
 	if !ok {
 		return false
 	}
-	v.think(fmt.Sprintf("The prompt asks me to think. I have rules and no thoughts, so I repeat it: %s.", quote(subject)), 0)
-	v.sayf("I thought about it as well as fixed rules can: %s.", quote(subject))
+	w.think(fmt.Sprintf("The prompt asks me to think. I have rules and no thoughts, so I repeat it: %s.", quote(subject)), 0)
+	w.sayf("I thought about it as well as fixed rules can: %s.", quote(subject))
 	return true
 }
 
-func greet(v *voice, _ provider.Request, prompt string) bool {
-	words := strings.FieldsFunc(bare(prompt), func(r rune) bool { return r == ' ' || r == ',' || r == '!' })
+func greet(w *answerWriter, _ provider.Request, prompt string) bool {
+	words := strings.FieldsFunc(normalize(prompt), func(r rune) bool { return r == ' ' || r == ',' || r == '!' })
 	if len(words) == 0 {
-		v.say("You said nothing. "+abilities, 0)
+		w.say("You said nothing. "+abilities, 0)
 		return true
 	}
 	switch words[0] {
 	case "hello", "hi", "hey", "greetings":
-		v.say("Hello! "+abilities, 0)
+		w.say("Hello! "+abilities, 0)
 		return true
 	}
-	switch bare(prompt) {
+	switch normalize(prompt) {
 	case "help", "what can you do", "who are you", "what are you", "are you a language model":
-		v.say(abilities, 0)
+		w.say(abilities, 0)
 		return true
 	}
 	return false
 }
 
 // callTool asks for the tool that the prompt names, if the request offers it.
-func callTool(v *voice, r provider.Request, prompt string) bool {
+func callTool(w *answerWriter, r provider.Request, prompt string) bool {
 	name, input, problem := wanted(prompt)
 	switch {
 	case problem != "":
-		v.say(problem, 0)
+		w.say(problem, 0)
 	case name == "":
 		return false
 	case !offered(r, name):
-		v.sayf("I have no tool %s here, so I cannot do that.", name)
+		w.sayf("I have no tool %s here, so I cannot do that.", name)
 	default:
 		encoded, err := json.Marshal(input, json.Deterministic(true))
 		if err != nil {
-			v.fail(fmt.Errorf("call %s: %w", name, err))
+			w.fail(fmt.Errorf("call %s: %w", name, err))
 			break
 		}
-		v.call(v.nextCall(r.Messages, 0), name, encoded)
+		w.call(w.nextCall(r.Messages, 0), name, encoded)
 	}
 	return true
 }
@@ -190,7 +190,7 @@ func wanted(prompt string) (name string, input map[string]any, problem string) {
 		return "read_file", map[string]any{"path": fileName(rest)}, ""
 	}
 	if rest, ok := after(prompt, "list"); ok {
-		switch bare(rest) {
+		switch normalize(rest) {
 		case "", "files", "the files", "the directory":
 			rest = "."
 		}
@@ -214,7 +214,7 @@ func wanted(prompt string) (name string, input map[string]any, problem string) {
 		return "shell", map[string]any{"command": rest}, ""
 	}
 	if rest, ok := after(prompt, "sleep"); ok {
-		number, _, _ := strings.Cut(strings.TrimSuffix(bare(rest), "s"), " ")
+		number, _, _ := strings.Cut(strings.TrimSuffix(normalize(rest), "s"), " ")
 		seconds, err := strconv.ParseFloat(number, 64)
 		if err != nil {
 			return "", nil, fmt.Sprintf("I sleep for a number of seconds, not for %s.", quote(rest))
@@ -247,24 +247,24 @@ func offered(r provider.Request, name string) bool {
 
 // nextCall makes the id of a call that is new in the conversation: the highest
 // number used so far, and more.
-func (v *voice) nextCall(messages []protocol.Message, index int) string {
-	return "call_" + strconv.Itoa(v.memory.called.of(messages)+1+index)
+func (w *answerWriter) nextCall(messages []protocol.Message, index int) string {
+	return "call_" + strconv.Itoa(w.memory.lastCall.reduce(messages)+1+index)
 }
 
 // report answers with what the tools gave back.
-func report(v *voice, messages []protocol.Message) {
+func report(w *answerWriter, messages []protocol.Message) {
 	first := len(messages)
 	for first > 0 && messages[first-1].Role == protocol.RoleTool {
 		first--
 	}
 	for i, m := range messages[first:] {
 		if i > 0 {
-			v.say("\n\n", 0)
+			w.say("\n\n", 0)
 		}
 		if m.IsError {
-			v.sayf("That did not work. %s", m.Content)
+			w.sayf("That did not work. %s", m.Content)
 		} else {
-			v.sayf("%s gave:\n%s", m.ToolName, m.Content)
+			w.sayf("%s gave:\n%s", m.ToolName, m.Content)
 		}
 	}
 }

@@ -25,19 +25,19 @@ type script scenario.File
 
 // play answers the request with the part of the scenario that is due. Which
 // one that is follows from the messages alone.
-func (s *script) play(v *voice, r provider.Request) {
+func (s *script) play(w *answerWriter, r provider.Request) {
 	user := lastUser(r.Messages)
 	if user < 0 {
-		v.fail(errPlayed)
+		w.fail(errPlayed)
 		return
 	}
-	due := v.memory.place.of(r.Messages[:user+1]).due
+	due := w.memory.position.reduce(r.Messages[:user+1]).due
 	switch {
 	case due == nil && s.After == "offline":
-		answer(v, r)
+		answer(w, r)
 		return
 	case due == nil:
-		v.fail(errPlayed)
+		w.fail(errPlayed)
 		return
 	}
 	answered := 0
@@ -52,26 +52,26 @@ func (s *script) play(v *voice, r provider.Request) {
 	}
 	calls := 0
 	for _, st := range parts[answered] {
-		if v.silent {
+		if w.ended {
 			return
 		}
 		if st.Tool != nil {
-			v.call(v.nextCall(r.Messages, calls), st.Tool.Name, st.Tool.Input)
+			w.call(w.nextCall(r.Messages, calls), st.Tool.Name, st.Tool.Input)
 			calls++
 			continue
 		}
-		playStep(v, st)
+		playStep(w, st)
 	}
 }
 
-// place is where in a scenario a conversation has got to.
-type place struct {
+// position is where in a scenario a conversation has got to.
+type position struct {
 	due     *scenario.Turn // of the last message that a user wrote; nil for none
 	inOrder int            // of the user's messages so far that no match picked
 }
 
 // next moves on by one message.
-func (s *script) next(p place, m protocol.Message) place {
+func (s *script) next(p position, m protocol.Message) position {
 	if m.Role != protocol.RoleUser {
 		return p
 	}
@@ -127,35 +127,35 @@ func split(steps []scenario.Step) [][]scenario.Step {
 }
 
 // playStep carries out any step but a tool call.
-func playStep(v *voice, s scenario.Step) {
+func playStep(w *answerWriter, s scenario.Step) {
 	var pause time.Duration
 	if s.EveryMS != nil {
 		pause = time.Duration(*s.EveryMS) * time.Millisecond
 	}
 	switch {
 	case s.Text != nil:
-		v.say(*s.Text, pause)
+		w.say(*s.Text, pause)
 	case s.Thinking != nil:
-		v.think(*s.Thinking, pause)
+		w.think(*s.Thinking, pause)
 	case s.DelayMS != nil:
-		v.wait(time.Duration(*s.DelayMS) * time.Millisecond)
+		w.wait(time.Duration(*s.DelayMS) * time.Millisecond)
 	case s.Flood != nil:
-		playFlood(v, *s.Flood, pause)
+		playFlood(w, *s.Flood, pause)
 	case s.Retry != nil:
-		v.emit(provider.Retry{Reason: *s.Retry})
+		w.emit(provider.Retry{Reason: *s.Retry})
 	case s.Usage != nil:
-		v.usage = s.Usage
+		w.usage = s.Usage
 	case s.Stderr != nil:
 		fmt.Fprintln(os.Stderr, *s.Stderr)
 	case s.Error != nil && s.Error.ContextWindow:
-		v.fail(played(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow)))
+		w.fail(played(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow)))
 	case s.Error != nil:
-		v.fail(played(errors.New(s.Error.Message)))
+		w.fail(played(errors.New(s.Error.Message)))
 	case s.Hang != nil && *s.Hang == "deaf":
 		select {} // only the end of the process ends it
 	case s.Hang != nil:
-		<-v.ctx.Done()
-		v.fail(v.ctx.Err())
+		<-w.ctx.Done()
+		w.fail(w.ctx.Err())
 	case s.Exit != nil:
 		os.Exit(int(*s.Exit))
 	case s.Crash != nil:
@@ -163,14 +163,14 @@ func playStep(v *voice, s scenario.Step) {
 	}
 }
 
-func playFlood(v *voice, f scenario.Flood, pause time.Duration) {
+func playFlood(w *answerWriter, f scenario.Flood, pause time.Duration) {
 	text := strings.Repeat("x", int(f.Bytes)-1) + " "
 	for i := range f.Count {
-		if i > 0 && !v.wait(pause) {
+		if i > 0 && !w.wait(pause) {
 			return
 		}
-		v.spoken += len(text)
-		if !v.emit(provider.Text{Text: text}) {
+		w.bytes += len(text)
+		if !w.emit(provider.Text{Text: text}) {
 			return
 		}
 	}

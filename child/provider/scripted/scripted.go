@@ -59,16 +59,16 @@ func (*model) Models(context.Context) ([]protocol.Model, error) {
 // Stream answers the last message of the request.
 func (m *model) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	return func(yield func(provider.Delta, error) bool) {
-		v := &voice{ctx: ctx, yield: yield, memory: m.memory}
+		w := &answerWriter{ctx: ctx, yield: yield, memory: m.memory}
 		switch {
 		case r.Model != "" && r.Model != Name && !slices.Contains(m.models, r.Model):
-			v.fail(fmt.Errorf("there is no model %q here, only %s", r.Model, strings.Join(append([]string{Name}, m.models...), ", ")))
+			w.fail(fmt.Errorf("there is no model %q here, only %s", r.Model, strings.Join(append([]string{Name}, m.models...), ", ")))
 		case m.scenario != nil:
-			m.scenario.play(v, r)
+			m.scenario.play(w, r)
 		default:
-			answer(v, r)
+			answer(w, r)
 		}
-		v.stop(r)
+		w.stop(r)
 	}
 }
 

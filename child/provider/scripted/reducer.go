@@ -6,33 +6,33 @@ import (
 	"nexus.internal/protocol"
 )
 
-// fold is what a conversation amounts to in some respect, message by message.
+// reducer computes a value from the messages of a conversation, one message at a time.
 // It remembers how far it got, so that a conversation which grew costs only
 // what was added; of any other it begins anew. It keeps the last conversation
 // it saw in memory and is safe for concurrent use.
-type fold[T any] struct {
+type reducer[T any] struct {
 	step func(value T, m protocol.Message) T
 
 	mu    sync.Mutex        // guards all below
-	first *protocol.Message // where the conversation lies
+	start *protocol.Message // where the conversation lies
 	seen  int               // messages in value
 	value T
 }
 
-// of folds the messages, which nobody may change from then on. Only the latest
+// reduce folds the messages, which nobody may change from then on. Only the latest
 // conversation is remembered: two that take turns are each folded anew.
-func (f *fold[T]) of(messages []protocol.Message) T {
+func (f *reducer[T]) reduce(messages []protocol.Message) T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(messages) == 0 || f.first != &messages[0] || len(messages) < f.seen {
+	if len(messages) == 0 || f.start != &messages[0] || len(messages) < f.seen {
 		var zero T
-		f.value, f.seen, f.first = zero, 0, nil
+		f.value, f.seen, f.start = zero, 0, nil
 	}
 	for _, m := range messages[f.seen:] {
 		f.value = f.step(f.value, m)
 	}
 	if f.seen = len(messages); f.seen > 0 {
-		f.first = &messages[0]
+		f.start = &messages[0]
 	}
 	return f.value
 }
