@@ -73,6 +73,9 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	if strings.Contains(string(out), `"replayed":true`) {
 		t.Errorf("what the README sends again is not carried out again:\n%s", out)
 	}
+	if strings.Contains(string(out), `}{"`) {
+		t.Errorf("two of the answers are on one line:\n%s", out)
+	}
 	for _, want := range expected(script) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the README's commands do not print %s:\n%s", want, out)
@@ -139,6 +142,7 @@ func curl(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	data := flags.String("d", "", "body")
 	maxTime := flags.Float64("max-time", 0, "seconds")
 	flags.Bool("s", false, "silent")
+	after := flags.String("w", "", "printed after the answer")
 	flags.Bool("N", false, "unbuffered")
 	var urls []string
 	for rest := args; len(rest) > 0; { // curl takes its address anywhere
@@ -184,6 +188,7 @@ func curl(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	if _, err := io.Copy(stdout, res.Body); err != nil {
 		return curlStatus(ctx, 18)
 	}
+	fmt.Fprint(stdout, strings.ReplaceAll(*after, `\n`, "\n"))
 	return 0
 }
 

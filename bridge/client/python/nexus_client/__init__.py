@@ -11,7 +11,7 @@ proves that it has the API key before the key is sent.
 
 from . import events, params, results
 from .client import NexusClient, NexusClientSync, detect, detect_sync
-from .core import Part, RestartPart, ResultPart, TextPart
+from .core import Part, Readiness, RestartPart, ResultPart, TextPart
 from .errors import ClientError, NexusError
 from .events import AnyEvent, Event, PlanEnded, PlanNote, PlanPart, StreamEvent
 
@@ -26,6 +26,7 @@ __all__ = [
     "PlanEnded",
     "PlanNote",
     "PlanPart",
+    "Readiness",
     "RestartPart",
     "ResultPart",
     "StreamEvent",

@@ -90,7 +90,7 @@ class NexusClient(_Shape, AsyncMethods):
     def _told(self, path: str, asked: Dict[str, Any]) -> AsyncGenerator[Any, None]:
         return self._core.events(path, asked, self._core.timeout)
 
-    async def readyz(self) -> Dict[str, Any]:
+    async def readyz(self) -> core.Readiness:
         """Ask whether the server can work (SPEC 6.4): status and reasons say it, and that it cannot is no error."""
         return await self._core.readyz(self._core.timeout)
 
@@ -141,7 +141,7 @@ class NexusClientSync(_Shape, SyncMethods):
     def _told(self, path: str, asked: Dict[str, Any]) -> Generator[Any, None, None]:
         return wire.iterate(self._core.events(path, asked, self._core.timeout))
 
-    def readyz(self) -> Dict[str, Any]:
+    def readyz(self) -> core.Readiness:
         """Ask whether the server can work; see NexusClient."""
         return wire.run(self._core.readyz(self._core.timeout))
 

@@ -5,7 +5,7 @@ import random
 import urllib.parse
 import uuid
 from dataclasses import dataclass
-from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, Optional, Tuple, TypeVar, Union, cast
+from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, List, Literal, Optional, Tuple, TypedDict, TypeVar, Union, cast
 
 from . import keys, results
 from ._table import METHODS, Method
@@ -56,6 +56,22 @@ class ResultPart:
     text: Literal[""] = ""
     type: Literal["result"] = "result"
     restart: Literal[False] = False
+
+
+class Readiness(TypedDict):
+    """What GET /readyz says (SPEC.md, section 6.4)."""
+
+    status: Literal["ready", "unready", "draining"]
+    reasons: List[str]  # why it is not ready; empty if it is
+    version: str
+    protocol_version: int
+    agents: Dict[str, int]  # by state
+    turns_running: int
+    turns_waiting: int
+    guard: str
+    checks: Dict[str, str]  # by name: "ok", or what is wrong
+    warnings: List[str]
+    goroutines: int
 
 
 # A piece of a streamed answer; the last one is the result.
@@ -203,7 +219,7 @@ class Core:
                 await _named(self._pause(True, e, tries, Deadline(None), key), params)
                 tries += 1
 
-    async def readyz(self, timeout: Optional[float]) -> Dict[str, Any]:
+    async def readyz(self, timeout: Optional[float]) -> Readiness:
         """GET /readyz. That the server cannot work is no error."""
         deadline = Deadline(timeout)
 
@@ -215,7 +231,7 @@ class Core:
             finally:
                 close()
 
-        return cast(Dict[str, Any], await self.again(True, once, deadline))
+        return cast(Readiness, await self.again(True, once, deadline))
 
     async def events(self, path: str, asked: Dict[str, Any], timeout: Optional[float]) -> AsyncGenerator[_Read, None]:
         """Events, which go on where they were when a connection breaks. asked is the query: after, and lists of names."""

@@ -40,6 +40,8 @@ async def talk(client: NexusClient) -> None:
 
 
 def plan(client: NexusClientSync) -> None:
+    if client.readyz()["status"] == "asleep":  # pyright: ignore[reportUnnecessaryComparison]
+        return
     tasks: params.Plan = {"tasks": [{"id": "a", "type": "analysis", "description": "look"}]}
     for part in client.run_plan_stream(tasks, pool={"size": 2}, retry=True):
         if part.type == "plan_start":
