@@ -73,7 +73,7 @@ func parseCursor(text string, code lifeCode) (cursor, bool) {
 // first event. It starts no agent.
 func (s *Server) serveAllEvents(x *exchange, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		s.refuse(x, draining)
 		return
 	}

@@ -2,60 +2,6 @@ package bridge
 
 import "sync"
 
-// gate counts what is inside and can be closed: then nothing more gets in.
-type gate struct {
-	closing chan struct{} // closed by close
-	empty   chan struct{} // closed when the gate is closed and nothing is inside
-
-	mu     sync.Mutex // guards what follows
-	inside int
-	closed bool
-}
-
-func newGate() *gate {
-	return &gate{closing: make(chan struct{}), empty: make(chan struct{})}
-}
-
-// enter reports whether the gate was open. If it was, leave must follow.
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.inside++
-	return true
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.inside--
-	if g.closed && g.inside == 0 {
-		close(g.empty)
-	}
-}
-
-// close closes the gate. Closing it again changes nothing.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return
-	}
-	g.closed = true
-	close(g.closing)
-	if g.inside == 0 {
-		close(g.empty)
-	}
-}
-
-func (g *gate) isClosed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
-}
-
 // keyedMutex is a mutex for each name. A name that nobody holds costs nothing.
 // The zero value is ready.
 type keyedMutex struct {

@@ -24,7 +24,7 @@ const maxHostText = 128 << 10
 // agent_id beside the method's own for a method of an agent. It is the
 // supervisor.HostHandler of the server's agents.
 func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		e := rpc.ToError(supervisor.ErrDraining)
 		return nil, hostError(e.Err)
 	}

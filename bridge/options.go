@@ -205,8 +205,8 @@ type Server struct {
 	codes     auth.Codes
 	plans     plans
 
-	requests *gate // being dispatched: what a drain waits for
-	handlers *gate // everything in ServeHTTP: what Serve joins
+	requests *rpc.DrainGroup // being dispatched: what a drain waits for
+	handlers *rpc.DrainGroup // everything in ServeHTTP: what Serve joins
 }
 
 // New returns a Server that serves at once. It fails if an option that is
@@ -223,7 +223,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("new façade: %w", err)
 	}
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: newGate(), handlers: newGate(), lives: newLifeCode()}
+	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: rpc.NewDrainGroup(), handlers: rpc.NewDrainGroup(), lives: newLifeCode()}
 	s.keyless = make(chan struct{}, maxKeyless)
 	s.Reload(o.Settings)
 	s.access = o.Log.Named("access")

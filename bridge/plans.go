@@ -123,7 +123,7 @@ func (s *Server) beginPlan(ctx context.Context, c *rpc.Call, p api.RunPlanParams
 			return nil, err
 		}
 	}
-	if !s.requests.enter() {
+	if !s.requests.Enter() {
 		crew.dismiss()
 		return nil, errors.Join(supervisor.ErrDraining, record.Discard())
 	}
@@ -197,7 +197,7 @@ func (r *planRun) start(p api.Plan, record *plan.Record) {
 
 // carryPlan sees a run to its end.
 func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParams, record *plan.Record, crew *crew) {
-	defer s.requests.leave()
+	defer s.requests.Leave()
 	defer record.Close()
 	if p.TimeoutS != nil {
 		var over context.CancelFunc
@@ -207,7 +207,7 @@ func (s *Server) carryPlan(ctx context.Context, run *planRun, p api.RunPlanParam
 	run.start(p.Plan, record)
 	status, err := plan.Execute(ctx, plan.Options{
 		Plan: p.Plan, Workers: len(crew.ids), StopOnFailure: stops(p),
-		Record: record, Pause: s.requests.closing,
+		Record: record, Pause: s.requests.Closing(),
 		RequestID: func(task string, attempt int) string { return attemptID(run.id, task, attempt) },
 		Do: func(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, plan.Next) {
 			return s.carryTask(ctx, crew, st, taskOf(p, t, needs))

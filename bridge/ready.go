@@ -42,7 +42,7 @@ func (s *Server) ready(x *exchange) {
 			r.Reasons = append(r.Reasons, c.Name+": "+err.Error())
 		}
 	}
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		r.Status = "draining"
 		r.Reasons = append(r.Reasons, "the server is going down")
 	}

@@ -16,11 +16,11 @@ func (s *Server) serveRPC(x *exchange, to target) {
 		s.refuse(x, refused)
 		return
 	}
-	if !s.requests.enter() {
+	if !s.requests.Enter() {
 		s.refuse(x, draining)
 		return
 	}
-	defer s.requests.leave()
+	defer s.requests.Leave()
 	if x.by.Valid != nil && x.by.Valid.Err() != nil { // it ended while the body came
 		s.refuse(x, wrongKey)
 		return
@@ -114,7 +114,7 @@ func (s *Server) foresee(x *exchange) (refused rpc.Error, ok bool) {
 	if refused, ok = checkType(x.r.Header); !ok {
 		return refused, false
 	}
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		return draining, false
 	}
 	if wait := s.settings.Load().rate.Wait(x.by.Grant.ID); wait > 0 && !x.key.IsZero() {

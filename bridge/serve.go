@@ -23,7 +23,7 @@ const cutTimeout = time.Second
 // Drain makes the server refuse new requests (503, -32001 SERVER_DRAINING) and
 // Serve return once the running ones are done. It returns at once and may be
 // called again.
-func (s *Server) Drain() { s.requests.close() }
+func (s *Server) Drain() { s.requests.Close() }
 
 // Serve serves the connections of ln until ctx ends, Drain is called or
 // listening fails. Then it drains: new requests are refused, running ones and
@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-	case <-s.requests.closing:
+	case <-s.requests.Closing():
 	}
 	s.drain(server, cancel)
 	<-ended
@@ -74,17 +74,17 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // drain ends what the server does, in the order that Serve promises.
 func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
-	s.requests.close()
+	s.requests.Close()
 	drained, over := context.WithTimeout(context.Background(), s.o.DrainTimeout)
 	defer over()
 	select {
-	case <-s.requests.empty:
+	case <-s.requests.Empty():
 	case <-drained.Done():
 	}
 	if err := s.o.Supervisor.Settle(drained); err != nil {
 		s.log.Warn("turns run longer than the server waits for them", zap.Duration("waited", s.o.DrainTimeout))
 	}
-	s.handlers.close()
+	s.handlers.Close()
 	s.interruptPlans()
 	s.o.Supervisor.Refuse() // first, so that nothing takes the place of what is cut off next
 	cut, given := context.WithTimeout(context.Background(), cutTimeout)
@@ -99,6 +99,6 @@ func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 	if err := server.Shutdown(closed); err != nil {
 		_ = server.Close() // connections that say nothing are cut
 	}
-	<-s.requests.empty
-	<-s.handlers.empty
+	<-s.requests.Empty()
+	<-s.handlers.Empty()
 }

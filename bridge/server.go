@@ -167,11 +167,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// this one, so nothing behind it is read.
 		w.Header().Set("Connection", "close")
 	}
-	if !s.handlers.enter() {
+	if !s.handlers.Enter() {
 		s.refuse(x, draining)
 		return
 	}
-	defer s.handlers.leave()
+	defer s.handlers.Leave()
 
 	if r.ProtoMinor > 1 { // another major version is refused by net/http
 		s.refuse(x, unknownVersion)
@@ -323,7 +323,7 @@ func checkType(h http.Header) (refused rpc.Error, ok bool) {
 func (s *Server) health(x *exchange, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
 	health := api.Health{Status: "ok", Service: api.Service, Version: s.o.Version, SignaturesRequired: s.settings.Load().RequireSignatures}
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		health.Status = "draining"
 	}
 	if asked, err := url.ParseQuery(query); err != nil || asked.Has("challenge") {

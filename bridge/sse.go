@@ -24,7 +24,7 @@ import (
 // number that the client names, else only what comes.
 func (s *Server) serveEvents(x *exchange, id, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	if s.requests.isClosed() {
+	if s.requests.Closed() {
 		s.refuse(x, draining)
 		return
 	}
