@@ -17,6 +17,13 @@ import (
 	"nexus.internal/supervisor/eventlog"
 )
 
+// onDisk has the events of agents in the directory of each.
+type onDisk func(id string) string
+
+func (dir onDisk) After(id string, number uint64) iter.Seq2[supervisor.Event, error] {
+	return eventlog.Read(dir(id), number)
+}
+
 // logged starts a server whose agents keep their events on disk, and returns where.
 func logged(t *testing.T) (r *rig, dir func(id string) string) {
 	writer := eventlog.New(eventlog.Options{})
@@ -28,7 +35,7 @@ func logged(t *testing.T) (r *rig, dir func(id string) string) {
 			events, err := writer.Open(dir(id))
 			return supervisor.Memory{Events: events}, err
 		}
-		o.Past = func(id string, after uint64) iter.Seq2[supervisor.Event, error] { return eventlog.Read(dir(id), after) }
+		o.EventHistory = onDisk(dir)
 	})
 	return r, dir
 }

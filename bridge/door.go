@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/rpc"
@@ -94,33 +93,13 @@ func (s *Server) checkKey(x *exchange, to target) (p rpc.Principal, refused rpc.
 	if to.kind == toAllEvents { // its query says whose
 		return p, rpc.Error{}, true
 	}
-	if wrong := reach(p, to.agent); wrong != nil {
+	if err := p.MayReach(to.agent); err != nil {
 		if wait := s.settings.Load().rate.Take(grant.ID, 1); wait > 0 {
 			return p, s.later(x, tooMany, wait), false
 		}
-		return p, *wrong, false
+		return p, rpc.ToError(err).With(http.StatusForbidden), false
 	}
 	return p, rpc.Error{}, true
-}
-
-// reach refuses an agent's key for all but that agent; id is "" for what is of no
-// agent alone.
-func reach(p rpc.Principal, id string) *rpc.Error {
-	if p.Grant.Scope != auth.ScopeAgent || id == p.Grant.AgentID {
-		return nil
-	}
-	return new(rpc.ToError(api.Denied("the key is good for agent %s alone", p.Grant.AgentID)).With(http.StatusForbidden))
-}
-
-// errKeyEnded is why what a key had opened ends with it.
-var errKeyEnded = errors.New("the key is not good any more")
-
-// bind makes a long request end with its key. unbind must be called.
-func (x *exchange) bind() (unbind func()) {
-	ctx, cancel := context.WithCancelCause(x.r.Context())
-	stop := context.AfterFunc(x.by.Valid, func() { cancel(errKeyEnded) })
-	x.r = x.r.WithContext(ctx)
-	return func() { stop(); cancel(nil) }
 }
 
 // checkRate counts n requests for the key. Where those are too many, none is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
@@ -90,9 +90,8 @@ type Options struct {
 	// Outcome is how a send to an agent that does not run ended; "" if that is not
 	// known. May be nil.
 	Outcome func(agent, requestID string) (supervisor.Outcome, error)
-	// Past is what is on disk of an agent's events above a number, in order, whether
-	// it runs or not; a number that is left out is not kept. May be nil.
-	Past func(agent string, after uint64) iter.Seq2[supervisor.Event, error]
+	// EventHistory is what is on disk of agents' events. May be nil.
+	EventHistory events.History
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string
@@ -174,11 +173,6 @@ func (o Options) withDefaults() Options {
 	if o.Outcome == nil {
 		o.Outcome = func(string, string) (supervisor.Outcome, error) { return "", nil }
 	}
-	if o.Past == nil {
-		o.Past = func(string, uint64) iter.Seq2[supervisor.Event, error] {
-			return func(func(supervisor.Event, error) bool) {}
-		}
-	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -195,12 +189,11 @@ type Server struct {
 	hosts     map[string]bool // what a Host header may be, lower case
 	settings  atomic.Pointer[settings]
 	keyless   chan struct{} // holds one for each body without a key that is being read
-	streams   seats         // of streams of events
+	events    *events.Streams
 	router    *rpc.Router
 	locks     keyedMutex
 	renames   renames
 	births    births
-	lives     lifeCode
 	last      lastUsed
 	codes     auth.Codes
 	plans     plans
@@ -223,7 +216,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("new façade: %w", err)
 	}
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: rpc.NewDrainGroup(), handlers: rpc.NewDrainGroup(), lives: newLifeCode()}
+	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: rpc.NewDrainGroup(), handlers: rpc.NewDrainGroup()}
 	s.keyless = make(chan struct{}, maxKeyless)
 	s.Reload(o.Settings)
 	s.access = o.Log.Named("access")
@@ -231,6 +224,9 @@ func New(o Options) (*Server, error) {
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
 	s.last.id = o.Sessions.Last()
 	s.router = rpc.NewRouter(rpc.Options{Access: access{s}, Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
+	s.events = events.New(events.Options{
+		Supervisor: o.Supervisor, Agents: access{s}, History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
+	})
 	s.handle(s.router)
 	return s, nil
 }

@@ -33,6 +33,16 @@ func (a access) Permit(ctx context.Context, c *rpc.Call, m api.Method) error {
 	return a.s.checkStart(c.By, c.Agent, true)
 }
 
+// Resolve implements [events.Agents].
+func (a access) Resolve(ctx context.Context, id string) (*supervisor.Agent, error) {
+	return a.s.agent(ctx, id)
+}
+
+// CheckStart implements [events.Agents].
+func (a access) CheckStart(p rpc.Principal, id string, ask bool) error {
+	return a.s.checkStart(p, id, ask)
+}
+
 // permitAgent reports why an agent may not call the method for the target.
 func (s *Server) permitAgent(ctx context.Context, from supervisor.Caller, m api.Method, target string) error {
 	switch m.Agents {

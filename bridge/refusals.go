@@ -77,20 +77,3 @@ func overRate(n, perMinute int) rpc.Error {
 	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
 }
-
-// manyStreams refuses one more stream of events, by which bound.
-func manyStreams(full string) rpc.Error {
-	return rpc.Refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyStreams, full,
-		"Follow all agents in one stream, GET /events, or close one.")
-}
-
-// badQuery refuses the query of a GET.
-func badQuery(message, way string) rpc.Error {
-	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, api.KindInvalidParams, message, way)
-}
-
-// badEvents refuses the parameters of an event stream; source says what is wrong.
-func badEvents(source, want, way string) rpc.Error {
-	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, api.KindInvalidParams,
-		source+" says from where on, or of what, the stream tells", way)
-}

@@ -241,12 +241,8 @@ func (s *Server) serveKeyed(x *exchange, to target, query string) {
 		s.refuse(x, unknownPath)
 	case !x.whole:
 		s.refuse(x, needlessBody)
-	case to.kind == toEvents:
-		defer x.bind()()
+	case to.kind == toEvents, to.kind == toAllEvents:
 		s.serveEvents(x, to.agent, query)
-	case to.kind == toAllEvents:
-		defer x.bind()()
-		s.serveAllEvents(x, query)
 	case to.kind == toReady:
 		s.ready(x)
 	default:

@@ -73,6 +73,14 @@ var arrows = []rule{
 		deny: []string{"child/...", "cmd/...", "supervisor/proc/...", "supervisor/stdio/...", "supervisor/acp/..."},
 	},
 	{
+		name: "calls know no HTTP server and no agents' registry",
+		of:   []string{"bridge/rpc"}, deny: []string{"bridge/httpd", "bridge/events", "bridge/agents", "bridge/methods", "bridge"}, deps: true,
+	},
+	{
+		name: "event streams know no HTTP server and no agents' registry",
+		of:   []string{"bridge/events"}, deny: []string{"bridge/httpd", "bridge/agents", "bridge/methods", "bridge"}, deps: true,
+	},
+	{
 		name: "a child knows its pipes and nothing else",
 		of:   []string{"child/...", "cmd/nexus-child"}, deny: []string{"bridge/...", "supervisor/..."}, deps: true,
 	},

@@ -29,6 +29,15 @@ func (p Principal) MayCall(m api.Method) error {
 	return nil
 }
 
+// MayReach reports why the principal's key is not good for an agent; nil if it is. id is ""
+// for what is of no agent alone.
+func (p Principal) MayReach(id string) error {
+	if p.Grant.Scope != auth.ScopeAgent || id == p.Grant.AgentID {
+		return nil
+	}
+	return api.Denied("the key is good for agent %s alone", p.Grant.AgentID)
+}
+
 // Call is one call on its way. It belongs to the goroutine that serves it.
 type Call struct {
 	Request jsonrpc.Request

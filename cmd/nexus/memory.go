@@ -55,12 +55,12 @@ func outcomeOf(catalogue *sessions.Catalogue) func(agent, id string) (supervisor
 	}
 }
 
-// pastOf reads what is on disk of an agent's events above a number, whether it runs
-// or not. The function is safe for concurrent use.
-func pastOf(catalogue *sessions.Catalogue) func(agent string, after uint64) iter.Seq2[supervisor.Event, error] {
-	return func(agent string, after uint64) iter.Seq2[supervisor.Event, error] {
-		return eventlog.Read(catalogue.EventsDir(agent), after)
-	}
+// eventHistory is what is on disk of agents' events.
+type eventHistory struct{ catalogue *sessions.Catalogue }
+
+// After implements [events.History].
+func (h eventHistory) After(agent string, number uint64) iter.Seq2[supervisor.Event, error] {
+	return eventlog.Read(h.catalogue.EventsDir(agent), number)
 }
 
 // setAside renames what is no regular file of a possible size, or no directory, in the place of one:

@@ -1,4 +1,4 @@
-package bridge
+package events
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// pastBatch is how much of what is on disk is handed over at once, in bytes, but
+// storedBatch is how much of what is on disk is handed over at once, in bytes, but
 // for a single event.
-const pastBatch = 64 << 10
+const storedBatch = 64 << 10
 
-// past is what an agent did that does not run any more, from the disk: up to its
+// storedEvents is what an agent did that does not run any more, from the disk: up to its
 // last event, with a gap for what is not kept.
-type past struct {
-	s    *Server
+type storedEvents struct {
+	s    *Streams
 	id   string
 	life uint64 // the number of its life; 0 for one of an earlier server, whose last event nobody knows
 	read uint64 // the number of the last event handed out
@@ -24,14 +24,14 @@ type past struct {
 }
 
 // Next returns what comes next; io.EOF once that was all.
-func (p *past) Next(ctx context.Context) (batch []supervisor.Event, err error) {
+func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	size, before, more := 0, p.read, false
-	for e, err := range p.s.o.Past(p.id, p.read) {
+	for e, err := range p.s.o.History.After(p.id, p.read) {
 		if err != nil {
-			p.s.log.Warn("events of an agent that is gone are not read", zap.String("agent", p.id), zap.Error(err))
+			p.s.o.Log.Warn("events of an agent that is gone are not read", zap.String("agent", p.id), zap.Error(err))
 			break
 		}
 		if e.Seq > p.last {
@@ -42,7 +42,7 @@ func (p *past) Next(ctx context.Context) (batch []supervisor.Event, err error) {
 		}
 		batch = append(batch, e)
 		p.read = e.Seq
-		if size += len(e.Data); size >= pastBatch {
+		if size += len(e.Data); size >= storedBatch {
 			more = true
 			break
 		}
@@ -61,4 +61,4 @@ func (p *past) Next(ctx context.Context) (batch []supervisor.Event, err error) {
 }
 
 // Close does nothing: nothing is open between two batches.
-func (p *past) Close() {}
+func (p *storedEvents) Close() {}

@@ -1,4 +1,4 @@
-package bridge
+package events
 
 import (
 	"crypto/aes"
@@ -22,7 +22,7 @@ func newLifeCode() lifeCode {
 	rand.Read(key[:]) // never fails
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic("bridge: a key of 16 bytes: " + err.Error())
+		panic("events: a key of 16 bytes: " + err.Error())
 	}
 	return lifeCode{block}
 }

@@ -1,4 +1,4 @@
-package bridge
+package events
 
 import (
 	"fmt"
@@ -15,47 +15,48 @@ const (
 	maxKeyStreams    = 64  // of one scoped key
 )
 
-// seats counts the streams of events. The zero value is ready; it is safe for
-// concurrent use.
-type seats struct {
+// streamLimit counts the streams of events that are open. The zero value is ready; it is
+// safe for concurrent use.
+type streamLimit struct {
 	mu     sync.Mutex // guards what follows
 	all    int
 	scoped int
 	of     map[string]int // by the id of a scoped key
 }
 
-// take takes one for a key, or says why there is none. If it is "", leave must follow.
-func (s *seats) take(g auth.Grant) (full string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// take counts one more stream for a key. full says which bound forbids it; if it is "",
+// leave must follow.
+func (l *streamLimit) take(g auth.Grant) (full string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case s.all >= maxStreams:
+	case l.all >= maxStreams:
 		return fmt.Sprintf("%d streams of events are open", maxStreams)
 	case g.Scope == auth.ScopeFull:
-	case s.scoped >= maxScopedStreams:
+	case l.scoped >= maxScopedStreams:
 		return fmt.Sprintf("%d streams of events of keys that are not full are open", maxScopedStreams)
-	case s.of[g.ID] >= maxKeyStreams:
+	case l.of[g.ID] >= maxKeyStreams:
 		return fmt.Sprintf("%d streams of events of this key are open", maxKeyStreams)
 	default:
-		if s.of == nil {
-			s.of = map[string]int{}
+		if l.of == nil {
+			l.of = map[string]int{}
 		}
-		s.scoped++
-		s.of[g.ID]++
+		l.scoped++
+		l.of[g.ID]++
 	}
-	s.all++
+	l.all++
 	return ""
 }
 
-func (s *seats) leave(g auth.Grant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all--
+func (l *streamLimit) leave(g auth.Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
 	if g.Scope == auth.ScopeFull {
 		return
 	}
-	s.scoped--
-	if s.of[g.ID]--; s.of[g.ID] == 0 {
-		delete(s.of, g.ID)
+	l.scoped--
+	if l.of[g.ID]--; l.of[g.ID] == 0 {
+		delete(l.of, g.ID)
 	}
 }

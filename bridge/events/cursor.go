@@ -1,0 +1,57 @@
+package events
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nexus.internal/bridge/api"
+)
+
+// others is the place in a cursor for all agents that it does not name.
+const others = "*"
+
+// cursor is how far a stream of many agents has got: for each of them the number
+// of its last event, and for others the number of the last life (supervisor.Life)
+// that it has told of, or tells of by name. Its text is NAME:NUMBER,NAME:NUMBER, by
+// name, where the number of others is written by a lifeCode.
+type cursor map[string]uint64
+
+func (c cursor) text(code lifeCode) string { return string(c.appendAround("", nil, code)) }
+
+// appendAround appends the cursor, with number in the place of what it has of id.
+func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []byte) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if text != nil {
+			text = append(text, ',')
+		}
+		text = append(append(text, name...), ':')
+		switch name {
+		case id:
+			text = append(text, number...)
+		case others:
+			text = code.append(text, c[name])
+		default:
+			text = strconv.AppendUint(text, c[name], 10)
+		}
+	}
+	return text
+}
+
+func parseCursor(text string, code lifeCode) (cursor, bool) {
+	c := cursor{}
+	for one := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(one, ":")
+		seq, err := strconv.ParseUint(number, 10, 64)
+		readable := err == nil
+		if name == others {
+			seq, readable = code.read(number)
+		}
+		if _, twice := c[name]; twice || !readable || name != others && !api.ValidAgentID(name) || len(c) > maxNames {
+			return nil, false
+		}
+		c[name] = seq
+	}
+	return c, true
+}

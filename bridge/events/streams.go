@@ -1,0 +1,130 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/supervisor"
+)
+
+// Agents is what a stream of one agent needs of the registry. It is safe for concurrent
+// use.
+type Agents interface {
+	// Resolve returns the agent of that id. One that is saved and does not run is started.
+	Resolve(ctx context.Context, id string) (*supervisor.Agent, error)
+	// CheckStart reports why a principal must not start the agent's process, nil if it may
+	// or if nothing is started; ask says that a stopped agent would be asked something.
+	CheckStart(p rpc.Principal, id string, ask bool) error
+}
+
+// History is what is kept of agents' events, whether they run or not. It is safe for
+// concurrent use.
+type History interface {
+	// After yields the events of an agent above a number, in order. A number that is left
+	// out is not kept.
+	After(agent string, number uint64) iter.Seq2[supervisor.Event, error]
+}
+
+// Options are what Streams need.
+type Options struct {
+	// Supervisor runs the agents. Required.
+	Supervisor *supervisor.Supervisor
+	// Agents finds them. Required.
+	Agents Agents
+	// History is read for agents that do not run; nil is one that has nothing.
+	History History
+	// Heartbeat is how long a stream may be quiet. Required.
+	Heartbeat time.Duration
+	// Log gets a line where History cannot be read. Required.
+	Log *zap.Logger
+}
+
+// Streams serves the streams of events of one server.
+type Streams struct {
+	o     Options
+	code  lifeCode
+	limit streamLimit
+}
+
+// New returns Streams without any stream.
+func New(o Options) *Streams {
+	if o.History == nil {
+		o.History = noHistory{}
+	}
+	return &Streams{o: o, code: newLifeCode()}
+}
+
+type noHistory struct{}
+
+func (noHistory) After(string, uint64) iter.Seq2[supervisor.Event, error] {
+	return func(func(supervisor.Event, error) bool) {}
+}
+
+// Request is what a client asks for.
+type Request struct {
+	By rpc.Principal
+	// Agent is whose events are wanted; "" for those of all agents.
+	Agent string
+	// LastEventID is the header of that name, which wins over the parameter after: a
+	// browser's EventSource repeats the URL and says in the header how far it got.
+	LastEventID string
+	// Query has Parameters alone, each of them once.
+	Query url.Values
+}
+
+// Parameters are those that the query of a Request for that agent may have.
+func Parameters(agent string) []string {
+	if agent == "" {
+		return []string{"after", "types", "agents"}
+	}
+	return []string{"after", "types"}
+}
+
+// Serve writes the events that r asks for to the stream that open opens, until that ends,
+// and returns why it did; "" if nothing could be written. refused is nil if it was opened.
+func (s *Streams) Serve(ctx context.Context, r Request, open func() rpc.Writer) (refused *rpc.Error, ended string) {
+	q, refused := readQuery(r)
+	if refused != nil {
+		return refused, ""
+	}
+	ctx, release := bindToKey(ctx, r.By)
+	defer release()
+	if r.Agent == "" {
+		return s.serveAll(ctx, r.By, q, open)
+	}
+	return s.serveAgent(ctx, r, q, open)
+}
+
+// errKeyEnded is why a stream ends with the key that opened it.
+var errKeyEnded = errors.New("the key is not good any more")
+
+// bindToKey returns a context that ends with the principal's key too. release must be
+// called.
+func bindToKey(ctx context.Context, p rpc.Principal) (bound context.Context, release func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.Valid, func() { cancel(errKeyEnded) })
+	return bound, func() { stop(); cancel(nil) }
+}
+
+// enter counts a stream of the principal; leave must follow unless it is refused.
+func (s *Streams) enter(p rpc.Principal) (leave func(), refused *rpc.Error) {
+	if full := s.limit.take(p.Grant); full != "" {
+		return nil, new(tooManyStreams(full))
+	}
+	return func() { s.limit.leave(p.Grant) }, nil
+}
+
+// tooManyStreams refuses one more stream of events, by which bound.
+func tooManyStreams(full string) rpc.Error {
+	return rpc.Refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyStreams, full,
+		"Follow all agents in one stream, GET /events, or close one.")
+}
