@@ -1,14 +1,11 @@
 package bridge
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/openrpc"
 	"nexus.internal/bridge/page"
-	"nexus.internal/bridge/rpc"
 )
 
 // docs answers with the page about the methods. It has nothing of what the
@@ -23,9 +20,4 @@ func (s *Server) docs(x *exchange, query string) {
 	x.w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
-}
-
-func (s *Server) discover(context.Context, *rpc.Call, api.None) (rpc.Raw[api.DiscoverResult], error) {
-	document, err := openrpc.Document(s.o.Version, "http://"+s.o.Addr)
-	return rpc.Raw[api.DiscoverResult](document), err
 }

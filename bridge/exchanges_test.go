@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol"
@@ -208,7 +209,7 @@ var exchanges = []exchange{
 			spec := o.Spec
 			o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
 				if protocol.Value(p.AgentID) == "b" {
-					return supervisor.Spec{}, &bridge.GoneError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
+					return supervisor.Spec{}, &agents.MissingDirError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
 				}
 				return spec(p)
 			}

@@ -6,12 +6,7 @@ import (
 
 // Waiting is how many requests hold the name of an agent or wait for it.
 func (s *Server) Waiting(id string) int {
-	s.locks.mu.Lock()
-	defer s.locks.mu.Unlock()
-	if l := s.locks.held[id]; l != nil {
-		return l.refs
-	}
-	return 0
+	return s.agents.Waiting(id)
 }
 
 // StrangerLog lets a test see a whole period without a server.

@@ -11,7 +11,6 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
-	"nexus.internal/protocol/textcut"
 	"nexus.internal/supervisor"
 )
 
@@ -49,49 +48,6 @@ func hostError(e *jsonrpc.Error) *protocol.HostError {
 	}
 	return &protocol.HostError{Code: int(e.Code), Message: message}
 }
-
-// sendFor is send for another agent, whose turn waits for the answer.
-func (s *Server) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams) (api.SendResult, error) {
-	if protocol.Value(p.WhenBusy) == api.WhenBusySteer && !s.descends(c.Agent, c.By.Agent.AgentID) {
-		return api.SendResult{}, api.Denied("%s did not create %s: it cannot steer it", c.By.Agent.AgentID, c.Agent)
-	}
-	a, err := s.agent(ctx, c.Agent)
-	if err != nil {
-		return api.SendResult{}, err
-	}
-	sent, err := s.delegate(ctx, a, *c.By.Agent, p, func(ctx context.Context, a *supervisor.Agent) error {
-		return s.checkPeer(ctx, c.By.Agent.AgentID, a)
-	})
-	if err != nil {
-		return api.SendResult{}, err
-	}
-	return sent, nil
-}
-
-// delegate sends on behalf of another agent and waits for the answer. A turn
-// that nobody waits for any more is cancelled. One that has to wait is checked, unless
-// check is nil, when it is to begin.
-func (s *Server) delegate(
-	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check func(context.Context, *supervisor.Agent) error,
-) (api.SendResult, error) {
-	// An agent does not choose for whom its messages are taken.
-	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID
-	prompt, options := promptOf(p)
-	outcome, _, err := following(ctx, s, a, func(a *supervisor.Agent) (supervisor.Result, error) {
-		if check != nil {
-			options.Check = func(ctx context.Context) error { return check(ctx, a) }
-		}
-		return a.Delegate(ctx, from, prompt, options)
-	})
-	sent, err := sendResult(outcome, err)
-	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
-		sent.Content, sent.Truncated = new(textcut.Head(*sent.Content, maxHostText)), true
-	}
-	return sent, err
-}
-
-// sourceAgent is the source of a message that an agent sent to another.
-const sourceAgent = "agent"
 
 // logHostCall writes the line of one host call, as that of a request, with the
 // agent that asked.

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
@@ -112,7 +113,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.addr = ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
-		Settings: bridge.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}},
+		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
 		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
 			if protocol.Value(p.Model) == "none" {

@@ -12,12 +12,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/logfile"
+	"nexus.internal/bridge/methods"
 	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/tracing"
@@ -120,15 +123,7 @@ type Options struct {
 // Settings are what the configuration decides. They must not be changed.
 type Settings struct {
 	Door
-	// Roles are the agents for tasks and plans that name none, by what creates
-	// them where they are not there; each has an AgentID. May be nil.
-	Roles map[Role]api.CreateAgentParams
-	// Presets are those of the configuration, by the built-in preset that each is
-	// made of. May be nil.
-	Presets map[string]string
-	// AllowYolo lets agents of saved sessions that are yolo stay so. Otherwise they
-	// are started as trusted.
-	AllowYolo bool
+	agents.Settings
 }
 
 // Door is what a Server lets in (SPEC §6.5). The zero value lets in every program
@@ -191,12 +186,9 @@ type Server struct {
 	keyless   chan struct{} // holds one for each body without a key that is being read
 	events    *events.Streams
 	router    *rpc.Router
-	locks     keyedMutex
-	renames   renames
-	births    births
-	last      lastUsed
+	agents    *agents.Registry
+	plans     *plan.Runner
 	codes     auth.Codes
-	plans     plans
 
 	requests *rpc.DrainGroup // being dispatched: what a drain waits for
 	handlers *rpc.DrainGroup // everything in ServeHTTP: what Serve joins
@@ -217,17 +209,27 @@ func New(o Options) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), hosts: ownHosts(port), requests: rpc.NewDrainGroup(), handlers: rpc.NewDrainGroup()}
+	s.agents, err = agents.New(agents.Options{
+		Supervisor: o.Supervisor, Sessions: o.Sessions, Spec: o.Spec, Replaced: o.Moved, Outcome: o.Outcome,
+		CommandTimeout: o.CommandTimeout, Log: s.log, Settings: o.Settings.Settings,
+	})
+	if err != nil {
+		return nil, err
+	}
 	s.keyless = make(chan struct{}, maxKeyless)
 	s.Reload(o.Settings)
 	s.access = o.Log.Named("access")
 	s.strangers = newStrangerLog(s.access)
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
-	s.last.id = o.Sessions.Last()
-	s.router = rpc.NewRouter(rpc.Options{Access: access{s}, Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
+	s.router = rpc.NewRouter(rpc.Options{Access: s.agents, Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
 	s.events = events.New(events.Options{
-		Supervisor: o.Supervisor, Agents: access{s}, History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
+		Supervisor: o.Supervisor, Agents: s.agents, History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
 	})
-	s.handle(s.router)
+	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
+	methods.Register(s.router, methods.Options{
+		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: checker(o.Check), Shutdown: s.shutdown,
+		Addr: o.Addr, Version: o.Version, Log: s.log,
+	})
 	return s, nil
 }
 
@@ -252,6 +254,23 @@ func (s *Server) Reload(to Settings) {
 		next.rate = limit.NewRate(to.RequestsPerMinute)
 	}
 	s.settings.Store(next)
+	s.agents.Reload(to.Settings)
+}
+
+// shutdown ends the server at the wish of a client.
+func (s *Server) shutdown() {
+	s.Drain()
+	if s.o.Shutdown != nil {
+		s.o.Shutdown()
+	}
+}
+
+// checker is Options.Check as an interface.
+type checker func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
+
+// Check implements [methods.CodeChecker].
+func (c checker) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	return c(ctx, p)
 }
 
 // Launched counts, for GET /metrics, an agent's process that became ready.

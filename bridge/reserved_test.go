@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/supervisor"
 )
@@ -17,7 +18,7 @@ func TestAttackTakeARolesName(t *testing.T) {
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
 		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }
-		o.Roles = map[bridge.Role]api.CreateAgentParams{bridge.Executor: {AgentID: new("maker")}}
+		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}}
 	})}
 	f.create("trusted")
 	f.create(".temp")
@@ -53,7 +54,7 @@ func TestAttackTakeARolesName(t *testing.T) {
 func TestRoleIsNotAnAgentsAgent(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		tasks(r, o)
-		o.Roles = map[bridge.Role]api.CreateAgentParams{bridge.Executor: {AgentID: new("maker")}, bridge.Planner: {AgentID: new("thinker")}}
+		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}, agents.Planner: {AgentID: new("thinker")}}
 	})
 	r.save("home/sessions/maker.jsonl", []byte(savedText+`{"type":"settings","parent_agent_id":"boss","at":"2026-01-20T09:06:02Z"}`+"\n"), 1)
 	r.save("home/sessions/thinker.jsonl", []byte(savedText), 2)

@@ -65,7 +65,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.drain(server, cancel)
 	<-ended
 	s.strangers.close()
-	s.endLast()
+	s.agents.Close()
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
@@ -85,7 +85,7 @@ func (s *Server) drain(server *http.Server, cancel context.CancelCauseFunc) {
 		s.log.Warn("turns run longer than the server waits for them", zap.Duration("waited", s.o.DrainTimeout))
 	}
 	s.handlers.Close()
-	s.interruptPlans()
+	s.plans.Interrupt()
 	s.o.Supervisor.Refuse() // first, so that nothing takes the place of what is cut off next
 	cut, given := context.WithTimeout(context.Background(), cutTimeout)
 	defer given()

@@ -20,6 +20,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/fixtures"
@@ -46,7 +47,7 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 			made, err := spec(p)
 			made.QueueLimit, made.Policy = 8, policy
 			if *p.AgentID == "one" {
-				made.Labels = map[string]string{bridge.LabelAgents: "1"}
+				made.Labels = map[string]string{agents.LabelAgents: "1"}
 			}
 			return made, err
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -26,7 +27,7 @@ func tasks(r *rig, o *bridge.Options) {
 			return stateful(c, cmd)
 		}}
 	}
-	o.Roles = map[bridge.Role]api.CreateAgentParams{bridge.Executor: {AgentID: new("maker")}}
+	o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}}
 }
 
 func playTask(c *supervisortest.Child, p protocol.Prompt) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -47,7 +48,7 @@ func TestAttackManyAgents(t *testing.T) {
 			if protocol.Value(p.ParentAgentID) != "" {
 				limit = 4 // of each below
 			}
-			return supervisor.Spec{HostCalls: true, Labels: map[string]string{bridge.LabelAgents: strconv.Itoa(limit)}}, nil
+			return supervisor.Spec{HostCalls: true, Labels: map[string]string{agents.LabelAgents: strconv.Itoa(limit)}}, nil
 		}
 	})}
 	f.create("trusted")

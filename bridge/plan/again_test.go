@@ -20,7 +20,7 @@ import (
 
 // tryAgain opens the record of a run that has ended, and executes what another
 // try would do; "" if there is none.
-func (s *stage) tryAgain(ctx context.Context, o plan.Options, all bool) string {
+func (s *stage) tryAgain(ctx context.Context, o plan.ExecuteOptions, all bool) string {
 	s.t.Helper()
 	record, err := plan.Open(s.path, "digest")
 	if err != nil {
@@ -181,8 +181,8 @@ func TestDamagedRecords(t *testing.T) {
 				record.Close()
 			}
 			for _, err := range []error{statusErr, err} {
-				damaged, ok := errors.AsType[*plan.DamagedError](err)
-				if tt.want == "" && err != nil || tt.want != "" && (!ok || !strings.Contains(damaged.Problem, tt.want)) {
+				damaged, ok := errors.AsType[*api.Error](err)
+				if tt.want == "" && err != nil || tt.want != "" && (!ok || !strings.Contains(damaged.Details, tt.want)) {
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
 			}

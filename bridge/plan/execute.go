@@ -29,8 +29,8 @@ const (
 // to nothing.
 const maxAttempts = 3
 
-// Options are what Execute needs. All but Tell and Pause are required.
-type Options struct {
+// ExecuteOptions are what Execute needs. All but Tell and Pause are required.
+type ExecuteOptions struct {
 	// Plan has no problems: see api.Plan.Problems.
 	Plan    api.Plan
 	Workers int // at least 1
@@ -52,9 +52,9 @@ type Options struct {
 	Pause <-chan struct{}
 }
 
-// run is one Execute.
-type run struct {
-	Options
+// execution is one Execute.
+type execution struct {
+	ExecuteOptions
 	free     []int // workers
 	under    map[string]Start
 	vain     map[string]int // attempts at a task that came to nothing
@@ -73,8 +73,8 @@ type finished struct {
 // ended: one of api.PlanCompleted and its like. ErrInterrupted is that it goes
 // on later; another error, that it could not be recorded. Nothing of it runs
 // any more then.
-func Execute(ctx context.Context, o Options) (string, error) {
-	r := &run{Options: o, under: map[string]Start{}, vain: map[string]int{}, finished: make(chan finished)}
+func Execute(ctx context.Context, o ExecuteOptions) (string, error) {
+	r := &execution{ExecuteOptions: o, under: map[string]Start{}, vain: map[string]int{}, finished: make(chan finished)}
 	for worker := range o.Workers {
 		r.free = append(r.free, worker)
 	}
@@ -120,14 +120,14 @@ func Execute(ctx context.Context, o Options) (string, error) {
 }
 
 // end takes note that ctx has ended.
-func (r *run) end(ctx context.Context) {
+func (r *execution) end(ctx context.Context) {
 	cause := context.Cause(ctx)
 	r.stopped = cause.Error()
 	r.left = r.left || errors.Is(cause, ErrInterrupted)
 }
 
 // settle takes the result of a task, unless it was cut off to go on later.
-func (r *run) settle(ctx context.Context, f finished) error {
+func (r *execution) settle(ctx context.Context, f finished) error {
 	result, s := f.result, r.under[f.result.TaskID]
 	if f.next != Lost {
 		r.free = append(r.free, s.Worker)
@@ -151,13 +151,13 @@ func (r *run) settle(ctx context.Context, f finished) error {
 }
 
 // fail begins nothing more after a task that did not succeed, if that is asked.
-func (r *run) fail(result api.PlanTaskResult) {
+func (r *execution) fail(result api.PlanTaskResult) {
 	if r.StopOnFailure && result.Status != api.TaskSuccess && r.stopped == "" {
 		r.stopped = "the task " + result.TaskID + " did not succeed"
 	}
 }
 
-func (r *run) record(result api.PlanTaskResult) error {
+func (r *execution) record(result api.PlanTaskResult) error {
 	if err := r.Record.end(result); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (r *run) record(result api.PlanTaskResult) error {
 
 // step skips what cannot run any more and begins what can, as long as there are
 // workers.
-func (r *run) step(ctx context.Context) error {
+func (r *execution) step(ctx context.Context) error {
 	if err := r.skip(); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (r *run) step(ctx context.Context) error {
 
 // next is the task to begin: of those whose dependencies have succeeded, one that
 // was begun before, else that of the lowest priority, else the first.
-func (r *run) next() (t api.PlanTask, needs []api.PlanTaskResult, ok bool) {
+func (r *execution) next() (t api.PlanTask, needs []api.PlanTaskResult, ok bool) {
 	var ready []api.PlanTask
 	for _, t := range r.Plan.Tasks {
 		_, done := r.Record.Done[t.ID]
@@ -237,7 +237,7 @@ func (r *run) next() (t api.PlanTask, needs []api.PlanTaskResult, ok bool) {
 
 // skip records the tasks that can never run, as something that they need did
 // not succeed; and what depends on those.
-func (r *run) skip() error {
+func (r *execution) skip() error {
 	for again := true; again; {
 		again = false
 		for _, t := range r.Plan.Tasks {
@@ -262,7 +262,7 @@ func (r *run) skip() error {
 }
 
 // close records what was never begun, and how the run ended.
-func (r *run) close(ctx context.Context) (string, error) {
+func (r *execution) close(ctx context.Context) (string, error) {
 	status := api.PlanCompleted
 	for _, t := range r.Plan.Tasks {
 		result, done := r.Record.Done[t.ID]

@@ -89,9 +89,9 @@ func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []a
 	return result, plan.Ended
 }
 
-func (s *stage) options(p api.Plan, workers int) plan.Options {
+func (s *stage) options(p api.Plan, workers int) plan.ExecuteOptions {
 	s.inside = map[int]bool{}
-	return plan.Options{
+	return plan.ExecuteOptions{
 		Plan: p, Workers: workers, Do: s.do,
 		RequestID: func(task string, attempt int) string { return fmt.Sprintf("%s.%d", task, attempt) },
 		Tell: func(begun *plan.Start, ended *api.PlanTaskResult) {
@@ -105,7 +105,7 @@ func (s *stage) options(p api.Plan, workers int) plan.Options {
 }
 
 // run opens the record and executes.
-func (s *stage) run(ctx context.Context, o plan.Options) (string, error) {
+func (s *stage) run(ctx context.Context, o plan.ExecuteOptions) (string, error) {
 	s.t.Helper()
 	record, err := plan.Open(s.path, "digest")
 	if err != nil {

@@ -38,25 +38,31 @@ const version = 1
 
 var (
 	// ErrConflict is the error of Open for a record of another plan.
-	ErrConflict = errors.New("an earlier plan has that request_id")
+	ErrConflict error = &api.Error{Kind: api.KindRequestIDConflict, Suggestions: []string{"Use a new request_id for a new message."}}
 	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
 	// disk and not of what the record says. Nothing goes on then.
 	ErrUnrecorded = errors.New("the run cannot be recorded")
 )
 
-// DamagedError says that what is in the place of a record is none.
-type DamagedError struct {
-	Problem string // names the line, where there is one
+// damaged says that what is in the place of a record is none. problem names the line, where
+// there is one.
+func damaged(problem string) error {
+	return &api.Error{
+		Kind: api.KindPlanRecordDamaged, Details: "the record of the run is damaged: " + problem,
+		Suggestions: []string{"Use a new request_id, or remove the record from plans in the server's home."},
+	}
 }
-
-func (e *DamagedError) Error() string { return "the record of the run is damaged: " + e.Problem }
 
 // unrecorded is ErrUnrecorded for an error of the file system, without paths.
 func unrecorded(what string, err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		err = e.Err
 	}
-	return fmt.Errorf("%w: %s: %w", ErrUnrecorded, what, err)
+	err = fmt.Errorf("%w: %s: %w", ErrUnrecorded, what, err)
+	return &api.Error{
+		Kind: api.KindNotRecorded, Details: err.Error(), Err: err,
+		Suggestions: []string{"See that the server can write to its disk, then send it again: the run begins then, or goes on where it was."},
+	}
 }
 
 // Start is that a task was begun.
@@ -98,7 +104,7 @@ type Record struct {
 
 // Open opens the record of a run, or begins it with its directory (0700, the
 // file 0600). A line that was not written whole is cut off. The error is
-// ErrConflict, ErrUnrecorded or a *DamagedError; of a record that could not be
+// ErrConflict, ErrUnrecorded, or of the kind KindPlanRecordDamaged; of a record that could not be
 // begun nothing is left. Only a regular file is opened, and no link followed.
 func Open(path, digest string) (*Record, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -117,7 +123,7 @@ func Open(path, digest string) (*Record, error) {
 }
 
 // StatusOf is how the run of that record ended; "" if it did not, or there is no
-// record. Errors are ErrUnrecorded and *DamagedError.
+// record. Errors are ErrUnrecorded, and of the kind KindPlanRecordDamaged.
 func StatusOf(path string) (string, error) {
 	file, err := openRegular(path, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,7 +142,7 @@ func StatusOf(path string) (string, error) {
 func openRegular(path string, flags int) (*os.File, error) {
 	file, err := safefile.Open(path, flags)
 	if errors.Is(err, safefile.ErrNotRegular) {
-		return nil, &DamagedError{"it is no regular file"}
+		return nil, damaged("it is no regular file")
 	}
 	if err != nil {
 		return nil, unrecorded("open the record", err)
@@ -192,7 +198,7 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 		return "", 0, false, unrecorded("look at the record", err)
 	}
 	if info.Size() > maxRecord {
-		return "", 0, false, &DamagedError{fmt.Sprintf("it has more than %d bytes", maxRecord)}
+		return "", 0, false, damaged(fmt.Sprintf("it has more than %d bytes", maxRecord))
 	}
 	lines := bufio.NewScanner(io.LimitReader(r.file, info.Size()))
 	lines.Buffer(nil, maxLine)
@@ -215,7 +221,7 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return "", 0, false, &DamagedError{fmt.Sprintf("a line has more than %d bytes", maxLine)}
+		return "", 0, false, damaged(fmt.Sprintf("a line has more than %d bytes", maxLine))
 	}
 	if err := lines.Err(); err != nil {
 		return "", 0, false, unrecorded("read the record", err)
@@ -227,13 +233,13 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 func (r *Record) take(n int, text []byte) (digest string, err error) {
 	var l line
 	if err := strict.Unmarshal(text, &l, strict.IgnoreUnknown); err != nil {
-		return "", &DamagedError{fmt.Sprintf("line %d: %v", n, err)}
+		return "", damaged(fmt.Sprintf("line %d: %v", n, err))
 	}
 	switch {
 	case (n == 1) != (l.Type == "plan"):
-		return "", &DamagedError{fmt.Sprintf("line %d is of type %.40q; plan begins it, once", n, l.Type)}
+		return "", damaged(fmt.Sprintf("line %d is of type %.40q; plan begins it, once", n, l.Type))
 	case l.Type == "plan" && l.Version > version:
-		return "", &DamagedError{fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version)}
+		return "", damaged(fmt.Sprintf("it is of version %d, and this server knows version %d", l.Version, version))
 	case l.Type == "plan":
 		digest = l.Digest
 	case l.Type == "task_start" && l.Start != nil:
@@ -248,7 +254,7 @@ func (r *Record) take(n int, text []byte) (digest string, err error) {
 	case l.Type == "plan_again":
 		r.forget(l.Tasks)
 	default:
-		return "", &DamagedError{fmt.Sprintf("line %d: nobody knows what %.40q without more is", n, l.Type)}
+		return "", damaged(fmt.Sprintf("line %d: nobody knows what %.40q without more is", n, l.Type))
 	}
 	return digest, nil
 }

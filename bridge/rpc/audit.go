@@ -70,17 +70,24 @@ type auditBy struct {
 	Incarnation uint64 `json:"incarnation,omitzero"`
 }
 
-// OnBehalf runs do, which does what the method says on behalf of c, and audits that as a
-// call of its own.
-func (r *Router) OnBehalf(c *Call, method string, params any, do func() error) error {
-	made := c.For(method, params)
-	r.record(made, statusBegun, 0)
-	err := do()
+// OnBehalf runs do, which does what another method says on behalf of c, and audits that as a
+// call of its own. params are parameters of ours.
+func (c *Call) OnBehalf(method string, params any, do func() error) error {
+	text, err := json.Marshal(params)
+	if err != nil {
+		panic("rpc: parameters of our own: " + err.Error())
+	}
+	made := &Call{
+		Request: jsonrpc.Request{Method: method, Params: text}, By: c.By, RequestID: c.RequestID,
+		OnBehalfOf: c.Request.Method, PlanRun: c.PlanRun,
+	}
+	c.router.record(made, statusBegun, 0)
+	err = do()
 	status, code := "success", jsonrpc.Code(0)
 	if err != nil {
 		status, code = "error", ToError(err).Err.Code
 	}
-	r.audit(made, status, code)
+	c.router.audit(made, status, code)
 	return err
 }
 

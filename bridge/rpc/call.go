@@ -3,8 +3,6 @@ package rpc
 import (
 	"context"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/protocol"
@@ -52,7 +50,8 @@ type Call struct {
 	// "" where the principal alone wants it.
 	OnBehalfOf, PlanRun string
 
-	facts map[string]string // that a handler found out, for the audit log
+	router *Router           // that serves it
+	facts  map[string]string // that a handler found out, for the audit log
 }
 
 // Note adds what a handler found out to the audit line of its call.
@@ -61,19 +60,6 @@ func (c *Call) Note(name, value string) {
 		c.facts = map[string]string{}
 	}
 	c.facts[name] = value
-}
-
-// For is a call of another method that is made on behalf of this one, for the audit log.
-// params are parameters of ours.
-func (c *Call) For(method string, params any) *Call {
-	text, err := json.Marshal(params)
-	if err != nil {
-		panic("rpc: parameters of our own: " + err.Error())
-	}
-	return &Call{
-		Request: jsonrpc.Request{Method: method, Params: text}, By: c.By, RequestID: c.RequestID,
-		OnBehalfOf: c.Request.Method, PlanRun: c.PlanRun,
-	}
 }
 
 // Bound is what a caller's change to an agent's permissions and directory stays within. It

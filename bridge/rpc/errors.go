@@ -10,7 +10,6 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
-	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -72,7 +71,7 @@ var (
 func AgentNotFound(id string, err error) error {
 	details := "no agent of that name runs, and none is saved"
 	if errors.Is(err, ErrDestroyed) {
-		details = "the agent was destroyed while the request was under way"
+		details = "the agent was destroyed, or got another name, while the request was under way"
 	}
 	return &api.Error{
 		Kind: api.KindAgentNotFound, About: id, Details: details, Err: err,
@@ -188,7 +187,7 @@ func ofTurn(err error) *api.Error {
 		return &api.Error{
 			Kind: api.KindPermissionRequestNotFound, Details: "it was answered, has ended, or never was", Suggestions: []string{"See pending of get_permissions."},
 		}
-	case errors.Is(err, supervisor.ErrTurnConflict), errors.Is(err, plan.ErrConflict):
+	case errors.Is(err, supervisor.ErrTurnConflict):
 		return &api.Error{Kind: api.KindRequestIDConflict, Suggestions: []string{"Use a new request_id for a new message."}}
 	}
 	return nil
@@ -202,9 +201,6 @@ func ofServer(err error) *api.Error {
 	switch {
 	case errors.Is(err, supervisor.ErrDraining):
 		return say(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")
-	case errors.Is(err, plan.ErrUnrecorded):
-		return say(api.KindNotRecorded, err,
-			"See that the server can write to its disk, then send it again: the run begins then, or goes on where it was.")
 	case errors.Is(err, context.DeadlineExceeded):
 		return &api.Error{
 			Kind: api.KindTimeout, Details: "the agent's process did not answer in time",
@@ -217,9 +213,6 @@ func ofServer(err error) *api.Error {
 		}
 	case errors.Is(err, auth.ErrTooMany):
 		return say(api.KindTooManyKeys, err, "See list_keys and revoke_key.")
-	}
-	if e, ok := errors.AsType[*plan.DamagedError](err); ok {
-		return say(api.KindPlanRecordDamaged, e, "Use a new request_id, or remove the record from plans in the server's home.")
 	}
 	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.MissingChecker {
 		return &api.Error{Kind: api.KindCheckerNotFound, Details: e.Message, Suggestions: []string{"Install one of them where the server's PATH finds it."}}

@@ -108,6 +108,7 @@ func (r *Router) Streams(method string) bool { return r.methods[method].row.Stre
 // and for a caller that left. out is nil unless the answer is wanted as a stream.
 func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Response, Record) {
 	start := time.Now()
+	c.router = r
 	name := "unknown"
 	if m, ok := r.methods[c.Request.Method]; ok {
 		name = m.row.Name

@@ -136,10 +136,10 @@ func parse(data []byte, project bool, getenv func(string) (string, bool)) ([]Ser
 		if err := checkName(name); err != nil {
 			return nil, &strict.Error{Path: path, Problem: err.Error()}
 		}
-		if other, taken := names[nameKey(name)]; taken {
+		if other, taken := names[key(name)]; taken {
 			return nil, &strict.Error{Path: path, Problem: fmt.Sprintf("has a name too much like that of %q", other)}
 		}
-		names[nameKey(name)] = name
+		names[key(name)] = name
 		if err := e.check(path, project); err != nil {
 			return nil, err
 		}

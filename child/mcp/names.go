@@ -24,23 +24,23 @@ func checkName(name string) error {
 	switch {
 	case len(name) > maxNameLength:
 		return fmt.Errorf("has a name of more than %d bytes", maxNameLength)
-	case strings.Trim(nameKey(name), "-") == "":
+	case strings.Trim(key(name), "-") == "":
 		return errors.New("has a name without a letter or a digit")
 	}
 	return nil
 }
 
-// nameKey is the name of a server within the names of tools: letters, digits and
+// key is the name of a server within the names of tools: letters, digits and
 // hyphens. It has no underscore, so that no two servers can have a tool of one
 // name.
-func nameKey(name string) string { return replaceOthers(name, '-', "-") }
+func key(name string) string { return only(name, '-', "-") }
 
 // ToolPrefix is how the names of all tools of the server begin, and of no other
 // tool.
-func (s Server) ToolPrefix() string { return prefixedName(nameKey(s.Name), "") }
+func (s Server) ToolPrefix() string { return ownName(key(s.Name), "") }
 
-// replaceOthers replaces each character but letters, digits and the others.
-func replaceOthers(text string, by rune, others string) string {
+// only replaces each character but letters, digits and the others.
+func only(text string, by rune, others string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(others, r):
@@ -51,17 +51,17 @@ func replaceOthers(text string, by rune, others string) string {
 	}, text)
 }
 
-// prefixedName is the name of a tool that we add for the server of that key.
-func prefixedName(server, tool string) string { return "mcp_" + server + "_" + tool }
+// ownName is the name of a tool that we add for the server of that key.
+func ownName(server, tool string) string { return "mcp_" + server + "_" + tool }
 
 // toolName is the name of a server's tool: mcp_SERVER_TOOL. One that cannot be
 // written so is marked by a digest, and thus is the same every time.
 func toolName(server, tool string) string {
-	name := prefixedName(server, replaceOthers(tool, '_', "_-"))
+	name := ownName(server, only(tool, '_', "_-"))
 	switch tool {
 	case toolConnect, toolResources, toolResource, toolPrompt:
 	default:
-		if len(name) <= maxToolName && name == prefixedName(server, tool) && tool != "" {
+		if len(name) <= maxToolName && name == ownName(server, tool) && tool != "" {
 			return name
 		}
 	}

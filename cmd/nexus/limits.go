@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -22,7 +22,7 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 	if err := api.Check(asked); err != nil {
 		return broker.Limits{}, fmt.Errorf("config.json: %w", err)
 	}
-	return over(broker.Limits{Concurrent: l.Concurrent, Agents: bridge.DefaultTreeAgents}, asked), nil
+	return over(broker.Limits{Concurrent: l.Concurrent, Agents: agents.DefaultTreeAgents}, asked), nil
 }
 
 // limits are those that an agent is made with, over the default ones; nil if

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/safefile"
@@ -42,7 +43,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	}
 	return &settings{
 		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
-		front: bridge.Settings{Door: o.door(cfg), Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo},
+		front: bridge.Settings{Door: o.door(cfg), Settings: agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo}},
 	}, nil
 }
 

@@ -3,14 +3,14 @@ package main
 import (
 	"fmt"
 
-	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
 )
 
 // rolesOf are the agents that the configuration gives roles to.
-func rolesOf(cfg *config.Config) (map[bridge.Role]api.CreateAgentParams, error) {
-	roles := map[bridge.Role]api.CreateAgentParams{}
+func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) {
+	roles := map[agents.Role]api.CreateAgentParams{}
 	for name, r := range cfg.Roles() {
 		p := api.CreateAgentParams{AgentID: &r.AgentID}
 		for _, one := range []struct {
@@ -26,7 +26,7 @@ func rolesOf(cfg *config.Config) (map[bridge.Role]api.CreateAgentParams, error) 
 		if err := api.Check(p); err != nil {
 			return nil, fmt.Errorf("configuration roles.%s: %w", name, err)
 		}
-		roles[bridge.Role(name)] = p
+		roles[agents.Role(name)] = p
 	}
 	return roles, nil
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
@@ -61,7 +61,7 @@ type accounts interface {
 // Later ones insist on the session and take everything from it, so that what
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
-// above it, cannot be read, and a *bridge.GoneError where its directory is gone.
+// above it, cannot be read, and a *agents.MissingDirError where its directory is gone.
 func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 	id := protocol.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
@@ -124,7 +124,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Above:  s.models.Above(id),
 
 		HostCalls: true,
-		Labels:    map[string]string{bridge.LabelAgents: strconv.FormatUint(held.Agents, 10)},
+		Labels:    map[string]string{agents.LabelAgents: strconv.FormatUint(held.Agents, 10)},
 	}, nil
 }
 
@@ -230,7 +230,7 @@ func (s *specs) checkModel(p api.CreateAgentParams) error {
 	return api.Invalid("model", "%v", err)
 }
 
-// mayReturn is a *bridge.GoneError if p goes on with a session that has no directory to work
+// mayReturn is a *agents.MissingDirError if p goes on with a session that has no directory to work
 // in.
 func (s *specs) mayReturn(p api.CreateAgentParams) error {
 	if !p.Restored {
@@ -255,7 +255,7 @@ func (s *specs) mayReturn(p api.CreateAgentParams) error {
 			}
 		}
 	}
-	return &bridge.GoneError{Session: *p.AgentID, Cwd: was, Wanted: protocol.Value(p.Cwd), Allowed: may.AllowedPaths}
+	return &agents.MissingDirError{Session: *p.AgentID, Cwd: was, Wanted: protocol.Value(p.Cwd), Allowed: may.AllowedPaths}
 }
 
 // childEnv is what a child may see of the server's environment: where things

@@ -97,7 +97,7 @@ type Limits struct {
 	TurnSeconds          uint64 `json:"turn_s" wire:"default"`
 
 	// Agents is how many agents there may be of one, itself included; nil is
-	// bridge.DefaultTreeAgents.
+	// agents.DefaultTreeAgents.
 	Agents *uint64 `json:"agents,omitzero"`
 }
 

@@ -1,0 +1,38 @@
+package agents
+
+import (
+	"context"
+	"time"
+
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// Ask gives an agent's process one command and returns its answer.
+func Ask[R any](ctx context.Context, r *Registry, a *supervisor.Agent, command protocol.Request[R]) (R, error) {
+	return AskFor(ctx, r, a, command, r.o.CommandTimeout)
+}
+
+// AskFor is Ask for a command that may take its time.
+func AskFor[R any](ctx context.Context, r *Registry, a *supervisor.Agent, command protocol.Request[R], patience time.Duration) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := supervisor.Do(ctx, a, command)
+	return answer, Destroyed(a.ID(), err)
+}
+
+// Cancel cancels a send and reports whether it ended as cancelled. An agent that
+// does not run has nothing to cancel and is not started: what it did is on record.
+func (r *Registry) Cancel(ctx context.Context, id, requestID string) (bool, error) {
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		return a.Abort(ctx, requestID)
+	}
+	unlock := r.locks.Lock(id) // nobody starts it meanwhile
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		unlock()
+		return a.Abort(ctx, requestID)
+	}
+	defer unlock()
+	outcome, err := r.o.Outcome(id, requestID)
+	return outcome == supervisor.Cancelled, err
+}

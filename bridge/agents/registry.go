@@ -1,0 +1,113 @@
+package agents
+
+import (
+	"cmp"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/supervisor"
+)
+
+// DefaultCommandTimeout is how long a child may take to answer anything but a prompt.
+const DefaultCommandTimeout = 30 * time.Second
+
+// Role is what an agent is for (SPEC §6.7).
+type Role string
+
+// The roles that a configuration can give.
+const (
+	Planner  Role = "planner"
+	Executor Role = "executor"
+)
+
+// Options are what a Registry needs.
+type Options struct {
+	// Supervisor runs the agents. Required.
+	Supervisor *supervisor.Supervisor
+	// Sessions knows which agents are saved. Required.
+	Sessions *sessions.Catalogue
+	// Spec says how to run an agent. AgentID is always set; with that alone,
+	// it is an agent whose saved session is to be continued. An *api.ParamError
+	// reaches the client as it is. Required; safe for concurrent use.
+	Spec func(api.CreateAgentParams) (supervisor.Spec, error)
+	// Replaced is called when what is saved under a name is about to become another
+	// session's, or none's, and no agent of that name runs. May be nil.
+	Replaced func(id string)
+	// Outcome is how a send to an agent that does not run ended; "" if that is not
+	// known. May be nil.
+	Outcome func(agent, requestID string) (supervisor.Outcome, error)
+	// CommandTimeout is how long a child may take to answer anything but a prompt; 0 is
+	// DefaultCommandTimeout.
+	CommandTimeout time.Duration
+	Log            *zap.Logger // nil logs nothing
+	Settings
+}
+
+// Settings are what the configuration decides. They must not be changed.
+type Settings struct {
+	// Roles are the agents for tasks and plans that name none, by what creates
+	// them where they are not there; each has an AgentID. May be nil.
+	Roles map[Role]api.CreateAgentParams
+	// Presets are those of the configuration, by the built-in preset that each is
+	// made of. May be nil.
+	Presets map[string]string
+	// AllowYolo lets saved sessions that are yolo start as such.
+	AllowYolo bool
+}
+
+// Registry is the registry of agents. See the package comment.
+type Registry struct {
+	o        Options
+	log      *zap.Logger
+	settings atomic.Pointer[Settings]
+	locks    KeyLock
+	births   births
+	last     lastUsed
+}
+
+// New returns a Registry. It fails if an option that is required is missing.
+func New(o Options) (*Registry, error) {
+	if o.Supervisor == nil || o.Sessions == nil || o.Spec == nil {
+		return nil, errors.New("new registry of agents: Supervisor, Sessions and Spec are required")
+	}
+	o.CommandTimeout = cmp.Or(o.CommandTimeout, DefaultCommandTimeout)
+	if o.Replaced == nil {
+		o.Replaced = func(string) {}
+	}
+	if o.Outcome == nil {
+		o.Outcome = func(string, string) (supervisor.Outcome, error) { return "", nil }
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	r := &Registry{o: o, log: o.Log}
+	r.Reload(o.Settings)
+	r.last.id = o.Sessions.Last()
+	return r, nil
+}
+
+// Reload replaces the settings for what is asked from now on.
+func (r *Registry) Reload(s Settings) { r.settings.Store(&s) }
+
+// Supervisor is the one that runs the agents.
+func (r *Registry) Supervisor() *supervisor.Supervisor { return r.o.Supervisor }
+
+// Sessions knows which agents are saved.
+func (r *Registry) Sessions() *sessions.Catalogue { return r.o.Sessions }
+
+// Role is what creates the agent of a role, where the configuration has one.
+func (r *Registry) Role(role Role) (p api.CreateAgentParams, ok bool) {
+	p, ok = r.settings.Load().Roles[role]
+	return p, ok
+}
+
+// CommandTimeout is how long a child may take to answer anything but a prompt.
+func (r *Registry) CommandTimeout() time.Duration { return r.o.CommandTimeout }
+
+// Waiting is how many do something with a name, or wait for that.
+func (r *Registry) Waiting(id string) int { return r.locks.Waiting(id) }

@@ -1,0 +1,115 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// Resolve finds the agent of that id. One that is saved and does not run is
+// started and continues its conversation; requests that come meanwhile wait
+// for that start. A client that leaves does not stop it. The error is AGENT_NOT_FOUND, or
+// that of the start.
+func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, error) {
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		return a, nil
+	}
+	defer r.locks.Lock(id)()
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		return a, nil
+	}
+	if !r.o.Sessions.Exists(id) {
+		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
+	}
+	return r.start(ctx, api.CreateAgentParams{AgentID: &id})
+}
+
+// start launches the agent that p describes. The lock of its id is held.
+func (r *Registry) start(ctx context.Context, p api.CreateAgentParams) (*supervisor.Agent, error) {
+	id := *p.AgentID
+	if p.Preset != nil {
+		if _, err := r.Basis(*p.Preset); err != nil {
+			return nil, err
+		}
+	}
+	provenance, narrowed := protocol.Value(p.ParentAgentID), ""
+	if p.Restored = p.Restored || r.o.Sessions.Exists(id); p.Restored {
+		var began string
+		began, narrowed = r.resume(&p)
+		provenance = cmp.Or(provenance, began)
+	} else if p.Cwd == nil {
+		p.Cwd = p.DefaultCwd
+	}
+	started, err := r.addToTree(p)
+	if err != nil {
+		return nil, err
+	}
+	defer started()
+	spec, err := r.o.Spec(p)
+	if _, ok := errors.AsType[*api.ParamError](err); ok {
+		return nil, err
+	}
+	if e, ok := errors.AsType[*MissingDirError](err); ok {
+		return nil, e.apiError()
+	}
+	if err != nil {
+		return nil, &supervisor.StartError{Err: err}
+	}
+	spec.ID = id
+	if spec.Labels == nil {
+		spec.Labels = map[string]string{}
+	}
+	spec.Labels[LabelParent] = protocol.Value(p.ParentAgentID)
+	spec.Labels[LabelProvenance] = provenance
+	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
+	spec.Labels[labelApprovals] = protocol.Value(p.Approvals)
+	spec.Labels[LabelNarrowed] = narrowed
+	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
+	a, err := r.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
+	if errors.Is(err, supervisor.ErrExists) {
+		return nil, rpc.AgentExists(id)
+	}
+	if err != nil && !p.Restored {
+		err = errors.Join(err, r.rollback(id))
+	}
+	return a, Destroyed(id, err)
+}
+
+// rollback removes the session that a child has begun before it failed, as there was no
+// such agent.
+func (r *Registry) rollback(id string) error {
+	switch {
+	case api.IsTemp(id):
+		return r.o.Sessions.RemoveTemp(id)
+	case r.o.Sessions.There(id):
+		return r.o.Sessions.Delete(id)
+	}
+	return nil
+}
+
+// FreeID makes an id of 8 hexadecimal digits that nobody uses.
+func (r *Registry) FreeID() string {
+	for {
+		id := fmt.Sprintf("%08x", rand.Uint32())
+		if _, err := r.o.Supervisor.Agent(id); err != nil && !r.o.Sessions.Exists(id) {
+			return id
+		}
+	}
+}
+
+// Destroyed gives an error of the agent id its name, if it says that the agent is gone and
+// not which.
+func Destroyed(id string, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Kind == api.KindAgentNotFound || !errors.Is(err, supervisor.ErrNotFound) {
+		return err
+	}
+	return rpc.AgentNotFound(id, rpc.ErrDestroyed)
+}

@@ -1,0 +1,98 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// Load starts the agent id from the session name; under another name, from a
+// copy of it. The last session's agent may run already.
+func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionParams) (a *supervisor.Agent, restored bool, err error) {
+	defer r.locks.Lock(id)()
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		if protocol.Value(p.Last) && id == name {
+			return a, false, nil
+		}
+		return nil, false, rpc.AgentExists(id)
+	}
+	if _, err := r.o.Sessions.Summary(name); err != nil {
+		return nil, false, err
+	}
+	if id != name {
+		if err := r.SaveNarrowed(ctx, name); err != nil {
+			return nil, false, err
+		}
+		r.replaced(id)
+		if err := r.o.Sessions.Clone(name, id); err != nil {
+			return nil, false, err
+		}
+	}
+	a, err = r.start(ctx, api.CreateAgentParams{AgentID: &id, Preset: p.Preset, Model: p.Model, Restored: true})
+	if err != nil && id != name {
+		if gone, ok := errors.AsType[*MissingDirError](err); ok { // of the copy
+			gone.Session = name
+			err = gone.apiError()
+		}
+		err = errors.Join(err, r.o.Sessions.Delete(id)) // nobody asked for a copy alone
+	}
+	return a, err == nil, err
+}
+
+// Clone copies a session.
+func (r *Registry) Clone(ctx context.Context, src, dest string) error {
+	if err := r.CheckName(dest); err != nil {
+		return err
+	}
+	defer r.locks.Lock(dest)()
+	if _, err := r.o.Supervisor.Agent(dest); err == nil {
+		return &sessions.Error{Name: dest, Err: sessions.ErrExists}
+	}
+	if err := r.SaveNarrowed(ctx, src); err != nil {
+		return err
+	}
+	r.replaced(dest)
+	return r.o.Sessions.Clone(src, dest)
+}
+
+// SaveNarrowed sees that the session of an agent that runs says of it no more than it
+// may do, before it is copied: else the copy could do more.
+func (r *Registry) SaveNarrowed(ctx context.Context, id string) error {
+	a, err := r.o.Supervisor.Agent(id)
+	if err != nil {
+		return nil // what the session says is what there is
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.o.CommandTimeout)
+	defer cancel()
+	return a.SaveNarrowed(ctx)
+}
+
+// DeleteSession deletes a session, and with it an agent that has no process and
+// is not to get one by itself. deleted is false if there was no such session.
+func (r *Registry) DeleteSession(ctx context.Context, name string) (deleted bool, err error) {
+	defer r.locks.Lock(name)()
+	if a, err := r.o.Supervisor.Agent(name); err == nil {
+		const way = "End it first, with destroy_agent."
+		if state := a.Info().State; state != supervisor.Stopped && state != supervisor.Failed {
+			return false, running(fmt.Sprintf("agent %s runs", name), way)
+		}
+		if created := r.Created(name); len(created) > 0 {
+			return false, running(fmt.Sprintf("agent %s has agents that it created: %d", name, len(created)), way)
+		}
+		if err := r.o.Supervisor.Remove(context.WithoutCancel(ctx), name); err != nil {
+			return false, err
+		}
+	}
+	r.replaced(name)
+	err = r.o.Sessions.Delete(name)
+	if errors.Is(err, sessions.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}

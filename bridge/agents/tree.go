@@ -1,0 +1,106 @@
+package agents
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"nexus.internal/bridge/api"
+)
+
+// DefaultTreeAgents is how many agents there may be of one that no agent created:
+// itself, those that it created, and theirs.
+const DefaultTreeAgents = 32
+
+// LabelAgents is the label of a Spec that has the agent's own bound, as a number; 0 is
+// none. Without the label it is DefaultTreeAgents.
+const LabelAgents = "max_agents"
+
+// births are the agents that are being started, with those above each, so that two
+// starts at once are counted. The zero value is ready.
+type births struct {
+	mu    sync.Mutex // guards above, and each count with what follows from it
+	above map[string][]string
+}
+
+// addToTree counts an agent that is to be started among those of each agent above
+// it. It returns what takes it out of the count of starts again, once the agent has
+// been started or not; the error is TOO_MANY_AGENTS.
+func (r *Registry) addToTree(p api.CreateAgentParams) (started func(), err error) {
+	id, above := *p.AgentID, r.ancestors(p)
+	if len(above) == 0 {
+		return func() {}, nil
+	}
+	b := &r.births
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sizes := map[string]int{}
+	infos := r.o.Supervisor.Agents()
+	parents := make(map[string]string, len(infos))
+	for _, info := range infos {
+		parents[info.ID] = info.Labels[LabelParent]
+	}
+	for _, info := range infos {
+		sizes[info.ID]++ // itself
+		for at, n := parents[info.ID], 0; at != "" && n <= maxDepth; at, n = parents[at], n+1 {
+			sizes[at]++
+		}
+	}
+	for starting, line := range b.above {
+		if _, counted := parents[starting]; !counted {
+			for _, at := range line {
+				sizes[at]++
+			}
+		}
+	}
+	for _, at := range above {
+		if most := r.mostAgents(at); most > 0 && sizes[at] >= most {
+			return nil, &api.Error{
+				Kind:        api.KindTooManyAgents,
+				Details:     fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", at, most),
+				Suggestions: []string{"Destroy an agent that is not needed any more, or create the first of them with a higher limits.agents."},
+			}
+		}
+	}
+	if b.above == nil {
+		b.above = map[string][]string{}
+	}
+	b.above[id] = above
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.above, id)
+	}, nil
+}
+
+// ancestors are the agents above one that is to be started, its creator first.
+func (r *Registry) ancestors(p api.CreateAgentParams) (line []string) {
+	if p.ParentAgentID == nil {
+		return nil
+	}
+	line = append([]string{*p.ParentAgentID}, p.Above...)
+	for at := line[len(line)-1]; len(line) <= maxDepth; {
+		a, err := r.o.Supervisor.Agent(at)
+		if err != nil {
+			break
+		}
+		if at = a.Info().Labels[LabelParent]; at == "" {
+			break
+		}
+		line = append(line, at)
+	}
+	return line
+}
+
+// mostAgents is the bound of an agent and of those below it; 0 is none.
+func (r *Registry) mostAgents(id string) int {
+	a, err := r.o.Supervisor.Agent(id)
+	if err != nil {
+		return DefaultTreeAgents // it is saved, and its agents run
+	}
+	most, err := strconv.Atoi(a.Info().Labels[LabelAgents])
+	if err != nil {
+		return DefaultTreeAgents
+	}
+	return most
+}

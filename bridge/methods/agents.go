@@ -1,0 +1,167 @@
+package methods
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (api.CreateAgentResult, error) {
+	if p.AgentID == nil {
+		id := m.agents.FreeID()
+		p.AgentID = &id
+		c.Note("agent_id", id)
+	}
+	id := *p.AgentID
+	if err := m.agents.CheckName(id); err != nil {
+		return api.CreateAgentResult{}, err
+	}
+	if c.By.Agent != nil {
+		if p.ParentAgentID != nil && *p.ParentAgentID != c.By.Agent.AgentID {
+			return api.CreateAgentResult{}, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.By.Agent.AgentID)
+		}
+		if p.Env != nil {
+			return api.CreateAgentResult{}, api.Invalid("env", "%s cannot set it: that is for people", c.By.Agent.AgentID)
+		}
+		p.ParentAgentID = &c.By.Agent.AgentID
+	}
+	given := p
+	parent, err := m.agents.ApplyParentLimits(ctx, &p)
+	if err != nil {
+		return api.CreateAgentResult{}, err
+	}
+	a, from, err := m.agents.Create(ctx, c, p)
+	if err != nil {
+		return api.CreateAgentResult{}, err
+	}
+	if from != agents.IsNew {
+		c.Note("existed", string(from))
+	}
+	switch {
+	case from == agents.WasRunning:
+		if err = m.agents.CheckSame(ctx, a, given); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
+			err = m.agents.CheckPeer(ctx, c.By.Agent.AgentID, a)
+		}
+	default:
+		err = m.agents.Keep(ctx, c, a, parent)
+	}
+	if err != nil {
+		return api.CreateAgentResult{}, err
+	}
+	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id, Restored: from == agents.WasSaved, Existing: from == agents.WasRunning}
+	if from != agents.IsNew {
+		state, err := agents.Ask(ctx, m.agents, a, protocol.GetState{})
+		if err != nil {
+			return api.CreateAgentResult{}, err
+		}
+		result.MessageCount = &state.MessageCount
+		result.NarrowedFrom = a.Info().Labels[agents.LabelNarrowed]
+	}
+	if p.InitialMessage != nil {
+		m.agents.Used(a)
+		if err := m.sendFirst(ctx, c, a, p, &result); err != nil {
+			return api.CreateAgentResult{}, err
+		}
+	}
+	return result, nil
+}
+
+// sendFirst sends the initial message. That it comes to nothing is part of the
+// result: the agent exists all the same. The error is that of ctx.
+func (m *agentMethods) sendFirst(ctx context.Context, c *rpc.Call, a *supervisor.Agent, p api.CreateAgentParams, result *api.CreateAgentResult) error {
+	requestID := uuid.NewString()
+	result.InitialRequestID = requestID
+	first := api.SendParams{Content: *p.InitialMessage, RequestID: &requestID}
+	var answer api.SendResult
+	var err error
+	switch {
+	case !protocol.Value(p.WaitForInitialResponse):
+		_, err = prompt(ctx, a, first)
+	case c.By.Agent != nil:
+		answer, err = m.turns.delegate(ctx, a, *c.By.Agent, first, nil)
+	default:
+		answer, err = m.turns.sendTo(ctx, c, a, first, nil)
+	}
+	switch {
+	case err == nil && answer.RequestID == "": // nobody waits for more
+		return nil
+	case err == nil:
+		result.InitialResponse = &answer
+		return nil
+	case ctx.Err() != nil:
+		return err
+	}
+	refused := rpc.ToError(err)
+	result.InitialError = &api.InitialError{Code: int(refused.Err.Code), Message: refused.Err.Message}
+	return nil
+}
+
+func (m *agentMethods) destroy(ctx context.Context, c *rpc.Call, p api.AgentIDParams) (api.DestroyAgentResult, error) {
+	result := api.DestroyAgentResult{AgentID: p.AgentID}
+	if !api.ValidAgentID(p.AgentID) {
+		return result, nil
+	}
+	err := m.agents.Destroy(ctx, c, p.AgentID)
+	result.Success = err == nil
+	if errors.Is(err, supervisor.ErrNotFound) {
+		err = nil
+	}
+	return result, err
+}
+
+func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.ListAgentsResult, error) {
+	infos := m.agents.Supervisor().Agents()
+	children := map[string]int{}
+	for _, info := range infos {
+		if parent := info.Labels[agents.LabelParent]; parent != "" {
+			children[parent]++
+		}
+	}
+	usage := m.agents.Supervisor().Usage().Agents
+	list := make([]api.AgentInfo, len(infos))
+	for i, info := range infos {
+		list[i] = agents.Describe(info, children[info.ID])
+		if c.By.Agent == nil {
+			list[i].Pending, list[i].UnsavedPermissions = info.Asked, info.Narrowed
+		}
+		if took := usage[info.ID].MemoryBytes; took > 0 && info.PID > 0 {
+			list[i].MemoryBytes = &took
+		}
+	}
+	return api.ListAgentsResult{Agents: list}, nil
+}
+
+func (m *agentMethods) shutdownServer(context.Context, *rpc.Call, api.None) (api.SuccessResult, error) {
+	m.shutdown()
+	return api.SuccessResult{Success: true}, nil
+}
+
+func (m *agentMethods) summaries(_ context.Context, _ *rpc.Call, p api.AgentSummariesParams) (api.AgentSummariesResult, error) {
+	infos := m.agents.Supervisor().Agents()
+	result := api.AgentSummariesResult{Agents: make([]api.AgentSummary, len(infos))}
+	for i, info := range infos {
+		out := api.AgentSummary{AgentID: info.ID}
+		u := info.Update
+		if u == nil {
+			u = &protocol.SessionUpdate{}
+		}
+		out.Cwd, out.PermissionLevel, out.Model = agents.Known(u.Cwd), agents.Known(u.Preset), agents.Known(u.Model)
+		if p.IncludeContext == nil || *p.IncludeContext {
+			out.SummaryContext = &api.SummaryContext{
+				MessageCount: u.MessageCount, HaltedAtIterationLimit: u.HaltedAtIterationLimit, LastActionAt: u.LastActionAt,
+			}
+		}
+		if p.IncludeTokens == nil || *p.IncludeTokens {
+			out.Tokens = &api.SummaryTokens{Total: u.TotalTokens, Budget: u.BudgetTokens}
+		}
+		result.Agents[i] = out
+	}
+	return result, nil
+}

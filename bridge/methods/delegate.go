@@ -1,0 +1,49 @@
+package methods
+
+import (
+	"context"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
+	"nexus.internal/supervisor"
+)
+
+// maxHostText bounds the content of an answer to a host call, in bytes: written
+// as JSON it fits a frame, whatever it is.
+const maxHostText = 128 << 10
+
+// sendFor is send for another agent, whose turn waits for the answer.
+func (m *turnMethods) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams) (api.SendResult, error) {
+	if protocol.Value(p.WhenBusy) == api.WhenBusySteer && !m.agents.Descends(c.Agent, c.By.Agent.AgentID) {
+		return api.SendResult{}, api.Denied("%s did not create %s: it cannot steer it", c.By.Agent.AgentID, c.Agent)
+	}
+	a, err := m.agents.Resolve(ctx, c.Agent)
+	if err != nil {
+		return api.SendResult{}, err
+	}
+	return m.delegate(ctx, a, *c.By.Agent, p, func(ctx context.Context) error { return m.agents.CheckPeer(ctx, c.By.Agent.AgentID, a) })
+}
+
+// delegate sends on behalf of another agent and waits for the answer. A turn
+// that nobody waits for any more is cancelled. One that has to wait is checked, unless
+// check is nil, when it is to begin.
+func (m *turnMethods) delegate(
+	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check func(context.Context) error,
+) (api.SendResult, error) {
+	// An agent does not choose for whom its messages are taken.
+	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID
+	prompt, options := promptOf(p)
+	options.Check = check
+	outcome, err := a.Delegate(ctx, from, prompt, options)
+	sent, err := sendResult(outcome, agents.Destroyed(a.ID(), err))
+	if err == nil && sent.Content != nil && len(*sent.Content) > maxHostText {
+		sent.Content, sent.Truncated = new(textcut.Head(*sent.Content, maxHostText)), true
+	}
+	return sent, err
+}
+
+// sourceAgent is the source of a message that an agent sent to another.
+const sourceAgent = "agent"

@@ -1,0 +1,127 @@
+package methods
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/openrpc"
+	"nexus.internal/bridge/plan"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/task"
+)
+
+// CodeChecker looks at code for validate_code. It is safe for concurrent use.
+type CodeChecker interface {
+	// Check looks at code within ctx. A *protocol.CodeFailure reaches the client.
+	Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error)
+}
+
+// Options are what the handlers need, all of it.
+type Options struct {
+	Agents  *agents.Registry
+	Plans   *plan.Runner
+	Keys    *auth.Keyring
+	Codes   *auth.Codes // of the page
+	Checker CodeChecker
+	// Shutdown ends the server; it must not block.
+	Shutdown func()
+	// Addr is the host and port of the server, Version its version.
+	Addr, Version string
+	Log           *zap.Logger
+}
+
+type (
+	agentMethods struct {
+		agents   *agents.Registry
+		turns    *turnMethods
+		shutdown func()
+	}
+	turnMethods struct {
+		agents *agents.Registry
+		plans  *plan.Runner
+		log    *zap.Logger
+	}
+	conversationMethods struct{ agents *agents.Registry }
+	settingsMethods     struct{ agents *agents.Registry }
+	sessionMethods      struct{ agents *agents.Registry }
+	mcpMethods          struct{ agents *agents.Registry }
+	taskMethods         struct {
+		agents  *agents.Registry
+		tasks   task.Runner
+		checker CodeChecker
+	}
+	keyMethods struct {
+		keys  *auth.Keyring
+		codes *auth.Codes
+		addr  string
+	}
+)
+
+// Register gives each method of the table its code.
+func Register(r *rpc.Router, o Options) {
+	turns := &turnMethods{agents: o.Agents, plans: o.Plans, log: o.Log}
+	all := &agentMethods{agents: o.Agents, turns: turns, shutdown: o.Shutdown}
+	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents}
+	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
+	tasks := &taskMethods{agents: o.Agents, tasks: task.Runner{Agents: o.Agents}, checker: o.Checker}
+	keys := &keyMethods{keys: o.Keys, codes: o.Codes, addr: o.Addr}
+
+	rpc.Handle(r, api.CreateAgent, all.create)
+	rpc.Handle(r, api.DestroyAgent, all.destroy)
+	rpc.Handle(r, api.ListAgents, all.list)
+	rpc.Handle(r, api.GetAgentSummaries, all.summaries)
+	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
+	rpc.HandleRaw(r, api.Discover, func(context.Context, *rpc.Call, api.None) (rpc.Raw[api.DiscoverResult], error) {
+		document, err := openrpc.Document(o.Version, "http://"+o.Addr)
+		return rpc.Raw[api.DiscoverResult](document), err
+	})
+
+	rpc.HandleStream(r, api.Send, turns.send)
+	rpc.Handle(r, api.Cancel, turns.cancel)
+	rpc.Handle(r, api.Shutdown, turns.shutdown)
+
+	rpc.Handle(r, api.GetTokens, conversation.tokens)
+	rpc.Handle(r, api.GetContext, conversation.context)
+	rpc.HandleRaw(r, api.GetMessages, conversation.messages)
+	rpc.Handle(r, api.Compact, conversation.compact)
+	rpc.Handle(r, api.ListModels, conversation.listModels)
+	rpc.Handle(r, api.GetModel, conversation.model)
+	rpc.Handle(r, api.SetModel, conversation.setModel)
+
+	rpc.Handle(r, api.SetCwd, settings.setCwd)
+	rpc.Handle(r, api.GetPermissions, settings.getPermissions)
+	rpc.Handle(r, api.SetPermissions, settings.setPermissions)
+	rpc.Handle(r, api.RespondPermission, settings.respondPermission)
+	rpc.Handle(r, api.GetSystemPrompt, settings.getSystemPrompt)
+	rpc.Handle(r, api.SetSystemPrompt, settings.setSystemPrompt)
+	rpc.Handle(r, api.ListTools, settings.listTools)
+	rpc.Handle(r, api.UpdateContext, settings.updateContext)
+
+	rpc.Handle(r, api.ListSessions, sessions.list)
+	rpc.Handle(r, api.LoadSession, sessions.load)
+	rpc.Handle(r, api.SaveSession, sessions.save)
+	rpc.Handle(r, api.CloneSession, sessions.clone)
+	rpc.Handle(r, api.RenameSession, sessions.rename)
+	rpc.Handle(r, api.DeleteSession, sessions.delete)
+
+	rpc.Handle(r, api.ExecuteTask, tasks.execute)
+	rpc.Handle(r, api.CreatePlan, tasks.createPlan)
+	rpc.HandleStream(r, api.RunPlan, o.Plans.Serve)
+	rpc.Handle(r, api.ValidateCode, tasks.validateCode)
+
+	rpc.Handle(r, api.CreateKey, keys.create)
+	rpc.Handle(r, api.ListKeys, keys.list)
+	rpc.Handle(r, api.RevokeKey, keys.revoke)
+	rpc.Handle(r, api.RotateKey, keys.rotate)
+	rpc.Handle(r, api.CreatePageCode, keys.createPageCode)
+
+	rpc.Handle(r, api.MCPListServers, mcp.list)
+	rpc.Handle(r, api.MCPStatus, mcp.status)
+	rpc.Handle(r, api.MCPConnect, mcp.connect)
+	rpc.Handle(r, api.MCPDisconnect, mcp.disconnect)
+	r.MustBeWhole()
+}

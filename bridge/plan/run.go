@@ -1,0 +1,434 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/task"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
+	"nexus.internal/supervisor"
+)
+
+// abortTimeout is how long the turns of a plan that was cancelled may take to
+// end.
+const abortTimeout = 10 * time.Second
+
+// Options are what a Runner needs, all of it.
+type Options struct {
+	Agents *agents.Registry
+	// Dir is where the records of runs are kept, one file for each; it is made when it is
+	// needed, and one process uses it at a time.
+	Dir string
+	// Requests is what runs are part of: the end of the server waits for them.
+	Requests *rpc.DrainGroup
+	Log      *zap.Logger
+}
+
+// Runner carries out plans. It is safe for concurrent use.
+type Runner struct {
+	o     Options
+	tasks task.Runner
+	locks agents.KeyLock // by run
+
+	mu   sync.Mutex      // guards runs
+	runs map[string]*run // that are under way
+}
+
+// NewRunner returns a Runner that carries out nothing yet.
+func NewRunner(o Options) *Runner {
+	return &Runner{o: o, tasks: task.Runner{Agents: o.Agents}, runs: map[string]*run{}}
+}
+
+// run is one run of a plan, which goes on whoever waits for it.
+type run struct {
+	id     string
+	digest string
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed at last; the two below are valid then
+	result api.RunPlanResult
+	err    error
+
+	mu    sync.Mutex     // guards what follows
+	notes []notification // at most two for each task, and two
+	more  chan struct{}
+}
+
+// notification is one notification of a run.
+type notification struct {
+	method string
+	line   []byte
+}
+
+// errPlanEnded is why a run that was cancelled ends.
+var errPlanEnded = fmt.Errorf("the run was cancelled: %w", supervisor.ErrAborted)
+
+// Serve is run_plan.
+func (r *Runner) Serve(ctx context.Context, c *rpc.Call, p api.RunPlanParams, out *rpc.Stream) (api.RunPlanResult, error) {
+	run, err := r.begin(ctx, c, p)
+	if err != nil || c.Request.IsNotification() {
+		return api.RunPlanResult{}, err
+	}
+	if out != nil { // of one that has ended before, the beginning and the end are told
+		if err := follow(ctx, out, run); err != nil {
+			return api.RunPlanResult{}, err
+		}
+	}
+	return run.wait(ctx)
+}
+
+// wait waits for the end of the run, which does not depend on that.
+func (r *run) wait(ctx context.Context) (api.RunPlanResult, error) {
+	select {
+	case <-r.done:
+		return r.result, r.err
+	case <-ctx.Done():
+		return api.RunPlanResult{}, ctx.Err()
+	}
+}
+
+// begin joins the run of that id, goes on with it, or begins it. One that has
+// ended for good is there with its result.
+func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*run, error) {
+	id, retry := task.RequestID(p.RequestID), protocol.Value(p.Retry)
+	p.RequestID, p.Retry = &id, nil
+	c.PlanRun = id
+	digest, err := digestOf(p)
+	if err != nil {
+		return nil, err
+	}
+	defer r.locks.Lock(id)()
+	if run := r.get(id); run != nil {
+		if run.digest != digest {
+			return nil, ErrConflict
+		}
+		return run, nil
+	}
+	record, err := Open(r.record(id), digest)
+	if err != nil {
+		return nil, err
+	}
+	if !record.Resumed {
+		Prune(r.o.Dir, func(other string) bool { return other == id || r.get(other) != nil })
+	}
+	var again []string
+	if record.Status != "" {
+		if again = record.Again(p.Plan, stops(p), retry); again == nil {
+			defer record.Close()
+			return endedPlan(p, id, record), nil
+		}
+	}
+	pool := r.newPool(c, p)
+	if err := r.ensure(ctx, pool, p); err != nil {
+		pool.close()
+		return nil, errors.Join(err, record.Discard())
+	}
+	if again != nil {
+		if err := record.Reopen(again); err != nil {
+			pool.close()
+			record.Close()
+			return nil, err
+		}
+	}
+	if !r.o.Requests.Enter() {
+		pool.close()
+		return nil, errors.Join(supervisor.ErrDraining, record.Discard())
+	}
+	// The run outlives its request, and ends by cancel, timeout_s or the server.
+	lives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	run := newRun(id)
+	run.digest, run.cancel = digest, cancel
+	r.mu.Lock()
+	r.runs[id] = run
+	r.mu.Unlock()
+	go r.carryOut(lives, run, p, record, pool) // joined by the drain, as it is inside s.requests
+	return run, nil
+}
+
+// ensure finds out that the workers can be had: all that were named, or the first
+// of a pool, which is created.
+func (r *Runner) ensure(ctx context.Context, pool *pool, p api.RunPlanParams) error {
+	for _, agent := range protocol.Value(p.Agents) {
+		if _, err := r.o.Agents.Resolve(ctx, agent); err != nil {
+			return err
+		}
+	}
+	if p.Agents != nil {
+		return nil
+	}
+	_, err := pool.worker(ctx, 0)
+	return err
+}
+
+func (r *Runner) record(id string) string { return filepath.Join(r.o.Dir, id+".jsonl") }
+
+func stops(p api.RunPlanParams) bool { return protocol.Value(p.OnFailure) != api.OnFailureContinue }
+
+func (r *Runner) get(id string) *run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[id]
+}
+
+func newRun(id string) *run {
+	return &run{id: id, done: make(chan struct{}), more: make(chan struct{})}
+}
+
+// endedPlan is a run that ended before, with its beginning and its end to tell.
+func endedPlan(p api.RunPlanParams, id string, record *Record) *run {
+	run := newRun(id)
+	run.result = resultOf(p, id, record)
+	run.result.Resumed, run.result.Replayed = false, true
+	run.start(p.Plan, record)
+	run.note(api.PlanEnd, api.PlanEndParams{PlanRunID: id, Status: record.Status})
+	close(run.done)
+	return run
+}
+
+// start notes that the run begins, or goes on.
+func (r *run) start(p api.Plan, record *Record) {
+	completed := []string{}
+	for _, t := range p.Tasks {
+		if _, done := record.Done[t.ID]; done {
+			completed = append(completed, t.ID)
+		}
+	}
+	r.note(api.PlanStart, api.PlanStartParams{PlanRunID: r.id, Tasks: len(p.Tasks), Completed: completed})
+}
+
+// carryOut sees a run to its end.
+func (r *Runner) carryOut(ctx context.Context, run *run, p api.RunPlanParams, record *Record, pool *pool) {
+	defer r.o.Requests.Leave()
+	defer record.Close()
+	if p.TimeoutS != nil {
+		var over context.CancelFunc
+		ctx, over = context.WithTimeout(ctx, task.Timeout(p.TimeoutS))
+		defer over()
+	}
+	run.start(p.Plan, record)
+	status, err := Execute(ctx, ExecuteOptions{
+		Plan: p.Plan, Workers: len(pool.ids), StopOnFailure: stops(p),
+		Record: record, Pause: r.o.Requests.Closing(),
+		RequestID: func(task string, attempt int) string { return attemptID(run.id, task, attempt) },
+		Do: func(ctx context.Context, st Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, Next) {
+			return r.carryTask(ctx, pool, st, taskOf(p, t, needs))
+		},
+		Tell: func(begun *Start, ended *api.PlanTaskResult) {
+			if begun != nil {
+				run.note(api.TaskStart, api.TaskStartParams{
+					PlanRunID: run.id, TaskID: begun.TaskID, AgentID: pool.id(begun.Worker), RequestID: begun.RequestID,
+				})
+				return
+			}
+			run.note(api.TaskEnd, api.TaskEndParams{PlanRunID: run.id, PlanTaskResult: *ended})
+		},
+	})
+	pool.close()
+	if err == nil {
+		run.result = resultOf(p, run.id, record)
+		run.note(api.PlanEnd, api.PlanEndParams{PlanRunID: run.id, Status: status})
+	}
+	if errors.Is(err, ErrInterrupted) {
+		err = fmt.Errorf("the run goes on when it is asked for again: %w", supervisor.ErrDraining)
+	}
+	run.err = err
+	run.cancel(nil)
+	r.mu.Lock()
+	delete(r.runs, run.id)
+	r.mu.Unlock()
+	close(run.done)
+	r.o.Log.Info("plan ended", zap.String("plan_run_id", run.id), zap.String("status", status), zap.Int("tasks", len(p.Plan.Tasks)), zap.Error(err))
+}
+
+// note adds a notification for all who follow the run.
+func (r *run) note(method string, params any) {
+	line, err := jsonrpc.AppendNotification(nil, method, params)
+	if err != nil {
+		panic(fmt.Sprintf("bridge: encode %s: %v", method, err)) // of strings and numbers
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, notification{method, line})
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// since are the notifications from the nth on, and what is closed when there
+// are more.
+func (r *run) since(n int) ([]notification, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notes[n:], r.more
+}
+
+// Cancel ends a run for good and waits until it has ended. It reports
+// whether it ended as cancelled, now or before.
+func (r *Runner) Cancel(ctx context.Context, id string) (bool, error) {
+	if !api.ValidPlanID(id) {
+		return false, nil
+	}
+	unlock := r.locks.Lock(id) // one that is just beginning is there then
+	run := r.get(id)
+	if run == nil {
+		defer unlock()
+		status, err := StatusOf(r.record(id))
+		return status == api.PlanCancelled, err
+	}
+	unlock()
+	run.cancel(errPlanEnded)
+	select {
+	case <-run.done:
+		return run.result.Status == api.PlanCancelled, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Interrupt cuts off all runs; each goes on when it is asked for again.
+func (r *Runner) Interrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, run := range r.runs {
+		run.cancel(ErrInterrupted)
+	}
+}
+
+// carryTask has a worker do one attempt at a task.
+func (r *Runner) carryTask(ctx context.Context, pool *pool, st Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, next Next) {
+	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: pool.id(st.Worker), RequestID: st.RequestID}
+	fail := func(err error) {
+		told := rpc.ToError(err)
+		if told.Internal {
+			r.o.Log.Error("a task of a plan failed", zap.String("request_id", st.RequestID), zap.Error(err))
+		}
+		result.Error = &api.TaskError{Code: int(told.Err.Code), Message: told.Err.Message, Type: told.Err.Data.Type, Details: told.Err.Data.Details}
+		result.Resumable = !ownFault(err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	a, err := pool.worker(ctx, st.Worker)
+	var done api.ExecuteTaskResult
+	var why error
+	if err == nil {
+		done, why, err = r.tasks.Run(ctx, a, p, st.RequestID)
+	}
+	switch {
+	case ctx.Err() != nil && err != nil:
+		if a != nil {
+			r.abortTask(ctx, a, st.RequestID)
+		}
+		result.Status = api.TaskCancelled
+	case errors.Is(err, supervisor.ErrNotFound) || errors.Is(why, supervisor.ErrNotFound): // it was destroyed under its task
+		fail(cmp.Or(err, error(rpc.AgentNotFound(result.AgentID, rpc.ErrDestroyed))))
+		if next = Lost; pool.replace(st.Worker) {
+			next = Again
+		}
+	case errors.Is(why, supervisor.ErrStopped): // by shutdown: the next request starts it
+		fail(why)
+		next = Again
+	case err != nil:
+		fail(err)
+		if st.Resumed && cutOff(err) {
+			next = Again
+		}
+	default:
+		result.Status, result.Result = done.Status, &done
+		if st.Resumed && why != nil {
+			next = Again
+		}
+	}
+	return result, next
+}
+
+// ownFault reports whether a task failed for good: by what it asks for, or by what
+// its agent answers.
+func ownFault(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	answered := ok && e.Kind == api.KindExecutionError
+	_, refused := errors.AsType[*supervisor.CommandError](err)
+	return answered || refused
+}
+
+// cutOff reports whether a turn ended with its process.
+func cutOff(err error) bool {
+	_, crashed := errors.AsType[*supervisor.CrashError](err)
+	return crashed
+}
+
+// abortTask ends the turns of a task whose run is over, unless they go on later.
+func (r *Runner) abortTask(ctx context.Context, a *supervisor.Agent, id string) {
+	if errors.Is(context.Cause(ctx), ErrInterrupted) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	for _, turn := range []string{id, task.SecondTurn(id)} {
+		if _, err := a.Abort(ctx, turn); err != nil {
+			r.o.Log.Warn("a turn of a plan that was cancelled", zap.String("agent", a.ID()), zap.String("request_id", turn), zap.Error(err))
+		}
+	}
+}
+
+// maxNeed bounds what a task is told of one that it depends on, in bytes.
+const maxNeed = 4 << 10
+
+// taskOf is a task of a plan as an executor is asked for it. The same records
+// make the same task.
+func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api.ExecuteTaskParams {
+	prompt := t.Description
+	for _, need := range needs {
+		if need.Result == nil {
+			continue
+		}
+		prompt += fmt.Sprintf("\n\nThe task %s, which was done before: %s", need.TaskID, textcut.Clip(need.Result.Output.Explanation, maxNeed))
+		for _, path := range append(need.Result.Output.FilesCreated, need.Result.Output.FilesModified...) {
+			prompt += "\n- " + path
+		}
+	}
+	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS}
+}
+
+// attemptID is the id of the turn of an attempt.
+func attemptID(run, task string, attempt int) string {
+	if attempt == 1 {
+		return run + "/" + task
+	}
+	return fmt.Sprintf("%s/%s/%d", run, task, attempt)
+}
+
+func resultOf(p api.RunPlanParams, id string, record *Record) api.RunPlanResult {
+	result := api.RunPlanResult{PlanRunID: id, Status: record.Status, Resumed: record.Resumed, Tasks: []api.PlanTaskResult{}}
+	result.Resumable = record.Again(p.Plan, stops(p), false) != nil
+	for _, t := range p.Plan.Tasks {
+		result.Tasks = append(result.Tasks, record.Done[t.ID])
+	}
+	return result
+}
+
+// digestOf is what tells two runs of one id apart.
+func digestOf(p api.RunPlanParams) (string, error) {
+	text, err := json.Marshal(p, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode a plan: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,360 @@
+package dialog_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nexus.internal/child/dialog"
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+)
+
+// step is a call with that input and its result.
+func step(id, input, result string) []protocol.Message {
+	return []protocol.Message{
+		{Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{{ID: id, Name: "t", Input: []byte(input)}}},
+		{Role: protocol.RoleTool, ToolCallID: id, ToolName: "t", Content: result},
+	}
+}
+
+// A turn that outgrows the window goes on: what the model has seen of it is left
+// out, the oldest first, and what it has not is cut.
+func TestARunningTurnIsSqueezed(t *testing.T) {
+	long := strings.Repeat("r", 1200)
+	d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{Window: 1333}) // 1,000 tokens available, 4,000 bytes
+	for i := range 3 {
+		d.Add(step(fmt.Sprint(i), `{}`, long)...)
+	}
+	contents := func() (lengths []int) {
+		t.Helper()
+		part, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range part.Messages {
+			if m.Role == protocol.RoleTool {
+				lengths = append(lengths, len(m.Content))
+			}
+		}
+		return lengths
+	}
+	if diff := cmp.Diff([]int{1200, 1200, 1200}, contents()); diff != "" {
+		t.Errorf("all fit (-want +got):\n%s", diff)
+	}
+	d.Add(step("3", `{}`, long)...)
+	note := len("[result of 1200 bytes left out]")
+	if diff := cmp.Diff([]int{note, note, 1200, 1200}, contents()); diff != "" {
+		t.Errorf("the oldest are left out, more than needed (-want +got):\n%s", diff)
+	}
+	d.Add(step("4", `{}`, long)...)
+	if diff := cmp.Diff([]int{note, note, 1200, 1200, 1200}, contents()); diff != "" {
+		t.Errorf("so that the next request begins alike (-want +got):\n%s", diff)
+	}
+	d.Add(step("5", `{}`, strings.Repeat("é", 4000))...)
+	part, err := d.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := part.Messages[len(part.Messages)-1].Content
+	if !strings.HasPrefix(last, "éé") || !strings.HasSuffix(last, "of 8000 bytes left out: they do not fit the context window]") || len(last) < 2000 {
+		t.Errorf("the last result is %.20q … %q, %d bytes", last, last[max(0, len(last)-80):], len(last))
+	}
+	if got := d.Messages()[2].Content; got != long {
+		t.Errorf("the dialog itself was changed: %.40q", got)
+	}
+}
+
+func TestLongInputsAreLeftOut(t *testing.T) {
+	input := `{"path":"a.txt","content":"` + strings.Repeat("c", 5000) + `"}`
+	d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{Window: 1333})
+	d.Add(step("1", input, "wrote a.txt")...)
+	part, err := d.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(part.Messages[1].ToolCalls[0].Input), `{"content":"[5002 bytes left out]","path":"a.txt"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := part.Messages[2].Content; got != "wrote a.txt" {
+		t.Errorf("the result is %q", got)
+	}
+	if got := string(d.Messages()[1].ToolCalls[0].Input); got != input {
+		t.Errorf("the dialog itself was changed: %.60s", got)
+	}
+}
+
+// The shortest of the latest results stay whole.
+func TestLatestResultsShare(t *testing.T) {
+	d := dialog.New([]protocol.Message{user("go"), {Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{
+		{ID: "a", Name: "t", Input: []byte(`{}`)}, {ID: "b", Name: "t", Input: []byte(`{}`)}, {ID: "c", Name: "t", Input: []byte(`{}`)},
+	}}}, dialog.Frame{Window: 1333})
+	for id, n := range map[string]int{"a": 9000, "b": 100, "c": 1500} {
+		d.Add(protocol.Message{Role: protocol.RoleTool, ToolCallID: id, Content: strings.Repeat(id, n)})
+	}
+	part, err := d.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range part.Messages[2:] {
+		cut := strings.Contains(m.Content, "left out")
+		if want := m.ToolCallID == "a"; cut != want || len(m.Content) < 100 {
+			t.Errorf("%s is cut: %v, %d bytes", m.ToolCallID, cut, len(m.Content))
+		}
+	}
+}
+
+func TestNothingHelps(t *testing.T) {
+	for name, messages := range map[string][]protocol.Message{
+		"a prompt":    {user(strings.Repeat("x", 5000))},
+		"a long text": append([]protocol.Message{user("go")}, append([]protocol.Message{says(strings.Repeat("x", 5000))}, step("1", `{}`, "r")...)...),
+	} {
+		if part, err := dialog.New(messages, dialog.Frame{Window: 1333}).Fit(); !errors.Is(err, dialog.ErrTooLarge) {
+			t.Errorf("%s: got %d messages, %v", name, len(part.Messages), err)
+		}
+	}
+}
+
+// Whatever a turn consists of, a request fits or is refused, says how large it
+// is, and has each call with its result.
+func TestFitFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := dialog.New(nil, dialog.Frame{
+			System: strings.Repeat("s", rapid.IntRange(0, 500).Draw(t, "system")), Window: rapid.Uint64Range(100, 6000).Draw(t, "window"),
+			MaxMessages: rapid.IntRange(0, 9).Draw(t, "max messages"),
+		})
+		for range rapid.IntRange(1, 3).Draw(t, "turns") {
+			d.Add(user(strings.Repeat("u", rapid.IntRange(0, 300).Draw(t, "prompt"))))
+			for i := range rapid.IntRange(0, 6).Draw(t, "steps") {
+				d.Add(step(fmt.Sprint(d.Len(), i), fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("i", rapid.IntRange(0, 900).Draw(t, "input"))),
+					strings.Repeat("é", rapid.IntRange(0, 4000).Draw(t, "result")))...)
+				part, err := d.Fit()
+				if err != nil {
+					if !errors.Is(err, dialog.ErrTooLarge) {
+						t.Fatal(err)
+					}
+					continue
+				}
+				var text uint64
+				open := map[string]bool{}
+				for _, m := range part.Messages {
+					text += provider.TextBytes(m)
+					for _, c := range m.ToolCalls {
+						open[c.ID] = true
+					}
+					if m.Role == protocol.RoleTool && !open[m.ToolCallID] {
+						t.Fatal("a result without its call")
+					}
+					delete(open, m.ToolCallID)
+				}
+				if len(open) > 0 || part.Messages[0].Role != protocol.RoleUser {
+					t.Fatal("a part of a turn")
+				}
+				if text != part.TextBytes {
+					t.Fatalf("says it has %d bytes of text and has %d", part.TextBytes, text)
+				}
+				if request, _ := d.Estimate(part, 0); request > d.Breakdown().Available+2 { // two roundings
+					t.Fatalf("a request of %d tokens, %d are available", request, d.Breakdown().Available)
+				}
+			}
+			d.Add(says("done"))
+		}
+	})
+}
+
+// The oldest turns leave a request for their number alone, some at a time.
+func TestMaxMessages(t *testing.T) {
+	d := dialog.New(nil, dialog.Frame{Window: 1_000_000, MaxMessages: 40})
+	var sizes []int
+	for i := range 60 {
+		d.Add(user(fmt.Sprint(i)))
+		part, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, len(part.Messages))
+		if len(part.Messages) > 40 || part.Messages[0].Role != protocol.RoleUser {
+			t.Fatalf("turn %d: %d messages from %s", i, len(part.Messages), part.Messages[0].Role)
+		}
+		d.Add(says("ok"))
+	}
+	want := []int{31, 33, 35, 37, 39, 31, 33, 35, 37, 39, 31}
+	if diff := cmp.Diff(want, sizes[20:31]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if d.Len() != 120 {
+		t.Errorf("the dialog has %d messages", d.Len())
+	}
+	long := []protocol.Message{user("go")}
+	for i := range 30 {
+		long = append(long, step(fmt.Sprint(i), `{}`, "r")...)
+	}
+	part, err := dialog.New(long, dialog.Frame{Window: 1_000_000, MaxMessages: 40}).Fit()
+	if err != nil || len(part.Messages) != 61 {
+		t.Errorf("a turn of more messages: %d, %v", len(part.Messages), err)
+	}
+}
+
+func TestDue(t *testing.T) {
+	turns := func(sizes ...int) *dialog.Dialog {
+		d := dialog.New(nil, dialog.Frame{Window: 1333})
+		for _, n := range sizes {
+			d.Add(user("go"), says(strings.Repeat("x", n)))
+		}
+		d.Add(user("now"))
+		return d
+	}
+	tests := []struct {
+		name string
+		d    *dialog.Dialog
+		want int // messages; 0 for nothing
+	}{
+		{"room enough", turns(500, 500), 0},
+		{"the last two turns stay", turns(2000, 1000, 200), 4},
+		{"a large one does not", turns(200, 3400), 4},
+		{"nothing but the running turn", dialog.New([]protocol.Message{user(strings.Repeat("x", 4000))}, dialog.Frame{Window: 1333}), 0},
+	}
+	for _, tt := range tests {
+		if old := tt.d.Due(80); len(old) != tt.want {
+			t.Errorf("%s: got %d messages, want %d", tt.name, len(old), tt.want)
+		}
+	}
+	d := turns(500, 500)
+	part, err := d.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Exceeded(part)
+	if got := len(d.Due(80)); got != 2 {
+		t.Errorf("after a provider found that too large: got %d messages", got)
+	}
+	smaller, err := d.Fit()
+	if err != nil || len(smaller.Messages) >= len(part.Messages) {
+		t.Errorf("the next request has %d messages, %v", len(smaller.Messages), err)
+	}
+	d.SetModel("other", 1333)
+	if got := len(d.Due(80)); got != 0 {
+		t.Errorf("with another model: got %d messages", got)
+	}
+}
+
+func TestImagesCost(t *testing.T) {
+	d := dialog.New(nil, dialog.Frame{Window: 100_000})
+	d.Add(protocol.Message{Role: protocol.RoleUser, Images: make([]protocol.Image, 2)})
+	if got := d.Breakdown().Messages; got != 3204 {
+		t.Errorf("got %d", got)
+	}
+	d.SetSystem("12345678")
+	if got := d.Breakdown(); got.System != 2 || got.Total != 3206 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestRender(t *testing.T) {
+	messages := []protocol.Message{
+		dialog.NewSummary("old things", time.Time{}), user("read a.txt"),
+		{Role: protocol.RoleAssistant, Content: "I will.", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}}},
+		{Role: protocol.RoleTool, ToolName: "read_file", Content: strings.Repeat("é", 2000), Images: []protocol.Image{{Name: "a.png"}}},
+		says("done"),
+	}
+	want := "Summary of the earlier conversation:\nold things\n\n[user] read a.txt\n[assistant] I will.\n[called read_file] {\"path\":\"a.txt\"}\n" +
+		"[read_file gave] " + strings.Repeat("é", 1024) + "… [1952 bytes more]\n[image a.png]\n[assistant] done\n"
+	if diff := cmp.Diff(want, dialog.Render(messages, 10_000)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want = "Summary of the earlier conversation:\nold things\n\n[what was said before is left out]\n[assistant] done\n"
+	if diff := cmp.Diff(want, dialog.Render(messages, 500)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What a provider refused once makes requests smaller, but none impossible, and
+// is outgrown by what it answers.
+func TestWhatIsLearnedIsNoEnd(t *testing.T) {
+	fit := func(d *dialog.Dialog) dialog.Part {
+		t.Helper()
+		part, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return part
+	}
+	frame := dialog.Frame{System: strings.Repeat("s", 4000), Window: 8000}
+	d := dialog.New([]protocol.Message{user("hi")}, frame)
+	if d.Exceeded(fit(d)) || d.Breakdown().Available != 6000 {
+		t.Errorf("of a request that is as small as can be it learned: %+v", d.Breakdown())
+	}
+	d.Add(says(strings.Repeat("x", 8000)), user("more"))
+	for range 5 {
+		part := fit(d)
+		if smaller := d.Exceeded(part); smaller != (len(part.Messages) > 1) {
+			t.Fatalf("a request of %d messages can be made smaller: %v", len(part.Messages), smaller)
+		}
+	}
+	if b := d.Breakdown(); b.Available < 1000 || b.Available > 2300 {
+		t.Errorf("with the least request: %+v", b)
+	}
+	d.Add(says("ok"), user(strings.Repeat("long", 3000)))
+	if part := fit(d); len(part.Messages) != 1 {
+		t.Errorf("a longer prompt is sent with %d messages", len(part.Messages))
+	}
+	if b := d.Breakdown(); b.Available < 4000 {
+		t.Errorf("with a prompt of 3,000 tokens and a system prompt of 1,000: %+v", b)
+	}
+	d.Add(says("ok"), user("and now?"))
+	answered := 0
+	for d.Breakdown().Available < 6000 {
+		d.Answered(fit(d), protocol.TurnUsage{})
+		d.Add(says(strings.Repeat("y", 2000)), user("go on"))
+		if answered++; answered > 50 {
+			t.Fatalf("after 50 answers: %+v", d.Breakdown())
+		}
+	}
+	d.Exceeded(fit(d))
+	d.Clear()
+	if got := d.Breakdown().Available; got != 6000 {
+		t.Errorf("in a new session %d are available", got)
+	}
+}
+
+// A turn whose least form is more than what was learned is tried in that form;
+// and so is one that only a provider's count makes too large.
+func TestTheLeastIsTried(t *testing.T) {
+	turn := func() *dialog.Dialog {
+		d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{System: strings.Repeat("s", 2000), Window: 1333})
+		d.Add(says(strings.Repeat("x", 1500)))
+		d.Add(step("1", `{}`, strings.Repeat("r", 200))...)
+		return d
+	}
+	learn := map[string]func(*dialog.Dialog, dialog.Part){
+		"refused": func(d *dialog.Dialog, p dialog.Part) { d.Exceeded(p) },
+		"counted": func(d *dialog.Dialog, p dialog.Part) { d.Answered(p, protocol.TurnUsage{InputTokens: 1e9}) },
+	}
+	for name, learn := range learn {
+		d := turn()
+		whole, err := d.Fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		learn(d, whole)
+		part, err := d.Fit()
+		if err != nil || !part.Smaller(whole) {
+			t.Fatalf("%s: %v, smaller %v", name, err, part.Smaller(whole))
+		}
+		if got := part.Messages[len(part.Messages)-1].Content; got != "[result of 200 bytes left out]" {
+			t.Errorf("%s: the result is %q", name, got)
+		}
+	}
+}
+
+func TestSignaturesCost(t *testing.T) {
+	d := dialog.New([]protocol.Message{{Role: protocol.RoleAssistant, ThinkingSignature: strings.Repeat("g", 4000)}}, dialog.Frame{Window: 100_000})
+	if got := d.Breakdown().Messages; got != 1004 {
+		t.Errorf("got %d", got)
+	}
+}

@@ -1,0 +1,37 @@
+package dialog_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/dialog"
+)
+
+// However a model wrote the input of a call, what is left of it in a request is
+// JSON of the same kind, and no longer.
+func FuzzSqueeze(f *testing.F) {
+	f.Add(`{"path":"a","content":"`+strings.Repeat("x", 300)+`"}`, 2000)
+	f.Add(`{"a":{"b":["`+strings.Repeat("y", 400)+`"]},"a b":1}`, 0)
+	f.Add(`"`+strings.Repeat("z", 3000)+`"`, 9)
+	f.Fuzz(func(t *testing.T, input string, size int) {
+		if !jsontext.Value(input).IsValid() || size < 0 || size > 100_000 {
+			return // a turn makes JSON of it first
+		}
+		d := dialog.New(nil, dialog.Frame{Window: 1333})
+		d.Add(user("go"))
+		d.Add(step("1", input, strings.Repeat("é", size))...)
+		part, err := d.Fit()
+		if err != nil {
+			return
+		}
+		got := part.Messages[1].ToolCalls[0].Input
+		if !got.IsValid() || got.Kind() != jsontext.Value(input).Kind() || len(got) > len(input) {
+			t.Errorf("%q became %q", input, got)
+		}
+		if request, _ := d.Estimate(part, 0); request > d.Breakdown().Available+2 {
+			t.Errorf("a request of %d tokens", request)
+		}
+	})
+}

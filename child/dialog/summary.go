@@ -1,0 +1,160 @@
+package dialog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
+)
+
+// summaryHead opens the content of every summary.
+const summaryHead = "Summary of the earlier conversation:\n"
+
+const (
+	lineLimit    = 200     // bytes of one message in a summary made by rule
+	summaryLimit = 8 << 10 // bytes of a summary made by rule
+	answerLimit  = 32 << 10
+	textLimit    = 16 << 10 // bytes of one message that the model which summarises is shown
+	resultLimit  = 2 << 10  // bytes of one result or input that it is shown
+	callOverhead = 512      // bytes of MaxAnswer that a call takes beside its input
+)
+
+const leftOutNote = "[what was said before is left out]\n"
+
+const instruction = `Summarise the conversation so far for an assistant that will go on with it and see nothing else of it. Keep names, facts, decisions, open tasks, file paths and results of tools. Write plain text, as short as that allows.`
+
+// IsSummary reports whether compaction made the message.
+func IsSummary(m protocol.Message) bool {
+	return m.Role == protocol.RoleUser && strings.HasPrefix(m.Content, summaryHead)
+}
+
+// NewSummary makes the message that stands for what was summarised. It speaks
+// as the user, since that is what every provider accepts in the first place.
+func NewSummary(text string, at time.Time) protocol.Message {
+	return protocol.Message{Role: protocol.RoleUser, Content: summaryHead + text, At: at.UTC()}
+}
+
+// ByRule summarises without a model: what the user said and how each turn was
+// answered, the beginning of each, the same for the same messages. Where that
+// is too much, the oldest lines go.
+func ByRule(messages []protocol.Message) string {
+	var lines []string
+	for _, m := range messages {
+		switch {
+		case IsSummary(m):
+			lines = append(lines, strings.Split(strings.TrimPrefix(m.Content, summaryHead), "\n")...)
+		case m.Role == protocol.RoleUser:
+			lines = append(lines, textcut.Line(m.Content, lineLimit))
+		case m.Role == protocol.RoleAssistant && m.Content != "":
+			lines = append(lines, "(answered: "+textcut.Line(m.Content, lineLimit)+")")
+		}
+	}
+	length := 0
+	for i := len(lines) - 1; i >= 0; i-- {
+		if length += len(lines[i]) + 1; length > summaryLimit {
+			return strings.Join(lines[i+1:], "\n")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Render writes messages down as one text for a model to read, in at most limit
+// bytes: a summary that stands first is kept, then the latest messages, each
+// with the head of what is long.
+func Render(messages []protocol.Message, limit int) string {
+	var first string
+	if len(messages) > 0 && IsSummary(messages[0]) {
+		first, messages = messages[0].Content+"\n\n", messages[1:]
+	}
+	var parts []string
+	room := limit - len(first)
+	for _, m := range slices.Backward(messages) {
+		part := renderOne(m)
+		if room -= len(part); room < len(leftOutNote) {
+			parts = append(parts, leftOutNote)
+			break
+		}
+		parts = append(parts, part)
+	}
+	slices.Reverse(parts)
+	return first + strings.Join(parts, "")
+}
+
+func renderOne(m protocol.Message) string {
+	var b strings.Builder
+	switch m.Role {
+	case protocol.RoleTool:
+		fmt.Fprintf(&b, "[%s gave] %s\n", m.ToolName, clip(m.Content, resultLimit))
+	case protocol.RoleUser, protocol.RoleAssistant, protocol.RoleSystem:
+		fmt.Fprintf(&b, "[%s] %s\n", m.Role, clip(m.Content, textLimit))
+	}
+	for _, image := range m.Images {
+		fmt.Fprintf(&b, "[image %s]\n", image.Name)
+	}
+	for _, call := range m.ToolCalls {
+		fmt.Fprintf(&b, "[called %s] %s\n", call.Name, clip(string(call.Input), resultLimit))
+	}
+	return b.String()
+}
+
+// clip is the text, or its head and how much is missing.
+func clip(text string, limit int) string {
+	head := textcut.Head(text, limit)
+	if len(head) == len(text) {
+		return text
+	}
+	return fmt.Sprintf("%s… [%d bytes more]", head, len(text)-len(head))
+}
+
+// ByModel asks the provider for a summary of messages, of which it is shown at
+// most limit bytes. The usage is what that cost, as far as the provider said.
+func ByModel(ctx context.Context, p provider.Provider, model string, messages []protocol.Message, limit int) (text string, usage protocol.TurnUsage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the provider panicked: %v", v)
+		}
+	}()
+	// One text and no messages: no provider then asks for the tools, signatures
+	// and images that belong to them.
+	request := provider.Request{Model: model, System: instruction, Messages: []protocol.Message{{
+		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + instruction,
+	}}}
+	var b strings.Builder
+	var said int // bytes, whatever they are
+	for delta, err := range p.Stream(ctx, request) {
+		if err != nil {
+			return "", usage, err
+		}
+		if said > MaxAnswer {
+			return "", usage, errors.New("the model's summary has no end")
+		}
+		switch delta := delta.(type) {
+		case provider.Text:
+			if said += len(delta.Text); b.Len() < answerLimit {
+				b.WriteString(strings.ToValidUTF8(delta.Text, "\uFFFD"))
+			}
+		case provider.Stop:
+			usage.Add(delta.Usage)
+		case provider.Thinking:
+			said += len(delta.Text)
+		case provider.CallInput:
+			said += len(delta.Fragment)
+		case provider.CallStart:
+			said += callOverhead
+		case provider.ThinkingSignature, provider.Call, provider.Retry:
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", usage, err
+	}
+	if text = strings.TrimSpace(b.String()); text == "" {
+		return "", usage, errors.New("the model gave no summary")
+	}
+	return clip(text, answerLimit), usage, nil
+}

@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// What a server may send (SPEC §4.9). What answers a call of ours is bounded by
+// maxMessage alone.
+const (
+	maxMessage  = 8 << 20     // bytes
+	perWindow   = time.Minute // in which the following are counted
+	maxMessages = 10_000      // that answer nothing
+	maxBytes    = 64 << 20    // of these
+	maxRequests = 600         // beyond, they get no answer
+	maxJunk     = 100         // lines that are no messages, in all
+)
+
+var (
+	errMessageSize = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
+	errFlood       = errors.New("it floods: it sent too many messages that nobody asked for")
+	errJunk        = errors.New("it writes to stdout what is no JSON-RPC")
+)
+
+// gate looks at what a server sends before the SDK does, whose queues have no
+// bound. It is safe for concurrent use.
+type gate struct {
+	end context.CancelCauseFunc // ends the connection, for what the server did
+
+	mu                        sync.Mutex // guards all below
+	since                     time.Time  // the window began
+	messages, bytes, requests int        // in this window
+}
+
+// admit reports whether a message, valid JSON, is passed on. answers says that a
+// call of ours waits for it. An error ends the connection.
+func (g *gate) admit(raw []byte, answers bool) (bool, error) {
+	method := gjson.GetBytes(raw, "method")
+	if !method.Exists() && answers {
+		return true, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); now.Sub(g.since) > perWindow {
+		g.since, g.messages, g.bytes, g.requests = now, 0, 0, 0
+	}
+	g.messages++
+	g.bytes += len(raw)
+	if g.messages > maxMessages || g.bytes > maxBytes {
+		return false, errFlood
+	}
+	if !method.Exists() {
+		return true, nil
+	}
+	if !gjson.GetBytes(raw, "id").Exists() {
+		switch method.Str {
+		case "notifications/tools/list_changed", "notifications/prompts/list_changed":
+			return true, nil
+		default:
+			return false, nil // we act on no other
+		}
+	}
+	g.requests++
+	return g.requests <= maxRequests, nil
+}

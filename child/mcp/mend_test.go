@@ -1,0 +1,97 @@
+package mcp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/child/mcp"
+)
+
+// broken has content that the SDK cannot read.
+const broken = `{"content":[{"type":"text","text":"before"},{"type":"image","data":"no base64!","mimeType":"image/png"},
+{"type":"image","data":"UE5H","mimeType":"image/png"}, {"type":"audio","data":5,"mimeType":"audio/wav"},
+{"type":"resource","resource":{"uri":"x://y","blob":"?","mimeType":"image/gif"}},{"type":"text","text":"after"}]}`
+
+const whole = `before
+[picture, image/png: left out: its data is no base64]
+[sound, audio/wav: left out: its data is no base64]
+[x://y, image/gif: left out: its data is no base64]
+after`
+
+// TestBadContent keeps what is sound of a result, however it is sent.
+func TestBadContent(t *testing.T) {
+	check := func(t *testing.T, m *mcp.Manager) {
+		t.Helper()
+		r, err := call(t, m, "mcp_s_t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(whole, r.Text); diff != "" || len(r.Images) != 1 || r.IsError {
+			t.Errorf("%d pictures; text (-want +got):\n%s", len(r.Images), diff)
+		}
+	}
+	line := strings.ReplaceAll(broken, "\n", " ")
+	t.Run("a program", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := manage(t, mcp.Options{
+				Servers: []mcp.Server{{Name: "s", Command: "x"}}, Images: images{},
+				Start: raw(func(_ context.Context, _ string, id int64, out io.Writer) { answer(out, id, line) }),
+			})
+			m.Prepare(t.Context())
+			check(t, m)
+		})
+	})
+	for _, stream := range []bool{false, true} {
+		name := "a plain answer"
+		if stream {
+			name = "a stream"
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sessions atomic.Int32
+				check(t, web(t, "http://localhost/", mcp.Options{Images: images{}, HTTP: direct{bare(func(w http.ResponseWriter, _ *http.Request, _ string, id int64) {
+					if !stream {
+						w.Header().Set("Content-Type", "application/json")
+						answer(w, id, broken)
+						return
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					io.WriteString(w, "id: 1\nevent: message\ndata: ")
+					var event strings.Builder
+					answer(&event, id, broken)
+					io.WriteString(w, strings.ReplaceAll(strings.TrimSpace(event.String()), "\n", "\ndata: ")+"\n\n")
+				}, &sessions)}}))
+			})
+		})
+	}
+}
+
+// TestMendOthers is about resources and prompts.
+func TestMendOthers(t *testing.T) {
+	for _, tc := range []struct{ name, message, want string }{
+		{
+			"a resource", `{"id":1,"result":{"contents":[{"uri":"a","blob":"!"},{"uri":"b","text":"c"}]}}`,
+			`{"id":1,"result":{"contents":[{"text":"[a, : left out: its data is no base64]","uri":"a"},{"uri":"b","text":"c"}]}}`,
+		},
+		{
+			"a prompt", `{"id":1,"result":{"messages":[{"role":"user","content":{"type":"image","data":"!"}}]}}`,
+			`{"id":1,"result":{"messages":[{"role":"user","content":{"text":"[picture, : left out: its data is no base64]","type":"text"}}]}}`,
+		},
+		{"nothing to mend", `{"id":1,"result":{"content":[{"type":"image","data":"UE5H"}],"structuredContent":{"data":"!"}}}`, ""},
+	} {
+		got, err := mcp.Mend([]byte(tc.message))
+		if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
+		}
+	}
+	if _, err := mcp.Mend([]byte(`{"id":1,"result":{"content":[` + strings.Repeat("{},", 4096) + `{}]}}`)); err == nil {
+		t.Error("4097 entries are taken")
+	}
+}
