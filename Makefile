@@ -99,11 +99,12 @@ install: ## what make build made, in DESTDIR/PREFIX/bin, also where it runs
 	{ echo "there is no bin/$$program: run make build first, without sudo" >&2; exit 1; }; done
 	@newer=$$(find . -name '*.go' -newer bin/nexus | head -n 1); [ -z "$$newer" ] || \
 	echo "bin/nexus is older than $$newer: make build makes a new one" >&2
-	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus'
+	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus/bridge'
 	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in $(PRODUCTS); do \
 	cp '$(CURDIR)'/bin/$$program .$$program.new && mv -f .$$program.new $$program || exit 1; \
 	echo '$(DESTDIR)$(PREFIX)'/bin/$$program; done
 	@cp README.md SPEC.md CHANGELOG.md LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/nexus'
+	@cp bridge/METHODS.md '$(DESTDIR)$(PREFIX)/share/doc/nexus/bridge'
 
 clean: ## removes bin/
 	rm -rf bin
