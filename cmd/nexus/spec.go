@@ -53,7 +53,7 @@ type accounts interface {
 	// and which limits hold.
 	Register(broker.Agent) (socket string, l broker.Limits, err error)
 	// Above tells which agents a registered one comes from.
-	Above(agent string) []supervisor.Share
+	Ancestors(agent string) []supervisor.Share
 }
 
 // spec says how to run an agent. The first incarnation begins the session of
@@ -92,7 +92,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		p.Preset = nil // it is one of the rules
 	}
 	socket, held, err := s.models.Register(broker.Agent{
-		ID: id, Parent: protocol.Value(p.ParentAgentID), Above: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
+		ID: id, Parent: protocol.Value(p.ParentAgentID), Ancestors: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
 		err = &sessions.Error{Name: e.Agent, Err: fmt.Errorf("%w: %w", sessions.ErrUnreadable, e)}
@@ -121,7 +121,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Env:    env,
 		Dir:    protocol.Value(p.Cwd),
 		Limits: held.Process,
-		Above:  s.models.Above(id),
+		Above:  s.models.Ancestors(id),
 
 		HostCalls: true,
 		Labels:    map[string]string{agents.LabelAgents: strconv.FormatUint(held.Agents, 10)},

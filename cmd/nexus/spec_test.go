@@ -32,7 +32,7 @@ func (b book) Register(a broker.Agent) (string, broker.Limits, error) {
 	return "/s/1", broker.Limits{Process: supervisor.Limits{Processes: 7}}, nil
 }
 
-func (book) Above(string) []supervisor.Share { return nil }
+func (book) Ancestors(string) []supervisor.Share { return nil }
 
 func TestSpec(t *testing.T) {
 	cwd := t.TempDir()

@@ -30,8 +30,8 @@ type Limits struct {
 	Process supervisor.Limits
 }
 
-// within is l where it is the tighter one, and outer elsewhere.
-func (l Limits) within(outer Limits) Limits {
+// tighten is l where it is the tighter one, and outer elsewhere.
+func (l Limits) tighten(outer Limits) Limits {
 	return Limits{
 		Tokens:            supervisor.Tighter(l.Tokens, outer.Tokens),
 		RequestsPerMinute: supervisor.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
@@ -67,54 +67,54 @@ func (u *Usage) add(v Usage) {
 	u.CacheCreation += v.CacheCreation
 }
 
-// maxLine is how many agents a limit may reach up through: more than the
+// maxAncestry is how many agents a limit may reach up through: more than the
 // façade lets there be.
-const maxLine = 16
+const maxAncestry = 16
 
 // account is what the broker knows of one agent. Broker.mu guards it.
 type account struct {
-	id     string
-	file   string   // "" if it is kept in memory alone
-	above  string   // the agent that made it, as it was saved
-	parent *account // its account
-	limits Limits
-	given  bool   // limits are its own, not Options.Limits
-	usage  Usage  // its own
-	spent  uint64 // tokens: its own and those of agents it made
-	doors  int    // incarnations that have a socket
+	id           string
+	file         string   // "" if it is kept in memory alone
+	savedParent  string   // the agent that made it, as it was saved
+	parent       *account // its account
+	limits       Limits
+	hasOwnLimits bool   // limits are its own, not Options.Limits
+	usage        Usage  // its own
+	spent        uint64 // tokens: its own and those of agents it made
+	sockets      int    // incarnations that have a socket
 
-	own      int // requests of its own under way
-	running  int // those of agents it made as well
-	requests ratelimit.Bucket
-	tokens   ratelimit.Bucket
+	ownRequests int // requests of its own under way
+	running     int // those of agents it made as well
+	requests    ratelimit.Bucket
+	tokens      ratelimit.Bucket
 
 	saving sync.Mutex // one writer of file at a time; taken before Broker.mu
 }
 
-// line is the account and those above it. Who made whom may have become a
+// ancestry is the account and those of its ancestors. Who made whom may have become a
 // circle when names were used again.
-func (a *account) line() []*account {
-	var line []*account
-	for ; a != nil && len(line) < maxLine; a = a.parent {
-		for _, before := range line {
+func (a *account) ancestry() []*account {
+	var ancestry []*account
+	for ; a != nil && len(ancestry) < maxAncestry; a = a.parent {
+		for _, before := range ancestry {
 			if before == a {
-				return line
+				return ancestry
 			}
 		}
-		line = append(line, a)
+		ancestry = append(ancestry, a)
 	}
-	return line
+	return ancestry
 }
 
-// tidy forgets the accounts that do nothing and lose nothing by that: their
+// evict forgets the accounts that do nothing and lose nothing by that: their
 // file has it all. b.mu is held.
-func (b *Broker) tidy() {
+func (b *Broker) evict() {
 	now := time.Now()
 	needed := map[*account]bool{}
 	for _, acc := range b.accounts {
-		if acc.file == "" || acc.doors > 0 || acc.running > 0 ||
+		if acc.file == "" || acc.sockets > 0 || acc.running > 0 ||
 			!acc.requests.IsFull(now, ratelimit.PerMinute(acc.limits.RequestsPerMinute)) || !acc.tokens.IsFull(now, ratelimit.PerMinute(acc.limits.TokensPerMinute)) {
-			for _, a := range acc.line() {
+			for _, a := range acc.ancestry() {
 				needed[a] = true
 			}
 		}
@@ -122,19 +122,19 @@ func (b *Broker) tidy() {
 	for id, acc := range b.accounts {
 		if !needed[acc] {
 			delete(b.accounts, id)
-			b.forgotten++
+			b.evicted++
 		}
 	}
 }
 
-// enter lets a request begin, or says why it may not. paid says that it costs
-// tokens. Whoever is let in must call leave.
-func (b *Broker) enter(acc *account, paid bool) *refusal {
+// admit lets a request begin, or says why it may not. paid says that it costs
+// tokens. Whoever is let in must call finish.
+func (b *Broker) admit(acc *account, paid bool) *refusal {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	line := acc.line()
-	for _, a := range line {
+	ancestry := acc.ancestry()
+	for _, a := range ancestry {
 		l := a.limits
 		switch {
 		case paid && l.Tokens > 0 && a.spent >= l.Tokens:
@@ -149,24 +149,24 @@ func (b *Broker) enter(acc *account, paid bool) *refusal {
 			return refuse(429, "rate_limit_exceeded", "agent %s may use %s tokens a minute", a.id, commas(l.TokensPerMinute)).after(wait)
 		}
 	}
-	acc.own++
-	for _, a := range line {
+	acc.ownRequests++
+	for _, a := range ancestry {
 		a.running++
 		a.requests.Take(now, ratelimit.PerMinute(a.limits.RequestsPerMinute), 1)
 	}
 	return nil
 }
 
-// leave accounts for a request to s that enter let in.
-func (b *Broker) leave(acc *account, s *service, c course, used Usage) {
+// finish accounts for a request to s that admit let in.
+func (b *Broker) finish(acc *account, s *service, c result, used Usage) {
 	now := time.Now()
 	b.mu.Lock()
 	used.Requests = 1
-	acc.own--
+	acc.ownRequests--
 	acc.usage.add(used)
 	b.traffic[s.name].count(c, used)
-	line := acc.line()
-	for _, a := range line {
+	ancestry := acc.ancestry()
+	for _, a := range ancestry {
 		a.running--
 		a.spent += used.Tokens()
 		a.tokens.Take(now, ratelimit.PerMinute(a.limits.TokensPerMinute), float64(used.Tokens()))
@@ -175,8 +175,8 @@ func (b *Broker) leave(acc *account, s *service, c course, used Usage) {
 	if used.Tokens() == 0 {
 		return
 	}
-	for _, a := range line {
-		if err := b.save(a); err != nil {
+	for _, a := range ancestry {
+		if err := b.saveAccount(a); err != nil {
 			b.log.Warn("it is not on the disk", zap.Error(err))
 		}
 	}
@@ -191,16 +191,16 @@ func commas(n uint64) string {
 	return s
 }
 
-// Above are the agents that an agent comes from, its creator first, with the limits that
+// Ancestors are the agents that an agent comes from, its creator first, with the limits that
 // it shares with them.
-func (b *Broker) Above(agent string) (above []supervisor.Share) {
+func (b *Broker) Ancestors(agent string) (above []supervisor.Share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	acc := b.accounts[agent]
 	if acc == nil {
 		return nil
 	}
-	for _, a := range acc.line()[1:] {
+	for _, a := range acc.ancestry()[1:] {
 		above = append(above, supervisor.Share{Agent: a.id, Limits: a.limits.Process})
 	}
 	return above

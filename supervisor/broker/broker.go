@@ -41,7 +41,7 @@ type Options struct {
 
 // Broker forwards the requests of agents to their models.
 type Broker struct {
-	o         Options
+	options   Options
 	log       *zap.Logger
 	transport *http.Transport
 	uid       int
@@ -53,11 +53,11 @@ type Broker struct {
 	services map[string]*service // by name
 	limits   Limits              // of accounts that have none of their own
 	accounts map[string]*account // by agent
-	// forgotten counts those that left accounts.
-	forgotten uint64
-	doors     map[*door]struct{} // open ones
-	closed    bool
-	traffic   map[string]*Traffic // by provider; all there are
+	// evicted counts those that left accounts.
+	evicted uint64
+	sockets map[*agentSocket]struct{} // open ones
+	closed  bool
+	traffic map[string]*Traffic // by provider; all there are
 }
 
 // New makes a broker and the directory of its sockets, and removes those of
@@ -70,8 +70,8 @@ func New(o Options) (*Broker, error) {
 		o.File = func(string) string { return "" }
 	}
 	b := &Broker{
-		o: o, log: o.Log.Named("broker"), transport: newTransport(), uid: os.Getuid(),
-		accounts: map[string]*account{}, doors: map[*door]struct{}{}, traffic: map[string]*Traffic{},
+		options: o, log: o.Log.Named("broker"), transport: newTransport(), uid: os.Getuid(),
+		accounts: map[string]*account{}, sockets: map[*agentSocket]struct{}{}, traffic: map[string]*Traffic{},
 	}
 	if err := b.Reload(o.Providers, o.Limits, func() error { return nil }); err != nil {
 		return nil, fmt.Errorf("new broker: %w", err)
@@ -106,7 +106,7 @@ func (b *Broker) Reload(providers map[string]Provider, limits Limits, commit fun
 		}
 	}
 	for _, acc := range b.accounts {
-		if !acc.given {
+		if !acc.hasOwnLimits {
 			acc.limits = limits
 		}
 	}
@@ -145,8 +145,8 @@ func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.mu.Lock()
 		b.closed = true
-		open := make([]*door, 0, len(b.doors))
-		for d := range b.doors {
+		open := make([]*agentSocket, 0, len(b.sockets))
+		for d := range b.sockets {
 			open = append(open, d)
 		}
 		b.mu.Unlock()
@@ -173,9 +173,9 @@ type Agent struct {
 	// Parent is the agent that made it, "" if none did. What an agent uses
 	// counts against the limits of all that it comes from, too.
 	Parent string
-	// Above are those above Parent, the nearest first, where that is to be put right:
+	// Ancestors are those above Parent, the nearest first, where that is to be put right:
 	// one of them may have another name by now.
-	Above []string
+	Ancestors []string
 	// Limits are its own; nil means those that are saved with it, or else
 	// Options.Limits. Unless it is New, they only tighten those. Of processes and
 	// agents, the tighter of its own and Parent's hold.
@@ -196,65 +196,65 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 	}
 	line := []string{a.ID}
 	if a.Parent != a.ID {
-		line = append(append(line, a.Parent), a.Above...)
+		line = append(append(line, a.Parent), a.Ancestors...)
 	}
-	if err := b.lockWith(line...); err != nil {
+	if err := b.lockWithAccounts(line...); err != nil {
 		return "", Limits{}, err
 	}
 	acc := b.accounts[a.ID]
 	switch {
 	case a.Limits == nil:
 	case a.New:
-		acc.limits, acc.given = *a.Limits, true
+		acc.limits, acc.hasOwnLimits = *a.Limits, true
 	default:
-		acc.limits, acc.given = a.Limits.within(acc.limits), true
+		acc.limits, acc.hasOwnLimits = a.Limits.tighten(acc.limits), true
 	}
 	if a.Parent != "" && a.Parent != a.ID {
 		acc.parent = b.accounts[a.Parent]
 		below := acc.parent
-		for _, id := range a.Above {
+		for _, id := range a.Ancestors {
 			below.parent = b.accounts[id]
 			below = below.parent
 		}
 		if within := supervisor.Tighter(acc.limits.Agents, acc.parent.limits.Agents); within != acc.limits.Agents {
-			acc.limits.Agents, acc.given = within, true
+			acc.limits.Agents, acc.hasOwnLimits = within, true
 		}
 		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
-			acc.limits.Process, acc.given = within, true
+			acc.limits.Process, acc.hasOwnLimits = within, true
 		}
 	}
 	l = acc.limits
 	b.mu.Unlock()
 	if a.Limits != nil || a.Parent != "" {
-		if err := b.save(acc); err != nil {
+		if err := b.saveAccount(acc); err != nil {
 			return "", Limits{}, err
 		}
 	}
-	return b.socket(a.ID), l, nil
+	return b.socketPath(a.ID), l, nil
 }
 
 // prepare makes room in memory, and forgets an earlier agent of the name of a new one.
 func (b *Broker) prepare(a Agent) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tidy()
+	b.evict()
 	if !a.New {
 		return nil
 	}
-	acc := &account{id: a.ID, file: b.o.File(a.ID), limits: b.limits}
+	acc := &account{id: a.ID, file: b.options.File(a.ID), limits: b.limits}
 	if acc.file != "" {
 		if err := os.Remove(acc.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
 		}
 	}
 	b.accounts[a.ID] = acc
-	b.forgotten++ // the one before
+	b.evicted++ // the one before
 	return nil
 }
 
-// socket is the path of an agent's socket, the same as long as the broker
+// socketPath is the path of an agent's socket, the same as long as the broker
 // lives. Ids are longer than a path may be.
-func (b *Broker) socket(agent string) string {
+func (b *Broker) socketPath(agent string) string {
 	sum := sha256.Sum256([]byte(agent))
 	return filepath.Join(b.dir.Path(), hex.EncodeToString(sum[:6]))
 }
@@ -265,9 +265,9 @@ func (b *Broker) socket(agent string) string {
 func (b *Broker) Forget(agent string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if acc := b.accounts[agent]; acc != nil && acc.doors == 0 && acc.running == 0 {
+	if acc := b.accounts[agent]; acc != nil && acc.sockets == 0 && acc.running == 0 {
 		delete(b.accounts, agent)
-		b.forgotten++
+		b.evicted++
 	}
 }
 
@@ -300,7 +300,7 @@ func (b *Broker) Stats() Stats {
 	s := Stats{Agents: make(map[string]Usage, len(b.accounts)), Providers: make(map[string]Traffic, len(b.traffic))}
 	for id, acc := range b.accounts {
 		s.Agents[id] = acc.usage
-		s.Running += acc.own
+		s.Running += acc.ownRequests
 	}
 	for name, t := range b.traffic {
 		s.Providers[name] = *t

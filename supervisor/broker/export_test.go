@@ -26,15 +26,15 @@ const MaxUsage = maxUsage
 
 // RequestTokens estimates those of a request's body.
 func RequestTokens(body []byte) uint64 {
-	var s scanner
+	var s usageScanner
 	s.write(body)
 	return s.tokens()
 }
 
-// Sieve passes an answer through a sieve in pieces of n bytes; it returns what
+// ScrubErrors passes an answer through an errorScrubber in pieces of n bytes; it returns what
 // came out for each piece, and at the end, and how many bytes were held at most.
-func Sieve(answer []byte, n int, key string) (out []string, held int) {
-	s := sieve{secrets: redact.Secrets{key}}
+func ScrubErrors(answer []byte, n int, key string) (out []string, held int) {
+	s := errorScrubber{secrets: redact.Secrets{key}}
 	for len(answer) > 0 {
 		piece := answer[:min(n, len(answer))]
 		answer = answer[len(piece):]
@@ -44,7 +44,7 @@ func Sieve(answer []byte, n int, key string) (out []string, held int) {
 	return append(out, string(s.rest())), held
 }
 
-// MaxErrorBody bounds what a sieve holds, in bytes.
+// MaxErrorBody bounds what an errorScrubber holds, in bytes.
 const MaxErrorBody = maxErrorBody
 
 // DialWith has services reached by another way. It is called before the first

@@ -32,16 +32,16 @@ const (
 var dialer = &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 
 // ServeHTTP implements [http.Handler].
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, _ := r.Context().Value(peerKey{}).(peer)
-	if !d.permit(r.Context(), p) {
-		d.warned.Do(func() {
-			d.broker.log.Warn("a process that is not the agent asked for its model", zap.String("agent", d.account.id), zap.Int("pid", p.pid))
+	if !sock.waitPermitted(r.Context(), p) {
+		sock.warnOnce.Do(func() {
+			sock.broker.log.Warn("a process that is not the agent asked for its model", zap.String("agent", sock.account.id), zap.Int("pid", p.pid))
 		})
-		refuse(403, "permission_error", "this socket is for the process of agent %s alone", d.account.id).write(w)
+		refuse(403, "permission_error", "this socket is for the process of agent %s alone", sock.account.id).write(w)
 		return
 	}
-	s, rest, paid, refused := d.broker.find(r)
+	s, rest, paid, refused := sock.broker.route(r)
 	switch {
 	case refused != nil:
 	case s.key == "" && s.auth != None && s.keyName == "":
@@ -51,17 +51,17 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.ContentLength > maxBody:
 		refused = tooLarge
 	default:
-		refused = d.broker.enter(d.account, paid)
+		refused = sock.broker.admit(sock.account, paid)
 	}
 	if refused != nil {
-		d.broker.refused(s)
+		sock.broker.countRefused(s)
 		if refused != tooLarge { // who still writes might not read the answer
 			_, _ = io.CopyN(io.Discard, r.Body, maxBody)
 		}
 		refused.write(w)
 		return
 	}
-	x := &exchange{broker: d.broker, account: d.account, service: s, paid: paid, began: time.Now(), course: failed}
+	x := &forwardedRequest{broker: sock.broker, account: sock.account, service: s, paid: paid, began: time.Now(), result: failed}
 	x.run(w, r, rest)
 }
 
@@ -69,37 +69,37 @@ var tooLong = refuse(502, "upstream_error", "the service sent an event of more t
 
 var tooLarge = refuse(413, "request_too_large", "a request may have at most %d MiB", maxBody>>20)
 
-// exchange is one request that was let in.
-type exchange struct {
+// forwardedRequest is one request that was let in.
+type forwardedRequest struct {
 	broker  *Broker
 	account *account
 	service *service
 	paid    bool
 	began   time.Time
 
-	asked  question
+	body   countingBody
 	meter  meter
 	used   Usage
-	course course
+	result result
 	status int // of the service's answer; 0 if there is none
 }
 
 // run forwards the request and its answer, and accounts for both whatever ends
 // them.
-func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
-	defer func() { x.broker.leave(x.account, x.service, x.course, x.used) }()
+func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest string) {
+	defer func() { x.broker.finish(x.account, x.service, x.result, x.used) }()
 	parent, _ := tracing.Parse(r.Header.Get("Traceparent")) // of the turn, as its child says
-	ctx, endSpan := x.broker.o.Trace.Begin(tracing.With(r.Context(), parent), tracing.Client, "model request",
+	ctx, endSpan := x.broker.options.Trace.Begin(tracing.With(r.Context(), parent), tracing.Client, "model request",
 		tracing.String("gen_ai.provider.name", x.service.name), tracing.String("nexus.agent.id", x.account.id))
 	defer func() {
 		fault := ""
-		if x.course != answered {
-			fault = x.course.String()
+		if x.result != answered {
+			fault = x.result.String()
 		}
 		endSpan(fault, tracing.Int("http.response.status_code", int64(x.status)),
 			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
 	}()
-	x.asked.body = http.MaxBytesReader(nil, r.Body, maxBody)
+	x.body.body = http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
 		Method: r.Method, URL: x.service.target(rest, r.URL.RawQuery), Header: x.service.header(r.Header),
 		ContentLength: r.ContentLength, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -110,8 +110,8 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 		out.Header.Set("Traceparent", trace)
 	}
 	if r.ContentLength != 0 {
-		out.Body = &x.asked
-		defer func() { _ = x.asked.Close() }() // who reads it must have stopped when we return
+		out.Body = &x.body
+		defer func() { _ = x.body.Close() }() // who reads it must have stopped when we return
 	}
 	res, err := x.broker.transport.RoundTrip(out.WithContext(r.Context()))
 	if err != nil {
@@ -130,7 +130,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 		log.Warn("a service refused its key", zap.String("variable", x.service.keyName))
 		refuse(401, "authentication_error", "provider %s refused the key that the server has for it", x.service.name).write(w)
 	case res.StatusCode/100 != 2:
-		x.fail(w, res)
+		x.passError(w, res)
 	case res.Header.Get("Content-Encoding") != "" && res.Header.Get("Content-Encoding") != "identity":
 		refuse(502, "upstream_error", "provider %s answered in an encoding that nobody asked for", x.service.name).write(w)
 	default:
@@ -140,10 +140,10 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request, rest string) {
 }
 
 // unreachable answers where no answer came.
-func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil { // the child has left; what it asked was perhaps answered
-		x.course = abandoned
-		if asked, whole := x.asked.tokens(); x.paid && whole {
+		x.result = abandoned
+		if asked, whole := x.body.tokens(); x.paid && whole {
 			x.used = x.meter.sum(asked)
 		}
 		panic(http.ErrAbortHandler) // to return would be to answer 200
@@ -152,16 +152,16 @@ func (x *exchange) unreachable(w http.ResponseWriter, r *http.Request, err error
 		tooLarge.write(w)
 		return
 	}
-	x.course = unreachable
+	x.result = unreachable
 	x.broker.log.Warn(
 		"a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name),
 		zap.String("reason", redact.Fault(err)),
 	)
-	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, x.service.secrets.Text(why(err))).write(w)
+	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, x.service.secrets.Text(withoutURL(err))).write(w)
 }
 
-// why is an error without the URL that it is about.
-func why(err error) string {
+// withoutURL is an error without the URL that it is about.
+func withoutURL(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
@@ -171,22 +171,22 @@ func why(err error) string {
 	return err.Error()
 }
 
-// fail passes on a service's error.
-func (x *exchange) fail(w http.ResponseWriter, res *http.Response) {
+// passError passes on a service's error.
+func (x *forwardedRequest) passError(w http.ResponseWriter, res *http.Response) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil && len(body) == 0 {
 		body = []byte("the service broke off its answer")
 	}
 	text := x.service.secrets.Text(string(body))
-	x.answer(w, res.Header)
+	x.setHeaders(w, res.Header)
 	w.WriteHeader(res.StatusCode)
 	_, _ = io.WriteString(w, text) // who has left needs no answer
 }
 
-// answer sets the headers of the answer.
-func (x *exchange) answer(w http.ResponseWriter, from http.Header) {
+// setHeaders sets the headers of the answer.
+func (x *forwardedRequest) setHeaders(w http.ResponseWriter, from http.Header) {
 	for name, values := range from {
-		if returned(name) {
+		if passesHeader(name) {
 			for _, value := range values {
 				w.Header().Add(name, x.service.secrets.Text(value))
 			}
@@ -199,23 +199,23 @@ var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // stream passes an answer on as it comes. One that breaks off breaks off for
 // the child, too.
-func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
+func (x *forwardedRequest) stream(w http.ResponseWriter, res *http.Response) {
 	if x.paid {
 		media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 		x.meter.events = media == "text/event-stream"
 		defer func() {
-			asked, _ := x.asked.tokens()
+			asked, _ := x.body.tokens()
 			x.used = x.meter.sum(asked)
 		}()
 	}
-	x.answer(w, res.Header)
+	x.setHeaders(w, res.Header)
 	w.WriteHeader(res.StatusCode)
 	flush := http.NewResponseController(w).Flush
 	if flush() != nil {
-		x.course = abandoned
+		x.result = abandoned
 		return
 	}
-	errs := sieve{secrets: x.service.secrets}
+	errs := errorScrubber{secrets: x.service.secrets}
 	red := redact.NewStream(x.service.secrets)
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
@@ -224,7 +224,7 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 		_, _ = x.meter.Write(buf[:n])
 		if out := red.Next(errs.next(buf[:n])); len(out) > 0 {
 			if _, err := w.Write(out); err != nil || flush() != nil {
-				x.course = abandoned
+				x.result = abandoned
 				return
 			}
 		}
@@ -235,7 +235,7 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 			_, _ = fmt.Fprintf(w, "\n\nevent: error\ndata: %s\n\n", tooLong.body())
 			return
 		case errors.Is(err, io.EOF):
-			x.course = answered
+			x.result = answered
 			_, _ = w.Write(red.Next(errs.rest()))
 			_, _ = w.Write(red.Rest())
 			return
@@ -245,34 +245,34 @@ func (x *exchange) stream(w http.ResponseWriter, res *http.Response) {
 	}
 }
 
-// question is a request's body as the transport reads it, which may go on until
+// countingBody is a request's body as the transport reads it, which may go on until
 // Close returns.
-type question struct {
+type countingBody struct {
 	body io.ReadCloser
 
-	mu      sync.Mutex // guards all below
-	scanner scanner
-	ended   bool
+	mu       sync.Mutex // guards all below
+	scanner  usageScanner
+	complete bool
 }
 
 // Read implements [io.Reader].
-func (q *question) Read(p []byte) (int, error) {
+func (q *countingBody) Read(p []byte) (int, error) {
 	n, err := q.body.Read(p)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.scanner.write(p[:n])
 	if errors.Is(err, io.EOF) {
-		q.ended = true
+		q.complete = true
 	}
 	return n, err
 }
 
 // Close implements [io.Closer].
-func (q *question) Close() error { return q.body.Close() }
+func (q *countingBody) Close() error { return q.body.Close() }
 
 // tokens estimates those that were read; whole says that this was all.
-func (q *question) tokens() (n uint64, whole bool) {
+func (q *countingBody) tokens() (n uint64, whole bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.scanner.tokens(), q.ended
+	return q.scanner.tokens(), q.complete
 }

@@ -19,29 +19,29 @@ type launcher struct {
 
 // Launch implements [supervisor.Launcher].
 func (l *launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
-	d, err := l.broker.open(s.ID)
+	sock, err := l.broker.openSocket(s.ID)
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
 	conn, err := l.inner.Launch(ctx, s, again)
 	if err != nil {
-		d.close()
+		sock.close()
 		return nil, err
 	}
-	d.admit(conn.PID())
-	return &brokered{Conn: conn, door: d}, nil
+	sock.admit(conn.PID())
+	return &connWithSocket{Conn: conn, socket: sock}, nil
 }
 
-// brokered is an incarnation with a socket.
-type brokered struct {
+// connWithSocket is an incarnation with a socket.
+type connWithSocket struct {
 	supervisor.Conn
-	door *door
+	socket *agentSocket
 }
 
 // Stop implements [supervisor.Conn]: it is the last thing that is asked of an
 // incarnation, whatever ended it.
-func (c *brokered) Stop(ctx context.Context) supervisor.Exit {
+func (c *connWithSocket) Stop(ctx context.Context) supervisor.Exit {
 	exit := c.Conn.Stop(ctx)
-	c.door.close()
+	c.socket.close()
 	return exit
 }

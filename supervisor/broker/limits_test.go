@@ -119,7 +119,7 @@ func TestBudgetOfTheLine(t *testing.T) {
 	}
 	// Who comes back counts for those above it by the names that they have now.
 	h.start(broker.Agent{ID: "chief", Limits: &broker.Limits{Tokens: 1}})
-	first, _ := h.start(broker.Agent{ID: "back0", Parent: "middle", Above: []string{"chief"}})
+	first, _ := h.start(broker.Agent{ID: "back0", Parent: "middle", Ancestors: []string{"chief"}})
 	second, _ := h.start(broker.Agent{ID: "back1", Parent: "middle"})
 	if res, answer := h.ask(first, "{}"); res.StatusCode != 200 {
 		t.Errorf("got %s %s", res.Status, answer)
@@ -326,7 +326,7 @@ func TestDamagedFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := newHouse(t, broker.Options{File: func(agent string) string { return filepath.Join(dir, agent+".usage") }}, costs)
-			for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Tokens: 5}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Above: []string{"a"}}} {
+			for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Tokens: 5}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Ancestors: []string{"a"}}} {
 				_, _, err := h.Register(a)
 				if e, ok := errors.AsType[*broker.DamagedError](err); !ok || e.Agent != "a" || e.Path != file {
 					t.Errorf("register %+v: %v", a, err)
@@ -430,10 +430,10 @@ func TestAbove(t *testing.T) {
 	want := []supervisor.Share{
 		{Agent: "middle", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}}, {Agent: "boss", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}},
 	}
-	if diff := cmp.Diff(want, h.Above("below")); diff != "" {
+	if diff := cmp.Diff(want, h.Ancestors("below")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if above := h.Above("boss"); above != nil {
+	if above := h.Ancestors("boss"); above != nil {
 		t.Errorf("above the first: %+v", above)
 	}
 }

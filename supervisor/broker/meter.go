@@ -23,7 +23,7 @@ const (
 // meter reads the usage off an answer that passes by. It holds no more than one
 // usage object.
 type meter struct {
-	scanner scanner
+	scanner usageScanner
 	events  bool // of text/event-stream
 	prefix  int  // bytes of "data:" that this line began with; -1 for another line
 	end     int  // line feeds in a row

@@ -14,22 +14,22 @@ type Traffic struct {
 	Used Usage
 }
 
-// course is what became of a request that was let in.
-type course int
+// result is what became of a request that was let in.
+type result int
 
 const (
-	answered course = iota + 1
+	answered result = iota + 1
 	failed
 	unreachable
 	abandoned
 )
 
-func (c course) String() string {
+func (c result) String() string {
 	return [...]string{answered: "answered", failed: "failed", unreachable: "unreachable", abandoned: "abandoned"}[c]
 }
 
 // count adds a request that is over.
-func (t *Traffic) count(c course, used Usage) {
+func (t *Traffic) count(c result, used Usage) {
 	switch c {
 	case answered:
 		t.Answered++
@@ -43,8 +43,8 @@ func (t *Traffic) count(c course, used Usage) {
 	t.Used.add(used)
 }
 
-// refused counts a request that was not let in.
-func (b *Broker) refused(s *service) {
+// countRefused counts a request that was not let in.
+func (b *Broker) countRefused(s *service) {
 	if s == nil { // for no service of ours
 		return
 	}

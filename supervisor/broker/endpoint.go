@@ -23,8 +23,8 @@ var endpoints = []endpoint{
 	{http.MethodGet, regexp.MustCompile(`^(?:v1/)?models(?:/[A-Za-z0-9._~:@+,=-]+)*$`), false},
 }
 
-// find says what is asked for: /PROVIDER/REST, in which REST is plain.
-func (b *Broker) find(r *http.Request) (s *service, rest string, paid bool, _ *refusal) {
+// route says what is asked for: /PROVIDER/REST, in which REST is plain.
+func (b *Broker) route(r *http.Request) (s *service, rest string, paid bool, _ *refusal) {
 	if !strings.HasPrefix(r.RequestURI, "/") || r.URL.Host != "" {
 		return nil, "", false, refuse(400, "invalid_request_error", "the request's target must be a path: /PROVIDER/REST")
 	}
@@ -40,15 +40,15 @@ func (b *Broker) find(r *http.Request) (s *service, rest string, paid bool, _ *r
 		return nil, "", false, refuse(404, "unknown_provider", "the server has no provider %.256q: only those of the home's config.json, with a key or without, can be asked", name)
 	}
 	for _, e := range endpoints {
-		if e.method == r.Method && e.path.MatchString(rest) && clean(rest) {
+		if e.method == r.Method && e.path.MatchString(rest) && isCleanPath(rest) {
 			return s, rest, e.paid, nil
 		}
 	}
 	return nil, "", false, refuse(404, "unknown_endpoint", "only POST chat/completions, completions, responses, messages and messages/count_tokens, and GET models, are forwarded to provider %s", name)
 }
 
-// clean reports whether a path stays where it is.
-func clean(path string) bool {
+// isCleanPath reports whether a path stays where it is.
+func isCleanPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		if segment == "" || segment == "." || segment == ".." {
 			return false
@@ -119,10 +119,10 @@ func (s *service) header(in http.Header) http.Header {
 	return out
 }
 
-// returned reports whether a header of the service's goes to the child. The
+// passesHeader reports whether a header of the service's goes to the child. The
 // length does not, so that an answer ends for the child when it is accounted
 // for, and not before.
-func returned(name string) bool {
+func passesHeader(name string) bool {
 	switch name {
 	case "Content-Type", "Date", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id":
 		return true

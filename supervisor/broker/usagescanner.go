@@ -9,61 +9,63 @@ const (
 	response        // of OpenAI's response.completed
 )
 
-// scanner walks JSON as it comes, in any pieces, and keeps nothing of it but
+// usageScanner walks JSON as it comes, in any pieces, and keeps nothing of it but
 // the usage objects at its top and in those members. What is not JSON makes it
 // find nothing.
-type scanner struct {
+type usageScanner struct {
 	usage func(raw []byte, in member) // called for each; nil for none
 
-	depth    int
-	inString bool
-	escaped  bool
-	value    bool     // after a colon
-	name     [24]byte // of the last member
-	nameLen  int      // -1 if it is longer
-	length   int      // of the string that is being read, or was last
-	within   member   // whose depth 2 is
-	from     int      // the depth that kept began at; 0 if nothing is kept
-	kept     []byte
+	depth     int
+	inString  bool
+	escaped   bool
+	value     bool     // after a colon
+	name      [24]byte // of the last member
+	nameLen   int      // -1 if it is longer
+	length    int      // of the string that is being read, or was last
+	within    member   // whose depth 2 is
+	keptDepth int      // the depth that kept began at; 0 if nothing is kept
+	kept      []byte
 
-	total int // bytes, but for blobs
-	blobs int // tokens of blobs
-	text  int // bytes of what a model said
+	totalBytes int // bytes, but for blobs
+	blobTokens int // tokens of blobs
+	textBytes  int // bytes of what a model said
 }
 
-func (s *scanner) reset() {
-	s.depth, s.from, s.nameLen = 0, 0, 0
+func (s *usageScanner) reset() {
+	s.depth, s.keptDepth, s.nameLen = 0, 0, 0
 	s.inString, s.escaped, s.value, s.within = false, false, false, other
 }
 
 // tokens estimates those of a request.
-func (s *scanner) tokens() uint64 { return uint64(ceilDiv(s.total, bytesPerToken) + s.blobs) }
+func (s *usageScanner) tokens() uint64 {
+	return uint64(ceilDiv(s.totalBytes, bytesPerToken) + s.blobTokens)
+}
 
 // textTokens estimates those of an answer.
-func (s *scanner) textTokens() uint64 { return uint64(ceilDiv(s.text, bytesPerToken)) }
+func (s *usageScanner) textTokens() uint64 { return uint64(ceilDiv(s.textBytes, bytesPerToken)) }
 
 func ceilDiv(n, d int) int { return (n + d - 1) / d }
 
-func (s *scanner) write(p []byte) {
-	s.total += len(p)
+func (s *usageScanner) write(p []byte) {
+	s.totalBytes += len(p)
 	for len(p) > 0 {
 		n := 1
 		switch {
 		case !s.inString:
-			n = s.between(p)
+			n = s.outsideString(p)
 		case s.escaped:
 			s.escaped = false
 			s.length++
 			s.keep(p[:1])
 		default:
-			n = s.inside(p)
+			n = s.insideString(p)
 		}
 		p = p[n:]
 	}
 }
 
-// inside takes the bytes of a string up to its end or an escape, that included.
-func (s *scanner) inside(p []byte) (n int) {
+// insideString takes the bytes of a string up to its end or an escape, that included.
+func (s *usageScanner) insideString(p []byte) (n int) {
 	for n < len(p) && p[n] != '"' && p[n] != '\\' {
 		n++
 	}
@@ -78,7 +80,7 @@ func (s *scanner) inside(p []byte) (n int) {
 	if n < len(p) {
 		if p[n] == '"' {
 			s.inString = false
-			s.said()
+			s.endString()
 		} else {
 			s.escaped = true
 			s.length++
@@ -92,8 +94,8 @@ func (s *scanner) inside(p []byte) (n int) {
 	return n
 }
 
-// between takes the bytes up to one that says something, that included.
-func (s *scanner) between(p []byte) (n int) {
+// outsideString takes the bytes up to one that says something, that included.
+func (s *usageScanner) outsideString(p []byte) (n int) {
 	for n < len(p) && !structural[p[n]] {
 		n++
 	}
@@ -124,45 +126,45 @@ func (s *scanner) between(p []byte) (n int) {
 // structural are the bytes that say something outside of strings.
 var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '[': true, '}': true, ']': true}
 
-func (s *scanner) keep(p []byte) {
-	if s.from == 0 {
+func (s *usageScanner) keep(p []byte) {
+	if s.keptDepth == 0 {
 		return
 	}
 	if len(s.kept)+len(p) > maxUsage {
-		s.from = 0
+		s.keptDepth = 0
 		return
 	}
 	s.kept = append(s.kept, p...)
 }
 
-// is reports whether the value that is being read is the member of that name.
-func (s *scanner) is(name string) bool {
+// isMember reports whether the value that is being read is the member of that name.
+func (s *usageScanner) isMember(name string) bool {
 	return s.value && s.nameLen == len(name) && string(s.name[:s.nameLen]) == name
 }
 
-// said accounts for a string that is over.
-func (s *scanner) said() {
+// endString accounts for a string that is over.
+func (s *usageScanner) endString() {
 	if !s.value || s.nameLen < 0 {
 		return
 	}
 	switch string(s.name[:s.nameLen]) {
 	case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "partial_json", "arguments", "delta":
-		s.text += s.length
+		s.textBytes += s.length
 	case "data", "url", "image_url":
-		s.total -= s.length
-		s.blobs += min(ceilDiv(s.length, bytesPerToken), maxBlob)
+		s.totalBytes -= s.length
+		s.blobTokens += min(ceilDiv(s.length, bytesPerToken), maxBlob)
 	}
 }
 
-func (s *scanner) open(c byte) {
-	wanted := c == '{' && s.from == 0 && s.is("usage")
+func (s *usageScanner) open(c byte) {
+	wanted := c == '{' && s.keptDepth == 0 && s.isMember("usage")
 	switch {
 	case wanted && (s.depth == 1 || s.depth == 2 && s.within != other):
-		s.from = s.depth + 1
+		s.keptDepth = s.depth + 1
 		s.kept = append(s.kept[:0], c)
-	case s.depth == 1 && c == '{' && s.is("message"):
+	case s.depth == 1 && c == '{' && s.isMember("message"):
 		s.within = message
-	case s.depth == 1 && c == '{' && s.is("response"):
+	case s.depth == 1 && c == '{' && s.isMember("response"):
 		s.within = response
 	case s.depth <= 1:
 		s.within = other
@@ -171,13 +173,13 @@ func (s *scanner) open(c byte) {
 	s.value = false
 }
 
-func (s *scanner) close() {
+func (s *usageScanner) close() {
 	s.value = false
 	if s.depth == 0 {
 		return
 	}
-	if s.from != 0 && s.depth == s.from {
-		s.from = 0
+	if s.keptDepth != 0 && s.depth == s.keptDepth {
+		s.keptDepth = 0
 		if s.usage != nil {
 			in := other
 			if s.depth == 3 {

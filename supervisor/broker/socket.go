@@ -16,9 +16,9 @@ import (
 const (
 	// maxConns is how many connections a child may have; one more is closed.
 	maxConns = 64
-	// maxStrangers is how many connections others may have at one socket, to be
+	// maxOtherConns is how many connections others may have at one socket, to be
 	// told that it is not for them.
-	maxStrangers = 4
+	maxOtherConns = 4
 	// maxHeader bounds the headers of a request, and of an answer, in bytes.
 	maxHeader = 64 << 10
 	// headerTimeout is how long a request's headers may take.
@@ -33,50 +33,50 @@ const (
 // peer is the process at the other end of a connection, when it connected.
 type peer struct{ pid, uid int }
 
-// door is the socket of one incarnation.
-type door struct {
-	broker  *Broker
-	account *account
-	server  *http.Server
-	end     context.CancelFunc // of all requests
-	path    string
-	served  chan struct{}  // closed when nothing is accepted any more
-	conns   sync.WaitGroup // goroutines of connections; Add only until served
-	once    sync.Once
-	warned  sync.Once // of strangers
+// agentSocket is the socket of one incarnation.
+type agentSocket struct {
+	broker         *Broker
+	account        *account
+	server         *http.Server
+	cancelRequests context.CancelFunc // of all requests
+	path           string
+	acceptEnded    chan struct{}  // closed when nothing is accepted any more
+	conns          sync.WaitGroup // goroutines of connections; Add only until served
+	closeOnce      sync.Once
+	warnOnce       sync.Once // of other processes
 
-	known chan struct{} // closed once pid is valid
-	pid   int
+	admitted chan struct{} // closed once pid is valid
+	pid      int
 
-	mu        sync.Mutex // guards the counts
-	own       int
-	strangers int
+	mu         sync.Mutex // guards the counts
+	childConns int
+	otherConns int
 }
 
-// open makes the socket of an agent's next incarnation.
-func (b *Broker) open(agent string) (*door, error) {
-	if err := b.lockWith(agent); err != nil {
+// openSocket makes the socket of an agent's next incarnation.
+func (b *Broker) openSocket(agent string) (*agentSocket, error) {
+	if err := b.lockWithAccounts(agent); err != nil {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, errors.New("open the model's socket: the broker is closed")
 	}
-	path := b.socket(agent)
+	path := b.socketPath(agent)
 	// One that is there belongs to an incarnation whose end is not over: its
 	// socket must not become the next one's.
 	ln, err := listenAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
-	d := &door{
+	sock := &agentSocket{
 		broker: b, account: b.accounts[agent], path: path,
-		served: make(chan struct{}), known: make(chan struct{}),
+		acceptEnded: make(chan struct{}), admitted: make(chan struct{}),
 	}
 	ctx, end := context.WithCancel(context.Background())
-	d.end = end
-	d.server = &http.Server{
-		Handler:                      d,
+	sock.cancelRequests = end
+	sock.server = &http.Server{
+		Handler:                      sock,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -86,85 +86,85 @@ func (b *Broker) open(agent string) (*door, error) {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, c.(*conn).peer)
 		},
-		ConnState: d.count,
+		ConnState: sock.countConn,
 	}
-	d.account.doors++
-	b.doors[d] = struct{}{}
+	sock.account.sockets++
+	b.sockets[sock] = struct{}{}
 	go func() {
-		defer close(d.served)
-		_ = d.server.Serve(&listener{UnixListener: ln, door: d}) // ends by close alone
+		defer close(sock.acceptEnded)
+		_ = sock.server.Serve(&listener{UnixListener: ln, socket: sock}) // ends by close alone
 	}()
-	return d, nil
+	return sock, nil
 }
 
 // admit says which process the socket is for.
-func (d *door) admit(pid int) {
-	d.pid = pid
-	close(d.known)
+func (sock *agentSocket) admit(pid int) {
+	sock.pid = pid
+	close(sock.admitted)
 }
 
 // close ends what runs, removes the socket and returns when nothing of it is
 // left. It may be called again.
-func (d *door) close() {
-	d.once.Do(func() {
-		_ = d.server.Close() // of the listener, which is ours
+func (sock *agentSocket) close() {
+	sock.closeOnce.Do(func() {
+		_ = sock.server.Close() // of the listener, which is ours
 		// A request whose body is not read to its end does not see that its
 		// connection is closed, and would wait for its service without end.
-		d.end()
-		<-d.served
-		_ = os.Remove(d.path) // or it went with its directory
-		_ = d.server.Close()  // what was accepted meanwhile
-		d.conns.Wait()
-		b := d.broker
+		sock.cancelRequests()
+		<-sock.acceptEnded
+		_ = os.Remove(sock.path) // or it went with its directory
+		_ = sock.server.Close()  // what was accepted meanwhile
+		sock.conns.Wait()
+		b := sock.broker
 		b.mu.Lock()
-		delete(b.doors, d)
-		d.account.doors--
+		delete(b.sockets, sock)
+		sock.account.sockets--
 		b.mu.Unlock()
 	})
 }
 
-// count joins the goroutines of connections: the server starts one after
+// countConn joins the goroutines of connections: the server starts one after
 // StateNew, and its last act is StateClosed.
-func (d *door) count(_ net.Conn, state http.ConnState) {
+func (sock *agentSocket) countConn(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		d.conns.Add(1)
+		sock.conns.Add(1)
 	case http.StateClosed, http.StateHijacked:
-		d.conns.Done()
+		sock.conns.Done()
 	case http.StateActive, http.StateIdle:
 	}
 }
 
-// owner reports whether p may be the child; sure is false before it is known
+// isChild reports whether p may be the child; sure is false before it is known
 // which process that is.
-func (d *door) owner(p peer) (may, sure bool) {
-	if p.uid != d.broker.uid || p.pid <= 0 {
+func (sock *agentSocket) isChild(p peer) (may, sure bool) {
+	if p.uid != sock.broker.uid || p.pid <= 0 {
 		return false, true
 	}
 	select {
-	case <-d.known:
-		return p.pid == d.pid, true
+	case <-sock.admitted:
+		return p.pid == sock.pid, true
 	default:
 		return true, false
 	}
 }
 
-// permit waits until it is known who the child is, and reports whether p is.
-func (d *door) permit(ctx context.Context, p peer) bool {
-	may, sure := d.owner(p)
+// waitPermitted waits until it is known who the child is, and reports whether p is.
+func (sock *agentSocket) waitPermitted(ctx context.Context, p peer) bool {
+	may, sure := sock.isChild(p)
 	if sure {
 		return may
 	}
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
-	case <-d.known:
+	case <-sock.admitted:
 	case <-timeout.C:
 		return false
 	case <-ctx.Done():
 		return false
 	}
-	may, _ = d.owner(p)
+	may, _ = sock.isChild(p)
 	return may
 }
 
@@ -173,7 +173,7 @@ type peerKey struct{}
 // listener accepts connections and asks the kernel who made them.
 type listener struct {
 	*net.UnixListener
-	door *door
+	socket *agentSocket
 }
 
 // Accept implements [net.Listener].
@@ -185,11 +185,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		p, err := peerOf(c)
 		if err != nil {
-			l.door.broker.log.Warn("who asks for a model is not known", zap.Error(err))
+			l.socket.broker.log.Warn("who asks for a model is not known", zap.Error(err))
 			_ = c.Close()
 			continue
 		}
-		if wrapped := l.door.take(c, p); wrapped != nil {
+		if wrapped := l.socket.wrapConn(c, p); wrapped != nil {
 			return wrapped, nil
 		}
 		_ = c.Close()
@@ -199,32 +199,32 @@ func (l *listener) Accept() (net.Conn, error) {
 // conn is a connection whose other end is known.
 type conn struct {
 	*net.UnixConn
-	peer peer
-	gone func()
+	peer    peer
+	uncount func()
 }
 
 // Close implements [net.Conn].
 func (c *conn) Close() error {
-	c.gone()
+	c.uncount()
 	return c.UnixConn.Close()
 }
 
-// take counts a connection; nil if there are too many of its kind.
-func (d *door) take(c *net.UnixConn, p peer) *conn {
-	may, _ := d.owner(p)
-	count, most := &d.own, maxConns
+// wrapConn counts a connection; nil if there are too many of its kind.
+func (sock *agentSocket) wrapConn(c *net.UnixConn, p peer) *conn {
+	may, _ := sock.isChild(p)
+	count, most := &sock.childConns, maxConns
 	if !may {
-		count, most = &d.strangers, maxStrangers
+		count, most = &sock.otherConns, maxOtherConns
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	sock.mu.Lock()
+	defer sock.mu.Unlock()
 	if *count >= most {
 		return nil
 	}
 	*count++
-	return &conn{UnixConn: c, peer: p, gone: sync.OnceFunc(func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	return &conn{UnixConn: c, peer: p, uncount: sync.OnceFunc(func() {
+		sock.mu.Lock()
+		defer sock.mu.Unlock()
 		*count--
 	})}
 }

@@ -68,25 +68,25 @@ type recordProcess struct {
 	TurnSeconds          int64 `json:"turn_s"`
 }
 
-// lockWith reads the accounts of agents, and of those that these come from, as far as
+// lockWithAccounts reads the accounts of agents, and of those that these come from, as far as
 // they are not in memory, and returns with b.mu held; on an error it is not. That is a
 // *DamagedError, or a *supervisor.StartError of what may pass. No file is read while b.mu
 // is held.
-func (b *Broker) lockWith(agents ...string) error {
+func (b *Broker) lockWithAccounts(agents ...string) error {
 	read := map[string]*account{}
 	b.mu.Lock()
-	forgotten := b.forgotten
+	forgotten := b.evicted
 	for {
-		if forgotten != b.forgotten { // one of them may have been in memory, and written to, meanwhile
+		if forgotten != b.evicted { // one of them may have been in memory, and written to, meanwhile
 			clear(read)
-			forgotten = b.forgotten
+			forgotten = b.evicted
 		}
-		agent, ok := b.unread(read, agents)
+		agent, ok := b.nextUnread(read, agents)
 		if !ok {
 			break
 		}
 		b.mu.Unlock()
-		acc, err := b.read(agent)
+		acc, err := b.readAccount(agent)
 		if err != nil {
 			return err
 		}
@@ -97,20 +97,20 @@ func (b *Broker) lockWith(agents ...string) error {
 	for id, acc := range read {
 		if b.accounts[id] == nil {
 			b.accounts[id], fresh[id] = acc, acc
-			if !acc.given {
+			if !acc.hasOwnLimits {
 				acc.limits = b.limits
 			}
 		}
 	}
 	for _, acc := range fresh {
-		acc.parent = b.accounts[acc.above]
+		acc.parent = b.accounts[acc.savedParent]
 	}
 	return nil
 }
 
-// unread is one of the agents, or of those above them, whose account is neither in memory
+// nextUnread is one of the agents, or of those above them, whose account is neither in memory
 // nor among those read; false if there is none. b.mu is held.
-func (b *Broker) unread(read map[string]*account, agents []string) (string, bool) {
+func (b *Broker) nextUnread(read map[string]*account, agents []string) (string, bool) {
 	seen := map[string]bool{"": true}
 	for _, agent := range agents {
 		for !seen[agent] && b.accounts[agent] == nil {
@@ -119,16 +119,16 @@ func (b *Broker) unread(read map[string]*account, agents []string) (string, bool
 			if acc == nil {
 				return agent, true
 			}
-			agent = acc.above
+			agent = acc.savedParent
 		}
 	}
 	return "", false
 }
 
-// read is what is saved of an agent, or its first account; one without limits of its own
+// readAccount is what is saved of an agent, or its first account; one without limits of its own
 // has none yet. The caller holds no lock.
-func (b *Broker) read(agent string) (*account, error) {
-	acc := &account{id: agent, file: b.o.File(agent)}
+func (b *Broker) readAccount(agent string) (*account, error) {
+	acc := &account{id: agent, file: b.options.File(agent)}
 	if acc.file == "" {
 		return acc, nil
 	}
@@ -155,7 +155,7 @@ func (b *Broker) read(agent string) (*account, error) {
 		Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheCreation: r.CacheCreation,
 	}
 	if l := r.Limits; l != nil {
-		acc.given = true
+		acc.hasOwnLimits = true
 		acc.limits = Limits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
 			Concurrent: l.Concurrent, Agents: protocol.ValueOr(l.Agents, acc.limits.Agents), Process: acc.limits.Process,
@@ -168,14 +168,14 @@ func (b *Broker) read(agent string) (*account, error) {
 		}
 	}
 	if r.Parent != agent {
-		acc.above = r.Parent
+		acc.savedParent = r.Parent
 	}
 	return acc, nil
 }
 
-// save writes an account's file anew, so that it is whole at any time. The
+// saveAccount writes an account's file anew, so that it is whole at any time. The
 // caller holds no lock.
-func (b *Broker) save(acc *account) error {
+func (b *Broker) saveAccount(acc *account) error {
 	if acc.file == "" {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (b *Broker) save(acc *account) error {
 		Spent: acc.spent, Requests: u.Requests, Estimated: u.Estimated,
 		Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheCreation,
 	}
-	if acc.given {
+	if acc.hasOwnLimits {
 		r.Limits = &recordLimits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
 			Concurrent: l.Concurrent, Agents: &l.Agents,
@@ -213,7 +213,7 @@ func (b *Broker) save(acc *account) error {
 	if err := os.MkdirAll(filepath.Dir(acc.file), 0o700); err != nil {
 		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
 	}
-	if err := safefile.Replace(acc.file, append(data, '\n'), !b.o.NoSync); err != nil {
+	if err := safefile.Replace(acc.file, append(data, '\n'), !b.options.NoSync); err != nil {
 		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
 	}
 	return nil

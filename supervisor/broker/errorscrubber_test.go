@@ -63,7 +63,7 @@ func TestNoErrors(t *testing.T) {
 		`data: {"choices":[{"delta":{"content":"error"}}],"x":"sk-canary..."}` + "\n\n",
 		`{"error": null, "choices":[{"message":{"content":"sk-canary"}}]}`,
 	} {
-		if out, _ := broker.Sieve([]byte(text), 9, canary); strings.Join(out, "") != text {
+		if out, _ := broker.ScrubErrors([]byte(text), 9, canary); strings.Join(out, "") != text {
 			t.Errorf("got %q, want %q", out, text)
 		}
 	}
@@ -78,7 +78,7 @@ func TestSieveWithoutDelay(t *testing.T) {
 			if len(event)%n != 0 {
 				continue
 			}
-			out, _ := broker.Sieve([]byte(strings.Repeat(event, 3)), n, canary)
+			out, _ := broker.ScrubErrors([]byte(strings.Repeat(event, 3)), n, canary)
 			passed := ""
 			for i, piece := range out[:len(out)-1] {
 				passed += piece
@@ -97,7 +97,7 @@ func TestLongEvents(t *testing.T) {
 	said := `data: {"choices":[{"delta":{"content":"` + long + `sk-canary"}}]}` + "\n\n"
 	failed := `data: {"error":{"message":"` + canary[:20] + " " + long + canary[:20] + `"}}` + "\n\n"
 	for _, n := range []int{1000, 1 << 20} {
-		out, held := broker.Sieve([]byte(said+failed+said), n, canary)
+		out, held := broker.ScrubErrors([]byte(said+failed+said), n, canary)
 		got := strings.Join(out, "")
 		if !strings.HasPrefix(got, said) || !strings.HasSuffix(got, "\n\n"+said) {
 			t.Errorf("pieces of %d: what a model said is not what it was", n)
@@ -153,8 +153,8 @@ func FuzzSieve(f *testing.F) {
 	f.Add("data: {}\r\rdata: {}\n\r\n", 1)
 	f.Add(" {\n\n\"error\":\"sk-canary\"}", 2)
 	f.Fuzz(func(t *testing.T, text string, n int) {
-		whole, _ := broker.Sieve([]byte(text), max(len(text), 1), canary)
-		pieces, held := broker.Sieve([]byte(text), max(n, 1), canary)
+		whole, _ := broker.ScrubErrors([]byte(text), max(len(text), 1), canary)
+		pieces, held := broker.ScrubErrors([]byte(text), max(n, 1), canary)
 		got := strings.Join(pieces, "")
 		if got != strings.Join(whole, "") {
 			t.Errorf("whole %q, in pieces %q", whole, pieces)
