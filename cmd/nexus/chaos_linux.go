@@ -128,13 +128,13 @@ func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) err
 		options.Disk, options.NoDisk = "", noDisk.Error()
 	}
 	report, err := chaos.Run(ctx, options)
-	if keep := o.keep || err != nil || !report.Held(); keep && noDisk == nil {
+	if keep := o.keep || err != nil || !report.Passed(); keep && noDisk == nil {
 		err = errors.Join(err, os.CopyFS(filepath.Join(o.dir, "home"), os.DirFS(filepath.Join(o.diskDir(), "home"))))
 	}
 	if report == nil {
 		return fmt.Errorf("%w (see %s)", err, o.dir)
 	}
-	if o.keep || !report.Held() {
+	if o.keep || !report.Passed() {
 		report.Folder = o.dir
 	}
 	if err := report.Print(app.Stdout); err != nil {
@@ -145,8 +145,8 @@ func attack(ctx context.Context, app *cli.App, o chaosOptions, noDisk error) err
 		return err
 	case len(report.Counts) > 0:
 		return errors.New("a promise was broken")
-	case len(report.Untried) > 0:
-		return fmt.Errorf("nothing is shown: %s", strings.Join(report.Untried, ", "))
+	case len(report.NotTried) > 0:
+		return fmt.Errorf("nothing is shown: %s", strings.Join(report.NotTried, ", "))
 	}
 	return nil
 }

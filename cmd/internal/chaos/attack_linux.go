@@ -21,8 +21,8 @@ type attacker struct {
 	plan    Plan
 }
 
-// patience is how long the attacker waits for what must happen.
-const patience = 20 * time.Second
+// stepTimeout is how long the attacker waits for what must happen.
+const stepTimeout = 20 * time.Second
 
 // attack does the steps of the plan for so long, and what of the promised attacks
 // is missing then; what has begun is finished, unless whole ends. The error is one
@@ -30,10 +30,10 @@ const patience = 20 * time.Second
 func (a *attacker) attack(ctx, whole context.Context, began time.Time, long time.Duration) error {
 	return a.plan.carryOut(ctx, whole, began, long, func(ctx context.Context, step Step) (outcome, error) {
 		err := a.do(ctx, step)
-		r := Record{What: Did, Deed: step.Do, Agent: a.plan.Name(step.Agent)}
+		r := Record{Kind: Did, Action: step.Do, Agent: a.plan.Name(step.Agent)}
 		came := made
 		if e, ok := errors.AsType[*skippedError](err); ok {
-			came, r.What, r.Text = missed, Skipped, e.why
+			came, r.Kind, r.Text = missed, Skipped, e.why
 			if e.never {
 				came = impossible
 			}
@@ -63,10 +63,10 @@ func (a *attacker) do(ctx context.Context, step Step) error {
 		if err := a.server.kill(); err != nil {
 			return err
 		}
-		a.server.look(ctx, a.history, "processes after SIGKILL of the server", func() []string {
+		a.server.waitNoneLeft(ctx, a.history, "processes after SIGKILL of the server", func() []string {
 			return a.server.processes()
 		})
-		starting, cancel := context.WithTimeout(ctx, 3*patience)
+		starting, cancel := context.WithTimeout(ctx, 3*stepTimeout)
 		defer cancel()
 		a.server.restart(starting)
 		return nil
@@ -75,7 +75,7 @@ func (a *attacker) do(ctx context.Context, step Step) error {
 	}
 }
 
-// signal kills or stops the process of an agent, or of the next hunted one that
+// signal kills or stops the process of an agent, or of the next target that
 // has one.
 func (a *attacker) signal(ctx context.Context, step Step) error {
 	c, err := a.server.call(ctx)
@@ -92,9 +92,9 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 			pids[agent.AgentID] = *agent.PID
 		}
 	}
-	hunted := a.plan.Agents - a.plan.Calm
+	hunted := a.plan.Agents - a.plan.Control
 	for i := range hunted {
-		pid, ok := pids[a.plan.Name(a.plan.Calm+(step.Agent-a.plan.Calm+i)%hunted)]
+		pid, ok := pids[a.plan.Name(a.plan.Control+(step.Agent-a.plan.Control+i)%hunted)]
 		if !ok {
 			continue
 		}
@@ -109,19 +109,19 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 			return &skippedError{why: fmt.Sprintf("process %d is no child of the server", pid)}
 		}
 		if step.Do == Kill {
-			return ended(process.Signal(syscall.SIGKILL))
+			return skipIfEnded(process.Signal(syscall.SIGKILL))
 		}
-		if err := ended(process.Signal(syscall.SIGSTOP)); err != nil {
+		if err := skipIfEnded(process.Signal(syscall.SIGSTOP)); err != nil {
 			return err
 		}
 		pause(ctx, step.For)
-		return ended(process.Signal(syscall.SIGCONT))
+		return skipIfEnded(process.Signal(syscall.SIGCONT))
 	}
 	return &skippedError{why: "none has a process"}
 }
 
-// ended makes a process that has ended meanwhile a reason to skip.
-func ended(err error) error {
+// skipIfEnded makes a process that has ended meanwhile a reason to skip.
+func skipIfEnded(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return &skippedError{why: "it has ended meanwhile"}
 	}
@@ -137,15 +137,15 @@ func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error)
 	if err := unix.Statfs(a.server.o.Disk, &free); err != nil {
 		return err
 	}
-	if n := free.Bavail * uint64(free.Bsize); n > most {
+	if n := free.Bavail * uint64(free.Bsize); n > maxFill {
 		return &skippedError{why: fmt.Sprintf("%d bytes are free, too many to fill", n), never: true}
 	}
 	path := filepath.Join(a.server.o.Disk, "ballast")
 	defer func() {
-		err = errors.Join(err, os.Remove(path), freed(ctx, path))
-		a.history.Add(Record{What: DiskFree})
+		err = errors.Join(err, os.Remove(path), waitFreed(ctx, path))
+		a.history.Add(Record{Kind: DiskFree})
 	}()
-	a.history.Add(Record{What: DiskFull})
+	a.history.Add(Record{Kind: DiskFull})
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -163,10 +163,10 @@ func (a *attacker) fillDisk(ctx context.Context, long time.Duration) (err error)
 	return nil
 }
 
-// freed waits until a file can be written at path again: the kernel may take its
+// waitFreed waits until a file can be written at path again: the kernel may take its
 // time to give back what a removed one had.
-func freed(ctx context.Context, path string) error {
-	limited, cancel := context.WithTimeout(ctx, patience)
+func waitFreed(ctx context.Context, path string) error {
+	limited, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	for {
 		err := errors.Join(os.WriteFile(path, make([]byte, 1<<20), 0o600), os.Remove(path))

@@ -11,29 +11,29 @@ type Promise string
 
 // The promises.
 const (
-	OneOutcome   Promise = "each accepted send has one outcome"
-	Remembered   Promise = "what was answered is in the conversation"
-	Numbered     Promise = "events have no hole and no double"
-	NothingLeft  Promise = "nothing is left"
-	CalmInBounds Promise = "the others are served"
-	Lives        Promise = "the server lives"
+	OneOutcome    Promise = "each accepted send has one outcome"
+	Remembered    Promise = "what was answered is in the conversation"
+	Numbered      Promise = "events have no hole and no double"
+	NothingLeft   Promise = "nothing is left"
+	ControlServed Promise = "the others are served"
+	Lives         Promise = "the server lives"
 )
 
 // Promises are all of them, in the order of a report.
-var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, CalmInBounds, Lives}
+var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, ControlServed, Lives}
 
-// maxTold is how many violations of a promise are told; the others are counted.
-const maxTold = 20
+// maxReported is how many violations of a promise are told; the others are counted.
+const maxReported = 20
 
 // Checker judges a history. Its zero value is not usable; see [NewChecker]. It is
 // not safe for concurrent use: its [History] shows it one record after another.
 type Checker struct {
-	peaceful map[string]bool // agents that nobody attacks
-	patience time.Duration
+	control    map[string]bool // agents that nobody attacks
+	maxLatency time.Duration
 
 	sends  map[string]*send        // by request
 	order  []string                // their requests, as they came
-	seen   map[string]*numbers     // by agent
+	seen   map[string]*agentEvents // by agent
 	subs   map[subscription]uint64 // the number of the last event
 	broken map[Promise][]string
 	counts map[Promise]int // violations, also those that are not told
@@ -43,7 +43,7 @@ type Checker struct {
 	downs  int             // deaths of the server so far
 	fills  int             // how often the disk was full
 	died   bool            // the server did by itself, so what is not answered cannot be
-	calm   latencies
+	stats  controlStats
 	unsafe []span // when the server was down or the disk full; the last may be open
 	attack span
 	last   time.Duration
@@ -88,12 +88,12 @@ type text struct {
 	whole bool
 }
 
-// NewChecker returns a checker. peaceful are the agents that nobody attacks;
-// each try of theirs ends within patience, unless the server or its disk was
+// NewChecker returns a checker. control are the agents that nobody attacks;
+// each try of theirs ends within maxLatency, unless the server or its disk was
 // attacked meanwhile.
-func NewChecker(peaceful map[string]bool, patience time.Duration) *Checker {
+func NewChecker(control map[string]bool, maxLatency time.Duration) *Checker {
 	return &Checker{
-		peaceful: peaceful, patience: patience, sends: map[string]*send{}, seen: map[string]*numbers{}, subs: map[subscription]uint64{},
+		control: control, maxLatency: maxLatency, sends: map[string]*send{}, seen: map[string]*agentEvents{}, subs: map[subscription]uint64{},
 		broken: map[Promise][]string{}, counts: map[Promise]int{}, facts: map[string]int{}, read: map[string]bool{}, attack: span{-1, -1},
 	}
 }
@@ -102,7 +102,7 @@ func NewChecker(peaceful map[string]bool, patience time.Duration) *Checker {
 func (c *Checker) Observe(r Record) {
 	c.last = r.At
 	c.tally(r)
-	switch r.What {
+	switch r.Kind {
 	case Sent:
 		s := c.send(r)
 		s.began[r.Try] = r.At
@@ -131,16 +131,16 @@ func (c *Checker) Observe(r Record) {
 		s.found++
 		s.foundSum = r.Sum
 	case ServerDown, DiskFull:
-		if r.What == ServerDown {
+		if r.Kind == ServerDown {
 			c.downs++
 		}
-		if r.What == DiskFull {
+		if r.Kind == DiskFull {
 			c.fills++
 		}
 		c.unsafe = append(c.unsafe, span{r.At, -1})
 	case ServerDied:
 		c.died = true
-		c.unsafe = append(c.unsafe, span{r.At - atRisk, -1}) // clients may have seen it first
+		c.unsafe = append(c.unsafe, span{r.At - lossWindow, -1}) // clients may have seen it first
 		c.violated(Lives, r, "%s", r.Text)
 	case ServerUp, DiskFree:
 		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 && !c.died {
@@ -155,14 +155,14 @@ func (c *Checker) Observe(r Record) {
 	case Left:
 		c.violated(NothingLeft, r, "%s", r.Text)
 	case Refused, Lost:
-		c.refuse(r)
+		c.recordRefusal(r)
 	case Did, Skipped:
 	}
 }
 
 func (c *Checker) violated(p Promise, r Record, format string, args ...any) {
 	c.counts[p]++
-	if len(c.broken[p]) < maxTold {
+	if len(c.broken[p]) < maxReported {
 		c.broken[p] = append(c.broken[p], fmt.Sprintf("%.3f s: ", r.At.Seconds())+fmt.Sprintf(format, args...))
 	}
 }
@@ -180,10 +180,10 @@ func (c *Checker) send(r Record) *send {
 func (c *Checker) answer(r Record) {
 	s := c.send(r)
 	began := s.began[r.Try]
-	c.serve(r, began)
+	c.recordAnswer(r, began)
 	s.accepted, s.waiting = true, false
 	if !s.answered {
-		s.answered, s.outcome, s.sum, s.bare, s.replayed = true, r.Outcome, r.Sum, r.Bare, r.Replayed
+		s.answered, s.outcome, s.sum, s.bare, s.replayed = true, r.Outcome, r.Sum, r.Truncated, r.Replayed
 		s.said = text{r.Said, r.Whole}
 		return
 	}
@@ -191,7 +191,7 @@ func (c *Checker) answer(r Record) {
 		c.violated(OneOutcome, r, "%s of %s was %s, and then %s", r.Request, r.Agent, s.outcome, r.Outcome)
 		return
 	}
-	if r.Outcome == "completed" && !r.Bare && !s.bare && r.Sum != s.sum {
+	if r.Outcome == "completed" && !r.Truncated && !s.bare && r.Sum != s.sum {
 		c.violated(OneOutcome, r, "%s of %s was answered twice, with different texts", r.Request, r.Agent)
 	}
 	if !r.Replayed && s.endedBefore(began, c) {
@@ -202,7 +202,7 @@ func (c *Checker) answer(r Record) {
 // endedBefore says that a first answer had come before a try began: it was
 // noted with the tries before it.
 func (s *send) endedBefore(began time.Duration, c *Checker) bool {
-	at, ok := c.calm.firstAnswer[s]
+	at, ok := c.stats.firstAnswer[s]
 	return ok && at < began
 }
 
@@ -225,7 +225,7 @@ func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int)
 		if s.answered && s.said.whole && s.told.whole && s.said.sum != s.told.sum {
 			end.violated(OneOutcome, at, "%s of %s (%s) was answered with another text than its events told", request, s.agent, s.outcome)
 		}
-		if c.owes(s) {
+		if c.missesTurnEnd(s) {
 			end.violated(OneOutcome, at, "%s of %s was answered as %s, and no turn_end told that", request, s.agent, s.outcome)
 		}
 		if s.cancel && s.answered && s.outcome != "cancelled" {
@@ -244,6 +244,6 @@ func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int)
 	if c.looked == 0 {
 		end.violated(NothingLeft, at, "nobody looked")
 	}
-	c.judgeCalm(&end)
+	c.judgeControl(&end)
 	return end.broken, end.counts
 }

@@ -13,61 +13,61 @@ const ms = time.Millisecond
 
 // good is a history that keeps every promise: a send that completes and is
 // replayed, one that is lost with the server and found to have crashed, one
-// that is cancelled, an event stream with a gap, and a calm agent that fails
+// that is cancelled, an event stream with a gap, and a control agent that fails
 // while the server is down.
 func good() []chaos.Record {
 	return []chaos.Record{
-		{At: 1 * ms, What: chaos.ServerUp},
-		{At: 2 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 1},
-		{At: 3 * ms, What: chaos.Sent, Agent: "prey", Request: "r1", Try: 1},
-		{At: 4 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 1, Type: "agent_state", Sum: 11},
-		{At: 5 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 2, Type: "turn_start", Request: "r1", Sum: 12},
-		{At: 6 * ms, What: chaos.Seen, Agent: "prey", Sub: 1, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13, Said: 7, Whole: true},
-		{At: 7 * ms, What: chaos.Answered, Agent: "prey", Request: "r1", Try: 1, Outcome: "completed", Sum: 7, Said: 7, Whole: true},
-		{At: 8 * ms, What: chaos.Sent, Agent: "prey", Request: "r1", Try: 2},
-		{At: 9 * ms, What: chaos.Answered, Agent: "prey", Request: "r1", Try: 2, Outcome: "completed", Sum: 7, Replayed: true},
-		{At: 10 * ms, What: chaos.AttackBegan},
-		{At: 10 * ms, What: chaos.Did, Deed: chaos.Kill, Agent: "prey"},
-		{At: 10 * ms, What: chaos.Skipped, Deed: chaos.FillDisk, Text: "there is none"},
-		{At: 11 * ms, What: chaos.Sent, Agent: "prey", Request: "r2", Try: 1},
-		{At: 12 * ms, What: chaos.Sent, Agent: "calm", Request: "c1", Try: 1},
-		{At: 13 * ms, What: chaos.ServerDown},
-		{At: 14 * ms, What: chaos.Lost, Agent: "prey", Request: "r2", Try: 1},
-		{At: 15 * ms, What: chaos.Lost, Agent: "calm", Request: "c1", Try: 1},
-		{At: 16 * ms, What: chaos.ServerUp},
-		{At: 17 * ms, What: chaos.Sent, Agent: "prey", Request: "r2", Try: 2},
-		{At: 18 * ms, What: chaos.Answered, Agent: "prey", Request: "r2", Try: 2, Outcome: "crashed"},
-		{At: 19 * ms, What: chaos.Sent, Agent: "calm", Request: "c1", Try: 2},
-		{At: 20 * ms, What: chaos.Answered, Agent: "calm", Request: "c1", Try: 2, Outcome: "crashed"},
-		{At: 21 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 2, Seq: 2},
-		{At: 22 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13},
-		{At: 23 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, From: 4, Seq: 8, Type: "gap"},
-		{At: 24 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, Seq: 9, Type: "message_update", Sum: 19},
-		{At: 25 * ms, What: chaos.Sent, Agent: "prey", Request: "r3", Try: 1},
-		{At: 26 * ms, What: chaos.CancelSaid, Agent: "prey", Request: "r3", Done: true},
-		{At: 27 * ms, What: chaos.Answered, Agent: "prey", Request: "r3", Try: 1, Outcome: "cancelled"},
-		{At: 28 * ms, What: chaos.Seen, Agent: "prey", Sub: 2, Seq: 10, Type: "turn_end", Request: "r3", Outcome: "cancelled", Sum: 20},
-		{At: 30 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 3},
-		{At: 31 * ms, What: chaos.Seen, Agent: "prey", Sub: 3, Seq: 1, Type: "agent_state", Sum: 11},
-		{At: 32 * ms, What: chaos.Sent, Agent: "prey", Request: "r4", Try: 1},
-		{At: 33 * ms, What: chaos.Refused, Agent: "prey", Request: "r4", Try: 1, Type: "QUEUE_FULL"},
-		{At: 40 * ms, What: chaos.Sent, Agent: "calm", Request: "c2", Try: 1},
-		{At: 45 * ms, What: chaos.Subscribed, Agent: "calm", Sub: 1},
-		{At: 46 * ms, What: chaos.Seen, Agent: "calm", Sub: 1, Seq: 1, Type: "turn_start", Request: "c2", Sum: 21},
-		{At: 47 * ms, What: chaos.Seen, Agent: "calm", Sub: 1, Seq: 2, Type: "turn_end", Request: "c2", Outcome: "completed", Sum: 22},
-		{At: 48 * ms, What: chaos.Seen, Agent: "calm", Sub: 1, From: 3, Seq: 9, Type: "gap"},
-		{At: 50 * ms, What: chaos.Answered, Agent: "calm", Request: "c2", Try: 1, Outcome: "completed", Sum: 5},
-		{At: 60 * ms, What: chaos.AttackEnded},
-		{At: 61 * ms, What: chaos.Found, Agent: "prey", Request: "r1", Sum: 7},
-		{At: 62 * ms, What: chaos.Found, Agent: "prey", Request: "r2", Sum: 1},
-		{At: 63 * ms, What: chaos.Found, Agent: "calm", Request: "c2", Sum: 5},
-		{At: 63 * ms, What: chaos.Read, Agent: "prey"},
-		{At: 64 * ms, What: chaos.Looked, Text: "processes"},
+		{At: 1 * ms, Kind: chaos.ServerUp},
+		{At: 2 * ms, Kind: chaos.Subscribed, Agent: "prey", Sub: 1},
+		{At: 3 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r1", Try: 1},
+		{At: 4 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: 1, Type: "agent_state", Sum: 11},
+		{At: 5 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: 2, Type: "turn_start", Request: "r1", Sum: 12},
+		{At: 6 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 1, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13, Said: 7, Whole: true},
+		{At: 7 * ms, Kind: chaos.Answered, Agent: "prey", Request: "r1", Try: 1, Outcome: "completed", Sum: 7, Said: 7, Whole: true},
+		{At: 8 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r1", Try: 2},
+		{At: 9 * ms, Kind: chaos.Answered, Agent: "prey", Request: "r1", Try: 2, Outcome: "completed", Sum: 7, Replayed: true},
+		{At: 10 * ms, Kind: chaos.AttackBegan},
+		{At: 10 * ms, Kind: chaos.Did, Action: chaos.Kill, Agent: "prey"},
+		{At: 10 * ms, Kind: chaos.Skipped, Action: chaos.FillDisk, Text: "there is none"},
+		{At: 11 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r2", Try: 1},
+		{At: 12 * ms, Kind: chaos.Sent, Agent: "control", Request: "c1", Try: 1},
+		{At: 13 * ms, Kind: chaos.ServerDown},
+		{At: 14 * ms, Kind: chaos.Lost, Agent: "prey", Request: "r2", Try: 1},
+		{At: 15 * ms, Kind: chaos.Lost, Agent: "control", Request: "c1", Try: 1},
+		{At: 16 * ms, Kind: chaos.ServerUp},
+		{At: 17 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r2", Try: 2},
+		{At: 18 * ms, Kind: chaos.Answered, Agent: "prey", Request: "r2", Try: 2, Outcome: "crashed"},
+		{At: 19 * ms, Kind: chaos.Sent, Agent: "control", Request: "c1", Try: 2},
+		{At: 20 * ms, Kind: chaos.Answered, Agent: "control", Request: "c1", Try: 2, Outcome: "crashed"},
+		{At: 21 * ms, Kind: chaos.Subscribed, Agent: "prey", Sub: 2, Seq: 2},
+		{At: 22 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 2, Seq: 3, Type: "turn_end", Request: "r1", Outcome: "completed", Sum: 13},
+		{At: 23 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 2, From: 4, Seq: 8, Type: "gap"},
+		{At: 24 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 2, Seq: 9, Type: "message_update", Sum: 19},
+		{At: 25 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r3", Try: 1},
+		{At: 26 * ms, Kind: chaos.CancelSaid, Agent: "prey", Request: "r3", Done: true},
+		{At: 27 * ms, Kind: chaos.Answered, Agent: "prey", Request: "r3", Try: 1, Outcome: "cancelled"},
+		{At: 28 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 2, Seq: 10, Type: "turn_end", Request: "r3", Outcome: "cancelled", Sum: 20},
+		{At: 30 * ms, Kind: chaos.Subscribed, Agent: "prey", Sub: 3},
+		{At: 31 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 3, Seq: 1, Type: "agent_state", Sum: 11},
+		{At: 32 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r4", Try: 1},
+		{At: 33 * ms, Kind: chaos.Refused, Agent: "prey", Request: "r4", Try: 1, Type: "QUEUE_FULL"},
+		{At: 40 * ms, Kind: chaos.Sent, Agent: "control", Request: "c2", Try: 1},
+		{At: 45 * ms, Kind: chaos.Subscribed, Agent: "control", Sub: 1},
+		{At: 46 * ms, Kind: chaos.Seen, Agent: "control", Sub: 1, Seq: 1, Type: "turn_start", Request: "c2", Sum: 21},
+		{At: 47 * ms, Kind: chaos.Seen, Agent: "control", Sub: 1, Seq: 2, Type: "turn_end", Request: "c2", Outcome: "completed", Sum: 22},
+		{At: 48 * ms, Kind: chaos.Seen, Agent: "control", Sub: 1, From: 3, Seq: 9, Type: "gap"},
+		{At: 50 * ms, Kind: chaos.Answered, Agent: "control", Request: "c2", Try: 1, Outcome: "completed", Sum: 5},
+		{At: 60 * ms, Kind: chaos.AttackEnded},
+		{At: 61 * ms, Kind: chaos.Found, Agent: "prey", Request: "r1", Sum: 7},
+		{At: 62 * ms, Kind: chaos.Found, Agent: "prey", Request: "r2", Sum: 1},
+		{At: 63 * ms, Kind: chaos.Found, Agent: "control", Request: "c2", Sum: 5},
+		{At: 63 * ms, Kind: chaos.Read, Agent: "prey"},
+		{At: 64 * ms, Kind: chaos.Looked, Text: "processes"},
 	}
 }
 
 func judge(history []chaos.Record) *chaos.Report {
-	c := chaos.NewChecker(map[string]bool{"calm": true}, 100*ms)
+	c := chaos.NewChecker(map[string]bool{"control": true}, 100*ms)
 	for _, r := range history {
 		c.Observe(r)
 	}
@@ -75,7 +75,7 @@ func judge(history []chaos.Record) *chaos.Report {
 }
 
 func TestGoodHistory(t *testing.T) {
-	if r := judge(good()); !r.Held() {
+	if r := judge(good()); !r.Passed() {
 		t.Errorf("got %v", r.Broken)
 	}
 }
@@ -117,10 +117,10 @@ func TestBadHistories(t *testing.T) {
 		{"a gap that goes back", func(h []chaos.Record) { at(h, 23).Seq = 3 }, chaos.Numbered, "a gap from 4 to 3"},
 		{"another event of a number", func(h []chaos.Record) { at(h, 22).Sum = 14 }, chaos.Numbered, "event 3 is another than before"},
 		{"something left", func(h []chaos.Record) {
-			*at(h, 64) = chaos.Record{At: 64 * ms, What: chaos.Left, Text: "process 7: sleep"}
+			*at(h, 64) = chaos.Record{At: 64 * ms, Kind: chaos.Left, Text: "process 7: sleep"}
 		}, chaos.NothingLeft, "process 7: sleep"},
-		{"nobody looked", func(h []chaos.Record) { at(h, 64).What = chaos.Did }, chaos.NothingLeft, "nobody looked"},
-		{"a calm agent that crashed", func(h []chaos.Record) { at(h, 50).Outcome = "crashed" }, chaos.CalmInBounds, "c2 of calm, which nobody attacked: crashed"},
+		{"nobody looked", func(h []chaos.Record) { at(h, 64).Kind = chaos.Did }, chaos.NothingLeft, "nobody looked"},
+		{"a control agent that crashed", func(h []chaos.Record) { at(h, 50).Outcome = "crashed" }, chaos.ControlServed, "c2 of control, which nobody attacked: crashed"},
 		{"another text than the events told", func(h []chaos.Record) { at(h, 6).Said = 8 }, chaos.OneOutcome, "r1 of prey (completed) was answered with another text than its events told"},
 		{"another text than a cancelled one said", func(h []chaos.Record) {
 			at(h, 27).Said, at(h, 27).Whole, at(h, 28).Said, at(h, 28).Whole = 1, true, 2, true
@@ -130,40 +130,40 @@ func TestBadHistories(t *testing.T) {
 			at(h, 24).Type, at(h, 24).Request = "turn_start", "r4"
 			at(h, 28).Type = "turn_start"
 		}, chaos.OneOutcome, "r4 of prey began at event 9, and at 10 the next turn, without its turn_end"},
-		{"given up", func(h []chaos.Record) { at(h, 33).What = chaos.GaveUp }, chaos.OneOutcome, "r4 of prey was given up: it has no outcome"},
-		{"a conversation that cannot be read", func(h []chaos.Record) { at(h, 61).What, at(h, 61).Text = chaos.Unread, "no" }, chaos.Remembered, "of prey could not be read: no"},
+		{"given up", func(h []chaos.Record) { at(h, 33).Kind = chaos.GaveUp }, chaos.OneOutcome, "r4 of prey was given up: it has no outcome"},
+		{"a conversation that cannot be read", func(h []chaos.Record) { at(h, 61).Kind, at(h, 61).Text = chaos.Unread, "no" }, chaos.Remembered, "of prey could not be read: no"},
 		{"a gap over what is kept", func(h []chaos.Record) {
-			*at(h, 31) = chaos.Record{At: 5 * time.Second, What: chaos.Seen, Agent: "prey", Sub: 3, From: 1, Seq: 5, Type: "gap"}
+			*at(h, 31) = chaos.Record{At: 5 * time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 3, From: 1, Seq: 5, Type: "gap"}
 			at(h, 13).At, at(h, 16).At = 3*time.Second, 4*time.Second
 		}, chaos.Numbered, "a gap from 1 to 5 hides event 1, which is kept"},
 		{"a gap too many", func(h []chaos.Record) {
 			at(h, 28).Type, at(h, 28).From, at(h, 28).Seq = "gap", 10, 12
 		}, chaos.Numbered, "a gap from 10 to 12, and nothing that could have lost them"},
-		{"events that do not come again", func(h []chaos.Record) { at(h, 31).What = chaos.Behind }, chaos.Numbered, "event 1 was seen, and not when all were asked for again"},
-		{"a server that died", func(h []chaos.Record) { at(h, 60).What, at(h, 60).Text = chaos.ServerDied, "exit status 2" }, chaos.Lives, "exit status 2"},
-		{"a calm agent that was refused", func(h []chaos.Record) {
-			*at(h, 45) = chaos.Record{At: 45 * ms, What: chaos.Refused, Agent: "calm", Request: "c2", Try: 1, Text: "full"}
-		}, chaos.CalmInBounds, "c2 of calm, which nobody attacked, was refused: full"},
-		{"a calm agent whose connection broke", func(h []chaos.Record) {
-			*at(h, 45) = chaos.Record{At: 45 * ms, What: chaos.Lost, Agent: "calm", Request: "c2", Try: 1, Text: "broken"}
-		}, chaos.CalmInBounds, "c2 of calm, which nobody attacked, was refused: broken"},
-		{"a calm agent that waited over tries", func(h []chaos.Record) {
+		{"events that do not come again", func(h []chaos.Record) { at(h, 31).Kind = chaos.Behind }, chaos.Numbered, "event 1 was seen, and not when all were asked for again"},
+		{"a server that died", func(h []chaos.Record) { at(h, 60).Kind, at(h, 60).Text = chaos.ServerDied, "exit status 2" }, chaos.Lives, "exit status 2"},
+		{"a control agent that was refused", func(h []chaos.Record) {
+			*at(h, 45) = chaos.Record{At: 45 * ms, Kind: chaos.Refused, Agent: "control", Request: "c2", Try: 1, Text: "full"}
+		}, chaos.ControlServed, "c2 of control, which nobody attacked, was refused: full"},
+		{"a control agent whose connection broke", func(h []chaos.Record) {
+			*at(h, 45) = chaos.Record{At: 45 * ms, Kind: chaos.Lost, Agent: "control", Request: "c2", Try: 1, Text: "broken"}
+		}, chaos.ControlServed, "c2 of control, which nobody attacked, was refused: broken"},
+		{"a control agent that waited over tries", func(h []chaos.Record) {
 			for i := range h {
 				if h[i].At >= 45*ms {
 					h[i].At += 100 * ms
 				}
 			}
-			at(h, 145).What, at(h, 145).Request, at(h, 145).Try = chaos.Sent, "c2", 2
+			at(h, 145).Kind, at(h, 145).Request, at(h, 145).Try = chaos.Sent, "c2", 2
 			at(h, 150).Try = 2
-		}, chaos.CalmInBounds, "c2 of calm, which nobody attacked, took 0.1 s"},
-		{"a calm agent that waited", func(h []chaos.Record) {
+		}, chaos.ControlServed, "c2 of control, which nobody attacked, took 0.1 s"},
+		{"a control agent that waited", func(h []chaos.Record) {
 			for i := range h {
 				if h[i].At >= 50*ms {
 					h[i].At += 100 * ms
 				}
 			}
-		}, chaos.CalmInBounds, "took 0.1 s"},
-		{"a calm agent without an answer", func(h []chaos.Record) { at(h, 20).What = chaos.Lost }, chaos.CalmInBounds, "c1 of calm, which nobody attacked, was never answered"},
+		}, chaos.ControlServed, "took 0.1 s"},
+		{"a control agent without an answer", func(h []chaos.Record) { at(h, 20).Kind = chaos.Lost }, chaos.ControlServed, "c1 of calm, which nobody attacked, was never answered"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := good()
@@ -172,7 +172,7 @@ func TestBadHistories(t *testing.T) {
 			if got := strings.Join(r.Broken[test.promise], "\n"); !strings.Contains(got, test.says) {
 				t.Errorf("%s: got %q, want …%s…", test.promise, got, test.says)
 			}
-			if r.Held() {
+			if r.Passed() {
 				t.Error("it is said to have held")
 			}
 		})
@@ -183,18 +183,18 @@ func TestBadHistories(t *testing.T) {
 // attack less.
 func TestNotTried(t *testing.T) {
 	for name, without := range map[string]func(chaos.Record) bool{
-		"no process of an agent was killed":           func(r chaos.Record) bool { return r.Deed == chaos.Kill },
-		"the disk was not filled":                     func(r chaos.Record) bool { return r.Deed == chaos.FillDisk },
-		"the server was not killed and started again": func(r chaos.Record) bool { return r.What == chaos.ServerUp },
-		"no send was answered under attack":           func(r chaos.Record) bool { return r.Agent == "calm" },
+		"no process of an agent was killed":           func(r chaos.Record) bool { return r.Action == chaos.Kill },
+		"the disk was not filled":                     func(r chaos.Record) bool { return r.Action == chaos.FillDisk },
+		"the server was not killed and started again": func(r chaos.Record) bool { return r.Kind == chaos.ServerUp },
+		"no send was answered under attack":           func(r chaos.Record) bool { return r.Agent == "control" },
 	} {
 		r := judge(slices.DeleteFunc(good(), without))
 		var text strings.Builder
 		if err := r.Print(&text); err != nil {
 			t.Fatal(err)
 		}
-		if r.Held() || !slices.Contains(r.Untried, name) || strings.Contains(text.String(), " ok\n") {
-			t.Errorf("%s: held %v, not tried %q\n%s", name, r.Held(), r.Untried, &text)
+		if r.Passed() || !slices.Contains(r.NotTried, name) || strings.Contains(text.String(), " ok\n") {
+			t.Errorf("%s: held %v, not tried %q\n%s", name, r.Passed(), r.NotTried, &text)
 		}
 	}
 }
@@ -204,10 +204,10 @@ func TestDeadServer(t *testing.T) {
 	h := good()
 	for i := range h {
 		if h[i].At == 50*ms {
-			h[i] = chaos.Record{At: 50 * ms, What: chaos.ServerDied, Text: "exit status 2"}
+			h[i] = chaos.Record{At: 50 * ms, Kind: chaos.ServerDied, Text: "exit status 2"}
 		}
 		if h[i].At == 63*ms {
-			h[i] = chaos.Record{At: 63 * ms, What: chaos.Sent, Agent: "prey", Request: "r7", Try: 1}
+			h[i] = chaos.Record{At: 63 * ms, Kind: chaos.Sent, Agent: "prey", Request: "r7", Try: 1}
 		}
 	}
 	r := judge(h)
@@ -227,22 +227,22 @@ func TestLatencies(t *testing.T) {
 
 // An event that was lost with the server is told anew; nothing else.
 func TestWhatMayBeForgotten(t *testing.T) {
-	told := func(outcome string, between ...chaos.What) []chaos.Record {
-		h := append(good(), chaos.Record{At: 70 * ms, What: chaos.Subscribed, Agent: "prey", Sub: 4, Seq: 10},
-			chaos.Record{At: 71 * ms, What: chaos.Seen, Agent: "prey", Sub: 4, Seq: 11, Type: "turn_end", Request: "r6", Outcome: "completed", Sum: 20})
+	told := func(outcome string, between ...chaos.RecordKind) []chaos.Record {
+		h := append(good(), chaos.Record{At: 70 * ms, Kind: chaos.Subscribed, Agent: "prey", Sub: 4, Seq: 10},
+			chaos.Record{At: 71 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 4, Seq: 11, Type: "turn_end", Request: "r6", Outcome: "completed", Sum: 20})
 		for _, what := range between {
-			h = append(h, chaos.Record{At: 72 * ms, What: what})
+			h = append(h, chaos.Record{At: 72 * ms, Kind: what})
 		}
 		return append(h,
-			chaos.Record{At: 73 * ms, What: chaos.Seen, Agent: "prey", Sub: 4, Seq: 12, Type: "turn_end", Request: "r6", Outcome: outcome, Sum: 20})
+			chaos.Record{At: 73 * ms, Kind: chaos.Seen, Agent: "prey", Sub: 4, Seq: 12, Type: "turn_end", Request: "r6", Outcome: outcome, Sum: 20})
 	}
-	if r := judge(told("completed", chaos.ServerDown, chaos.ServerUp)); !r.Held() {
+	if r := judge(told("completed", chaos.ServerDown, chaos.ServerUp)); !r.Passed() {
 		t.Errorf("told anew: %v", r.Broken)
 	}
-	if r := judge(told("completed")); r.Held() {
+	if r := judge(told("completed")); r.Passed() {
 		t.Error("the same server may tell it anew")
 	}
-	if r := judge(told("crashed", chaos.ServerDown, chaos.ServerUp)); r.Held() {
+	if r := judge(told("crashed", chaos.ServerDown, chaos.ServerUp)); r.Passed() {
 		t.Error("another server may tell it otherwise")
 	}
 }
@@ -251,7 +251,7 @@ func TestWhatMayBeForgotten(t *testing.T) {
 func TestManyViolations(t *testing.T) {
 	h := good()
 	for range 100 {
-		h = append(h, chaos.Record{At: 70 * ms, What: chaos.Left, Text: "one more"})
+		h = append(h, chaos.Record{At: 70 * ms, Kind: chaos.Left, Text: "one more"})
 	}
 	r := judge(h)
 	var text strings.Builder

@@ -18,8 +18,8 @@ func diskSize(agents int, long time.Duration) uint64 {
 	return 64<<20 + uint64(float64(agents)*long.Minutes()*(3<<20))
 }
 
-// most is the most that is written to fill a disk, in bytes: a tmpfs is memory.
-const most = 1 << 30
+// maxFill is the most that is written to fill a disk, in bytes: a tmpfs is memory.
+const maxFill = 1 << 30
 
 // OnDisk runs this program again, with args, in a mount namespace of its own,
 // where [Mount] may mount: as root, or in a user namespace. The mount is gone

@@ -55,7 +55,7 @@ func (d *driver) talk(ctx, whole context.Context, began time.Time, steps []Step)
 			return
 		}
 		d.do(whole, step)
-		d.history.Add(Record{What: Did, Deed: step.Do, Agent: d.agent})
+		d.history.Add(Record{Kind: Did, Action: step.Do, Agent: d.agent})
 	}
 }
 
@@ -68,7 +68,7 @@ func (d *driver) do(ctx context.Context, step Step) {
 		m.streamed = true
 		d.send(ctx, m)
 	case HangUp:
-		d.leave()
+		d.unfollow()
 		d.follow()
 	case Burst:
 		d.sendAll(ctx, d.message("echo %s first"), d.message("echo %s second"), d.message("echo %s third"))
@@ -78,13 +78,13 @@ func (d *driver) do(ctx context.Context, step Step) {
 		second := d.message("echo %s instead")
 		second.busy = api.WhenBusySteer
 		var both sync.WaitGroup
-		first := d.long()
+		first := d.longMessage()
 		both.Go(func() { d.send(ctx, first) })
 		pause(ctx, step.For)
 		d.send(ctx, second)
 		both.Wait()
 	case Timeout:
-		m := d.long()
+		m := d.longMessage()
 		m.timeout = step.For.Seconds()
 		d.send(ctx, m)
 	case Repeat:
@@ -94,7 +94,7 @@ func (d *driver) do(ctx context.Context, step Step) {
 	case Prompt:
 		d.send(ctx, d.message("%s "+prompt(step.Word)))
 	case Rebirth:
-		d.rebirth(ctx)
+		d.recreate(ctx)
 	case Shutdown:
 		if c, err := d.server.call(ctx); err == nil {
 			_ = c.ShutdownAgent(ctx, d.agent) // the server may be killed meanwhile
@@ -109,8 +109,8 @@ func (d *driver) message(content string) message {
 	return message{id: id, content: fmt.Sprintf(content, id)}
 }
 
-// long is a send that takes 20 s if nobody ends it.
-func (d *driver) long() message { return d.message("%s " + prompt("wait")) }
+// longMessage is a send that takes 20 s if nobody ends it.
+func (d *driver) longMessage() message { return d.message("%s " + prompt("wait")) }
 
 func (d *driver) sendAll(ctx context.Context, all ...message) {
 	var sending sync.WaitGroup
@@ -122,7 +122,7 @@ func (d *driver) sendAll(ctx context.Context, all ...message) {
 
 // cancel begins a long turn and cancels it, until it has ended.
 func (d *driver) cancel(ctx context.Context, after time.Duration) {
-	m := d.long()
+	m := d.longMessage()
 	m.streamed = true
 	running, ended := context.WithCancel(ctx)
 	var sending sync.WaitGroup
@@ -135,18 +135,18 @@ func (d *driver) cancel(ctx context.Context, after time.Duration) {
 			continue
 		}
 		if result, err := c.Cancel(ctx, d.agent, m.id); err == nil {
-			d.history.Add(Record{What: CancelSaid, Agent: d.agent, Request: m.id, Done: result.Cancelled})
+			d.history.Add(Record{Kind: CancelSaid, Agent: d.agent, Request: m.id, Done: result.Cancelled})
 		}
 		after = 200 * time.Millisecond
 	}
 }
 
-// rebirth destroys the agent and creates it again, over the server's death too.
+// recreate destroys the agent and creates it again, over the server's death too.
 // What a named agent remembers goes on, the numbers of its events among it. Its
 // follower is away meanwhile: asking for the events would bring it back as well,
 // with other settings.
-func (d *driver) rebirth(ctx context.Context) {
-	d.leave()
+func (d *driver) recreate(ctx context.Context) {
+	d.unfollow()
 	defer d.follow()
 	for {
 		c, err := d.server.call(ctx)
@@ -174,7 +174,7 @@ func (d *driver) rebirth(ctx context.Context) {
 // send sends until there is an outcome, by the same request_id, or it is given
 // up.
 func (d *driver) send(ctx context.Context, m message) {
-	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	d.mu.Lock()
 	known := d.tries[m.id] > 0
@@ -189,7 +189,7 @@ func (d *driver) send(ctx context.Context, m message) {
 	for d.try(ctx, m) {
 		if !pause(ctx, 100*time.Millisecond) {
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) { // nobody called it off
-				d.history.Add(Record{What: GaveUp, Agent: d.agent, Request: m.id})
+				d.history.Add(Record{Kind: GaveUp, Agent: d.agent, Request: m.id})
 			}
 			return
 		}
@@ -206,9 +206,9 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	d.tries[m.id]++
 	r := Record{Agent: d.agent, Request: m.id, Try: d.tries[m.id]}
 	d.mu.Unlock()
-	note := func(what What, change func(*Record)) {
+	note := func(what RecordKind, change func(*Record)) {
 		r := r
-		r.What = what
+		r.Kind = what
 		change(&r)
 		d.history.Add(r)
 	}
@@ -216,7 +216,7 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	result, err := m.send(ctx, c, d.agent)
 	if err == nil {
 		note(Answered, func(r *Record) {
-			r.Outcome, r.Replayed, r.Bare = "completed", result.Replayed, result.Truncated
+			r.Outcome, r.Replayed, r.Truncated = "completed", result.Replayed, result.Truncated
 			r.Said, r.Whole = sum(protocol.Value(result.Content)), !result.Replayed && !result.Truncated
 			if result.Cancelled {
 				r.Outcome = "cancelled"
@@ -227,29 +227,29 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 		})
 		return false
 	}
-	if outcome, ok := outcomes[kind(err)]; ok {
+	if outcome, ok := outcomes[errorKind(err)]; ok {
 		note(Answered, func(r *Record) {
 			r.Outcome, r.Text = outcome, err.Error()
 			if e, ok := errors.AsType[*client.RPCError](err); ok {
 				r.Replayed, r.Said = e.Data.Replayed, sum(e.Data.Partial)
-				r.Whole = !r.Replayed && len(e.Data.Partial) < mostPartial-utf8.UTFMax
+				r.Whole = !r.Replayed && len(e.Data.Partial) < maxPartial-utf8.UTFMax
 			}
 		})
 		return false
 	}
-	if kind(err) == "" {
+	if errorKind(err) == "" {
 		note(Lost, func(r *Record) { r.Text = err.Error() })
 		return true
 	}
-	note(Refused, func(r *Record) { r.Type, r.Text = kind(err), err.Error() })
-	if kind(err) == "AGENT_FAILED" {
+	note(Refused, func(r *Record) { r.Type, r.Text = errorKind(err), err.Error() })
+	if errorKind(err) == "AGENT_FAILED" {
 		_ = c.ShutdownAgent(ctx, d.agent) // the next try starts it afresh
 	}
 	return true
 }
 
-// mostPartial is how much of its text an error has at most, in bytes (SPEC §7).
-const mostPartial = 64 << 10
+// maxPartial is how much of its text an error has at most, in bytes (SPEC §7).
+const maxPartial = 64 << 10
 
 // outcomes are what errors of a send say of the turn; others are refusals.
 var outcomes = map[string]string{"CHILD_CRASHED": "crashed", "TIMEOUT": "timed_out", "EXECUTION_ERROR": "failed"}
@@ -287,32 +287,32 @@ func (m message) send(ctx context.Context, c *client.Client, agent string) (api.
 	return result, nil
 }
 
-// settle repeats the last sends and, if again is true, destroys and creates the
+// repeatLastSends repeats the last sends and, if again is true, destroys and creates the
 // agent once more; it notes what the conversation has, and asks for all events
 // again. ctx bounds it.
-func (d *driver) settle(ctx context.Context, again bool) {
+func (d *driver) repeatLastSends(ctx context.Context, again bool) {
 	for _, m := range d.sent[max(0, len(d.sent)-repeatable):] {
 		if d.send(ctx, m); ctx.Err() != nil {
 			break
 		}
 	}
 	if again {
-		d.rebirth(ctx)
+		d.recreate(ctx)
 	}
-	if err := d.remember(ctx); err != nil {
-		d.history.Add(Record{What: Unread, Agent: d.agent, Text: err.Error()})
+	if err := d.checkConversation(ctx); err != nil {
+		d.history.Add(Record{Kind: Unread, Agent: d.agent, Text: err.Error()})
 		return
 	}
-	d.history.Add(Record{What: Read, Agent: d.agent})
-	limited, cancel := context.WithTimeout(ctx, patience/2)
+	d.history.Add(Record{Kind: Read, Agent: d.agent})
+	limited, cancel := context.WithTimeout(ctx, stepTimeout/2)
 	defer cancel()
-	for d.history.owesEnds(d.agent) && pause(limited, 20*time.Millisecond) { // the checker tells what is still owed then
+	for d.history.missesTurnEnds(d.agent) && pause(limited, 20*time.Millisecond) { // the checker tells what is still owed then
 	}
-	d.again(ctx)
+	d.replay(ctx)
 }
 
-// remember notes what the conversation has.
-func (d *driver) remember(ctx context.Context) error {
+// checkConversation notes what the conversation has.
+func (d *driver) checkConversation(ctx context.Context) error {
 	c, err := d.server.call(ctx)
 	if err != nil {
 		return err
@@ -321,7 +321,7 @@ func (d *driver) remember(ctx context.Context) error {
 	var answer []string
 	found := func() {
 		if request != "" {
-			d.history.Add(Record{What: Found, Agent: d.agent, Request: request, Sum: sum(strings.Join(answer, "\n\n"))})
+			d.history.Add(Record{Kind: Found, Agent: d.agent, Request: request, Sum: sum(strings.Join(answer, "\n\n"))})
 		}
 		request, answer = "", nil
 	}

@@ -3,21 +3,21 @@ package chaos
 import "time"
 
 const (
-	// keptSum is how many events of an agent are remembered, to compare what is
+	// maxRemembered is how many events of an agent are remembered, to compare what is
 	// seen again.
-	keptSum = 1 << 16
-	// surelyKept is how many bytes of later events there may be when an event is
+	maxRemembered = 1 << 16
+	// minKept is how many bytes of later events there may be when an event is
 	// on disk for certain: of 16 MiB (SPEC §5.6) one file may just have gone, and
 	// lines are longer than their events.
-	surelyKept = 6 << 20
-	// atRisk is how long before the death of the server an event may have been
+	minKept = 6 << 20
+	// lossWindow is how long before the death of the server an event may have been
 	// seen that is not on disk: 10 ms as SPEC §5.6 has it, and what a machine
 	// under attack adds; and how late one may be seen that met a full disk.
-	atRisk = time.Second
+	lossWindow = time.Second
 )
 
-// numbers are the events of one agent that were seen.
-type numbers struct {
+// agentEvents are the events of one agent that were seen.
+type agentEvents struct {
 	events map[uint64]event // by number
 	order  []uint64         // theirs, as they were seen first
 	high   uint64           // the highest that was told, also by a gap
@@ -34,10 +34,10 @@ type event struct {
 	bytes int64 // of all events up to it
 }
 
-func (c *Checker) numbers(agent string) *numbers {
+func (c *Checker) numbers(agent string) *agentEvents {
 	n := c.seen[agent]
 	if n == nil {
-		n = &numbers{events: map[uint64]event{}, gapAt: -1}
+		n = &agentEvents{events: map[uint64]event{}, gapAt: -1}
 		c.seen[agent] = n
 	}
 	return n
@@ -72,7 +72,7 @@ func (c *Checker) event(r Record) {
 	}
 	n.bytes += int64(r.Size)
 	n.events[r.Seq] = event{r.Sum, r.At, n.bytes}
-	if n.order = append(n.order, r.Seq); len(n.order) > keptSum {
+	if n.order = append(n.order, r.Seq); len(n.order) > maxRemembered {
 		delete(n.events, n.order[0])
 		n.order = n.order[1:]
 	}
@@ -82,10 +82,10 @@ func (c *Checker) event(r Record) {
 
 // gap judges a gap: it may not stand for what is kept, and there is a reason for
 // each, one death of the server or one full disk.
-func (c *Checker) gap(r Record, n *numbers) {
+func (c *Checker) gap(r Record, n *agentEvents) {
 	for _, seq := range n.order {
 		e, ok := n.events[seq]
-		if ok && r.From <= seq && seq <= r.Seq && n.bytes-e.bytes <= surelyKept && !c.excused(e.at-atRisk, e.at+atRisk) {
+		if ok && r.From <= seq && seq <= r.Seq && n.bytes-e.bytes <= minKept && !c.faultInjected(e.at-lossWindow, e.at+lossWindow) {
 			c.violated(Numbered, r, "%s: a gap from %d to %d hides event %d, which is kept", r.Agent, r.From, r.Seq, seq)
 			break
 		}
@@ -100,7 +100,7 @@ func (c *Checker) gap(r Record, n *numbers) {
 }
 
 // turn takes the events that tell of a turn.
-func (c *Checker) turn(r Record, n *numbers) {
+func (c *Checker) turn(r Record, n *agentEvents) {
 	if r.Request == "" {
 		return
 	}
@@ -129,16 +129,16 @@ func (c *Checker) turn(r Record, n *numbers) {
 	}
 }
 
-// owes reports whether the turn_end of a send is still to come: its turn has
+// missesTurnEnd reports whether the turn_end of a send is still to come: its turn has
 // told its outcome, and nothing has been lost since it was sent.
-func (c *Checker) owes(s *send) bool {
+func (c *Checker) missesTurnEnd(s *send) bool {
 	return s.answered && !s.replayed && s.ended == 0 && !c.died && c.numbers(s.agent).gapAt < s.began[1]
 }
 
-// owesEnds reports whether there is such a send of an agent.
-func (c *Checker) owesEnds(agent string) bool {
+// missesTurnEnds reports whether there is such a send of an agent.
+func (c *Checker) missesTurnEnds(agent string) bool {
 	for _, s := range c.sends {
-		if s.agent == agent && c.owes(s) {
+		if s.agent == agent && c.missesTurnEnd(s) {
 			return true
 		}
 	}

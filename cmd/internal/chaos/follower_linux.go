@@ -46,24 +46,24 @@ func (f *follower) follow() {
 	})
 }
 
-func (f *follower) leave() {
+func (f *follower) unfollow() {
 	f.stop()
 	f.done.Wait()
 }
 
-// again asks for all events but the first once more, and follows until it gets
+// replay asks for all events but the first once more, and follows until it gets
 // to the last that it had seen.
-func (f *follower) again(ctx context.Context) {
-	f.leave()
+func (f *follower) replay(ctx context.Context) {
+	f.unfollow()
 	target := f.last.Load()
 	f.turn = ""
 	f.last.Store(min(1, target))
 	f.follow()
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	for f.last.Load() < target {
 		if !pause(limited, 20*time.Millisecond) {
-			f.history.Add(Record{What: Behind, Agent: f.agent, Seq: target})
+			f.history.Add(Record{Kind: Behind, Agent: f.agent, Seq: target})
 			return
 		}
 	}
@@ -79,10 +79,10 @@ func (f *follower) read(ctx context.Context, c *client.Client) {
 		if !opened {
 			opened = true
 			f.sub++
-			f.history.Add(Record{What: Subscribed, Agent: f.agent, Sub: f.sub, Seq: f.last.Load()})
+			f.history.Add(Record{Kind: Subscribed, Agent: f.agent, Sub: f.sub, Seq: f.last.Load()})
 		}
 		r := Record{
-			What: Seen, Agent: f.agent, Sub: f.sub, Seq: event.Seq, Type: event.Type, Sum: sum(event.Data), Size: len(event.Data),
+			Kind: Seen, Agent: f.agent, Sub: f.sub, Seq: event.Seq, Type: event.Type, Sum: sum(event.Data), Size: len(event.Data),
 		}
 		fresh := event.Seq > f.high
 		f.high = max(f.high, event.Seq)

@@ -45,7 +45,7 @@ func (h *History) Add(r Record) {
 	defer h.mu.Unlock()
 	r.At = time.Since(h.began)
 	h.check.Observe(r)
-	if r.What == Seen && r.Type == "message_update" {
+	if r.Kind == Seen && r.Type == "message_update" {
 		return
 	}
 	line, err := json.Marshal(r, nanoseconds)
@@ -57,15 +57,15 @@ func (h *History) Add(r Record) {
 	}
 }
 
-// owesEnds reports whether the events of an agent have yet to tell how a turn
+// missesTurnEnds reports whether the events of an agent have yet to tell how a turn
 // ended that was answered.
-func (h *History) owesEnds(agent string) bool {
+func (h *History) missesTurnEnds(agent string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.check.owesEnds(agent)
+	return h.check.missesTurnEnds(agent)
 }
 
-// servedUnderAttack reports whether a send of a calm agent was answered under
+// servedUnderAttack reports whether a send of a control agent was answered under
 // attack, while the server and its disk were not attacked themselves.
 func (h *History) servedUnderAttack() bool {
 	h.mu.Lock()

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Deed is what a step does.
-type Deed string
+// Action is what a step does.
+type Action string
 
-// What drivers do. All but the first three are for hunted agents alone.
+// What drivers do. All but the first three are for target agents alone.
 const (
-	Echo     Deed = "echo"     // a short send
-	Count    Deed = "count"    // a streamed one that takes a while
-	HangUp   Deed = "hang up"  // leave the events and come back for the rest
-	Burst    Deed = "burst"    // three sends at once
-	Cancel   Deed = "cancel"   // a long send, cancelled after For
-	Steer    Deed = "steer"    // a long send, then one that takes its place
-	Timeout  Deed = "timeout"  // a long send with a timeout_s of For
-	Repeat   Deed = "repeat"   // the last send again, by the same request_id
-	Prompt   Deed = "prompt"   // a prompt of the scenario, Word
-	Rebirth  Deed = "rebirth"  // destroy and create
-	Shutdown Deed = "shutdown" // end the process; the next send starts it
+	Echo     Action = "echo"     // a short send
+	Count    Action = "count"    // a streamed one that takes a while
+	HangUp   Action = "hang up"  // leave the events and come back for the rest
+	Burst    Action = "burst"    // three sends at once
+	Cancel   Action = "cancel"   // a long send, cancelled after For
+	Steer    Action = "steer"    // a long send, then one that takes its place
+	Timeout  Action = "timeout"  // a long send with a timeout_s of For
+	Repeat   Action = "repeat"   // the last send again, by the same request_id
+	Prompt   Action = "prompt"   // a prompt of the scenario, Word
+	Rebirth  Action = "rebirth"  // destroy and create
+	Shutdown Action = "shutdown" // end the process; the next send starts it
 )
 
 // What the attacker does.
 const (
-	Kill       Deed = "kill"        // SIGKILL to an agent's process
-	Stop       Deed = "stop"        // SIGSTOP, and SIGCONT after For
-	FillDisk   Deed = "fill disk"   // and free it after For
-	KillServer Deed = "kill server" // SIGKILL, and start it again
+	Kill       Action = "kill"        // SIGKILL to an agent's process
+	Stop       Action = "stop"        // SIGSTOP, and SIGCONT after For
+	FillDisk   Action = "fill disk"   // and free it after For
+	KillServer Action = "kill server" // SIGKILL, and start it again
 )
 
-// Step is one deed. A step that is late is done at once.
+// Step is one action. A step that is late is done at once.
 type Step struct {
 	At    time.Duration // since the attack began
-	Do    Deed
+	Do    Action
 	Agent int           // of the plan's agents
 	For   time.Duration // where Do says so
 	Word  string        // of Prompt: one of the scenario's
@@ -46,22 +46,22 @@ type Plan struct {
 	Seed   uint64
 	Agents int
 	Time   time.Duration
-	// Calm is how many of the agents, from the first, nobody attacks.
-	Calm   int
-	Talk   [][]Step // by agent, in the order of time
-	Attack []Step   // in the order of time
+	// Control is how many of the agents, from the first, nobody attacks.
+	Control int
+	Talk    [][]Step // by agent, in the order of time
+	Attack  []Step   // in the order of time
 }
 
 // weighted is a choice, and how often it falls beside the others.
 type weighted struct {
-	do   Deed
+	do   Action
 	word string
 	of   int
 }
 
 var (
-	calmDeeds   = []weighted{{Echo, "", 12}, {Count, "", 4}, {HangUp, "", 1}}
-	huntedDeeds = []weighted{
+	controlActions = []weighted{{Echo, "", 12}, {Count, "", 4}, {HangUp, "", 1}}
+	targetActions  = []weighted{
 		{Echo, "", 20},
 		{Count, "", 6},
 		{HangUp, "", 6},
@@ -88,15 +88,15 @@ var (
 	attacks = []weighted{{Kill, "", 10}, {Stop, "", 7}, {FillDisk, "", 1}, {KillServer, "", 1}}
 )
 
-// NewPlan draws a plan: for agents agents, of which the first third is calm,
+// NewPlan draws a plan: for agents agents, of which the first third is the control group,
 // over so much time. Whatever the seed, the disk is filled and the server killed
 // at least once.
 func NewPlan(seed uint64, agents int, long time.Duration) Plan {
-	p := Plan{Seed: seed, Agents: agents, Time: long, Calm: (agents + 2) / 3}
+	p := Plan{Seed: seed, Agents: agents, Time: long, Control: (agents + 2) / 3}
 	for agent := range agents {
-		deeds, pause := huntedDeeds, 400*time.Millisecond
-		if agent < p.Calm {
-			deeds, pause = calmDeeds, 250*time.Millisecond
+		deeds, pause := targetActions, 400*time.Millisecond
+		if agent < p.Control {
+			deeds, pause = controlActions, 250*time.Millisecond
 		}
 		p.Talk = append(p.Talk, p.talk(agent, deeds, pause))
 	}
@@ -109,25 +109,25 @@ func (p Plan) draws(actor int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, 
 
 func (p Plan) talk(agent int, deeds []weighted, pause time.Duration) (steps []Step) {
 	r := p.draws(agent)
-	for at := upTo(r, pause); at < p.Time; at += upTo(r, 2*pause) {
-		one := draw(r, deeds)
-		steps = append(steps, Step{At: at, Do: one.do, Agent: agent, For: 10*time.Millisecond + upTo(r, 600*time.Millisecond), Word: one.word})
+	for at := randomDuration(r, pause); at < p.Time; at += randomDuration(r, 2*pause) {
+		one := pick(r, deeds)
+		steps = append(steps, Step{At: at, Do: one.do, Agent: agent, For: 10*time.Millisecond + randomDuration(r, 600*time.Millisecond), Word: one.word})
 	}
 	return steps
 }
 
 func (p Plan) attack() (steps []Step) {
 	r := p.draws(p.Agents)
-	surely := map[int]Deed{1: FillDisk, 2: KillServer} // at so many thirds of the time
+	surely := map[int]Action{1: FillDisk, 2: KillServer} // at so many thirds of the time
 	third := 1
-	for at := upTo(r, time.Second); at < p.Time; at += 100*time.Millisecond + upTo(r, 900*time.Millisecond) {
-		do := draw(r, attacks).do
+	for at := randomDuration(r, time.Second); at < p.Time; at += 100*time.Millisecond + randomDuration(r, 900*time.Millisecond) {
+		do := pick(r, attacks).do
 		if at > p.Time*time.Duration(third)/3 && third < 3 {
 			do = surely[third]
 			third++
 		}
-		s := Step{At: at, Do: do, Agent: p.Calm, For: 100*time.Millisecond + upTo(r, 1500*time.Millisecond)}
-		if hunted := p.Agents - p.Calm; hunted > 0 {
+		s := Step{At: at, Do: do, Agent: p.Control, For: 100*time.Millisecond + randomDuration(r, 1500*time.Millisecond)}
+		if hunted := p.Agents - p.Control; hunted > 0 {
 			s.Agent += r.IntN(hunted)
 		}
 		steps = append(steps, s)
@@ -135,7 +135,7 @@ func (p Plan) attack() (steps []Step) {
 	return steps
 }
 
-func draw(r *rand.Rand, from []weighted) weighted {
+func pick(r *rand.Rand, from []weighted) weighted {
 	sum := 0
 	for _, w := range from {
 		sum += w.of
@@ -149,14 +149,14 @@ func draw(r *rand.Rand, from []weighted) weighted {
 	return from[0]
 }
 
-func upTo(r *rand.Rand, most time.Duration) time.Duration {
+func randomDuration(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most))).Round(time.Millisecond)
 }
 
 // Name is what an agent of the plan is called.
 func (p Plan) Name(agent int) string {
-	if agent < p.Calm {
-		return fmt.Sprintf("calm-%d", agent)
+	if agent < p.Control {
+		return fmt.Sprintf("control-%d", agent)
 	}
-	return fmt.Sprintf("hunted-%d", agent)
+	return fmt.Sprintf("target-%d", agent)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A plan follows from its seed, and has what a plan must: steps in order, the
-// calm left alone, the disk filled and the server killed.
+// the control group left alone, the disk filled and the server killed.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed, agents := rapid.Uint64().Draw(t, "seed"), rapid.IntRange(2, 6).Draw(t, "agents")
@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 			t.Error("another seed gives the same plan")
 		}
 		byTime := func(a, b chaos.Step) int { return int(a.At - b.At) }
-		did := map[chaos.Deed]bool{}
+		did := map[chaos.Action]bool{}
 		for _, steps := range append(slices.Clone(p.Talk), p.Attack) {
 			if !slices.IsSortedFunc(steps, byTime) {
 				t.Error("steps are not in the order of time")
@@ -38,12 +38,12 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		for _, s := range p.Attack {
-			if s.Agent < p.Calm {
-				t.Errorf("%+v attacks one of %d calm agents", s, p.Calm)
+			if s.Agent < p.Control {
+				t.Errorf("%+v attacks one of %d control agents", s, p.Control)
 			}
 		}
-		if p.Calm < 1 || p.Calm >= agents || !did[chaos.FillDisk] || !did[chaos.KillServer] || !did[chaos.Echo] {
-			t.Errorf("%d calm of %d agents, who do %v", p.Calm, agents, did)
+		if p.Control < 1 || p.Control >= agents || !did[chaos.FillDisk] || !did[chaos.KillServer] || !did[chaos.Echo] {
+			t.Errorf("%d control agents of %d agents, who do %v", p.Control, agents, did)
 		}
 	})
 }

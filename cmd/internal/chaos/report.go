@@ -12,29 +12,29 @@ import (
 
 // Report is what came of a run.
 type Report struct {
-	Plan    Plan
-	Facts   map[string]int // how often what happened; see Tally
-	Broken  map[Promise][]string
-	Counts  map[Promise]int // violations of each, also of those that Broken does not tell
-	Quiet   Latency         // of the calm agents before the attack
-	Chaos   Latency         // and under it
-	NotDone []string        // what could not be tried here, and why
-	Untried []string        // what was not tried, so that nothing is promised
-	Folder  string          // what is kept, "" if nothing is
+	Plan     Plan
+	Facts    map[string]int // how often what happened; see Tally
+	Broken   map[Promise][]string
+	Counts   map[Promise]int // violations of each, also of those that Broken does not tell
+	Quiet    Latency         // of the control agents before the attack
+	Chaos    Latency         // and under it
+	NotDone  []string        // what could not be tried here, and why
+	NotTried []string        // what was not tried, so that nothing is promised
+	Folder   string          // what is kept, "" if nothing is
 }
 
 // Report judges what was observed so far.
 func (c *Checker) Report(p Plan) *Report {
 	broken, counts := c.finish()
 	return &Report{
-		Untried: c.untried(), Plan: p, Facts: maps.Clone(c.facts), Broken: broken, Counts: counts, Quiet: c.latency(false), Chaos: c.latency(true),
+		NotTried: c.missingFacts(), Plan: p, Facts: maps.Clone(c.facts), Broken: broken, Counts: counts, Quiet: c.latency(false), Chaos: c.latency(true),
 	}
 }
 
-// untried tells which attacks are missing, without which a promise that was kept
+// missingFacts tells which attacks are missing, without which a promise that was kept
 // says nothing. The disk may be one that cannot be filled.
-func (c *Checker) untried() (missing []string) {
-	did := func(d Deed) bool { return c.facts["deeds: "+string(d)] > 0 }
+func (c *Checker) missingFacts() (missing []string) {
+	did := func(d Action) bool { return c.facts["deeds: "+string(d)] > 0 }
 	for _, one := range []struct {
 		what string
 		done bool
@@ -51,12 +51,12 @@ func (c *Checker) untried() (missing []string) {
 	return missing
 }
 
-// notPossible follows a deed in the table that was skipped.
+// notPossible follows an action in the table that was skipped.
 const notPossible = ", not possible then"
 
 // tally counts what a report has in its table, as "section: what".
 func (c *Checker) tally(r Record) {
-	switch r.What {
+	switch r.Kind {
 	case Sent:
 		if r.Try == 1 {
 			c.facts["sends: asked"]++
@@ -75,9 +75,9 @@ func (c *Checker) tally(r Record) {
 	case Lost:
 		c.facts["sends: answer lost with the server"]++
 	case Did:
-		c.facts["deeds: "+string(r.Deed)]++
+		c.facts["deeds: "+string(r.Action)]++
 	case Skipped:
-		c.facts["deeds: "+string(r.Deed)+notPossible]++
+		c.facts["deeds: "+string(r.Action)+notPossible]++
 	case Seen:
 		c.facts["events: seen"]++
 		if r.Type == "gap" {
@@ -97,8 +97,8 @@ func (c *Checker) tally(r Record) {
 	}
 }
 
-// Held reports whether every promise did, and was tried.
-func (r *Report) Held() bool { return len(r.Counts) == 0 && len(r.Untried) == 0 }
+// Passed reports whether every promise did, and was tried.
+func (r *Report) Passed() bool { return len(r.Counts) == 0 && len(r.NotTried) == 0 }
 
 // Print writes the table, and below it what was violated.
 func (r *Report) Print(w io.Writer) error {
@@ -117,18 +117,18 @@ func (r *Report) Print(w io.Writer) error {
 		name string
 		l    Latency
 	}{{"quiet", r.Quiet}, {"under attack", r.Chaos}} {
-		fmt.Fprintf(tab, "calm agents\t%s: p50, p99, max of %d sends\t%s %s %s\n",
+		fmt.Fprintf(tab, "control agents\t%s: p50, p99, max of %d sends\t%s %s %s\n",
 			one.name, one.l.Tries, short(one.l.P50), short(one.l.P99), short(one.l.Max))
 	}
 	for _, why := range r.NotDone {
 		fmt.Fprintf(tab, "not done here\t%s\t\n", why)
 	}
-	for _, what := range r.Untried {
+	for _, what := range r.NotTried {
 		fmt.Fprintf(tab, "not tried\t%s\t\n", what)
 	}
 	for _, p := range Promises {
 		verdict := "ok"
-		if len(r.Untried) > 0 {
+		if len(r.NotTried) > 0 {
 			verdict = "not tried"
 		}
 		if n := r.Counts[p]; n > 0 {

@@ -25,22 +25,22 @@ type Options struct {
 	Progress     io.Writer
 }
 
-// slack is how many descriptors or goroutines more than at first a server may
+// maxExtra is how many descriptors or goroutines more than at first a server may
 // have: connections that are just closing, and what the runtime needs once.
-const slack = 2
+const maxExtra = 2
 
 const (
-	// giveUp is how long a send is tried again that is not accepted or not answered.
-	giveUp = 2 * time.Minute
-	// afterwards is how long what goes on at the end of the attack may take, which
+	// sendTimeout is how long a send is tried again that is not accepted or not answered.
+	sendTimeout = 2 * time.Minute
+	// drainTimeout is how long what goes on at the end of the attack may take, which
 	// nobody attacks any more: an agent may be in its longest backoff (SPEC §5.4).
-	afterwards = time.Minute
-	// settling is how long all repetitions and conversations may take.
-	settling = 2 * time.Minute
+	drainTimeout = time.Minute
+	// settleTimeout is how long all repetitions and conversations may take.
+	settleTimeout = 2 * time.Minute
 )
 
-// slowest is how long a send of a calm agent may take.
-const slowest = 10 * time.Second
+// maxControlLatency is how long a send of a control agent may take.
+const maxControlLatency = 10 * time.Second
 
 // Run attacks a server. If ctx ends, the attack does, and what has happened is
 // judged. The error says what kept it from being judged; what is violated is in
@@ -49,11 +49,11 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	runtime.LockOSThread() // see server.start
 	defer runtime.UnlockOSThread()
 	plan := NewPlan(o.Seed, o.Agents, o.Time)
-	calm := map[string]bool{}
-	for agent := range plan.Calm {
-		calm[plan.Name(agent)] = true
+	control := map[string]bool{}
+	for agent := range plan.Control {
+		control[plan.Name(agent)] = true
 	}
-	check := NewChecker(calm, slowest)
+	check := NewChecker(control, maxControlLatency)
 	history, err := NewHistory(filepath.Join(o.Dir, "history.jsonl"), check)
 	if err != nil {
 		return nil, err
@@ -67,14 +67,14 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() {
-		err = errors.Join(err, s.stop(patience))
+		err = errors.Join(err, s.stop(stepTimeout))
 		s.watching.Wait()
 	}()
 	r := &run{o: o, plan: plan, server: s, history: history, began: time.Now()}
 	for _, name := range s.names {
 		r.drivers = append(r.drivers, newDriver(s, history, name))
 	}
-	if err := r.all(ctx, whole); err != nil {
+	if err := r.runAll(ctx, whole); err != nil {
 		return nil, err
 	}
 	report = check.Report(plan)
@@ -98,51 +98,51 @@ type run struct {
 	history *History
 	drivers []*driver
 	began   time.Time
-	first   held // by the server, before anything happened
+	first   resources // by the server, before anything happened
 }
 
-func (r *run) say(format string, args ...any) {
+func (r *run) progress(format string, args ...any) {
 	fmt.Fprintf(r.o.Progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// all does everything. ctx may end the attack, whole ends all that needs a server.
-func (r *run) all(ctx, whole context.Context) error {
-	r.say("start a server with %d agents", r.plan.Agents)
+// runAll does everything. ctx may end the attack, whole ends all that needs a server.
+func (r *run) runAll(ctx, whole context.Context) error {
+	r.progress("start a server with %d agents", r.plan.Agents)
 	if err := r.server.start(whole); err != nil {
 		return err
 	}
 	var err error
-	if r.first, err = r.server.holds(whole); err != nil {
+	if r.first, err = r.server.resources(whole); err != nil {
 		return err
 	}
 	for _, d := range r.drivers {
 		d.follow()
 	}
 	quiet := r.o.Time / 10
-	r.say("quiet for %v", quiet)
-	r.quiet(ctx, whole, quiet)
-	r.say("attack for %v, seed %d", r.o.Time-quiet, r.plan.Seed)
+	r.progress("quiet for %v", quiet)
+	r.baseline(ctx, whole, quiet)
+	r.progress("attack for %v, seed %d", r.o.Time-quiet, r.plan.Seed)
 	if err := r.attack(ctx, whole, r.o.Time-quiet); err != nil {
-		r.leave()
+		r.stopFollowing()
 		return err
 	}
 	if !r.server.isDead() {
-		r.say("repeat the last sends, read the conversations and all events")
-		r.settle(whole)
+		r.progress("repeat the last sends, read the conversations and all events")
+		r.settleAll(whole)
 	}
-	r.leave()
-	r.say("look for what is left")
-	r.end(whole)
+	r.stopFollowing()
+	r.progress("look for what is left")
+	r.checkEnd(whole)
 	return nil
 }
 
-// quiet lets the calm agents talk, to know how long that takes.
-func (r *run) quiet(ctx, whole context.Context, long time.Duration) {
+// baseline lets the control agents talk, to know how long that takes.
+func (r *run) baseline(ctx, whole context.Context, long time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	defer context.AfterFunc(whole, cancel)()
 	var talking sync.WaitGroup
-	for _, d := range r.drivers[:r.plan.Calm] {
+	for _, d := range r.drivers[:r.plan.Control] {
 		talking.Go(func() {
 			for pause(limited, 50*time.Millisecond) {
 				d.do(whole, Step{Do: Echo})
@@ -153,7 +153,7 @@ func (r *run) quiet(ctx, whole context.Context, long time.Duration) {
 }
 
 // attack has everybody do what the plan says. On a slow machine it takes longer
-// than that: until each promised attack was made, and a calm agent answered under
+// than that: until each promised attack was made, and a control agent answered under
 // attack. ctx ends it at once.
 func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	limited, cancel := context.WithCancel(ctx)
@@ -162,7 +162,7 @@ func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	answering, give := context.WithCancelCause(whole)
 	defer give(nil)
 	began := time.Now()
-	r.history.Add(Record{What: AttackBegan})
+	r.history.Add(Record{Kind: AttackBegan})
 	var talking sync.WaitGroup
 	for i, d := range r.drivers {
 		talking.Go(func() { d.talk(limited, answering, began, r.plan.Talk[i]) })
@@ -173,20 +173,20 @@ func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	if err != nil {
 		give(nil) // nobody will answer the drivers any more
 	}
-	late := time.AfterFunc(afterwards, func() { give(context.DeadlineExceeded) })
+	late := time.AfterFunc(drainTimeout, func() { give(context.DeadlineExceeded) })
 	defer late.Stop()
 	talking.Wait()
 	for ctx.Err() == nil && answering.Err() == nil && !r.history.servedUnderAttack() {
-		r.drivers[0].do(answering, Step{Do: Echo}) // the first is calm
+		r.drivers[0].do(answering, Step{Do: Echo}) // the first is of the control group
 	}
-	r.history.Add(Record{What: AttackEnded})
+	r.history.Add(Record{Kind: AttackEnded})
 	return err
 }
 
-// settle has each driver settle, four at a time. What is destroyed and created
+// settleAll has each driver settle, four at a time. What is destroyed and created
 // then shows what the server forgets to let go each time.
-func (r *run) settle(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, settling)
+func (r *run) settleAll(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var working sync.WaitGroup
 	free := make(chan struct{}, 4)
@@ -194,46 +194,46 @@ func (r *run) settle(ctx context.Context) {
 		working.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			d.settle(limited, i >= r.plan.Calm)
+			d.repeatLastSends(limited, i >= r.plan.Control)
 		})
 	}
 	working.Wait()
 }
 
-func (r *run) leave() {
+func (r *run) stopFollowing() {
 	for _, d := range r.drivers {
-		d.leave()
+		d.unfollow()
 	}
 }
 
-// end looks whether all is as it was at first, ends the server and looks
+// checkEnd looks whether all is as it was at first, ends the server and looks
 // whether anything is there.
-func (r *run) end(ctx context.Context) {
+func (r *run) checkEnd(ctx context.Context) {
 	s := r.server
 	if s.isDead() {
-		r.nothing("processes after the server's death")
+		r.checkNothingLeft("processes after the server's death")
 		return
 	}
-	s.look(ctx, r.history, "processes of turns and agents that have ended", func() []string { return s.strays(ctx) })
-	var last held
-	s.look(ctx, r.history, "descriptors and goroutines of the server beyond those at its start", func() []string {
-		now, err := s.holds(ctx)
+	s.waitNoneLeft(ctx, r.history, "processes of turns and agents that have ended", func() []string { return s.strays(ctx) })
+	var last resources
+	s.waitNoneLeft(ctx, r.history, "descriptors and goroutines of the server beyond those at its start", func() []string {
+		now, err := s.resources(ctx)
 		if err != nil {
 			return []string{err.Error()}
 		}
 		last = now
-		return now.beyond(r.first)
+		return now.exceeding(r.first)
 	})
-	r.say("the server has %d descriptors and %d goroutines, and had %d and %d at first",
+	r.progress("the server has %d descriptors and %d goroutines, and had %d and %d at first",
 		last.descriptors, last.goroutines, r.first.descriptors, r.first.goroutines)
-	if err := s.stop(patience); err != nil {
-		r.history.Add(Record{What: Left, Text: err.Error()})
+	if err := s.stop(stepTimeout); err != nil {
+		r.history.Add(Record{Kind: Left, Text: err.Error()})
 	}
-	r.nothing("processes after the server's end")
+	r.checkNothingLeft("processes after the server's end")
 }
 
-// nothing looks whether any process is left.
-func (r *run) nothing(what string) {
+// checkNothingLeft looks whether any process is left.
+func (r *run) checkNothingLeft(what string) {
 	// What ends with the server is not waited for.
-	r.server.look(context.Background(), r.history, what, r.server.processes)
+	r.server.waitNoneLeft(context.Background(), r.history, what, r.server.processes)
 }

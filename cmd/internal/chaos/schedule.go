@@ -7,7 +7,7 @@ import (
 
 // promised are the attacks without which a promise that was kept says nothing, in
 // the order in which they are made up for.
-var promised = []Deed{FillDisk, KillServer, Kill}
+var promised = []Action{FillDisk, KillServer, Kill}
 
 // retryPause lies before a promised attack that was not possible is tried again.
 const retryPause = 100 * time.Millisecond
@@ -30,9 +30,9 @@ func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Du
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	defer context.AfterFunc(whole, cancel)()
-	owed := map[Deed]Step{}
+	owed := map[Action]Step{}
 	for _, deed := range promised {
-		owed[deed] = Step{Do: deed, Agent: p.Calm, For: time.Second}
+		owed[deed] = Step{Do: deed, Agent: p.Control, For: time.Second}
 	}
 	take := func(step Step) error {
 		came, err := do(whole, step)

@@ -21,7 +21,7 @@ func TestPromisedAttacksAreMade(t *testing.T) {
 				const long = 27 * time.Second
 				plan := chaos.NewPlan(14446, 20, 30*time.Second)
 				began, left := time.Now(), 5 // kills that are not possible
-				var did []chaos.Deed
+				var did []chaos.Action
 				err := chaos.CarryOut(t.Context(), plan, long, func(_ context.Context, step chaos.Step) (missed bool) {
 					time.Sleep(slow) // in the bubble's time
 					if step.Do == chaos.Kill && left > 0 {
@@ -34,7 +34,7 @@ func TestPromisedAttacksAreMade(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, deed := range []chaos.Deed{chaos.Kill, chaos.FillDisk, chaos.KillServer} {
+				for _, deed := range []chaos.Action{chaos.Kill, chaos.FillDisk, chaos.KillServer} {
 					if !slices.Contains(did, deed) {
 						t.Errorf("no %s among %v", deed, did)
 					}

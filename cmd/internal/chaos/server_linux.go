@@ -112,7 +112,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	stuck := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stuck()
-	o, err := greeting(out)
+	o, err := readGreeting(out)
 	p := &process{cmd: cmd, log: log, ended: make(chan struct{})}
 	s.process = p
 	s.watching.Go(func() { s.watch(p) })
@@ -129,12 +129,12 @@ func (s *server) start(ctx context.Context) error {
 		s.tags = append(s.tags, t)
 	}
 	close(s.up)
-	s.history.Add(Record{What: ServerUp, Seq: uint64(s.number)})
+	s.history.Add(Record{Kind: ServerUp, Seq: uint64(s.number)})
 	return nil
 }
 
-// greeting reads where a server listens, and its key.
-func greeting(out io.Reader) (o client.Options, err error) {
+// readGreeting reads where a server listens, and its key.
+func readGreeting(out io.Reader) (o client.Options, err error) {
 	o.Retries = -1 // each try is accounted for
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
@@ -164,14 +164,14 @@ func (s *server) watch(p *process) {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	s.lost(fmt.Sprintf("the server ended by itself: %s; %s", how, tail(p.log)))
+	s.reportDied(fmt.Sprintf("the server ended by itself: %s; %s", how, tail(p.log)))
 	_ = p.log.Close() // it was read
 }
 
-// lost notes that there is no server any more. mu is held.
-func (s *server) lost(why string) {
+// reportDied notes that there is no server any more. mu is held.
+func (s *server) reportDied(why string) {
 	s.dead = true
-	s.history.Add(Record{What: ServerDied, Text: why})
+	s.history.Add(Record{Kind: ServerDied, Text: why})
 	s.died()
 }
 
@@ -183,7 +183,7 @@ func (s *server) restart(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost(fmt.Sprintf("the server did not start again: %v", err))
+	s.reportDied(fmt.Sprintf("the server did not start again: %v", err))
 }
 
 // isDead reports whether there is no server any more.
@@ -193,8 +193,8 @@ func (s *server) isDead() bool {
 	return s.dead
 }
 
-// deathCry begins what the runtime says last, which may be long.
-var deathCry = regexp.MustCompile(`(?m)^(panic|fatal error|SIG[A-Z]+): `)
+// crashPattern begins what the runtime says last, which may be long.
+var crashPattern = regexp.MustCompile(`(?m)^(panic|fatal error|SIG[A-Z]+): `)
 
 // tail tells the end of a log, or how what the runtime said there begins.
 func tail(log *os.File) string {
@@ -207,7 +207,7 @@ func tail(log *os.File) string {
 	if err != nil {
 		return err.Error()
 	}
-	if cry := deathCry.FindIndex(end); cry != nil {
+	if cry := crashPattern.FindIndex(end); cry != nil {
 		end = textcut.Head(end[cry[0]:], told)
 	}
 	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(textcut.Tail(end, told))), "\n", "\n    ")
@@ -234,7 +234,7 @@ func (s *server) createAll(ctx context.Context) error {
 func (s *server) create(ctx context.Context, c *client.Client, name string) error {
 	preset, approvals := rights.Trusted, api.ApprovalsAsk
 	_, err := c.CreateAgent(ctx, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
-	if kind(err) == "AGENT_EXISTS" {
+	if errorKind(err) == "AGENT_EXISTS" {
 		return nil
 	}
 	return err
@@ -283,8 +283,8 @@ func tagOf(server int, home string) (t proctree.LineageTag, ok bool) {
 	return 0, false
 }
 
-// bears reports whether a number is one of a tag of the server.
-func (s *server) bears(number uint64) bool {
+// isLineageTag reports whether a number is one of a tag of the server.
+func (s *server) isLineageTag(number uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.tags, func(t proctree.LineageTag) bool { return t.Has(number) })
@@ -306,12 +306,12 @@ func (s *server) kill() error {
 		return &skippedError{why: "it has ended by itself"}
 	}
 	s.up = make(chan struct{})
-	s.history.Add(Record{What: ServerDown, Seq: uint64(s.number)})
+	s.history.Add(Record{Kind: ServerDown, Seq: uint64(s.number)})
 	return s.end(syscall.SIGKILL)
 }
 
 // stop asks the server to end, and waits for at most patience.
-func (s *server) stop(patience time.Duration) error {
+func (s *server) stop(maxLatency time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
@@ -346,8 +346,8 @@ func (s *server) end(by syscall.Signal) error {
 	return errors.Join(err, p.log.Close())
 }
 
-// kind is the type of an error that the server gave, "" for any other.
-func kind(err error) string {
+// errorKind is the type of an error that the server gave, "" for any other.
+func errorKind(err error) string {
 	if e, ok := errors.AsType[*client.RPCError](err); ok {
 		return e.Data.Type
 	}

@@ -13,11 +13,11 @@ import (
 	"nexus.internal/protocol/proctree"
 )
 
-// look waits until find finds nothing, and notes what it still finds when its
-// patience is over.
-func (s *server) look(ctx context.Context, history *History, what string, find func() []string) {
-	history.Add(Record{What: Looked, Text: what})
-	limited, cancel := context.WithTimeout(ctx, patience)
+// waitNoneLeft waits until find finds nothing, and notes what it still finds when its
+// stepTimeout is over.
+func (s *server) waitNoneLeft(ctx context.Context, history *History, what string, find func() []string) {
+	history.Add(Record{Kind: Looked, Text: what})
+	limited, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	for {
 		found := find()
@@ -26,7 +26,7 @@ func (s *server) look(ctx context.Context, history *History, what string, find f
 		}
 		if !pause(limited, 20*time.Millisecond) {
 			for _, one := range found {
-				history.Add(Record{What: Left, Text: what + ": " + one})
+				history.Add(Record{Kind: Left, Text: what + ": " + one})
 			}
 			return
 		}
@@ -37,7 +37,7 @@ func (s *server) look(ctx context.Context, history *History, what string, find f
 // the machine but ourselves that has the home or the mark of a tool in its
 // arguments or its environment, or bears a tag of the server.
 func (s *server) processes() []string {
-	return processesWith(func(pid int) bool { return s.bears(proctree.LineageOf(pid)) }, s.mark, s.home)
+	return processesWith(func(pid int) bool { return s.isLineageTag(proctree.LineageOf(pid)) }, s.mark, s.home)
 }
 
 // strays are the processes that tools have started, and all that come of the
@@ -60,7 +60,7 @@ func (s *server) strays(ctx context.Context) []string {
 	server := s.pid()
 	return processesWith(func(pid int) bool {
 		n := proctree.LineageOf(pid)
-		return s.bears(n) && pid != server && !living[n] && !isWatchdog(pid)
+		return s.isLineageTag(n) && pid != server && !living[n] && !isWatchdog(pid)
 	}, s.mark)
 }
 
@@ -95,35 +95,35 @@ func processesWith(wanted func(pid int) bool, marks ...string) (found []string) 
 	return found
 }
 
-// held is what the server holds that grows if it forgets to let go. Descriptors
+// resources is what the server holds that grows if it forgets to let go. Descriptors
 // are -1 where only root may count them: the server guards its keys.
-type held struct{ descriptors, goroutines int }
+type resources struct{ descriptors, goroutines int }
 
-// holds asks the server for its goroutines, and the kernel for its descriptors.
+// resources asks the server for its goroutines, and the kernel for its descriptors.
 // Connections that wait for us are closed first.
-func (s *server) holds(ctx context.Context) (held, error) {
+func (s *server) resources(ctx context.Context) (resources, error) {
 	c, err := s.call(ctx)
 	if err != nil {
-		return held{}, err
+		return resources{}, err
 	}
 	c.Close()
 	ready, err := c.Ready(ctx)
 	if err != nil {
-		return held{}, err
+		return resources{}, err
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.pid()))
 	if errors.Is(err, fs.ErrPermission) {
-		return held{-1, ready.Goroutines}, nil
+		return resources{-1, ready.Goroutines}, nil
 	}
-	return held{len(entries), ready.Goroutines}, err
+	return resources{len(entries), ready.Goroutines}, err
 }
 
-// beyond tells what is held beyond what was, and a few that come once.
-func (h held) beyond(was held) (found []string) {
-	if h.descriptors > was.descriptors+slack {
+// exceeding tells what is held beyond what was, and a few that come once.
+func (h resources) exceeding(was resources) (found []string) {
+	if h.descriptors > was.descriptors+maxExtra {
 		found = append(found, fmt.Sprintf("%d descriptors, and there were %d", h.descriptors, was.descriptors))
 	}
-	if h.goroutines > was.goroutines+slack {
+	if h.goroutines > was.goroutines+maxExtra {
 		found = append(found, fmt.Sprintf("%d goroutines, and there were %d", h.goroutines, was.goroutines))
 	}
 	return found
