@@ -92,9 +92,9 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 			pids[agent.AgentID] = *agent.PID
 		}
 	}
-	hunted := a.plan.Agents - a.plan.Control
-	for i := range hunted {
-		pid, ok := pids[a.plan.Name(a.plan.Control+(step.Agent-a.plan.Control+i)%hunted)]
+	targets := a.plan.Agents - a.plan.Control
+	for i := range targets {
+		pid, ok := pids[a.plan.Name(a.plan.Control+(step.Agent-a.plan.Control+i)%targets)]
 		if !ok {
 			continue
 		}

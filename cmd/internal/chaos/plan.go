@@ -94,11 +94,11 @@ var (
 func NewPlan(seed uint64, agents int, long time.Duration) Plan {
 	p := Plan{Seed: seed, Agents: agents, Time: long, Control: (agents + 2) / 3}
 	for agent := range agents {
-		deeds, pause := targetActions, 400*time.Millisecond
+		actions, pause := targetActions, 400*time.Millisecond
 		if agent < p.Control {
-			deeds, pause = controlActions, 250*time.Millisecond
+			actions, pause = controlActions, 250*time.Millisecond
 		}
-		p.Talk = append(p.Talk, p.talk(agent, deeds, pause))
+		p.Talk = append(p.Talk, p.talk(agent, actions, pause))
 	}
 	p.Attack = p.attack()
 	return p
@@ -107,10 +107,10 @@ func NewPlan(seed uint64, agents int, long time.Duration) Plan {
 // draws are the random numbers of one actor.
 func (p Plan) draws(actor int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(actor))) }
 
-func (p Plan) talk(agent int, deeds []weighted, pause time.Duration) (steps []Step) {
+func (p Plan) talk(agent int, actions []weighted, pause time.Duration) (steps []Step) {
 	r := p.draws(agent)
 	for at := randomDuration(r, pause); at < p.Time; at += randomDuration(r, 2*pause) {
-		one := pick(r, deeds)
+		one := pick(r, actions)
 		steps = append(steps, Step{At: at, Do: one.do, Agent: agent, For: 10*time.Millisecond + randomDuration(r, 600*time.Millisecond), Word: one.word})
 	}
 	return steps
@@ -127,8 +127,8 @@ func (p Plan) attack() (steps []Step) {
 			third++
 		}
 		s := Step{At: at, Do: do, Agent: p.Control, For: 100*time.Millisecond + randomDuration(r, 1500*time.Millisecond)}
-		if hunted := p.Agents - p.Control; hunted > 0 {
-			s.Agent += r.IntN(hunted)
+		if targets := p.Agents - p.Control; targets > 0 {
+			s.Agent += r.IntN(targets)
 		}
 		steps = append(steps, s)
 	}

@@ -31,8 +31,8 @@ func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Du
 	defer cancel()
 	defer context.AfterFunc(whole, cancel)()
 	owed := map[Action]Step{}
-	for _, deed := range promised {
-		owed[deed] = Step{Do: deed, Agent: p.Control, For: time.Second}
+	for _, action := range promised {
+		owed[action] = Step{Do: action, Agent: p.Control, For: time.Second}
 	}
 	take := func(step Step) error {
 		came, err := do(whole, step)
@@ -53,16 +53,16 @@ func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Du
 		}
 	}
 	<-limited.Done()
-	for _, deed := range promised {
+	for _, action := range promised {
 		for {
-			step, ok := owed[deed]
+			step, ok := owed[action]
 			if !ok || ctx.Err() != nil || whole.Err() != nil {
 				break
 			}
 			if err := take(step); err != nil {
 				return err
 			}
-			if _, ok := owed[deed]; ok {
+			if _, ok := owed[action]; ok {
 				pause(whole, retryPause)
 			}
 		}

@@ -34,9 +34,9 @@ func TestPromisedAttacksAreMade(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, deed := range []chaos.Action{chaos.Kill, chaos.FillDisk, chaos.KillServer} {
-					if !slices.Contains(did, deed) {
-						t.Errorf("no %s among %v", deed, did)
+				for _, action := range []chaos.Action{chaos.Kill, chaos.FillDisk, chaos.KillServer} {
+					if !slices.Contains(did, action) {
+						t.Errorf("no %s among %v", action, did)
 					}
 				}
 				if took := time.Since(began); took < long || name == "quick" && took > long+time.Second {

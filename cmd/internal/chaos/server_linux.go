@@ -310,8 +310,8 @@ func (s *server) kill() error {
 	return s.end(syscall.SIGKILL)
 }
 
-// stop asks the server to end, and waits for at most patience.
-func (s *server) stop(maxLatency time.Duration) error {
+// stop asks the server to end, and waits for at most timeout.
+func (s *server) stop(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
@@ -319,7 +319,7 @@ func (s *server) stop(maxLatency time.Duration) error {
 	}
 	s.up = make(chan struct{})
 	process := s.process.cmd.Process
-	stuck := time.AfterFunc(patience, func() { _ = process.Kill() })
+	stuck := time.AfterFunc(timeout, func() { _ = process.Kill() })
 	defer stuck.Stop()
 	if err := s.end(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("end the server: %w", err)
