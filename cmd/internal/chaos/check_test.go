@@ -163,7 +163,7 @@ func TestBadHistories(t *testing.T) {
 				}
 			}
 		}, chaos.ControlServed, "took 0.1 s"},
-		{"a control agent without an answer", func(h []chaos.Record) { at(h, 20).Kind = chaos.Lost }, chaos.ControlServed, "c1 of calm, which nobody attacked, was never answered"},
+		{"a control agent without an answer", func(h []chaos.Record) { at(h, 20).Kind = chaos.Lost }, chaos.ControlServed, "c1 of control, which nobody attacked, was never answered"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := good()
