@@ -38,13 +38,8 @@ type Agent struct {
 	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
 	incarnations uint64
 	restarts     uint64
-	ran          bool    // an incarnation was ready once, so Spec.Resume applies
-	turn         *Turn   // that runs, or has ended and is not told yet
-	queue        []*Turn // at most Spec.QueueLimit; one more is refused
-	turns        outcomes
-	endings      []*Turn   // ended, to be told in this order; turn and queue bound them
-	telling      bool      // somebody is in tell
-	lastTold     time.Time // when somebody last left it
+	ran          bool // an incarnation was ready once, so Spec.Resume applies
+	turns        turnQueue
 	calls        calls
 	crashes      []time.Time // the last ones, oldest first
 	starved      []time.Time // restarts that the server lacked something for, since one came to anything, oldest first
@@ -123,7 +118,7 @@ func (a *Agent) Info() Info {
 		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
 		Incarnation: a.incarnations, Restarts: a.restarts, LastRestart: a.lastRestart, CreatedAt: a.created,
 		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
-		Queued: len(a.queue), Update: a.update, Narrowed: a.narrowed.holds, LastError: a.lastError,
+		Queued: len(a.turns.waiting), Update: a.update, Narrowed: a.narrowed.holds, LastError: a.lastError,
 	}
 	if a.inc != nil && a.inc.conn != nil {
 		info.PID = a.inc.conn.PID()
@@ -131,8 +126,8 @@ func (a *Agent) Info() Info {
 	if a.inc != nil {
 		info.Asked = a.inc.permissions.waiting()
 	}
-	if a.turn != nil {
-		info.Running = a.turn.id
+	if a.turns.current != nil {
+		info.Running = a.turns.current.id
 	}
 	return info
 }
@@ -173,20 +168,20 @@ func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]b
 	if a.closed != nil {
 		return nil, false, a.closed
 	}
-	if t := a.turns.find(p.ID); t != nil {
+	if t := a.turns.known.find(p.ID); t != nil {
 		if t.digest != sum {
 			return nil, false, ErrTurnConflict
 		}
 		a.sup.count.repeats.Add(1)
 		return t, false, nil
 	}
-	occupied := a.turn != nil || len(a.queue) > 0
+	occupied := a.turns.occupied()
 	switch {
 	case a.state == Failed:
 		return nil, false, a.failed()
 	case o.WhenBusy == Reject && occupied:
 		return nil, false, ErrBusy
-	case len(a.queue) >= a.spec.QueueLimit:
+	case len(a.turns.waiting) >= a.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
 	t = newTurn(&a.mu, p, sum, o, a.spec.Limits)
@@ -199,7 +194,7 @@ func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]b
 		a.letGo(t)
 		return nil, false, err
 	}
-	a.turns.add(t)
+	a.turns.known.add(t)
 	a.sup.count.prompts.Add(1)
 	t.beginSpan(ctx, a)
 	switch { // whatever happened meanwhile, it is accepted
@@ -209,12 +204,12 @@ func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]b
 	case a.state == Failed:
 		a.finish(t, Crashed, a.failed())
 	case o.WhenBusy == Steer:
-		a.queue = append([]*Turn{t}, a.queue...)
-		if a.turn != nil {
-			a.abort(a.turn, errSteered)
+		a.turns.enqueueFirst(t)
+		if a.turns.current != nil {
+			a.abort(a.turns.current, errSteered)
 		}
 	default:
-		a.queue = append(a.queue, t)
+		a.turns.enqueue(t)
 	}
 	a.wakeUp()
 	a.next()
@@ -321,18 +316,18 @@ func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err e
 func (a *Agent) abortTurn(turnID string, reason error) (t *Turn, over bool) {
 	a.mu.Lock()
 	defer a.release()
-	t = a.turn
+	t = a.turns.current
 	if turnID != "" {
-		t = a.turns.find(turnID)
+		t = a.turns.known.find(turnID)
 	}
 	switch {
 	case t == nil || t.over():
 		return t, t != nil
 	case t.ended: // and is about to be told
-	case t == a.turn:
+	case t == a.turns.current:
 		a.abort(t, reason)
 	default:
-		a.unqueue(t)
+		a.turns.remove(t)
 		a.finish(t, Cancelled, reason)
 	}
 	return t, false
@@ -406,7 +401,7 @@ func (a *Agent) closeIdle(reason error) error {
 	defer a.accepting.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.turn != nil || len(a.queue) > 0 {
+	if a.turns.occupied() {
 		return ErrBusy
 	}
 	a.closed = cmp.Or(a.closed, reason)

@@ -113,8 +113,7 @@ func (a *Agent) probeChild(inc *incarnation) {
 		a.calls.forget(ping)
 	}
 	// Who tells waits for the disk, and may be the reader, which has not read on yet.
-	late := a.telling || time.Since(a.lastTold) < lateness
-	switch h.probe(a.turn == nil && a.calls.idle(), late) {
+	switch h.probe(a.turns.current == nil && a.calls.idle(), a.turns.late()) {
 	case alive:
 	case silent:
 		h.ping = &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}

@@ -94,10 +94,10 @@ func (a *Agent) hostCall(inc *incarnation, c protocol.HostCall) {
 		inc.put(a.hostResult(c.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: refusal}))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), a.turn.trace))
-	call := &hostCall{turn: a.turn, cancel: cancel}
+	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), a.turns.current.trace))
+	call := &hostCall{turn: a.turns.current, cancel: cancel}
 	inc.host.begin(c.CallID, call)
-	from := Caller{AgentID: a.spec.ID, TurnID: a.turn.id, Incarnation: inc.number}
+	from := Caller{AgentID: a.spec.ID, TurnID: a.turns.current.id, Incarnation: inc.number}
 	a.work.Go(func() {
 		value, failure := a.sup.host(ctx, from, c.Method, c.Params)
 		a.mu.Lock()
@@ -114,9 +114,9 @@ func (a *Agent) refuseHost(inc *incarnation, c protocol.HostCall) string {
 	switch {
 	case a.sup.host == nil || !a.spec.HostCalls:
 		return "this agent may not ask for other agents"
-	case a.running() == nil || a.turn.id != c.TurnID:
+	case a.turns.running() == nil || a.turns.current.id != c.TurnID:
 		return "the turn that asks does not run"
-	case a.turn.reason != nil:
+	case a.turns.current.reason != nil:
 		return "the turn that asks is being cancelled"
 	case inc.host.under[c.CallID] != nil:
 		return "call_id is in use"

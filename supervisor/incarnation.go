@@ -217,7 +217,7 @@ func (a *Agent) ended(inc *incarnation, exit Exit) {
 	}
 	exit.Limit = cmp.Or(exit.Limit, inc.limit)
 	inc.lost = crash.Reason // so that nothing begins
-	if t := a.running(); t != nil && inc.stopped != nil {
+	if t := a.turns.running(); t != nil && inc.stopped != nil {
 		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, inc.stopped))
 	} else if t != nil && !a.again(t) {
 		a.finish(t, Crashed, crash)
@@ -237,7 +237,7 @@ func (a *Agent) rest(inc *incarnation) {
 	a.calls.failSent(inc.stopped)
 	a.inc = nil
 	a.setState(Stopped, "")
-	if len(a.queue) > 0 || len(a.calls.unsent) > 0 {
+	if len(a.turns.waiting) > 0 || len(a.calls.unsent) > 0 {
 		a.wakeUp()
 	}
 }
@@ -390,7 +390,7 @@ func (a *Agent) releaseReader() {
 // due reports whether there is something to tell or to write, and nobody at it.
 func (a *Agent) due() (tell, write bool) {
 	inc := a.inc
-	return len(a.endings) > 0 && !a.telling, inc != nil && len(inc.out) > 0 && !inc.writing
+	return len(a.turns.finished) > 0 && !a.turns.notifying, inc != nil && len(inc.out) > 0 && !inc.writing
 }
 
 func (a *Agent) flush() {
@@ -445,7 +445,7 @@ func (a *Agent) write(inc *incarnation) {
 
 // unsendable ends what a command was for that cannot be written.
 func (a *Agent) unsendable(c protocol.Command, err *CommandError) {
-	if t := a.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
+	if t := a.turns.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
 		a.finish(t, Erred, err)
 	} else if a.calls.answered(c.Ident(), answer{err: err}) {
 		a.sendCalls()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
@@ -73,7 +72,7 @@ func (a *Agent) recall() {
 			return
 		}
 		t.result = *ended
-		a.turns.record(t)
+		a.turns.known.record(t)
 	})
 	if len(cut) == 0 {
 		return
@@ -99,7 +98,7 @@ func (a *Agent) recall() {
 		t.result, t.text = r, nil
 		a.memory.Outcomes.End(r)
 		a.publish("turn_end", turnEndEvent(t.id, r.Outcome, r.Err))
-		a.turns.record(t)
+		a.turns.known.record(t)
 	}
 }
 
@@ -153,16 +152,12 @@ func (a *Agent) accept(id string, digest [sha256.Size]byte) error {
 // waits for an outcome. One goroutine at a time is in it, so they keep their
 // order.
 func (a *Agent) tell() {
-	if a.telling {
+	if !a.turns.claim() {
 		return
 	}
-	a.telling = true
 	a.work.Add(1) // the memory is closed after that
 	defer a.work.Done()
-	for len(a.endings) > 0 {
-		t := a.endings[0]
-		a.endings[0] = nil
-		a.endings = a.endings[1:]
+	for t := a.turns.next(); t != nil; t = a.turns.next() {
 		if a.memory.Outcomes != nil {
 			a.mu.Unlock()
 			a.memory.Outcomes.End(t.result)
@@ -170,14 +165,12 @@ func (a *Agent) tell() {
 		}
 		a.told(t)
 	}
-	a.endings = nil
-	a.telling, a.lastTold = false, time.Now()
 }
 
 // untilTold returns once the turn that ran, which has ended, has been told.
 func (a *Agent) untilTold() {
 	a.tell()
-	if t := a.turn; t != nil { // somebody else is at it
+	if t := a.turns.current; t != nil { // somebody else is at it
 		a.mu.Unlock()
 		<-t.done
 		a.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +16,13 @@ import (
 
 // next begins the oldest waiting turn if the child is free.
 func (a *Agent) next() {
-	if a.state == Busy && a.turn == nil && a.inc.lost == "" {
+	if a.state == Busy && a.turns.current == nil && a.inc.lost == "" {
 		a.state = a.state.move(Ready)
 	}
-	if !a.free() || len(a.queue) == 0 {
+	if !a.free() || a.turns.first() == nil {
 		return
 	}
-	if t, inc := a.queue[0], a.inc; t.check == nil {
+	if t, inc := a.turns.first(), a.inc; t.check == nil {
 		a.begin(t)
 	} else if !t.checking {
 		t.checking = true
@@ -44,10 +43,10 @@ func (a *Agent) checkWaited(t *Turn, inc *incarnation) {
 	t.checking = false
 	switch {
 	case t.ended:
-	case !a.free() || a.inc != inc || a.queue[0] != t:
+	case !a.free() || a.inc != inc || a.turns.first() != t:
 		a.next()
 	case err != nil:
-		a.unqueue(t)
+		a.turns.remove(t)
 		a.finish(t, Erred, err)
 	default:
 		a.begin(t)
@@ -56,8 +55,7 @@ func (a *Agent) checkWaited(t *Turn, inc *incarnation) {
 
 // begin begins the oldest waiting turn.
 func (a *Agent) begin(t *Turn) {
-	a.queue = slices.Delete(a.queue, 0, 1)
-	a.turn = t
+	a.turns.begin()
 	a.state = a.state.move(Busy)
 	t.begin(a.inc.number)
 	a.publish("turn_start", turnStartEvent(t.id, t.attempt))
@@ -69,19 +67,11 @@ func (a *Agent) begin(t *Turn) {
 		t.deadline = time.AfterFunc(t.limit, func() {
 			a.mu.Lock()
 			defer a.releaseElsewhere()
-			if a.turn == t {
+			if a.turns.current == t {
 				a.abort(t, t.late)
 			}
 		})
 	}
-}
-
-// running is the turn that runs and has no outcome yet; nil if there is none.
-func (a *Agent) running() *Turn {
-	if a.turn == nil || a.turn.ended {
-		return nil
-	}
-	return a.turn
 }
 
 // again puts the running turn, whose process has crashed, back to be sent once
@@ -95,8 +85,7 @@ func (a *Agent) again(t *Turn) bool {
 	if t.limit > 0 {
 		t.limit = max(t.limit-time.Since(t.began), time.Nanosecond)
 	}
-	a.turn = nil
-	a.queue = append([]*Turn{t}, a.queue...)
+	a.turns.retry()
 	return true
 }
 
@@ -115,7 +104,7 @@ func (a *Agent) abort(t *Turn, reason error) {
 	t.abort = time.AfterFunc(grace, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.running() == t && a.inc == inc {
+		if a.turns.running() == t && a.inc == inc {
 			if e, ok := errors.AsType[*TurnLimitError](reason); ok {
 				inc.limit = e.Limit()
 			}
@@ -138,35 +127,26 @@ func (a *Agent) finish(t *Turn, o Outcome, err error) {
 	t.text = nil
 	t.finishSpan()
 	a.letGo(t)
-	if a.turn == t {
+	if a.turns.current == t {
 		a.inc.host.end(t)
 		a.cancelPermissions(a.inc, func(r pendingPermission) bool { return r.TurnID == t.id })
 	}
-	a.endings = append(a.endings, t)
+	a.turns.finish(t)
 }
 
 // told ends the wait for a turn whose outcome is recorded: its last event, its
 // result, its waiters, in this order, and then the next turn.
 func (a *Agent) told(t *Turn) {
-	if a.turn == t {
-		a.turn = nil
-	}
+	a.turns.notified(t)
 	a.publish("turn_end", turnEndEvent(t.id, t.result.Outcome, t.result.Err))
 	a.sup.count.outcome(t.result.Outcome).Add(1)
-	a.turns.record(t)
 	close(t.done)
 	a.next()
 }
 
-func (a *Agent) unqueue(t *Turn) {
-	a.queue = slices.DeleteFunc(a.queue, func(q *Turn) bool { return q == t })
-}
-
 // failQueue ends all turns that wait.
 func (a *Agent) failQueue(o Outcome, err error) {
-	waiting := a.queue
-	a.queue = nil
-	for _, t := range waiting {
+	for _, t := range a.turns.removeAll() {
 		a.finish(t, o, err)
 	}
 }
@@ -180,7 +160,7 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.publish(f.Type, raw)
-		if t := a.running(); t != nil {
+		if t := a.turns.running(); t != nil {
 			t.take(raw)
 		}
 		return
@@ -207,7 +187,7 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 	switch e := event.(type) {
 	case protocol.AgentEnd:
 		a.publish(e.Name(), raw)
-		if t := a.running(); t != nil && (e.TurnID == "" || e.TurnID == t.id) {
+		if t := a.turns.running(); t != nil && (e.TurnID == "" || e.TurnID == t.id) {
 			t.end = &e
 		}
 	case protocol.SessionUpdate:
@@ -235,7 +215,7 @@ func (a *Agent) control(inc *incarnation, raw []byte, event protocol.Event) {
 }
 
 func (a *Agent) response(r protocol.Response) {
-	if t := a.running(); t != nil && t.id == r.ID && r.Command == "prompt" {
+	if t := a.turns.running(); t != nil && t.id == r.ID && r.Command == "prompt" {
 		a.inc.heartbeat.answer()
 		a.conclude(t, r)
 		return
@@ -313,7 +293,7 @@ func (a *Agent) fault(raw []byte, e protocol.Error) {
 		a.sendCalls()
 	}
 	a.publish(e.Name(), raw)
-	t := a.running()
+	t := a.turns.running()
 	if t == nil || e.ID == nil || *e.ID != t.id {
 		return
 	}
@@ -330,7 +310,7 @@ func (a *Agent) probe(t *Turn) {
 	q := &call{command: get, deliver: func(r answer) {
 		state, _ := get.Answer(r.response) // of one that cannot be read nothing says that it runs
 		switch {
-		case a.running() != t || a.state != Busy || state.Streaming || t.end != nil:
+		case a.turns.running() != t || a.state != Busy || state.Streaming || t.end != nil:
 		case r.err != nil: // the answer was lost
 			a.probe(t)
 		default:

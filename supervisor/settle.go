@@ -51,7 +51,7 @@ func (a *Agent) refuse() {
 func (s *Supervisor) Cut(ctx context.Context) error {
 	for _, a := range s.all() {
 		a.mu.Lock()
-		if t := a.running(); t != nil {
+		if t := a.turns.running(); t != nil {
 			a.abort(t, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
 		}
 		a.releaseElsewhere()
@@ -66,10 +66,7 @@ func (s *Supervisor) turns() []*Turn {
 	var turns []*Turn
 	for _, a := range s.agents {
 		a.mu.Lock()
-		if a.turn != nil {
-			turns = append(turns, a.turn)
-		}
-		turns = append(turns, a.queue...)
+		turns = append(turns, a.turns.all()...)
 		a.mu.Unlock()
 	}
 	return turns

@@ -31,14 +31,11 @@ func sizeOf(p protocol.Prompt) int {
 // what is full. The agent's mutex is held.
 func (a *Agent) hold(t *Turn) error {
 	size := sizeOf(t.prompt)
-	waiting := 0
-	for _, q := range a.queue {
-		waiting += q.size
-	}
+	waiting := a.turns.bytes()
 	if waiting+size > maxWaiting {
 		return fmt.Errorf("%w: what waits has %d bytes, and more than %d may not", ErrQueueFull, waiting, maxWaiting)
 	}
-	idle := a.state == Ready && a.turn == nil && len(a.queue) == 0
+	idle := a.state == Ready && !a.turns.occupied()
 	if held := a.sup.held.Add(int64(size)); held > maxHeld && !idle {
 		a.sup.held.Add(-int64(size))
 		return fmt.Errorf("%w: what waits for all agents has %d bytes, and more than %d may not", ErrQueueFull, held-int64(size), maxHeld)
