@@ -3,7 +3,6 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,27 +30,12 @@ type Agent struct {
 	removed  chan struct{}  // closed when nothing is left of it
 	work     sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
 
-	accepting sync.Mutex // held while a prompt is looked up, recorded and entered; taken before mu
+	// accepting is held while a prompt is looked up, recorded and entered, so that its id
+	// is looked up after an earlier prompt was recorded; taken before mu.
+	accepting sync.Mutex
 
-	mu           sync.Mutex // guards all below; never held while anything blocks
-	state        State
-	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
-	incarnations uint64
-	restarts     uint64
-	ran          bool // an incarnation was ready once, so Spec.Resume applies
-	turns        turnQueue
-	calls        calls
-	crashes      []time.Time // the last ones, oldest first
-	starved      []time.Time // restarts that the server lacked something for, since one came to anything, oldest first
-	timer        *time.Timer // of Backoff
-	update       *protocol.SessionUpdate
-	narrowed     unsaved
-	lastError    string
-	lastCrash    Reason // "" before the first
-	lastRestart  Reason // what the last restart came after
-	shutdown     bool   // Shutdown was the last thing asked for
-	closed       error  // why nothing more is accepted; nil while it is
-	removing     bool   // close was called
+	mu      sync.Mutex // guards what follows; never held while anything blocks
+	guarded agentState // only update touches it
 }
 
 // Info describes an agent at one moment.
@@ -95,15 +79,15 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 		created: time.Now(),
 		memory:  memory,
 		removed: make(chan struct{}),
-		calls:   newCalls(),
 	}
+	a.guarded = agentState{agent: a, calls: newCalls()}
 	a.hub.slow = func() { s.count.slow.Add(1) }
 	if memory.Events != nil {
 		a.hub.log, a.hub.last = memory.Events, memory.Events.Last()
 		a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
 	}
 	a.since = a.hub.last
-	a.recall()
+	a.restore()
 	return a
 }
 
@@ -112,23 +96,23 @@ func (a *Agent) ID() string { return a.spec.ID }
 
 // Info describes the agent. It never waits for the child.
 func (a *Agent) Info() Info {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	info := Info{
-		ID: a.spec.ID, Kind: a.spec.Kind, State: a.state,
-		Incarnation: a.incarnations, Restarts: a.restarts, LastRestart: a.lastRestart, CreatedAt: a.created,
-		Labels: maps.Clone(a.spec.Labels), ShouldShutdown: a.shutdown,
-		Queued: len(a.turns.waiting), Update: a.update, Narrowed: a.narrowed.holds, LastError: a.lastError,
-	}
-	if a.inc != nil && a.inc.conn != nil {
-		info.PID = a.inc.conn.PID()
-	}
-	if a.inc != nil {
-		info.Asked = a.inc.permissions.waiting()
-	}
-	if a.turns.current != nil {
-		info.Running = a.turns.current.id
-	}
+	info := Info{ID: a.spec.ID, Kind: a.spec.Kind, CreatedAt: a.created, Labels: maps.Clone(a.spec.Labels)}
+	a.update(func(s *agentState) []effect {
+		info.State, info.Incarnation, info.Restarts, info.LastRestart = s.state, s.incarnations, s.restarts, s.lastRestart
+		info.ShouldShutdown, info.LastError = s.shutdown, s.lastError
+		info.Update, info.Narrowed = s.session, s.narrowed.holds
+		info.Queued = len(s.turns.waiting)
+		if s.turns.current != nil {
+			info.Running = s.turns.current.id
+		}
+		if s.inc != nil {
+			info.Asked = s.inc.permissions.waiting()
+			if s.inc.conn != nil {
+				info.PID = s.inc.conn.PID()
+			}
+		}
+		return nil
+	})
 	return info
 }
 
@@ -153,70 +137,42 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	if p.ID == "" {
 		p.ID = a.sup.nextID()
 	}
-	sum := digest(p)
+	digest := digest(p)
 	a.accepting.Lock()
-	a.mu.Lock()
-	t, fresh, err = a.enter(ctx, p, sum, o)
-	a.accepting.Unlock()
-	a.release()
-	return t, fresh, err
-}
-
-// enter finds the turn of that id, or records a new one and enters it. mu is
-// held, but for the record; accepting is held.
-func (a *Agent) enter(ctx context.Context, p protocol.Prompt, sum [sha256.Size]byte, o PromptOptions) (t *Turn, fresh bool, err error) {
-	if a.closed != nil {
-		return nil, false, a.closed
+	a.update(func(s *agentState) []effect {
+		t, fresh, err = s.admit(p, digest, o)
+		return nil
+	})
+	if !fresh {
+		a.accepting.Unlock()
+		return t, false, err
 	}
-	if t := a.turns.known.find(p.ID); t != nil {
-		if t.digest != sum {
-			return nil, false, ErrTurnConflict
+	err = a.record(t)
+	a.update(func(s *agentState) []effect {
+		defer a.work.Done() // of admit; after what is due
+		if err == nil {
+			s.enter(ctx, t, o)
+		} else {
+			t.drop(&a.sup.budget)
 		}
-		a.sup.count.repeats.Add(1)
-		return t, false, nil
-	}
-	occupied := a.turns.occupied()
-	switch {
-	case a.state == Failed:
-		return nil, false, a.failed()
-	case o.WhenBusy == Reject && occupied:
-		return nil, false, ErrBusy
-	case len(a.turns.waiting) >= a.spec.QueueLimit:
-		return nil, false, ErrQueueFull
-	}
-	t = newTurn(&a.mu, p, sum, o, a.spec.Limits)
-	if err := a.hold(t); err != nil {
+		return append([]effect{a.accepting.Unlock}, s.here()...)
+	})
+	if err != nil {
 		return nil, false, err
-	}
-	a.work.Add(1) // the memory stays open
-	defer a.work.Done()
-	if err := a.accept(p.ID, sum); err != nil {
-		a.letGo(t)
-		return nil, false, err
-	}
-	a.turns.known.add(t)
-	a.sup.count.prompts.Add(1)
-	t.beginSpan(ctx, a)
-	switch { // whatever happened meanwhile, it is accepted
-	case a.closed != nil:
-		a.finish(t, Cancelled, fmt.Errorf("%w: %w", ErrAborted, a.closed))
-		a.flushElsewhere()
-	case a.state == Failed:
-		a.finish(t, Crashed, a.failed())
-	case o.WhenBusy == Steer:
-		a.turns.enqueueFirst(t)
-		if a.turns.current != nil {
-			a.abort(a.turns.current, errSteered)
-		}
-	default:
-		a.turns.enqueue(t)
-	}
-	a.wakeUp()
-	a.next()
-	if o.Check != nil { // not before: what begins at once needs none
-		t.check = func() error { return o.Check(ctx) }
 	}
 	return t, true, nil
+}
+
+// record has the log of outcomes keep that the turn is accepted.
+func (a *Agent) record(t *Turn) error {
+	if a.memory.Outcomes == nil {
+		return nil
+	}
+	if err := a.memory.Outcomes.Accept(t.id, t.digest); err != nil {
+		a.log.Warn("prompt refused", zap.Error(err))
+		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+	}
+	return nil
 }
 
 // Do gives the child of an agent one command and returns its answer. A command to a
@@ -244,48 +200,53 @@ type request interface {
 }
 
 // do gives the child a command and returns its response, unless that is a refusal.
-// Unless nil, check is called with the mutex held before the command is submitted; its
-// error refuses it.
-func (a *Agent) do(ctx context.Context, c request, check func() error) (protocol.Response, error) {
+// Unless nil, check is called in the update that submits the command; its error refuses
+// it.
+func (a *Agent) do(ctx context.Context, c request, check func(*agentState) error) (protocol.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return protocol.Response{}, err
 	}
 	answered := make(chan answer, 1) // one answer fits, so nobody waits to give it
 	q := &call{command: c.WithID(a.sup.nextID()), deliver: func(r answer) { answered <- r }}
-	if err := a.submit(q, check); err != nil {
+	var err error
+	a.update(func(s *agentState) []effect {
+		err = s.submit(q, check)
+		return s.here()
+	})
+	if err != nil {
 		return protocol.Response{}, err
 	}
 	select {
 	case r := <-answered:
 		return r.response, r.err
 	case <-ctx.Done():
-		a.mu.Lock()
-		a.calls.forget(q)
-		a.mu.Unlock()
+		a.update(func(s *agentState) []effect {
+			s.calls.forget(q)
+			return nil
+		})
 		return protocol.Response{}, ctx.Err()
 	}
 }
 
-func (a *Agent) submit(q *call, check func() error) error {
-	a.mu.Lock()
-	defer a.release()
+// submit has the child given a command once it can be.
+func (s *agentState) submit(q *call, check func(*agentState) error) error {
 	switch {
-	case a.closed != nil:
-		return a.closed
-	case a.calls.full():
+	case s.closed != nil:
+		return s.closed
+	case s.calls.full():
 		return ErrQueueFull
 	}
 	if check != nil {
-		if err := check(); err != nil {
+		if err := check(s); err != nil {
 			return err
 		}
 	}
-	if a.state == Failed {
-		return a.failed()
+	if s.state == Failed {
+		return s.failed()
 	}
-	a.calls.enqueue(q)
-	a.sendCalls()
-	a.wakeUp()
+	s.calls.enqueue(q)
+	s.sendCalls()
+	s.wakeUp()
 	return nil
 }
 
@@ -314,23 +275,25 @@ func (a *Agent) Abort(ctx context.Context, turnID string) (cancelled bool, err e
 // abortTurn begins the cancel of a turn that waits or runs. It is over if it has
 // ended and was told; nil if there is none. reason wraps ErrAborted.
 func (a *Agent) abortTurn(turnID string, reason error) (t *Turn, over bool) {
-	a.mu.Lock()
-	defer a.release()
-	t = a.turns.current
-	if turnID != "" {
-		t = a.turns.known.find(turnID)
-	}
-	switch {
-	case t == nil || t.over():
-		return t, t != nil
-	case t.ended: // and is about to be told
-	case t == a.turns.current:
-		a.abort(t, reason)
-	default:
-		a.turns.remove(t)
-		a.finish(t, Cancelled, reason)
-	}
-	return t, false
+	a.update(func(s *agentState) []effect {
+		t = s.turns.current
+		if turnID != "" {
+			t = s.turns.known.find(turnID)
+		}
+		switch {
+		case t == nil:
+		case t.over():
+			over = true
+		case t.ended: // and is about to be told
+		case t == s.turns.current:
+			s.abort(t, reason)
+		default:
+			s.turns.remove(t)
+			s.finish(t, Cancelled, reason)
+		}
+		return s.here()
+	})
+	return t, over
 }
 
 // Shutdown stops the agent's process by the ladder and returns when nothing is
@@ -339,12 +302,14 @@ func (a *Agent) abortTurn(turnID string, reason error) (t *Turn, over bool) {
 // again. A failed agent is stopped, and its crashes forgotten, by this too. If
 // ctx ends first, the stop goes on and the error is that of ctx.
 func (a *Agent) Shutdown(ctx context.Context) error {
-	a.mu.Lock()
-	if a.closed == nil {
-		a.shutdown = true
-	}
-	gone := a.stop(ErrStopped)
-	a.release()
+	var gone <-chan struct{}
+	a.update(func(s *agentState) []effect {
+		if s.closed == nil {
+			s.shutdown = true
+		}
+		gone = s.stop(ErrStopped)
+		return s.here()
+	})
 	select {
 	case <-gone:
 		return nil
@@ -368,44 +333,47 @@ func (a *Agent) SubscribeNew() (*Subscription, error) {
 }
 
 // subscribe is Subscribe after the number that from makes of the last one.
-func (a *Agent) subscribe(from func(last uint64) uint64) (*Subscription, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed != nil {
-		return nil, a.closed
-	}
-	return a.hub.subscribe(false, from), nil
+func (a *Agent) subscribe(from func(last uint64) uint64) (sub *Subscription, err error) {
+	a.update(func(s *agentState) []effect {
+		if err = s.closed; err == nil {
+			sub = a.hub.subscribe(false, from)
+		}
+		return nil
+	})
+	return sub, err
 }
 
 // close refuses everything from now on and begins the stop. It reports false
 // if that was done before.
-func (a *Agent) close(reason error) bool {
-	a.mu.Lock()
-	defer a.releaseElsewhere() // the Supervisor's mutex is held
-	if a.removing {
-		return false
-	}
-	a.removing = true
-	a.closed = reason
-	if errors.Is(reason, ErrNotFound) {
-		reason = ErrStopped
-	}
-	a.stop(reason)
-	return true
+func (a *Agent) close(reason error) (begun bool) {
+	a.update(func(s *agentState) []effect {
+		if s.removing {
+			return nil
+		}
+		begun, s.removing, s.closed = true, true, reason
+		if errors.Is(reason, ErrNotFound) {
+			reason = ErrStopped
+		}
+		s.stop(reason)
+		return s.elsewhere() // the Supervisor's mutex is held
+	})
+	return begun
 }
 
 // closeIdle refuses everything from now on, unless a prompt runs or waits, or is
 // being recorded and will: ErrBusy.
-func (a *Agent) closeIdle(reason error) error {
+func (a *Agent) closeIdle(reason error) (err error) {
 	a.accepting.Lock()
 	defer a.accepting.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.turns.occupied() {
-		return ErrBusy
-	}
-	a.closed = cmp.Or(a.closed, reason)
-	return nil
+	a.update(func(s *agentState) []effect {
+		if s.turns.occupied() {
+			err = ErrBusy
+		} else {
+			s.closed = cmp.Or(s.closed, reason)
+		}
+		return nil
+	})
+	return err
 }
 
 // join waits for all goroutines of a closed agent, and ends its events and what
@@ -415,17 +383,6 @@ func (a *Agent) join() {
 	a.hub.close()
 	a.closeMemory()
 }
-
-// setState moves to next and tells subscribers, except for the moves between
-// Ready and Busy, which turn_start and turn_end tell.
-func (a *Agent) setState(next State, reason string) {
-	a.state = a.state.move(next)
-	a.log.Debug("state", zap.Stringer("state", next), zap.String("reason", reason))
-	a.publishState(reason)
-}
-
-// failed is ErrFailed with the reason; the agent's mutex is held.
-func (a *Agent) failed() error { return fmt.Errorf("%w: %s", ErrFailed, a.lastError) }
 
 func (a *Agent) publish(typ string, data []byte) {
 	a.sup.count.events.Add(1)

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"nexus.internal/protocol"
 )
@@ -26,27 +27,41 @@ func sizeOf(p protocol.Prompt) int {
 	return size
 }
 
-// hold makes room for the prompt of a new turn, until letGo. What can be sent at
-// once is not refused for the sake of other agents. The error is ErrQueueFull with
-// what is full. The agent's mutex is held.
-func (a *Agent) hold(t *Turn) error {
+// promptBudget counts the prompts of all agents that are in memory. It is safe for
+// concurrent use.
+type promptBudget struct{ bytes atomic.Int64 }
+
+// Reserve makes room for a prompt of size bytes, also where there is none if it must have
+// some. The error is ErrQueueFull with what is full.
+func (b *promptBudget) Reserve(size int, must bool) error {
+	if held := b.bytes.Add(int64(size)); held > maxHeld && !must {
+		b.Release(size)
+		return fmt.Errorf("%w: what waits for all agents has %d bytes, and more than %d may not", ErrQueueFull, held-int64(size), maxHeld)
+	}
+	return nil
+}
+
+// Release gives room back.
+func (b *promptBudget) Release(size int) { b.bytes.Add(-int64(size)) }
+
+// reserve makes room for the prompt of a new turn, until it is dropped. What can be sent
+// at once is not refused for the sake of other agents. The error is ErrQueueFull with
+// what is full.
+func (s *agentState) reserve(t *Turn) error {
 	size := sizeOf(t.prompt)
-	waiting := a.turns.bytes()
-	if waiting+size > maxWaiting {
+	if waiting := s.turns.bytes(); waiting+size > maxWaiting {
 		return fmt.Errorf("%w: what waits has %d bytes, and more than %d may not", ErrQueueFull, waiting, maxWaiting)
 	}
-	idle := a.state == Ready && !a.turns.occupied()
-	if held := a.sup.held.Add(int64(size)); held > maxHeld && !idle {
-		a.sup.held.Add(-int64(size))
-		return fmt.Errorf("%w: what waits for all agents has %d bytes, and more than %d may not", ErrQueueFull, held-int64(size), maxHeld)
+	idle := s.state == Ready && !s.turns.occupied()
+	if err := s.agent.sup.budget.Reserve(size, idle); err != nil {
+		return err
 	}
 	t.size = size
 	return nil
 }
 
-// letGo gives up the prompt of a turn that is not sent again. The agent's mutex is
-// held.
-func (a *Agent) letGo(t *Turn) {
-	a.sup.held.Add(-int64(t.size))
+// drop gives up the prompt of a turn that is not sent again.
+func (t *Turn) drop(b *promptBudget) {
+	b.Release(t.size)
 	t.prompt, t.size = protocol.Prompt{}, 0
 }

@@ -143,6 +143,26 @@ func (c *calls) sent() []*call {
 	return sent
 }
 
+// answered gives a command its answer; false if the child owes none of that id.
+func (s *agentState) answered(id string, r answer) bool {
+	if !s.calls.answered(id, r) {
+		return false
+	}
+	s.inc.heartbeat.answer()
+	s.sendCalls()
+	return true
+}
+
+// sendCalls gives the child the commands that wait, if it is ready.
+func (s *agentState) sendCalls() {
+	if s.state != Ready && s.state != Busy {
+		return
+	}
+	for _, c := range s.calls.next() {
+		s.inc.enqueue(c)
+	}
+}
+
 // childError is what a response says that refuses its command; nil for any other.
 func childError(r protocol.Response) error {
 	no := r.Refusal()

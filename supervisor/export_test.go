@@ -20,13 +20,14 @@ func (w *Waits) Begin(from, to string) error { return w.begin(from, to) }
 
 // Oversleep makes the next look at an agent's child come late by d.
 func Oversleep(a *Agent, d time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.inc.heartbeat.due = a.inc.heartbeat.due.Add(-d)
+	a.update(func(s *agentState) []effect {
+		s.inc.heartbeat.due = s.inc.heartbeat.due.Add(-d)
+		return nil
+	})
 }
 
 // Held is how many bytes of prompts are held for all agents.
-func (s *Supervisor) Held() int64 { return s.held.Load() }
+func (s *Supervisor) Held() int64 { return s.budget.bytes.Load() }
 
 // Hold keeps everybody from an agent's state and from its events until release.
 func Hold(a *Agent) (release func()) {

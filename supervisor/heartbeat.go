@@ -96,30 +96,31 @@ func (h *heartbeat) stop() {
 }
 
 // watch begins to look after a ready incarnation.
-func (a *Agent) watch(inc *incarnation) {
-	inc.heartbeat.start(&a.spec, func() {
-		a.mu.Lock()
-		defer a.releaseElsewhere()
-		if inc.heartbeat.timer != nil { // not stopped
-			a.probeChild(inc)
-		}
+func (s *agentState) watch(inc *incarnation) {
+	inc.heartbeat.start(&s.agent.spec, func() {
+		s.agent.update(func(s *agentState) []effect {
+			if inc.heartbeat.timer != nil { // not stopped
+				s.probe(inc)
+			}
+			return s.elsewhere()
+		})
 	})
 }
 
-// probeChild pings an incarnation that is silent and gives up a dead one.
-func (a *Agent) probeChild(inc *incarnation) {
+// probe pings an incarnation that is silent and gives up a dead one.
+func (s *agentState) probe(inc *incarnation) {
 	h := &inc.heartbeat
 	if ping := h.overtaken(); ping != nil {
-		a.calls.forget(ping)
+		s.calls.forget(ping)
 	}
-	// Who tells waits for the disk, and may be the reader, which has not read on yet.
-	switch h.probe(a.turns.current == nil && a.calls.idle(), a.turns.late()) {
+	// Who notifies waits for the disk, and may be the reader, which has not read on yet.
+	switch h.probe(s.turns.current == nil && s.calls.idle(), s.turns.late()) {
 	case alive:
 	case silent:
-		h.ping = &call{command: protocol.Ping{ID: a.sup.nextID()}, deliver: func(answer) {}}
-		a.calls.expect(h.ping)
-		inc.put(h.ping.command)
+		h.ping = &call{command: protocol.Ping{ID: s.agent.sup.nextID()}, deliver: func(answer) {}}
+		s.calls.expect(h.ping)
+		inc.enqueue(h.ping.command)
 	case dead:
-		a.lose(inc, ReasonPing, fmt.Sprintf("ping not answered in %s", h.timeout))
+		s.markLost(inc, ReasonPing, fmt.Sprintf("ping not answered in %s", h.timeout))
 	}
 }

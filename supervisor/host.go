@@ -85,38 +85,40 @@ var (
 	errCallerGone    = errors.New("the turn that asked has ended")
 )
 
-// hostCall answers a host_call of the child. The agent's mutex is held.
-func (a *Agent) hostCall(inc *incarnation, c protocol.HostCall) {
-	if inc.lost != "" || inc.stopped != nil {
+// hostCall answers a host_call of the child for the turn that runs, nil for none.
+func (inc *incarnation) hostCall(t *Turn, c protocol.HostCall) {
+	if inc.ending() {
 		return // nobody is there to be answered
 	}
-	if refusal := a.refuseHost(inc, c); refusal != "" {
-		inc.put(a.hostResult(c.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: refusal}))
+	if refusal := inc.refuseHost(t, c); refusal != "" {
+		inc.enqueue(inc.hostResult(c.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: refusal}))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), a.turns.current.trace))
-	call := &hostCall{turn: a.turns.current, cancel: cancel}
+	ctx, cancel := context.WithCancelCause(tracing.With(context.Background(), t.trace))
+	call := &hostCall{turn: t, cancel: cancel}
 	inc.host.begin(c.CallID, call)
-	from := Caller{AgentID: a.spec.ID, TurnID: a.turns.current.id, Incarnation: inc.number}
+	a := inc.agent
+	from := Caller{AgentID: a.spec.ID, TurnID: t.id, Incarnation: inc.number}
 	a.work.Go(func() {
 		value, failure := a.sup.host(ctx, from, c.Method, c.Params)
-		a.mu.Lock()
-		defer a.release()
-		cancel(nil)
-		if inc.host.answered(c.CallID, call) { // else nobody waits any more
-			inc.put(a.hostResult(c.CallID, value, failure))
-		}
+		a.update(func(s *agentState) []effect {
+			cancel(nil)
+			if inc.host.answered(c.CallID, call) { // else nobody waits any more
+				inc.enqueue(inc.hostResult(c.CallID, value, failure))
+			}
+			return s.here()
+		})
 	})
 }
 
 // refuseHost says why a call is not carried out; "" if it is.
-func (a *Agent) refuseHost(inc *incarnation, c protocol.HostCall) string {
+func (inc *incarnation) refuseHost(t *Turn, c protocol.HostCall) string {
 	switch {
-	case a.sup.host == nil || !a.spec.HostCalls:
+	case inc.agent.sup.host == nil || !inc.agent.spec.HostCalls:
 		return "this agent may not ask for other agents"
-	case a.turns.running() == nil || a.turns.current.id != c.TurnID:
+	case t == nil || t.id != c.TurnID:
 		return "the turn that asks does not run"
-	case a.turns.current.reason != nil:
+	case t.reason != nil:
 		return "the turn that asks is being cancelled"
 	case inc.host.under[c.CallID] != nil:
 		return "call_id is in use"
@@ -127,8 +129,8 @@ func (a *Agent) refuseHost(inc *incarnation, c protocol.HostCall) string {
 	}
 }
 
-func (a *Agent) hostResult(callID string, value jsontext.Value, failure *protocol.HostError) protocol.HostResult {
-	r := protocol.HostResult{ID: a.sup.nextID(), CallID: callID, Result: value, Error: failure}
+func (inc *incarnation) hostResult(callID string, value jsontext.Value, failure *protocol.HostError) protocol.HostResult {
+	r := protocol.HostResult{ID: inc.agent.sup.nextID(), CallID: callID, Result: value, Error: failure}
 	if failure == nil && value == nil {
 		r.Result = jsontext.Value("{}")
 	}

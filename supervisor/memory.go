@@ -3,7 +3,6 @@ package supervisor
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/tidwall/gjson"
@@ -53,10 +52,10 @@ type OutcomeLog interface {
 	Remove() error
 }
 
-// recall takes up what was remembered when the agent's memory was opened, and
+// restore takes up what was remembered when the agent's memory was opened, and
 // ends what was cut off by the end of an earlier server: as the agent's session
 // has it, else as crashed. It comes before the first incarnation.
-func (a *Agent) recall() {
+func (a *Agent) restore() {
 	a.fresh = a.memory.Events == nil || a.memory.Events.Last() == 0
 	if a.memory.Outcomes == nil {
 		return
@@ -66,13 +65,13 @@ func (a *Agent) recall() {
 	var cut []*Turn
 	a.memory.Outcomes.Past(func(id string, digest [sha256.Size]byte, ended *Result) {
 		a.fresh = false
-		t := &Turn{id: id, digest: digest, mu: &a.mu, done: over, ended: true}
+		t := &Turn{id: id, digest: digest, agent: a, done: over, ended: true}
 		if ended == nil {
 			cut = append(cut, t)
 			return
 		}
 		t.result = *ended
-		a.turns.known.record(t)
+		a.guarded.turns.known.record(t)
 	})
 	if len(cut) == 0 {
 		return
@@ -85,7 +84,7 @@ func (a *Agent) recall() {
 	if err != nil {
 		a.log.Warn("turns that were cut off are not looked for", zap.Error(err))
 	}
-	a.rehear(cut)
+	a.recoverText(cut)
 	for _, t := range cut {
 		r, ok := found[t.id]
 		if !ok {
@@ -98,12 +97,12 @@ func (a *Agent) recall() {
 		t.result, t.text = r, nil
 		a.memory.Outcomes.End(r)
 		a.publish("turn_end", turnEndEvent(t.id, r.Outcome, r.Err))
-		a.turns.known.record(t)
+		a.guarded.turns.known.record(t)
 	}
 }
 
-// rehear finds in the event log what was said in turns that were cut off.
-func (a *Agent) rehear(cut []*Turn) {
+// recoverText finds in the event log what was said in turns that were cut off.
+func (a *Agent) recoverText(cut []*Turn) {
 	if a.memory.Events == nil {
 		return
 	}
@@ -129,51 +128,6 @@ func (a *Agent) rehear(cut []*Turn) {
 				at.take(e.Data)
 			}
 		}
-	}
-}
-
-// accept records a prompt, giving up the agent's mutex meanwhile.
-func (a *Agent) accept(id string, digest [sha256.Size]byte) error {
-	if a.memory.Outcomes == nil {
-		return nil
-	}
-	a.mu.Unlock()
-	err := a.memory.Outcomes.Accept(id, digest)
-	a.mu.Lock()
-	if err != nil {
-		a.log.Warn("prompt refused", zap.Error(err))
-		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
-	}
-	return nil
-}
-
-// tell records the outcomes that are due and tells them then, giving up the
-// agent's mutex for each record: a slow disk keeps nobody from the agent but who
-// waits for an outcome. One goroutine at a time is in it, so they keep their
-// order.
-func (a *Agent) tell() {
-	if !a.turns.claim() {
-		return
-	}
-	a.work.Add(1) // the memory is closed after that
-	defer a.work.Done()
-	for t := a.turns.next(); t != nil; t = a.turns.next() {
-		if a.memory.Outcomes != nil {
-			a.mu.Unlock()
-			a.memory.Outcomes.End(t.result)
-			a.mu.Lock()
-		}
-		a.told(t)
-	}
-}
-
-// untilTold returns once the turn that ran, which has ended, has been told.
-func (a *Agent) untilTold() {
-	a.tell()
-	if t := a.turns.current; t != nil { // somebody else is at it
-		a.mu.Unlock()
-		<-t.done
-		a.mu.Lock()
 	}
 }
 

@@ -34,23 +34,17 @@ func (u unsaved) command(id string) protocol.SetPermissions {
 	return protocol.SetPermissions{ID: id, Permissions: u.holds, Within: protocol.WithinHeld, Granted: u.granted}
 }
 
-// renarrow tells an incarnation, before anything else, what the one before held and
-// could not save: its session may still have more. The agent's mutex is held.
-func (a *Agent) renarrow(inc *incarnation) {
-	if a.narrowed.holds != nil {
-		inc.put(a.narrowed.command(a.sup.nextID()))
-	}
-}
-
 // SaveNarrowed has the agent's session say what was taken from the agent and could not
 // be saved when that was done. It does nothing if there is no such thing; else it waits
 // for the child, and starts that of a stopped agent. The error, that of Do, is why the
 // session still says more than the agent may: a *ChildError with the Reason of the
 // child. It is safe for concurrent use.
 func (a *Agent) SaveNarrowed(ctx context.Context) error {
-	a.mu.Lock()
-	narrowed := a.narrowed
-	a.mu.Unlock()
+	var narrowed unsaved
+	a.update(func(s *agentState) []effect {
+		narrowed = s.narrowed
+		return nil
+	})
 	if narrowed.holds == nil {
 		return nil
 	}

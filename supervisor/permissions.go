@@ -86,41 +86,42 @@ func (p *pendingPermissions) answer(a protocol.PermissionResponse) (ended <-chan
 
 // permissionAsked keeps and tells a permission_request until it has ended. One
 // too many is denied and, as nobody is asked, told to nobody; so is one of an
-// incarnation that is being ended. The agent's mutex is held.
-func (a *Agent) permissionAsked(inc *incarnation, raw []byte, r protocol.PermissionRequest) {
+// incarnation that is being ended.
+func (inc *incarnation) permissionAsked(raw []byte, r protocol.PermissionRequest) {
 	switch {
-	case inc.lost != "" || inc.stopped != nil:
+	case inc.ending():
 	case inc.permissions.full():
-		inc.put(protocol.PermissionResponse{
-			ID: a.sup.nextID(), RequestID: r.RequestID, Decision: protocol.Deny, Reason: "too many requests wait for an answer",
+		inc.enqueue(protocol.PermissionResponse{
+			ID: inc.agent.sup.nextID(), RequestID: r.RequestID, Decision: protocol.Deny, Reason: "too many requests wait for an answer",
 		})
 	default:
 		// A child that uses an id again means the new one.
-		a.cancelPermissions(inc, func(old pendingPermission) bool { return old.RequestID == r.RequestID })
+		inc.cancelPermissions(func(old pendingPermission) bool { return old.RequestID == r.RequestID })
 		inc.permissions.add(r)
-		a.publish(r.Name(), raw)
+		inc.agent.publish(r.Name(), raw)
 	}
 }
 
 // cancelPermissions ends requests that the child will not end any more: they are
-// cancelled. The agent's mutex is held.
-func (a *Agent) cancelPermissions(inc *incarnation, which func(pendingPermission) bool) {
+// cancelled.
+func (inc *incarnation) cancelPermissions(which func(pendingPermission) bool) {
 	for _, id := range inc.permissions.cancel(which) {
 		e := protocol.PermissionEnd{RequestID: id, Outcome: cancelled}
-		a.publish(e.Name(), encode(e))
+		inc.agent.publish(e.Name(), encode(e))
 	}
 }
 
 // PermissionRequests are those that wait for an answer, oldest first. They are
 // kept by the agent, not by whoever listens, and end with their answer, their
 // deadline, their turn or the process.
-func (a *Agent) PermissionRequests() []protocol.PermissionRequest {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.inc == nil {
+func (a *Agent) PermissionRequests() (waiting []protocol.PermissionRequest) {
+	a.update(func(s *agentState) []effect {
+		if s.inc != nil {
+			waiting = s.inc.permissions.waiting()
+		}
 		return nil
-	}
-	return a.inc.permissions.waiting()
+	})
+	return waiting
 }
 
 // RespondPermission answers one of the PermissionRequests, and returns once the
@@ -130,11 +131,11 @@ func (a *Agent) PermissionRequests() []protocol.PermissionRequest {
 // errors are those of Do.
 func (a *Agent) RespondPermission(ctx context.Context, r protocol.PermissionResponse) error {
 	var ended <-chan string
-	_, err := a.do(ctx, r, func() (err error) {
-		if a.inc == nil {
+	_, err := a.do(ctx, r, func(s *agentState) (err error) {
+		if s.inc == nil {
 			return ErrNoRequest
 		}
-		ended, err = a.inc.permissions.answer(r)
+		ended, err = s.inc.permissions.answer(r)
 		return err
 	})
 	if _, ok := errors.AsType[*ChildError](err); ok { // it has ended meanwhile

@@ -82,14 +82,14 @@ func (q *turnQueue) removeAll() []*Turn {
 // finish has the end of a turn notified.
 func (q *turnQueue) finish(t *Turn) { q.finished = append(q.finished, t) }
 
-// claim makes the caller the one that notifies; false if there is nothing to notify of,
-// or somebody at it.
-func (q *turnQueue) claim() bool {
+// claim makes the caller the one that notifies, from the turn that it gets; nil if there
+// is nothing to notify of, or somebody at it.
+func (q *turnQueue) claim() *Turn {
 	if len(q.finished) == 0 || q.notifying {
-		return false
+		return nil
 	}
 	q.notifying = true
-	return true
+	return q.next()
 }
 
 // next takes the next turn to notify of. Nil ends the claim.

@@ -38,23 +38,25 @@ func (s *Supervisor) Refuse() {
 
 // refuse is Supervisor.Refuse for one agent.
 func (a *Agent) refuse() {
-	a.mu.Lock()
-	defer a.releaseElsewhere() // the Supervisor's mutex is held
-	if a.closed == nil {
-		a.closed = ErrDraining
-		a.failQueue(Cancelled, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
-	}
+	a.update(func(s *agentState) []effect {
+		if s.closed == nil {
+			s.closed = ErrDraining
+			s.failQueue(Cancelled, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
+		}
+		return s.elsewhere() // the Supervisor's mutex is held
+	})
 }
 
 // Cut cancels the turns that run (ErrDraining) and waits until they have ended. The
 // error is that of ctx if it ends first; the cancels go on then.
 func (s *Supervisor) Cut(ctx context.Context) error {
 	for _, a := range s.all() {
-		a.mu.Lock()
-		if t := a.turns.running(); t != nil {
-			a.abort(t, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
-		}
-		a.releaseElsewhere()
+		a.update(func(s *agentState) []effect {
+			if t := s.turns.running(); t != nil {
+				s.abort(t, fmt.Errorf("%w: %w", ErrAborted, ErrDraining))
+			}
+			return s.elsewhere()
+		})
 	}
 	return s.Settle(ctx)
 }
@@ -65,9 +67,10 @@ func (s *Supervisor) turns() []*Turn {
 	defer s.mu.Unlock()
 	var turns []*Turn
 	for _, a := range s.agents {
-		a.mu.Lock()
-		turns = append(turns, a.turns.all()...)
-		a.mu.Unlock()
+		a.update(func(s *agentState) []effect {
+			turns = append(turns, s.turns.all()...)
+			return nil
+		})
 	}
 	return turns
 }

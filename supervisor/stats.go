@@ -99,11 +99,12 @@ func (s *Supervisor) Usage() Usages {
 }
 
 // conn is that of the agent's incarnation; nil without one.
-func (a *Agent) conn() Conn {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.inc == nil {
+func (a *Agent) conn() (conn Conn) {
+	a.update(func(s *agentState) []effect {
+		if s.inc != nil {
+			conn = s.inc.conn
+		}
 		return nil
-	}
-	return a.inc.conn
+	})
+	return conn
 }

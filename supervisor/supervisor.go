@@ -60,7 +60,7 @@ type Supervisor struct {
 	waits       waitGraph // between agents, by host calls
 	idPrefix    string    // of the ids that we make, hard to guess
 	ids         atomic.Uint64
-	held        atomic.Int64 // bytes of the prompts of all agents that are not sent for the last time
+	budget      promptBudget // of the prompts of all agents that are not sent for the last time
 
 	mu       sync.Mutex // guards all below
 	agents   map[string]*Agent

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -101,9 +100,10 @@ type Turn struct {
 	retry  bool
 	done   chan struct{} // closed when result is recorded and told
 
-	// The rest is guarded by mu, the agent's mutex, until done is closed, and
-	// does not change after.
-	mu          *sync.Mutex
+	agent *Agent
+
+	// The rest is a part of the agent's state until done is closed, and does not
+	// change after.
 	prompt      protocol.Prompt // until it is sent for the last time
 	size        int             // of prompt, in bytes as the bounds count; 0 without one
 	limit       time.Duration   // of what is left to run, when it does not; 0 for none
@@ -129,9 +129,9 @@ type Turn struct {
 	result      Result
 }
 
-func newTurn(mu *sync.Mutex, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions, l Limits) *Turn {
-	t := &Turn{mu: mu, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
-	t.limit, t.late = l.timed(o)
+func newTurn(a *Agent, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
+	t := &Turn{agent: a, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
+	t.limit, t.late = a.spec.Limits.timed(o)
 	return t
 }
 
@@ -211,15 +211,18 @@ func (p Place) in(attempt int) Place {
 // said is the text beyond a place, and the place in the text that there is; or,
 // if there is none, a channel that is closed when there is.
 func (t *Turn) said(at Place) (text []byte, next Place, more <-chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if next = at.in(t.attempt); next.Offset < len(t.text) {
-		return t.text[next.Offset:], next, nil
-	}
-	if t.more == nil {
-		t.more = make(chan struct{})
-	}
-	return nil, next, t.more
+	t.agent.update(func(*agentState) []effect {
+		if next = at.in(t.attempt); next.Offset < len(t.text) {
+			text = t.text[next.Offset:]
+			return nil
+		}
+		if t.more == nil {
+			t.more = make(chan struct{})
+		}
+		more = t.more
+		return nil
+	})
+	return text, next, more
 }
 
 // Wait waits for the outcome; all events of the turn have been published then.
@@ -291,15 +294,16 @@ func (t *Turn) take(raw []byte) {
 }
 
 // beginSpan begins the turn's span, under the parent that ctx has, and lets the child know
-// of it. mu is held.
-func (t *Turn) beginSpan(ctx context.Context, a *Agent) {
+// of it.
+func (t *Turn) beginSpan(ctx context.Context) {
+	a := t.agent
 	ctx, t.endSpan = a.sup.trace.Begin(ctx, tracing.Internal, "turn",
 		tracing.String("nexus.agent.id", a.spec.ID), tracing.String("nexus.turn.id", t.id))
 	t.trace = tracing.From(ctx)
 	t.prompt.Traceparent = t.trace.String()
 }
 
-// finishSpan ends the turn's span. mu is held.
+// finishSpan ends the turn's span.
 func (t *Turn) finishSpan() {
 	if t.endSpan == nil {
 		return

@@ -1,0 +1,175 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"nexus.internal/protocol"
+)
+
+// agentState is what changes about an agent. Its methods are called within
+// [Agent.update], and block nowhere.
+type agentState struct {
+	agent *Agent // whose state it is: for what does not change, and to start goroutines
+
+	state        State
+	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
+	incarnations uint64
+	restarts     uint64
+	ran          bool // an incarnation was ready once, so Spec.Resume applies
+	turns        turnQueue
+	calls        calls
+	crashes      []time.Time // the last ones, oldest first
+	starved      []time.Time // restarts that the server lacked something for, since one came to anything, oldest first
+	timer        *time.Timer // of Backoff
+	session      *protocol.SessionUpdate
+	narrowed     unsaved
+	lastError    string
+	lastCrash    Reason // "" before the first
+	lastRestart  Reason // what the last restart came after
+	shutdown     bool   // Shutdown was the last thing asked for
+	closed       error  // why nothing more is accepted; nil while it is
+	removing     bool   // close was called
+}
+
+// effect is something that an update leads to and that may block.
+type effect func()
+
+// update changes the agent's state: it is the only place that locks it. The effects that
+// f returns run after that, in order, unlocked, in the caller's goroutine. f must neither
+// block nor call update.
+func (a *Agent) update(f func(s *agentState) []effect) {
+	for _, run := range a.locked(f) {
+		run()
+	}
+}
+
+// locked is the part of update that holds the mutex, also if f panics.
+func (a *Agent) locked(f func(s *agentState) []effect) []effect {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return f(&a.guarded)
+}
+
+// due claims the oldest thing to be done about the state that may block and that nobody
+// is at yet: to notify of turns that have finished, or to write to the child. Nil if there
+// is none.
+func (s *agentState) due() effect {
+	a, inc := s.agent, s.inc
+	if t := s.turns.claim(); t != nil {
+		a.work.Add(1) // the memory is closed after that
+		return func() { a.notify(t) }
+	}
+	if inc == nil {
+		return nil
+	}
+	if c := inc.sendQueue.claim(); c != nil {
+		return func() { a.write(inc, c) }
+	}
+	return nil
+}
+
+// here does what is due before update returns: the caller may wait for the disk and for
+// the child to read.
+func (s *agentState) here() []effect {
+	first := s.due()
+	if first == nil {
+		return nil
+	}
+	return []effect{func() { s.agent.flush(first) }}
+}
+
+// elsewhere does what is due in a goroutine of the agent's, for a caller that must wait
+// neither for the disk nor for a child that does not read.
+func (s *agentState) elsewhere() []effect {
+	first, a := s.due(), s.agent
+	if first == nil {
+		return nil
+	}
+	a.work.Add(1)
+	return []effect{func() {
+		go func() {
+			defer a.work.Done()
+			a.flush(first)
+		}()
+	}}
+}
+
+// byReader is what the reader of the child does: it notifies of the turn's end itself, so
+// that nothing of the next turn is read before, and leaves the rest to others.
+func (s *agentState) byReader() []effect {
+	t, a := s.turns.claim(), s.agent
+	if t == nil {
+		return s.elsewhere()
+	}
+	a.work.Add(1)
+	return []effect{func() { a.notify(t) }, func() { a.update((*agentState).elsewhere) }}
+}
+
+// flush does what is due until nothing is.
+func (a *Agent) flush(next effect) {
+	for next != nil {
+		next()
+		a.update(func(s *agentState) []effect {
+			next = s.due()
+			return nil
+		})
+	}
+}
+
+// notify records the outcomes of finished turns, and notifies of each once it is
+// recorded: a slow disk keeps nobody from the agent but who waits for an outcome. One
+// goroutine at a time is in it, by its claim, so they keep their order.
+func (a *Agent) notify(t *Turn) {
+	defer a.work.Done()
+	for t != nil {
+		if a.memory.Outcomes != nil {
+			a.memory.Outcomes.End(t.result)
+		}
+		a.update(func(s *agentState) []effect {
+			s.notified(t)
+			t = s.turns.next()
+			return nil
+		})
+	}
+}
+
+// write writes the commands of the send queue. One goroutine at a time is in it, by its
+// claim, so they keep their order.
+func (a *Agent) write(inc *incarnation, c protocol.Command) {
+	for c != nil {
+		err := inc.conn.Send(c)
+		a.update(func(s *agentState) []effect {
+			if err != nil {
+				s.unwritten(inc, c, err)
+			}
+			c = inc.sendQueue.next()
+			return nil
+		})
+	}
+}
+
+// unwritten accounts for a command that was not written.
+func (s *agentState) unwritten(inc *incarnation, c protocol.Command, err error) {
+	e, harmless := errors.AsType[*CommandError](err)
+	switch {
+	case harmless:
+		s.unsendable(inc, c, e)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.markLost(inc, ReasonStdin, err.Error())
+	default: // it has ended, or it closed its stdin: nothing more is to be had of it
+		s.markLost(inc, ReasonExit, "process ended")
+	}
+}
+
+// unsendable ends what a command was for that cannot be written.
+func (s *agentState) unsendable(inc *incarnation, c protocol.Command, err *CommandError) {
+	if t := s.turns.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
+		s.finish(t, Erred, err)
+	} else if s.calls.answered(c.Ident(), answer{err: err}) {
+		s.sendCalls()
+	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {
+		inc.enqueue(inc.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + err.Error()}))
+	}
+}
