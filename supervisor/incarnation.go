@@ -2,8 +2,12 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
 )
@@ -65,8 +69,8 @@ func (a *Agent) live(ctx context.Context, inc *incarnation) {
 	for {
 		f, err := conn.Recv()
 		if err != nil {
-			a.update(func(s *agentState) []effect {
-				s.cutOff(inc, err)
+			a.update(func(*agentState) []effect {
+				inc.cutOff(err)
 				return nil
 			})
 			break
@@ -109,7 +113,13 @@ func (a *Agent) bury(inc *incarnation, exit Exit) {
 		<-last.done // somebody else may notify of it
 	}
 	a.update(func(s *agentState) []effect {
-		s.ended(inc, crash)
+		if inc.stopped == nil {
+			s.crashed(inc, crash)
+		} else {
+			a.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", crash.Exit))
+			s.rest(inc)
+		}
+		close(inc.gone)
 		return s.elsewhere()
 	})
 }
@@ -120,6 +130,13 @@ func (a *Agent) ranBefore() (ran bool) {
 		return nil
 	})
 	return ran
+}
+
+// cutOff accounts for the end of its output.
+func (inc *incarnation) cutOff(err error) {
+	if inc.lost == "" && !errors.Is(err, io.EOF) {
+		inc.lost, inc.cause = ReasonOutput, err.Error()
+	}
 }
 
 // ending reports whether it was asked to stop, or given up.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -115,13 +114,6 @@ func (s *agentState) launched(inc *incarnation, conn Conn) {
 	s.next()
 }
 
-// cutOff accounts for the end of an incarnation's output.
-func (s *agentState) cutOff(inc *incarnation, err error) {
-	if inc.lost == "" && !errors.Is(err, io.EOF) {
-		inc.lost, inc.cause = ReasonOutput, err.Error()
-	}
-}
-
 // exited accounts for the end of an incarnation's process: the turn that ran ends, or is
 // put back. It returns what the crash is, if nobody asked for that end.
 func (s *agentState) exited(inc *incarnation, exit Exit) *CrashError {
@@ -146,17 +138,6 @@ func (s *agentState) exited(inc *incarnation, exit Exit) *CrashError {
 		s.finish(t, Crashed, crash)
 	}
 	return crash
-}
-
-// ended accounts for an incarnation of which nothing is left.
-func (s *agentState) ended(inc *incarnation, crash *CrashError) {
-	defer close(inc.gone)
-	if inc.stopped == nil {
-		s.crashed(inc, crash)
-		return
-	}
-	s.agent.log.Info("agent stopped", zap.Uint64("incarnation", inc.number), zap.Stringer("exit", crash.Exit))
-	s.rest(inc)
 }
 
 // rest puts an agent whose incarnation we stopped to rest, or starts it again

@@ -150,26 +150,23 @@ func (a *Agent) write(inc *incarnation, c protocol.Command) {
 	}
 }
 
-// unwritten accounts for a command that was not written.
+// unwritten accounts for a command that was not written: what it was for ends, if it is
+// the command that cannot be written, else the incarnation.
 func (s *agentState) unwritten(inc *incarnation, c protocol.Command, err error) {
-	e, harmless := errors.AsType[*CommandError](err)
-	switch {
-	case harmless:
-		s.unsendable(inc, c, e)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.markLost(inc, ReasonStdin, err.Error())
-	default: // it has ended, or it closed its stdin: nothing more is to be had of it
-		s.markLost(inc, ReasonExit, "process ended")
+	e, ok := errors.AsType[*CommandError](err)
+	if !ok {
+		reason, cause := ReasonExit, "process ended" // or it closed its stdin: nothing more is to be had of it
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			reason, cause = ReasonStdin, err.Error()
+		}
+		s.markLost(inc, reason, cause)
+		return
 	}
-}
-
-// unsendable ends what a command was for that cannot be written.
-func (s *agentState) unsendable(inc *incarnation, c protocol.Command, err *CommandError) {
 	if t := s.turns.running(); t != nil && t.id == c.Ident() && c.Name() == "prompt" {
-		s.finish(t, Erred, err)
-	} else if s.calls.answered(c.Ident(), answer{err: err}) {
+		s.finish(t, Erred, e)
+	} else if s.calls.answered(c.Ident(), answer{err: e}) {
 		s.sendCalls()
 	} else if r, ok := c.(protocol.HostResult); ok && r.Error == nil {
-		inc.enqueue(inc.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + err.Error()}))
+		inc.enqueue(inc.hostResult(r.CallID, nil, &protocol.HostError{Code: CodeRefused, Message: "the answer is too large: " + e.Error()}))
 	}
 }
