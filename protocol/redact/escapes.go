@@ -201,9 +201,9 @@ func layers(text []byte) []decoded {
 	return all
 }
 
-// Letters is JSON in which escapes that stand for letters are the letters: names of
+// Unescape is JSON in which escapes that stand for letters are the letters: names of
 // members can be looked for in it, and quotes stay escaped.
-func Letters(p []byte) []byte {
+func Unescape(p []byte) []byte {
 	if !bytes.Contains(p, []byte(`\u00`)) {
 		return p
 	}

@@ -155,9 +155,9 @@ func parts(text, secret string) (found []span) {
 	return found
 }
 
-// Links is a text whose URLs have no user, query or fragment. It is for text and
+// StripURLs is a text whose URLs have no user, query or fragment. It is for text and
 // not for JSON.
-func Links(text string) string {
+func StripURLs(text string) string {
 	return links().ReplaceAllStringFunc(text, func(link string) string {
 		u, err := url.Parse(link)
 		if err != nil {

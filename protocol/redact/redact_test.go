@@ -54,7 +54,7 @@ func TestText(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	got := redact.Links(`see https://a:b@c.example/d?e=f#g "http://[" and ftp://a:b@c`)
+	got := redact.StripURLs(`see https://a:b@c.example/d?e=f#g "http://[" and ftp://a:b@c`)
 	if want := `see https://c.example/d "[url]" and ftp://a:b@c`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -110,7 +110,7 @@ func TestFault(t *testing.T) {
 			t.Errorf("%s: got an answer", tt.name)
 			continue
 		}
-		if got := redact.Fault(err); got != tt.want {
+		if got := redact.ScrubError(err); got != tt.want {
 			t.Errorf("%s: got %q for %v, want %q", tt.name, got, err, tt.want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestFault(t *testing.T) {
 		&url.Error{Op: "Post", URL: canary, Err: &net.DNSError{Err: "no", Name: "host.example"}}: "lookup host.example: no",
 		errors.New(canary): "it does not answer as HTTP does",
 	} {
-		if got := redact.Fault(err); got != want {
+		if got := redact.ScrubError(err); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

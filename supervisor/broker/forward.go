@@ -155,7 +155,7 @@ func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, e
 	x.result = unreachable
 	x.broker.log.Warn(
 		"a service cannot be reached", zap.String("agent", x.account.id), zap.String("provider", x.service.name),
-		zap.String("reason", redact.Fault(err)),
+		zap.String("reason", redact.ScrubError(err)),
 	)
 	refuse(502, "upstream_unreachable", "provider %s cannot be reached: %s", x.service.name, x.service.secrets.Text(withoutURL(err))).write(w)
 }

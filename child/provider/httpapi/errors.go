@@ -272,7 +272,7 @@ func (s *Service) Explain(err error) error {
 }
 
 // clean is a text without the secrets.
-func (s *Service) clean(text string) string { return s.secrets.Text(redact.Links(text)) }
+func (s *Service) clean(text string) string { return s.secrets.Text(redact.StripURLs(text)) }
 
 // brief is what an error comes to without the service's words.
 func brief(err error) string {
@@ -292,6 +292,6 @@ func brief(err error) string {
 	case errors.Is(err, errCutOff):
 		return errCutOff.Error()
 	default:
-		return redact.Fault(err)
+		return redact.ScrubError(err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// Fault says why a request to a service had no answer, in our words and the
+// ScrubError says why a request to a service had no answer, in our words and the
 // system's: nothing of what the other side sent. It is for a log. Err is not nil.
-func Fault(err error) string {
+func ScrubError(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Error()
 	}
