@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -55,12 +57,16 @@ func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var servers []Server
+	var entries map[string]mcpfile.Entry
 	if err == nil {
-		servers, err = parse(data, project, getenv)
+		entries, err = mcpfile.Parse(data, project)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var servers []Server
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		servers = append(servers, newServer(entries[name], name, project, getenv))
 	}
 	return servers, nil
 }
@@ -76,7 +82,7 @@ func readBounded(path string, project bool) ([]byte, error) {
 
 func read(path string, project bool) ([]byte, error) {
 	if !project {
-		return safefile.ReadLinked(path, maxFileSize)
+		return safefile.ReadLinked(path, mcpfile.MaxSize)
 	}
 	dir := filepath.Dir(path)
 	root, err := os.OpenRoot(filepath.Dir(dir))
@@ -89,5 +95,5 @@ func read(path string, project bool) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return safefile.ReadAll(f, maxFileSize)
+	return safefile.ReadAll(f, mcpfile.MaxSize)
 }

@@ -3,9 +3,9 @@ package mcp
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"strings"
+
+	"nexus.internal/protocol/mcpfile"
 )
 
 // maxToolName is the longest name of a tool that all providers take, in bytes.
@@ -19,21 +19,8 @@ const (
 	toolPrompt    = "get_prompt"
 )
 
-// checkName says what is wrong with a server's name.
-func checkName(name string) error {
-	switch {
-	case len(name) > maxNameLength:
-		return fmt.Errorf("has a name of more than %d bytes", maxNameLength)
-	case strings.Trim(key(name), "-") == "":
-		return errors.New("has a name without a letter or a digit")
-	}
-	return nil
-}
-
-// key is the name of a server within the names of tools: letters, digits and
-// hyphens. It has no underscore, so that no two servers can have a tool of one
-// name.
-func key(name string) string { return only(name, '-', "-") }
+// key is [mcpfile.Key].
+func key(name string) string { return mcpfile.Key(name) }
 
 // ToolPrefix is how the names of all tools of the server begin, and of no other
 // tool.

@@ -335,7 +335,7 @@ func (c *Config) mergeText(path string, data []byte, by trust) error {
 		err = c.checkReferences(f)
 	}
 	if err != nil {
-		line, column := place(data, err)
+		line, column := strict.Place(data, err)
 		return &FileError{Path: path, Line: line, Column: column, Project: by == untrusted, Err: err}
 	}
 	return nil

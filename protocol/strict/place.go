@@ -1,4 +1,4 @@
-package config
+package strict
 
 import (
 	"bytes"
@@ -7,19 +7,18 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"nexus.internal/protocol/strict"
 )
 
-// place is the line and the column, both from 1, at which err is wrong with data:
+// Place is the line and the column, both from 1, at which err, which may wrap an
+// *Error, is wrong with data:
 // the name of a member, the beginning of an element, or where data stops being
 // JSON. A member that is missing is at the object that lacks it. The result is 0, 0
 // if err names no place.
-func place(data []byte, err error) (line, column int) {
+func Place(data []byte, err error) (line, column int) {
 	at := -1
-	if e, ok := errors.AsType[*strict.Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok {
 		at = offsetOf(data, e.Path)
-	} else if strict.Valid(data) != nil {
+	} else if Valid(data) != nil {
 		at = brokenAt(data)
 	}
 	if at < 0 || at > len(data) {
