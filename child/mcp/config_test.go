@@ -102,7 +102,7 @@ func TestLoadRefuses(t *testing.T) {
 			if tc.project && err == nil {
 				err = errors.New(servers[0].Problem)
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "mcp.json: ") {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "mcp.json:1:") {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -134,7 +134,7 @@ func TestLoadBrokenProject(t *testing.T) {
 		name, want string
 		make       func(path string) error
 	}{
-		{"no JSON", "mcp.json: ", func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }},
+		{"no JSON", "mcp.json:1:2: ", func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }},
 		{"a pipe that nobody writes to", "mcp.json: is not a regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
 		{"a directory", "mcp.json: is not a regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
 		{"a link out of the project", "mcp.json: path escapes from parent", func(path string) error { return os.Symlink(secret, path) }},

@@ -26,7 +26,7 @@ type Files struct {
 
 // Load reads the servers that the files name, the personal ones first, sorted by
 // name. Where both have a server of one name, the personal one is it. The error
-// is about the personal file; it names that and the member that is wrong. In
+// is about the personal file; it names that, the line, the column and the member that is wrong. In
 // place of a project's file that is wrong there is one server, "project", whose
 // Problem says the same. It never waits for the other end of a pipe.
 func Load(f Files) ([]Server, error) {
@@ -57,12 +57,12 @@ func loadFile(path string, project bool, getenv func(string) (string, bool)) ([]
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var entries map[string]mcpfile.Entry
-	if err == nil {
-		entries, err = mcpfile.Parse(data, project)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, &mcpfile.Error{Path: path, Err: err}
+	}
+	entries, err := mcpfile.Parse(path, data, project)
+	if err != nil {
+		return nil, err
 	}
 	var servers []Server
 	for _, name := range slices.Sorted(maps.Keys(entries)) {

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/mcpfile"
 )
 
 // configCommand is nexus config.
@@ -21,7 +22,7 @@ func configCommand(app *cli.App) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration as nexus serve reads it (default: config.json in the home)",
-		Long: "Check a configuration as nexus serve reads it, config.json in the home unless FILE is given.\n" +
+		Long: "Check a configuration as nexus serve reads it: FILE, or config.json in the home and the mcp.json beside it.\n" +
 			"An error names the line, the column and the member, and is exit status 1. What does not keep a server from\n" +
 			"starting, as a key that is not in this environment, is a warning on stderr. --json prints all of it on stdout.",
 		Args: cli.MaxArgs(1),
@@ -47,6 +48,9 @@ func checkConfig(app *cli.App, path string) error {
 	cfg, err := app.LoadConfig(path)
 	if err == nil {
 		_, err = settingsOf(cfg, serveOptions{}, app.Environ)
+	}
+	if err == nil && path == "" {
+		err = mcpfile.Check(cfg.Path("mcp.json"))
 	}
 	if app.JSON() {
 		return errors.Join(err, app.PrintJSON(checkedOf(cfg, err)))
@@ -95,6 +99,9 @@ func checkedOf(cfg *config.Config, err error) checked {
 	}
 	c.Error = &configError{Message: err.Error()}
 	if place, ok := errors.AsType[*config.FileError](err); ok {
+		c.File, c.Error.Message = &place.Path, place.Err.Error()
+		c.Error.Line, c.Error.Column = place.Line, place.Column
+	} else if place, ok := errors.AsType[*mcpfile.Error](err); ok {
 		c.File, c.Error.Message = &place.Path, place.Err.Error()
 		c.Error.Line, c.Error.Column = place.Line, place.Column
 	}

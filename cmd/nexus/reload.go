@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
 )
@@ -164,17 +165,28 @@ func (c *configuration) replace() error {
 // warnings are for GET /readyz.
 func (c *configuration) warnings() []string {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	warnings := c.now.cfg.Warnings()
-	if c.fault != nil {
-		warnings = append(warnings, "not reloaded, and the configuration from before holds: "+c.fault.Error())
+	cfg, fault := c.now.cfg, c.fault
+	c.mu.Unlock()
+	warnings := warningsOf(cfg)
+	if fault != nil {
+		warnings = append(warnings, "not reloaded, and the configuration from before holds: "+fault.Error())
+	}
+	return warnings
+}
+
+// warningsOf tells what is wrong with a configuration, and with mcp.json beside it as it
+// is now, and keeps no server from starting.
+func warningsOf(cfg *config.Config) []string {
+	warnings := cfg.Warnings()
+	if err := mcpfile.Check(cfg.Path("mcp.json")); err != nil {
+		warnings = append(warnings, "no agent can start: "+err.Error())
 	}
 	return warnings
 }
 
 // warn logs what is missing.
 func (c *configuration) warn() {
-	for _, warning := range c.settings().cfg.Warnings() {
+	for _, warning := range warningsOf(c.settings().cfg) {
 		c.log.Warn("configuration", zap.String("warning", warning))
 	}
 }

@@ -5,12 +5,14 @@ package mcpfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -45,9 +47,52 @@ type Entry struct {
 	AllowedTools []string          `json:"allowed_tools" wire:"default"`
 }
 
-// Parse reads what a file says: its servers by name. A project's file may say less than
-// a person's own. The error says what is wrong with the text.
-func Parse(data []byte, project bool) (map[string]Entry, error) {
+// Error says which file is wrong, where and how.
+type Error struct {
+	Path string
+	// Line and Column begin at 1; a column counts bytes. They are 0 where the error
+	// is about no place in the file.
+	Line, Column int
+	Err          error
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %v", e.Path, e.Err)
+	}
+	return fmt.Sprintf("%s:%d:%d: %v", e.Path, e.Line, e.Column, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Check reports why a person's own file at path cannot be used; nil if it can, or if
+// there is none. It never waits for the other end of a pipe. The error is an *Error.
+func Check(path string) error {
+	data, err := safefile.ReadLinked(path, MaxSize)
+	switch e, ok := errors.AsType[*fs.PathError](err); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case ok: // it names the path again
+		return &Error{Path: path, Err: e.Err}
+	case err != nil:
+		return &Error{Path: path, Err: err}
+	}
+	_, err = Parse(path, data, false)
+	return err
+}
+
+// Parse reads what the file at path says, which holds data: its servers by name. A
+// project's file may say less than a person's own. The error is an *Error.
+func Parse(path string, data []byte, project bool) (map[string]Entry, error) {
+	servers, err := parse(data, project)
+	if err != nil {
+		line, column := strict.Place(data, err)
+		return nil, &Error{Path: path, Line: line, Column: column, Err: err}
+	}
+	return servers, nil
+}
+
+func parse(data []byte, project bool) (map[string]Entry, error) {
 	var f file
 	if err := strict.Unmarshal(data, &f, strict.RejectUnknown); err != nil {
 		return nil, err
