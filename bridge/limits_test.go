@@ -73,6 +73,7 @@ func TestLimitsAreChecked(t *testing.T) {
 	for problem, limits := range map[string]api.Limits{
 		"limits.turn_s: want at most 86400, or 0 for no limit":                  {TurnSeconds: new(uint64(86401))},
 		"limits.open_files: want at least 64, or 0 for no limit":                {OpenFiles: new(uint64(63))},
+		"limits.memory_bytes: want at least 2097152, or 0 for no limit":         {MemoryBytes: new(uint64(2<<20 - 1))},
 		"limits.cpu_s: want at most 1125899906842624, or 0 for no limit":        {CPUSeconds: new(uint64(1 << 51))},
 		"limits.memory_bytes: want at most 1125899906842624, or 0 for no limit": {MemoryBytes: new(uint64(1 << 63))},
 	} {

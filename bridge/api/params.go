@@ -166,10 +166,12 @@ func (p CreateAgentParams) check() error {
 	return p.checkPermissions()
 }
 
-// Bounds of the limits of processes. Fewer files are too few to start with.
+// Bounds of the limits of processes. With fewer files, or less memory, no agent's
+// process starts.
 const (
 	MaxLimit     = 1 << 50
 	MinOpenFiles = 64
+	MinMemory    = 2 << 20 // bytes
 )
 
 func (l Limits) check() error {
@@ -190,8 +192,14 @@ func (l Limits) check() error {
 			return Invalid("limits."+one.name, "want at most %d, or 0 for no limit", one.most)
 		}
 	}
-	if n := protocol.Value(l.OpenFiles); n > 0 && n < MinOpenFiles {
-		return Invalid("limits.open_files", "want at least %d, or 0 for no limit", MinOpenFiles)
+	for _, one := range []struct {
+		name  string
+		value *uint64
+		least uint64
+	}{{"open_files", l.OpenFiles, MinOpenFiles}, {"memory_bytes", l.MemoryBytes, MinMemory}} {
+		if n := protocol.Value(one.value); n > 0 && n < one.least {
+			return Invalid("limits."+one.name, "want at least %d, or 0 for no limit", one.least)
+		}
 	}
 	return nil
 }

@@ -109,9 +109,9 @@ func TestLimitsTooLow(t *testing.T) {
 	s := newLive(t, func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--child", plainChild(t)) })
 	for _, id := range []string{"a", ".a"} { // nothing of one that failed holds for the next
 		for _, row := range [][2]string{
-			{`{"memory_bytes":65536}`, "memory limit 64 KiB"},
 			{`{"processes":2}`, "process limit 2"},
-			{`{"memory_bytes":65536}`, "memory limit 64 KiB"},
+			{`{"processes":1}`, "process limit 1"},
+			{`{"processes":2}`, "process limit 2"},
 		} {
 			answer := s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":%q,"limits":%s}`, id, row[0]))
 			data := gjson.Get(answer, "error.data")
