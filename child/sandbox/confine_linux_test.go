@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -51,13 +52,25 @@ func (p place) trusted() sandbox.Rules {
 	}
 }
 
-// sandboxed can also run the test binary, for its roles.
+// sandboxed can also run the test binary, for its roles, but not read what lies beside it.
 func (p place) sandboxed() sandbox.Rules {
 	self, _ := os.Executable()
-	return sandbox.Rules{Confinement: sandbox.Always, ReadWrite: []string{p.work}, ReadOnly: []string{filepath.Dir(self)}}
+	return sandbox.Rules{Confinement: sandbox.Always, ReadWrite: []string{p.work}, ReadOnly: []string{self}}
 }
 
 func TestFiles(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour, err := os.CreateTemp(filepath.Dir(self), "neighbour-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour.Close()
+	t.Cleanup(func() { os.Remove(neighbour.Name()) })
+	write(t, neighbour.Name(), "canary")
+	shared := "/dev/shm/" + tag(t)
 	for _, tt := range []struct {
 		script             string
 		trusted, sandboxed bool // does it succeed?
@@ -76,6 +89,8 @@ func TestFiles(t *testing.T) {
 		{"readlink /proc/self/exe && echo x | cat /dev/stdin", true, true},
 		{"if command -v bash; then bash -c 'cat <(echo x)'; fi", true, true},
 		{"cat $SECRET", true, false},
+		{"cat $NEIGHBOUR", true, false}, // of the reaper's own program, which may lie in a shared directory
+		{"ls ${NEIGHBOUR%/*}", true, false},
 		{"cat link", true, false},
 		{"ls $BESIDE", true, false},
 		{"cat /etc/shadow", os.Getuid() == 0, false},
@@ -103,20 +118,24 @@ func TestFiles(t *testing.T) {
 	} {
 		for kind, want := range map[string]bool{"trusted": tt.trusted, "sandboxed": tt.sandboxed} {
 			t.Run(kind+"/"+tt.script, func(t *testing.T) {
+				t.Parallel()
 				p := newPlace(t)
 				rules := p.trusted()
 				if kind == "sandboxed" {
 					rules = p.sandboxed()
 				}
-				t.Setenv("SECRET", p.secret)
-				t.Setenv("BESIDE", p.beside)
-				t.Setenv("SHARED", "/dev/shm/"+tag(t)[:8])
-				rules.Inherit = []string{"SECRET", "BESIDE", "SHARED"}
-				text, exit := output(t, rules, p.work, sh(tt.script)...)
+				program := start(t, sandbox.Spec{Argv: sh(tt.script), Dir: p.work, Rules: rules, Env: []string{
+					"SECRET=" + p.secret, "BESIDE=" + p.beside, "SHARED=" + shared, "NEIGHBOUR=" + neighbour.Name(),
+				}})
+				text, err := io.ReadAll(program.Stdout())
+				if err != nil {
+					t.Fatal(err)
+				}
+				exit := program.Wait()
 				if got := exit.Code == 0; got != want {
 					t.Errorf("exit %+v, want success %v: %s", exit, want, text)
 				}
-				if !want && strings.Contains(text, "canary") {
+				if !want && strings.Contains(string(text), "canary") {
 					t.Errorf("it was read: %s", text)
 				}
 				if secret, err := os.ReadFile(p.secret); string(secret) != "canary" {

@@ -292,6 +292,21 @@ func none(t *testing.T, tag string) {
 	}
 }
 
+// signalled is none where a reaper was killed: the kernel kills its program then, and
+// only a process that has adopted what reapers leave waits for its end.
+func signalled(t *testing.T, tag string) {
+	t.Helper()
+	for _, pid := range tagged(t, tag) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		awaitEnds(t, []int{fd})
+		unix.Close(fd)
+	}
+	none(t, tag)
+}
+
 // parent returns the parent of a process.
 func parent(t *testing.T, pid int) int {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,7 @@ func become() int { return 2 }
 
 // keepRunning has nothing to do: a reaper that is stopped is killed when its time
 // is over.
-func keepRunning(int) {}
+func keepRunning(int, *atomic.Bool) {}
 
 // apply sets the limits of this process, for what it starts. That of processes
 // is left alone, as their number is not known.

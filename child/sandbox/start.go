@@ -68,6 +68,7 @@ type Process struct {
 	forget   func() bool // the context
 	killOnce sync.Once
 	overdue  *time.Timer      // kills the reaper
+	held     atomic.Bool      // the reaper was stopped too often, and killed
 	began    chan startReport // the first report; closed when there is none
 	done     chan struct{}    // closed at last; exit is valid then
 	exit     Exit
@@ -142,6 +143,8 @@ func (p *Process) begin(o startRequest) (startReport, error) {
 		return first, nil
 	case !timer.Stop():
 		return startReport{}, fmt.Errorf("it has not started within %v", startPatience)
+	case p.held.Load(): // a program runs before its reaper can report that
+		return startReport{}, errors.New("the reaper was stopped again and again before it could report the start: killed with its program")
 	}
 	return startReport{}, errors.New("the reaper ended without a word")
 }
@@ -257,7 +260,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 		})
 	}
 	var running sync.WaitGroup
-	running.Go(func() { keepRunning(p.cmd.Process.Pid) })
+	running.Go(func() { keepRunning(p.cmd.Process.Pid, &p.held) })
 	p.exit = p.follow(reports)
 	reports.Close()
 	p.overdue.Reset(endPatience)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -129,8 +130,8 @@ const maxStops = 8
 
 // keepRunning continues a reaper that is stopped, which would neither see its
 // program's end nor obey us, and returns when it has ended. The reaper is reaped
-// by the caller, afterwards.
-func keepRunning(pid int) {
+// by the caller, afterwards. It sets held before it kills a reaper.
+func keepRunning(pid int, held *atomic.Bool) {
 	for stops := 0; ; {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
@@ -142,6 +143,7 @@ func keepRunning(pid int) {
 		}
 		sig := unix.SIGCONT
 		if stops++; stops > maxStops {
+			held.Store(true)
 			sig = unix.SIGKILL
 		}
 		_ = unix.Kill(pid, sig) // a zombie at worst

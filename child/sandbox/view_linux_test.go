@@ -171,7 +171,7 @@ func attributes(args []string) {
 		rules := map[string]sandbox.Rules{
 			"unconfined": {},
 			"trusted":    {Confinement: sandbox.WherePossible, ReadWrite: []string{work}, ReadOnly: []string{"/"}, Network: true},
-			"sandboxed":  {Confinement: sandbox.Always, ReadWrite: []string{work}, ReadOnly: []string{filepath.Dir(self)}},
+			"sandboxed":  {Confinement: sandbox.Always, ReadWrite: []string{work}, ReadOnly: []string{self}},
 		}[kind]
 		rules.Blocked, rules.Temp = []string{home}, filepath.Join(home, "temp")
 		for _, path := range []string{"work/src/file", "work/.nexus3/sessions/file", "beside/file"} {
