@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -264,7 +265,7 @@ func (blanks) Read(p []byte) (int, error) {
 
 func TestAttackGzipBomb(t *testing.T) {
 	r := rigged(t, nil)
-	fits := int64(bridge.MaxBody - len(list))
+	fits := int64(httpd.MaxBody - len(list))
 	good := packed(t, io.MultiReader(zeros(fits), strings.NewReader(list)))
 	bomb := packed(t, io.MultiReader(zeros(1<<28), strings.NewReader(list)))
 	member := packed(t, strings.NewReader(""))
@@ -279,13 +280,13 @@ func TestAttackGzipBomb(t *testing.T) {
 		{"one byte more", packed(t, io.MultiReader(zeros(fits+1), strings.NewReader(list))), 413, false},
 		{"256 MiB", bomb, 413, false},
 		{"in many members", append(bytes.Repeat(packed(t, zeros(1<<16)), 17), good...), 413, false},
-		{"a million empty members", bytes.Repeat(member, bridge.MaxBody/len(member)+1), 413, false},
+		{"a million empty members", bytes.Repeat(member, httpd.MaxBody/len(member)+1), 413, false},
 		{"a bomb in a bomb", packed(t, bytes.NewReader(bomb)), 400, false},
 		{"cut off", good[:len(good)/2], 400, false},
 		{"a wrong checksum", append(good[:len(good)-8:len(good)-8], make([]byte, 8)...), 400, false},
 		{"something after it", append(bytes.Clone(good), "more"...), 400, false},
 		{"no gzip", []byte(list), 400, false},
-		{"empty members without a length", append(bytes.Repeat(member, bridge.MaxBody/len(member)+1), packed(t, strings.NewReader(list))...), 413, true},
+		{"empty members without a length", append(bytes.Repeat(member, httpd.MaxBody/len(member)+1), packed(t, strings.NewReader(list))...), 413, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var sent io.Reader = bytes.NewReader(test.body)

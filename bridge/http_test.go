@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -38,7 +39,7 @@ func wantWhole(t *testing.T, body string, code jsonrpc.Code) {
 
 func TestBodyLimits(t *testing.T) {
 	r := rigged(t, nil)
-	fits := list + strings.Repeat(" ", bridge.MaxBody-len(list))
+	fits := list + strings.Repeat(" ", httpd.MaxBody-len(list))
 	for _, test := range []struct {
 		name    string
 		body    string
@@ -182,15 +183,15 @@ func TestSendAsNotification(t *testing.T) {
 
 func TestLoopbackOnly(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "::1", "[::1]"} {
-		if err := bridge.CheckLoopback(host); err != nil {
+		if err := httpd.CheckLoopback(host); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 	for _, host := range []string{"", "0.0.0.0", "::", "127.0.0.2", "192.168.1.1", "localhost.evil.example", "*"} {
-		if err := bridge.CheckLoopback(host); err == nil {
+		if err := httpd.CheckLoopback(host); err == nil {
 			t.Errorf("%q is accepted", host)
 		}
-		if ln, err := bridge.Listen(host, 0); err == nil {
+		if ln, err := httpd.Listen(host, 0); err == nil {
 			ln.Close()
 			t.Errorf("listening on %q", host)
 		}

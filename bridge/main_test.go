@@ -25,6 +25,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -106,7 +107,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		},
 	})
 
-	ln, err := bridge.Listen("127.0.0.1", 0)
+	ln, err := httpd.Listen("127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

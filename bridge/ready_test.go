@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -21,7 +22,7 @@ func TestReady(t *testing.T) {
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
 		o.Guard = "subreaper tag"
 		o.Warnings = func() []string { return []string{"a key is missing"} }
-		o.Checks = []bridge.Check{
+		o.Checks = []httpd.Check{
 			{Name: "home", Ask: func() error {
 				if full.Load() {
 					return errors.New("no space left")

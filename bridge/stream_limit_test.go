@@ -13,7 +13,7 @@ import (
 
 // Keys that are not full cannot take all streams, neither one of them nor all together.
 func TestAttackStreamsOfScopedKeys(t *testing.T) {
-	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = 1000 })
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxUnauthenticated = 1000 })
 	r.create("a")
 	open := func(bearer string) (status int, kind string) {
 		conn := r.dial()

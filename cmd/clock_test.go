@@ -21,9 +21,9 @@ var wallClock = map[string]bool{
 var wallClockUses = map[string]string{
 	"bridge/client/prove.go Unix":                 "a deadline that is always over",
 	"bridge/plan/record.go ModTime":               "the order in which old records go",
-	"bridge/saved.go UnixMilli":                   "shown",
+	"bridge/methods/sessions.go UnixMilli":        "shown",
 	"bridge/client/sign.go Unix":                  "when a request is signed, which the server compares with its own clock",
-	"bridge/door.go UnixMicro":                    "a signature says when it was made, and its window is of that clock",
+	"bridge/httpd/signature.go UnixMicro":         "a signature says when it was made, and its window is of that clock",
 	"bridge/limit/kept.go UnixMicro":              "until when a signature counts: its window is of that clock",
 	"bridge/sessions/import.go Parse":             "recorded",
 	"cmd/internal/cli/approvals.go Parse":         "shown",

@@ -44,7 +44,10 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	}
 	return &settings{
 		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
-		front: bridge.Settings{Door: o.door(cfg), Settings: agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo}},
+		front: bridge.Settings{
+			AccessOptions: o.access(cfg),
+			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo},
+		},
 	}, nil
 }
 

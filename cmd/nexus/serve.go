@@ -23,6 +23,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/homelock"
+	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
@@ -80,7 +81,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 				}
 				o.port = int(port)
 			}
-			if err := bridge.CheckLoopback(o.host); err != nil {
+			if err := httpd.CheckLoopback(o.host); err != nil {
 				return cli.Usage("--host: %v", err)
 			}
 			if o.durability != "" && o.durability != "turn" && o.durability != "os" {
@@ -109,13 +110,13 @@ func serveCommand(app *cli.App) *cobra.Command {
 	return cmd
 }
 
-// door is what the server lets in, by the configuration and the flags.
-func (o serveOptions) door(cfg *config.Config) bridge.Door {
+// access is what the server lets in, by the configuration and the flags.
+func (o serveOptions) access(cfg *config.Config) httpd.AccessOptions {
 	said := cfg.Server()
 	if o.rated {
 		said.RequestsPerMinute = uint64(o.rate)
 	}
-	return bridge.Door{
+	return httpd.AccessOptions{
 		AllowedOrigins:    said.AllowedOrigins,
 		RequestsPerMinute: int(said.RequestsPerMinute),
 		RequireSignatures: said.RequireSignatures || o.signed,
@@ -268,15 +269,15 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Version:      a.version,
 		Guard:        a.guard.Mechanisms().String(),
 		Probe:        probe,
-		Checks: []bridge.Check{
+		Checks: []httpd.Check{
 			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
 			{Name: "broker", Ask: models.Check},
 		},
-		Warnings:     a.config.warnings,
-		MaxStrangers: maxStrangers(),
-		DrainTimeout: max(a.o.drain, 1), // 0 would be the default
-		Check:        newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log).check,
-		PlansDir:     a.cfg.PlansDir(),
+		Warnings:           a.config.warnings,
+		MaxUnauthenticated: maxUnauthenticated(),
+		DrainTimeout:       max(a.o.drain, 1), // 0 would be the default
+		Check:              newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log).check,
+		PlansDir:           a.cfg.PlansDir(),
 	})
 	if err != nil {
 		events.Close()
@@ -329,7 +330,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 
 // listen takes the port, or says who has it.
 func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net.Listener, error) {
-	listener, err := bridge.Listen(o.host, o.port)
+	listener, err := httpd.Listen(o.host, o.port)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err
 	}

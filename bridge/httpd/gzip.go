@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"compress/flate"
@@ -17,9 +17,9 @@ const minGzip = 1 << 10
 // errGzip says that a body is not what its Content-Encoding says.
 var errGzip = errors.New("not gzip")
 
-// unpacked is a request's body without its Content-Encoding; known is false if
+// decoded is a request's body without its Content-Encoding; known is false if
 // we do not know that. Reading it unpacks no more than was asked for.
-func unpacked(encoding string, body io.ReadCloser) (plain io.ReadCloser, known bool) {
+func decoded(encoding string, body io.ReadCloser) (plain io.ReadCloser, known bool) {
 	switch {
 	case encoding == "", strings.EqualFold(encoding, "identity"):
 		return body, true
@@ -59,9 +59,9 @@ func asGzip(err error) error {
 	return err
 }
 
-// takes reports whether a client names what it would be given, in an Accept or
+// accepts reports whether a client names what it would be given, in an Accept or
 // Accept-Encoding header, and not with the weight 0, which refuses it.
-func takes(accepts []string, what string) bool {
+func accepts(accepts []string, what string) bool {
 	for _, accept := range accepts {
 		for one := range strings.SplitSeq(accept, ",") {
 			name, params, _ := strings.Cut(one, ";")
@@ -88,8 +88,8 @@ func weight(params string) float64 {
 	return 1
 }
 
-// packers are kept, because making one costs a megabyte.
-var packers = sync.Pool{New: func() any {
+// gzipWriters are kept, because making one costs a megabyte.
+var gzipWriters = sync.Pool{New: func() any {
 	packer, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
 		panic(err) // the level is a constant
@@ -97,10 +97,10 @@ var packers = sync.Pool{New: func() any {
 	return packer
 }}
 
-// writePacked writes body to w by gzip.
-func writePacked(w io.Writer, body []byte) error {
-	packer, _ := packers.Get().(*gzip.Writer)
-	defer packers.Put(packer)
+// writeGzip writes body to w by gzip.
+func writeGzip(w io.Writer, body []byte) error {
+	packer, _ := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(packer)
 	packer.Reset(w)
 	_, err := packer.Write(body)
 	return errors.Join(err, packer.Close())

@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"maps"
@@ -17,7 +17,7 @@ import (
 // serveEvents answers GET /agent/{id}/events, and GET /events, which is of no agent.
 func (s *Server) serveEvents(x *exchange, agent, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	if s.requests.Closed() {
+	if s.o.Requests.Closed() {
 		s.refuse(x, draining)
 		return
 	}
@@ -26,7 +26,7 @@ func (s *Server) serveEvents(x *exchange, agent, query string) {
 		s.refuse(x, *wrong)
 		return
 	}
-	refused, ended := s.events.Serve(x.r.Context(), events.Request{
+	refused, ended := s.o.Events.Serve(x.r.Context(), events.Request{
 		By: x.by, Agent: agent, LastEventID: x.r.Header.Get("Last-Event-ID"), Query: values,
 	}, func() rpc.Writer { return s.openStream(x) })
 	switch {

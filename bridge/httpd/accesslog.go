@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"net/http"
@@ -12,9 +12,9 @@ import (
 	"nexus.internal/protocol/tracing"
 )
 
-// logged are the facts of an exchange for its line in the log, beside what HTTP
+// logFacts are the facts of an exchange for its line in the log, beside what HTTP
 // says. The zero value is ready.
-type logged struct {
+type logFacts struct {
 	calls []rpc.Record // of a body; the items of a batch in the order in which they ended
 	batch bool
 	fault error  // what went wrong in the server; nil for none
@@ -22,25 +22,26 @@ type logged struct {
 	ended string // why a stream of events ended; "" for none
 }
 
+// note adds a call that has ended.
 func (x *exchange) note(r rpc.Record) { x.log.calls = append(x.log.calls, r) }
 
-// recordRefusal notes an answer to what never reached a method.
-func (x *exchange) recordRefusal(r rpc.Error) {
+// noteRefusal notes an answer to what never reached a method.
+func (x *exchange) noteRefusal(r rpc.Error) {
 	record := rpc.Refused(r.Err)
 	record.Fault = x.log.fault
 	x.note(record)
 }
 
-// logExchange writes the line of an HTTP request that is over (SPEC §6.6). The items
+// logRequest writes the line of an HTTP request that is over (SPEC §6.6). The items
 // of a batch have a line each before it.
-func (s *Server) logExchange(x *exchange, status int, read, sent int64) {
+func (s *Server) logRequest(x *exchange, status int, read, sent int64) {
 	l, grant := &x.log, x.by.Grant
-	if grant.ID == "" && !s.strangers.admit(x.to.String(), strconv.Itoa(status)) {
+	if grant.ID == "" && !s.unauthenticated.admit(x.to.String(), strconv.Itoa(status)) {
 		return
 	}
 	if l.batch {
 		for _, c := range l.calls {
-			s.access.Log(level(c), "rpc request", append(fields(c, c.Outcome(), nil), zap.String("request_id", x.id))...)
+			s.accessLog.Log(level(c), "rpc request", append(fields(c, c.Outcome(), nil), zap.String("request_id", x.id))...)
 		}
 	}
 	one := rpc.Record{Agent: l.agent, Fault: l.fault}
@@ -71,9 +72,10 @@ func (s *Server) logExchange(x *exchange, status int, read, sent int64) {
 	if x.trace != (tracing.Parent{}) {
 		line = append(line, zap.String("trace_id", x.trace.ID()))
 	}
-	s.access.Log(at, "http request", line...)
+	s.accessLog.Log(at, "http request", line...)
 }
 
+// level is that of a line about a call.
 func level(r rpc.Record) zapcore.Level {
 	if r.Fault != nil {
 		return zapcore.ErrorLevel

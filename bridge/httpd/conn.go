@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 // listener makes a conn of each connection.
 type listener struct {
 	net.Listener
-	crowd *crowd
+	limiter *connLimiter
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -30,8 +30,8 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &conn{Conn: c, crowd: l.crowd}
-	l.crowd.enter(one)
+	one := &conn{Conn: c, limiter: l.limiter}
+	l.limiter.add(one)
 	return one, nil
 }
 
@@ -40,8 +40,8 @@ func (l listener) Accept() (net.Conn, error) {
 // and nothing at all for one that does not arrive in time.
 type conn struct {
 	net.Conn
-	crowd *crowd
-	standing
+	limiter *connLimiter
+	connState
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
 	refused atomic.Bool // the last answer of this connection has been written
@@ -75,20 +75,20 @@ func (c *conn) Read(p []byte) (int, error) {
 		// net/http may take what came for a whole line, and answer that too.
 		if !c.refused.Swap(true) {
 			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = c.Conn.Write(plainRefusal(tooSlow))
+			_, _ = c.Conn.Write(rawResponse(tooSlow))
 		}
 	}
 	return n, err
 }
 
-// ownRefusal ends the head of every refusal that net/http writes by itself, but
+// plainTextError ends the head of every refusal that net/http writes by itself, but
 // for that of an Expect header, which has no body. No handler of ours writes one
 // like it.
-var ownRefusal = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+var plainTextError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-func isOwnRefusal(p []byte) bool {
+func isPlainTextError(p []byte) bool {
 	return len(p) <= 512 && bytes.HasPrefix(p, []byte("HTTP/1.")) &&
-		(bytes.Contains(p, ownRefusal) || statusOf(p) == http.StatusExpectationFailed)
+		(bytes.Contains(p, plainTextError) || statusOf(p) == http.StatusExpectationFailed)
 }
 
 // statusOf is the status of a response that begins with p; 0 if there is none.
@@ -108,11 +108,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.refused.Load() {
 		return len(p), nil
 	}
-	if !isOwnRefusal(p) {
+	if !isPlainTextError(p) {
 		return c.Conn.Write(p)
 	}
 	c.refused.Store(true)
-	if _, err := c.Conn.Write(plainRefusal(explainHTTP(p))); err != nil {
+	if _, err := c.Conn.Write(rawResponse(jsonErrorFor(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -129,12 +129,12 @@ func (c *conn) CloseWrite() error {
 
 // Close ends the connection.
 func (c *conn) Close() error {
-	c.crowd.leave(c)
+	c.limiter.forget(c)
 	return c.Conn.Close()
 }
 
-// explainHTTP is our refusal for one that net/http has written.
-func explainHTTP(written []byte) rpc.Error {
+// jsonErrorFor is our refusal for one that net/http has written.
+func jsonErrorFor(written []byte) rpc.Error {
 	if bytes.Contains(written, []byte("Host header")) {
 		return badHost
 	}
@@ -164,9 +164,9 @@ var (
 		"HTTP/1.0 and 1.1 alone are understood", "Speak HTTP/1.1.")
 )
 
-// plainRefusal is a whole HTTP response that ends the connection, with the
+// rawResponse is a whole HTTP response that ends the connection, with the
 // headers that every answer has.
-func plainRefusal(r rpc.Error) []byte {
+func rawResponse(r rpc.Error) []byte {
 	body := jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.Err})
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\nCache-Control: no-store\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",

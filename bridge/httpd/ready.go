@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"net/http"
@@ -11,6 +11,17 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
+
+// Readiness is what GET /readyz tells of.
+type Readiness struct {
+	Supervisor *supervisor.Supervisor
+	// Guard says by what means no process outlives its agent.
+	Guard  string
+	Checks []Check
+	// Warnings tells what is wrong with the configuration and does not keep the server
+	// from working; safe for concurrent use. May be nil.
+	Warnings func() []string
+}
 
 // Check is one thing that the server needs for its work.
 type Check struct {
@@ -25,16 +36,19 @@ type Check struct {
 // could not do it.
 func (s *Server) ready(x *exchange) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	stats := s.o.Supervisor.Stats()
+	stats := s.o.Readiness.Supervisor.Stats()
 	r := api.Readiness{
 		Status: "ready", Reasons: []string{}, Version: s.o.Version, ProtocolVersion: protocol.Version,
 		Agents: map[string]int{}, TurnsRunning: stats.Agents[supervisor.Busy], TurnsWaiting: stats.Waiting,
-		Guard: s.o.Guard, Checks: map[string]string{}, Warnings: append([]string{}, s.o.Warnings()...), Goroutines: runtime.NumGoroutine(),
+		Guard: s.o.Readiness.Guard, Checks: map[string]string{}, Warnings: []string{}, Goroutines: runtime.NumGoroutine(),
+	}
+	if s.o.Readiness.Warnings != nil {
+		r.Warnings = append(r.Warnings, s.o.Readiness.Warnings()...)
 	}
 	for state, n := range stats.Agents {
 		r.Agents[state.String()] = n
 	}
-	for _, c := range s.o.Checks {
+	for _, c := range s.o.Readiness.Checks {
 		r.Checks[c.Name] = "ok"
 		if err := c.Ask(); err != nil {
 			r.Checks[c.Name] = err.Error()
@@ -42,7 +56,7 @@ func (s *Server) ready(x *exchange) {
 			r.Reasons = append(r.Reasons, c.Name+": "+err.Error())
 		}
 	}
-	if s.requests.Closed() {
+	if s.o.Requests.Closed() {
 		r.Status = "draining"
 		r.Reasons = append(r.Reasons, "the server is going down")
 	}

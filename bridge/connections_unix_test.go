@@ -39,7 +39,7 @@ func TestAttackIdleConnections(t *testing.T) {
 }
 
 func besieged(t *testing.T, n, most int) {
-	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = most })
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxUnauthenticated = most })
 	known := r.dial() // older than all of them, and with a key
 	in := bufio.NewReader(known)
 	ask := func() {
@@ -52,9 +52,9 @@ func besieged(t *testing.T, n, most int) {
 		}
 	}
 	ask()
-	strangers := make([]net.Conn, 0, n)
+	unauthenticated := make([]net.Conn, 0, n)
 	defer func() {
-		for _, conn := range strangers {
+		for _, conn := range unauthenticated {
 			conn.Close()
 		}
 	}()
@@ -63,7 +63,7 @@ func besieged(t *testing.T, n, most int) {
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
-		strangers = append(strangers, conn)
+		unauthenticated = append(unauthenticated, conn)
 		if i%3 == 0 {
 			_, _ = io.WriteString(conn, "POST /rpc HTTP/1.1\r\nHost: ") // it may be closed already
 		}
@@ -76,14 +76,14 @@ func besieged(t *testing.T, n, most int) {
 	if most < n {
 		wait = patience
 	}
-	if err := strangers[0].SetReadDeadline(time.Now().Add(wait)); err != nil {
+	if err := unauthenticated[0].SetReadDeadline(time.Now().Add(wait)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := strangers[0].Read(make([]byte, 1))
+	_, err := unauthenticated[0].Read(make([]byte, 1))
 	if kept := errors.Is(err, os.ErrDeadlineExceeded); kept != (most >= n) {
 		t.Errorf("the oldest of the idle: %v", err)
 	}
-	last := strangers[n-1]
+	last := unauthenticated[n-1]
 	if _, err := io.WriteString(last, strings.TrimPrefix(withLength(r.head("POST /rpc HTTP/1.1"), list), prefixOf(n-1))); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestAttackConnectionsOfAScopedKey(t *testing.T) {
 	const most = 8
 	for _, line := range []string{"GET /readyz", "GET /agent/a/events", "GET /nowhere"} {
 		t.Run(line, func(t *testing.T) {
-			r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = most })
+			r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxUnauthenticated = most })
 			r.create("a")
 			greedy, _ := r.scoped(auth.ScopeAgent, "a")
 			if line == "GET /readyz" {
@@ -163,7 +163,7 @@ func TestAttackConnectionsOfAScopedKey(t *testing.T) {
 
 // Of the connections of one key, one that waits for an answer is not the first to go.
 func TestIdleConnectionsGoFirst(t *testing.T) {
-	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxStrangers = 8 })
+	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxUnauthenticated = 8 })
 	bearer, _ := r.scoped(auth.ScopeRead, "")
 	busy := r.kept(bearer, "GET /events")
 	for range 20 {

@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/textcut"
 )
 
 // The refusals of the checks that come before any method (SPEC §6.1).
@@ -77,3 +78,6 @@ func overRate(n, perMinute int) rpc.Error {
 	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
 }
+
+// clipName bounds a name as a client wrote it.
+func clipName(name string) string { return textcut.Clip(name, 64) }

@@ -1,4 +1,4 @@
-package bridge
+package httpd
 
 import (
 	"sync"
@@ -10,13 +10,13 @@ import (
 // Bounds of what requests without a good key write to the log (SPEC §6.6): so many
 // lines in each period, and one that counts the others.
 const (
-	maxStrangerLines = 20
-	strangerPeriod   = time.Minute
+	maxUnauthenticatedLines = 20
+	unauthenticatedPeriod   = time.Minute
 )
 
-// strangerLog decides which requests without a good key have a line of their own in
+// unauthenticatedLog decides which requests without a good key have a line of their own in
 // the log. It is safe for concurrent use.
-type strangerLog struct {
+type unauthenticatedLog struct {
 	log *zap.Logger
 
 	mu     sync.Mutex     // guards all below
@@ -26,21 +26,21 @@ type strangerLog struct {
 	closed bool
 }
 
-func newStrangerLog(log *zap.Logger) *strangerLog {
-	return &strangerLog{log: log, others: map[string]int{}}
+func newUnauthenticatedLog(log *zap.Logger) *unauthenticatedLog {
+	return &unauthenticatedLog{log: log, others: map[string]int{}}
 }
 
 // admit reports whether a request has a line of its own. If not, it is counted.
-func (l *strangerLog) admit(route, status string) bool {
+func (l *unauthenticatedLog) admit(route, status string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return true // the server ends: there will be few
 	}
 	if l.timer == nil {
-		l.timer = time.AfterFunc(strangerPeriod, l.end)
+		l.timer = time.AfterFunc(unauthenticatedPeriod, l.end)
 	}
-	if l.lines++; l.lines <= maxStrangerLines {
+	if l.lines++; l.lines <= maxUnauthenticatedLines {
 		return true
 	}
 	l.others[route+" "+status]++
@@ -48,14 +48,14 @@ func (l *strangerLog) admit(route, status string) bool {
 }
 
 // end ends a period: it writes the line that counts the requests without one.
-func (l *strangerLog) end() {
+func (l *unauthenticatedLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flush()
 }
 
 // close writes what is left. It may be called again.
-func (l *strangerLog) close() {
+func (l *unauthenticatedLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
@@ -66,7 +66,7 @@ func (l *strangerLog) close() {
 }
 
 // flush is end; mu is held.
-func (l *strangerLog) flush() {
+func (l *unauthenticatedLog) flush() {
 	n := 0
 	for _, count := range l.others {
 		n += count

@@ -1,0 +1,99 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+func ownHosts(port string) map[string]bool {
+	hosts := map[string]bool{}
+	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
+		hosts[name+":"+port] = true
+		if port == "80" {
+			hosts[name] = true
+		}
+	}
+	return hosts
+}
+
+// CheckLoopback reports why host is not an address to listen on: it must be
+// 127.0.0.1, localhost or ::1.
+func CheckLoopback(host string) error {
+	switch strings.Trim(host, "[]") {
+	case "127.0.0.1", "localhost", "::1":
+		return nil
+	}
+	return fmt.Errorf("refusing to listen on %q: only 127.0.0.1, localhost and ::1 are allowed", host)
+}
+
+// Listen listens on a loopback address. Port 0 takes a free one.
+func Listen(host string, port int) (net.Listener, error) {
+	if err := CheckLoopback(host); err != nil {
+		return nil, err
+	}
+	if host == "localhost" {
+		host = "127.0.0.1" // whatever a resolver may think of the name
+	}
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port)))
+}
+
+// closeTimeout is how long connections may take to end once nothing runs.
+const closeTimeout = time.Second
+
+// newServer returns what serves the connections of a listener; cancel ends the contexts of
+// all requests.
+func (s *Server) newServer() (server *http.Server, cancel context.CancelCauseFunc) {
+	base, cancel := context.WithCancelCause(context.Background())
+	return &http.Server{
+		Handler:                      s,
+		DisableGeneralOptionsHandler: true,
+		ReadTimeout:                  s.o.ReadTimeout,
+		IdleTimeout:                  s.o.IdleTimeout,
+		MaxHeaderBytes:               maxHeader - headerSlop,
+		ErrorLog:                     zap.NewStdLog(s.log.Named("http")),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  withConn,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if one, ok := c.(*conn); ok {
+				one.limiter.setState(one, state)
+			}
+		},
+	}, cancel
+}
+
+// Serve serves the connections of ln until Stop, or until listening fails, which is its
+// error. ln is closed. It may be called once; Stop must follow.
+func (s *Server) Serve(ln net.Listener) error {
+	err := s.server.Serve(listener{Listener: ln, limiter: newConnLimiter(s.o.MaxUnauthenticated)})
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+}
+
+// StopAccepting makes the server refuse every request that comes from now on (503,
+// SERVER_DRAINING); those under way go on.
+func (s *Server) StopAccepting() { s.handlers.Close() }
+
+// Stop refuses new requests, ends the contexts of those under way for the cause, and closes
+// the connections. It returns once no handler runs.
+func (s *Server) Stop(cause error) {
+	s.handlers.Close()
+	s.cancel(cause)
+	closed, done := context.WithTimeout(context.Background(), closeTimeout)
+	defer done()
+	if err := s.server.Shutdown(closed); err != nil {
+		_ = s.server.Close() // connections that say nothing are cut
+	}
+	<-s.handlers.Empty()
+	s.unauthenticated.close()
+}

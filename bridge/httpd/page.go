@@ -1,0 +1,50 @@
+package httpd
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/openrpc"
+	"nexus.internal/bridge/page"
+)
+
+// docs answers with the page about the methods. It has nothing of what the
+// server does or knows, so it needs no key.
+func (s *Server) docs(x *exchange, query string) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	if _, wrong := readQuery(query); wrong != nil {
+		s.refuse(x, *wrong)
+		return
+	}
+	page.Head(x.w.Header())
+	x.w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
+}
+
+// serveFile answers with a file of the page.
+func (s *Server) serveFile(x *exchange, file page.File) {
+	_ = x.rc.SetReadDeadline(time.Time{})
+	page.Head(x.w.Header())
+	s.write(x, http.StatusOK, file.Type, file.Body)
+}
+
+// pageKey answers POST /page/key: the full key for a code (SPEC §6.11).
+func (s *Server) pageKey(x *exchange) {
+	scheme, code, _ := strings.Cut(strings.TrimSpace(x.r.Header.Get("Authorization")), " ")
+	if !strings.EqualFold(scheme, "Code") || !s.o.Codes.Use(code) {
+		s.refuse(x, wrongCode)
+		return
+	}
+	body, err := json.Marshal(struct {
+		Key string `json:"key"`
+	}{s.o.Keys.Key().Reveal()})
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	s.answer(x, http.StatusOK, body)
+}

@@ -1,0 +1,174 @@
+package httpd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/tracing"
+)
+
+// Server is the HTTP side of the façade, as an http.Handler and as an actor.
+type Server struct {
+	o               Options
+	log             *zap.Logger
+	accessLog       *zap.Logger
+	unauthenticated *unauthenticatedLog
+	hosts           map[string]bool // what a Host header may be, lower case
+	access          atomic.Pointer[access]
+	keyless         chan struct{}   // holds one for each body without a key that is being read
+	handlers        *rpc.DrainGroup // everything in ServeHTTP: what Stop joins
+
+	server *http.Server
+	cancel context.CancelCauseFunc // of what the requests' contexts are made of
+}
+
+// New returns a Server that serves at once. It fails if Addr is not on loopback.
+func New(o Options) (*Server, error) {
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", o.Addr, err)
+	}
+	if err := CheckLoopback(host); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	s := &Server{o: o, log: o.Log.Named("bridge"), accessLog: o.Log.Named("access"), hosts: ownHosts(port), handlers: rpc.NewDrainGroup()}
+	s.keyless = make(chan struct{}, maxKeyless)
+	s.unauthenticated = newUnauthenticatedLog(s.accessLog)
+	s.Reload(o.Access)
+	s.server, s.cancel = s.newServer()
+	return s, nil
+}
+
+// Reload replaces the access options for the requests that come from now on. What keys have
+// asked lately is forgotten if their rate changes. It is safe for concurrent use with
+// everything but itself.
+func (s *Server) Reload(to AccessOptions) {
+	next := &access{AccessOptions: to, origins: map[string]bool{}}
+	for _, origin := range to.AllowedOrigins {
+		next.origins[origin] = true
+	}
+	if now := s.access.Load(); now != nil && now.RequestsPerMinute == to.RequestsPerMinute {
+		next.rate = now.rate
+	} else {
+		next.rate = limit.NewRate(to.RequestsPerMinute)
+	}
+	s.access.Store(next)
+}
+
+// ServeHTTP runs the checks in the order of SPEC §6.1 and hands on what passes.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if c := connOf(r.Context()); c != nil {
+		c.handling(true)
+		defer c.handling(false)
+	}
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	to := parseRoute(r.Method, path)
+	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
+		if parent, ok := tracing.Parse(parents[0]); ok {
+			x.r, x.trace = r.WithContext(tracing.With(r.Context(), parent)), parent
+		}
+	}
+	x.whole = r.ContentLength == 0
+	defer s.account(x)()
+	w.Header().Set("X-Request-Id", x.id)
+	w.Header().Set("Cache-Control", "no-store")
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		// net/http has dropped a Content-Length beside chunks, and a Transfer-Encoding in
+		// HTTP/1.0: whoever ended the body by those would see another request behind
+		// this one, so nothing behind it is read.
+		w.Header().Set("Connection", "close")
+	}
+	if !s.handlers.Enter() {
+		s.refuse(x, draining)
+		return
+	}
+	defer s.handlers.Leave()
+
+	if r.ProtoMinor > 1 { // another major version is refused by net/http
+		s.refuse(x, unknownVersion)
+		return
+	}
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		s.refuse(x, badTarget)
+		return
+	}
+	if !s.hosts[strings.ToLower(r.Host)] {
+		s.refuse(x, badHost)
+		return
+	}
+	if !s.checkOrigin(x, to) {
+		return
+	}
+	if allowed := to.allows(); allowed != nil && !slices.Contains(allowed, r.Method) {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.refuse(x, badMethod)
+		return
+	}
+	switch to.kind {
+	case toHealth, toDocs, toFile, toPageKey:
+		s.serveAnybody(x, to, query)
+		return
+	default: // needs a key
+	}
+	passed, refused, ok := s.checkKey(x, to)
+	if !x.key.IsZero() {
+		x.authenticated(passed)
+	}
+	if !ok {
+		s.refuse(x, refused)
+		return
+	}
+	if to.kind == toGlobal || to.kind == toAgent {
+		s.serveRPC(x, to)
+		return
+	}
+	if refused, ok := s.checkRate(x, 1); !ok {
+		s.refuse(x, refused)
+		return
+	}
+	s.serveKeyed(x, to, query)
+}
+
+// serveAnybody answers what needs no key, and has no body.
+func (s *Server) serveAnybody(x *exchange, to route, query string) {
+	switch {
+	case !x.whole:
+		s.refuse(x, needlessBody)
+	case to.kind == toHealth:
+		s.health(x, query)
+	case to.kind == toDocs:
+		s.docs(x, query)
+	case to.kind == toPageKey:
+		s.pageKey(x)
+	default:
+		s.serveFile(x, *to.file)
+	}
+}
+
+// serveKeyed answers a GET whose key is good for it.
+func (s *Server) serveKeyed(x *exchange, to route, query string) {
+	switch {
+	case to.kind == toNothing:
+		s.refuse(x, unknownPath)
+	case !x.whole:
+		s.refuse(x, needlessBody)
+	case to.kind == toEvents, to.kind == toAllEvents:
+		s.serveEvents(x, to.agent, query)
+	case to.kind == toReady:
+		s.ready(x)
+	default:
+		s.scrape(x)
+	}
+}

@@ -1,0 +1,109 @@
+package httpd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/strict"
+)
+
+// signatureLife is how old a signature may be, or how far ahead (SPEC §6.5).
+const signatureLife = 300 * time.Second
+
+// signatures are those of a body, all of them right.
+type signatures struct {
+	texts []string
+	now   time.Time // as of which they are good
+	until time.Time // when the last of them is over
+}
+
+// checkSigned checks the signatures of all requests in a body, before any of
+// them is carried out: each must be signed if there is no other proof of a key, or
+// if the server wants that, and none used before.
+func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused rpc.Error, ok bool) {
+	signed.now = time.Now()
+	for _, item := range items {
+		switch {
+		case item.Refused != nil && !x.key.IsZero():
+			continue // it is answered as what it is, and nothing is done
+		case item.Request.Auth == nil && (x.key.IsZero() || s.access.Load().RequireSignatures):
+			if x.key.IsZero() {
+				return signed, noKey, false
+			}
+			return signed, unsigned, false
+		case item.Request.Auth == nil:
+			continue
+		}
+		signature, at, problem := s.verify(x, item.Request)
+		if problem != "" {
+			return signed, badSignature(problem), false
+		}
+		if signed.now.Sub(at).Abs() > signatureLife {
+			return signed, badSignature("its timestamp is more than 300 seconds from the server's time"), false
+		}
+		signed.texts = append(signed.texts, signature)
+		if end := at.Add(signatureLife); end.After(signed.until) {
+			signed.until = end
+		}
+	}
+	if !s.o.Signatures.Fresh(signed.texts) {
+		return signed, badSignature(limit.ErrSeen.Error()), false
+	}
+	return signed, rpc.Error{}, true
+}
+
+// useSignatures uses the signatures of a body that is carried out next.
+func (s *Server) useSignatures(x *exchange, signed signatures) (rpc.Error, bool) {
+	// A full key ends with this server; what another one has signed must not be done
+	// again by the next one.
+	lasting := x.by.Grant.Scope != auth.ScopeFull
+	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
+	case errors.Is(err, limit.ErrSeen):
+		return badSignature(err.Error()), false
+	case errors.Is(err, limit.ErrFull):
+		return s.retryAfter(x, tooMany, time.Minute), false
+	case err != nil:
+		x.log.fault = fmt.Errorf("remember signatures: %w", err)
+		return rpc.ToError(err).With(http.StatusServiceUnavailable), false
+	}
+	return rpc.Error{}, true
+}
+
+// verify checks one signature, with the key that was presented, else with the
+// full keys, which alone the server knows. problem is "" if it is right.
+func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at time.Time, problem string) {
+	var signed struct {
+		Timestamp jsontext.Value `json:"timestamp"`
+		Signature string         `json:"signature"`
+	}
+	if err := strict.Fill(r.Auth, &signed, strict.RejectUnknown); err != nil {
+		return "", at, "member auth: " + err.Error()
+	}
+	seconds, err := strconv.ParseFloat(string(signed.Timestamp), 64)
+	if err != nil || math.Abs(seconds) > 1e12 {
+		return "", at, "member auth.timestamp must be seconds since 1970"
+	}
+	path, _, _ := strings.Cut(x.r.RequestURI, "?")
+	text := auth.RequestText(string(signed.Timestamp), path, r)
+	if key := x.key; !key.IsZero() {
+		if !key.Signed(text, signed.Signature) {
+			return "", at, "it is not the presented key's signature of this request"
+		}
+	} else if grant, valid, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
+		x.authenticated(rpc.Principal{Grant: grant, Valid: valid})
+	} else {
+		return "", at, "it is no full key's signature of this request"
+	}
+	return signed.Signature, time.UnixMicro(int64(seconds * 1e6)), ""
+}
