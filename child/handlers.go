@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"nexus.internal/child/journal"
-	"nexus.internal/child/upcall"
+	"nexus.internal/child/parent"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
@@ -162,7 +162,7 @@ func (s *server) newSession(c protocol.NewSession) {
 func (s *server) answer(c protocol.Answered[protocol.Acknowledged]) {
 	s.answering.Lock()
 	defer s.answering.Unlock()
-	err := upcall.ErrUnknown
+	err := parent.ErrUnknown
 	if s.Parent != nil {
 		err = s.Parent.Answer(c)
 	}

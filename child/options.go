@@ -9,9 +9,9 @@ import (
 	"nexus.internal/child/blob"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/mcp"
+	"nexus.internal/child/parent"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
@@ -66,7 +66,7 @@ type Options struct {
 	// Work is where the agent works; nil means that it has no tools.
 	Work *workplace.Workplace
 	// Parent is asked by the tools. Nil means that nothing is asked.
-	Parent *upcall.Parent
+	Parent *parent.Client
 	// ToolOutput asks for what tools put out while they run.
 	ToolOutput bool
 	// Prompt is the system prompt.

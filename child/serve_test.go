@@ -118,8 +118,8 @@ func at(dir string) *workplace.Workplace {
 	return w
 }
 
-// parent is the other end of a child that runs inside a synctest bubble.
-type parent struct {
+// testParent is the other end of a child that runs inside a synctest bubble.
+type testParent struct {
 	t     *testing.T
 	stdin *io.PipeWriter
 	out   *io.PipeReader
@@ -127,10 +127,10 @@ type parent struct {
 	done  chan error
 }
 
-func start(t *testing.T, ctx context.Context, o child.Options) *parent {
+func start(t *testing.T, ctx context.Context, o child.Options) *testParent {
 	stdin, toChild := io.Pipe()
 	fromChild, stdout := io.Pipe()
-	p := &parent{t: t, stdin: toChild, out: fromChild, lines: frame.NewReader(fromChild), done: make(chan error, 1)}
+	p := &testParent{t: t, stdin: toChild, out: fromChild, lines: frame.NewReader(fromChild), done: make(chan error, 1)}
 	go func() {
 		err := child.Serve(ctx, stdin, stdout, o)
 		stdout.Close()
@@ -139,7 +139,7 @@ func start(t *testing.T, ctx context.Context, o child.Options) *parent {
 	return p
 }
 
-func (p *parent) send(line string) {
+func (p *testParent) send(line string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
 		p.t.Fatalf("write %.80s: %v", line, err)
@@ -147,13 +147,13 @@ func (p *parent) send(line string) {
 }
 
 // next reads one frame; io.EOF after the last.
-func (p *parent) next() (string, error) {
+func (p *testParent) next() (string, error) {
 	line, err := p.lines.Next()
 	return string(line), err
 }
 
 // want reads one frame and checks the members that are given.
-func (p *parent) want(members string) string {
+func (p *testParent) want(members string) string {
 	p.t.Helper()
 	line, err := p.next()
 	if err != nil {

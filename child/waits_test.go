@@ -12,9 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child"
+	"nexus.internal/child/parent"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 )
@@ -68,11 +68,11 @@ func (a askers) Tools() []tool.Tool { return a }
 func asking(t *testing.T) child.Options {
 	o := options()
 	o.Start.Provider, o.Start.Offline, o.Start.ContextWindow = caller{}, false, 20_000
-	o.Parent = upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true, Deadline: time.Minute})
+	o.Parent = parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true, Deadline: time.Minute})
 	w, err := workplace.Open(workplace.Options{
 		Cwd: t.TempDir(), Permissions: protocol.Permissions{Preset: "yolo"}, Parent: o.Parent, Sources: []workplace.Source{askers{
 			asker{"host", func(ctx context.Context) (string, error) {
-				result, err := o.Parent.Host(ctx, tool.TurnID(ctx), "send", jsontext.Value(`{"agent_id":"b"}`))
+				result, err := o.Parent.Call(ctx, tool.TurnID(ctx), "send", jsontext.Value(`{"agent_id":"b"}`))
 				return string(result), err
 			}},
 			asker{"may", func(ctx context.Context) (string, error) {

@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 )
 
 // asked is a site whose parent is asked, and answers when the test says so.
-func asked(t *testing.T, p protocol.Permissions, set ...func(*workplace.Options)) (*site, *upcall.Parent) {
-	parent := upcall.New(upcall.Options{Approvals: upcall.Ask})
+func asked(t *testing.T, p protocol.Permissions, set ...func(*workplace.Options)) (*site, *parent.Client) {
+	parent := parent.New(parent.Options{Approvals: parent.Ask})
 	return newSite(t, p, append(set, func(o *workplace.Options) { o.Parent = parent })...), parent
 }
 
@@ -31,7 +31,7 @@ func (s *site) begin(ctx context.Context, c protocol.ToolCall) <-chan string {
 }
 
 // question is the next event, which must be a question.
-func question(t *testing.T, p *upcall.Parent) protocol.PermissionRequest {
+func question(t *testing.T, p *parent.Client) protocol.PermissionRequest {
 	t.Helper()
 	select {
 	case e := <-p.Events():
@@ -47,7 +47,7 @@ func question(t *testing.T, p *upcall.Parent) protocol.PermissionRequest {
 }
 
 // ended is the outcome that the next event tells.
-func ended(t *testing.T, p *upcall.Parent) string {
+func ended(t *testing.T, p *parent.Client) string {
 	t.Helper()
 	select {
 	case e := <-p.Events():
@@ -62,7 +62,7 @@ func ended(t *testing.T, p *upcall.Parent) string {
 	}
 }
 
-func answer(t *testing.T, p *upcall.Parent, r protocol.PermissionRequest, d protocol.Decision, reason string) {
+func answer(t *testing.T, p *parent.Client, r protocol.PermissionRequest, d protocol.Decision, reason string) {
 	t.Helper()
 	if err := p.Answer(protocol.PermissionResponse{ID: "1", RequestID: r.RequestID, Decision: d, Reason: reason}); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func answer(t *testing.T, p *upcall.Parent, r protocol.PermissionRequest, d prot
 }
 
 // quiet sees that nothing was asked.
-func quiet(t *testing.T, p *upcall.Parent) {
+func quiet(t *testing.T, p *parent.Client) {
 	t.Helper()
 	select {
 	case e := <-p.Events():
@@ -314,12 +314,12 @@ func TestTheYesIsForThePlace(t *testing.T) {
 func TestModesOfApproval(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		parent *upcall.Parent
+		parent *parent.Client
 		want   string
 	}{
 		{"no parent", nil, "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
-		{"deny", upcall.New(upcall.Options{}), "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
-		{"allow", upcall.New(upcall.Options{Approvals: upcall.Allow}), "done"},
+		{"deny", parent.New(parent.Options{}), "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
+		{"allow", parent.New(parent.Options{Approvals: parent.Allow}), "done"},
 	} {
 		s := newSite(t, trusted, func(o *workplace.Options) {
 			o.Parent, o.Tools = tt.parent, []tool.Tool{external("docs")}

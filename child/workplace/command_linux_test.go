@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/child/upcall"
+	"nexus.internal/child/parent"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 )
@@ -16,28 +16,28 @@ func TestCommands(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		preset    string
-		approvals upcall.Approvals
+		approvals parent.Approvals
 		command   string
 		want      string
 	}{
-		{"looking", "trusted", upcall.Deny, "cat a | wc -c", "4\n"},
-		{"looking elsewhere", "trusted", upcall.Deny, "cat OUTSIDE/secret.txt", "ermission denied"},
-		{"looking with a program that could do more", "trusted", upcall.Deny, "find . -name 'a*' | sort -r", "./a\n"},
-		{"looking and changing", "trusted", upcall.Deny, "find . -name a -exec chmod 0 {} +", "needs an approval"},
-		{"looking and writing", "trusted", upcall.Deny, "ls > b", "needs an approval"},
-		{"changing", "trusted", upcall.Deny, "touch b", "needs an approval"},
-		{"changing, approved", "trusted", upcall.Allow, "touch b && ls b", "b\n[exit status 0]"},
-		{"changing elsewhere, approved", "trusted", upcall.Allow, "touch OUTSIDE/b", "cannot touch 'OUTSIDE/b'"},
-		{"reading elsewhere, approved", "trusted", upcall.Allow, "cat OUTSIDE/secret.txt; true", "secret"},
-		{"sandboxed", "sandboxed", upcall.Deny, "touch b && ls b", "b\n[exit status 0]"},
-		{"sandboxed, reading elsewhere", "sandboxed", upcall.Deny, "cat OUTSIDE/secret.txt", "ermission denied"},
-		{"sandboxed, what is blocked", "sandboxed", upcall.Deny, "cat blocked/key", "cat: blocked/key: "},
-		{"yolo", "yolo", upcall.Deny, "touch OUTSIDE/b && ls OUTSIDE/b", "OUTSIDE/b\n[exit status 0]"},
-		{"another's program of that name", "trusted", upcall.Deny, "./ls", "needs an approval"},
+		{"looking", "trusted", parent.Deny, "cat a | wc -c", "4\n"},
+		{"looking elsewhere", "trusted", parent.Deny, "cat OUTSIDE/secret.txt", "ermission denied"},
+		{"looking with a program that could do more", "trusted", parent.Deny, "find . -name 'a*' | sort -r", "./a\n"},
+		{"looking and changing", "trusted", parent.Deny, "find . -name a -exec chmod 0 {} +", "needs an approval"},
+		{"looking and writing", "trusted", parent.Deny, "ls > b", "needs an approval"},
+		{"changing", "trusted", parent.Deny, "touch b", "needs an approval"},
+		{"changing, approved", "trusted", parent.Allow, "touch b && ls b", "b\n[exit status 0]"},
+		{"changing elsewhere, approved", "trusted", parent.Allow, "touch OUTSIDE/b", "cannot touch 'OUTSIDE/b'"},
+		{"reading elsewhere, approved", "trusted", parent.Allow, "cat OUTSIDE/secret.txt; true", "secret"},
+		{"sandboxed", "sandboxed", parent.Deny, "touch b && ls b", "b\n[exit status 0]"},
+		{"sandboxed, reading elsewhere", "sandboxed", parent.Deny, "cat OUTSIDE/secret.txt", "ermission denied"},
+		{"sandboxed, what is blocked", "sandboxed", parent.Deny, "cat blocked/key", "cat: blocked/key: "},
+		{"yolo", "yolo", parent.Deny, "touch OUTSIDE/b && ls OUTSIDE/b", "OUTSIDE/b\n[exit status 0]"},
+		{"another's program of that name", "trusted", parent.Deny, "./ls", "needs an approval"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSite(t, protocol.Permissions{Preset: tt.preset}, func(o *workplace.Options) {
-				o.Parent = upcall.New(upcall.Options{Approvals: tt.approvals})
+				o.Parent = parent.New(parent.Options{Approvals: tt.approvals})
 				if strings.Contains(tt.name, "blocked") {
 					o.Permissions.BlockedPaths = []string{o.Cwd + "/blocked"}
 				}

@@ -11,9 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
@@ -189,11 +189,11 @@ func (w *Workplace) settle() {
 // ask asks the parent. The error is errSettled if the decision is not to ask any
 // more.
 func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why permission.Decision, call protocol.ToolCall) (protocol.PermissionResponse, error) {
-	parent := d.options.Parent
+	client := d.options.Parent
 	switch {
-	case parent == nil || parent.Approvals() == upcall.Deny:
+	case client == nil || client.Approvals() == parent.Deny:
 		return protocol.PermissionResponse{}, fmt.Errorf("%s; that needs an approval, and there is nobody to give one", why.Reason)
-	case parent.Approvals() == upcall.Allow:
+	case client.Approvals() == parent.Allow:
 		return protocol.PermissionResponse{Decision: protocol.AllowOnce}, nil
 	}
 	asking, settled := context.WithCancelCause(ctx)
@@ -215,7 +215,7 @@ func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why perm
 	if p.Grant(r.call, isDir) != nil {
 		decisions = slices.Insert(decisions, 1, protocol.AllowSession)
 	}
-	answer, err := parent.Permission(asking, protocol.PermissionRequest{
+	answer, err := client.Permission(asking, protocol.PermissionRequest{
 		TurnID: tool.TurnID(ctx), ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
 		Summary: r.scope.Summary, Reason: why.Reason, Input: shown(call.Input), Paths: append([]string{}, r.call.Paths...),
 		Command: r.scope.Command, Decisions: decisions,

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/protocol"
 )
@@ -32,7 +32,7 @@ func TestPrivate(t *testing.T) {
 				o.Private = permission.Private{Paths: []string{filepath.Join(o.Cwd, "link")}}
 				o.Permissions.Tools = map[string]protocol.ToolRule{"talk": {Mode: "allow"}, "read_file": {Mode: "allow", AllowedPaths: []string{"/"}}}
 				o.Allowances = []protocol.Allowance{{Tool: "read_file", Action: protocol.ActionRead, Dir: home}}
-				o.Parent = upcall.New(upcall.Options{Approvals: upcall.Allow})
+				o.Parent = parent.New(parent.Options{Approvals: parent.Allow})
 				o.Spill, o.Tools = filepath.Join(t.TempDir(), "scratch"), []tool.Tool{talker(strings.Repeat("0123456789\n", 10_000))}
 			})
 			key := filepath.Join(s.dir, "home", "key")

@@ -14,11 +14,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/child/tool/sleep"
-	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 )
@@ -51,7 +51,7 @@ type Options struct {
 	// preset but yolo, neither shown nor saved nor handed on.
 	Private permission.Private
 	// Parent is asked where the permissions say so; nil denies.
-	Parent *upcall.Parent
+	Parent *parent.Client
 	// Tools are there beside the built-in ones, and Sources give more.
 	Tools   []tool.Tool
 	Sources []Source

@@ -17,10 +17,10 @@ import (
 	"nexus.internal/child"
 	"nexus.internal/child/blob"
 	"nexus.internal/child/journal"
+	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/tool/agents"
-	"nexus.internal/child/upcall"
 	"nexus.internal/child/workplace"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
@@ -64,8 +64,8 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, protocol.Value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
 		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
 		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path()), NoSync: f.durability == "os"}),
-		Parent: upcall.New(upcall.Options{
-			Approvals: upcall.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
+		Parent: parent.New(parent.Options{
+			Approvals: parent.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
 		}),
 	}}
 	defer func() {
@@ -371,8 +371,8 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if f.depth > 0 && (saved.Depth == nil || *saved.Depth != f.depth) {
 		now.Depth = &f.depth
 	}
-	asked := cmp.Or(protocol.Value(saved.Approvals), string(upcall.Deny))
-	if f.approvals != asked && f.approvals != string(upcall.Allow) { // all is never allowed anew by what was saved
+	asked := cmp.Or(protocol.Value(saved.Approvals), string(parent.Deny))
+	if f.approvals != asked && f.approvals != string(parent.Allow) { // all is never allowed anew by what was saved
 		now.Approvals = &f.approvals
 	}
 	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {

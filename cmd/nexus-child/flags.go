@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus.internal/child"
-	"nexus.internal/child/upcall"
+	"nexus.internal/child/parent"
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
@@ -91,7 +91,7 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
 	set.StringSliceVar(&f.passEnv, "pass-env", nil, "variables that programs get besides the usual, as `A,B`")
 	set.StringVar(&f.approvals, "approvals", "deny", "what becomes of calls that need an approval, `MODE`: ask the parent, deny or allow")
-	set.DurationVar(&f.approvalTimeout, "approval-timeout", upcall.DefaultDeadline, "how long an approval is waited for, `DURATION`")
+	set.DurationVar(&f.approvalTimeout, "approval-timeout", parent.DefaultDeadline, "how long an approval is waited for, `DURATION`")
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: not by itself")
 	set.IntVar(&f.maxMessages, "max-messages", child.DefaultMaxMessages, "messages of one request at most, `N`")

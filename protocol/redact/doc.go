@@ -6,7 +6,7 @@
 //	text = secrets.Text(text)              // an error, for people
 //	stream := redact.NewStream(secrets)    // an answer, as it comes
 //	out := stream.Next(piece)
-//	reason := redact.Fault(err)            // for a log
+//	reason := redact.ScrubError(err)       // for a log
 //	line = redact.Keys(line)               // without keys of the façade
 //
 // Secrets do not change and are safe for concurrent use; a Stream belongs to its

@@ -201,9 +201,9 @@ func layers(text []byte) []decoded {
 	return all
 }
 
-// Unescape is JSON in which escapes that stand for letters are the letters: names of
+// UnescapeLetters is JSON in which escapes that stand for letters are the letters: names of
 // members can be looked for in it, and quotes stay escaped.
-func Unescape(p []byte) []byte {
+func UnescapeLetters(p []byte) []byte {
 	if !bytes.Contains(p, []byte(`\u00`)) {
 		return p
 	}

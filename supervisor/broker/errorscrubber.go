@@ -43,7 +43,7 @@ func isError(event []byte) bool {
 	if bytes.IndexByte(event, '{') < 0 {
 		return true
 	}
-	event = redact.Unescape(event)
+	event = redact.UnescapeLetters(event)
 	// Few events have these words, and the expression is slow.
 	return (bytes.Contains(event, []byte("error")) || bytes.Contains(event, []byte("failed"))) && errorPattern.Match(event)
 }

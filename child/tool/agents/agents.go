@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
@@ -17,7 +17,7 @@ import (
 
 // New returns the tools of an agent with that parent: all of them, or none if
 // the parent is nil or takes no host calls.
-func New(parent *upcall.Parent) []tool.Tool {
+func New(parent *parent.Client) []tool.Tool {
 	if parent == nil || !parent.HostCalls() {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (d *delegate[T]) Run(ctx context.Context, in jsontext.Value) (tool.Result, 
 
 // host asks the parent.
 type host struct {
-	parent *upcall.Parent
+	parent *parent.Client
 	last   atomic.Uint64 // number of the last subagent
 }
 
@@ -75,7 +75,7 @@ func (h *host) raw(ctx context.Context, method string, params any) (jsontext.Val
 	if err != nil {
 		return nil, fmt.Errorf("encode the parameters of %s: %w", method, err)
 	}
-	return h.parent.Host(ctx, tool.TurnID(ctx), method, encoded)
+	return h.parent.Call(ctx, tool.TurnID(ctx), method, encoded)
 }
 
 // ask is raw, and decodes what comes back into result.

@@ -13,17 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"nexus.internal/child/parent"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/agents"
-	"nexus.internal/child/upcall"
 	"nexus.internal/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// parent answers host calls from a list and writes down what it is told.
-type parent struct {
-	*upcall.Parent
+// testParent answers host calls from a list and writes down what it is told.
+type testParent struct {
+	*parent.Client
 	t       *testing.T
 	answers map[string]string // by method; a text that begins with ! is an error
 	after   time.Duration     // before each answer
@@ -32,9 +32,9 @@ type parent struct {
 	stop    chan struct{}
 }
 
-func newParent(t *testing.T, answers map[string]string) *parent {
-	p := &parent{
-		Parent: upcall.New(upcall.Options{HostCalls: true}), t: t, answers: answers,
+func newParent(t *testing.T, answers map[string]string) *testParent {
+	p := &testParent{
+		Client: parent.New(parent.Options{HostCalls: true}), t: t, answers: answers,
 		done: make(chan struct{}), stop: make(chan struct{}),
 	}
 	go p.listen()
@@ -42,13 +42,13 @@ func newParent(t *testing.T, answers map[string]string) *parent {
 }
 
 // end returns what was told.
-func (p *parent) end() []string {
+func (p *testParent) end() []string {
 	close(p.stop)
 	<-p.done
 	return p.told
 }
 
-func (p *parent) listen() {
+func (p *testParent) listen() {
 	defer close(p.done)
 	for {
 		select {
@@ -63,7 +63,7 @@ func (p *parent) listen() {
 	}
 }
 
-func (p *parent) take(e protocol.Event) {
+func (p *testParent) take(e protocol.Event) {
 	switch e := e.(type) {
 	case protocol.HostCall:
 		p.told = append(p.told, fmt.Sprintf("%s %s of %s", e.Method, e.Params, e.TurnID))
@@ -233,7 +233,7 @@ func TestTools(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newParent(t, test.answers)
-				one := find(t, agents.New(p.Parent), test.tool)
+				one := find(t, agents.New(p.Client), test.tool)
 				got, err := one.Run(tool.WithTurn(t.Context(), "turn"), jsontext.Value(test.input))
 				text := got.Text
 				switch {
@@ -267,7 +267,7 @@ func TestCancelled(t *testing.T) {
 		p := newParent(t, nil)
 		ctx, cancel := context.WithTimeout(tool.WithTurn(t.Context(), "turn"), 25*time.Second)
 		defer cancel()
-		_, err := find(t, agents.New(p.Parent), "nexus_send").Run(ctx, jsontext.Value(`{"agent_id":"b","content":"x"}`))
+		_, err := find(t, agents.New(p.Client), "nexus_send").Run(ctx, jsontext.Value(`{"agent_id":"b","content":"x"}`))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Run = %v", err)
 		}
@@ -286,7 +286,7 @@ func TestPreviewsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("é ", 100_000)
 		p := newParent(t, map[string]string{"send": `{"content":"` + long + `","request_id":"r"}`})
-		send := find(t, agents.New(p.Parent), "nexus_send")
+		send := find(t, agents.New(p.Client), "nexus_send")
 		input := jsontext.Value(`{"agent_id":"b","content":"` + long + `"}`)
 		for range 2 {
 			if r, err := send.Run(t.Context(), input); err != nil || r.Text != long {
@@ -310,7 +310,7 @@ func TestNoHost(t *testing.T) {
 	if tools := agents.New(nil); len(tools) > 0 {
 		t.Errorf("%d tools without a parent", len(tools))
 	}
-	if tools := agents.New(upcall.New(upcall.Options{})); len(tools) > 0 {
+	if tools := agents.New(parent.New(parent.Options{})); len(tools) > 0 {
 		t.Errorf("%d tools of a parent that takes no calls", len(tools))
 	}
 }

@@ -20,7 +20,7 @@ func (h *host) through(ctx context.Context, agent, task string, wait func() (str
 	}
 	told := context.WithoutCancel(ctx) // what has begun is ended, also when it is cancelled
 	id, begin := h.last.Add(1), time.Now()
-	h.parent.Tell(told, protocol.SubagentStart{SubagentID: id, AgentName: agent, TaskPreview: preview(task)})
+	h.parent.Send(told, protocol.SubagentStart{SubagentID: id, AgentName: agent, TaskPreview: preview(task)})
 	done := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
@@ -29,7 +29,7 @@ func (h *host) through(ctx context.Context, agent, task string, wait func() (str
 		for {
 			select {
 			case <-ticker.C:
-				h.parent.Tell(told, protocol.SubagentUpdate{
+				h.parent.Send(told, protocol.SubagentUpdate{
 					SubagentID: id, AgentName: agent,
 					Status: fmt.Sprintf("works since %.0f s", time.Since(begin).Seconds()),
 				})
@@ -43,7 +43,7 @@ func (h *host) through(ctx context.Context, agent, task string, wait func() (str
 		close(done)
 		ticking.Wait()
 		end.DurationSecs = time.Since(begin).Seconds()
-		h.parent.Tell(told, end)
+		h.parent.Send(told, end)
 	}()
 	answer, err := wait()
 	switch {

@@ -1,17 +1,17 @@
-// Package upcall is how an agent asks its parent: whether a tool call may run,
+// Package parent is how an agent asks its parent: whether a tool call may run,
 // and to do something with other agents.
 //
-//	parent := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true})
-//	answer, err := parent.Permission(ctx, request)   // a tool's goroutine
-//	result, err := parent.Host(ctx, turnID, "send", params)
-//	event := <-parent.Events()                        // whoever writes stdout
-//	err := parent.Answer(command)                     // whoever reads stdin
+//	client := parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true})
+//	answer, err := client.Permission(ctx, request)   // a tool's goroutine
+//	result, err := client.Call(ctx, turnID, "send", params)
+//	event := <-client.Events()                        // whoever writes stdout
+//	err := client.Answer(command)                     // whoever reads stdin
 //
 // Each question has one answer, is given up with its context, and leaves nothing
-// behind. Its id is of this Parent alone, so that an answer to the process before
-// can never be taken for one to this. A Parent is safe for concurrent use and starts no goroutine. At most
+// behind. Its id is of this Client alone, so that an answer to the process before
+// can never be taken for one to this. A Client is safe for concurrent use and starts no goroutine. At most
 // MaxOpen questions wait; a further one is refused. See SPEC.md §3.11.
-package upcall
+package parent
 
 import (
 	"context"
@@ -61,7 +61,7 @@ type HostError struct{ protocol.HostError }
 
 func (e *HostError) Error() string { return e.Message }
 
-// Options configure a Parent.
+// Options configure a Client.
 type Options struct {
 	Approvals Approvals // default Deny
 	HostCalls bool
@@ -69,65 +69,65 @@ type Options struct {
 	Deadline time.Duration
 }
 
-// Parent is the parent as an agent sees it.
-type Parent struct {
-	options Options
-	series  string              // of the ids, random
-	events  chan protocol.Event // room for what all open questions can say
+// Client is the parent as an agent sees it.
+type Client struct {
+	options  Options
+	idPrefix string              // of the ids, random
+	events   chan protocol.Event // room for what all open questions can say
 
-	mu   sync.Mutex // guards all below
-	last uint64     // number of the last question
-	open map[string]question
+	mu      sync.Mutex // guards all below
+	last    uint64     // number of the last question
+	pending map[string]pendingRequest
 }
 
-// question is one that waits.
-type question struct {
+// pendingRequest is one that waits.
+type pendingRequest struct {
 	answer  chan protocol.Command // has room for the one answer
 	offered []protocol.Decision   // of a permission; none: each that there is
 }
 
-// seriesLength is how many of the 32 letters and digits of base32 tell one
+// idPrefixLength is how many of the 32 letters and digits of base32 tell one
 // process of an agent from all others: 50 bits.
-const seriesLength = 10
+const idPrefixLength = 10
 
-// New returns a Parent whose questions wait in Events.
-func New(o Options) *Parent {
+// New returns a Client whose questions wait in Events.
+func New(o Options) *Client {
 	if o.Approvals == "" {
 		o.Approvals = Deny
 	}
 	if o.Deadline <= 0 {
 		o.Deadline = DefaultDeadline
 	}
-	return &Parent{
-		options: o, series: strings.ToLower(rand.Text()[:seriesLength]),
-		events: make(chan protocol.Event, 2*MaxOpen), open: map[string]question{},
+	return &Client{
+		options: o, idPrefix: strings.ToLower(rand.Text()[:idPrefixLength]),
+		events: make(chan protocol.Event, 2*MaxOpen), pending: map[string]pendingRequest{},
 	}
 }
 
 // Approvals is the mode.
-func (p *Parent) Approvals() Approvals { return p.options.Approvals }
+func (p *Client) Approvals() Approvals { return p.options.Approvals }
 
 // HostCalls reports whether the parent takes host calls.
-func (p *Parent) HostCalls() bool { return p.options.HostCalls }
+func (p *Client) HostCalls() bool { return p.options.HostCalls }
 
 // Events are what the parent is to be told, in their order. The channel is never
 // closed.
-func (p *Parent) Events() <-chan protocol.Event { return p.events }
+func (p *Client) Events() <-chan protocol.Event { return p.events }
 
 // Permission asks whether a call may run and fills in the request's id and
 // deadline. The answer at the deadline is a no; the error is that of ctx, or
 // ErrBusy.
-func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (protocol.PermissionResponse, error) {
-	id, answer, err := p.ask("p", r.Decisions)
+func (p *Client) Permission(ctx context.Context, r protocol.PermissionRequest) (protocol.PermissionResponse, error) {
+	id, answer, err := p.open("p", r.Decisions)
 	if err != nil {
 		return protocol.PermissionResponse{}, err
 	}
-	defer p.forget(id)
+	defer p.close(id)
 	r.RequestID = id
 	r.Deadline = time.Now().Add(p.options.Deadline).UTC().Format(time.RFC3339Nano)
 	timer := time.NewTimer(p.options.Deadline)
 	defer timer.Stop()
-	p.tell(ctx, r)
+	p.send(ctx, r)
 	end := protocol.PermissionEnd{RequestID: id}
 	select {
 	case c := <-answer:
@@ -136,34 +136,34 @@ func (p *Parent) Permission(ctx context.Context, r protocol.PermissionRequest) (
 		if response.Decision == protocol.Deny {
 			end.Outcome = "denied"
 		}
-		p.tell(ctx, end)
+		p.send(ctx, end)
 		return response, nil
 	case <-timer.C:
 		end.Outcome = "expired"
-		p.tell(ctx, end)
+		p.send(ctx, end)
 		return protocol.PermissionResponse{
 			RequestID: id, Decision: protocol.Deny, Reason: fmt.Sprintf("nobody answered within %v", p.options.Deadline),
 		}, nil
 	case <-ctx.Done():
 		end.Outcome = "cancelled"
-		p.takeBack(end)
+		p.sendIfRoom(end)
 		return protocol.PermissionResponse{}, ctx.Err()
 	}
 }
 
-// Host asks the parent for the method of the façade. params is an object. The
+// Call asks the parent for the method of the façade. params is an object. The
 // error is a *HostError, ErrNoHost, ErrBusy or that of ctx, which tells the
 // parent that nobody waits any more.
-func (p *Parent) Host(ctx context.Context, turnID, method string, params jsontext.Value) (jsontext.Value, error) {
+func (p *Client) Call(ctx context.Context, turnID, method string, params jsontext.Value) (jsontext.Value, error) {
 	if !p.options.HostCalls {
 		return nil, ErrNoHost
 	}
-	id, answer, err := p.ask("h", nil)
+	id, answer, err := p.open("h", nil)
 	if err != nil {
 		return nil, err
 	}
-	defer p.forget(id)
-	p.tell(ctx, protocol.HostCall{CallID: id, TurnID: turnID, Method: method, Params: params})
+	defer p.close(id)
+	p.send(ctx, protocol.HostCall{CallID: id, TurnID: turnID, Method: method, Params: params})
 	select {
 	case c := <-answer:
 		result := c.(protocol.HostResult)
@@ -172,57 +172,57 @@ func (p *Parent) Host(ctx context.Context, turnID, method string, params jsontex
 		}
 		return result.Result, nil
 	case <-ctx.Done():
-		p.takeBack(protocol.HostCancel{CallID: id})
+		p.sendIfRoom(protocol.HostCancel{CallID: id})
 		return nil, ctx.Err()
 	}
 }
 
-// Tell puts an event of the agent's own, such as subagent_start, among the
+// Send puts an event of the agent's own, such as subagent_start, among the
 // questions. It waits until there is room or ctx ends.
-func (p *Parent) Tell(ctx context.Context, e protocol.Event) { p.tell(ctx, e) }
+func (p *Client) Send(ctx context.Context, e protocol.Event) { p.send(ctx, e) }
 
-// tell waits for whoever writes stdout, which goes on until the end of the
+// send waits for whoever writes stdout, which goes on until the end of the
 // child and never waits for a tool.
-func (p *Parent) tell(ctx context.Context, e protocol.Event) {
+func (p *Client) send(ctx context.Context, e protocol.Event) {
 	select {
 	case p.events <- e:
 	case <-ctx.Done():
 	}
 }
 
-// takeBack says that a question needs no answer any more. An abort does not
+// sendIfRoom says that a question needs no answer any more. An abort does not
 // wait: where there is no room, the parent has long stopped reading, and its
 // answer would find that nobody waits for it.
-func (p *Parent) takeBack(e protocol.Event) {
+func (p *Client) sendIfRoom(e protocol.Event) {
 	select {
 	case p.events <- e:
 	default:
 	}
 }
 
-// ask opens a question.
-func (p *Parent) ask(kind string, offered []protocol.Decision) (id string, answer <-chan protocol.Command, err error) {
+// open opens a question.
+func (p *Client) open(kind string, offered []protocol.Decision) (id string, answer <-chan protocol.Command, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.open) >= MaxOpen {
+	if len(p.pending) >= MaxOpen {
 		return "", nil, ErrBusy
 	}
 	p.last++
-	id = kind + p.series + "-" + strconv.FormatUint(p.last, 10)
-	q := question{answer: make(chan protocol.Command, 1), offered: offered}
-	p.open[id] = q
+	id = kind + p.idPrefix + "-" + strconv.FormatUint(p.last, 10)
+	q := pendingRequest{answer: make(chan protocol.Command, 1), offered: offered}
+	p.pending[id] = q
 	return id, q.answer, nil
 }
 
-func (p *Parent) forget(id string) {
+func (p *Client) close(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.open, id)
+	delete(p.pending, id)
 }
 
 // Answer takes a PermissionResponse or a HostResult. The error says what is
 // wrong with it; ErrUnknown that nobody waits for it.
-func (p *Parent) Answer(c protocol.Command) error {
+func (p *Client) Answer(c protocol.Command) error {
 	var id string
 	switch c := c.(type) {
 	case protocol.PermissionResponse:
@@ -242,18 +242,18 @@ func (p *Parent) Answer(c protocol.Command) error {
 			return fmt.Errorf("host_result to %q: %w", id, ErrUnknown)
 		}
 	default:
-		panic("upcall: no answer: " + c.Name())
+		panic("parent: no answer: " + c.Name())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q, ok := p.open[id]
+	q, ok := p.pending[id]
 	if !ok {
 		return fmt.Errorf("%s to %q: %w", c.Name(), id, ErrUnknown)
 	}
 	if r, ok := c.(protocol.PermissionResponse); ok && q.offered != nil && !slices.Contains(q.offered, r.Decision) {
 		return fmt.Errorf("decision %q was not offered, want one of %v", r.Decision, q.offered)
 	}
-	delete(p.open, id)
+	delete(p.pending, id)
 	q.answer <- c // it has room
 	return nil
 }

@@ -1,4 +1,4 @@
-package upcall_test
+package parent_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
-	"nexus.internal/child/upcall"
+	"nexus.internal/child/parent"
 	"nexus.internal/protocol"
 )
 
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := upcall.New(upcall.Options{HostCalls: true})
+		p := parent.New(parent.Options{HostCalls: true})
 		type reply struct {
 			result jsontext.Value
 			err    error
@@ -28,7 +28,7 @@ func TestHost(t *testing.T) {
 		replies := make(chan reply, 1)
 		ask := func(ctx context.Context) protocol.HostCall {
 			go func() {
-				result, err := p.Host(ctx, "t1", "send", jsontext.Value(`{"agent_id":"b"}`))
+				result, err := p.Call(ctx, "t1", "send", jsontext.Value(`{"agent_id":"b"}`))
 				replies <- reply{result, err}
 			}()
 			return (<-p.Events()).(protocol.HostCall)
@@ -48,7 +48,7 @@ func TestHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := <-replies
-		if host, ok := errors.AsType[*upcall.HostError](got.err); !ok || host.Code != -32602 || host.Error() != "no agent b" {
+		if host, ok := errors.AsType[*parent.HostError](got.err); !ok || host.Code != -32602 || host.Error() != "no agent b" {
 			t.Errorf("got %v", got.err)
 		}
 		ctx, abort := context.WithCancel(t.Context())
@@ -60,14 +60,14 @@ func TestHost(t *testing.T) {
 		if end := <-p.Events(); end != (protocol.HostCancel{CallID: call.CallID}) {
 			t.Errorf("got %#v", end)
 		}
-		if err := p.Answer(protocol.HostResult{CallID: call.CallID, Result: jsontext.Value(`{}`)}); !errors.Is(err, upcall.ErrUnknown) {
+		if err := p.Answer(protocol.HostResult{CallID: call.CallID, Result: jsontext.Value(`{}`)}); !errors.Is(err, parent.ErrUnknown) {
 			t.Errorf("an answer that comes too late: %v", err)
 		}
 	})
 }
 
 func TestNoHost(t *testing.T) {
-	if _, err := upcall.New(upcall.Options{}).Host(t.Context(), "", "send", nil); !errors.Is(err, upcall.ErrNoHost) {
+	if _, err := parent.New(parent.Options{}).Call(t.Context(), "", "send", nil); !errors.Is(err, parent.ErrNoHost) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -76,7 +76,7 @@ func TestNoHost(t *testing.T) {
 func TestDeadlineIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.NewTimer(123456789 * time.Nanosecond).C
-		p := upcall.New(upcall.Options{Approvals: upcall.Ask, Deadline: time.Second})
+		p := parent.New(parent.Options{Approvals: parent.Ask, Deadline: time.Second})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -95,7 +95,7 @@ func TestDeadlineIsExact(t *testing.T) {
 
 func TestAnswersThatAreNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true, Deadline: time.Second})
+		p := parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true, Deadline: time.Second})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -131,8 +131,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 // this: with the same ids, a late yes would allow something else.
 func TestAnswerToAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ask := func() (*upcall.Parent, protocol.PermissionRequest) {
-			p := upcall.New(upcall.Options{Approvals: upcall.Ask, Deadline: time.Second})
+		ask := func() (*parent.Client, protocol.PermissionRequest) {
+			p := parent.New(parent.Options{Approvals: parent.Ask, Deadline: time.Second})
 			go func() {
 				if r, err := p.Permission(t.Context(), protocol.PermissionRequest{}); err != nil || r.Decision != protocol.Deny {
 					t.Errorf("answered %+v, %v", r, err)
@@ -143,7 +143,7 @@ func TestAnswerToAnotherProcess(t *testing.T) {
 		_, before := ask()
 		now, _ := ask()
 		err := now.Answer(protocol.PermissionResponse{RequestID: before.RequestID, Decision: protocol.AllowOnce})
-		if !errors.Is(err, upcall.ErrUnknown) {
+		if !errors.Is(err, parent.ErrUnknown) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Second) // in the bubble's time
@@ -155,23 +155,23 @@ func TestAnswerToAnotherProcess(t *testing.T) {
 // though nobody reads what is told.
 func TestTooManyQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := upcall.New(upcall.Options{Approvals: upcall.Ask, HostCalls: true})
-		errs := make(chan error, 3*upcall.MaxOpen)
+		p := parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true})
+		errs := make(chan error, 3*parent.MaxOpen)
 		began := time.Now()
 		for range 2 { // the first leave 128 events unread
 			ctx, abort := context.WithCancel(t.Context())
-			for range upcall.MaxOpen {
+			for range parent.MaxOpen {
 				go func() {
 					_, err := p.Permission(ctx, protocol.PermissionRequest{})
 					errs <- err
 				}()
 			}
 			synctest.Wait()
-			if _, err := p.Host(ctx, "", "send", nil); !errors.Is(err, upcall.ErrBusy) {
+			if _, err := p.Call(ctx, "", "send", nil); !errors.Is(err, parent.ErrBusy) {
 				t.Errorf("the 65th: %v", err)
 			}
 			abort()
-			for range upcall.MaxOpen {
+			for range parent.MaxOpen {
 				if err := <-errs; !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v", err)
 				}
