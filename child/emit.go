@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/textcut"
@@ -206,7 +206,7 @@ func mustMarshal(v any) jsontext.Value {
 // refusalOf is what a response says that refuses a command because of err.
 func refusalOf(err error) protocol.Refusal {
 	no := protocol.Refusal{Error: textcut.Head(err.Error(), maxErrorText)}
-	if _, ok := errors.AsType[*workplace.BeyondError](err); ok {
+	if _, ok := errors.AsType[*toolenv.BeyondError](err); ok {
 		no.Reason = protocol.BeyondBound
 	}
 	if e, ok := errors.AsType[*saveError](err); ok {
@@ -226,7 +226,7 @@ type saveError struct {
 	err error
 	// narrowed is what holds now: what the change takes from the agent holds all the
 	// same. Nil if nothing has changed.
-	narrowed *workplace.Held
+	narrowed *toolenv.Held
 }
 
 func (e *saveError) Error() string {

@@ -12,7 +12,7 @@ import (
 	"nexus.internal/child/parent"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 )
@@ -64,7 +64,7 @@ type Options struct {
 	// Start is the model of the first turn.
 	Start Selected
 	// Work is where the agent works; nil means that it has no tools.
-	Work *workplace.Workplace
+	Work *toolenv.Env
 	// Parent is asked by the tools. Nil means that nothing is asked.
 	Parent *parent.Client
 	// ToolOutput asks for what tools put out while they run.

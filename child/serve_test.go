@@ -20,7 +20,7 @@ import (
 	"nexus.internal/child/journal"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/provider"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/transcript"
@@ -107,9 +107,9 @@ func options() child.Options {
 	}
 }
 
-// at is a workplace in that directory with the tool sleep alone.
-func at(dir string) *workplace.Workplace {
-	w, err := workplace.Open(workplace.Options{Cwd: dir, Permissions: protocol.Permissions{DisabledTools: []string{
+// at is an Env in that directory with the tool sleep alone.
+func at(dir string) *toolenv.Env {
+	w, err := toolenv.Open(toolenv.Options{Cwd: dir, Permissions: protocol.Permissions{DisabledTools: []string{
 		"read_file", "write_file", "edit_file", "list_directory", "glob", "search_text", "shell",
 	}}})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"nexus.internal/child/parent"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -59,7 +59,7 @@ func (a asker) Run(ctx context.Context, _ jsontext.Value) (tool.Result, error) {
 	return tool.Result{Text: text, Changed: []string{"/changed"}}, err
 }
 
-// askers are the tools of a workplace.
+// askers are the tools of an Env.
 type askers []tool.Tool
 
 func (a askers) Tools() []tool.Tool { return a }
@@ -69,8 +69,8 @@ func asking(t *testing.T) child.Options {
 	o := options()
 	o.Start.Provider, o.Start.Offline, o.Start.ContextWindow = caller{}, false, 20_000
 	o.Parent = parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true, Deadline: time.Minute})
-	w, err := workplace.Open(workplace.Options{
-		Cwd: t.TempDir(), Permissions: protocol.Permissions{Preset: "yolo"}, Parent: o.Parent, Sources: []workplace.Source{askers{
+	w, err := toolenv.Open(toolenv.Options{
+		Cwd: t.TempDir(), Permissions: protocol.Permissions{Preset: "yolo"}, Parent: o.Parent, Sources: []toolenv.Source{askers{
 			asker{"host", func(ctx context.Context) (string, error) {
 				result, err := o.Parent.Call(ctx, tool.TurnID(ctx), "send", jsontext.Value(`{"agent_id":"b"}`))
 				return string(result), err

@@ -5,7 +5,7 @@
 //	m := mcp.New(mcp.Options{Servers: servers, Start: mcp.Sandboxed(rules)})
 //	defer m.Close(ctx)
 //	m.Prepare(ctx)    // before a turn: starts what is not started, waits 2 s at most
-//	tools := m.Tools() // a workplace.Source
+//	tools := m.Tools() // a toolenv.Source
 //
 // Servers are programs that speak over stdin and stdout, or are reached by
 // streamable HTTP. Each has two goroutines for as long as it is connected and a

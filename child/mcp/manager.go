@@ -108,7 +108,7 @@ func (m *Manager) spawn(f func()) bool {
 }
 
 // Tools are those of all servers as far as they are known: it starts nothing and
-// does not wait. It implements workplace.Source.
+// does not wait. It implements toolenv.Source.
 func (m *Manager) Tools() []tool.Tool {
 	var all []tool.Tool
 	for _, h := range m.hosts {

@@ -21,7 +21,7 @@ import (
 	"nexus.internal/child/permission"
 	"nexus.internal/child/prompt"
 	"nexus.internal/child/tool/agents"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
@@ -282,12 +282,12 @@ func protectKeys(c *config.Config, brokered bool) error {
 // beyond what the session saved, nor beyond the ceiling of either.
 func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
 	c := current.now()
-	o := workplace.Options{
+	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets() }, Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
-		Parent: a.options.Parent, Sources: []workplace.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
+		Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
@@ -316,7 +316,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 		}
 	}
 	if f.ceiling != nil {
-		ceiling, err := workplace.Resolve(*f.ceiling, c.Presets())
+		ceiling, err := toolenv.Resolve(*f.ceiling, c.Presets())
 		if err != nil {
 			return fmt.Errorf("--ceiling: %w", err)
 		}
@@ -325,7 +325,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 		}
 		o.Ceiling = &ceiling
 	}
-	w, err := workplace.Open(o)
+	w, err := toolenv.Open(o)
 	if err != nil {
 		return err
 	}
@@ -354,7 +354,7 @@ func narrowed(asked, saved protocol.Permissions, presets map[string]protocol.Per
 			asked.Tools = saved.Tools
 		}
 	}
-	resolved, err := workplace.Resolve(asked, presets)
+	resolved, err := toolenv.Resolve(asked, presets)
 	if err != nil {
 		return protocol.Permissions{}, err
 	}

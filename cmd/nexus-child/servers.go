@@ -11,14 +11,14 @@ import (
 	"nexus.internal/child/blob"
 	"nexus.internal/child/mcp"
 	"nexus.internal/child/sandbox"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 )
 
-// servers are the MCP servers of a child. Their tools are those of a workplace
+// servers are the MCP servers of a child. Their tools are those of an Env
 // that is opened later.
 type servers struct {
 	*mcp.Manager
-	work *workplace.Workplace
+	work *toolenv.Env
 }
 
 // newServers reads which servers there are. The keys have been taken out of the

@@ -1,4 +1,4 @@
-package workplace_test
+package toolenv_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestPrivate(t *testing.T) {
 	for _, preset := range []string{"sandboxed", "trusted"} {
 		t.Run(preset, func(t *testing.T) {
-			s := newSite(t, protocol.Permissions{Preset: preset}, func(o *workplace.Options) {
+			s := newSite(t, protocol.Permissions{Preset: preset}, func(o *toolenv.Options) {
 				home := filepath.Join(o.Cwd, "home")
 				if err := os.Mkdir(home, 0o700); err != nil {
 					t.Fatal(err)
@@ -40,7 +40,7 @@ func TestPrivate(t *testing.T) {
 			s.want("read_file: WORK/home/key is out of bounds: it belongs to nexus itself", call("read_file", "path", "home/key"))
 			s.want("read_file: WORK/link/key is out of bounds: it belongs to nexus itself", call("read_file", "path", "link/key"))
 			s.want("write_file: WORK/home/new is out of bounds: it belongs to nexus itself", call("write_file", "path", "home/new", "content", ""))
-			if got := run(t.Context(), s.Workplace, call("search_text", "pattern", "secret")); strings.Contains(got, "key:") {
+			if got := run(t.Context(), s.Env, call("search_text", "pattern", "secret")); strings.Contains(got, "key:") {
 				t.Errorf("found %q", got)
 			}
 			if f, _, err := s.Open(t.Context(), key); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
@@ -59,7 +59,7 @@ func TestPrivate(t *testing.T) {
 			if preset == "trusted" && rules.Confinement != sandbox.WherePossible {
 				t.Errorf("the confinement is %v", rules.Confinement)
 			}
-			_, note, _ := strings.Cut(run(t.Context(), s.Workplace, call("talk")), "the whole is in ")
+			_, note, _ := strings.Cut(run(t.Context(), s.Env, call("talk")), "the whole is in ")
 			s.want("0123456789\n", call("read_file", "path", strings.TrimSuffix(note, "]"), "offset", 10_000))
 			if err := s.SetPermissions(protocol.Permissions{Preset: "yolo"}, protocol.WithinCeiling); err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"os"
@@ -91,7 +91,7 @@ func TestLooking(t *testing.T) {
 		{"./ls", false},
 	} {
 		s := tool.Scope{Command: tt.command, Programs: shell.Describe(tt.command)}
-		if got := looking(s, trusted); got != (tt.want && confines()) {
+		if got := isReadOnly(s, trusted); got != (tt.want && confines()) {
 			t.Errorf("%s: %t", tt.command, got)
 		}
 	}
@@ -134,12 +134,12 @@ func TestReachesPrograms(t *testing.T) {
 	} {
 		t.Setenv("PATH", tt.path)
 		s := tool.Scope{Command: tt.command, Programs: shell.Describe(tt.command)}
-		p := permission.Policy{Cwd: real(work), Permissions: protocol.Permissions{Preset: "trusted"}}
+		p := permission.Policy{Cwd: realPath(work), Permissions: protocol.Permissions{Preset: "trusted"}}
 		if tt.allowance.Dir != "" {
-			tt.allowance.Dir = real(tt.allowance.Dir)
+			tt.allowance.Dir = realPath(tt.allowance.Dir)
 			p.Allowances = []protocol.Allowance{tt.allowance}
 		}
-		if looks, may := looking(s, p), plain(s, p); looks != (tt.want && confines()) || may != tt.want {
+		if looks, may := isReadOnly(s, p), isPlain(s, p); looks != (tt.want && confines()) || may != tt.want {
 			t.Errorf("%s: looking %t, plain %t, want %t", tt.name, looks, may, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"context"
@@ -21,17 +21,17 @@ import (
 // maxInput bounds the input that a question shows, in bytes.
 const maxInput = 16 << 10
 
-// desk is a workplace as one turn finds it.
-type desk struct {
-	*Workplace
+// turnSnapshot is the environment as one turn finds it.
+type turnSnapshot struct {
+	*Env
 	cwd string
 }
 
 // grant is what a call was let run by.
 type grant struct {
-	policy  permission.Policy
-	looking bool // see lookers
-	covered bool // see [permission.Policy.Covers]
+	policy   permission.Policy
+	readOnly bool // see readOnlyCommands
+	covered  bool // see [permission.Policy.Covers]
 }
 
 // grantKey finds it in the context of the call.
@@ -39,15 +39,15 @@ type grantKey struct{}
 
 // grant is that of the call that ctx belongs to; the policy of the moment for
 // whoever is not a call.
-func (w *Workplace) grant(ctx context.Context) grant {
+func (env *Env) grant(ctx context.Context) grant {
 	if g, ok := ctx.Value(grantKey{}).(grant); ok {
 		return g
 	}
-	return grant{policy: w.now()}
+	return grant{policy: env.currentPolicy()}
 }
 
-// request is one call as it is decided on.
-type request struct {
+// callRequest is one call as it is decided on.
+type callRequest struct {
 	call  permission.Call // its paths are real
 	named []string        // the same paths, as the model wrote them
 	scope tool.Scope
@@ -55,13 +55,13 @@ type request struct {
 
 // guard implements [tool.Guard]: it decides, asks if need be, and decides anew
 // whenever something has changed meanwhile.
-func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (context.Context, error) {
-	r, err := d.request(t, call)
+func (snap *turnSnapshot) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (context.Context, error) {
+	r, err := snap.request(t, call)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		policy, decision := d.decide(r)
+		policy, decision := snap.decide(r)
 		switch decision.Verdict {
 		case permission.Allow:
 			return context.WithValue(ctx, grantKey{}, grant{policy, policy.Looks(r.call), policy.Covers(r.call)}), nil
@@ -69,9 +69,9 @@ func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (
 			return nil, errors.New(decision.Reason)
 		case permission.Ask:
 		}
-		answer, err := d.ask(ctx, r, policy, decision, call)
+		answer, err := snap.ask(ctx, r, policy, decision, call)
 		switch {
-		case errors.Is(err, errSettled):
+		case errors.Is(err, errDecided):
 			continue
 		case err != nil:
 			return nil, err
@@ -80,18 +80,18 @@ func (d *desk) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (
 		case answer.Decision == protocol.Deny:
 			return nil, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
 		case answer.Decision == protocol.AllowSession:
-			d.allow(policy.Grant(r.call, isDir))
+			snap.allow(policy.Grant(r.call, isDir))
 		}
 		// Meanwhile it may have been forbidden.
-		if policy, decision = d.decide(r); decision.Verdict == permission.Deny {
+		if policy, decision = snap.decide(r); decision.Verdict == permission.Deny {
 			return nil, errors.New(decision.Reason)
 		}
-		return context.WithValue(ctx, grantKey{}, grant{policy: once(policy, r.call)}), nil
+		return context.WithValue(ctx, grantKey{}, grant{policy: withCallAllowed(policy, r.call)}), nil
 	}
 }
 
-// once is the policy with what was allowed for this call alone.
-func once(p permission.Policy, c permission.Call) permission.Policy {
+// withCallAllowed is the policy with what was allowed for this call alone.
+func withCallAllowed(p permission.Policy, c permission.Call) permission.Policy {
 	p.Allowances = slices.Clone(p.Allowances)
 	for _, path := range c.Paths {
 		p.Allowances = append(p.Allowances, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path, Programs: c.Programs})
@@ -105,35 +105,35 @@ func isDir(path string) bool {
 }
 
 // request finds out what a call would touch.
-func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
-	r := request{scope: tool.Scope{Action: protocol.ActionExternal}}
+func (snap *turnSnapshot) request(t tool.Tool, call protocol.ToolCall) (callRequest, error) {
+	r := callRequest{scope: tool.Scope{Action: protocol.ActionExternal}}
 	if scoped, ok := t.(tool.Scoped); ok {
 		var err error
 		if r.scope, err = scoped.Scope(call.Input); err != nil {
-			return request{}, err
+			return callRequest{}, err
 		}
 	}
 	if r.scope.Summary == "" {
 		r.scope.Summary = "use the tool " + call.Name
 	}
-	policy := d.now()
+	policy := snap.currentPolicy()
 	r.call = permission.Call{
 		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs,
-		Plain: confines() && plain(r.scope, policy), Looking: looking(r.scope, policy),
+		Plain: confines() && isPlain(r.scope, policy), Looking: isReadOnly(r.scope, policy),
 	}
 	paths := r.scope.Paths
 	switch r.scope.Action {
 	case protocol.ActionRead, protocol.ActionWrite, protocol.ActionExecute:
 		if len(paths) == 0 {
-			paths = []string{d.cwd}
+			paths = []string{snap.cwd}
 		}
 	case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
 	}
 	for _, path := range paths {
-		named := absolute(d.cwd, path)
+		named := absolutePath(snap.cwd, path)
 		// A path that cannot be followed is decided on as it is; the tool says
 		// what is wrong with it.
-		if path = real(named); r.scope.Action == protocol.ActionRead && d.scratch.holds(path) {
+		if path = realPath(named); r.scope.Action == protocol.ActionRead && snap.spill.contains(path) {
 			continue
 		}
 		r.named = append(r.named, named)
@@ -143,17 +143,17 @@ func (d *desk) request(t tool.Tool, call protocol.ToolCall) (request, error) {
 }
 
 // decide judges a call by the policy of the moment.
-func (d *desk) decide(r request) (permission.Policy, permission.Decision) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.judge(r)
+func (snap *turnSnapshot) decide(r callRequest) (permission.Policy, permission.Decision) {
+	snap.mu.Lock()
+	defer snap.mu.Unlock()
+	return snap.judge(r)
 }
 
 // judge is decide for a caller that holds mu. What is said of a path is said of
 // it as the model wrote it, if that is true of it too: where links lead that
 // lie out of bounds is none of its business.
-func (d *desk) judge(r request) (permission.Policy, permission.Decision) {
-	policy := d.policy(d.cwd)
+func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.Decision) {
+	policy := snap.policy(snap.cwd)
 	decision := policy.Decide(r.call)
 	if decision.Verdict != permission.Deny || slices.Equal(r.named, r.call.Paths) {
 		return policy, decision
@@ -167,29 +167,29 @@ func (d *desk) judge(r request) (permission.Policy, permission.Decision) {
 	return policy, decision
 }
 
-// errSettled says that a question needs no answer any more.
-var errSettled = errors.New("settled meanwhile")
+// errDecided says that a question needs no answer any more.
+var errDecided = errors.New("settled meanwhile")
 
-// question is one call that waits for the parent.
-type question struct {
-	desk    *desk
-	request request
-	settled context.CancelCauseFunc
+// openQuestion is one call that waits for the parent.
+type openQuestion struct {
+	desk    *turnSnapshot
+	request callRequest
+	cancel  context.CancelCauseFunc
 }
 
-// settle ends the questions that need no answer any more. The caller holds mu.
-func (w *Workplace) settle() {
-	for q := range w.waiting {
+// cancelDecided ends the questions that need no answer any more. The caller holds mu.
+func (env *Env) cancelDecided() {
+	for q := range env.waiting {
 		if _, decision := q.desk.judge(q.request); decision.Verdict != permission.Ask {
-			q.settled(errSettled)
+			q.cancel(errDecided)
 		}
 	}
 }
 
 // ask asks the parent. The error is errSettled if the decision is not to ask any
 // more.
-func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why permission.Decision, call protocol.ToolCall) (protocol.PermissionResponse, error) {
-	client := d.options.Parent
+func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.Policy, why permission.Decision, call protocol.ToolCall) (protocol.PermissionResponse, error) {
+	client := snap.options.Parent
 	switch {
 	case client == nil || client.Approvals() == parent.Deny:
 		return protocol.PermissionResponse{}, fmt.Errorf("%s; that needs an approval, and there is nobody to give one", why.Reason)
@@ -198,18 +198,18 @@ func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why perm
 	}
 	asking, settled := context.WithCancelCause(ctx)
 	defer settled(nil)
-	q := &question{desk: d, request: r, settled: settled}
-	d.mu.Lock()
-	if _, now := d.judge(r); now.Verdict != permission.Ask {
-		d.mu.Unlock()
-		return protocol.PermissionResponse{}, errSettled
+	q := &openQuestion{desk: snap, request: r, cancel: settled}
+	snap.mu.Lock()
+	if _, now := snap.judge(r); now.Verdict != permission.Ask {
+		snap.mu.Unlock()
+		return protocol.PermissionResponse{}, errDecided
 	}
-	d.waiting[q] = struct{}{}
-	d.mu.Unlock()
+	snap.waiting[q] = struct{}{}
+	snap.mu.Unlock()
 	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.waiting, q)
+		snap.mu.Lock()
+		defer snap.mu.Unlock()
+		delete(snap.waiting, q)
 	}()
 	decisions := []protocol.Decision{protocol.AllowOnce, protocol.Deny}
 	if p.Grant(r.call, isDir) != nil {
@@ -217,14 +217,14 @@ func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why perm
 	}
 	answer, err := client.Permission(asking, protocol.PermissionRequest{
 		TurnID: tool.TurnID(ctx), ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
-		Summary: r.scope.Summary, Reason: why.Reason, Input: shown(call.Input), Paths: append([]string{}, r.call.Paths...),
+		Summary: r.scope.Summary, Reason: why.Reason, Input: shownInput(call.Input), Paths: append([]string{}, r.call.Paths...),
 		Command: r.scope.Command, Decisions: decisions,
 	})
 	switch {
 	case ctx.Err() != nil:
 		return answer, ctx.Err()
-	case err != nil && errors.Is(context.Cause(asking), errSettled):
-		return answer, errSettled
+	case err != nil && errors.Is(context.Cause(asking), errDecided):
+		return answer, errDecided
 	case err != nil:
 		return answer, fmt.Errorf("it needs an approval: %w", err)
 	}
@@ -232,22 +232,22 @@ func (d *desk) ask(ctx context.Context, r request, p permission.Policy, why perm
 }
 
 // allow grants something for the rest of the session.
-func (w *Workplace) allow(grants []protocol.Allowance) {
+func (env *Env) allow(grants []protocol.Allowance) {
 	for _, a := range grants {
-		if w.options.OnAllow != nil {
-			if err := w.options.OnAllow(a); err != nil {
-				w.options.Log.Warn("an allowance is not saved and ends with this process", zap.Error(err))
+		if env.options.OnAllow != nil {
+			if err := env.options.OnAllow(a); err != nil {
+				env.options.Log.Warn("an allowance is not saved and ends with this process", zap.Error(err))
 			}
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.allowances = slices.Concat(w.allowances, grants)
-	w.settle()
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.allowances = slices.Concat(env.allowances, grants)
+	env.cancelDecided()
 }
 
-// shown is an input as a question shows it.
-func shown(input jsontext.Value) jsontext.Value {
+// shownInput is an input as a question shows it.
+func shownInput(input jsontext.Value) jsontext.Value {
 	if len(input) <= maxInput {
 		return input
 	}

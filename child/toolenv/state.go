@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 )
 
 // State tells what holds.
-func (w *Workplace) State() protocol.PermissionState {
-	p := w.now()
+func (env *Env) State() protocol.PermissionState {
+	p := env.currentPolicy()
 	s := protocol.PermissionState{
 		Level: p.Level(), DisabledTools: p.Permissions.DisabledTools, Ceiling: p.Ceiling(), Allowed: slices.Clone(p.Allowances),
 		Policy: protocol.PermissionPolicy{
@@ -28,19 +28,19 @@ func (w *Workplace) State() protocol.PermissionState {
 	for _, allowed := range p.Allowances {
 		switch allowed.Action {
 		case protocol.ActionRead:
-			a.ReadPaths = add(a.ReadPaths, allowed.Dir)
+			a.ReadPaths = appendUnique(a.ReadPaths, allowed.Dir)
 		case protocol.ActionWrite:
-			a.WritePaths = add(a.WritePaths, allowed.Dir)
+			a.WritePaths = appendUnique(a.WritePaths, allowed.Dir)
 		case protocol.ActionExecute:
-			a.ExecDirs[allowed.Tool] = add(a.ExecDirs[allowed.Tool], allowed.Dir)
+			a.ExecDirs[allowed.Tool] = appendUnique(a.ExecDirs[allowed.Tool], allowed.Dir)
 		case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
-			a.Tools = add(a.Tools, allowed.Tool)
+			a.Tools = appendUnique(a.Tools, allowed.Tool)
 		}
 	}
 	return s
 }
 
-func add(list []string, entry string) []string {
+func appendUnique(list []string, entry string) []string {
 	if slices.Contains(list, entry) {
 		return list
 	}

@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestPlain(t *testing.T) {
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 	trusted := permission.Policy{Cwd: "/work", Permissions: protocol.Permissions{Preset: "trusted"}}
 	is := func(command string, p permission.Policy) bool {
-		return plain(tool.Scope{Command: command, Programs: shell.Describe(command)}, p)
+		return isPlain(tool.Scope{Command: command, Programs: shell.Describe(command)}, p)
 	}
 	for _, command := range []string{
 		"mkdir -p a/b && touch a/b/c", "cp -r a b", "cp -a -- a b; mv -f a b", "rm -rf build", "rmdir a || true", "chmod +x run.sh", "chmod -R 755 bin",

@@ -1,4 +1,4 @@
-package workplace_test
+package toolenv_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/child/tool"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -25,12 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type site struct {
 	t            *testing.T
 	dir, outside string
-	o            workplace.Options
-	*workplace.Workplace
+	o            toolenv.Options
+	*toolenv.Env
 }
 
-// newSite opens a workplace with these permissions and whatever set says.
-func newSite(t *testing.T, asked protocol.Permissions, set ...func(*workplace.Options)) *site {
+// newSite opens an Env with these permissions and whatever set says.
+func newSite(t *testing.T, asked protocol.Permissions, set ...func(*toolenv.Options)) *site {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -43,17 +43,17 @@ func newSite(t *testing.T, asked protocol.Permissions, set ...func(*workplace.Op
 		}
 	}
 	s.put(filepath.Join(s.outside, "secret.txt"), "secret")
-	s.o = workplace.Options{Cwd: s.dir, Permissions: asked}
+	s.o = toolenv.Options{Cwd: s.dir, Permissions: asked}
 	for _, f := range set {
 		f(&s.o)
 	}
-	s.Workplace = s.open(s.o)
+	s.Env = s.open(s.o)
 	return s
 }
 
-func (s *site) open(o workplace.Options) *workplace.Workplace {
+func (s *site) open(o toolenv.Options) *toolenv.Env {
 	s.t.Helper()
-	w, err := workplace.Open(o)
+	w, err := toolenv.Open(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -86,13 +86,13 @@ func call(name string, members ...any) protocol.ToolCall {
 }
 
 // run carries out one call, in a turn named t1.
-func run(ctx context.Context, w *workplace.Workplace, c protocol.ToolCall) string {
+func run(ctx context.Context, w *toolenv.Env, c protocol.ToolCall) string {
 	return w.Tools().Run(tool.WithTurn(ctx, "t1"), []protocol.ToolCall{c}, tool.Watch{})[0].Text
 }
 
 func (s *site) want(want string, c protocol.ToolCall) {
 	s.t.Helper()
-	got := run(s.t.Context(), s.Workplace, c)
+	got := run(s.t.Context(), s.Env, c)
 	got = strings.NewReplacer(s.dir, "WORK", s.outside, "OUTSIDE").Replace(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("%s %s: -want +got\n%s", c.Name, c.Input, diff)
@@ -114,7 +114,7 @@ type source []tool.Tool
 
 func (s source) Tools() []tool.Tool { return s }
 
-func names(w *workplace.Workplace) string {
+func names(w *toolenv.Env) string {
 	var all []string
 	for _, spec := range w.Tools().Specs() {
 		all = append(all, spec.Name)
@@ -137,14 +137,14 @@ func TestToolsThatAreOffered(t *testing.T) {
 		{protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"write_file": {Mode: "deny"}}}, strings.Replace(builtin, " write_file", "", 1) + " mine docs"},
 		{protocol.Permissions{Preset: "reader"}, "read_file list_directory glob search_text shell sleep mine docs"},
 	} {
-		s := newSite(t, tt.asked, func(o *workplace.Options) {
+		s := newSite(t, tt.asked, func(o *toolenv.Options) {
 			o.Tools = []tool.Tool{external("mine")}
-			o.Sources = []workplace.Source{source{external("docs"), external("read_file"), external("docs")}}
+			o.Sources = []toolenv.Source{source{external("docs"), external("read_file"), external("docs")}}
 			o.Presets = func() map[string]protocol.Permissions {
 				return map[string]protocol.Permissions{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
 			}
 		})
-		if got := names(s.Workplace); got != tt.want {
+		if got := names(s.Env); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.asked, got, tt.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestToolsThatAreOffered(t *testing.T) {
 
 func TestWhereToolsMayGo(t *testing.T) {
 	var rules protocol.Permissions
-	s := newSite(t, protocol.Permissions{}, func(o *workplace.Options) {
+	s := newSite(t, protocol.Permissions{}, func(o *toolenv.Options) {
 		top := filepath.Dir(o.Cwd)
 		rules = protocol.Permissions{
 			Preset: "sandboxed", AllowedPaths: []string{filepath.Join(top, "outside")}, BlockedPaths: []string{filepath.Join(o.Cwd, "blocked")},
@@ -256,7 +256,7 @@ func TestMoving(t *testing.T) {
 
 func TestCeiling(t *testing.T) {
 	ceiling := &protocol.Permissions{Preset: "trusted", DisabledTools: []string{"shell"}}
-	s := newSite(t, protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}}, func(o *workplace.Options) {
+	s := newSite(t, protocol.Permissions{Preset: "yolo", AllowedPaths: []string{"/usr"}}, func(o *toolenv.Options) {
 		ceiling.AllowedPaths = []string{o.Cwd}
 		o.Ceiling = ceiling
 	})
@@ -274,7 +274,7 @@ func TestCeiling(t *testing.T) {
 	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
 		t.Error(err)
 	}
-	if got := names(s.Workplace); strings.Contains(got, "shell") {
+	if got := names(s.Env); strings.Contains(got, "shell") {
 		t.Errorf("the ceiling's disabled tool is back: %s", got)
 	}
 	if err := s.SetCwd(s.outside, protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), "is outside of what this agent's ceiling allows") {
@@ -282,7 +282,7 @@ func TestCeiling(t *testing.T) {
 	}
 	o := s.o
 	o.Cwd = s.outside
-	if _, err := workplace.Open(o); err == nil {
+	if _, err := toolenv.Open(o); err == nil {
 		t.Error("begun beyond the ceiling")
 	}
 	o = s.o
@@ -295,7 +295,7 @@ func TestCeiling(t *testing.T) {
 // A path that was held before may be a link since: the agent itself may have
 // made it one, to get further than it may.
 func TestRestoredPathsAreNotFollowed(t *testing.T) {
-	s := newSite(t, protocol.Permissions{Preset: "sandboxed"}, func(o *workplace.Options) {
+	s := newSite(t, protocol.Permissions{Preset: "sandboxed"}, func(o *toolenv.Options) {
 		o.Permissions.AllowedPaths = []string{filepath.Join(o.Cwd, "data")}
 	})
 	held := s.Permissions()
@@ -304,19 +304,19 @@ func TestRestoredPathsAreNotFollowed(t *testing.T) {
 	}
 	s.want("read_file: data/secret.txt leads out of what this agent may touch", call("read_file", "path", "data/secret.txt"))
 	s.o.Permissions, s.o.Restored = held, true
-	s.Workplace = s.open(s.o)
+	s.Env = s.open(s.o)
 	s.want("read_file: data/secret.txt leads out of what this agent may touch", call("read_file", "path", "data/secret.txt"))
 }
 
 // What is too long for a result is kept where the agent can read it, under any
-// preset, and is gone with the workplace.
+// preset, and is gone with the Env.
 func TestLongResults(t *testing.T) {
 	long := strings.Repeat("0123456789\n", 10_000)
-	s := newSite(t, protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"talk": {Mode: "allow"}}}, func(o *workplace.Options) {
+	s := newSite(t, protocol.Permissions{Preset: "sandboxed", Tools: map[string]protocol.ToolRule{"talk": {Mode: "allow"}}}, func(o *toolenv.Options) {
 		o.Spill = filepath.Join(t.TempDir(), "scratch")
 		o.Tools = []tool.Tool{talker(long)}
 	})
-	_, note, _ := strings.Cut(run(t.Context(), s.Workplace, call("talk")), "[cut off here: ")
+	_, note, _ := strings.Cut(run(t.Context(), s.Env, call("talk")), "[cut off here: ")
 	_, path, _ := strings.Cut(strings.TrimSuffix(note, "]"), "the whole is in ")
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != long {
 		t.Fatalf("%q: %d bytes, %v", note, len(kept), err)
@@ -324,7 +324,7 @@ func TestLongResults(t *testing.T) {
 	s.want("0123456789\n", call("read_file", "path", path, "offset", 10_000))
 	s.want("write_file: "+path+" is outside the working directory WORK", call("write_file", "path", path, "content", ""))
 	for range 100 {
-		run(t.Context(), s.Workplace, call("talk"))
+		run(t.Context(), s.Env, call("talk"))
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 64 {
 		t.Errorf("%d files are kept, %v", len(files), err)
@@ -361,7 +361,7 @@ func TestOpenFile(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv"}}, func(o *workplace.Options) {
+	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv"}}, func(o *toolenv.Options) {
 		o.Allowances = []protocol.Allowance{
 			{Tool: "write_file", Action: protocol.ActionWrite, Dir: "/out"},
 			{Tool: "edit_file", Action: protocol.ActionWrite, Dir: "/out"},

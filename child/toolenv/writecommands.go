@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ import (
 	"nexus.internal/protocol/rights"
 )
 
-// changers are programs that change files and do nothing else, each with the
-// arguments that it may have. Beside them and lookers, no program is allowed for
+// writeCommands are programs that change files and do nothing else, each with the
+// arguments that it may have. Beside them and readOnlyCommands, no program is allowed for
 // a session: builds, tests, package managers, git and whatever else heeds files
 // of the project run what the agent has written there.
-var changers = map[string]func(args []string) bool{
-	"chmod": chmodChanges,
+var writeCommands = map[string]func(args []string) bool{
+	"chmod": chmodSafe,
 	"cp":    onlyOptions("Rafnprv", "--recursive", "--no-clobber", "--verbose"),
 	"mkdir": onlyOptions("pv", "--parents", "--verbose"),
 	"mv":    onlyOptions("fnv", "--no-clobber", "--verbose"),
@@ -53,19 +53,19 @@ func onlyOptions(letters string, long ...string) func([]string) bool {
 
 var fileMode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-7]{1,3}|[ugoa]*[-+=][rwxX]*)$`) })
 
-// chmodChanges lets modes pass that only a file's owner and others have.
-func chmodChanges(args []string) bool {
+// chmodSafe lets modes pass that only a file's owner and others have.
+func chmodSafe(args []string) bool {
 	if len(args) > 0 && args[0] == "-R" {
 		args = args[1:]
 	}
 	return len(args) > 1 && fileMode().MatchString(args[0]) && onlyOptions("")(args[1:])
 }
 
-// plain reports whether a command is a [permission.Call] that is plain: of
-// changers and lookers alone, without variables, patterns and the like, with
+// isPlain reports whether a command is a [permission.Call] that is plain: of
+// writeCommands and readOnlyCommands alone, without variables, patterns and the like, with
 // paths that lead no further up than where it runs, under a policy that lets the
 // agent put no program where the shell looks for these.
-func plain(s tool.Scope, p permission.Policy) bool {
+func isPlain(s tool.Scope, p permission.Policy) bool {
 	if s.Command == "" || len(s.Programs) == 0 || reachesPrograms(p, s.Programs) {
 		return false
 	}
@@ -82,9 +82,9 @@ func plain(s tool.Scope, p permission.Policy) bool {
 		case *syntax.BinaryCmd:
 			is = is && (n.Op == syntax.AndStmt || n.Op == syntax.OrStmt || n.Op == syntax.Pipe)
 		case *syntax.CallExpr:
-			is = is && callPlain(n)
+			is = is && isPlainCall(n)
 		case *syntax.Redirect:
-			is = is && redirectPlain(n)
+			is = is && isPlainRedirect(n)
 		default: // of all else that the shell knows, something may run a program
 			is = false
 		}
@@ -120,33 +120,33 @@ func reachesPrograms(p permission.Policy, programs []string) bool {
 	return false
 }
 
-// callPlain is plain for one program.
-func callPlain(call *syntax.CallExpr) bool {
+// isPlainCall is isPlain for one program.
+func isPlainCall(call *syntax.CallExpr) bool {
 	if len(call.Assigns) > 0 || len(call.Args) == 0 {
 		return false
 	}
 	var words []string
 	for _, w := range call.Args {
-		words = append(words, word(w))
+		words = append(words, wordText(w))
 	}
 	name, args := words[0], words[1:]
 	if name == "cd" && (len(args) != 1 || strings.HasPrefix(args[0], "-")) {
 		return false // cd alone goes to the user's home, cd - to anywhere
 	}
-	may := changers[name]
+	may := writeCommands[name]
 	if may == nil {
-		may = lookers[name]
+		may = readOnlyCommands[name]
 	}
-	return may != nil && may(args) && !slices.ContainsFunc(args, func(arg string) bool { return !below(arg) })
+	return may != nil && may(args) && !slices.ContainsFunc(args, func(arg string) bool { return !staysBelow(arg) })
 }
 
-// redirectPlain reports whether a redirection is to or from a file below, or from
+// isPlainRedirect reports whether a redirection is to or from a file below, or from
 // one descriptor to another. The shell makes connections of some paths in /dev.
-func redirectPlain(r *syntax.Redirect) bool {
-	to := word(r.Word)
+func isPlainRedirect(r *syntax.Redirect) bool {
+	to := wordText(r.Word)
 	switch r.Op {
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrIn, syntax.RdrAll, syntax.AppAll, syntax.RdrClob:
-		return r.Hdoc == nil && (to == os.DevNull || to != "" && below(to))
+		return r.Hdoc == nil && (to == os.DevNull || to != "" && staysBelow(to))
 	case syntax.DplOut:
 		return to == "1" || to == "2"
 	default:
@@ -154,10 +154,10 @@ func redirectPlain(r *syntax.Redirect) bool {
 	}
 }
 
-// below reports whether an argument names nothing outside of where a program
+// staysBelow reports whether an argument names nothing outside of where a program
 // runs, as far as its text tells: an option may hold a path, too.
-func below(arg string) bool {
-	if arg == unclear || strings.HasPrefix(arg, "-") && strings.Contains(arg, "/") {
+func staysBelow(arg string) bool {
+	if arg == unknownArg || strings.HasPrefix(arg, "-") && strings.Contains(arg, "/") {
 		return false
 	}
 	return !filepath.IsAbs(arg) && !strings.Contains(arg, "=/") && !slices.Contains(strings.Split(arg, "/"), "..")

@@ -1,4 +1,4 @@
-package workplace_test
+package toolenv_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"nexus.internal/child/parent"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -36,7 +36,7 @@ func TestCommands(t *testing.T) {
 		{"another's program of that name", "trusted", parent.Deny, "./ls", "needs an approval"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSite(t, protocol.Permissions{Preset: tt.preset}, func(o *workplace.Options) {
+			s := newSite(t, protocol.Permissions{Preset: tt.preset}, func(o *toolenv.Options) {
 				o.Parent = parent.New(parent.Options{Approvals: tt.approvals})
 				if strings.Contains(tt.name, "blocked") {
 					o.Permissions.BlockedPaths = []string{o.Cwd + "/blocked"}
@@ -47,7 +47,7 @@ func TestCommands(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.put(s.dir+"/blocked/key", "key")
-			got := run(t.Context(), s.Workplace, call("shell", "command", strings.ReplaceAll(tt.command, "OUTSIDE", s.outside)))
+			got := run(t.Context(), s.Env, call("shell", "command", strings.ReplaceAll(tt.command, "OUTSIDE", s.outside)))
 			got = strings.NewReplacer(s.dir, "WORK", s.outside, "OUTSIDE").Replace(got)
 			if !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q in it", got, tt.want)
@@ -87,7 +87,7 @@ func TestForTheSessionNoLinkLeadsOut(t *testing.T) {
 		{"cp a dir/b", "dir/b': "},
 		{"cat a > docs", "docs: "},
 	} {
-		got := run(t.Context(), s.Workplace, call("shell", "command", tt.command))
+		got := run(t.Context(), s.Env, call("shell", "command", tt.command))
 		if !strings.Contains(got, tt.want) || strings.Contains(got, "secret\n") {
 			t.Errorf("%s: %q, want %q in it", tt.command, got, tt.want)
 		}

@@ -1,4 +1,4 @@
-package workplace_test
+package toolenv_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
@@ -61,7 +61,7 @@ func TestBounds(t *testing.T) {
 	} {
 		before := s.Held()
 		err := step.do()
-		_, beyond := errors.AsType[*workplace.BeyondError](err)
+		_, beyond := errors.AsType[*toolenv.BeyondError](err)
 		if want := step.beyond || step.name == "a bound that there is not"; beyond != step.beyond || (err != nil) != want {
 			t.Fatalf("%s: %v", step.name, err)
 		}
@@ -97,7 +97,7 @@ func TestLowerGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.SetPermissions(protocol.Permissions{Preset: "trusted"}, protocol.WithinGranted)
-	if _, beyond := errors.AsType[*workplace.BeyondError](err); !beyond {
+	if _, beyond := errors.AsType[*toolenv.BeyondError](err); !beyond {
 		t.Errorf("back to what was granted before: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"slices"
@@ -10,40 +10,40 @@ import (
 	"nexus.internal/child/tool"
 )
 
-// lookers are programs that are used to look at things. With these alone a
+// readOnlyCommands are programs that are used to look at things. With these alone a
 // command is run under trusted without asking, confined as under sandboxed and
 // so that it can change nothing. Programs that can run others, or change things
 // that the kernel does not guard, are here only with arguments that do not.
-var lookers = map[string]func(args []string) bool{
-	"basename": whatever, "cat": whatever, "cd": whatever, "cksum": whatever, "cmp": whatever, "column": whatever, "comm": whatever,
-	"cut": whatever, "diff": whatever, "dirname": whatever, "du": whatever, "echo": whatever, "egrep": whatever, "expr": whatever,
-	"false": whatever, "fgrep": whatever, "fold": whatever, "grep": whatever, "head": whatever, "hexdump": whatever, "jq": whatever,
-	"ls": whatever, "md5sum": whatever, "nl": whatever, "od": whatever, "paste": whatever, "pwd": whatever, "readlink": whatever,
-	"realpath": whatever, "rev": whatever, "seq": whatever, "sha1sum": whatever, "sha256sum": whatever, "sleep": whatever,
-	"stat": whatever, "strings": whatever, "tac": whatever, "tail": whatever, "tr": whatever, "true": whatever, "type": whatever,
-	"uname": whatever, "wc": whatever, "which": whatever, "whoami": whatever,
+var readOnlyCommands = map[string]func(args []string) bool{
+	"basename": anyArgs, "cat": anyArgs, "cd": anyArgs, "cksum": anyArgs, "cmp": anyArgs, "column": anyArgs, "comm": anyArgs,
+	"cut": anyArgs, "diff": anyArgs, "dirname": anyArgs, "du": anyArgs, "echo": anyArgs, "egrep": anyArgs, "expr": anyArgs,
+	"false": anyArgs, "fgrep": anyArgs, "fold": anyArgs, "grep": anyArgs, "head": anyArgs, "hexdump": anyArgs, "jq": anyArgs,
+	"ls": anyArgs, "md5sum": anyArgs, "nl": anyArgs, "od": anyArgs, "paste": anyArgs, "pwd": anyArgs, "readlink": anyArgs,
+	"realpath": anyArgs, "rev": anyArgs, "seq": anyArgs, "sha1sum": anyArgs, "sha256sum": anyArgs, "sleep": anyArgs,
+	"stat": anyArgs, "strings": anyArgs, "tac": anyArgs, "tail": anyArgs, "tr": anyArgs, "true": anyArgs, "type": anyArgs,
+	"uname": anyArgs, "wc": anyArgs, "which": anyArgs, "whoami": anyArgs,
 
-	"[":      without("-v", "-R"), // a[$(rm x)] as a variable's name is run
-	"test":   without("-v", "-R"),
-	"date":   dateLooks,
-	"file":   withoutOptions("CzZ", "--c", "--u"),
-	"find":   without("-delete", "-exec", "-fls", "-fprint", "-ok"),
-	"printf": printfLooks,
-	"rg":     withoutOptions("z", "--hostname-bin", "--pre", "--search-zip"),
-	"sort":   withoutOptions("o", "--c", "--o"),
-	"tree":   withoutOptions("oR", "--o"),
+	"[":      noPrefix("-v", "-R"), // a[$(rm x)] as a variable's name is run
+	"test":   noPrefix("-v", "-R"),
+	"date":   dateReadOnly,
+	"file":   noOptions("CzZ", "--c", "--u"),
+	"find":   noPrefix("-delete", "-exec", "-fls", "-fprint", "-ok"),
+	"printf": printfReadOnly,
+	"rg":     noOptions("z", "--hostname-bin", "--pre", "--search-zip"),
+	"sort":   noOptions("o", "--c", "--o"),
+	"tree":   noOptions("oR", "--o"),
 	"uniq":   oneOperand,
 	"xxd":    oneOperand,
 }
 
-// unclear stands for an argument that is known only when the command runs. No
-// looker that cares for its arguments runs unasked with it.
-const unclear = "\x00"
+// unknownArg stands for an argument that is known only when the command runs. No
+// command that looks at its arguments runs unasked with it.
+const unknownArg = "\x00"
 
-// looking reports whether a call only looks at things, under a policy that lets
+// isReadOnly reports whether a call only looks at things, under a policy that lets
 // the agent put no other program in the place of these.
-func looking(s tool.Scope, p permission.Policy) bool {
-	unknown := func(name string) bool { return lookers[name] == nil }
+func isReadOnly(s tool.Scope, p permission.Policy) bool {
+	unknown := func(name string) bool { return readOnlyCommands[name] == nil }
 	if s.Command == "" || len(s.Programs) == 0 || slices.ContainsFunc(s.Programs, unknown) || !confines() || reachesPrograms(p, s.Programs) {
 		return false
 	}
@@ -55,7 +55,7 @@ func looking(s tool.Scope, p permission.Policy) bool {
 	syntax.Walk(file, func(node syntax.Node) bool {
 		switch n := node.(type) {
 		case *syntax.CallExpr:
-			looks = looks && callLooks(n)
+			looks = looks && isReadOnlyCall(n)
 		case *syntax.WordIter: // for PATH in …
 			looks = looks && n.Name.Value == strings.ToLower(n.Name.Value)
 		}
@@ -64,21 +64,21 @@ func looking(s tool.Scope, p permission.Policy) bool {
 	return looks
 }
 
-// callLooks is looking for one program. Variables are settings of some, too.
-func callLooks(call *syntax.CallExpr) bool {
+// isReadOnlyCall is isReadOnly for one program. Variables are settings of some, too.
+func isReadOnlyCall(call *syntax.CallExpr) bool {
 	if len(call.Assigns) > 0 || len(call.Args) == 0 {
 		return false
 	}
 	var words []string
 	for _, w := range call.Args {
-		words = append(words, word(w))
+		words = append(words, wordText(w))
 	}
-	looks := lookers[words[0]]
+	looks := readOnlyCommands[words[0]]
 	return looks != nil && looks(words[1:])
 }
 
-// word is what becomes of a word, or unclear. It fails towards unclear.
-func word(w *syntax.Word) string {
+// wordText is what becomes of a word, or unclear. It fails towards unclear.
+func wordText(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {
 		text, ok := "", false
@@ -91,7 +91,7 @@ func word(w *syntax.Word) string {
 			text, ok = doubleQuoted(p)
 		}
 		if !ok {
-			return unclear
+			return unknownArg
 		}
 		b.WriteString(text)
 	}
@@ -132,42 +132,42 @@ func doubleQuoted(q *syntax.DblQuoted) (text string, ok bool) {
 	return text, !q.Dollar
 }
 
-func whatever([]string) bool { return true }
+func anyArgs([]string) bool { return true }
 
-// without lets all arguments pass that are clear and do not begin so.
-func without(prefixes ...string) func([]string) bool { return withoutOptions("", prefixes...) }
+// noPrefix lets all arguments pass that are clear and do not begin so.
+func noPrefix(prefixes ...string) func([]string) bool { return noOptions("", prefixes...) }
 
-// withoutOptions is without, and none of the letters may be among options that
+// noOptions is noPrefix, and none of the letters may be among options that
 // are put together after one dash.
-func withoutOptions(letters string, prefixes ...string) func([]string) bool {
+func noOptions(letters string, prefixes ...string) func([]string) bool {
 	return func(args []string) bool {
 		return !slices.ContainsFunc(args, func(arg string) bool {
 			begins := func(prefix string) bool { return strings.HasPrefix(arg, prefix) }
 			short := begins("-") && !begins("--")
-			return arg == unclear || slices.ContainsFunc(prefixes, begins) || short && strings.ContainsAny(arg, letters)
+			return arg == unknownArg || slices.ContainsFunc(prefixes, begins) || short && strings.ContainsAny(arg, letters)
 		})
 	}
 }
 
-// dateLooks reports whether date only shows the time: an operand sets it.
-func dateLooks(args []string) bool {
+// dateReadOnly reports whether date only shows the time: an operand sets it.
+func dateReadOnly(args []string) bool {
 	return !slices.ContainsFunc(args, func(arg string) bool {
 		harmless := func(prefix string) bool { return strings.HasPrefix(arg, prefix) }
 		return arg != "-u" && arg != "-R" && !slices.ContainsFunc([]string{"+", "-I", "--date=", "--iso", "--rfc", "--utc"}, harmless)
 	})
 }
 
-// printfLooks reports whether printf prints: with -v it sets a variable, and
+// printfReadOnly reports whether printf prints: with -v it sets a variable, and
 // a[$(rm x)] as its name is run.
-func printfLooks(args []string) bool {
-	return len(args) > 0 && args[0] != unclear && !strings.HasPrefix(args[0], "-")
+func printfReadOnly(args []string) bool {
+	return len(args) > 0 && args[0] != unknownArg && !strings.HasPrefix(args[0], "-")
 }
 
 // oneOperand is for programs that write to their second operand.
 func oneOperand(args []string) bool {
 	operands := 0
 	for _, arg := range args {
-		if arg == unclear || arg == "--" {
+		if arg == unknownArg || arg == "--" {
 			return false
 		}
 		if arg == "-" || !strings.HasPrefix(arg, "-") {

@@ -1,4 +1,4 @@
-package workplace_test
+package toolenv_test
 
 import (
 	"context"
@@ -13,20 +13,20 @@ import (
 
 	"nexus.internal/child/parent"
 	"nexus.internal/child/tool"
-	"nexus.internal/child/workplace"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 )
 
 // asked is a site whose parent is asked, and answers when the test says so.
-func asked(t *testing.T, p protocol.Permissions, set ...func(*workplace.Options)) (*site, *parent.Client) {
+func asked(t *testing.T, p protocol.Permissions, set ...func(*toolenv.Options)) (*site, *parent.Client) {
 	parent := parent.New(parent.Options{Approvals: parent.Ask})
-	return newSite(t, p, append(set, func(o *workplace.Options) { o.Parent = parent })...), parent
+	return newSite(t, p, append(set, func(o *toolenv.Options) { o.Parent = parent })...), parent
 }
 
 // begin begins a call and returns where its result will be.
 func (s *site) begin(ctx context.Context, c protocol.ToolCall) <-chan string {
 	result := make(chan string, 1)
-	go func() { result <- run(ctx, s.Workplace, c) }()
+	go func() { result <- run(ctx, s.Env, c) }()
 	return result
 }
 
@@ -126,7 +126,7 @@ func TestAQuestion(t *testing.T) {
 func TestForTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var saved []protocol.Allowance
-		s, parent := asked(t, trusted, func(o *workplace.Options) {
+		s, parent := asked(t, trusted, func(o *toolenv.Options) {
 			o.OnAllow = func(a protocol.Allowance) error { saved = append(saved, a); return nil }
 		})
 		result := s.begin(t.Context(), call("write_file", "path", s.outside+"/a", "content", "1"))
@@ -140,7 +140,7 @@ func TestForTheSession(t *testing.T) {
 			t.Errorf("-want +got\n%s", diff)
 		}
 		s.o.Allowances = saved
-		for _, w := range []*workplace.Workplace{s.Workplace, s.open(s.o)} {
+		for _, w := range []*toolenv.Env{s.Env, s.open(s.o)} {
 			if got := run(t.Context(), w, call("write_file", "path", s.outside+"/b", "content", "2")); !strings.HasPrefix(got, "wrote") {
 				t.Errorf("got %q", got)
 			}
@@ -261,7 +261,7 @@ func TestPermissionsThatChangeMeanwhile(t *testing.T) {
 func TestForbiddenAfterTheYes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *site
-		s, parent := asked(t, trusted, func(o *workplace.Options) {
+		s, parent := asked(t, trusted, func(o *toolenv.Options) {
 			o.OnAllow = func(protocol.Allowance) error {
 				return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling)
 			}
@@ -321,10 +321,10 @@ func TestModesOfApproval(t *testing.T) {
 		{"deny", parent.New(parent.Options{}), "docs: the preset trusted asks before a tool of somebody else's is used; that needs an approval, and there is nobody to give one"},
 		{"allow", parent.New(parent.Options{Approvals: parent.Allow}), "done"},
 	} {
-		s := newSite(t, trusted, func(o *workplace.Options) {
+		s := newSite(t, trusted, func(o *toolenv.Options) {
 			o.Parent, o.Tools = tt.parent, []tool.Tool{external("docs")}
 		})
-		if got := run(t.Context(), s.Workplace, call("docs")); got != tt.want {
+		if got := run(t.Context(), s.Env, call("docs")); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ import (
 // for concurrent use.
 type Source interface{ Tools() []tool.Tool }
 
-// Options says what a workplace is made of.
+// Options says what an Env is made of.
 type Options struct {
 	// Cwd is the working directory, absolute.
 	Cwd string
@@ -38,7 +38,7 @@ type Options struct {
 	Ceiling     *protocol.Permissions
 	// Granted is what the owner granted earlier; nil: what holds at the start.
 	Granted *protocol.Permissions
-	// Restored says that Permissions are those that a workplace held before: a
+	// Restored says that Permissions are those that an Env held before: a
 	// path in them that has become a symbolic link since is not followed.
 	Restored bool
 	// Presets gives those of the configuration; safe for concurrent use. May be nil.
@@ -73,13 +73,13 @@ type Options struct {
 	Log *zap.Logger
 }
 
-// Workplace is where one agent works.
-type Workplace struct {
+// Env is where one agent works.
+type Env struct {
 	options  Options
 	ceiling  *protocol.Permissions // resolved; nil for no bound
-	own      []known               // those that there always are, in their order
+	builtins []builtin             // those that there always are, in their order
 	registry *tool.Registry        // without tools; those of the turns follow from it
-	scratch  scratch
+	spill    spill
 	private  permission.Private // by both of their names
 
 	mu         sync.Mutex // guards all below
@@ -88,49 +88,49 @@ type Workplace struct {
 	held       protocol.Permissions
 	granted    protocol.Permissions // the directory of then is among its paths
 	allowances []protocol.Allowance
-	waiting    map[*question]struct{}
+	waiting    map[*openQuestion]struct{}
 }
 
 // Open looks at the directory and the permissions. The error says what is wrong
 // with them.
-func Open(o Options) (*Workplace, error) {
+func Open(o Options) (*Env, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	w := &Workplace{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*question]struct{}{}}
-	w.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
+	env := &Env{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}}
+	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
-		w.scratch.dir = real(o.Spill)
+		env.spill.dir = realPath(o.Spill)
 	}
 	if o.Ceiling != nil {
 		ceiling, err := permission.Resolve(*o.Ceiling, o.presets())
 		if err != nil {
 			return nil, fmt.Errorf("ceiling: %w", err)
 		}
-		w.ceiling = &ceiling
+		env.ceiling = &ceiling
 	}
 	asked := o.Permissions
-	if asked.Preset == "" && w.ceiling != nil {
-		asked.Preset = rights.Lower(rights.Default, w.ceiling.Preset)
+	if asked.Preset == "" && env.ceiling != nil {
+		asked.Preset = rights.Lower(rights.Default, env.ceiling.Preset)
 	}
-	held, err := w.resolve(asked, !o.Restored)
+	held, err := env.resolve(asked, !o.Restored)
 	if err != nil {
 		return nil, err
 	}
-	w.held = w.bounded(held)
-	if err := w.SetCwd(o.Cwd, protocol.WithinCeiling); err != nil {
+	env.held = env.withinCeiling(held)
+	if err := env.SetCwd(o.Cwd, protocol.WithinCeiling); err != nil {
 		return nil, err
 	}
-	w.origin = w.cwd
+	env.origin = env.cwd
 	if o.Granted != nil {
-		w.granted = *o.Granted
+		env.granted = *o.Granted
 	}
-	builtin := append(file.Tools(file.Options{Space: w.space, Images: o.Images}), newCommand(w), sleep.New())
+	builtin := append(file.Tools(file.Options{Space: env.space, Images: o.Images}), newShellTool(env), sleep.New())
 	for _, t := range append(builtin, o.Tools...) {
-		w.own = append(w.own, know(t))
+		env.builtins = append(env.builtins, newBuiltin(t))
 	}
-	w.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: w.scratch.spill})
-	return w, nil
+	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: env.spill.save})
+	return env, nil
 }
 
 // presets are those of the configuration.
@@ -143,11 +143,11 @@ func (o Options) presets() map[string]protocol.Permissions {
 
 // resolve makes what is asked for what can be held: presets by what they stand
 // for, paths without symbolic links unless they were so before.
-func (w *Workplace) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
+func (env *Env) resolve(asked protocol.Permissions, follow bool) (protocol.Permissions, error) {
 	if follow {
-		return Resolve(asked, w.options.presets())
+		return Resolve(asked, env.options.presets())
 	}
-	return permission.Resolve(asked, w.options.presets())
+	return permission.Resolve(asked, env.options.presets())
 }
 
 // Resolve is [permission.Resolve], and follows the symbolic links in paths.
@@ -156,12 +156,12 @@ func Resolve(asked protocol.Permissions, presets map[string]protocol.Permissions
 	if err != nil {
 		return protocol.Permissions{}, err
 	}
-	resolved = permission.Policy{Permissions: resolved}.Real(real).Permissions
+	resolved = permission.Policy{Permissions: resolved}.Real(realPath).Permissions
 	return permission.Resolve(resolved, nil) // in order again
 }
 
-// real is a path without symbolic links, or the path if that cannot be told.
-func real(path string) string {
+// realPath is a path without symbolic links, or the path if that cannot be told.
+func realPath(path string) string {
 	if real, err := file.Real(path); err == nil {
 		return real
 	}
@@ -171,36 +171,36 @@ func real(path string) string {
 // bothNames are the paths, and what they are without symbolic links.
 func bothNames(paths []string) (names []string) {
 	for _, path := range paths {
-		names = append(names, path, real(path))
+		names = append(names, path, realPath(path))
 	}
 	return names
 }
 
-// bounded is what the ceiling leaves of it.
-func (w *Workplace) bounded(p protocol.Permissions) protocol.Permissions {
-	if w.ceiling == nil {
+// withinCeiling is what the ceiling leaves of it.
+func (env *Env) withinCeiling(p protocol.Permissions) protocol.Permissions {
+	if env.ceiling == nil {
 		return p
 	}
-	return rights.Meet(p, *w.ceiling)
+	return rights.Meet(p, *env.ceiling)
 }
 
 // Tools are those of the next turn.
-func (w *Workplace) Tools() *tool.Registry {
-	w.mu.Lock()
-	d := &desk{Workplace: w, cwd: w.cwd}
-	policy := w.policy(d.cwd)
-	w.mu.Unlock()
-	all := slices.Clone(w.own)
-	for _, s := range w.options.Sources {
+func (env *Env) Tools() *tool.Registry {
+	env.mu.Lock()
+	snap := &turnSnapshot{Env: env, cwd: env.cwd}
+	policy := env.policy(snap.cwd)
+	env.mu.Unlock()
+	all := slices.Clone(env.builtins)
+	for _, s := range env.options.Sources {
 		for _, t := range s.Tools() {
-			all = append(all, know(t))
+			all = append(all, newBuiltin(t))
 		}
 	}
 	seen := map[string]bool{}
 	var tools []tool.Tool
 	for _, k := range all {
 		if seen[k.name] {
-			w.options.Log.Warn("a second tool of a name is left out", zap.String("tool", k.name))
+			env.options.Log.Warn("a second tool of a name is left out", zap.String("tool", k.name))
 			continue
 		}
 		seen[k.name] = true
@@ -208,18 +208,18 @@ func (w *Workplace) Tools() *tool.Registry {
 			tools = append(tools, k.Tool)
 		}
 	}
-	return w.registry.Replaced(tools, d.guard)
+	return env.registry.Replaced(tools, snap.guard)
 }
 
-// known is a tool with what is asked of it for each turn.
-type known struct {
+// builtin is a tool with what is asked of it for each turn.
+type builtin struct {
 	tool.Tool
 	name   string
 	action protocol.Action // whatever it is called with; none if each call tells
 }
 
-func know(t tool.Tool) known {
-	k := known{Tool: t, name: t.Spec().Name, action: protocol.ActionExternal}
+func newBuiltin(t tool.Tool) builtin {
+	k := builtin{Tool: t, name: t.Spec().Name, action: protocol.ActionExternal}
 	if scoped, ok := t.(tool.Scoped); ok {
 		// The input may be wrong, the action is the tool's.
 		scope, _ := scoped.Scope([]byte("{}"))
@@ -229,28 +229,28 @@ func know(t tool.Tool) known {
 }
 
 // policy is what holds for a turn that works in cwd. The caller holds mu.
-func (w *Workplace) policy(cwd string) permission.Policy {
-	return permission.Policy{Permissions: w.held, Cwd: cwd, Allowances: w.allowances, Private: w.private}
+func (env *Env) policy(cwd string) permission.Policy {
+	return permission.Policy{Permissions: env.held, Cwd: cwd, Allowances: env.allowances, Private: env.private}
 }
 
-// now is the policy of the moment.
-func (w *Workplace) now() permission.Policy {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.policy(w.cwd)
+// currentPolicy is the policy of the moment.
+func (env *Env) currentPolicy() permission.Policy {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return env.policy(env.cwd)
 }
 
 // Cwd is the working directory, absolute and without symbolic links.
-func (w *Workplace) Cwd() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cwd
+func (env *Env) Cwd() string {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return env.cwd
 }
 
 // MayUse says why no tool whose name begins so can be used, somebody else's
 // server being behind them; nil if some can.
-func (w *Workplace) MayUse(prefix string) error {
-	p := w.now()
+func (env *Env) MayUse(prefix string) error {
+	p := env.currentPolicy()
 	decision := p.Tool("", protocol.ActionExternal)
 	if decision.Verdict != permission.Deny {
 		return nil
@@ -272,28 +272,28 @@ type Held struct {
 }
 
 // Held is what holds now.
-func (w *Workplace) Held() Held {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return Held{w.held, w.granted, w.cwd, w.origin}
+func (env *Env) Held() Held {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return Held{env.held, env.granted, env.cwd, env.origin}
 }
 
 // Permissions are those that hold.
-func (w *Workplace) Permissions() protocol.Permissions { return w.Held().Permissions }
+func (env *Env) Permissions() protocol.Permissions { return env.Held().Permissions }
 
 // Ceiling is what the permissions cannot exceed, resolved; nil for no bound.
-func (w *Workplace) Ceiling() *protocol.Permissions { return w.ceiling }
+func (env *Env) Ceiling() *protocol.Permissions { return env.ceiling }
 
-// within is what a change may not exceed; false if there is no bound but the
-// ceiling. w.mu is held.
-func (w *Workplace) within(b protocol.Bound) (bound protocol.Permissions, bounded bool, err error) {
+// bound is what a change may not exceed; false if there is no bound but the
+// ceiling. env.mu is held.
+func (env *Env) bound(b protocol.Bound) (bound protocol.Permissions, bounded bool, err error) {
 	switch b {
 	case protocol.WithinCeiling:
 		return bound, false, nil
 	case protocol.WithinGranted:
-		return w.granted, true, nil
+		return env.granted, true, nil
 	case protocol.WithinHeld:
-		return w.policy(w.cwd).Ceiling(), true, nil
+		return env.policy(env.cwd).Ceiling(), true, nil
 	default:
 		return bound, false, fmt.Errorf("member \"within\" is %.64q, want held or granted", b)
 	}
@@ -301,7 +301,7 @@ func (w *Workplace) within(b protocol.Bound) (bound protocol.Permissions, bounde
 
 // SetCwd moves to another directory, for the turns to come, which lies within b.
 // On an error nothing has changed.
-func (w *Workplace) SetCwd(dir string, b protocol.Bound) error {
+func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("working directory: %q is not absolute", dir)
 	}
@@ -316,30 +316,30 @@ func (w *Workplace) SetCwd(dir string, b protocol.Bound) error {
 	case !info.IsDir():
 		return fmt.Errorf("working directory: %s is not a directory", dir)
 	}
-	if w.ceiling != nil {
-		if err := permission.CheckCwd(*w.ceiling, path); err != nil {
+	if env.ceiling != nil {
+		if err := permission.CheckCwd(*env.ceiling, path); err != nil {
 			return err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	bound, bounded, err := w.within(b)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	bound, bounded, err := env.bound(b)
 	if err != nil {
 		return err
 	}
 	if reach := rights.Reach(bound); bounded && !rights.Holds(reach, path) {
 		return &BeyondError{Bound: b, What: []string{"the directory " + path}}
 	}
-	if w.origin != "" { // it is not the first
-		if err := w.policy(w.origin).Move(path); err != nil {
+	if env.origin != "" { // it is not the first
+		if err := env.policy(env.origin).Move(path); err != nil {
 			return err
 		}
 	}
-	w.cwd = path
+	env.cwd = path
 	if !bounded {
-		w.granted = w.policy(path).Ceiling()
+		env.granted = env.policy(path).Ceiling()
 	}
-	w.settle()
+	env.cancelDecided()
 	return nil
 }
 
@@ -360,100 +360,100 @@ func (e *BeyondError) Error() string {
 // SetPermissions asks for other permissions within b, which hold at once, also for
 // calls that wait for an approval. On an error, which says what exceeds the ceiling
 // or the bound, nothing has changed.
-func (w *Workplace) SetPermissions(asked protocol.Permissions, b protocol.Bound) error {
-	resolved, err := w.resolve(asked, true)
+func (env *Env) SetPermissions(asked protocol.Permissions, b protocol.Bound) error {
+	resolved, err := env.resolve(asked, true)
 	if err != nil {
 		return err
 	}
-	held := w.bounded(resolved)
+	held := env.withinCeiling(resolved)
 	if over := rights.Excess(resolved, held); len(over) > 0 {
 		return fmt.Errorf("this agent's ceiling does not allow %s", strings.Join(over, ", nor "))
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	bound, bounded, err := w.within(b)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	bound, bounded, err := env.bound(b)
 	if err != nil {
 		return err
 	}
 	if bounded {
-		if over := rights.Beyond(permission.Policy{Permissions: resolved, Cwd: w.cwd}.Ceiling(), bound); len(over) > 0 {
+		if over := rights.Beyond(permission.Policy{Permissions: resolved, Cwd: env.cwd}.Ceiling(), bound); len(over) > 0 {
 			return &BeyondError{Bound: b, What: over}
 		}
 	}
-	w.hold(held)
+	env.hold(held)
 	if !bounded {
-		w.granted = w.policy(w.cwd).Ceiling()
+		env.granted = env.policy(env.cwd).Ceiling()
 	}
 	return nil
 }
 
 // LowerGrant bounds the grant: what the owner granted is at most p afterwards. What
 // holds is not changed.
-func (w *Workplace) LowerGrant(p protocol.Permissions) error {
-	resolved, err := w.resolve(p, false)
+func (env *Env) LowerGrant(p protocol.Permissions) error {
+	resolved, err := env.resolve(p, false)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.granted = rights.Meet(w.granted, resolved)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.granted = rights.Meet(env.granted, resolved)
 	return nil
 }
 
-// hold makes permissions those that hold. w.mu is held.
-func (w *Workplace) hold(p protocol.Permissions) {
-	if p.Preset != w.held.Preset {
-		w.origin = w.cwd
+// hold makes permissions those that hold. env.mu is held.
+func (env *Env) hold(p protocol.Permissions) {
+	if p.Preset != env.held.Preset {
+		env.origin = env.cwd
 	}
-	w.held = p
-	w.settle()
+	env.held = p
+	env.cancelDecided()
 }
 
 // Return goes back to what held before a change that could not be saved.
-func (w *Workplace) Return(before Held) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held, w.granted, w.cwd, w.origin = before.Permissions, before.Granted, before.Cwd, before.origin
-	w.settle()
+func (env *Env) Return(before Held) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.held, env.granted, env.cwd, env.origin = before.Permissions, before.Granted, before.Cwd, before.origin
+	env.cancelDecided()
 }
 
 // Narrow holds no more than both what was asked for and what held before, after a
 // change of permissions that could not be saved, and the same for the grant. It reports
 // whether either is less than before.
-func (w *Workplace) Narrow(before Held) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	narrowed := rights.Meet(w.held, before.Permissions)
-	w.origin = before.origin
-	w.held = before.Permissions
-	w.hold(narrowed)
-	w.granted = rights.Meet(w.granted, before.Granted)
-	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: w.cwd}.Ceiling(), w.policy(w.cwd).Ceiling()) != nil ||
-		rights.Beyond(before.Granted, w.granted) != nil
+func (env *Env) Narrow(before Held) bool {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	narrowed := rights.Meet(env.held, before.Permissions)
+	env.origin = before.origin
+	env.held = before.Permissions
+	env.hold(narrowed)
+	env.granted = rights.Meet(env.granted, before.Granted)
+	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: env.cwd}.Ceiling(), env.policy(env.cwd).Ceiling()) != nil ||
+		rights.Beyond(before.Granted, env.granted) != nil
 }
 
 // Forget takes back all that was allowed for the session, which has ended.
-func (w *Workplace) Forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.allowances = nil
+func (env *Env) Forget() {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.allowances = nil
 }
 
 // Open opens a regular file for reading, as read_file could without asking. Its
 // errors are words for a person. The caller closes the file.
-func (w *Workplace) Open(ctx context.Context, path string) (*os.File, os.FileInfo, error) {
-	return file.Open(w.space(ctx, "read_file"), path)
+func (env *Env) Open(ctx context.Context, path string) (*os.File, os.FileInfo, error) {
+	return file.Open(env.space(ctx, "read_file"), path)
 }
 
 // Close removes what was kept of results. No call may run any more.
-func (w *Workplace) Close() error { return w.scratch.remove() }
+func (env *Env) Close() error { return env.spill.remove() }
 
 // space is what one call of a file tool may touch.
-func (w *Workplace) space(ctx context.Context, tool string) file.Space {
-	policy := w.grant(ctx).policy
+func (env *Env) space(ctx context.Context, tool string) file.Space {
+	policy := env.grant(ctx).policy
 	reach := policy.Reach(tool)
-	if w.scratch.dir != "" {
-		reach = append(reach, w.scratch.dir)
+	if env.spill.dir != "" {
+		reach = append(reach, env.spill.dir)
 	}
 	return file.Space{Cwd: policy.Cwd, Reach: reach, Check: func(path, asked string, write bool) error {
 		action := protocol.ActionRead
@@ -462,9 +462,9 @@ func (w *Workplace) space(ctx context.Context, tool string) file.Space {
 		}
 		d := policy.Path(tool, action, path)
 		switch {
-		case d.Verdict == permission.Allow, !write && w.scratch.holds(path):
+		case d.Verdict == permission.Allow, !write && env.spill.contains(path):
 			return nil
-		case absolute(policy.Cwd, asked) == path:
+		case absolutePath(policy.Cwd, asked) == path:
 			return errors.New(d.Reason)
 		default:
 			return fmt.Errorf("%s leads out of what this agent may touch", asked)
@@ -472,8 +472,8 @@ func (w *Workplace) space(ctx context.Context, tool string) file.Space {
 	}}
 }
 
-// absolute is a path as a model wrote it, from cwd on.
-func absolute(cwd, path string) string {
+// absolutePath is a path as a model wrote it, from cwd on.
+func absolutePath(cwd, path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(cwd, path)
 	}

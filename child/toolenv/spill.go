@@ -1,4 +1,4 @@
-package workplace
+package toolenv
 
 import (
 	"errors"
@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	maxKept  = 64      // files; the oldest go first
-	maxSpill = 8 << 20 // bytes of a result; the rest is lost
+	maxFiles    = 64      // files; the oldest go first
+	maxFileSize = 8 << 20 // bytes of a result; the rest is lost
 )
 
-// scratch is a directory for what is too long for a result.
-type scratch struct {
+// spill is a directory for what is too long for a result.
+type spill struct {
 	dir string // "" keeps nothing
 
 	mu   sync.Mutex // guards all below, and the removal of files
 	last int        // number of the last file
 }
 
-// holds reports whether path lies in the directory.
-func (s *scratch) holds(path string) bool {
+// contains reports whether path lies in the directory.
+func (s *spill) contains(path string) bool {
 	return s.dir != "" && strings.HasPrefix(path, s.dir+string(filepath.Separator))
 }
 
-// spill implements the Spill of [tool.Options].
-func (s *scratch) spill(tool, text string) (path string, err error) {
+// save implements the Spill of [tool.Options].
+func (s *spill) save(tool, text string) (path string, err error) {
 	if s.dir == "" {
 		return "", errors.New("nothing is kept")
 	}
@@ -44,25 +44,25 @@ func (s *scratch) spill(tool, text string) (path string, err error) {
 	}
 	s.last++
 	path = filepath.Join(s.dir, fmt.Sprintf("%s-%d.txt", tool, s.last))
-	if err := os.WriteFile(path, []byte(textcut.Head(text, maxSpill)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(textcut.Head(text, maxFileSize)), 0o600); err != nil {
 		os.Remove(path)
 		return "", err
 	}
-	s.prune()
+	s.pruneLocked()
 	return path, nil
 }
 
-// tidy removes the oldest files, where a command has left its output, too.
-func (s *scratch) tidy() {
+// prune removes the oldest files, where a command has left its output, too.
+func (s *spill) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.prune()
+	s.pruneLocked()
 }
 
-// prune is tidy for a caller that holds mu.
-func (s *scratch) prune() {
+// pruneLocked is tidy for a caller that holds mu.
+func (s *spill) pruneLocked() {
 	entries, err := os.ReadDir(s.dir)
-	if err != nil || len(entries) <= maxKept {
+	if err != nil || len(entries) <= maxFiles {
 		return
 	}
 	age := func(e fs.DirEntry) time.Time {
@@ -72,13 +72,13 @@ func (s *scratch) prune() {
 		return time.Time{} // it is gone
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return age(a).Compare(age(b)) })
-	for _, e := range entries[:len(entries)-maxKept] {
+	for _, e := range entries[:len(entries)-maxFiles] {
 		os.Remove(filepath.Join(s.dir, e.Name()))
 	}
 }
 
 // remove gives the directory up.
-func (s *scratch) remove() error {
+func (s *spill) remove() error {
 	if s.dir == "" {
 		return nil
 	}
