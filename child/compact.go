@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
 )
@@ -12,11 +12,11 @@ import (
 // compact replaces all but the last turns by a summary, because it was asked
 // for. Forced, it keeps the last turn alone, and takes a summary that is no shorter.
 func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Response {
-	keep := dialog.KeepTurns
+	keep := conversation.KeepTurns
 	if c.Force {
 		keep = 1
 	}
-	old, ok, why := s.dialog.Cut(keep)
+	old, ok, why := s.conversation.Compactable(keep)
 	if !ok {
 		return protocol.Yes(c, protocol.Compaction{Reason: why})
 	}
@@ -51,6 +51,6 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 func (s *server) compactor(model Selected) turn.Compactor {
 	return turn.Compactor{
 		Provider: model.Provider, Model: model.Model, Offline: model.Offline,
-		Dialog: s.dialog, Journal: s.Journal, Log: s.log,
+		Conversation: s.conversation, Journal: s.Journal, Log: s.log,
 	}
 }

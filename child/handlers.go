@@ -149,7 +149,7 @@ func (s *server) newSession(c protocol.NewSession) {
 	s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
 	s.byModel = nil
 	s.notes = nil
-	s.dialog.Clear()
+	s.conversation.Clear()
 	s.mu.Unlock()
 	if s.Work != nil {
 		s.Work.Forget()

@@ -217,9 +217,9 @@ func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 		s.Servers.Prepare(ctx)
 	}
 	system, tools := s.system(ctx), s.registry()
-	s.dialog.SetModel(model.name(), model.ContextWindow)
-	s.dialog.SetSystem(system)
-	s.dialog.SetTools(tools.Specs())
+	s.conversation.SetModel(model.name(), model.ContextWindow)
+	s.conversation.SetSystem(system)
+	s.conversation.SetTools(tools.Specs())
 	runner := turn.Runner{
 		Compactor: s.compactor(model), System: system, Tools: tools, ToolOutput: s.ToolOutput,
 		MaxIterations: s.MaxIterations, CompactAt: max(s.CompactAt, 0), Compacted: func() { s.sendUpdate(s.out.send) },

@@ -15,7 +15,7 @@ const pageSize = frame.MaxWritten - 64<<10
 
 // getMessages answers with as many messages as were asked for and fit a frame.
 func (s *server) getMessages(c protocol.GetMessages) {
-	all := s.dialog.Messages()
+	all := s.conversation.Messages()
 	total := uint64(len(all))
 	var offset uint64
 	if c.Offset != nil {

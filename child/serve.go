@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child/blob"
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
@@ -185,11 +185,11 @@ type server struct {
 	out *emitter
 	log *zap.Logger
 
-	dialog *dialog.Dialog
-	side   sync.WaitGroup       // lists of models, and the relay
-	wake   chan struct{}        // tells the worker that active or closed changed; holds one
-	flush  chan chan<- struct{} // asks the relay to say when it has passed all on
-	once   sync.Once            // for Options.Ending
+	conversation *conversation.Conversation
+	side         sync.WaitGroup       // lists of models, and the relay
+	wake         chan struct{}        // tells the worker that active or closed changed; holds one
+	flush        chan chan<- struct{} // asks the relay to say when it has passed all on
+	once         sync.Once            // for Options.Ending
 
 	// answering is held while an answer of the parent is acted on and responded
 	// to: what follows from it is told after that.
@@ -246,12 +246,12 @@ func newServer(o Options) *server {
 		sessionID: o.State.SessionID, usage: o.State.Usage, byModel: maps.Clone(o.State.ByModel), turns: o.State.Turns, lastAt: o.State.LastActionAt,
 		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
 	}
-	around := dialog.Frame{
-		System: o.Prompt.Text, Model: o.Start.name(), Window: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
+	around := conversation.Preamble{
+		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
 	}
 	around.Tools = s.tools()
-	s.dialog = dialog.New(o.State.Messages, around)
-	s.State.Messages = nil // they are the dialog's now
+	s.conversation = conversation.New(o.State.Messages, around)
+	s.State.Messages = nil // they are the conversation's now
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }

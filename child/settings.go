@@ -27,7 +27,7 @@ func (s *server) setModel(c protocol.SetModel) {
 	s.mu.Lock()
 	s.model = selected
 	if s.active == nil { // a turn that runs goes on with the window of its own model
-		s.dialog.SetModel(selected.name(), selected.ContextWindow)
+		s.conversation.SetModel(selected.name(), selected.ContextWindow)
 	}
 	s.mu.Unlock()
 	s.sendUpdate(s.out.post)
@@ -82,7 +82,7 @@ func (s *server) setCwd(c protocol.SetCwd) {
 	}
 	s.setPrompt(now)
 	s.restartServers()
-	s.dialog.SetTools(s.tools())
+	s.conversation.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
 	s.out.post(protocol.Yes(c, protocol.SetCwdAnswer{Cwd: held.Cwd}))
 }
@@ -129,7 +129,7 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		_ = s.Journal.Append(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
 	}
 	s.restartServers()
-	s.dialog.SetTools(s.tools())
+	s.conversation.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
 	if err != nil {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
@@ -181,7 +181,7 @@ func (s *server) setPrompt(p prompt.Prompt) {
 	s.mu.Lock()
 	s.prompt = p
 	s.mu.Unlock()
-	s.dialog.SetSystem(p.Text)
+	s.conversation.SetSystem(p.Text)
 }
 
 func (s *server) systemPrompt() prompt.Prompt {

@@ -37,7 +37,7 @@ func (s *server) stats() protocol.Stats {
 	defer s.mu.Unlock()
 	return protocol.Stats{
 		SessionUsage: s.used(), Cost: s.cost(),
-		MessageCount: uint64(s.dialog.Len()), Turns: s.turns, Model: s.model.Model, SessionID: s.sessionID,
+		MessageCount: uint64(s.conversation.Len()), Turns: s.turns, Model: s.model.Model, SessionID: s.sessionID,
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *server) cost() *float64 {
 }
 
 func (s *server) state() protocol.State {
-	tokens, count := s.dialog.Breakdown(), s.dialog.Len()
+	tokens, count := s.conversation.Breakdown(), s.conversation.Len()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := protocol.State{
@@ -118,7 +118,7 @@ func (s *server) sendUpdate(send func(protocol.Event)) {
 	if !s.SessionUpdates {
 		return
 	}
-	tokens, count := s.dialog.Breakdown(), s.dialog.Len()
+	tokens, count := s.conversation.Breakdown(), s.conversation.Len()
 	s.mu.Lock()
 	update := protocol.SessionUpdate{
 		SessionID: s.sessionID, Model: s.model.Model, Provider: s.model.ProviderName, Preset: s.permissions().Preset, Cwd: s.cwd(),

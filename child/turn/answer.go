@@ -8,20 +8,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
 
 // maxCallID bounds the id of a call and the name of its tool, in bytes; a
-// longer id is replaced. Each call takes as much of dialog.MaxAnswer for either.
+// longer id is replaced. Each call takes as much of conversation.MaxAnswer for either.
 const maxCallID = 256
 
 // answer collects one answer of the provider and passes its steps on.
 type answer struct {
 	*run
-	part      dialog.Part // what was asked
+	window    conversation.Window // what was asked
 	text      strings.Builder
 	thinking  strings.Builder
 	signature string
@@ -53,7 +53,7 @@ func (a *answer) exceeds(d provider.Delta) bool {
 		whole += len(d.Input)
 	case provider.ThinkingSignature, provider.Retry, provider.Stop:
 	}
-	return said+max(input, whole) > dialog.MaxAnswer
+	return said+max(input, whole) > conversation.MaxAnswer
 }
 
 // take handles one delta.
@@ -144,7 +144,7 @@ func (a *answer) cost() *protocol.TurnUsage {
 	if a.usage != nil || !a.begun {
 		return a.usage
 	}
-	request, said := a.Dialog.Estimate(a.part, a.text.Len()+a.thinking.Len()+a.input)
+	request, said := a.Conversation.Estimate(a.window, a.text.Len()+a.thinking.Len()+a.input)
 	return &protocol.TurnUsage{InputTokens: request, OutputTokens: said}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/sleep"
@@ -28,10 +28,10 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 	piece := func(id string) provider.CallInput { return provider.CallInput{ID: id, Fragment: input} }
 	whole := func(id string) provider.Call { return call(id, "sleep", input) }
 	tests := []struct {
-		name   string
-		answer []any
-		events []string
-		dialog string
+		name         string
+		answer       []any
+		events       []string
+		conversation string
 	}{
 		{
 			"whole at the end",
@@ -60,12 +60,12 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := dialog.New(nil, dialog.Frame{Window: 100_000})
+			d := conversation.New(nil, conversation.Preamble{ContextWindow: 100_000})
 			var events []string
 			r := turn.Runner{
 				Compactor: turn.Compactor{
 					Provider: &script{answers: [][]any{tt.answer, {hello, stop}}}, Model: "m",
-					Dialog: d, Journal: &disk{}, Log: zap.NewNop(),
+					Conversation: d, Journal: &disk{}, Log: zap.NewNop(),
 				},
 				MaxIterations: 2,
 				// One at a time, so that the results come in the order of the calls.
@@ -90,8 +90,8 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 			if diff := cmp.Diff(tt.events, events); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.dialog, describe(d.Messages())); diff != "" {
-				t.Errorf("dialog (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.conversation, describe(d.Messages())); diff != "" {
+				t.Errorf("conversation (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func (*endless) Models(context.Context) ([]protocol.Model, error) { return nil, 
 
 // An answer without an end is ended, and what came of it kept.
 func TestAnAnswerHasALimit(t *testing.T) {
-	const most = dialog.MaxAnswer
+	const most = conversation.MaxAnswer
 	piece := strings.Repeat("x", 1<<20)
 	tests := []struct {
 		name string
@@ -157,10 +157,10 @@ func TestAnAnswerHasALimit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, journal, open := dialog.New(nil, dialog.Frame{Window: 100_000}), &disk{}, map[string]bool{}
+				d, journal, open := conversation.New(nil, conversation.Preamble{ContextWindow: 100_000}), &disk{}, map[string]bool{}
 				p := &endless{next: tt.next}
 				r := turn.Runner{
-					Compactor: turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: journal, Log: zap.NewNop()},
+					Compactor: turn.Compactor{Provider: p, Model: "m", Conversation: d, Journal: journal, Log: zap.NewNop()},
 					Tools:     tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}), MaxIterations: 2,
 					Emit: func(e protocol.AssistantEvent) {
 						switch e := e.(type) {
@@ -185,7 +185,7 @@ func TestAnAnswerHasALimit(t *testing.T) {
 				if saved := journal.records[1].(transcript.Message); !saved.Message.Interrupted || len(saved.Message.Content) != len(tt.want.Content) {
 					t.Errorf("the journal has %d bytes", len(saved.Message.Content))
 				}
-				if next := r.Run(t.Context(), turn.Input{ID: "2", Message: "again"}); errors.Is(next.Err, dialog.ErrTooLarge) {
+				if next := r.Run(t.Context(), turn.Input{ID: "2", Message: "again"}); errors.Is(next.Err, conversation.ErrTooLarge) {
 					t.Errorf("the next turn ended with %v", next.Err)
 				}
 			})

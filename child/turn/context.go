@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
@@ -30,10 +30,10 @@ type Compactor struct {
 	Model    string
 	// Offline says that no language model stands behind the provider: summaries
 	// are made by rule and cost nothing.
-	Offline bool
-	Dialog  *dialog.Dialog
-	Journal Recorder
-	Log     *zap.Logger
+	Offline      bool
+	Conversation *conversation.Conversation
+	Journal      Recorder
+	Log          *zap.Logger
 	// Force takes a summary that is no shorter than what it stands for.
 	Force bool
 }
@@ -51,7 +51,7 @@ type Compaction struct {
 	ByRule bool
 }
 
-// Compact replaces old, which are the first messages of the Dialog. The model
+// Compact replaces old, which are the first messages of the Conversation. The model
 // writes the summary; where it fails to, the summary is made by rule. It is in
 // the journal before it holds. The error is that of ctx or of the journal, and
 // then nothing has changed.
@@ -60,7 +60,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	text := ""
 	if !c.Offline {
 		var err error
-		text, done.Usage, err = dialog.ByModel(ctx, c.Provider, c.Model, old, c.Dialog.Room())
+		text, done.Usage, err = conversation.SummarizeByModel(ctx, c.Provider, c.Model, old, c.Conversation.TextBudget())
 		if ctx.Err() != nil {
 			return done, context.Cause(ctx)
 		}
@@ -69,10 +69,10 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 		}
 	}
 	if done.ByRule {
-		text = dialog.ByRule(old)
+		text = conversation.SummarizeByRule(old)
 	}
-	done.Summary = dialog.NewSummary(text, time.Now())
-	done.TokensBefore, done.TokensAfter = c.Dialog.Would(len(old), done.Summary)
+	done.Summary = conversation.NewSummary(text, time.Now())
+	done.TokensBefore, done.TokensAfter = c.Conversation.CompactionTokens(len(old), done.Summary)
 	if done.TokensAfter >= done.TokensBefore && !c.Force {
 		done.Reason = "a summary would be no shorter"
 		return done, nil
@@ -84,7 +84,7 @@ func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compact
 	if err := c.Journal.Commit(record); err != nil {
 		return done, err
 	}
-	c.Dialog.Compact(len(old), done.Summary)
+	c.Conversation.Compact(len(old), done.Summary)
 	return done, nil
 }
 
@@ -99,19 +99,19 @@ func (t *run) answer(ctx context.Context) (*answer, error) {
 		if err := t.makeRoom(ctx, percent); err != nil {
 			return nil, err
 		}
-		part, err := t.Dialog.Fit()
+		window, err := t.Conversation.Fit()
 		switch {
-		case refused != nil && (err != nil || !part.Smaller(refused.part)):
+		case refused != nil && (err != nil || !window.Smaller(refused.window)):
 			return refused, why
 		case err != nil:
 			return nil, err
 		}
-		a := &answer{run: t, part: part, ids: map[string][]string{}}
-		err = t.stream(ctx, t.request(part), a)
+		a := &answer{run: t, window: window, ids: map[string][]string{}}
+		err = t.stream(ctx, t.request(window), a)
 		if a.usage != nil {
-			t.Dialog.Answered(part, *a.usage)
+			t.Conversation.RecordAnswer(window, *a.usage)
 		}
-		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil || !t.Dialog.Exceeded(part) {
+		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil || !t.Conversation.RecordTooLarge(window) {
 			return a, err
 		}
 		t.Log.Info("the context window was exceeded, so the request is made smaller", zap.Int("try", try), zap.String("error", provider.Brief(err)))
@@ -127,7 +127,7 @@ func (t *run) makeRoom(ctx context.Context, percent int) error {
 	if t.compacted || percent <= 0 {
 		return nil
 	}
-	old := t.Dialog.Due(percent)
+	old := t.Conversation.DueForCompaction(percent)
 	if old == nil {
 		return nil
 	}
@@ -145,10 +145,10 @@ func (t *run) makeRoom(ctx context.Context, percent int) error {
 	return nil
 }
 
-func (t *run) request(part dialog.Part) provider.Request {
+func (t *run) request(window conversation.Window) provider.Request {
 	r := provider.Request{
-		Model: t.Model, System: t.System, Messages: part.Messages, TextBytes: part.TextBytes,
-		Image: t.images(part.Messages),
+		Model: t.Model, System: t.System, Messages: window.Messages, TextBytes: window.TextBytes,
+		Image: t.images(window.Messages),
 	}
 	if t.Tools != nil {
 		r.Tools = t.Tools.Specs()

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/turn"
@@ -61,8 +61,8 @@ func (s *service) Stream(ctx context.Context, r provider.Request) iter.Seq2[prov
 func (*service) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
 // talk is a conversation of turns with that many bytes each.
-func talk(window uint64, sizes ...int) *dialog.Dialog {
-	d := dialog.New(nil, dialog.Frame{Window: window})
+func talk(window uint64, sizes ...int) *conversation.Conversation {
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: window})
 	for i, n := range sizes {
 		d.Add(protocol.Message{Role: protocol.RoleUser, Content: fmt.Sprint("turn ", i)},
 			protocol.Message{Role: protocol.RoleAssistant, Content: strings.Repeat("x", n)})
@@ -75,58 +75,58 @@ var shortSummary = []any{provider.Text{Text: "short"}, stop}
 func TestTheContextIsKept(t *testing.T) {
 	errNoSummary := errors.New("no summary today")
 	tests := []struct {
-		name    string
-		dialog  *dialog.Dialog
-		service service
-		full    int // of the journal
-		offline bool
-		never   bool
-		abort   bool // after a minute
-		asked   string
-		stop    protocol.StopReason
-		err     error
-		first   string // of the dialog's messages afterwards
-		told    int    // that it was compacted
-		input   uint64 // tokens of the turn
+		name         string
+		conversation *conversation.Conversation
+		service      service
+		full         int // of the journal
+		offline      bool
+		never        bool
+		abort        bool // after a minute
+		asked        string
+		stop         protocol.StopReason
+		err          error
+		first        string // of the conversation's messages afterwards
+		told         int    // that it was compacted
+		input        uint64 // tokens of the turn
 	}{
 		{
-			name: "room enough", dialog: talk(4000, 400, 400), asked: "answer",
+			name: "room enough", conversation: talk(4000, 400, 400), asked: "answer",
 			stop: "completed", first: "turn 0", input: 10,
 		},
 		{
-			name: "at the threshold the model summarises", dialog: talk(4000, 5000, 5000, 400), service: service{summarise: shortSummary},
+			name: "at the threshold the model summarises", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: shortSummary},
 			asked: "summary answer", stop: "completed", first: "Summary of the earlier conversation:\nshort", told: 1, input: 20,
 		},
 		{
-			name: "where it fails to, it is done by rule", dialog: talk(4000, 5000, 5000, 400), service: service{summarise: []any{errNoSummary}},
+			name: "where it fails to, it is done by rule", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: []any{errNoSummary}},
 			asked: "summary answer", stop: "completed", first: "Summary of the earlier conversation:\nturn 0", told: 1, input: 10,
 		},
 		{
-			name: "and so it is offline", dialog: talk(4000, 5000, 5000, 400), offline: true,
+			name: "and so it is offline", conversation: talk(4000, 5000, 5000, 400), offline: true,
 			asked: "answer", stop: "completed", first: "Summary of the earlier conversation:\nturn 0", told: 1, input: 10,
 		},
 		{
-			name: "never, if so wanted: the oldest turns leave the request alone", dialog: talk(4000, 9000, 5000, 400), never: true,
+			name: "never, if so wanted: the oldest turns leave the request alone", conversation: talk(4000, 9000, 5000, 400), never: true,
 			asked: "answer", stop: "completed", first: "turn 0", input: 10,
 		},
 		{
-			name: "what cannot be saved is not done", dialog: talk(4000, 9000, 5000, 400), service: service{summarise: shortSummary}, full: 2,
+			name: "what cannot be saved is not done", conversation: talk(4000, 9000, 5000, 400), service: service{summarise: shortSummary}, full: 2,
 			asked: "summary answer", stop: "error", err: errFull, first: "turn 0", input: 20,
 		},
 		{
-			name: "an abort ends it", dialog: talk(4000, 5000, 5000, 400), service: service{summarise: []any{hang{}}}, abort: true,
+			name: "an abort ends it", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: []any{hang{}}}, abort: true,
 			asked: "summary", stop: "aborted", first: "turn 0",
 		},
 		{
-			name: "the provider's window is smaller than was thought", dialog: talk(4000, 3000, 3000, 400), service: service{summarise: shortSummary, holds: 5000},
+			name: "the provider's window is smaller than was thought", conversation: talk(4000, 3000, 3000, 400), service: service{summarise: shortSummary, holds: 5000},
 			asked: "too large summary answer", stop: "completed", first: "Summary of the earlier conversation:\nshort", told: 1, input: 20,
 		},
 		{
-			name: "also where compaction is never wanted", dialog: talk(4000, 3000, 3000, 400), service: service{summarise: shortSummary, holds: 5000}, never: true,
+			name: "also where compaction is never wanted", conversation: talk(4000, 3000, 3000, 400), service: service{summarise: shortSummary, holds: 5000}, never: true,
 			asked: "too large summary answer", stop: "completed", first: "Summary of the earlier conversation:\nshort", told: 1, input: 20,
 		},
 		{
-			name: "and does not even hold the prompt", dialog: talk(4000), service: service{holds: 1},
+			name: "and does not even hold the prompt", conversation: talk(4000), service: service{holds: 1},
 			asked: "too large", stop: "error", err: provider.ErrContextWindow, first: "go",
 		},
 	}
@@ -143,7 +143,7 @@ func TestTheContextIsKept(t *testing.T) {
 				s.answers = [][]any{{hello, stop}}
 				r := turn.Runner{
 					Compactor: turn.Compactor{
-						Provider: s, Model: "m", Offline: tt.offline, Dialog: tt.dialog, Journal: journal, Log: zap.NewNop(),
+						Provider: s, Model: "m", Offline: tt.offline, Conversation: tt.conversation, Journal: journal, Log: zap.NewNop(),
 					},
 					MaxIterations: 5, CompactAt: 80, Compacted: func() { told++ }, Emit: func(protocol.AssistantEvent) {},
 				}
@@ -161,7 +161,7 @@ func TestTheContextIsKept(t *testing.T) {
 				if diff := cmp.Diff(tt.asked, strings.Join(s.asked, " ")); diff != "" {
 					t.Errorf("asked for (-want +got):\n%s", diff)
 				}
-				if first := tt.dialog.Messages()[0].Content; !strings.HasPrefix(first, tt.first) {
+				if first := tt.conversation.Messages()[0].Content; !strings.HasPrefix(first, tt.first) {
 					t.Errorf("the first message is %.80q, want %q", first, tt.first)
 				}
 				if told != tt.told || got.Usage.InputTokens != tt.input {
@@ -183,10 +183,10 @@ func TestTheContextIsKept(t *testing.T) {
 
 // A service that refuses once is no end of the conversation.
 func TestOneRefusalIsForgotten(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{System: strings.Repeat("s", 4800), Window: 128_000})
+	d := conversation.New(nil, conversation.Preamble{System: strings.Repeat("s", 4800), ContextWindow: 128_000})
 	s := &service{refuses: 1, answers: [][]any{{hello, stop}}, summarise: shortSummary}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 	}
 	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
@@ -207,10 +207,10 @@ func TestOneRefusalIsForgotten(t *testing.T) {
 
 // A running turn that cannot be made smaller is not sent again as it is.
 func TestTheSameIsNotAskedTwice(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{Window: 128_000})
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: 128_000})
 	s := &service{holds: 100, answers: [][]any{{provider.Text{Text: strings.Repeat("x", 200)}, call("c", "long", `{}`), stop}}}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 		Tools: tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}),
 	}
@@ -224,7 +224,7 @@ func TestTheSameIsNotAskedTwice(t *testing.T) {
 
 // A turn of many long results is not lost for outgrowing the window.
 func TestATurnOutgrowsTheWindow(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{Window: 2000})
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: 2000})
 	long := strings.Repeat("r", 2500)
 	s := &service{holds: 6100}
 	for i := range 10 {
@@ -232,7 +232,7 @@ func TestATurnOutgrowsTheWindow(t *testing.T) {
 	}
 	s.answers = append(s.answers, []any{hello, stop})
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 20, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
 		Tools: tool.NewRegistry([]tool.Tool{says(long)}, tool.Options{}),
 	}
@@ -281,7 +281,7 @@ func TestPartialUsage(t *testing.T) {
 			j := &disk{}
 			r := turn.Runner{
 				Compactor: turn.Compactor{
-					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Dialog: dialog.New(nil, dialog.Frame{Window: 1000}),
+					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Conversation: conversation.New(nil, conversation.Preamble{ContextWindow: 1000}),
 					Journal: j, Log: zap.NewNop(),
 				},
 				MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
@@ -321,7 +321,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			var events []string
 			r := turn.Runner{
 				Compactor: turn.Compactor{
-					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Dialog: dialog.New(nil, dialog.Frame{Window: 1000}),
+					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Conversation: conversation.New(nil, conversation.Preamble{ContextWindow: 1000}),
 					Journal: &disk{}, Log: zap.NewNop(),
 				},
 				MaxIterations: 1, Emit: func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
@@ -339,7 +339,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 // What signs the model's reasoning is kept with it, and of all images the latest
 // are sent.
 func TestSignaturesAndImages(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{Window: 1_000_000})
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: 1_000_000})
 	image := func(name string, size int64) protocol.Image {
 		return protocol.Image{Mime: "image/png", Size: size, SHA256: name}
 	}
@@ -348,7 +348,7 @@ func TestSignaturesAndImages(t *testing.T) {
 	}
 	s := &service{answers: [][]any{{provider.Thinking{Text: "hm"}, provider.ThinkingSignature{Text: "sig"}, hello, stop}}}
 	r := turn.Runner{
-		Compactor:     turn.Compactor{Provider: s, Model: "m", Dialog: d, Journal: &disk{}, Log: zap.NewNop()},
+		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
 		MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
 		Image: func(i protocol.Image) ([]byte, error) { return []byte(i.SHA256), nil },
 	}

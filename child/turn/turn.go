@@ -1,14 +1,14 @@
 // Package turn runs one turn of a conversation: it asks the provider, runs the
 // tools it calls for, and asks again, until there is an answer.
 //
-//	c := turn.Compactor{Provider: p, Model: "m", Dialog: d, Journal: j, Log: log}
+//	c := turn.Compactor{Provider: p, Model: "m", Conversation: messages, Journal: j, Log: log}
 //	r := turn.Runner{Compactor: c, Tools: registry, CompactAt: 80, MaxIterations: 50, Emit: emit}
 //	result := r.Run(ctx, turn.Input{ID: "1", Message: "hello"})
 //	done, err := c.Compact(ctx, old) // between turns
 //
 // Run uses the caller's goroutine and those of the tool registry, which joins
 // them. Whatever ends a turn (an error, a panic of the provider, the end of
-// ctx, the iteration limit), the dialog is left whole: partial text is kept and
+// ctx, the iteration limit), the conversation is left whole: partial text is kept and
 // marked interrupted, and every call has a result. The caller writes the events
 // that close the turn and its record. See SPEC.md §3.4, §4 and §4.8.
 package turn
@@ -22,7 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -82,7 +82,7 @@ var (
 	// ErrCutCall says that the answer ended within a call.
 	ErrCutCall = errors.New("the model's answer ran into its limit of tokens in the middle of a tool call")
 	// ErrEndless says that the answer was ended for its length.
-	ErrEndless = fmt.Errorf("the model's answer exceeds %d MiB", dialog.MaxAnswer>>20)
+	ErrEndless = fmt.Errorf("the model's answer exceeds %d MiB", conversation.MaxAnswer>>20)
 	// ErrHeldBack says that there is no answer, and that this is on purpose.
 	ErrHeldBack = errors.New("the model's service held the answer back")
 )
@@ -124,11 +124,11 @@ type run struct {
 	compacted bool
 }
 
-// add puts a message into the dialog and the journal. The dialog has it even
+// add puts a message into the conversation and the journal. The conversation has it even
 // where the journal fails: the journal catches up.
 func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
 	m.TurnID, m.At = t.id, time.Now().UTC()
-	t.Dialog.Add(m)
+	t.Conversation.Add(m)
 	return t.Journal.Append(transcript.Message{Message: m, Usage: usage})
 }
 
@@ -218,7 +218,7 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 			Role: protocol.RoleTool, Content: o.Text, IsError: o.IsError, Images: o.Images,
 			Changed: o.Changed, Created: o.Created, ToolCallID: o.Call.ID, ToolName: o.Call.Name, TurnID: t.id, At: time.Now().UTC(),
 		}
-		t.Dialog.Add(m)
+		t.Conversation.Add(m)
 		records = append(records, transcript.Message{Message: m})
 	}
 	if err := t.Journal.Append(records...); err != nil {

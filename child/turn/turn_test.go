@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/sleep"
@@ -90,74 +90,74 @@ func call(id, name, input string) provider.Call {
 func TestRun(t *testing.T) {
 	down := errors.New("the service is down")
 	tests := []struct {
-		name    string
-		answers [][]any
-		full    int
-		abort   bool // after a minute
-		limit   int
-		stop    protocol.StopReason
-		err     error
-		dialog  string // role:text, ! for an error or interruption, =id for calls
-		events  string
+		name         string
+		answers      [][]any
+		full         int
+		abort        bool // after a minute
+		limit        int
+		stop         protocol.StopReason
+		err          error
+		conversation string // role:text, ! for an error or interruption, =id for calls
+		events       string
 	}{
 		{
 			name: "an answer", answers: [][]any{{hello, stop}},
-			stop: "completed", dialog: "user:go assistant:hello", events: "text_delta",
+			stop: "completed", conversation: "user:go assistant:hello", events: "text_delta",
 		},
 		{
 			name: "a call and its answer", answers: [][]any{{call("a", "sleep", `{"seconds":0}`), stop}, {hello, stop}},
-			stop: "completed", dialog: "user:go assistant:=a tool:a assistant:hello",
+			stop: "completed", conversation: "user:go assistant:=a tool:a assistant:hello",
 			events: "toolcall_start toolcall_input toolcall_result text_delta",
 		},
 		{
 			name: "bad calls are results for the model", answers: [][]any{{call("a", "nothing", ``), call("b", "sleep", `{bad`), stop}, {hello, stop}},
-			stop: "completed", dialog: "user:go assistant:=a=b tool:a! tool:b! assistant:hello",
+			stop: "completed", conversation: "user:go assistant:=a=b tool:a! tool:b! assistant:hello",
 			events: "toolcall_start toolcall_input toolcall_start toolcall_input toolcall_result toolcall_result text_delta",
 		},
 		{
 			name: "ids that repeat are replaced", answers: [][]any{{call("a", "sleep", `{"seconds":0}`), stop}, {call("a", "sleep", `{"seconds":0}`), stop}, {call("", "sleep", `{"seconds":0}`), stop}, {hello, stop}},
-			stop: "completed", dialog: "user:go assistant:=a tool:a assistant:=call_2 tool:call_2 assistant:=call_3 tool:call_3 assistant:hello",
+			stop: "completed", conversation: "user:go assistant:=a tool:a assistant:=call_2 tool:call_2 assistant:=call_3 tool:call_3 assistant:hello",
 			events: "toolcall_start toolcall_input toolcall_result toolcall_start toolcall_input toolcall_result toolcall_start toolcall_input toolcall_result text_delta",
 		},
 		{
 			name: "the iteration limit", limit: 1, answers: [][]any{{call("a", "sleep", `{"seconds":0}`), stop}},
-			stop: "max_iterations", dialog: "user:go assistant:=a tool:a", events: "toolcall_start toolcall_input toolcall_result",
+			stop: "max_iterations", conversation: "user:go assistant:=a tool:a", events: "toolcall_start toolcall_input toolcall_result",
 		},
 		{
 			name: "a failure keeps what was said", answers: [][]any{{hello, down}},
-			stop: "error", err: down, dialog: "user:go assistant:hello!", events: "text_delta",
+			stop: "error", err: down, conversation: "user:go assistant:hello!", events: "text_delta",
 		},
 		{
 			name: "a failure in a call", answers: [][]any{{provider.CallStart{ID: "a", Name: "sleep"}, provider.CallInput{ID: "a", Fragment: `{"sec`}, down}},
-			stop: "error", err: down, dialog: "user:go", events: "toolcall_start toolcall_input_delta toolcall_result",
+			stop: "error", err: down, conversation: "user:go", events: "toolcall_start toolcall_input_delta toolcall_result",
 		},
 		{
 			name: "a failure after a call", answers: [][]any{{call("a", "sleep", `{"seconds":0}`), down}},
-			stop: "error", err: down, dialog: "user:go assistant:=a! tool:a!", events: "toolcall_start toolcall_input toolcall_result",
+			stop: "error", err: down, conversation: "user:go assistant:=a! tool:a!", events: "toolcall_start toolcall_input toolcall_result",
 		},
 		{
 			name: "an answer without its end", answers: [][]any{{hello}},
-			stop: "error", err: turn.ErrIncomplete, dialog: "user:go assistant:hello!", events: "text_delta",
+			stop: "error", err: turn.ErrIncomplete, conversation: "user:go assistant:hello!", events: "text_delta",
 		},
 		{
 			name: "abort of a silent model", abort: true, answers: [][]any{{hello, hang{}}},
-			stop: "aborted", dialog: "user:go assistant:hello!", events: "text_delta",
+			stop: "aborted", conversation: "user:go assistant:hello!", events: "text_delta",
 		},
 		{
 			name: "abort of a tool", abort: true, answers: [][]any{{call("a", "sleep", `{"seconds":3600}`), stop}},
-			stop: "aborted", dialog: "user:go assistant:=a tool:a!", events: "toolcall_start toolcall_input toolcall_result",
+			stop: "aborted", conversation: "user:go assistant:=a tool:a!", events: "toolcall_start toolcall_input toolcall_result",
 		},
 		{
 			name: "a full disk before the answer", full: 1, answers: [][]any{{hello, stop}},
-			stop: "error", err: errFull, dialog: "user:go",
+			stop: "error", err: errFull, conversation: "user:go",
 		},
 		{
 			name: "a full disk after a call", full: 2, answers: [][]any{{call("a", "sleep", `{"seconds":0}`), stop}},
-			stop: "error", err: errFull, dialog: "user:go assistant:=a tool:a!", events: "toolcall_start toolcall_input toolcall_result",
+			stop: "error", err: errFull, conversation: "user:go assistant:=a tool:a!", events: "toolcall_start toolcall_input toolcall_result",
 		},
 		{
 			name: "text that is not UTF-8", answers: [][]any{{provider.Text{Text: "h\xffi"}, stop}},
-			stop: "completed", dialog: "user:go assistant:h\uFFFDi", events: "text_delta",
+			stop: "completed", conversation: "user:go assistant:h\uFFFDi", events: "text_delta",
 		},
 	}
 	for _, tt := range tests {
@@ -169,13 +169,13 @@ func TestRun(t *testing.T) {
 					timer := time.AfterFunc(time.Minute, cancel)
 					defer timer.Stop()
 				}
-				d := dialog.New(nil, dialog.Frame{Window: 100_000})
+				d := conversation.New(nil, conversation.Preamble{ContextWindow: 100_000})
 				journal := &disk{full: tt.full}
 				var events []string
 				r := turn.Runner{
 					Compactor: turn.Compactor{
 						Provider: &script{answers: tt.answers}, Model: "m",
-						Dialog: d, Journal: journal, Log: zap.NewNop(),
+						Conversation: d, Journal: journal, Log: zap.NewNop(),
 					},
 					MaxIterations: max(tt.limit, 50-49*tt.limit),
 					Tools:         tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),
@@ -189,8 +189,8 @@ func TestRun(t *testing.T) {
 				if took := time.Since(begin); tt.abort && took > time.Minute+100*time.Millisecond {
 					t.Errorf("the abort took %v", took-time.Minute)
 				}
-				if diff := cmp.Diff(tt.dialog, describe(d.Messages())); diff != "" {
-					t.Errorf("dialog (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tt.conversation, describe(d.Messages())); diff != "" {
+					t.Errorf("conversation (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.events, strings.Join(events, " ")); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 					saved = append(saved, record.(transcript.Message).Message)
 				}
 				if diff := cmp.Diff(d.Messages(), saved); diff != "" {
-					t.Errorf("the journal says something else (-dialog +journal):\n%s", diff)
+					t.Errorf("the journal says something else (-conversation +journal):\n%s", diff)
 				}
 			})
 		})

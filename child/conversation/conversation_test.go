@@ -1,4 +1,4 @@
-package dialog_test
+package conversation_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
@@ -37,7 +37,7 @@ func toolTurn(id, text string) []protocol.Message {
 }
 
 func TestBreakdownFollowsTheProvider(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{System: strings.Repeat("s", 400), Window: 1000})
+	d := conversation.New(nil, conversation.Preamble{System: strings.Repeat("s", 400), ContextWindow: 1000})
 	d.Add(user(strings.Repeat("u", 384)))
 	want := protocol.ContextTokens{System: 100, Messages: 100, Total: 200, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
@@ -47,7 +47,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Answered(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
+	d.RecordAnswer(whole, protocol.TurnUsage{InputTokens: 400, CacheReadInputTokens: 100})
 	want = protocol.ContextTokens{System: 200, Messages: 200, Total: 400, Budget: 1000, Available: 750}
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("calibrated (-want +got):\n%s", diff)
@@ -65,10 +65,10 @@ func TestFit(t *testing.T) {
 		want   int // messages, the last ones; -1 is ErrTooLarge
 	}{{10_000, 8}, {500, 4}, {100, -1}}
 	for _, tt := range tests {
-		d := dialog.New(turns, dialog.Frame{Window: tt.window})
+		d := conversation.New(turns, conversation.Preamble{ContextWindow: tt.window})
 		got, err := d.Fit()
 		if tt.want < 0 {
-			if !errors.Is(err, dialog.ErrTooLarge) {
+			if !errors.Is(err, conversation.ErrTooLarge) {
 				t.Errorf("window %d: got %d messages, %v", tt.window, len(got.Messages), err)
 			}
 			continue
@@ -111,7 +111,7 @@ func TestPairsStayWhole(t *testing.T) {
 				t.Fatalf("%s: the last message is gone: %s", what, diff)
 			}
 		}
-		d := dialog.New(messages, dialog.Frame{Window: rapid.Uint64Range(10, 2000).Draw(t, "window")})
+		d := conversation.New(messages, conversation.Preamble{ContextWindow: rapid.Uint64Range(10, 2000).Draw(t, "window")})
 		if fit, err := d.Fit(); err == nil {
 			check("fit", fit.Messages)
 			var text, whole uint64
@@ -122,7 +122,7 @@ func TestPairsStayWhole(t *testing.T) {
 				whole += provider.TextBytes(m)
 			}
 			if fit.TextBytes != text {
-				t.Fatalf("the part says that it has %d bytes of text and has %d", fit.TextBytes, text)
+				t.Fatalf("the window says that it has %d bytes of text and has %d", fit.TextBytes, text)
 			}
 			b := d.Breakdown()
 			left := len(messages) - len(fit.Messages)
@@ -132,13 +132,13 @@ func TestPairsStayWhole(t *testing.T) {
 			before := slices.Clone(fit.Messages)
 			d.Add(user("more"))
 			if diff := cmp.Diff(before, fit.Messages); diff != "" {
-				t.Fatalf("a part that was given out changed: %s", diff)
+				t.Fatalf("a window that was given out changed: %s", diff)
 			}
 			last = user("more")
 		}
-		if old, ok, _ := d.Cut(dialog.KeepTurns); ok {
-			summary := dialog.NewSummary(dialog.ByRule(old), time.Unix(0, 0))
-			_, after := d.Would(len(old), summary)
+		if old, ok, _ := d.Compactable(conversation.KeepTurns); ok {
+			summary := conversation.NewSummary(conversation.SummarizeByRule(old), time.Unix(0, 0))
+			_, after := d.CompactionTokens(len(old), summary)
 			d.Compact(len(old), summary)
 			check("compact", d.Messages())
 			if got := d.Breakdown().Total; got != after {
@@ -149,23 +149,23 @@ func TestPairsStayWhole(t *testing.T) {
 }
 
 func TestCutSaysWhyNot(t *testing.T) {
-	d := dialog.New([]protocol.Message{user("a"), says("b"), user("c")}, dialog.Frame{Window: 1000})
-	if _, ok, why := d.Cut(dialog.KeepTurns); ok || !strings.Contains(why, "too little") {
+	d := conversation.New([]protocol.Message{user("a"), says("b"), user("c")}, conversation.Preamble{ContextWindow: 1000})
+	if _, ok, why := d.Compactable(conversation.KeepTurns); ok || !strings.Contains(why, "too little") {
 		t.Errorf("got %v, %q", ok, why)
 	}
-	d = dialog.New([]protocol.Message{dialog.NewSummary("s", time.Time{}), user("a"), says("b"), user("c")}, dialog.Frame{Window: 1000})
-	if _, ok, why := d.Cut(dialog.KeepTurns); ok || !strings.Contains(why, "since the last summary") {
+	d = conversation.New([]protocol.Message{conversation.NewSummary("s", time.Time{}), user("a"), says("b"), user("c")}, conversation.Preamble{ContextWindow: 1000})
+	if _, ok, why := d.Compactable(conversation.KeepTurns); ok || !strings.Contains(why, "since the last summary") {
 		t.Errorf("got %v, %q", ok, why)
 	}
 }
 
 func TestByRule(t *testing.T) {
-	first := dialog.ByRule([]protocol.Message{user("My name is\nAlice"), says("Nice to meet you, Alice!"), user("count"), says("1 2 3")})
+	first := conversation.SummarizeByRule([]protocol.Message{user("My name is\nAlice"), says("Nice to meet you, Alice!"), user("count"), says("1 2 3")})
 	want := "My name is Alice\n(answered: Nice to meet you, Alice!)\ncount\n(answered: 1 2 3)"
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	again := dialog.ByRule([]protocol.Message{dialog.NewSummary(first, time.Time{}), user("more")})
+	again := conversation.SummarizeByRule([]protocol.Message{conversation.NewSummary(first, time.Time{}), user("more")})
 	if want := first + "\nmore"; again != want {
 		t.Errorf("a summary of a summary is %q, want %q", again, want)
 	}
@@ -173,7 +173,7 @@ func TestByRule(t *testing.T) {
 	for range 1000 {
 		long = append(long, user(strings.Repeat("é", 300)))
 	}
-	if got := dialog.ByRule(long); len(got) > 8<<10 || strings.ContainsRune(got, '\uFFFD') {
+	if got := conversation.SummarizeByRule(long); len(got) > 8<<10 || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("got %d bytes", len(got))
 	}
 }
@@ -198,12 +198,12 @@ func (answers) Models(context.Context) ([]protocol.Model, error) { return nil, n
 
 func TestByModel(t *testing.T) {
 	stop := provider.Stop{Usage: protocol.TurnUsage{InputTokens: 7}}
-	text, usage, err := dialog.ByModel(t.Context(), answers{provider.Text{Text: " a "}, provider.Text{Text: "b\n"}, stop}, "m", []protocol.Message{user("x")}, 1000)
+	text, usage, err := conversation.SummarizeByModel(t.Context(), answers{provider.Text{Text: " a "}, provider.Text{Text: "b\n"}, stop}, "m", []protocol.Message{user("x")}, 1000)
 	if text != "a b" || usage.InputTokens != 7 || err != nil {
 		t.Errorf("got %q, %+v, %v", text, usage, err)
 	}
 	for name, p := range map[string]answers{"silence": {stop}, "a panic": nil} {
-		if text, _, err := dialog.ByModel(t.Context(), p, "m", nil, 1000); err == nil {
+		if text, _, err := conversation.SummarizeByModel(t.Context(), p, "m", nil, 1000); err == nil {
 			t.Errorf("%s: got %q", name, text)
 		}
 	}
@@ -229,7 +229,7 @@ func TestASummaryEnds(t *testing.T) {
 	for _, d := range []provider.Delta{
 		provider.Text{Text: piece}, provider.Thinking{Text: piece}, provider.CallInput{Fragment: piece}, provider.CallStart{ID: "c"},
 	} {
-		if _, _, err := dialog.ByModel(t.Context(), endless{d}, "m", nil, 1000); err == nil || !strings.Contains(err.Error(), "no end") {
+		if _, _, err := conversation.SummarizeByModel(t.Context(), endless{d}, "m", nil, 1000); err == nil || !strings.Contains(err.Error(), "no end") {
 			t.Errorf("%T: %v", d, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package dialog
+package conversation
 
 import (
 	"context"
@@ -25,9 +25,9 @@ const (
 	callOverhead = 512      // bytes of MaxAnswer that a call takes beside its input
 )
 
-const leftOutNote = "[what was said before is left out]\n"
+const omittedNote = "[what was said before is left out]\n"
 
-const instruction = `Summarise the conversation so far for an assistant that will go on with it and see nothing else of it. Keep names, facts, decisions, open tasks, file paths and results of tools. Write plain text, as short as that allows.`
+const summaryInstruction = `Summarise the conversation so far for an assistant that will go on with it and see nothing else of it. Keep names, facts, decisions, open tasks, file paths and results of tools. Write plain text, as short as that allows.`
 
 // IsSummary reports whether compaction made the message.
 func IsSummary(m protocol.Message) bool {
@@ -40,10 +40,10 @@ func NewSummary(text string, at time.Time) protocol.Message {
 	return protocol.Message{Role: protocol.RoleUser, Content: summaryHead + text, At: at.UTC()}
 }
 
-// ByRule summarises without a model: what the user said and how each turn was
+// SummarizeByRule summarises without a model: what the user said and how each turn was
 // answered, the beginning of each, the same for the same messages. Where that
 // is too much, the oldest lines go.
-func ByRule(messages []protocol.Message) string {
+func SummarizeByRule(messages []protocol.Message) string {
 	var lines []string
 	for _, m := range messages {
 		switch {
@@ -76,8 +76,8 @@ func Render(messages []protocol.Message, limit int) string {
 	room := limit - len(first)
 	for _, m := range slices.Backward(messages) {
 		part := renderOne(m)
-		if room -= len(part); room < len(leftOutNote) {
-			parts = append(parts, leftOutNote)
+		if room -= len(part); room < len(omittedNote) {
+			parts = append(parts, omittedNote)
 			break
 		}
 		parts = append(parts, part)
@@ -112,9 +112,9 @@ func clip(text string, limit int) string {
 	return fmt.Sprintf("%s… [%d bytes more]", head, len(text)-len(head))
 }
 
-// ByModel asks the provider for a summary of messages, of which it is shown at
+// SummarizeByModel asks the provider for a summary of messages, of which it is shown at
 // most limit bytes. The usage is what that cost, as far as the provider said.
-func ByModel(ctx context.Context, p provider.Provider, model string, messages []protocol.Message, limit int) (text string, usage protocol.TurnUsage, err error) {
+func SummarizeByModel(ctx context.Context, p provider.Provider, model string, messages []protocol.Message, limit int) (text string, usage protocol.TurnUsage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the provider panicked: %v", v)
@@ -122,8 +122,8 @@ func ByModel(ctx context.Context, p provider.Provider, model string, messages []
 	}()
 	// One text and no messages: no provider then asks for the tools, signatures
 	// and images that belong to them.
-	request := provider.Request{Model: model, System: instruction, Messages: []protocol.Message{{
-		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + instruction,
+	request := provider.Request{Model: model, System: summaryInstruction, Messages: []protocol.Message{{
+		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + summaryInstruction,
 	}}}
 	var b strings.Builder
 	var said int // bytes, whatever they are

@@ -1,4 +1,4 @@
-package dialog_test
+package conversation_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 )
 
 // However a model wrote the input of a call, what is left of it in a request is
@@ -19,18 +19,18 @@ func FuzzSqueeze(f *testing.F) {
 		if !jsontext.Value(input).IsValid() || size < 0 || size > 100_000 {
 			return // a turn makes JSON of it first
 		}
-		d := dialog.New(nil, dialog.Frame{Window: 1333})
+		d := conversation.New(nil, conversation.Preamble{ContextWindow: 1333})
 		d.Add(user("go"))
 		d.Add(step("1", input, strings.Repeat("é", size))...)
-		part, err := d.Fit()
+		window, err := d.Fit()
 		if err != nil {
 			return
 		}
-		got := part.Messages[1].ToolCalls[0].Input
+		got := window.Messages[1].ToolCalls[0].Input
 		if !got.IsValid() || got.Kind() != jsontext.Value(input).Kind() || len(got) > len(input) {
 			t.Errorf("%q became %q", input, got)
 		}
-		if request, _ := d.Estimate(part, 0); request > d.Breakdown().Available+2 {
+		if request, _ := d.Estimate(window, 0); request > d.Breakdown().Available+2 {
 			t.Errorf("a request of %d tokens", request)
 		}
 	})

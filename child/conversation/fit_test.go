@@ -1,4 +1,4 @@
-package dialog_test
+package conversation_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"nexus.internal/child/dialog"
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
@@ -27,17 +27,17 @@ func step(id, input, result string) []protocol.Message {
 // out, the oldest first, and what it has not is cut.
 func TestARunningTurnIsSqueezed(t *testing.T) {
 	long := strings.Repeat("r", 1200)
-	d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{Window: 1333}) // 1,000 tokens available, 4,000 bytes
+	d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{ContextWindow: 1333}) // 1,000 tokens available, 4,000 bytes
 	for i := range 3 {
 		d.Add(step(fmt.Sprint(i), `{}`, long)...)
 	}
 	contents := func() (lengths []int) {
 		t.Helper()
-		part, err := d.Fit()
+		window, err := d.Fit()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range part.Messages {
+		for _, m := range window.Messages {
 			if m.Role == protocol.RoleTool {
 				lengths = append(lengths, len(m.Content))
 			}
@@ -57,51 +57,51 @@ func TestARunningTurnIsSqueezed(t *testing.T) {
 		t.Errorf("so that the next request begins alike (-want +got):\n%s", diff)
 	}
 	d.Add(step("5", `{}`, strings.Repeat("é", 4000))...)
-	part, err := d.Fit()
+	window, err := d.Fit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := part.Messages[len(part.Messages)-1].Content
+	last := window.Messages[len(window.Messages)-1].Content
 	if !strings.HasPrefix(last, "éé") || !strings.HasSuffix(last, "of 8000 bytes left out: they do not fit the context window]") || len(last) < 2000 {
 		t.Errorf("the last result is %.20q … %q, %d bytes", last, last[max(0, len(last)-80):], len(last))
 	}
 	if got := d.Messages()[2].Content; got != long {
-		t.Errorf("the dialog itself was changed: %.40q", got)
+		t.Errorf("the conversation itself was changed: %.40q", got)
 	}
 }
 
 func TestLongInputsAreLeftOut(t *testing.T) {
 	input := `{"path":"a.txt","content":"` + strings.Repeat("c", 5000) + `"}`
-	d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{Window: 1333})
+	d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{ContextWindow: 1333})
 	d.Add(step("1", input, "wrote a.txt")...)
-	part, err := d.Fit()
+	window, err := d.Fit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(part.Messages[1].ToolCalls[0].Input), `{"content":"[5002 bytes left out]","path":"a.txt"}`; got != want {
+	if got, want := string(window.Messages[1].ToolCalls[0].Input), `{"content":"[5002 bytes left out]","path":"a.txt"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := part.Messages[2].Content; got != "wrote a.txt" {
+	if got := window.Messages[2].Content; got != "wrote a.txt" {
 		t.Errorf("the result is %q", got)
 	}
 	if got := string(d.Messages()[1].ToolCalls[0].Input); got != input {
-		t.Errorf("the dialog itself was changed: %.60s", got)
+		t.Errorf("the conversation itself was changed: %.60s", got)
 	}
 }
 
 // The shortest of the latest results stay whole.
 func TestLatestResultsShare(t *testing.T) {
-	d := dialog.New([]protocol.Message{user("go"), {Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{
+	d := conversation.New([]protocol.Message{user("go"), {Role: protocol.RoleAssistant, ToolCalls: []protocol.ToolCall{
 		{ID: "a", Name: "t", Input: []byte(`{}`)}, {ID: "b", Name: "t", Input: []byte(`{}`)}, {ID: "c", Name: "t", Input: []byte(`{}`)},
-	}}}, dialog.Frame{Window: 1333})
+	}}}, conversation.Preamble{ContextWindow: 1333})
 	for id, n := range map[string]int{"a": 9000, "b": 100, "c": 1500} {
 		d.Add(protocol.Message{Role: protocol.RoleTool, ToolCallID: id, Content: strings.Repeat(id, n)})
 	}
-	part, err := d.Fit()
+	window, err := d.Fit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range part.Messages[2:] {
+	for _, m := range window.Messages[2:] {
 		cut := strings.Contains(m.Content, "left out")
 		if want := m.ToolCallID == "a"; cut != want || len(m.Content) < 100 {
 			t.Errorf("%s is cut: %v, %d bytes", m.ToolCallID, cut, len(m.Content))
@@ -114,8 +114,8 @@ func TestNothingHelps(t *testing.T) {
 		"a prompt":    {user(strings.Repeat("x", 5000))},
 		"a long text": append([]protocol.Message{user("go")}, append([]protocol.Message{says(strings.Repeat("x", 5000))}, step("1", `{}`, "r")...)...),
 	} {
-		if part, err := dialog.New(messages, dialog.Frame{Window: 1333}).Fit(); !errors.Is(err, dialog.ErrTooLarge) {
-			t.Errorf("%s: got %d messages, %v", name, len(part.Messages), err)
+		if window, err := conversation.New(messages, conversation.Preamble{ContextWindow: 1333}).Fit(); !errors.Is(err, conversation.ErrTooLarge) {
+			t.Errorf("%s: got %d messages, %v", name, len(window.Messages), err)
 		}
 	}
 }
@@ -124,8 +124,8 @@ func TestNothingHelps(t *testing.T) {
 // is, and has each call with its result.
 func TestFitFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := dialog.New(nil, dialog.Frame{
-			System: strings.Repeat("s", rapid.IntRange(0, 500).Draw(t, "system")), Window: rapid.Uint64Range(100, 6000).Draw(t, "window"),
+		d := conversation.New(nil, conversation.Preamble{
+			System: strings.Repeat("s", rapid.IntRange(0, 500).Draw(t, "system")), ContextWindow: rapid.Uint64Range(100, 6000).Draw(t, "window"),
 			MaxMessages: rapid.IntRange(0, 9).Draw(t, "max messages"),
 		})
 		for range rapid.IntRange(1, 3).Draw(t, "turns") {
@@ -133,16 +133,16 @@ func TestFitFits(t *testing.T) {
 			for i := range rapid.IntRange(0, 6).Draw(t, "steps") {
 				d.Add(step(fmt.Sprint(d.Len(), i), fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("i", rapid.IntRange(0, 900).Draw(t, "input"))),
 					strings.Repeat("é", rapid.IntRange(0, 4000).Draw(t, "result")))...)
-				part, err := d.Fit()
+				window, err := d.Fit()
 				if err != nil {
-					if !errors.Is(err, dialog.ErrTooLarge) {
+					if !errors.Is(err, conversation.ErrTooLarge) {
 						t.Fatal(err)
 					}
 					continue
 				}
 				var text uint64
 				open := map[string]bool{}
-				for _, m := range part.Messages {
+				for _, m := range window.Messages {
 					text += provider.TextBytes(m)
 					for _, c := range m.ToolCalls {
 						open[c.ID] = true
@@ -152,13 +152,13 @@ func TestFitFits(t *testing.T) {
 					}
 					delete(open, m.ToolCallID)
 				}
-				if len(open) > 0 || part.Messages[0].Role != protocol.RoleUser {
+				if len(open) > 0 || window.Messages[0].Role != protocol.RoleUser {
 					t.Fatal("a part of a turn")
 				}
-				if text != part.TextBytes {
-					t.Fatalf("says it has %d bytes of text and has %d", part.TextBytes, text)
+				if text != window.TextBytes {
+					t.Fatalf("says it has %d bytes of text and has %d", window.TextBytes, text)
 				}
-				if request, _ := d.Estimate(part, 0); request > d.Breakdown().Available+2 { // two roundings
+				if request, _ := d.Estimate(window, 0); request > d.Breakdown().Available+2 { // two roundings
 					t.Fatalf("a request of %d tokens, %d are available", request, d.Breakdown().Available)
 				}
 			}
@@ -169,17 +169,17 @@ func TestFitFits(t *testing.T) {
 
 // The oldest turns leave a request for their number alone, some at a time.
 func TestMaxMessages(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{Window: 1_000_000, MaxMessages: 40})
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: 1_000_000, MaxMessages: 40})
 	var sizes []int
 	for i := range 60 {
 		d.Add(user(fmt.Sprint(i)))
-		part, err := d.Fit()
+		window, err := d.Fit()
 		if err != nil {
 			t.Fatal(err)
 		}
-		sizes = append(sizes, len(part.Messages))
-		if len(part.Messages) > 40 || part.Messages[0].Role != protocol.RoleUser {
-			t.Fatalf("turn %d: %d messages from %s", i, len(part.Messages), part.Messages[0].Role)
+		sizes = append(sizes, len(window.Messages))
+		if len(window.Messages) > 40 || window.Messages[0].Role != protocol.RoleUser {
+			t.Fatalf("turn %d: %d messages from %s", i, len(window.Messages), window.Messages[0].Role)
 		}
 		d.Add(says("ok"))
 	}
@@ -188,21 +188,21 @@ func TestMaxMessages(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if d.Len() != 120 {
-		t.Errorf("the dialog has %d messages", d.Len())
+		t.Errorf("the conversation has %d messages", d.Len())
 	}
 	long := []protocol.Message{user("go")}
 	for i := range 30 {
 		long = append(long, step(fmt.Sprint(i), `{}`, "r")...)
 	}
-	part, err := dialog.New(long, dialog.Frame{Window: 1_000_000, MaxMessages: 40}).Fit()
-	if err != nil || len(part.Messages) != 61 {
-		t.Errorf("a turn of more messages: %d, %v", len(part.Messages), err)
+	window, err := conversation.New(long, conversation.Preamble{ContextWindow: 1_000_000, MaxMessages: 40}).Fit()
+	if err != nil || len(window.Messages) != 61 {
+		t.Errorf("a turn of more messages: %d, %v", len(window.Messages), err)
 	}
 }
 
 func TestDue(t *testing.T) {
-	turns := func(sizes ...int) *dialog.Dialog {
-		d := dialog.New(nil, dialog.Frame{Window: 1333})
+	turns := func(sizes ...int) *conversation.Conversation {
+		d := conversation.New(nil, conversation.Preamble{ContextWindow: 1333})
 		for _, n := range sizes {
 			d.Add(user("go"), says(strings.Repeat("x", n)))
 		}
@@ -211,40 +211,40 @@ func TestDue(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		d    *dialog.Dialog
+		d    *conversation.Conversation
 		want int // messages; 0 for nothing
 	}{
 		{"room enough", turns(500, 500), 0},
 		{"the last two turns stay", turns(2000, 1000, 200), 4},
 		{"a large one does not", turns(200, 3400), 4},
-		{"nothing but the running turn", dialog.New([]protocol.Message{user(strings.Repeat("x", 4000))}, dialog.Frame{Window: 1333}), 0},
+		{"nothing but the running turn", conversation.New([]protocol.Message{user(strings.Repeat("x", 4000))}, conversation.Preamble{ContextWindow: 1333}), 0},
 	}
 	for _, tt := range tests {
-		if old := tt.d.Due(80); len(old) != tt.want {
+		if old := tt.d.DueForCompaction(80); len(old) != tt.want {
 			t.Errorf("%s: got %d messages, want %d", tt.name, len(old), tt.want)
 		}
 	}
 	d := turns(500, 500)
-	part, err := d.Fit()
+	window, err := d.Fit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Exceeded(part)
-	if got := len(d.Due(80)); got != 2 {
+	d.RecordTooLarge(window)
+	if got := len(d.DueForCompaction(80)); got != 2 {
 		t.Errorf("after a provider found that too large: got %d messages", got)
 	}
 	smaller, err := d.Fit()
-	if err != nil || len(smaller.Messages) >= len(part.Messages) {
+	if err != nil || len(smaller.Messages) >= len(window.Messages) {
 		t.Errorf("the next request has %d messages, %v", len(smaller.Messages), err)
 	}
 	d.SetModel("other", 1333)
-	if got := len(d.Due(80)); got != 0 {
+	if got := len(d.DueForCompaction(80)); got != 0 {
 		t.Errorf("with another model: got %d messages", got)
 	}
 }
 
 func TestImagesCost(t *testing.T) {
-	d := dialog.New(nil, dialog.Frame{Window: 100_000})
+	d := conversation.New(nil, conversation.Preamble{ContextWindow: 100_000})
 	d.Add(protocol.Message{Role: protocol.RoleUser, Images: make([]protocol.Image, 2)})
 	if got := d.Breakdown().Messages; got != 3204 {
 		t.Errorf("got %d", got)
@@ -257,18 +257,18 @@ func TestImagesCost(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	messages := []protocol.Message{
-		dialog.NewSummary("old things", time.Time{}), user("read a.txt"),
+		conversation.NewSummary("old things", time.Time{}), user("read a.txt"),
 		{Role: protocol.RoleAssistant, Content: "I will.", ToolCalls: []protocol.ToolCall{{ID: "1", Name: "read_file", Input: []byte(`{"path":"a.txt"}`)}}},
 		{Role: protocol.RoleTool, ToolName: "read_file", Content: strings.Repeat("é", 2000), Images: []protocol.Image{{Name: "a.png"}}},
 		says("done"),
 	}
 	want := "Summary of the earlier conversation:\nold things\n\n[user] read a.txt\n[assistant] I will.\n[called read_file] {\"path\":\"a.txt\"}\n" +
 		"[read_file gave] " + strings.Repeat("é", 1024) + "… [1952 bytes more]\n[image a.png]\n[assistant] done\n"
-	if diff := cmp.Diff(want, dialog.Render(messages, 10_000)); diff != "" {
+	if diff := cmp.Diff(want, conversation.Render(messages, 10_000)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want = "Summary of the earlier conversation:\nold things\n\n[what was said before is left out]\n[assistant] done\n"
-	if diff := cmp.Diff(want, dialog.Render(messages, 500)); diff != "" {
+	if diff := cmp.Diff(want, conversation.Render(messages, 500)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -276,32 +276,32 @@ func TestRender(t *testing.T) {
 // What a provider refused once makes requests smaller, but none impossible, and
 // is outgrown by what it answers.
 func TestWhatIsLearnedIsNoEnd(t *testing.T) {
-	fit := func(d *dialog.Dialog) dialog.Part {
+	fit := func(d *conversation.Conversation) conversation.Window {
 		t.Helper()
-		part, err := d.Fit()
+		window, err := d.Fit()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return part
+		return window
 	}
-	frame := dialog.Frame{System: strings.Repeat("s", 4000), Window: 8000}
-	d := dialog.New([]protocol.Message{user("hi")}, frame)
-	if d.Exceeded(fit(d)) || d.Breakdown().Available != 6000 {
+	preamble := conversation.Preamble{System: strings.Repeat("s", 4000), ContextWindow: 8000}
+	d := conversation.New([]protocol.Message{user("hi")}, preamble)
+	if d.RecordTooLarge(fit(d)) || d.Breakdown().Available != 6000 {
 		t.Errorf("of a request that is as small as can be it learned: %+v", d.Breakdown())
 	}
 	d.Add(says(strings.Repeat("x", 8000)), user("more"))
 	for range 5 {
-		part := fit(d)
-		if smaller := d.Exceeded(part); smaller != (len(part.Messages) > 1) {
-			t.Fatalf("a request of %d messages can be made smaller: %v", len(part.Messages), smaller)
+		window := fit(d)
+		if smaller := d.RecordTooLarge(window); smaller != (len(window.Messages) > 1) {
+			t.Fatalf("a request of %d messages can be made smaller: %v", len(window.Messages), smaller)
 		}
 	}
 	if b := d.Breakdown(); b.Available < 1000 || b.Available > 2300 {
 		t.Errorf("with the least request: %+v", b)
 	}
 	d.Add(says("ok"), user(strings.Repeat("long", 3000)))
-	if part := fit(d); len(part.Messages) != 1 {
-		t.Errorf("a longer prompt is sent with %d messages", len(part.Messages))
+	if window := fit(d); len(window.Messages) != 1 {
+		t.Errorf("a longer prompt is sent with %d messages", len(window.Messages))
 	}
 	if b := d.Breakdown(); b.Available < 4000 {
 		t.Errorf("with a prompt of 3,000 tokens and a system prompt of 1,000: %+v", b)
@@ -309,13 +309,13 @@ func TestWhatIsLearnedIsNoEnd(t *testing.T) {
 	d.Add(says("ok"), user("and now?"))
 	answered := 0
 	for d.Breakdown().Available < 6000 {
-		d.Answered(fit(d), protocol.TurnUsage{})
+		d.RecordAnswer(fit(d), protocol.TurnUsage{})
 		d.Add(says(strings.Repeat("y", 2000)), user("go on"))
 		if answered++; answered > 50 {
 			t.Fatalf("after 50 answers: %+v", d.Breakdown())
 		}
 	}
-	d.Exceeded(fit(d))
+	d.RecordTooLarge(fit(d))
 	d.Clear()
 	if got := d.Breakdown().Available; got != 6000 {
 		t.Errorf("in a new session %d are available", got)
@@ -325,15 +325,17 @@ func TestWhatIsLearnedIsNoEnd(t *testing.T) {
 // A turn whose least form is more than what was learned is tried in that form;
 // and so is one that only a provider's count makes too large.
 func TestTheLeastIsTried(t *testing.T) {
-	turn := func() *dialog.Dialog {
-		d := dialog.New([]protocol.Message{user("go")}, dialog.Frame{System: strings.Repeat("s", 2000), Window: 1333})
+	turn := func() *conversation.Conversation {
+		d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{System: strings.Repeat("s", 2000), ContextWindow: 1333})
 		d.Add(says(strings.Repeat("x", 1500)))
 		d.Add(step("1", `{}`, strings.Repeat("r", 200))...)
 		return d
 	}
-	learn := map[string]func(*dialog.Dialog, dialog.Part){
-		"refused": func(d *dialog.Dialog, p dialog.Part) { d.Exceeded(p) },
-		"counted": func(d *dialog.Dialog, p dialog.Part) { d.Answered(p, protocol.TurnUsage{InputTokens: 1e9}) },
+	learn := map[string]func(*conversation.Conversation, conversation.Window){
+		"refused": func(d *conversation.Conversation, p conversation.Window) { d.RecordTooLarge(p) },
+		"counted": func(d *conversation.Conversation, p conversation.Window) {
+			d.RecordAnswer(p, protocol.TurnUsage{InputTokens: 1e9})
+		},
 	}
 	for name, learn := range learn {
 		d := turn()
@@ -342,18 +344,18 @@ func TestTheLeastIsTried(t *testing.T) {
 			t.Fatal(err)
 		}
 		learn(d, whole)
-		part, err := d.Fit()
-		if err != nil || !part.Smaller(whole) {
-			t.Fatalf("%s: %v, smaller %v", name, err, part.Smaller(whole))
+		window, err := d.Fit()
+		if err != nil || !window.Smaller(whole) {
+			t.Fatalf("%s: %v, smaller %v", name, err, window.Smaller(whole))
 		}
-		if got := part.Messages[len(part.Messages)-1].Content; got != "[result of 200 bytes left out]" {
+		if got := window.Messages[len(window.Messages)-1].Content; got != "[result of 200 bytes left out]" {
 			t.Errorf("%s: the result is %q", name, got)
 		}
 	}
 }
 
 func TestSignaturesCost(t *testing.T) {
-	d := dialog.New([]protocol.Message{{Role: protocol.RoleAssistant, ThinkingSignature: strings.Repeat("g", 4000)}}, dialog.Frame{Window: 100_000})
+	d := conversation.New([]protocol.Message{{Role: protocol.RoleAssistant, ThinkingSignature: strings.Repeat("g", 4000)}}, conversation.Preamble{ContextWindow: 100_000})
 	if got := d.Breakdown().Messages; got != 1004 {
 		t.Errorf("got %d", got)
 	}
