@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
@@ -101,9 +101,9 @@ func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.A
 		kind = *a.Mime
 	}
 	why := ""
-	if found := blob.Kind(head); found != "" {
+	if found := images.MIMEType(head); found != "" {
 		kind = found
-		if f.size <= min(blob.MaxSize, *room) {
+		if f.size <= min(images.MaxSize, *room) {
 			return s.attachImage(b, f, head, name, room)
 		}
 		why = "; it is too large to be shown"
@@ -121,7 +121,7 @@ func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.A
 
 // attachImage keeps an image whose head has been read.
 func (s *server) attachImage(b *strings.Builder, f *opened, head []byte, name string, room *int64) (*protocol.Image, error) {
-	rest, err := io.ReadAll(io.LimitReader(f, blob.MaxSize+1))
+	rest, err := io.ReadAll(io.LimitReader(f, images.MaxSize+1))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/tidwall/gjson"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/protocol"
 )
 
@@ -96,7 +96,7 @@ func TestImagesAreKept(t *testing.T) {
 	}
 	o := options()
 	o.Start.ContextWindow = 10_000
-	o.Work, o.Images = at(dir), blob.New(blob.Options{Dir: filepath.Join(dir, "s.files")})
+	o.Work, o.Images = at(dir), images.New(images.Options{Dir: filepath.Join(dir, "s.files")})
 	prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: attachments})
 	if err != nil {
 		t.Fatal(err)

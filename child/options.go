@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/mcp"
 	"nexus.internal/child/parent"
@@ -76,7 +76,7 @@ type Options struct {
 	Home string
 	// Images keeps the images of the conversation; nil keeps them beside the
 	// Journal's file, or in memory if there is none.
-	Images *blob.Store
+	Images *images.Store
 	// Servers are the MCP servers, whose tools Work has; nil means that there are
 	// none. They are prepared before each turn, and started anew when the working
 	// directory or the permissions change. Serve does not close them.

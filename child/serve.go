@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/blob"
 	"nexus.internal/child/conversation"
+	"nexus.internal/child/images"
 	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
@@ -236,7 +236,7 @@ func newServer(o Options) *server {
 		o.MaxMessages = DefaultMaxMessages
 	}
 	if o.Images == nil {
-		o.Images = blob.New(blob.Options{Dir: blob.Beside(o.Journal.Path())})
+		o.Images = images.New(images.Options{Dir: images.Dir(o.Journal.Path())})
 	}
 	s := &server{
 		Options: o, log: o.Log, model: o.Start,

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/parent"
 	"nexus.internal/child/permission"
@@ -63,7 +63,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	a := &assembly{options: child.Options{
 		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, protocol.Value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
 		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
-		Images: blob.New(blob.Options{Dir: blob.Beside(j.Path()), NoSync: f.durability == "os"}),
+		Images: images.New(images.Options{Dir: images.Dir(j.Path()), NoSync: f.durability == "os"}),
 		Parent: parent.New(parent.Options{
 			Approvals: parent.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
 		}),

@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool/file"
 	"nexus.internal/cmd/internal/config"
@@ -49,7 +49,7 @@ func private(homes []string, cwd, session, socket string) permission.Private {
 		}
 	}
 	if session != "" {
-		p.Paths = append(p.Paths, session, blob.Beside(session))
+		p.Paths = append(p.Paths, session, images.Dir(session))
 		beside(session)
 	}
 	if socket != "" {

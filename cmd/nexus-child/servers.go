@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/child/mcp"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/toolenv"
@@ -23,7 +23,7 @@ type servers struct {
 
 // newServers reads which servers there are. The keys have been taken out of the
 // environment by then, so that no server can be given one.
-func newServers(home, cwd string, images *blob.Store, log *zap.Logger) (*servers, error) {
+func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*servers, error) {
 	list, err := mcp.Load(mcp.Files{
 		Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Getenv: os.LookupEnv,
 	})

@@ -1,4 +1,4 @@
-package blob_test
+package images_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/child/blob"
+	"nexus.internal/child/images"
 	"nexus.internal/protocol"
 )
 
@@ -20,7 +20,7 @@ func TestKind(t *testing.T) {
 		"RIFF\x00\x00\x00\x00WEBPVP8 ": "image/webp",
 		"":                             "", "\x89PN": "", "RIFF\x00\x00\x00\x00WAVE": "", "<svg": "", "GIF90a": "",
 	} {
-		if got := blob.Kind([]byte(head)); got != want {
+		if got := images.MIMEType([]byte(head)); got != want {
 			t.Errorf("%q is %q, want %q", head, got, want)
 		}
 	}
@@ -28,13 +28,13 @@ func TestKind(t *testing.T) {
 
 // stores are one of each make, and how an image's file is reached.
 func stores(t *testing.T) map[string]string {
-	return map[string]string{"memory": "", "disk": blob.Beside(filepath.Join(t.TempDir(), "a.jsonl"))}
+	return map[string]string{"memory": "", "disk": images.Dir(filepath.Join(t.TempDir(), "a.jsonl"))}
 }
 
 func TestPutAndGet(t *testing.T) {
 	for name, dir := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			s := blob.New(blob.Options{Dir: dir})
+			s := images.New(images.Options{Dir: dir})
 			data := []byte(png + "picture")
 			image, err := s.Put(data, "image/gif", "a.png")
 			if err != nil || image.Mime != "image/png" || image.Size != int64(len(data)) || image.Name != "a.png" {
@@ -49,7 +49,7 @@ func TestPutAndGet(t *testing.T) {
 			}
 			other := image
 			other.SHA256 = strings.Repeat("0", 64)
-			if _, err := s.Get(other); !errors.Is(err, blob.ErrGone) {
+			if _, err := s.Get(other); !errors.Is(err, images.ErrGone) {
 				t.Errorf("got %v", err)
 			}
 			for _, digest := range []string{"", "../../etc/passwd", strings.Repeat("zz", 32), "00"} {
@@ -65,11 +65,11 @@ func TestPutAndGet(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for name, dir := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			s := blob.New(blob.Options{Dir: dir})
-			if _, err := s.Put([]byte("<svg/>"), "image/svg+xml", "a"); !errors.Is(err, blob.ErrKind) || !strings.Contains(err.Error(), "image/svg+xml") {
+			s := images.New(images.Options{Dir: dir})
+			if _, err := s.Put([]byte("<svg/>"), "image/svg+xml", "a"); !errors.Is(err, images.ErrKind) || !strings.Contains(err.Error(), "image/svg+xml") {
 				t.Errorf("got %v", err)
 			}
-			if _, err := s.Put([]byte(png+strings.Repeat("x", blob.MaxSize)), "", "a"); !errors.Is(err, blob.ErrTooLarge) {
+			if _, err := s.Put([]byte(png+strings.Repeat("x", images.MaxSize)), "", "a"); !errors.Is(err, images.ErrTooLarge) {
 				t.Errorf("got %v", err)
 			}
 			if _, err := os.Stat(dir); dir != "" && !errors.Is(err, os.ErrNotExist) {
@@ -82,7 +82,7 @@ func TestRefusals(t *testing.T) {
 // What is on the disk serves the next process, is private, and is checked.
 func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "a.files")
-	image, err := blob.New(blob.Options{Dir: dir}).Put([]byte(png), "", "")
+	image, err := images.New(images.Options{Dir: dir}).Put([]byte(png), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestFiles(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got %v, %v", info, err)
 	}
-	next := blob.New(blob.Options{Dir: dir, NoSync: true})
+	next := images.New(images.Options{Dir: dir, NoSync: true})
 	if _, err := next.Get(image); err != nil {
 		t.Error(err)
 	}
@@ -112,17 +112,17 @@ func TestFiles(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	s := blob.New(blob.Options{})
-	var images []protocol.Image
+	s := images.New(images.Options{})
+	var stored []protocol.Image
 	for i := range 20 {
-		image, err := s.Put(append([]byte(png), bytes.Repeat([]byte{byte(i)}, blob.MaxSize-100)...), "", "")
+		image, err := s.Put(append([]byte(png), bytes.Repeat([]byte{byte(i)}, images.MaxSize-100)...), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		images = append(images, image)
+		stored = append(stored, image)
 	}
 	kept := 0
-	for i, image := range images {
+	for i, image := range stored {
 		if _, err := s.Get(image); err == nil {
 			kept++
 		} else if i > 10 {
@@ -136,7 +136,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestBeside(t *testing.T) {
 	for file, want := range map[string]string{"": "", "/s/a.jsonl": "/s/a.files", "/s/.tmp.jsonl": "/s/.tmp.files"} {
-		if got := blob.Beside(file); got != want {
+		if got := images.Dir(file); got != want {
 			t.Errorf("%q: got %q", file, got)
 		}
 	}

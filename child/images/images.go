@@ -1,8 +1,8 @@
-// Package blob keeps the images of a conversation: their bytes lie beside the
+// Package images keeps the images of a conversation: their bytes lie beside the
 // session's file, or in memory where nothing is saved, and are found by their
 // digest.
 //
-//	store := blob.New(blob.Options{Dir: blob.Beside(journal.Path())})
+//	store := images.New(images.Options{Dir: images.Dir(journal.Path())})
 //	image, err := store.Put(data, "", "diagram.png") // into Message.Images
 //	data, err = store.Get(image)                      // for a request
 //
@@ -11,7 +11,7 @@
 // its content does not show to be a PNG, JPEG, GIF or WebP image, more than
 // MaxSize of one, and bytes that are not those that were put. See SPEC.md §3.8
 // and §4.6.
-package blob
+package images
 
 import (
 	"bytes"
@@ -33,9 +33,9 @@ import (
 const (
 	// MaxSize bounds one image, in bytes.
 	MaxSize = 5 << 20
-	// maxMemory bounds what a Store without a directory holds, in bytes. The
+	// maxMemoryBytes bounds what a Store without a directory holds, in bytes. The
 	// oldest images are forgotten.
-	maxMemory = 64 << 20
+	maxMemoryBytes = 64 << 20
 	// maxName bounds the name of an image, in bytes.
 	maxName = 256
 )
@@ -49,17 +49,17 @@ var (
 	ErrGone = errors.New("the image is not there any more")
 )
 
-// Beside is the directory for the images of the session in that file; "" for "".
-func Beside(sessionFile string) string {
+// Dir is the directory for the images of the session in that file; "" for "".
+func Dir(sessionFile string) string {
 	if sessionFile == "" {
 		return ""
 	}
 	return strings.TrimSuffix(sessionFile, filepath.Ext(sessionFile)) + ".files"
 }
 
-// Kind is the MIME type of an image by its first bytes; "" if it is none that
+// MIMEType is the MIME type of an image by its first bytes; "" if it is none that
 // models read.
-func Kind(head []byte) string {
+func MIMEType(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x89PNG\r\n\x1a\n")):
 		return "image/png"
@@ -87,10 +87,10 @@ type Options struct {
 type Store struct {
 	options Options
 
-	mu     sync.Mutex // guards all below, and the directory
-	memory map[string][]byte
-	order  []string // of memory, the oldest first
-	held   int      // bytes in memory
+	mu          sync.Mutex // guards all below, and the directory
+	memory      map[string][]byte
+	oldestFirst []string // of memory, the oldest first
+	memoryBytes int      // bytes in memory
 }
 
 // New returns a Store. It touches no file.
@@ -100,7 +100,7 @@ func New(o Options) *Store { return &Store{options: o, memory: map[string][]byte
 // alone: the content decides. The error is ErrKind, ErrTooLarge or that of the
 // disk.
 func (s *Store) Put(data []byte, mime, name string) (protocol.Image, error) {
-	kind := Kind(data)
+	kind := MIMEType(data)
 	switch {
 	case kind == "" && mime != "":
 		return protocol.Image{}, fmt.Errorf("the content, said to be %.64q, %w", mime, ErrKind)
@@ -131,10 +131,10 @@ func (s *Store) remember(digest string, data []byte) {
 		return
 	}
 	s.memory[digest] = bytes.Clone(data)
-	s.order = append(s.order, digest)
-	for s.held += len(data); s.held > maxMemory; s.order = s.order[1:] {
-		s.held -= len(s.memory[s.order[0]])
-		delete(s.memory, s.order[0])
+	s.oldestFirst = append(s.oldestFirst, digest)
+	for s.memoryBytes += len(data); s.memoryBytes > maxMemoryBytes; s.oldestFirst = s.oldestFirst[1:] {
+		s.memoryBytes -= len(s.memory[s.oldestFirst[0]])
+		delete(s.memory, s.oldestFirst[0])
 	}
 }
 
