@@ -78,7 +78,7 @@ export interface NexusClient extends Methods, Streams {}
  * it has the key before the key is sent.
  */
 export class NexusClient {
-  /** Calls nobody yet. A URL of another machine is a TypeError, as are options that are no object or not known. */
+  /** Calls nobody yet. A URL of another machine is a TypeError, as are a timeout that is not above 0 and options that are no object or not known. */
   constructor(options?: Options);
   /** The agent that this client talks to; undefined for the server alone. */
   readonly agentId: string | undefined;

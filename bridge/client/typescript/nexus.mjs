@@ -33,7 +33,7 @@ export class NexusClient {
     }
     const { url = defaultURL(options.home), timeout = 60, agentId, apiKey, retries = 5 } = options;
     this.#target = target(url, agentId);
-    this.#timeout = timeout;
+    this.#timeout = bounded(timeout);
     this.#options = { ...options, url, retries };
     this.#key = apiKey === undefined ? { found: true } : { text: parseKey(apiKey, "apiKey"), found: false };
   }
@@ -62,7 +62,7 @@ export class NexusClient {
     const { repeat = "", wait = 0 } = KNOWN.get(method) ?? {};
     const path = this.#path(method);
     const given = repeat === "once" ? { request_id: randomUUID(), ...defined(params) } : params;
-    const limit = timeout == null ? signal : within(timeout + (given.timeout_s || wait), signal);
+    const limit = bounded(timeout) == null ? signal : within(timeout + (given.timeout_s || wait), signal);
     return this.#named(given, () =>
       this.#again(repeat !== "", limit, async () =>
         result(await this.#post(path, method, given, "application/json", limit), limit),
@@ -104,7 +104,7 @@ export class NexusClient {
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
       try {
-        const limit = timeout == null ? signal : within(timeout, signal);
+        const limit = bounded(timeout) == null ? signal : within(timeout, signal);
         const response = await this.#post(path, method, given, "text/event-stream, application/json", limit);
         if (tries > 0) yield { type: "again" };
         let answer;
@@ -129,7 +129,7 @@ export class NexusClient {
 
   /** Whether the server can work (SPEC.md, section 6.4). That it cannot is no error. */
   readyz({ timeout = this.#timeout, signal } = {}) {
-    const limit = timeout == null ? signal : within(timeout, signal);
+    const limit = bounded(timeout) == null ? signal : within(timeout, signal);
     return this.#again(true, limit, async () => {
       const response = await this.#request("GET", "/readyz", "", "application/json", limit);
       const answer = await body(response, limit);
@@ -152,7 +152,7 @@ export class NexusClient {
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
       try {
-        const limit = timeout == null ? signal : within(timeout, signal);
+        const limit = bounded(timeout) == null ? signal : within(timeout, signal);
         const whole = query.size > 0 ? `${path}?${query}` : path;
         const response = await this.#request("GET", whole, "", "text/event-stream", limit);
         if (!isStream(response)) {
@@ -297,6 +297,12 @@ function wantObjects(method, params, options) {
 }
 
 const defined = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));
+
+/** A timeout that a request can have. */
+function bounded(timeout) {
+  if (timeout == null || (typeof timeout === "number" && timeout > 0 && timeout < Infinity)) return timeout;
+  throw new TypeError(`timeout: want a number of seconds above 0, or null for no bound, not ${String(timeout)}`);
+}
 
 /** A signal that comes after so many seconds, or when the other does. */
 function within(seconds, signal) {

@@ -34,8 +34,8 @@ class _Shape:
         bounds a request, in seconds, None for no bound; what a method may take by
         itself (timeout_s) is added. The key is api_key, or looked for as
         NEXUS3_API_KEY and in home (NEXUS_HOME, ~/.nexus3). retries is how often what
-        may be repeated is tried again. A URL of another machine is a ValueError,
-        and an agent_id that no agent can have a ClientError (INVALID_PARAMS).
+        may be repeated is tried again. A URL of another machine and a timeout that is not
+        above 0 are a ValueError, and an agent_id that no agent can have a ClientError (INVALID_PARAMS).
         """
         self._core = core.Core(url or keys.default_url(home), timeout, agent_id, api_key, home, retries, self._io)
 
@@ -50,7 +50,7 @@ class _Shape:
 
     def with_timeout(self: S, timeout: Optional[float]) -> S:
         """A client like this one, with another timeout."""
-        return self._like(self._core.target, timeout)
+        return self._like(self._core.target, core.bounded(timeout))
 
     def _like(self: S, target: Target, timeout: Optional[float]) -> S:
         other = object.__new__(type(self))
@@ -79,7 +79,7 @@ class NexusClient(_Shape, AsyncMethods):
 
     async def call(self, method: str, params: Optional[Dict[str, Any]] = None) -> Any:
         """Call any method by its name. params must be as the server wants them."""
-        return await self._call(method, params or {})
+        return await self._call(method, core.dict_of(params))
 
     async def _call(self, method: str, given: Dict[str, Any]) -> Any:
         return await self._core.call(method, given, self._core.timeout)
@@ -130,7 +130,7 @@ class NexusClientSync(_Shape, SyncMethods):
 
     def call(self, method: str, params: Optional[Dict[str, Any]] = None) -> Any:
         """Call any method by its name. params must be as the server wants them."""
-        return self._call(method, params or {})
+        return self._call(method, core.dict_of(params))
 
     def _call(self, method: str, given: Dict[str, Any]) -> Any:
         return wire.run(self._core.call(method, given, self._core.timeout))

@@ -1,6 +1,7 @@
 """What the client for asyncio and the plain one have in common."""
 
 import json
+import math
 import random
 import urllib.parse
 import uuid
@@ -81,6 +82,13 @@ Part = Union[TextPart, RestartPart, ResultPart]
 _Read = StreamEvent[str, Dict[str, Any]]
 
 
+def bounded(timeout: Optional[float]) -> Optional[float]:
+    """Return timeout, which a request can have: a ValueError otherwise."""
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"timeout: want a number of seconds above 0, or None for no bound, have {timeout}")
+    return timeout
+
+
 class Known:
     """What is known of the server, shared by clients made from one."""
 
@@ -96,7 +104,7 @@ class Core:
         home: Optional[str], retries: int, io: IO,
     ) -> None:
         self.target = target(url, agent_id)
-        self.timeout = timeout
+        self.timeout = bounded(timeout)
         self.retries = retries
         self._io = io
         self._home = home
@@ -126,11 +134,11 @@ class Core:
     async def call(self, method: str, given: Dict[str, Any], timeout: Optional[float]) -> Any:
         """Call a method, and again where that is safe and worth it."""
         known = METHODS.get(method, Method("both", "", 0, ()))
-        params = {k: v for k, v in given.items() if k != "self" and (v is not None or k in known.required)}
+        params = _params(given, known.required)
         path = self.path(method, known)
         if known.repeat == "once":
             params.setdefault("request_id", str(uuid.uuid4()))
-        deadline = Deadline(None if timeout is None else timeout + float(params.get("timeout_s") or known.wait))
+        deadline = Deadline(None if timeout is None else timeout + _seconds(params.get("timeout_s"), known.wait))
 
         async def once() -> Any:
             response, close = await self._post(path, method, params, "application/json", deadline)
@@ -190,7 +198,7 @@ class Core:
         An event _AGAIN comes before those of another connection. The last one is
         response, whose data are the result, also where the answer is no stream.
         """
-        params = {k: v for k, v in given.items() if k != "self" and v is not None}
+        params = _params(given)
         params.setdefault("request_id", str(uuid.uuid4()))
         path = self.path(method, METHODS[method])
         tries = 0
@@ -420,8 +428,34 @@ def _plain(error: Exception) -> ClientError:
     return ClientError("no connection to the server", type="CONNECTION_FAILED", details=str(error))
 
 
+def dict_of(params: Any) -> Dict[str, Any]:
+    """Return the parameters of a call; those that are no dict are a TypeError, as an empty list is."""
+    if params is None:
+        return {}
+    if not isinstance(params, dict):
+        raise TypeError(f"params: want a dict, have {type(params).__name__}")
+    return cast(Dict[str, Any], params)
+
+
+def _params(given: Dict[str, Any], required: Tuple[str, ...] = ()) -> Dict[str, Any]:
+    """Return what is sent. A number that JSON does not have is a ClientError (INVALID_PARAMS)."""
+    params = {k: v for k, v in given.items() if k != "self" and (v is not None or k in required)}
+    for name, value in params.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ClientError(f"{name}: want a number, have {value}", type="INVALID_PARAMS")
+    return params
+
+
+def _seconds(timeout_s: Any, otherwise: int) -> float:
+    """Return what a method may take by itself. What is no number is for the server to refuse."""
+    return timeout_s if timeout_s and isinstance(timeout_s, (int, float)) else otherwise
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError as e:  # deeper within
+        raise ClientError(f"the parameters cannot be JSON: {e}", type="INVALID_PARAMS") from e
 
 
 def _object(body: bytes) -> Dict[str, Any]:

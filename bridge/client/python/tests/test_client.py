@@ -449,6 +449,24 @@ class Played(unittest.TestCase):
 
         asyncio.run(later())
 
+    def test_arguments_are_checked(self) -> None:
+        for timeout in (0, -1, float("nan"), float("inf")):
+            with self.assertRaisesRegex(ValueError, "timeout: want a number of seconds above 0"):
+                NexusClientSync("http://127.0.0.1:1", timeout)
+            with self.assertRaisesRegex(ValueError, "timeout: want a number of seconds above 0"):
+                NexusClient("http://127.0.0.1:1").with_timeout(timeout)
+        client = NexusClientSync("http://127.0.0.1:1/agent/a", api_key="nxk_test")
+        wrong: Any = []
+        with self.assertRaisesRegex(TypeError, "params: want a dict, have list"):
+            client.call("list_agents", wrong)
+        for call in (
+            lambda: client.send("x", timeout_s=float("nan")),
+            lambda: list(client.send_stream("x", timeout_s=float("inf"))),
+        ):
+            with self.assertRaises(ClientError) as caught:
+                call()
+            self.assertEqual(caught.exception.type, "INVALID_PARAMS")
+
     def test_strange_answers(self) -> None:
         for answer in (b"220 mail ready\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", response(200, {}), response(502, {"a": 1})):
             player = self.player(lambda n, body: answer)

@@ -418,6 +418,10 @@ test("wrong arguments", async () => {
   for (const options of ["http://127.0.0.1:1", null, ["http://127.0.0.1:1"], 1]) {
     assert.throws(() => new NexusClient(options), { name: "TypeError", message: /takes an object, as .*, not / });
   }
+  for (const timeout of [0, -1, NaN, Infinity, "60"]) {
+    assert.throws(() => new NexusClient({ timeout }), { name: "TypeError", message: /^timeout: want a number of seconds above 0/ });
+    await assert.rejects(new NexusClient({ url: "http://127.0.0.1:1" }).call("list_agents", {}, { timeout }), { name: "TypeError" });
+  }
   assert.throws(() => new NexusClient({ ulr: "http://127.0.0.1:1" }), { name: "TypeError", message: /no option ulr/ });
   const a = new NexusClient({ url: "http://127.0.0.1:1/agent/a", apiKey: "nxk_test" });
   for (const wrong of ["hi", null, ["hi"], 1, () => {}]) {
