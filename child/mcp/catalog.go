@@ -146,7 +146,7 @@ func describe(server Server, t *sdk.Tool) (tool.Spec, error) {
 		text = t.Title
 	}
 	return tool.Spec{
-		Name:        toolName(key(server.Name), t.Name),
+		Name:        toolName(nameKey(server.Name), t.Name),
 		Description: textcut.Clip(fmt.Sprintf("%s (of the MCP server %s)", textcut.Clip(text, maxDescription), server.Name), maxDescription+100),
 		InputSchema: jsontext.Value(schema),
 	}, nil

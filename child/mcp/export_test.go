@@ -12,12 +12,12 @@ import (
 )
 
 // ToolName is the name of a server's tool.
-func ToolName(server, tool string) string { return toolName(key(server), tool) }
+func ToolName(server, tool string) string { return toolName(nameKey(server), tool) }
 
 // Filter is what is passed on of a stream of events, and how it ended.
 func Filter(stream []byte) ([]byte, error) {
 	e := &events{
-		body: io.NopCloser(nil), src: bufio.NewReader(bytes.NewReader(stream)), gate: &gate{end: func(error) {}},
+		body: io.NopCloser(nil), src: bufio.NewReader(bytes.NewReader(stream)), limit: &flowLimit{endConnection: func(error) {}},
 	}
 	return io.ReadAll(e)
 }
@@ -25,7 +25,7 @@ func Filter(stream []byte) ([]byte, error) {
 // Messages are those that a program's output has, up to its end or to what is
 // not let pass.
 func Messages(stdout []byte) ([]jsonrpc.Message, error) {
-	p := newPipe(printed{bytes.NewReader(stdout)}, &gate{end: func(error) {}}, zap.NewNop())
+	p := newStdioTransport(printed{bytes.NewReader(stdout)}, &flowLimit{endConnection: func(error) {}}, zap.NewNop())
 	var all []jsonrpc.Message
 	for {
 		msg, err := p.Read(context.Background())
@@ -46,5 +46,5 @@ func (p printed) Wait() error                      { return nil }
 func (p printed) Close()                           {}
 func (p printed) SetWriteDeadline(time.Time) error { return nil }
 
-// Mend is what becomes of a message; nil if it stays.
-func Mend(message []byte) ([]byte, error) { return mend(message) }
+// Sanitize is what becomes of a message; nil if it stays.
+func Sanitize(message []byte) ([]byte, error) { return sanitize(message) }

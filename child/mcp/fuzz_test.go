@@ -40,7 +40,7 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		out, _ := mcp.Filter(stream)
 		rest := stream
-		if bytes.Contains(out, []byte("its data is no base64]")) { // it was mended
+		if bytes.Contains(out, []byte("its data is no base64]")) { // it was sanitized
 			rest = out
 		}
 		for line := range bytes.Lines(out) {
@@ -70,7 +70,7 @@ func FuzzEvents(f *testing.F) {
 }
 
 // FuzzMend mends any message: it stays one, with what was sound in it, and is
-// mended then.
+// sanitized then.
 func FuzzMend(f *testing.F) {
 	f.Add([]byte(`{"id":1,"result":{"content":[{"type":"text","text":"a"},{"type":"image","data":"?","mimeType":"image/png"},{"type":"audio","data":5}]}}`))
 	f.Add([]byte(`{"id":1, "result": {"contents" : [ {"uri":"a","blob":"AA="} , {"uri":"b","blob":"AAA="}]}}`))
@@ -79,20 +79,20 @@ func FuzzMend(f *testing.F) {
 		if strict.Valid(message) != nil {
 			return
 		}
-		mended, err := mcp.Mend(message)
-		if err != nil || mended == nil {
+		sanitized, err := mcp.Sanitize(message)
+		if err != nil || sanitized == nil {
 			return
 		}
-		if err := strict.Valid(mended); err != nil {
-			t.Fatalf("%s became %s: %v", message, mended, err)
+		if err := strict.Valid(sanitized); err != nil {
+			t.Fatalf("%s became %s: %v", message, sanitized, err)
 		}
-		if again, err := mcp.Mend(mended); again != nil || err != nil {
-			t.Errorf("%s became %s and then %s, %v", message, mended, again, err)
+		if again, err := mcp.Sanitize(sanitized); again != nil || err != nil {
+			t.Errorf("%s became %s and then %s, %v", message, sanitized, again, err)
 		}
 		for _, list := range []string{"content", "contents", "messages"} {
-			before, after := gjson.GetBytes(message, "result."+list+".#"), gjson.GetBytes(mended, "result."+list+".#")
+			before, after := gjson.GetBytes(message, "result."+list+".#"), gjson.GetBytes(sanitized, "result."+list+".#")
 			if before.Int() != after.Int() {
-				t.Errorf("%s became %s: %s has other entries", message, mended, list)
+				t.Errorf("%s became %s: %s has other entries", message, sanitized, list)
 			}
 		}
 	})

@@ -13,20 +13,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// farewell is how long the answer to the end of an HTTP session is waited for.
-const farewell = 300 * time.Millisecond
+// closeTimeout is how long the answer to the end of an HTTP session is waited for.
+const closeTimeout = 300 * time.Millisecond
 
-// program is the link to a server that is a program.
-type program struct {
-	start  Start
-	cwd    string
-	log    *zap.Logger
-	stderr *stderr
-	pipe   *pipe // nil unless it was started
-	kill   context.CancelFunc
+// programLink is the link to a server that is a program.
+type programLink struct {
+	start     Start
+	cwd       string
+	log       *zap.Logger
+	stderr    *stderr
+	transport *stdioTransport // nil unless it was started
+	kill      context.CancelFunc
 }
 
-func (p *program) open(s *session) (sdk.Transport, error) {
+func (p *programLink) open(s *session) (sdk.Transport, error) {
 	if p.start == nil {
 		return nil, errNoStart
 	}
@@ -52,21 +52,21 @@ func (p *program) open(s *session) (sdk.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.pipe = newPipe(process, &gate{end: s.end}, p.log)
-	context.AfterFunc(s.ctx, p.pipe.shut)
-	return p.pipe, nil
+	p.transport = newStdioTransport(process, &flowLimit{endConnection: s.end}, p.log)
+	context.AfterFunc(s.ctx, p.transport.closeStdin)
+	return p.transport, nil
 }
 
-func (p *program) release() string {
+func (p *programLink) release() string {
 	if p.kill != nil {
 		defer p.kill() // gives back the context
 	}
-	if p.pipe == nil {
+	if p.transport == nil {
 		return ""
 	}
-	p.pipe.shut()
+	p.transport.closeStdin()
 	ended := ""
-	if err := p.pipe.wait(); err != nil {
+	if err := p.transport.wait(); err != nil {
 		ended = err.Error()
 	}
 	if said := p.stderr.end(); said != "" {
@@ -78,23 +78,23 @@ func (p *program) release() string {
 	return ended
 }
 
-// address is the link to a server that is reached by HTTP.
-type address struct {
-	base http.RoundTripper
-	web  *web
+// httpLink is the link to a server that is reached by HTTP.
+type httpLink struct {
+	base      http.RoundTripper
+	transport *httpTransport
 }
 
-func (a *address) open(s *session) (sdk.Transport, error) {
+func (a *httpLink) open(s *session) (sdk.Transport, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
-	context.AfterFunc(s.ctx, func() { time.AfterFunc(farewell, cancel) })
-	a.web = &web{
-		base: a.base, headers: s.server.Headers, life: life, patience: s.server.Timeout + pingPatience,
-		gate: &gate{end: s.end},
+	context.AfterFunc(s.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
+	a.transport = &httpTransport{
+		base: a.base, headers: s.server.Headers, life: life, headerTimeout: s.server.Timeout + pingTimeout,
+		limit: &flowLimit{endConnection: s.end},
 	}
-	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: a.web.client(), MaxEventSize: maxLine}, nil
+	return &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: a.transport.client(), MaxEventSize: maxLine}, nil
 }
 
-func (a *address) release() string {
-	a.web.farewell.Wait()
+func (a *httpLink) release() string {
+	a.transport.closing.Wait()
 	return ""
 }

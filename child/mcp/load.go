@@ -42,7 +42,7 @@ func Load(f Files) ([]Server, error) {
 		return append(servers, Server{Name: "project", Project: true, Timeout: DefaultTimeout, Problem: err.Error()}), nil
 	}
 	for _, s := range more {
-		if !slices.ContainsFunc(servers, func(own Server) bool { return key(own.Name) == key(s.Name) }) {
+		if !slices.ContainsFunc(servers, func(own Server) bool { return nameKey(own.Name) == nameKey(s.Name) }) {
 			servers = append(servers, s)
 		}
 	}

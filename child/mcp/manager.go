@@ -48,13 +48,13 @@ type Options struct {
 
 // Manager holds the servers of one agent. It is safe for concurrent use.
 type Manager struct {
-	options Options
-	hosts   []*host
-	own     *http.Transport // nil unless we made it
+	options      Options
+	servers      []*managedServer
+	ownTransport *http.Transport // nil unless we made it
 
 	ctx    context.Context //nolint:containedctx // of all sessions; ends with Close
 	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup // one for each host that is connected or being so
+	tasks  sync.WaitGroup // one for each server that is connected or being so
 
 	mu     sync.Mutex // guards all below
 	closed bool
@@ -79,25 +79,25 @@ func New(o Options) *Manager {
 	}
 	m := &Manager{options: o}
 	if o.HTTP == nil && slices.ContainsFunc(o.Servers, func(s Server) bool { return s.URL != "" }) {
-		m.own = newTransport()
-		m.options.HTTP = m.own
+		m.ownTransport = newBaseTransport()
+		m.options.HTTP = m.ownTransport
 	}
 	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	for _, s := range o.Servers {
 		if s.Timeout <= 0 {
 			s.Timeout = DefaultTimeout
 		}
-		h := &host{m: m, server: s, log: o.Log.With(zap.String("server", s.Name))}
+		ms := &managedServer{manager: m, server: s, log: o.Log.With(zap.String("server", s.Name))}
 		if s.Disabled {
-			h.held = "it is disabled in mcp.json"
+			ms.disabled = "it is disabled in mcp.json"
 		}
-		m.hosts = append(m.hosts, h)
+		m.servers = append(m.servers, ms)
 	}
 	return m
 }
 
-// spawn runs f in a goroutine that Close joins. It refuses once that was called.
-func (m *Manager) spawn(f func()) bool {
+// startGoroutine runs f in a goroutine that Close joins. It refuses once that was called.
+func (m *Manager) startGoroutine(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -111,8 +111,8 @@ func (m *Manager) spawn(f func()) bool {
 // does not wait. It implements toolenv.Source.
 func (m *Manager) Tools() []tool.Tool {
 	var all []tool.Tool
-	for _, h := range m.hosts {
-		all = append(all, h.offered()...)
+	for _, ms := range m.servers {
+		all = append(all, ms.offeredTools()...)
 	}
 	return all
 }
@@ -123,8 +123,8 @@ func (m *Manager) Tools() []tool.Tool {
 // and those that were lost are left to the next call.
 func (m *Manager) Prepare(ctx context.Context) {
 	var attempts []*attempt
-	for _, h := range m.hosts {
-		if a := h.prepare(); a != nil {
+	for _, ms := range m.servers {
+		if a := ms.prepare(); a != nil {
 			attempts = append(attempts, a)
 		}
 	}
@@ -144,14 +144,14 @@ func (m *Manager) Prepare(ctx context.Context) {
 // be what Status says. It returns when the server is ready, or why it is not. The
 // error may wrap [ErrUnknown].
 func (m *Manager) Connect(ctx context.Context, name, target string) error {
-	h, err := m.host(name)
+	ms, err := m.server(name)
 	if err != nil {
 		return err
 	}
-	if h.server.Project && h.server.Problem == "" && (target == "" || target != h.server.target()) {
-		return fmt.Errorf("connect the MCP server %s: the project names it: allow it by its target, %.*q", name, maxTarget, h.server.target())
+	if ms.server.Project && ms.server.Problem == "" && (target == "" || target != ms.server.target()) {
+		return fmt.Errorf("connect the MCP server %s: the project names it: allow it by its target, %.*q", name, maxTarget, ms.server.target())
 	}
-	if err := h.connect(ctx); err != nil {
+	if err := ms.connect(ctx); err != nil {
 		return fmt.Errorf("connect the MCP server %s: %w", name, err)
 	}
 	return nil
@@ -161,15 +161,15 @@ func (m *Manager) Connect(ctx context.Context, name, target string) error {
 // when nothing of it is left, or with the error of ctx. The error may wrap
 // [ErrUnknown].
 func (m *Manager) Disconnect(ctx context.Context, name string) error {
-	h, err := m.host(name)
+	ms, err := m.server(name)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.held = errHeld.Error()
-	h.mu.Unlock()
+	ms.mu.Lock()
+	ms.disabled = errDisconnected.Error()
+	ms.mu.Unlock()
 	m.options.OnChange()
-	if err := h.release(ctx, errHeld); err != nil {
+	if err := ms.release(ctx, errDisconnected); err != nil {
 		return fmt.Errorf("disconnect the MCP server %s: %w", name, err)
 	}
 	return nil
@@ -180,15 +180,15 @@ func (m *Manager) Disconnect(ctx context.Context, name string) error {
 // to be allowed anew. It returns when nothing of them is left, or with the error
 // of ctx.
 func (m *Manager) Restart(ctx context.Context) error {
-	errs := make([]error, len(m.hosts))
+	errs := make([]error, len(m.servers))
 	var ends sync.WaitGroup
-	for i, h := range m.hosts {
+	for i, ms := range m.servers {
 		ends.Go(func() {
-			h.mu.Lock()
-			h.allowed, h.failures, h.retryAt = false, 0, time.Time{}
-			h.restarts++ // a start that was permitted before is to ask again
-			h.mu.Unlock()
-			errs[i] = h.release(ctx, errMoved)
+			ms.mu.Lock()
+			ms.allowed, ms.failures, ms.retryAt = false, 0, time.Time{}
+			ms.restarts++ // a start that was permitted before is to ask again
+			ms.mu.Unlock()
+			errs[i] = ms.release(ctx, errRestarting)
 		})
 	}
 	ends.Wait()
@@ -198,17 +198,17 @@ func (m *Manager) Restart(ctx context.Context) error {
 
 // Status tells of all servers, in the order of Options.
 func (m *Manager) Status() []protocol.MCPServer {
-	all := make([]protocol.MCPServer, 0, len(m.hosts))
-	for _, h := range m.hosts {
-		all = append(all, h.status())
+	all := make([]protocol.MCPServer, 0, len(m.servers))
+	for _, ms := range m.servers {
+		all = append(all, ms.status())
 	}
 	return all
 }
 
-func (m *Manager) host(name string) (*host, error) {
-	for _, h := range m.hosts {
-		if h.server.Name == name {
-			return h, nil
+func (m *Manager) server(name string) (*managedServer, error) {
+	for _, ms := range m.servers {
+		if ms.server.Name == name {
+			return ms, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %.64q", ErrUnknown, name)
@@ -224,8 +224,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	gone := make(chan struct{})
 	go func() { // ends with the last server, which is what the caller asks about
 		m.tasks.Wait()
-		if m.own != nil {
-			m.own.CloseIdleConnections()
+		if m.ownTransport != nil {
+			m.ownTransport.CloseIdleConnections()
 		}
 		close(gone)
 	}()

@@ -19,15 +19,15 @@ const (
 	toolPrompt    = "get_prompt"
 )
 
-// key is [mcpfile.Key].
-func key(name string) string { return mcpfile.Key(name) }
+// nameKey is [mcpfile.Key].
+func nameKey(name string) string { return mcpfile.Key(name) }
 
 // ToolPrefix is how the names of all tools of the server begin, and of no other
 // tool.
-func (s Server) ToolPrefix() string { return ownName(key(s.Name), "") }
+func (s Server) ToolPrefix() string { return prefixedName(nameKey(s.Name), "") }
 
-// only replaces each character but letters, digits and the others.
-func only(text string, by rune, others string) string {
+// replaceOthers replaces each character but letters, digits and the others.
+func replaceOthers(text string, by rune, others string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(others, r):
@@ -38,17 +38,17 @@ func only(text string, by rune, others string) string {
 	}, text)
 }
 
-// ownName is the name of a tool that we add for the server of that key.
-func ownName(server, tool string) string { return "mcp_" + server + "_" + tool }
+// prefixedName is the name of a tool that we add for the server of that key.
+func prefixedName(server, tool string) string { return "mcp_" + server + "_" + tool }
 
 // toolName is the name of a server's tool: mcp_SERVER_TOOL. One that cannot be
 // written so is marked by a digest, and thus is the same every time.
 func toolName(server, tool string) string {
-	name := ownName(server, only(tool, '_', "_-"))
+	name := prefixedName(server, replaceOthers(tool, '_', "_-"))
 	switch tool {
 	case toolConnect, toolResources, toolResource, toolPrompt:
 	default:
-		if len(name) <= maxToolName && name == ownName(server, tool) && tool != "" {
+		if len(name) <= maxToolName && name == prefixedName(server, tool) && tool != "" {
 			return name
 		}
 	}

@@ -18,31 +18,31 @@ const (
 	maxImages = 8
 )
 
-// builder puts a result together, within bounds.
-type builder struct {
-	host   *host
-	text   strings.Builder
-	lost   int // bytes of text that did not fit
-	images []protocol.Image
+// resultBuilder puts a result together, within bounds.
+type resultBuilder struct {
+	server  *managedServer
+	text    strings.Builder
+	omitted int // bytes of text that did not fit
+	images  []protocol.Image
 }
 
-func (h *host) newBuilder() *builder { return &builder{host: h} }
+func (h *managedServer) newBuilder() *resultBuilder { return &resultBuilder{server: h} }
 
 // line adds a piece of text, on lines of its own.
-func (b *builder) line(format string, a ...any) { b.add(fmt.Sprintf(format, a...)) }
+func (b *resultBuilder) line(format string, a ...any) { b.add(fmt.Sprintf(format, a...)) }
 
-func (b *builder) add(text string) {
-	text = b.host.server.clean(strings.ToValidUTF8(text, "\uFFFD"))
+func (b *resultBuilder) add(text string) {
+	text = b.server.server.clean(strings.ToValidUTF8(text, "\uFFFD"))
 	if b.text.Len() > 0 && !strings.HasSuffix(b.text.String(), "\n") {
 		text = "\n" + text
 	}
 	fits := textcut.Head(text, maxText-b.text.Len())
 	b.text.WriteString(fits)
-	b.lost += len(text) - len(fits)
+	b.omitted += len(text) - len(fits)
 }
 
 // content adds one block.
-func (b *builder) content(c sdk.Content) {
+func (b *resultBuilder) content(c sdk.Content) {
 	switch c := c.(type) {
 	case *sdk.TextContent:
 		b.add(c.Text)
@@ -60,7 +60,7 @@ func (b *builder) content(c sdk.Content) {
 }
 
 // resource adds the content of a resource.
-func (b *builder) resource(r *sdk.ResourceContents) {
+func (b *resultBuilder) resource(r *sdk.ResourceContents) {
 	switch {
 	case r == nil:
 	case len(r.Blob) == 0:
@@ -72,8 +72,8 @@ func (b *builder) resource(r *sdk.ResourceContents) {
 	}
 }
 
-func (b *builder) image(data []byte, mime, name string) {
-	images := b.host.m.options.Images
+func (b *resultBuilder) image(data []byte, mime, name string) {
+	images := b.server.manager.options.Images
 	switch {
 	case images == nil:
 		b.line("[picture, %.40s, %d bytes: left out]", mime, len(data))
@@ -91,7 +91,7 @@ func (b *builder) image(data []byte, mime, name string) {
 }
 
 // structured adds what a server gave instead of text.
-func (b *builder) structured(v any) {
+func (b *resultBuilder) structured(v any) {
 	data, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		b.line("[structured content that cannot be written: left out]")
@@ -101,10 +101,10 @@ func (b *builder) structured(v any) {
 }
 
 // result is what was put together.
-func (b *builder) result(isError bool) tool.Result {
+func (b *resultBuilder) result(isError bool) tool.Result {
 	text := b.text.String()
-	if b.lost > 0 {
-		text += fmt.Sprintf("\n[%d bytes more are left out]", b.lost)
+	if b.omitted > 0 {
+		text += fmt.Sprintf("\n[%d bytes more are left out]", b.omitted)
 	}
 	if text == "" && len(b.images) == 0 {
 		text = "(no content)"

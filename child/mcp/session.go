@@ -22,12 +22,12 @@ const (
 	// protocolVersion is what we ask for. Servers that are asked for a newer one,
 	// which begins in another way, may fall over.
 	protocolVersion = "2025-11-25"
-	// connectPatience is how long a server may take to start and to say what it
+	// connectTimeout is how long a server may take to start and to say what it
 	// has.
-	connectPatience = 30 * time.Second
-	// pingPatience is how long a server may take to answer a ping, once it has
+	connectTimeout = 30 * time.Second
+	// pingTimeout is how long a server may take to answer a ping, once it has
 	// left a call without an answer.
-	pingPatience = 5 * time.Second
+	pingTimeout = 5 * time.Second
 	// refreshPause lies between two looks at a server's lists, at least.
 	refreshPause = time.Second
 	// codeUnsent is what the SDK gives to errors of HTTP that leave the session.
@@ -40,15 +40,15 @@ var errHung = errors.New("it does not answer any more")
 
 // session is one connection to a server.
 type session struct {
-	server  Server
-	link    link
-	client  *sdk.ClientSession
-	ctx     context.Context         //nolint:containedctx // ends with the session, and its calls with it
-	end     context.CancelCauseFunc // asks for the end, and says why
-	stale   chan struct{}           // has room for one: the lists have changed
-	suspect atomic.Bool             // a call got no answer
-	reason  string                  // of its end, once finish has returned
-	over    chan struct{}           // closed by its host when all that is known
+	server       Server
+	link         link
+	client       *sdk.ClientSession
+	ctx          context.Context         //nolint:containedctx // ends with the session, and its calls with it
+	end          context.CancelCauseFunc // asks for the end, and says why
+	listsChanged chan struct{}           // has room for one: the lists have changed
+	suspect      atomic.Bool             // a call got no answer
+	reason       string                  // of its end, once close has returned
+	ended        chan struct{}           // closed by its managedServer when all that is known
 }
 
 // link is what lies below a session.
@@ -63,19 +63,19 @@ type link interface {
 // dial connects to a server and learns what it has. The session ends with ctx;
 // dial is bounded by connectPatience. On an error nothing of it is left.
 func dial(ctx context.Context, server Server, l link, cwd string) (*session, catalog, error) {
-	s := &session{server: server, link: l, stale: make(chan struct{}, 1), over: make(chan struct{})}
+	s := &session{server: server, link: l, listsChanged: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	patience := time.AfterFunc(connectPatience, func() { s.end(fmt.Errorf("it was not ready after %v", connectPatience)) })
-	defer patience.Stop()
-	list, err := s.begin(cwd)
+	timer := time.AfterFunc(connectTimeout, func() { s.end(fmt.Errorf("it was not ready after %v", connectTimeout)) })
+	defer timer.Stop()
+	list, err := s.connect(cwd)
 	if err != nil {
-		s.finish(err)
+		s.close(err)
 		return nil, catalog{}, errors.New(s.reason)
 	}
 	return s, list, nil
 }
 
-func (s *session) begin(cwd string) (catalog, error) {
+func (s *session) connect(cwd string) (catalog, error) {
 	transport, err := s.link.open(s)
 	if err != nil {
 		return catalog{}, err
@@ -83,8 +83,8 @@ func (s *session) begin(cwd string) (catalog, error) {
 	client := sdk.NewClient(&sdk.Implementation{Name: "nexus-child", Version: "1"}, &sdk.ClientOptions{
 		Capabilities:             &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated in a later version than ours
 		MultiRoundTrip:           &sdk.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { s.changed() },
-		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { s.changed() },
+		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { s.noteListsChanged() },
+		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { s.noteListsChanged() },
 	})
 	root := url.URL{Scheme: "file", Path: filepath.ToSlash(cwd)}
 	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(cwd)}) //nolint:staticcheck // as above
@@ -95,17 +95,17 @@ func (s *session) begin(cwd string) (catalog, error) {
 	return s.list(s.ctx)
 }
 
-// changed is told that the lists are no longer as they were.
-func (s *session) changed() {
+// noteListsChanged is told that the lists are no longer as they were.
+func (s *session) noteListsChanged() {
 	select {
-	case s.stale <- struct{}{}:
+	case s.listsChanged <- struct{}{}:
 	default: // it waits already
 	}
 }
 
-// keep looks after the session until it has ended: refresh is called when its
+// serve looks after the session until it has ended: refresh is called when its
 // lists have changed.
-func (s *session) keep(refresh func()) {
+func (s *session) serve(refresh func()) {
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
@@ -113,7 +113,7 @@ func (s *session) keep(refresh func()) {
 	}()
 	for s.ctx.Err() == nil {
 		select {
-		case <-s.stale:
+		case <-s.listsChanged:
 			refresh()
 		case <-s.ctx.Done():
 			continue
@@ -125,13 +125,13 @@ func (s *session) keep(refresh func()) {
 		}
 		pause.Stop()
 	}
-	s.finish(nil)
+	s.close(nil)
 	<-lost
 }
 
-// finish ends the session, and returns when nothing of it is left. err is why,
-// unless something has ended it already. The host closes over.
-func (s *session) finish(err error) {
+// close ends the session, and returns when nothing of it is left. err is why,
+// unless something has ended it already. The managedServer closes ended.
+func (s *session) close(err error) {
 	s.end(err)
 	if s.client != nil {
 		s.client.Close() //nolint:errcheck // what matters is that it is closed
@@ -143,21 +143,21 @@ func (s *session) finish(err error) {
 	}
 }
 
-// trace tells what became of the request of a call. The SDK's errors do not.
-type trace struct {
+// callTrace tells what became of the request of a call. The SDK's errors do not.
+type callTrace struct {
 	sent   atomic.Bool // it has left us
 	absent atomic.Bool // the server said that it knows of no such session
 }
 
-// traceKey finds the trace of a call in its context.
-type traceKey struct{}
+// callTraceKey finds the trace of a call in its context.
+type callTraceKey struct{}
 
 // traceOf is the trace of the call that a context belongs to, or of none.
-func traceOf(ctx context.Context) *trace {
-	if t, ok := ctx.Value(traceKey{}).(*trace); ok {
+func traceOf(ctx context.Context) *callTrace {
+	if t, ok := ctx.Value(callTraceKey{}).(*callTrace); ok {
 		return t
 	}
-	return &trace{}
+	return &callTrace{}
 }
 
 // call asks the server for something, within its time. The error is a *lostError
@@ -168,11 +168,11 @@ func (s *session) call(parent context.Context, do func(context.Context, *sdk.Cli
 			return err
 		}
 	}
-	var trace trace
-	ctx, cancel := context.WithTimeout(context.WithValue(parent, traceKey{}, &trace), s.server.Timeout)
+	var trace callTrace
+	ctx, cancel := context.WithTimeout(context.WithValue(parent, callTraceKey{}, &trace), s.server.Timeout)
 	defer cancel()
 	err := do(ctx, s.client)
-	unheard := !trace.sent.Load() || trace.absent.Load()
+	notDelivered := !trace.sent.Load() || trace.absent.Load()
 	switch {
 	case err == nil:
 		return nil
@@ -182,18 +182,18 @@ func (s *session) call(parent context.Context, do func(context.Context, *sdk.Cli
 	case ctx.Err() != nil:
 		s.suspect.Store(true)
 		return fmt.Errorf("no answer after %v", s.server.Timeout)
-	case !unheard:
+	case !notDelivered:
 		return errors.New(s.explain(err))
 	}
-	return s.lost(parent, err, unheard)
+	return s.lost(parent, err, notDelivered)
 }
 
 // lost ends the session, if it has not ended yet, and waits for that.
-func (s *session) lost(ctx context.Context, err error, unheard bool) error {
+func (s *session) lost(ctx context.Context, err error, notDelivered bool) error {
 	s.end(err)
 	select {
-	case <-s.over:
-		return &lostError{reason: s.reason, unheard: unheard}
+	case <-s.ended:
+		return &lostError{reason: s.reason, notDelivered: notDelivered}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -201,7 +201,7 @@ func (s *session) lost(ctx context.Context, err error, unheard bool) error {
 
 // ping makes sure that the server still answers.
 func (s *session) ping(parent context.Context) error {
-	ctx, cancel := context.WithTimeout(parent, pingPatience)
+	ctx, cancel := context.WithTimeout(parent, pingTimeout)
 	defer cancel()
 	err := s.client.Ping(ctx, nil)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); err == nil || ok && wire.Code != codeUnsent {
@@ -216,8 +216,8 @@ func (s *session) ping(parent context.Context) error {
 
 // lostError is a call whose session ended.
 type lostError struct {
-	reason  string
-	unheard bool // the server cannot have carried it out
+	reason       string
+	notDelivered bool // the server cannot have carried it out
 }
 
 func (e *lostError) Error() string { return e.reason }
@@ -226,11 +226,11 @@ func (e *lostError) Error() string { return e.reason }
 // and bounded.
 func (s *session) explain(err error) string {
 	text := "it ended"
-	web, isURL := errors.AsType[*url.Error](err)
+	urlError, isURL := errors.AsType[*url.Error](err)
 	wire, isWire := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case isURL:
-		text = web.Err.Error()
+		text = urlError.Err.Error()
 	case isWire && wire.Code != codeUnsent:
 		text = fmt.Sprintf("%s (code %d)", wire.Message, wire.Code)
 	case isWire:

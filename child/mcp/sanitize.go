@@ -18,11 +18,11 @@ const maxEntries = 4096
 
 var errEntries = fmt.Errorf("it sent a list of more than %d entries", maxEntries)
 
-// mend looks at a message, valid JSON, that the SDK will read. Content whose
+// sanitize looks at a message, valid JSON, that the SDK will read. Content whose
 // data is no base64, for which the SDK would give up the whole result, becomes a
-// note. It returns nil if nothing was to be mended. An error ends the connection.
-func mend(message []byte) ([]byte, error) {
-	var m mender
+// note. It returns nil if nothing was to be replaced. An error ends the connection.
+func sanitize(message []byte) ([]byte, error) {
+	var m sanitizer
 	var err error
 	gjson.GetBytes(message, "result").ForEach(func(member, list gjson.Result) bool {
 		if !list.IsArray() {
@@ -67,8 +67,8 @@ func entries(member string, list gjson.Result) []gjson.Result {
 	return all
 }
 
-// mender collects what is to be replaced in a message, in its order.
-type mender struct{ patches []patch }
+// sanitizer collects what is to be replaced in a message, in its order.
+type sanitizer struct{ patches []patch }
 
 type patch struct {
 	at, length int // bytes of the message
@@ -76,7 +76,7 @@ type patch struct {
 }
 
 // block looks at a block of content.
-func (m *mender) block(b gjson.Result) {
+func (m *sanitizer) block(b gjson.Result) {
 	if !isBase64(b.Get("data")) {
 		what := "picture"
 		if b.Get("type").Str == "audio" {
@@ -89,7 +89,7 @@ func (m *mender) block(b gjson.Result) {
 }
 
 // resource looks at the content of a resource.
-func (m *mender) resource(r gjson.Result) {
+func (m *sanitizer) resource(r gjson.Result) {
 	if !isBase64(r.Get("blob")) {
 		m.replace(r, map[string]string{"uri": valid(r.Get("uri").Str), "text": note(textcut.Clip(r.Get("uri").Str, 200), r.Get("mimeType").Str)})
 	}
@@ -110,13 +110,13 @@ func isBase64(v gjson.Result) bool {
 	return v.Type == gjson.String && err == nil
 }
 
-func (m *mender) replace(v gjson.Result, by map[string]string) {
+func (m *sanitizer) replace(v gjson.Result, by map[string]string) {
 	if data, err := json.Marshal(by, json.Deterministic(true)); err == nil {
 		m.patches = append(m.patches, patch{v.Index, len(v.Raw), data})
 	}
 }
 
-func (m *mender) apply(message []byte) []byte {
+func (m *sanitizer) apply(message []byte) []byte {
 	var out bytes.Buffer
 	from := 0
 	for _, p := range m.patches {

@@ -19,8 +19,8 @@ import (
 	"nexus.internal/protocol"
 )
 
-// web is the manager of one server, s, that is reached at a URL.
-func web(t *testing.T, url string, o mcp.Options) *mcp.Manager {
+// httpManager is the manager of one server, s, that is reached at a URL.
+func httpManager(t *testing.T, url string, o mcp.Options) *mcp.Manager {
 	t.Helper()
 	servers, err := mcp.Load(mcp.Files{Personal: write(t, `{"mcpServers":{"s":{"url":"`+url+`","timeout_s":20,"headers":{"Authorization":"Bearer tok-12345"}}}}`)})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestHTTP(t *testing.T) {
 			handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{JSONResponse: tc.json})
 			changed := make(chan struct{}, 10)
 			var without atomic.Int32
-			m := web(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
+			m := httpManager(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") != "Bearer tok-12345" {
 					without.Add(1)
 				}
@@ -100,7 +100,7 @@ func TestHTTPForgets(t *testing.T) {
 	}
 	var handler atomic.Value
 	handler.Store(fresh())
-	m := web(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
+	m := httpManager(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
@@ -119,7 +119,7 @@ func TestHTTPCancel(t *testing.T) {
 	ev := &events{started: make(chan struct{}), cancelled: make(chan struct{})}
 	server := over(t, newServer(ev))
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
-	m := web(t, listen(t, handler.ServeHTTP), mcp.Options{})
+	m := httpManager(t, listen(t, handler.ServeHTTP), mcp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
@@ -198,7 +198,7 @@ func TestHTTPHostile(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls, elsewhere, sessions atomic.Int32
-			m := web(t, listen(t, bare(func(w http.ResponseWriter, r *http.Request, method string, id int64) {
+			m := httpManager(t, listen(t, bare(func(w http.ResponseWriter, r *http.Request, method string, id int64) {
 				switch {
 				case r.URL.Path == "/elsewhere":
 					elsewhere.Add(1)
@@ -250,7 +250,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestHTTPHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sessions, calls atomic.Int32
-		m := web(t, "http://localhost/", mcp.Options{HTTP: direct{bare(func(w http.ResponseWriter, r *http.Request, method string, id int64) {
+		m := httpManager(t, "http://localhost/", mcp.Options{HTTP: direct{bare(func(w http.ResponseWriter, r *http.Request, method string, id int64) {
 			if method == "tools/call" && calls.Add(1) == 2 {
 				answer(w, id, fine)
 				return
@@ -277,7 +277,7 @@ func TestHTTPDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sessions atomic.Int32
 		started := make(chan struct{})
-		m := web(t, "http://localhost/", mcp.Options{HTTP: direct{bare(func(_ http.ResponseWriter, r *http.Request, _ string, _ int64) {
+		m := httpManager(t, "http://localhost/", mcp.Options{HTTP: direct{bare(func(_ http.ResponseWriter, r *http.Request, _ string, _ int64) {
 			started <- struct{}{}
 			<-r.Context().Done()
 		}, &sessions)}})
@@ -304,7 +304,7 @@ func TestHTTPDisconnect(t *testing.T) {
 func TestHTTPNobody(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
-	m := web(t, s.URL+"/?token=tok-secret", mcp.Options{})
+	m := httpManager(t, s.URL+"/?token=tok-secret", mcp.Options{})
 	got := status(m)
 	if got.State != protocol.MCPFailed || !strings.Contains(got.Error, "connection refused") || strings.Contains(got.Error, "tok-") {
 		t.Errorf("status %+v", got)

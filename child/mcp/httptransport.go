@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// streamPatience is how long a server may take to open a stream for what it
+	// streamTimeout is how long a server may take to open a stream for what it
 	// says of itself. One that does not has none.
-	streamPatience = 3 * time.Second
-	maxLine        = maxMessage + 1<<10 // bytes, of an event
+	streamTimeout = 3 * time.Second
+	maxLine       = maxMessage + 1<<10 // bytes, of an event
 )
 
-// newTransport is what servers are reached through.
-func newTransport() *http.Transport {
+// newBaseTransport is what servers are reached through.
+func newBaseTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -36,19 +36,19 @@ func newTransport() *http.Transport {
 	}
 }
 
-// web sends the requests of one connection to a server: with the headers of its
+// httpTransport sends the requests of one connection to a server: with the headers of its
 // entry, within bounds, and none once life has ended.
-type web struct {
-	base     http.RoundTripper
-	headers  map[string]string
-	life     context.Context //nolint:containedctx // of the connection, not of a call
-	patience time.Duration   // for the header of an answer
-	gate     *gate
-	farewell sync.WaitGroup // the request that ends the session
+type httpTransport struct {
+	base          http.RoundTripper
+	headers       map[string]string
+	life          context.Context //nolint:containedctx // of the connection, not of a call
+	headerTimeout time.Duration   // for the header of an answer
+	limit         *flowLimit
+	closing       sync.WaitGroup // the request that ends the session
 }
 
 // client follows no redirect, which would take the headers along.
-func (w *web) client() *http.Client {
+func (w *httpTransport) client() *http.Client {
 	return &http.Client{
 		Transport:     w,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -57,12 +57,12 @@ func (w *web) client() *http.Client {
 
 // RoundTrip implements [http.RoundTripper]. The SDK holds a lock while it ends a
 // session, so that request is made beside it.
-func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodDelete {
 		return w.send(req)
 	}
 	last := req.Clone(context.WithoutCancel(req.Context()))
-	w.farewell.Go(func() {
+	w.closing.Go(func() {
 		if resp, err := w.send(last); err == nil {
 			resp.Body.Close()
 		}
@@ -70,7 +70,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-func (w *web) send(req *http.Request) (*http.Response, error) {
+func (w *httpTransport) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := context.AfterFunc(w.life, cancel)
 	release := func() { stop(); cancel() }
@@ -78,12 +78,12 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	for name, value := range w.headers {
 		req.Header.Set(name, value)
 	}
-	patience := w.patience
+	timeout := w.headerTimeout
 	if req.Method == http.MethodGet {
-		patience = streamPatience
+		timeout = streamTimeout
 	}
 	traceOf(ctx).sent.Store(true)
-	timer := time.AfterFunc(patience, cancel)
+	timer := time.AfterFunc(timeout, cancel)
 	resp, err := w.base.RoundTrip(req)
 	late := !timer.Stop()
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		traceOf(ctx).absent.Store(true)
 	}
-	body := &body{ReadCloser: resp.Body, left: maxMessage, gate: w.gate, release: release}
+	body := &body{ReadCloser: resp.Body, left: maxMessage, limit: w.limit, release: release}
 	resp.Body = body
 	if resp.StatusCode != http.StatusOK {
 		return resp, nil
@@ -110,7 +110,7 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 	case "text/event-stream":
 		body.left = -1
 		resp.Body = &events{
-			body: body, src: bufio.NewReaderSize(body, 16<<10), gate: w.gate,
+			body: body, src: bufio.NewReaderSize(body, 16<<10), limit: w.limit,
 			answers: req.Method == http.MethodPost,
 		}
 	}
@@ -121,7 +121,7 @@ func (w *web) send(req *http.Request) (*http.Response, error) {
 type body struct {
 	io.ReadCloser
 	left    int
-	gate    *gate
+	limit   *flowLimit
 	release context.CancelFunc
 }
 
@@ -132,7 +132,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if b.left -= n; b.left < 0 {
 		b.left = 0
-		b.gate.end(errMessageSize)
+		b.limit.endConnection(errMessageSize)
 		return 0, errMessageSize
 	}
 	return n, err
@@ -143,7 +143,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// plain is an answer that is one message. It is read as a whole, and mended.
+// plain is an answer that is one message. It is read as a whole, and sanitized.
 type plain struct {
 	*body
 	whole *bytes.Reader // nil until it was read
@@ -156,13 +156,13 @@ func (p *plain) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if strict.Valid(data) == nil { // else it is for the SDK to say
-			mended, err := mend(data)
+			sanitized, err := sanitize(data)
 			switch {
 			case err != nil:
-				p.gate.end(err)
+				p.limit.endConnection(err)
 				return 0, err
-			case mended != nil:
-				data = mended
+			case sanitized != nil:
+				data = sanitized
 			}
 		}
 		p.whole = bytes.NewReader(data)
@@ -170,12 +170,12 @@ func (p *plain) Read(b []byte) (int, error) {
 	return p.whole.Read(b)
 }
 
-// events passes on a stream of server-sent events, without those that the gate
+// events passes on a stream of server-sent events, without those that the limit
 // holds back.
 type events struct {
 	body    io.ReadCloser
 	src     *bufio.Reader
-	gate    *gate
+	limit   *flowLimit
 	answers bool // it is the answer to a call
 
 	out []byte // not handed out yet
@@ -219,21 +219,21 @@ func (e *events) next() ([]byte, error) {
 	case len(bytes.TrimSpace(data)) == 0: // a comment, or the place in the stream
 		data, answers = nil, false
 	case err != nil:
-		return nil, e.broken(fmt.Errorf("it sent an event that is no message: %w", err))
+		return nil, e.fail(fmt.Errorf("it sent an event that is no message: %w", err))
 	}
-	pass, err := e.gate.admit(data, answers)
+	pass, err := e.limit.admit(data, answers)
 	switch {
 	case err != nil:
-		return nil, e.broken(err)
+		return nil, e.fail(err)
 	case !pass:
 		return nil, nil
 	}
-	mended, err := mend(data)
+	sanitized, err := sanitize(data)
 	switch {
 	case err != nil:
-		return nil, e.broken(err)
-	case mended != nil:
-		return withData(raw, mended), nil
+		return nil, e.fail(err)
+	case sanitized != nil:
+		return withData(raw, sanitized), nil
 	default:
 		return raw, nil
 	}
@@ -252,9 +252,9 @@ func withData(raw, data []byte) []byte {
 	return append(out, "\n\n"...)
 }
 
-// broken ends the connection for what the server did.
-func (e *events) broken(err error) error {
-	e.gate.end(err)
+// fail ends the connection for what the server did.
+func (e *events) fail(err error) error {
+	e.limit.endConnection(err)
 	return err
 }
 
@@ -263,7 +263,7 @@ func (e *events) line(most int) ([]byte, error) {
 	for {
 		part, err := e.src.ReadSlice('\n')
 		if len(whole)+len(part) > most {
-			return nil, e.broken(errMessageSize)
+			return nil, e.fail(errMessageSize)
 		}
 		whole = append(whole, part...)
 		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {

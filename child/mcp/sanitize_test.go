@@ -56,7 +56,7 @@ func TestBadContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var sessions atomic.Int32
-				check(t, web(t, "http://localhost/", mcp.Options{Images: images{}, HTTP: direct{bare(func(w http.ResponseWriter, _ *http.Request, _ string, id int64) {
+				check(t, httpManager(t, "http://localhost/", mcp.Options{Images: images{}, HTTP: direct{bare(func(w http.ResponseWriter, _ *http.Request, _ string, id int64) {
 					if !stream {
 						w.Header().Set("Content-Type", "application/json")
 						answer(w, id, broken)
@@ -86,12 +86,12 @@ func TestMendOthers(t *testing.T) {
 		},
 		{"nothing to mend", `{"id":1,"result":{"content":[{"type":"image","data":"UE5H"}],"structuredContent":{"data":"!"}}}`, ""},
 	} {
-		got, err := mcp.Mend([]byte(tc.message))
+		got, err := mcp.Sanitize([]byte(tc.message))
 		if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
 		}
 	}
-	if _, err := mcp.Mend([]byte(`{"id":1,"result":{"content":[` + strings.Repeat("{},", 4096) + `{}]}}`)); err == nil {
+	if _, err := mcp.Sanitize([]byte(`{"id":1,"result":{"content":[` + strings.Repeat("{},", 4096) + `{}]}}`)); err == nil {
 		t.Error("4097 entries are taken")
 	}
 }

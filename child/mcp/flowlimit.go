@@ -13,12 +13,12 @@ import (
 // What a server may send (SPEC §4.9). What answers a call of ours is bounded by
 // maxMessage alone.
 const (
-	maxMessage  = 8 << 20     // bytes
-	perWindow   = time.Minute // in which the following are counted
-	maxMessages = 10_000      // that answer nothing
-	maxBytes    = 64 << 20    // of these
-	maxRequests = 600         // beyond, they get no answer
-	maxJunk     = 100         // lines that are no messages, in all
+	maxMessage   = 8 << 20     // bytes
+	windowLength = time.Minute // in which the following are counted
+	maxMessages  = 10_000      // that answer nothing
+	maxBytes     = 64 << 20    // of these
+	maxRequests  = 600         // beyond, they get no answer
+	maxJunk      = 100         // lines that are no messages, in all
 )
 
 var (
@@ -27,10 +27,10 @@ var (
 	errJunk        = errors.New("it writes to stdout what is no JSON-RPC")
 )
 
-// gate looks at what a server sends before the SDK does, whose queues have no
+// flowLimit looks at what a server sends before the SDK does, whose queues have no
 // bound. It is safe for concurrent use.
-type gate struct {
-	end context.CancelCauseFunc // ends the connection, for what the server did
+type flowLimit struct {
+	endConnection context.CancelCauseFunc // ends the connection, for what the server did
 
 	mu                        sync.Mutex // guards all below
 	since                     time.Time  // the window began
@@ -39,14 +39,14 @@ type gate struct {
 
 // admit reports whether a message, valid JSON, is passed on. answers says that a
 // call of ours waits for it. An error ends the connection.
-func (g *gate) admit(raw []byte, answers bool) (bool, error) {
+func (g *flowLimit) admit(raw []byte, answers bool) (bool, error) {
 	method := gjson.GetBytes(raw, "method")
 	if !method.Exists() && answers {
 		return true, nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); now.Sub(g.since) > perWindow {
+	if now := time.Now(); now.Sub(g.since) > windowLength {
 		g.since, g.messages, g.bytes, g.requests = now, 0, 0, 0
 	}
 	g.messages++

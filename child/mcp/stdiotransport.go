@@ -18,61 +18,61 @@ import (
 )
 
 const (
-	// grace is how long a program has to end once its stdin is closed.
-	grace = 500 * time.Millisecond
-	// writePatience is how long a program may leave its stdin unread.
-	writePatience = 30 * time.Second
+	// exitTimeout is how long a program has to end once its stdin is closed.
+	exitTimeout = 500 * time.Millisecond
+	// writeTimeout is how long a program may leave its stdin unread.
+	writeTimeout = 30 * time.Second
 )
 
 var errClosed = errors.New("the connection is closed")
 
-// pipe is the connection to a server that is a program: messages are lines. It
+// stdioTransport is the connection to a server that is a program: messages are lines. It
 // is the SDK's view of a [Process] and starts no goroutine.
-type pipe struct {
+type stdioTransport struct {
 	process Process
-	gate    *gate
+	limit   *flowLimit
 	log     *zap.Logger
 
 	reader *bufio.Reader // the rest is of the goroutine that reads
 	junk   int
 
-	writing chan struct{} // has room for the one that writes
-	closing sync.Once
-	closed  chan struct{}
-	killer  *time.Timer // set before closed is
-	kills   atomic.Bool
-	mu      sync.Mutex     // guards all below
-	pending map[int64]bool // ids of our calls
+	writing   chan struct{} // has room for the one that writes
+	closing   sync.Once
+	closed    chan struct{}
+	killTimer *time.Timer // set before closed is
+	killed    atomic.Bool
+	mu        sync.Mutex     // guards all below
+	pending   map[int64]bool // ids of our calls
 }
 
-func newPipe(p Process, g *gate, log *zap.Logger) *pipe {
-	return &pipe{
-		process: p, gate: g, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
+func newStdioTransport(p Process, g *flowLimit, log *zap.Logger) *stdioTransport {
+	return &stdioTransport{
+		process: p, limit: g, log: log, reader: bufio.NewReaderSize(p.Stdout(), 32<<10),
 		writing: make(chan struct{}, 1), closed: make(chan struct{}), pending: map[int64]bool{},
 	}
 }
 
 // Connect implements [sdk.Transport].
-func (p *pipe) Connect(context.Context) (sdk.Connection, error) { return p, nil }
+func (p *stdioTransport) Connect(context.Context) (sdk.Connection, error) { return p, nil }
 
 // SessionID implements [sdk.Connection].
-func (p *pipe) SessionID() string { return "" }
+func (p *stdioTransport) SessionID() string { return "" }
 
 // Read implements [sdk.Connection]. It ends when the program has ended, which
-// shut sees to. A program that breaks the rules is killed.
-func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
+// closeStdin sees to. A program that breaks the rules is killed.
+func (p *stdioTransport) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := p.line()
 		var msg jsonrpc.Message
 		if err == nil && len(line) > 0 {
-			msg, err = p.message(line)
+			msg, err = p.decode(line)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			p.gate.end(err)
+			p.limit.endConnection(err)
 			return nil, err
 		case err != nil:
-			p.gate.end(err)
+			p.limit.endConnection(err)
 			p.kill()
 			return nil, err
 		case msg != nil:
@@ -83,7 +83,7 @@ func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 
 // line reads up to the next newline, which it leaves out. An unfinished last one
 // is lost.
-func (p *pipe) line() ([]byte, error) {
+func (p *stdioTransport) line() ([]byte, error) {
 	var whole []byte
 	for {
 		part, err := p.reader.ReadSlice('\n')
@@ -103,24 +103,24 @@ func (p *pipe) line() ([]byte, error) {
 	}
 }
 
-// message reads a line; nil if it is not passed on. Many programs say things on
+// decode reads a line; nil if it is not passed on. Many programs say things on
 // stdout that are no messages, so a few of these are let pass.
-func (p *pipe) message(line []byte) (jsonrpc.Message, error) {
+func (p *stdioTransport) decode(line []byte) (jsonrpc.Message, error) {
 	err := strict.Valid(line)
 	if err == nil && line[0] != '{' {
 		err = errors.New("is no object")
 	}
 	if err == nil {
-		pass, ended := p.gate.admit(line, p.answers(line))
+		pass, ended := p.limit.admit(line, p.answersCall(line))
 		if !pass {
 			return nil, ended
 		}
-		mended, ended := mend(line)
+		sanitized, ended := sanitize(line)
 		switch {
 		case ended != nil:
 			return nil, ended
-		case mended != nil:
-			line = mended
+		case sanitized != nil:
+			line = sanitized
 		}
 		var msg jsonrpc.Message
 		if msg, err = jsonrpc.DecodeMessage(line); err == nil {
@@ -135,8 +135,8 @@ func (p *pipe) message(line []byte) (jsonrpc.Message, error) {
 	return nil, nil //nolint:nilnil // no message, and nothing went wrong
 }
 
-// answers reports whether a call waits for the message.
-func (p *pipe) answers(line []byte) bool {
+// answersCall reports whether a call waits for the message.
+func (p *stdioTransport) answersCall(line []byte) bool {
 	found := gjson.GetManyBytes(line, "method", "id")
 	if found[0].Exists() {
 		return false
@@ -148,8 +148,8 @@ func (p *pipe) answers(line []byte) bool {
 	return waits
 }
 
-// note remembers that a call waits for an answer, or no longer does.
-func (p *pipe) note(msg jsonrpc.Message, data []byte) {
+// trackCall remembers that a call waits for an answer, or no longer does.
+func (p *stdioTransport) trackCall(msg jsonrpc.Message, data []byte) {
 	request, ok := msg.(*jsonrpc.Request)
 	if !ok {
 		return
@@ -167,14 +167,14 @@ func (p *pipe) note(msg jsonrpc.Message, data []byte) {
 }
 
 // Write implements [sdk.Connection]. It waits for the program to read, until ctx
-// ends or writePatience is over. A message of which only a part was written is
+// ends or writeTimeout is over. A message of which only a part was written is
 // the end of the connection.
-func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
+func (p *stdioTransport) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	select {
 	case p.writing <- struct{}{}:
@@ -184,7 +184,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p.note(msg, data)
+	p.trackCall(msg, data)
 	stdin := p.process.Stdin()
 	if err := stdin.SetWriteDeadline(time.Time{}); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	case err == nil:
 		return nil
 	case n > 0 || ctx.Err() == nil:
-		p.gate.end(err)
+		p.limit.endConnection(err)
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return errors.New("it does not read its stdin")
@@ -215,34 +215,34 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 }
 
 // Close implements [sdk.Connection].
-func (p *pipe) Close() error {
-	p.shut()
+func (p *stdioTransport) Close() error {
+	p.closeStdin()
 	return nil
 }
 
-// shut tells the program to end, by the end of its stdin, and has it killed
+// closeStdin tells the program to end, by the end of its stdin, and has it killed
 // after grace. It does not wait.
-func (p *pipe) shut() {
+func (p *stdioTransport) closeStdin() {
 	p.closing.Do(func() {
-		p.killer = time.AfterFunc(grace, p.kill)
+		p.killTimer = time.AfterFunc(exitTimeout, p.kill)
 		close(p.closed)
 		p.process.Stdin().Close()
 	})
 }
 
 // kill ends the program without a word.
-func (p *pipe) kill() {
-	p.kills.Store(true)
+func (p *stdioTransport) kill() {
+	p.killed.Store(true)
 	p.process.Kill()
 }
 
 // wait returns when nothing of the program is left, and says how it ended if not
-// by our hand. shut must have been called.
-func (p *pipe) wait() error {
+// by our hand. closeStdin must have been called.
+func (p *stdioTransport) wait() error {
 	err := p.process.Wait()
-	p.killer.Stop()
+	p.killTimer.Stop()
 	p.process.Close()
-	if p.kills.Load() {
+	if p.killed.Load() {
 		return nil
 	}
 	return err
