@@ -26,7 +26,7 @@ type logFacts struct {
 func (x *exchange) note(r rpc.Record) { x.log.calls = append(x.log.calls, r) }
 
 // noteRefusal notes an answer to what never reached a method.
-func (x *exchange) noteRefusal(r rpc.Error) {
+func (x *exchange) noteRefusal(r *rpc.Error) {
 	record := rpc.Refused(r.Err)
 	record.Fault = x.log.fault
 	x.note(record)

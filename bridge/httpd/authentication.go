@@ -13,70 +13,75 @@ import (
 	"nexus.internal/bridge/rpc"
 )
 
-// authenticated notes what lets the request in.
-func (x *exchange) authenticated(p rpc.Principal) {
+// setPrincipal notes who makes the request.
+func (x *exchange) setPrincipal(p rpc.Principal) {
 	x.by = p
 	if c := connOf(x.r.Context()); c != nil {
 		c.limiter.authenticate(c, p.Grant, p.Valid)
 	}
 }
 
-// checkKey finds what the key of the Authorization header is good for. A body
-// without that header may be signed instead: then there is no principal yet. A key that
-// is good, and not for the path, is refused with its principal.
-func (s *Server) checkKey(x *exchange, to route) (p rpc.Principal, refused rpc.Error, ok bool) {
+// checkKey finds the principal by the key of the Authorization header. A call without that
+// header may be signed instead: it has no principal yet. A key that is good, and not for the
+// path, is refused once its principal is known.
+func (s *Server) checkKey(x *exchange, to route) *rpc.Error {
 	values := x.r.Header.Values("Authorization")
 	if len(values) == 0 {
-		return p, noKey, to.kind == toGlobal || to.kind == toAgent
+		if to.calls() {
+			return nil
+		}
+		return noKey
 	}
 	scheme, presented, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
 	if !strings.EqualFold(scheme, "Bearer") || presented == "" {
-		return p, noKey, false
+		return noKey
 	}
 	key, err := auth.Parse(presented)
 	if len(values) > 1 || err != nil {
-		return p, wrongKey, false
+		return wrongKey
 	}
 	if to.kind == toReady && s.o.Probe.Matches(key.Reveal()) {
 		x.probe, x.key = true, key
-		return rpc.Principal{Grant: auth.Grant{ID: "probe", Scope: auth.ScopeFull}, Valid: context.Background()}, rpc.Error{}, true
+		x.setPrincipal(rpc.Principal{Grant: auth.Grant{ID: "probe", Scope: auth.ScopeFull}, Valid: context.Background()})
+		return nil
 	}
 	grant, valid, ok := s.o.Keys.Check(key.Reveal())
 	if !ok {
-		return p, wrongKey, false
+		return wrongKey
 	}
-	p, x.key = rpc.Principal{Grant: grant, Valid: valid}, key
+	x.key = key
+	x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
 	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
 	if to.kind == toAllEvents { // its query says whose
-		return p, rpc.Error{}, true
+		return nil
 	}
-	if err := p.MayReach(to.agent); err != nil {
-		if wait := s.access.Load().rate.Take(grant.ID, 1); wait > 0 {
-			return p, s.retryAfter(x, tooMany, wait), false
+	if err := x.by.MayReach(to.agent); err != nil {
+		if refused := s.checkRate(x, 1); refused != nil {
+			return refused
 		}
-		return p, rpc.ToError(err).With(http.StatusForbidden), false
+		return new(rpc.ToError(err).With(http.StatusForbidden))
 	}
-	return p, rpc.Error{}, true
+	return nil
 }
 
 // checkRate counts n requests for the key. Where those are too many, none is
 // counted. A probe has no rate.
-func (s *Server) checkRate(x *exchange, n int) (rpc.Error, bool) {
+func (s *Server) checkRate(x *exchange, n int) *rpc.Error {
 	if x.probe {
-		return rpc.Error{}, true
+		return nil
 	}
 	switch wait := s.access.Load().rate.Take(x.by.Grant.ID, n); wait {
 	case 0:
-		return rpc.Error{}, true
+		return nil
 	case limit.Never:
-		return overRate(n, s.access.Load().RequestsPerMinute), false
+		return overRate(n, s.access.Load().RequestsPerMinute)
 	default:
-		return s.retryAfter(x, tooMany, wait), false
+		return x.retryAfter(tooMany, wait)
 	}
 }
 
-// retryAfter is the refusal r with word of when to come again.
-func (s *Server) retryAfter(x *exchange, r rpc.Error, wait time.Duration) rpc.Error {
+// retryAfter returns r, and tells the client when to come again.
+func (x *exchange) retryAfter(r *rpc.Error, wait time.Duration) *rpc.Error {
 	x.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
 	return r
 }

@@ -19,44 +19,44 @@ const maxKeyless = 16
 
 // readBody reads a body of the right size and type, unless the request is refused whatever
 // the body has. A request without a key is told that alone, whatever else is wrong with it.
-func (s *Server) readBody(x *exchange) (body []byte, refused rpc.Error, ok bool) {
+func (s *Server) readBody(x *exchange) (body []byte, refused *rpc.Error) {
 	keyless := x.key.IsZero()
-	if refused, ok = s.precheck(x); ok && keyless {
+	if refused = s.precheck(x); refused == nil && keyless {
 		select {
 		case s.keyless <- struct{}{}:
 			defer func() { <-s.keyless }()
 		default:
-			return nil, s.retryAfter(x, tooMany, time.Second), false
+			return nil, x.retryAfter(tooMany, time.Second)
 		}
 	}
-	if ok {
-		body, refused, ok = s.receiveBody(x)
+	if refused == nil {
+		body, refused = s.receiveBody(x)
 	}
-	if !ok && keyless {
+	if refused != nil && keyless {
 		refused = noKey
 	}
-	return body, refused, ok
+	return body, refused
 }
 
 // precheck refuses a request that no body could make good.
-func (s *Server) precheck(x *exchange) (refused rpc.Error, ok bool) {
+func (s *Server) precheck(x *exchange) *rpc.Error {
 	if x.r.ContentLength > MaxBody {
-		return tooLarge, false
+		return tooLarge
 	}
-	if refused, ok = checkType(x.r.Header); !ok {
-		return refused, false
+	if refused := checkType(x.r.Header); refused != nil {
+		return refused
 	}
 	if s.o.Requests.Closed() {
-		return draining, false
+		return draining
 	}
 	if wait := s.access.Load().rate.Wait(x.by.Grant.ID); wait > 0 && !x.key.IsZero() {
-		return s.retryAfter(x, tooMany, wait), false
+		return x.retryAfter(tooMany, wait)
 	}
-	return rpc.Error{}, true
+	return nil
 }
 
 // receiveBody reads the whole body, within the bounds of size and time.
-func (s *Server) receiveBody(x *exchange) ([]byte, rpc.Error, bool) {
+func (s *Server) receiveBody(x *exchange) ([]byte, *rpc.Error) {
 	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
 	// What is packed is bounded as it comes, and again as it unfolds.
 	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
@@ -75,15 +75,15 @@ func (s *Server) receiveBody(x *exchange) ([]byte, rpc.Error, bool) {
 			// left; the limit on the request must not look like that.
 			_ = x.rc.SetReadDeadline(time.Time{})
 			x.whole = true
-			return buf, rpc.Error{}, true
+			return buf, nil
 		case err != nil:
-			return nil, bodyError(err), false
+			return nil, bodyError(err)
 		}
 	}
 }
 
 // bodyError is the answer to a body that could not be read.
-func bodyError(err error) rpc.Error {
+func bodyError(err error) *rpc.Error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge
 	}
@@ -98,17 +98,17 @@ func bodyError(err error) rpc.Error {
 
 // checkType refuses a body that the headers do not declare as one that we read:
 // JSON, what curl declares on its own, or nothing at all, packed by gzip or not.
-func checkType(h http.Header) (refused rpc.Error, ok bool) {
+func checkType(h http.Header) *rpc.Error {
 	encoding := strings.Join(h.Values("Content-Encoding"), ", ")
 	if _, known := decoded(encoding, nil); !known {
-		return badEncoding(encoding), false
+		return badEncoding(encoding)
 	}
 	declared := h.Values("Content-Type")
 	switch {
 	case len(declared) > 1:
-		return badType(strings.Join(declared, " and ")), false
+		return badType(strings.Join(declared, " and "))
 	case len(declared) == 0 || declared[0] == "":
-		return rpc.Error{}, true
+		return nil
 	}
 	media, params, err := mime.ParseMediaType(declared[0])
 	charset, named := params["charset"]
@@ -116,7 +116,7 @@ func checkType(h http.Header) (refused rpc.Error, ok bool) {
 	case err != nil:
 	case media == "application/x-www-form-urlencoded",
 		media == "application/json" && (!named || strings.EqualFold(charset, "utf-8")):
-		return rpc.Error{}, true
+		return nil
 	}
-	return badType(declared[0]), false
+	return badType(declared[0])
 }

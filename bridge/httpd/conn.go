@@ -134,7 +134,7 @@ func (c *conn) Close() error {
 }
 
 // jsonErrorFor is our refusal for one that net/http has written.
-func jsonErrorFor(written []byte) rpc.Error {
+func jsonErrorFor(written []byte) *rpc.Error {
 	if bytes.Contains(written, []byte("Host header")) {
 		return badHost
 	}
@@ -142,31 +142,29 @@ func jsonErrorFor(written []byte) rpc.Error {
 	if status == 0 {
 		return malformedHTTP
 	}
-	for _, r := range []rpc.Error{longHead, unknownCoding, unknownExpect, unknownVersion} {
+	for _, r := range []*rpc.Error{longHead, unknownCoding, unknownExpect, unknownVersion} {
 		if r.Status == status {
 			return r
 		}
 	}
-	r := malformedHTTP
-	r.Status = status
-	return r
+	return new(malformedHTTP.With(status))
 }
 
 // What else net/http refuses by itself.
 var (
-	longHead = rpc.Refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	longHead = apiError(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("the request line and the headers have more than %d bytes", maxHeader), "Send fewer headers, or shorter ones.")
-	unknownCoding = rpc.Refuse(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownCoding = apiError(http.StatusNotImplemented, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Transfer-Encoding that is understood is chunked", "Send a Content-Length, or the body in chunks.")
-	unknownExpect = rpc.Refuse(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownExpect = apiError(http.StatusExpectationFailed, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the only Expect that is understood is 100-continue", "Leave out the Expect header.")
-	unknownVersion = rpc.Refuse(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	unknownVersion = apiError(http.StatusHTTPVersionNotSupported, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"HTTP/1.0 and 1.1 alone are understood", "Speak HTTP/1.1.")
 )
 
 // rawResponse is a whole HTTP response that ends the connection, with the
 // headers that every answer has.
-func rawResponse(r rpc.Error) []byte {
+func rawResponse(r *rpc.Error) []byte {
 	body := jsonrpc.AppendResponse(nil, jsonrpc.Response{ID: jsonrpc.NullID, Error: r.Err})
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\nCache-Control: no-store\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",

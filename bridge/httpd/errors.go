@@ -13,69 +13,74 @@ import (
 
 // The refusals of the checks that come before any method (SPEC §6.1).
 var (
-	badTarget = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	badTarget = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the request target is not a path", "Ask for a path, as in POST /rpc.")
-	badHost = rpc.Refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", api.KindForbiddenHost,
+	badHost = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Host not allowed", api.KindForbiddenHost,
 		"the Host header does not name this server", "Use 127.0.0.1, localhost or [::1] with the server's port.")
-	badOrigin = rpc.Refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", api.KindForbiddenOrigin,
+	badOrigin = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Origin not allowed", api.KindForbiddenOrigin,
 		"requests from web pages are refused", "Call from a program that sends no Origin header.")
-	badMethod = rpc.Refuse(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", api.KindMethodNotAllowed,
+	badMethod = apiError(http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "Method not allowed", api.KindMethodNotAllowed,
 		"the path does not take this HTTP method", "See the Allow header.")
-	noKey = rpc.Refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Authorization header required", api.KindAuthenticationRequired,
+	noKey = apiError(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Authorization header required", api.KindAuthenticationRequired,
 		"no API key was sent", "Send Authorization: Bearer KEY; the server's key file holds the key.")
-	wrongKey = rpc.Refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", api.KindAuthenticationFailed,
+	wrongKey = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid API key", api.KindAuthenticationFailed,
 		"the API key is not this server's", "Read the key file again: a server makes a new key when it starts.")
-	wrongCode = rpc.Refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid code", api.KindAuthenticationFailed,
+	wrongCode = apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid code", api.KindAuthenticationFailed,
 		"the code was used, is older than a minute, or was not made by this server", "Run nexus open again, or paste the server's key.")
-	badChallenge = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", api.KindInvalidParams,
+	badChallenge = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid parameter challenge", api.KindInvalidParams,
 		"a challenge is 16 to 128 letters, digits, hyphens and underscores", "Send one that nobody can foresee.")
-	unsigned = rpc.Refuse(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", api.KindAuthenticationRequired,
+	unsigned = apiError(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", api.KindAuthenticationRequired,
 		"this server wants each request signed", "Sign each request by its member auth.")
-	tooMany = rpc.Refuse(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", api.KindRateLimited,
+	tooMany = apiError(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", api.KindRateLimited,
 		"more requests came than may be answered", "Wait for as many seconds as Retry-After says.")
-	unknownPath = rpc.Refuse(http.StatusNotFound, jsonrpc.CodeInvalidParams,
+	unknownPath = apiError(http.StatusNotFound, jsonrpc.CodeInvalidParams,
 		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", api.KindNotFound, "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
-	tooLarge = rpc.Refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", api.KindBodyTooLarge,
+	tooLarge = apiError(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "Request body too large", api.KindBodyTooLarge,
 		fmt.Sprintf("a body has at most %d bytes", MaxBody), "Send less, or attach files by their path.")
-	needlessBody = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	needlessBody = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"a GET or HEAD has no body here", "Ask without a body.")
-	badGzip = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	badGzip = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the body is not what its Content-Encoding says", "Send it packed by gzip, or as it is and without Content-Encoding.")
-	tooSlow = rpc.Refuse(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", api.KindRequestTimeout,
+	tooSlow = apiError(http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "Request timeout", api.KindRequestTimeout,
 		"the request did not arrive in time", "Send the whole request at once.")
-	brokenBody = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	brokenBody = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the body did not arrive whole")
-	malformedHTTP = rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+	malformedHTTP = apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		"the request is not well-formed HTTP/1.1")
-	draining = rpc.ToError(rpc.ErrNotAccepted)
+	draining = new(rpc.ToError(rpc.ErrNotAccepted))
 )
+
+// apiError makes an error of a request that reached no method.
+func apiError(status int, code jsonrpc.Code, message string, kind api.ErrorKind, details string, suggestions ...string) *rpc.Error {
+	return new(rpc.Refuse(status, code, message, kind, details, suggestions...))
+}
 
 // badType refuses a body for what its Content-Type declares, badEncoding for how it
 // is packed.
-func badType(declared string) rpc.Error {
+func badType(declared string) *rpc.Error {
 	return unsupported("the body is declared as "+strconv.Quote(clipName(declared)), "Send Content-Type: application/json, once.")
 }
 
-func badEncoding(encoding string) rpc.Error {
+func badEncoding(encoding string) *rpc.Error {
 	return unsupported("Content-Encoding "+strconv.Quote(clipName(encoding))+" is not understood: gzip alone is",
 		"Send the body packed by gzip, or as it is and without Content-Encoding.")
 }
 
-func unsupported(details, way string) rpc.Error {
-	return rpc.Refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", api.KindUnsupportedMediaType,
+func unsupported(details, way string) *rpc.Error {
+	return apiError(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "Unsupported media type", api.KindUnsupportedMediaType,
 		details, way)
 }
 
 // badSignature refuses signed requests, for a reason that says nothing about keys.
-func badSignature(reason string) rpc.Error {
-	return rpc.Refuse(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", api.KindAuthenticationFailed, reason,
+func badSignature(reason string) *rpc.Error {
+	return apiError(http.StatusForbidden, jsonrpc.CodeNotAuthenticated, "Invalid signature", api.KindAuthenticationFailed, reason,
 		"Sign each request once, with its own timestamp.")
 }
 
 // overRate refuses a batch that no waiting makes good.
-func overRate(n, perMinute int) rpc.Error {
-	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
+func overRate(n, perMinute int) *rpc.Error {
+	return apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
 }
 

@@ -1,17 +1,11 @@
 package httpd
 
 import (
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/rpc"
-	"nexus.internal/protocol/jsonrpc"
 )
 
 // serveEvents answers GET /agent/{id}/events, and GET /events, which is of no agent.
@@ -21,9 +15,9 @@ func (s *Server) serveEvents(x *exchange, agent, query string) {
 		s.refuse(x, draining)
 		return
 	}
-	values, wrong := readQuery(query, events.Parameters(agent)...)
-	if wrong != nil {
-		s.refuse(x, *wrong)
+	values, refused := readQuery(query, events.Parameters(agent)...)
+	if refused != nil {
+		s.refuse(x, refused)
 		return
 	}
 	refused, ended := s.o.Events.Serve(x.r.Context(), events.Request{
@@ -31,36 +25,10 @@ func (s *Server) serveEvents(x *exchange, agent, query string) {
 	}, func() rpc.Writer { return s.openStream(x) })
 	switch {
 	case refused != nil:
-		s.refuse(x, *refused)
+		s.refuse(x, refused)
 	case ended != "":
 		x.log.agent, x.log.ended = agent, ended
 	}
-}
-
-// readQuery reads a query that may have the members named, each of them once.
-func readQuery(query string, members ...string) (values url.Values, wrong *rpc.Error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, new(badQuery("Invalid query: want NAME=VALUE&…", "Escape what is not a letter or digit."))
-	}
-	way := "Leave out the query."
-	if len(members) > 0 {
-		way = "Known are: " + strings.Join(members, ", ") + "."
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case !slices.Contains(members, name):
-			return nil, new(badQuery("Unknown parameter: "+clipName(name), way))
-		case len(values[name]) > 1:
-			return nil, new(badQuery("Invalid parameter "+name+": stands twice", "Name it once."))
-		}
-	}
-	return values, nil
-}
-
-// badQuery refuses the query of a GET.
-func badQuery(message, way string) rpc.Error {
-	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, message, api.KindInvalidParams, message, way)
 }
 
 // eventStream is an open text/event-stream response.

@@ -79,7 +79,7 @@ func (s *Server) write(x *exchange, status int, media string, body []byte) {
 
 // refuse answers a request whose JSON-RPC id is not known. If its body has not arrived
 // whole, the server does not wait for the rest: the connection ends.
-func (s *Server) refuse(x *exchange, r rpc.Error) {
+func (s *Server) refuse(x *exchange, r *rpc.Error) {
 	switch r.Status {
 	case http.StatusUnauthorized:
 		x.w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
@@ -118,5 +118,5 @@ func (x *exchange) drainAndClose() {
 // fail answers a request that went wrong in the server, and logs why.
 func (s *Server) fail(x *exchange, err error) {
 	x.log.fault = fmt.Errorf("answer a request: %w", err)
-	s.refuse(x, rpc.ToError(err))
+	s.refuse(x, new(rpc.ToError(err)))
 }

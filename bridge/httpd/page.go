@@ -15,8 +15,8 @@ import (
 // server does or knows, so it needs no key.
 func (s *Server) docs(x *exchange, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
-	if _, wrong := readQuery(query); wrong != nil {
-		s.refuse(x, *wrong)
+	if _, refused := readQuery(query); refused != nil {
+		s.refuse(x, refused)
 		return
 	}
 	page.Head(x.w.Header())

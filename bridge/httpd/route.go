@@ -71,6 +71,9 @@ func parseRoute(method, path string) route {
 	return route{kind: kind, agent: id}
 }
 
+// calls reports whether calls are posted to the path.
+func (r route) calls() bool { return r.kind == toGlobal || r.kind == toAgent }
+
 // allows are the HTTP methods that the path takes; nil for all.
 func (r route) allows() []string {
 	switch r.kind {

@@ -96,24 +96,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.Leave()
 
-	if r.ProtoMinor > 1 { // another major version is refused by net/http
-		s.refuse(x, unknownVersion)
+	refused := s.checkHead(x)
+	if refused == nil && !s.checkOrigin(x, to) {
 		return
 	}
-	if !strings.HasPrefix(r.RequestURI, "/") {
-		s.refuse(x, badTarget)
-		return
-	}
-	if !s.hosts[strings.ToLower(r.Host)] {
-		s.refuse(x, badHost)
-		return
-	}
-	if !s.checkOrigin(x, to) {
-		return
-	}
-	if allowed := to.allows(); allowed != nil && !slices.Contains(allowed, r.Method) {
+	if allowed := to.allows(); refused == nil && allowed != nil && !slices.Contains(allowed, r.Method) {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		s.refuse(x, badMethod)
+		refused = badMethod
+	}
+	if refused != nil {
+		s.refuse(x, refused)
 		return
 	}
 	switch to.kind {
@@ -122,23 +114,32 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default: // needs a key
 	}
-	passed, refused, ok := s.checkKey(x, to)
-	if !x.key.IsZero() {
-		x.authenticated(passed)
+	refused = s.checkKey(x, to)
+	if refused == nil && !to.calls() {
+		refused = s.checkRate(x, 1)
 	}
-	if !ok {
+	switch {
+	case refused != nil:
 		s.refuse(x, refused)
-		return
-	}
-	if to.kind == toGlobal || to.kind == toAgent {
+	case to.calls():
 		s.serveRPC(x, to)
-		return
+	default:
+		s.serveKeyed(x, to, query)
 	}
-	if refused, ok := s.checkRate(x, 1); !ok {
-		s.refuse(x, refused)
-		return
+}
+
+// checkHead refuses a request for its version, its target or its Host.
+func (s *Server) checkHead(x *exchange) *rpc.Error {
+	switch {
+	case x.r.ProtoMinor > 1: // another major version is refused by net/http
+		return unknownVersion
+	case !strings.HasPrefix(x.r.RequestURI, "/"):
+		return badTarget
+	case !s.hosts[strings.ToLower(x.r.Host)]:
+		return badHost
+	default:
+		return nil
 	}
-	s.serveKeyed(x, to, query)
 }
 
 // serveAnybody answers what needs no key, and has no body.

@@ -31,7 +31,7 @@ type signatures struct {
 // checkSigned checks the signatures of all requests in a body, before any of
 // them is carried out: each must be signed if there is no other proof of a key, or
 // if the server wants that, and none used before.
-func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused rpc.Error, ok bool) {
+func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused *rpc.Error) {
 	signed.now = time.Now()
 	for _, item := range items {
 		switch {
@@ -39,18 +39,18 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatur
 			continue // it is answered as what it is, and nothing is done
 		case item.Request.Auth == nil && (x.key.IsZero() || s.access.Load().RequireSignatures):
 			if x.key.IsZero() {
-				return signed, noKey, false
+				return signed, noKey
 			}
-			return signed, unsigned, false
+			return signed, unsigned
 		case item.Request.Auth == nil:
 			continue
 		}
 		signature, at, problem := s.verify(x, item.Request)
 		if problem != "" {
-			return signed, badSignature(problem), false
+			return signed, badSignature(problem)
 		}
 		if signed.now.Sub(at).Abs() > signatureLife {
-			return signed, badSignature("its timestamp is more than 300 seconds from the server's time"), false
+			return signed, badSignature("its timestamp is more than 300 seconds from the server's time")
 		}
 		signed.texts = append(signed.texts, signature)
 		if end := at.Add(signatureLife); end.After(signed.until) {
@@ -58,26 +58,26 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatur
 		}
 	}
 	if !s.o.Signatures.Fresh(signed.texts) {
-		return signed, badSignature(limit.ErrSeen.Error()), false
+		return signed, badSignature(limit.ErrSeen.Error())
 	}
-	return signed, rpc.Error{}, true
+	return signed, nil
 }
 
 // useSignatures uses the signatures of a body that is carried out next.
-func (s *Server) useSignatures(x *exchange, signed signatures) (rpc.Error, bool) {
+func (s *Server) useSignatures(x *exchange, signed signatures) *rpc.Error {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
 	lasting := x.by.Grant.Scope != auth.ScopeFull
 	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
 	case errors.Is(err, limit.ErrSeen):
-		return badSignature(err.Error()), false
+		return badSignature(err.Error())
 	case errors.Is(err, limit.ErrFull):
-		return s.retryAfter(x, tooMany, time.Minute), false
+		return x.retryAfter(tooMany, time.Minute)
 	case err != nil:
 		x.log.fault = fmt.Errorf("remember signatures: %w", err)
-		return rpc.ToError(err).With(http.StatusServiceUnavailable), false
+		return new(rpc.ToError(err).With(http.StatusServiceUnavailable))
 	}
-	return rpc.Error{}, true
+	return nil
 }
 
 // verify checks one signature, with the key that was presented, else with the
@@ -101,7 +101,7 @@ func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at ti
 			return "", at, "it is not the presented key's signature of this request"
 		}
 	} else if grant, valid, ok := s.o.Keys.CheckSignature(text, signed.Signature); ok {
-		x.authenticated(rpc.Principal{Grant: grant, Valid: valid})
+		x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
 	} else {
 		return "", at, "it is no full key's signature of this request"
 	}

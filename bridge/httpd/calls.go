@@ -9,8 +9,8 @@ import (
 
 // serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
 func (s *Server) serveRPC(x *exchange, to route) {
-	body, refused, ok := s.readBody(x)
-	if !ok {
+	body, refused := s.readBody(x)
+	if refused != nil {
 		s.refuse(x, refused)
 		return
 	}
@@ -24,14 +24,14 @@ func (s *Server) serveRPC(x *exchange, to route) {
 		return
 	}
 	message := jsonrpc.DecodeBody(body, maxBatch)
-	signed, refused, ok := s.checkSigned(x, message.Items)
-	if ok {
-		refused, ok = s.checkRate(x, len(message.Items))
+	signed, refused := s.checkSigned(x, message.Items)
+	if refused == nil {
+		refused = s.checkRate(x, len(message.Items))
 	}
-	if ok { // last, so that what came too early may come again
-		refused, ok = s.useSignatures(x, signed)
+	if refused == nil { // last, so that what came too early may come again
+		refused = s.useSignatures(x, signed)
 	}
-	if !ok {
+	if refused != nil {
 		s.refuse(x, refused)
 		return
 	}
