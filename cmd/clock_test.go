@@ -34,7 +34,7 @@ var wallClockUses = map[string]string{
 	"cmd/internal/chaos/server_linux.go UnixNano": "a name",
 	"cmd/internal/telemetry/encode.go UnixNano":   "shown: when a span began and ended",
 	"child/journal/expire.go ModTime":             "whether an unnamed session that nobody holds is 30 days old",
-	"child/mcp/pipe.go Unix":                      "a deadline that is always over",
+	"child/mcp/stdiotransport.go Unix":            "a deadline that is always over",
 	"child/serve.go Unix":                         "a deadline that is always over",
 	"child/tool/file/edit.go ModTime":             "compared with itself: whether a file was changed",
 	"child/tool/shell/output.go ModTime":          "the order in which old outputs go",
