@@ -92,7 +92,7 @@ type Options struct {
 	// Bounds of HTTP, with the defaults of [httpd.Options].
 	ReadTimeout, IdleTimeout, WriteTimeout time.Duration
 
-	CommandTimeout time.Duration // for a child to answer anything but a prompt: 30 s
+	CommandTimeout time.Duration // for a child to answer anything but a prompt: agents.DefaultCommandTimeout
 	DrainTimeout   time.Duration // for what runs when the server ends: DefaultDrainTimeout
 	Heartbeat      time.Duration // between signs of life on a quiet stream: 15 s
 }
@@ -108,7 +108,6 @@ func (o Options) withDefaults() Options {
 		value    *time.Duration
 		standard time.Duration
 	}{
-		{&o.CommandTimeout, 30 * time.Second},
 		{&o.DrainTimeout, DefaultDrainTimeout},
 		{&o.Heartbeat, 15 * time.Second},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
@@ -17,6 +18,8 @@ import (
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/plan"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
 )
 
 // Server is the façade as an actor.
@@ -95,6 +98,12 @@ type checker func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResu
 // Check implements [methods.CodeChecker].
 func (c checker) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	return c(ctx, p)
+}
+
+// HostCall answers what an agent asks by a host_call: see [rpc.AgentCalls]. It is the
+// supervisor.HostHandler of the server's agents.
+func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
+	return rpc.AgentCalls{Router: s.router, Requests: s.requests, Log: s.log}.Serve(ctx, from, method, params)
 }
 
 // Launched counts, for GET /metrics, an agent's process that became ready.

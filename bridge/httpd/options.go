@@ -65,7 +65,7 @@ type Options struct {
 	ReadTimeout  time.Duration // for a whole request: 30 s
 	IdleTimeout  time.Duration // of a kept connection: 120 s
 	WriteTimeout time.Duration // for one response or one batch of events: 30 s
-	Heartbeat    time.Duration // between signs of life on a quiet stream: 15 s
+	Heartbeat    time.Duration // between signs of life on a quiet stream
 }
 
 // AccessOptions say who may call (SPEC §6.5). The zero value lets in every program with a
@@ -87,7 +87,6 @@ func (o Options) withDefaults() Options {
 		{&o.ReadTimeout, 30 * time.Second},
 		{&o.IdleTimeout, 120 * time.Second},
 		{&o.WriteTimeout, 30 * time.Second},
-		{&o.Heartbeat, 15 * time.Second},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.standard
