@@ -211,3 +211,43 @@ func TestLostAnswersAreTold(t *testing.T) {
 		h.outcome(turn, supervisor.Cancelled) // it went on
 	})
 }
+
+// A command that cannot be written, and that nobody waits for any more when this is found,
+// leaves its place to others: four of them made each later command wait for ever.
+func TestUnsendableCommandThatNobodyWaitsFor(t *testing.T) {
+	slow := func(c *supervisortest.Child, cmd protocol.Command) bool {
+		if _, ok := cmd.(protocol.Compact); ok {
+			time.Sleep(10 * time.Millisecond) // nothing is read meanwhile
+		}
+		return false
+	}
+	run(t, always(supervisortest.Play{Command: slow}), func(h *house) {
+		a := h.start("alice")
+		compacted := make(chan error, 70)
+		for range cap(compacted) { // more than a pipe has room for: the last ones wait to be written
+			go func() { compacted <- do(h.Context(), a, protocol.Compact{}) }()
+		}
+		synctest.Wait()
+		brief, cancel := context.WithTimeout(h.Context(), time.Millisecond)
+		defer cancel()
+		abandoned := make(chan error, 4)
+		for range cap(abandoned) {
+			go func() { abandoned <- do(brief, a, protocol.SetCwd{Cwd: "\xff"}) }()
+		}
+		for range cap(abandoned) {
+			if err := <-abandoned; !errors.Is(err, context.DeadlineExceeded) {
+				h.Errorf("set_cwd: %v", err)
+			}
+		}
+		for range cap(compacted) {
+			if err := <-compacted; err != nil {
+				h.Error(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+		defer cancel()
+		if err := do(ctx, a, protocol.GetState{}); err != nil {
+			h.Errorf("get_state: %v", err)
+		}
+	})
+}

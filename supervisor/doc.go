@@ -7,12 +7,13 @@
 //	turn, err := agent.Prompt(ctx, protocol.Prompt{ID: id, Message: "hello"}, supervisor.PromptOptions{})
 //	result, err := turn.Wait(ctx)
 //
-// What an agent is doing is guarded by one mutex per agent, which is never
-// held while anything blocks. Each incarnation has one goroutine that launches
-// it, reads its frames in order and accounts for its end; commands are written
-// by whoever gives them, in the order they were accepted. So a caller's prompt
-// and a child's answer take no detour, and an idle agent costs one goroutine
-// here and one timer. All exported methods are safe for concurrent use. All
+// What an agent is doing changes in one function, Agent.update, which holds the
+// agent's mutex and in which nothing blocks. What an update leads to and may block (a
+// command to write, an outcome to record) runs after it. Each incarnation has one
+// goroutine that launches it, reads its frames in order and accounts for its end;
+// commands are written by whoever gives them, in the order they were accepted. So a
+// caller's prompt and a child's answer take no detour, and an idle agent costs one
+// goroutine here and one timer. All exported methods are safe for concurrent use. All
 // goroutines are joined by Remove and Run.
 //
 // What an agent asks for by host_call is answered by [Options.Host], in a

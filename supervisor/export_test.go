@@ -1,6 +1,10 @@
 package supervisor
 
-import "time"
+import (
+	"time"
+
+	"nexus.internal/protocol"
+)
 
 // Move is the table of states, for tests.
 func Move(from, to State) State { return from.move(to) }
@@ -38,3 +42,6 @@ func Hold(a *Agent) (release func()) {
 		a.mu.Unlock()
 	}
 }
+
+// Handle routes a frame as if the agent's child had written it.
+func Handle(a *Agent, f protocol.Frame) { a.handle(a.guarded.inc, f) }

@@ -239,3 +239,24 @@ func TestBatches(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkDelta is the routing of one text_delta of a turn, from its frame to the hub.
+func BenchmarkDelta(b *testing.B) {
+	launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{Prompt: supervisortest.UntilAborted})}
+	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": launcher}})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer s.Run(ctx)
+	defer cancel()
+	a, err := s.Start(ctx, supervisor.Spec{ID: "alice"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := a.Prompt(ctx, protocol.Prompt{}, supervisor.PromptOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	f := protocol.Frame{Type: "message_update", Raw: []byte(`{"type":"message_update","event":{"type":"text_delta","delta":"hello world, some words"}}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		supervisor.Handle(a, f)
+	}
+}

@@ -29,7 +29,7 @@ type incarnation struct {
 	cause   string // the same in words
 	limit   string // that of a turn which it did not end, if we gave it up for that
 
-	sendQueue   sendQueue
+	sendQueue   outbox[protocol.Command] // the calls under way, the one turn and what the child asks for bound it
 	heartbeat   heartbeat
 	host        hostCalls
 	permissions pendingPermissions
@@ -145,7 +145,7 @@ func (inc *incarnation) ending() bool { return inc.lost != "" || inc.stopped != 
 // enqueue has a command written, unless the incarnation is ending.
 func (inc *incarnation) enqueue(c protocol.Command) {
 	if !inc.ending() {
-		inc.sendQueue.enqueue(c)
+		inc.sendQueue.add(c)
 	}
 }
 

@@ -186,7 +186,7 @@ func (s *agentState) finish(t *Turn, o Outcome, err error) {
 		s.inc.host.end(t)
 		s.inc.cancelPermissions(func(r pendingPermission) bool { return r.TurnID == t.id })
 	}
-	s.turns.finish(t)
+	s.turns.finished.add(t)
 }
 
 // notified ends the wait for a turn whose outcome is recorded: its last event, its

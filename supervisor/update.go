@@ -57,14 +57,14 @@ func (a *Agent) locked(f func(s *agentState) []effect) []effect {
 // is none.
 func (s *agentState) due() effect {
 	a, inc := s.agent, s.inc
-	if t := s.turns.claim(); t != nil {
+	if t, ok := s.turns.finished.claim(); ok {
 		a.work.Add(1) // the memory is closed after that
 		return func() { a.notify(t) }
 	}
 	if inc == nil {
 		return nil
 	}
-	if c := inc.sendQueue.claim(); c != nil {
+	if c, ok := inc.sendQueue.claim(); ok {
 		return func() { a.write(inc, c) }
 	}
 	return nil
@@ -99,10 +99,11 @@ func (s *agentState) elsewhere() []effect {
 // byReader is what the reader of the child does: it notifies of the turn's end itself, so
 // that nothing of the next turn is read before, and leaves the rest to others.
 func (s *agentState) byReader() []effect {
-	t, a := s.turns.claim(), s.agent
-	if t == nil {
+	t, ok := s.turns.finished.claim()
+	if !ok {
 		return s.elsewhere()
 	}
+	a := s.agent
 	a.work.Add(1)
 	return []effect{func() { a.notify(t) }, func() { a.update((*agentState).elsewhere) }}
 }
@@ -123,13 +124,13 @@ func (a *Agent) flush(next effect) {
 // goroutine at a time is in it, by its claim, so they keep their order.
 func (a *Agent) notify(t *Turn) {
 	defer a.work.Done()
-	for t != nil {
+	for ok := true; ok; {
 		if a.memory.Outcomes != nil {
 			a.memory.Outcomes.End(t.result)
 		}
 		a.update(func(s *agentState) []effect {
 			s.notified(t)
-			t = s.turns.next()
+			t, ok = s.turns.finished.next()
 			return nil
 		})
 	}
@@ -138,13 +139,13 @@ func (a *Agent) notify(t *Turn) {
 // write writes the commands of the send queue. One goroutine at a time is in it, by its
 // claim, so they keep their order.
 func (a *Agent) write(inc *incarnation, c protocol.Command) {
-	for c != nil {
+	for ok := true; ok; {
 		err := inc.conn.Send(c)
 		a.update(func(s *agentState) []effect {
 			if err != nil {
 				s.unwritten(inc, c, err)
 			}
-			c = inc.sendQueue.next()
+			c, ok = inc.sendQueue.next()
 			return nil
 		})
 	}

@@ -8,13 +8,12 @@ import (
 // turnQueue has the turns of one agent: the one that runs, those that wait, those whose
 // end is not notified yet, and the last that ended. The owner guards it.
 type turnQueue struct {
-	current  *Turn    // that runs, or has ended and is not notified yet
-	waiting  []*Turn  // oldest first; at most Spec.QueueLimit, one more is refused
-	known    outcomes // all of them, and the last that ended, by id
-	finished []*Turn  // ended, to be notified in this order; current and waiting bound them
+	current  *Turn         // that runs, or has ended and is not notified yet
+	waiting  []*Turn       // oldest first; at most Spec.QueueLimit, one more is refused
+	known    outcomes      // all of them, and the last that ended, by id
+	finished outbox[*Turn] // ended, to be notified in this order; current and waiting bound them
 
-	notifying    bool      // somebody notifies of those that are finished
-	lastNotified time.Time // when somebody last ceased to
+	lastNotified time.Time
 }
 
 // running is the turn that runs and has no outcome yet; nil if there is none.
@@ -79,38 +78,14 @@ func (q *turnQueue) removeAll() []*Turn {
 	return all
 }
 
-// finish has the end of a turn notified.
-func (q *turnQueue) finish(t *Turn) { q.finished = append(q.finished, t) }
-
-// claim makes the caller the one that notifies, from the turn that it gets; nil if there
-// is nothing to notify of, or somebody at it.
-func (q *turnQueue) claim() *Turn {
-	if len(q.finished) == 0 || q.notifying {
-		return nil
-	}
-	q.notifying = true
-	return q.next()
-}
-
-// next takes the next turn to notify of. Nil ends the claim.
-func (q *turnQueue) next() *Turn {
-	if len(q.finished) == 0 {
-		q.finished, q.notifying, q.lastNotified = nil, false, time.Now()
-		return nil
-	}
-	t := q.finished[0]
-	q.finished[0] = nil
-	q.finished = q.finished[1:]
-	return t
-}
-
 // notified ends a turn: it is current no more, and its outcome is known.
 func (q *turnQueue) notified(t *Turn) {
 	if q.current == t {
 		q.current = nil
 	}
 	q.known.record(t)
+	q.lastNotified = time.Now()
 }
 
 // late reports whether somebody waits for the disk to notify, or did until just now.
-func (q *turnQueue) late() bool { return q.notifying || time.Since(q.lastNotified) < lateness }
+func (q *turnQueue) late() bool { return q.finished.claimed || time.Since(q.lastNotified) < lateness }
