@@ -171,7 +171,14 @@ type Subscription struct {
 // closed, and that of ctx.
 func (s *Subscription) Next(ctx context.Context) ([]Event, error) {
 	for {
-		if batch, err := s.take(); batch != nil || err != nil {
+		batch, first, err := s.take()
+		if first > 0 {
+			batch = s.readLog(first)
+			if len(batch) == 0 {
+				continue
+			}
+		}
+		if batch != nil || err != nil {
 			return batch, err
 		}
 		select {
@@ -182,17 +189,17 @@ func (s *Subscription) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
-func (s *Subscription) take() ([]Event, error) {
+// take takes a batch of what the hub keeps; nil if there is nothing new. If the next event
+// is not kept any more, first is the oldest one that is, else 0.
+func (s *Subscription) take() (batch []Event, first uint64, err error) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s.err == nil && s.read+1 < h.first() {
-		if s.recall(h.first()); len(s.batch) > 0 {
-			return s.batch, nil
-		}
-	}
-	if s.err != nil {
-		return nil, s.err
+	switch first := h.first(); {
+	case s.err != nil:
+		return nil, 0, s.err
+	case s.read+1 < first:
+		return nil, first, nil
 	}
 	h.attach(s)
 	s.batch = s.batch[:0]
@@ -209,22 +216,22 @@ func (s *Subscription) take() ([]Event, error) {
 	}
 	switch {
 	case len(s.batch) > 0:
-		return s.batch, nil
+		return s.batch, 0, nil
 	case h.closed:
-		return nil, io.EOF
+		return nil, 0, io.EOF
 	}
 	s.waiting = true
-	return nil, nil
+	return nil, 0, nil
 }
 
-// recall reads a batch that the hub does not keep any more from the log; first
-// is the number that it keeps. The hub's mutex is given up meanwhile. All numbers
-// below first were handed to the log, so those that it lacks are gone.
-func (s *Subscription) recall(first uint64) {
-	h, read := s.hub, s.read
-	h.mu.Unlock()
+// readLog reads a batch that the hub does not keep any more from the log; first
+// is the number that it keeps. All numbers below first were handed to the log, so
+// those that it lacks are gone.
+func (s *Subscription) readLog(first uint64) []Event {
+	h, read := s.hub, s.read // only this goroutine changes it
 	defer func() {
 		h.mu.Lock()
+		defer h.mu.Unlock()
 		s.read = read
 	}()
 	s.batch = s.batch[:0]
@@ -245,11 +252,12 @@ func (s *Subscription) recall(first uint64) {
 			s.batch = append(s.batch, e)
 			read = e.Seq
 			if size += len(e.Data) + eventCost; size >= batchSize {
-				return
+				return s.batch
 			}
 		}
 	}
 	skip(first - 1)
+	return s.batch
 }
 
 // After is the number of the last event that Next has returned, or of the one
