@@ -269,7 +269,7 @@ func TestNothingBeginsAfterTheDrain(t *testing.T) {
 	}
 	<-r.served
 	close(release) // the turn ends by itself, before its agent is stopped
-	if err := r.sup.Settle(r.ctx()); err != nil {
+	if err := r.sup.WaitIdle(r.ctx()); err != nil {
 		t.Fatal(err)
 	}
 	if len(begun) != 1 {
@@ -290,7 +290,7 @@ func TestRefusedIsDraining(t *testing.T) {
 		plan <- err
 	}()
 	r.queued("a", 2)
-	r.sup.Refuse()
+	r.sup.StopAccepting()
 	wantError(t, r.await(send).err, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
 	wantError(t, <-plan, jsonrpc.CodeUnavailable, "SERVER_DRAINING", 503)
 }

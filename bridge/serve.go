@@ -53,15 +53,15 @@ func (s *Server) drain() {
 	case <-s.requests.Empty():
 	case <-drained.Done():
 	}
-	if err := s.o.Supervisor.Settle(drained); err != nil {
+	if err := s.o.Supervisor.WaitIdle(drained); err != nil {
 		s.log.Warn("turns run longer than the server waits for them", zap.Duration("waited", s.o.DrainTimeout))
 	}
 	s.http.StopAccepting()
 	s.plans.Interrupt()
-	s.o.Supervisor.Refuse() // first, so that nothing takes the place of what is cut off next
+	s.o.Supervisor.StopAccepting() // first, so that nothing takes the place of what is cut off next
 	cut, given := context.WithTimeout(context.Background(), cutTimeout)
 	defer given()
-	if err := s.o.Supervisor.Cut(cut); err != nil {
+	if err := s.o.Supervisor.CancelRunning(cut); err != nil {
 		s.log.Warn("turns do not heed their cancel", zap.Duration("waited", cutTimeout))
 	}
 	s.http.Stop(supervisor.ErrDraining)

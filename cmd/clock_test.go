@@ -40,7 +40,7 @@ var wallClockUses = map[string]string{
 	"child/tool/shell/output.go ModTime":          "the order in which old outputs go",
 	"child/toolenv/spill.go ModTime":              "the order in which old directories go",
 	"protocol/strict/strict.go Parse":             "whether a text is a time",
-	"supervisor/lives.go UnixMicro":               "a first number; where the clock went back, resumption says that there may be a gap",
+	"supervisor/history.go UnixMicro":             "a first number; where the clock went back, resumption says that there may be a gap",
 }
 
 func TestNoDecisionByTheWallClock(t *testing.T) {

@@ -17,18 +17,18 @@ import (
 // Agent is a durable identity with a conversation: a series of incarnations,
 // one at a time. It is made by [Supervisor.Start].
 type Agent struct {
-	sup      *Supervisor
-	spec     Spec
-	launcher Launcher
-	log      *zap.Logger
-	created  time.Time
-	memory   Memory
-	fresh    bool // there was no memory before
-	hub      hub
-	since    uint64         // the number of the hub's last event at the beginning
-	life     *Life          // of the Supervisor, whose mutex guards it
-	removed  chan struct{}  // closed when nothing is left of it
-	work     sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
+	sup          *Supervisor
+	spec         Spec
+	launcher     Launcher
+	log          *zap.Logger
+	created      time.Time
+	memory       Memory
+	fresh        bool // there was no memory before
+	hub          hub
+	since        uint64         // the number of the hub's last event at the beginning
+	registration *Registration  // of the Supervisor, whose mutex guards it
+	removed      chan struct{}  // closed when nothing is left of it
+	work         sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
 
 	// accepting is held while a prompt is looked up, recorded and entered, so that its id
 	// is looked up after an earlier prompt was recorded; taken before mu.

@@ -11,9 +11,9 @@ func Move(from, to State) State { return from.move(to) }
 
 // Bounds, for tests.
 const (
-	HubKeep  = hubKeep
-	HubLimit = hubLimit
-	MaxLives = maxLives
+	HubKeep          = hubKeep
+	HubLimit         = hubLimit
+	MaxRegistrations = maxRegistrations
 )
 
 // Waits is who waits for whom, for tests.

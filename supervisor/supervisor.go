@@ -64,7 +64,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // guards all below
 	agents   map[string]*Agent
-	lives    lives
+	history  history
 	changed  chan struct{}   // closed and replaced when agents does
 	opening  map[string]bool // ids of those to come, whose memory is being opened
 	draining bool
@@ -85,7 +85,7 @@ func New(o Options) *Supervisor {
 		memory:      o.Memory,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
-		lives:       newLives(),
+		history:     newHistory(),
 		changed:     make(chan struct{}),
 		opening:     map[string]bool{},
 	}
@@ -208,8 +208,8 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 		return nil, nil, ErrDraining
 	}
 	s.agents[spec.ID] = a
-	a.life = s.lives.begin(a)
-	s.tell()
+	a.registration = s.history.begin(a)
+	s.notify()
 	return a, a.start(ctx), nil
 }
 
@@ -223,8 +223,8 @@ func (s *Supervisor) Agent(id string) (*Agent, error) {
 	return nil, ErrNotFound
 }
 
-// tell wakes those that watch; mu is held.
-func (s *Supervisor) tell() {
+// notify wakes those that watch; mu is held.
+func (s *Supervisor) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -291,8 +291,8 @@ func (s *Supervisor) closeAgent(a *Agent, reason error) {
 		a.join()
 		s.mu.Lock()
 		delete(s.agents, a.spec.ID)
-		s.lives.end(a.life)
-		s.tell()
+		s.history.end(a.registration)
+		s.notify()
 		s.mu.Unlock()
 		close(a.removed)
 	})

@@ -39,7 +39,7 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 			return new(badParameter(q.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept.")), ""
 		}
 	}
-	if lives, _ := s.o.Supervisor.Lives(0); c.crowded(lives) {
+	if lives, _ := s.o.Supervisor.Registrations(0); c.crowded(lives) {
 		return new(badParameter("parameter agents", "at most 256 agents, and there are more",
 			"Name those that are to be told of, as in agents=worker-1,worker-2.")), ""
 	}
@@ -93,7 +93,7 @@ func (c *allEvents) run(ctx context.Context) error {
 	beat := time.NewTicker(c.out.heartbeat)
 	defer beat.Stop()
 	for {
-		lives, changed := c.s.o.Supervisor.Lives(c.at[others])
+		lives, changed := c.s.o.Supervisor.Registrations(c.at[others])
 		if err := c.follow(ctx, lives); err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func (c *allEvents) run(ctx context.Context) error {
 // open takes up where the client was, or with the agents that run now, and tells
 // it where it stands.
 func (c *allEvents) open(ctx context.Context) error {
-	newest, forgotten := c.s.o.Supervisor.LivesUpTo()
-	lives, _ := c.s.o.Supervisor.Lives(0)
+	newest, forgotten := c.s.o.Supervisor.RegisteredUpTo()
+	lives, _ := c.s.o.Supervisor.Registrations(0)
 	var told protocol.StreamOpen
 	if c.asked.position == "" || c.asked.position == "0" {
 		c.at[others] = newest
@@ -139,7 +139,7 @@ func (c *allEvents) open(ctx context.Context) error {
 }
 
 // enter begins with the agents that run, for a client that knows none.
-func (c *allEvents) enter(ctx context.Context, lives []supervisor.Life) {
+func (c *allEvents) enter(ctx context.Context, lives []supervisor.Registration) {
 	for _, life := range lives {
 		if life.Agent == nil || life.Number > c.at[others] || !c.wants(life.ID) {
 			continue
@@ -156,8 +156,8 @@ func (c *allEvents) enter(ctx context.Context, lives []supervisor.Life) {
 
 // resume goes on with the agents that the client knows: with the life of each that
 // it saw, or, where this server knows of none, with what is on disk.
-func (c *allEvents) resume(ctx context.Context, lives []supervisor.Life) {
-	saw, lived := map[string]supervisor.Life{}, map[string]bool{}
+func (c *allEvents) resume(ctx context.Context, lives []supervisor.Registration) {
+	saw, lived := map[string]supervisor.Registration{}, map[string]bool{}
 	for _, life := range lives {
 		lived[life.ID] = true
 		if life.Number <= c.at[others] {
@@ -177,7 +177,7 @@ func (c *allEvents) resume(ctx context.Context, lives []supervisor.Life) {
 
 // follow begins to tell of lives, in their order, as far as that can be now: an
 // earlier life of the agent is told to its end before.
-func (c *allEvents) follow(ctx context.Context, lives []supervisor.Life) error {
+func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration) error {
 	for _, life := range lives {
 		if c.wants(life.ID) {
 			if c.followed[life.ID] != nil {
@@ -216,7 +216,7 @@ func (c *allEvents) ending() bool {
 	return false
 }
 
-func (c *allEvents) sourceOf(life supervisor.Life, after uint64) source {
+func (c *allEvents) sourceOf(life supervisor.Registration, after uint64) source {
 	if life.Agent != nil {
 		return life.Subscribe(after)
 	}
@@ -234,7 +234,7 @@ func (c *allEvents) begin(ctx context.Context, from source, id string, after uin
 func (c *allEvents) wants(id string) bool { return c.asked.agents == nil || c.asked.agents[id] }
 
 // crowded reports whether there are more agents than can be told of.
-func (c *allEvents) crowded(lives []supervisor.Life) bool {
+func (c *allEvents) crowded(lives []supervisor.Registration) bool {
 	running := 0
 	for _, life := range lives {
 		if life.Agent != nil && c.wants(life.ID) {

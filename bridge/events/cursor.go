@@ -13,7 +13,7 @@ import (
 const others = "*"
 
 // cursor is how far a stream of many agents has got: for each of them the number
-// of its last event, and for others the number of the last life (supervisor.Life)
+// of its last event, and for others the number of the last life (supervisor.Registration)
 // that it has told of, or tells of by name. Its text is NAME:NUMBER,NAME:NUMBER, by
 // name, where the number of others is written by a lifeCode.
 type cursor map[string]uint64

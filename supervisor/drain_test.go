@@ -11,21 +11,21 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
-func TestSettle(t *testing.T) {
+func TestWaitIdle(t *testing.T) {
 	run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {
 		a, b := h.start("alice"), h.start("bob")
 		start := time.Now()
-		if err := h.sup.Settle(h.Context()); err != nil || since(start) != 0 {
+		if err := h.sup.WaitIdle(h.Context()); err != nil || since(start) != 0 {
 			h.Errorf("without turns: %v after %v", err, since(start))
 		}
 		running, waiting := h.prompt(a, "1", ""), h.prompt(a, "2", "")
 		other := h.prompt(b, "1", "")
 		short, cancel := context.WithTimeout(h.Context(), 500*time.Millisecond)
 		defer cancel()
-		if err := h.sup.Settle(short); !errors.Is(err, context.DeadlineExceeded) || since(start) != 500*time.Millisecond {
+		if err := h.sup.WaitIdle(short); !errors.Is(err, context.DeadlineExceeded) || since(start) != 500*time.Millisecond {
 			h.Errorf("with little time: %v after %v", err, since(start))
 		}
-		if err := h.sup.Settle(h.Context()); err != nil || since(start) != 2*time.Second {
+		if err := h.sup.WaitIdle(h.Context()); err != nil || since(start) != 2*time.Second {
 			h.Errorf("with time: %v after %v", err, since(start))
 		}
 		for _, turn := range []*supervisor.Turn{running, waiting, other} {
@@ -40,7 +40,7 @@ func TestRefuse(t *testing.T) {
 	refused := func(h *house, a *supervisor.Agent, waiting *supervisor.Turn) {
 		h.Helper()
 		start := time.Now()
-		h.sup.Refuse()
+		h.sup.StopAccepting()
 		if r := h.outcome(waiting, supervisor.Cancelled); !errors.Is(r.Err, supervisor.ErrDraining) || since(start) != 0 {
 			h.Errorf("what waits: %v after %v", r.Err, since(start))
 		}
@@ -50,7 +50,7 @@ func TestRefuse(t *testing.T) {
 		if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "late"}); !errors.Is(err, supervisor.ErrDraining) {
 			h.Errorf("Start = %v, want ErrDraining", err)
 		}
-		h.sup.Refuse() // again
+		h.sup.StopAccepting() // again
 	}
 	t.Run("runs", func(t *testing.T) {
 		run(t, always(supervisortest.Play{Prompt: slow}), func(h *house) {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Settle waits until no agent has a turn that runs or waits. It ends nothing and
+// WaitIdle waits until no agent has a turn that runs or waits. It ends nothing and
 // keeps nobody from beginning another one. The error is that of ctx if it ends
 // first.
-func (s *Supervisor) Settle(ctx context.Context) error {
+func (s *Supervisor) WaitIdle(ctx context.Context) error {
 	for {
 		turns := s.turns()
 		if len(turns) == 0 {
@@ -24,20 +24,20 @@ func (s *Supervisor) Settle(ctx context.Context) error {
 	}
 }
 
-// Refuse takes nothing more, from nobody, and ends what waits as cancelled
+// StopAccepting takes nothing more, from nobody, and ends what waits as cancelled
 // (ErrDraining). What runs goes on, and nothing begins any more. It may be called
 // again.
-func (s *Supervisor) Refuse() {
+func (s *Supervisor) StopAccepting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
 	for _, a := range s.agents {
-		a.refuse()
+		a.stopAccepting()
 	}
 }
 
-// refuse is Supervisor.Refuse for one agent.
-func (a *Agent) refuse() {
+// stopAccepting is Supervisor.StopAccepting for one agent.
+func (a *Agent) stopAccepting() {
 	a.update(func(s *agentState) []effect {
 		if s.closed == nil {
 			s.closed = ErrDraining
@@ -47,9 +47,9 @@ func (a *Agent) refuse() {
 	})
 }
 
-// Cut cancels the turns that run (ErrDraining) and waits until they have ended. The
+// CancelRunning cancels the turns that run (ErrDraining) and waits until they have ended. The
 // error is that of ctx if it ends first; the cancels go on then.
-func (s *Supervisor) Cut(ctx context.Context) error {
+func (s *Supervisor) CancelRunning(ctx context.Context) error {
 	for _, a := range s.all() {
 		a.update(func(s *agentState) []effect {
 			if t := s.turns.running(); t != nil {
@@ -58,7 +58,7 @@ func (s *Supervisor) Cut(ctx context.Context) error {
 			return s.elsewhere()
 		})
 	}
-	return s.Settle(ctx)
+	return s.WaitIdle(ctx)
 }
 
 // turns are those of all agents that run or wait.
