@@ -61,7 +61,7 @@ func (r *Registry) ApplyParentLimits(ctx context.Context, p *api.CreateAgentPara
 	if err != nil {
 		return nil, err
 	}
-	if have := state.Preset; rights.Lower(have, want) != want {
+	if have := state.Preset; rights.MinPreset(have, want) != want {
 		return nil, api.Invalid("preset", "%s is more than the parent's %s", *p.Preset, have)
 	}
 	if p.Cwd == nil && state.Cwd != "" && !saved {

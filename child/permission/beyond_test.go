@@ -19,7 +19,7 @@ func TestBeyondNamesAllThatIsLooser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, call := anyPermissions(t, "a"), anyPermissions(t, "b"), anyCall(t)
 		for _, bound := range []protocol.Permissions{a, b} {
-			if over := rights.Beyond(rights.Meet(a, b), bound); over != nil {
+			if over := rights.Beyond(rights.Intersect(a, b), bound); over != nil {
 				t.Errorf("the common part of\n%+v\n%+v\nis beyond one of them: %v", a, b, over)
 			}
 		}

@@ -11,35 +11,35 @@ import (
 // CheckCwd says why an agent under that ceiling may not work in cwd: unless the
 // ceiling is yolo or names no allowed path, they are all there is.
 func CheckCwd(ceiling protocol.Permissions, cwd string) error {
-	bounds := rights.Reach(ceiling)
-	if len(bounds) == 0 || rights.Holds(bounds, filepath.Clean(cwd)) {
+	bounds := rights.AccessiblePaths(ceiling)
+	if len(bounds) == 0 || rights.Contains(bounds, filepath.Clean(cwd)) {
 		return nil
 	}
 	return fmt.Errorf("%s is outside of what this agent's ceiling allows: %s", cwd, list(bounds))
 }
 
-// Move says why the working directory may not become dir: under sandboxed it
+// CheckMove says why the working directory may not become dir: under sandboxed it
 // stays in the present one and the allowed paths.
-func (p Policy) Move(dir string) error {
-	if p.private().holds(dir) {
+func (p Policy) CheckMove(dir string) error {
+	if p.private().contains(dir) {
 		return fmt.Errorf(private, dir)
 	}
-	if rights.Holds(p.Permissions.BlockedPaths, dir) {
+	if rights.Contains(p.Permissions.BlockedPaths, dir) {
 		return fmt.Errorf("%s is out of bounds for this agent", dir)
 	}
-	if p.Level() == rights.Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Holds(p.Permissions.AllowedPaths, dir) {
-		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, list(p.Reach("")))
+	if p.Level() == rights.Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Contains(p.Permissions.AllowedPaths, dir) {
+		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, list(p.AccessiblePaths("")))
 	}
 	return nil
 }
 
-// Return says why an agent that had this policy may not come back in dir: what is
+// CheckReturn says why an agent that had this policy may not come back in dir: what is
 // outside of the working directory and the allowed paths would be in reach then.
-func (p Policy) Return(dir string) error {
-	if p.Level() == rights.Yolo || rights.Within(p.Cwd, dir) || rights.Holds(p.Permissions.AllowedPaths, dir) {
+func (p Policy) CheckReturn(dir string) error {
+	if p.Level() == rights.Yolo || rights.Within(p.Cwd, dir) || rights.Contains(p.Permissions.AllowedPaths, dir) {
 		return nil
 	}
-	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.Reach("")))
+	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.AccessiblePaths("")))
 }
 
 // Ceiling is what an agent with this policy can hand on to one that it creates:

@@ -3,7 +3,7 @@
 // before, and look at nothing else.
 //
 //	held, err := permission.Resolve(asked, presets)      // names of presets become what they stand for
-//	held = permission.Meet(held, ceiling)                // never looser than either
+//	held = rights.Intersect(held, ceiling)                // never looser than either
 //	policy := permission.Policy{Permissions: held, Cwd: "/home/me/project"}
 //	d := policy.Decide(permission.Call{Tool: "write_file", Action: protocol.ActionWrite, Paths: []string{"/etc/hosts"}})
 //

@@ -51,9 +51,9 @@ type Call struct {
 	// any file holds, and name nothing outside of where they run, and that the
 	// kernel can confine them: only such calls are allowed for a session.
 	Plain bool
-	// Looking says that the programs only look at things and that the call is
+	// ReadOnly says that the programs only look at things and that the call is
 	// confined as under sandboxed, so nothing can come of it.
-	Looking bool
+	ReadOnly bool
 }
 
 // Policy is what holds for an agent. Its lists must not be changed.
@@ -73,7 +73,7 @@ type Policy struct {
 // in some of both, the longest of these counts.
 type Private struct{ Paths, Except []string }
 
-func (p Private) holds(path string) bool {
+func (p Private) contains(path string) bool {
 	return rights.Deepest(p.Paths, path) > rights.Deepest(p.Except, path)
 }
 
@@ -86,7 +86,7 @@ func (p Policy) Decide(c Call) Decision {
 	if d.Verdict == Deny {
 		return d
 	}
-	if d.Verdict == Ask && (p.covered(c) || p.Looks(c)) {
+	if d.Verdict == Ask && (p.covered(c) || p.AllowedAsReadOnly(c)) {
 		d = Decision{}
 	}
 	for _, path := range c.Paths {
@@ -97,11 +97,11 @@ func (p Policy) Decide(c Call) Decision {
 	return d
 }
 
-// Looks reports whether a call runs without asking for no other reason than that
+// AllowedAsReadOnly reports whether a call runs without asking for no other reason than that
 // it only looks. The caller must confine it.
-func (p Policy) Looks(c Call) bool {
+func (p Policy) AllowedAsReadOnly(c Call) bool {
 	rule := p.Permissions.Tools[c.Tool].Mode
-	return c.Looking && p.Level() == rights.Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
+	return c.ReadOnly && p.Level() == rights.Trusted && rule == "" && c.Action == protocol.ActionExecute && !p.covered(c)
 }
 
 // Covers reports whether a command runs under trusted for no other reason than
@@ -169,17 +169,17 @@ func (p Policy) private() Private {
 func (p Policy) Path(tool string, action protocol.Action, path string) Decision {
 	rule, write := p.Permissions.Tools[tool], action == protocol.ActionWrite
 	switch {
-	case p.private().holds(path):
+	case p.private().contains(path):
 		return Decision{Deny, fmt.Sprintf(private, path)}
-	case rights.Holds(p.Permissions.BlockedPaths, path):
+	case rights.Contains(p.Permissions.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for this agent"}
-	case rights.Holds(rule.BlockedPaths, path):
+	case rights.Contains(rule.BlockedPaths, path):
 		return Decision{Deny, path + " is out of bounds for " + tool}
-	case rule.AllowedPaths != nil && !rights.Holds(rule.AllowedPaths, path):
+	case rule.AllowedPaths != nil && !rights.Contains(rule.AllowedPaths, path):
 		return Decision{Deny, path + " is outside of what " + tool + " may touch: " + list(rule.AllowedPaths)}
-	case write && p.Permissions.WritePaths != nil && !rights.Holds(p.Permissions.WritePaths, path):
+	case write && p.Permissions.WritePaths != nil && !rights.Contains(p.Permissions.WritePaths, path):
 		return Decision{Deny, path + " may not be changed, only what is in " + list(p.Permissions.WritePaths)}
-	case p.Level() == rights.Yolo || rights.Within(p.Cwd, path) || rights.Holds(p.Permissions.AllowedPaths, path):
+	case p.Level() == rights.Yolo || rights.Within(p.Cwd, path) || rights.Contains(p.Permissions.AllowedPaths, path):
 		return Decision{}
 	}
 	reason := fmt.Sprintf("%s is outside the working directory %s", path, p.Cwd)
@@ -195,19 +195,19 @@ func (p Policy) Path(tool string, action protocol.Action, path string) Decision 
 	return Decision{Ask, reason}
 }
 
-// Reach are the directories and files that a tool may touch in some way, the
+// AccessiblePaths are the directories and files that a tool may touch in some way, the
 // working directory first. Within them Path may still refuse.
-func (p Policy) Reach(tool string) []string {
-	reach := append([]string{p.Cwd}, p.Permissions.AllowedPaths...)
+func (p Policy) AccessiblePaths(tool string) []string {
+	accessible := append([]string{p.Cwd}, p.Permissions.AllowedPaths...)
 	for _, a := range p.Allowances {
 		if a.Tool == tool && a.Dir != "" {
-			reach = append(reach, a.Dir)
+			accessible = append(accessible, a.Dir)
 		}
 	}
 	if p.Level() == rights.Yolo {
-		reach = append(reach, "/")
+		accessible = append(accessible, "/")
 	}
-	return reach
+	return accessible
 }
 
 // Real is the policy with each path replaced by what real says of it.

@@ -150,9 +150,9 @@ func TestLooking(t *testing.T) {
 		p := permission.Policy{Cwd: "/site", Permissions: protocol.Permissions{
 			Preset: tt.preset, Tools: map[string]protocol.ToolRule{"shell": {Mode: tt.mode}},
 		}}
-		call := permission.Call{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"ls"}, Looking: true}
-		if d := p.Decide(call); d.Verdict != tt.want || p.Looks(call) != tt.looks {
-			t.Errorf("%s, mode %q: %v, looks %t", tt.preset, tt.mode, d, p.Looks(call))
+		call := permission.Call{Tool: "shell", Action: protocol.ActionExecute, Programs: []string{"ls"}, ReadOnly: true}
+		if d := p.Decide(call); d.Verdict != tt.want || p.AllowedAsReadOnly(call) != tt.looks {
+			t.Errorf("%s, mode %q: %v, looks %t", tt.preset, tt.mode, d, p.AllowedAsReadOnly(call))
 		}
 	}
 }

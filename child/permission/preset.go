@@ -39,7 +39,7 @@ func Resolve(asked protocol.Permissions, custom map[string]protocol.Permissions)
 	}
 	made.DisabledTools = rights.Union(made.DisabledTools, asked.DisabledTools)
 	made.AllowedPaths = rights.Union(made.AllowedPaths, asked.AllowedPaths)
-	made.WritePaths = rights.BothBounds(made.WritePaths, asked.WritePaths)
+	made.WritePaths = rights.IntersectBounds(made.WritePaths, asked.WritePaths)
 	made.BlockedPaths = rights.Union(made.BlockedPaths, asked.BlockedPaths)
 	if len(asked.Tools) > 0 {
 		rules := maps.Clone(made.Tools)

@@ -21,29 +21,29 @@ type Sandbox struct {
 // under sandboxed.
 func (p Policy) Sandbox(tool string) Sandbox {
 	rule, level := p.Permissions.Tools[tool], p.Level()
-	reach := []string{p.Cwd}
-	reach = append(reach, p.Permissions.AllowedPaths...)
+	accessible := []string{p.Cwd}
+	accessible = append(accessible, p.Permissions.AllowedPaths...)
 	for _, a := range p.Allowances {
 		if a.Tool == tool && a.Action == protocol.ActionExecute && a.Dir != "" && level == rights.Trusted {
-			reach = append(reach, a.Dir)
+			accessible = append(accessible, a.Dir)
 		}
 	}
 	if level == rights.Yolo {
-		reach = []string{"/"}
+		accessible = []string{"/"}
 	}
-	all := reach
+	all := accessible
 	if level == rights.Trusted {
 		all = []string{"/"}
 	}
 	s := Sandbox{
-		ReadWrite: rights.BothBounds(rights.BothBounds(reach, p.Permissions.WritePaths), rule.AllowedPaths),
-		ReadOnly:  rights.BothBounds(all, rule.AllowedPaths),
+		ReadWrite: rights.IntersectBounds(rights.IntersectBounds(accessible, p.Permissions.WritePaths), rule.AllowedPaths),
+		ReadOnly:  rights.IntersectBounds(all, rule.AllowedPaths),
 		Blocked:   rights.Union(p.Permissions.BlockedPaths, rule.BlockedPaths),
 		Network:   level != rights.Sandboxed,
 	}
 	s.Bounded = p.Permissions.WritePaths != nil || rule.AllowedPaths != nil || len(s.Blocked) > 0
 	for _, path := range p.private().Except {
-		if !rights.Holds(s.Blocked, path) { // what the permissions block has no exceptions
+		if !rights.Contains(s.Blocked, path) { // what the permissions block has no exceptions
 			s.Except = append(s.Except, path)
 		}
 	}

@@ -64,7 +64,7 @@ func (snap *turnSnapshot) guard(ctx context.Context, t tool.Tool, call protocol.
 		policy, decision := snap.decide(r)
 		switch decision.Verdict {
 		case permission.Allow:
-			return context.WithValue(ctx, grantKey{}, grant{policy, policy.Looks(r.call), policy.Covers(r.call)}), nil
+			return context.WithValue(ctx, grantKey{}, grant{policy, policy.AllowedAsReadOnly(r.call), policy.Covers(r.call)}), nil
 		case permission.Deny:
 			return nil, errors.New(decision.Reason)
 		case permission.Ask:
@@ -119,7 +119,7 @@ func (snap *turnSnapshot) request(t tool.Tool, call protocol.ToolCall) (callRequ
 	policy := snap.currentPolicy()
 	r.call = permission.Call{
 		Tool: call.Name, Action: r.scope.Action, Programs: r.scope.Programs,
-		Plain: confines() && isPlain(r.scope, policy), Looking: isReadOnly(r.scope, policy),
+		Plain: confines() && isPlain(r.scope, policy), ReadOnly: isReadOnly(r.scope, policy),
 	}
 	paths := r.scope.Paths
 	switch r.scope.Action {

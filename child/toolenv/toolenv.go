@@ -111,7 +111,7 @@ func Open(o Options) (*Env, error) {
 	}
 	asked := o.Permissions
 	if asked.Preset == "" && env.ceiling != nil {
-		asked.Preset = rights.Lower(rights.Default, env.ceiling.Preset)
+		asked.Preset = rights.MinPreset(rights.Default, env.ceiling.Preset)
 	}
 	held, err := env.resolve(asked, !o.Restored)
 	if err != nil {
@@ -181,7 +181,7 @@ func (env *Env) withinCeiling(p protocol.Permissions) protocol.Permissions {
 	if env.ceiling == nil {
 		return p
 	}
-	return rights.Meet(p, *env.ceiling)
+	return rights.Intersect(p, *env.ceiling)
 }
 
 // Tools are those of the next turn.
@@ -327,11 +327,11 @@ func (env *Env) SetCwd(dir string, b protocol.Bound) error {
 	if err != nil {
 		return err
 	}
-	if reach := rights.Reach(bound); bounded && !rights.Holds(reach, path) {
+	if accessible := rights.AccessiblePaths(bound); bounded && !rights.Contains(accessible, path) {
 		return &BeyondError{Bound: b, What: []string{"the directory " + path}}
 	}
 	if env.origin != "" { // it is not the first
-		if err := env.policy(env.origin).Move(path); err != nil {
+		if err := env.policy(env.origin).CheckMove(path); err != nil {
 			return err
 		}
 	}
@@ -396,7 +396,7 @@ func (env *Env) LowerGrant(p protocol.Permissions) error {
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	env.granted = rights.Meet(env.granted, resolved)
+	env.granted = rights.Intersect(env.granted, resolved)
 	return nil
 }
 
@@ -423,11 +423,11 @@ func (env *Env) Return(before Held) {
 func (env *Env) Narrow(before Held) bool {
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	narrowed := rights.Meet(env.held, before.Permissions)
+	narrowed := rights.Intersect(env.held, before.Permissions)
 	env.origin = before.origin
 	env.held = before.Permissions
 	env.hold(narrowed)
-	env.granted = rights.Meet(env.granted, before.Granted)
+	env.granted = rights.Intersect(env.granted, before.Granted)
 	return rights.Beyond(permission.Policy{Permissions: before.Permissions, Cwd: env.cwd}.Ceiling(), env.policy(env.cwd).Ceiling()) != nil ||
 		rights.Beyond(before.Granted, env.granted) != nil
 }
@@ -451,11 +451,11 @@ func (env *Env) Close() error { return env.spill.remove() }
 // space is what one call of a file tool may touch.
 func (env *Env) space(ctx context.Context, tool string) file.Space {
 	policy := env.grant(ctx).policy
-	reach := policy.Reach(tool)
+	accessible := policy.AccessiblePaths(tool)
 	if env.spill.dir != "" {
-		reach = append(reach, env.spill.dir)
+		accessible = append(accessible, env.spill.dir)
 	}
-	return file.Space{Cwd: policy.Cwd, Reach: reach, Check: func(path, asked string, write bool) error {
+	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Check: func(path, asked string, write bool) error {
 		action := protocol.ActionRead
 		if write {
 			action = protocol.ActionWrite

@@ -97,10 +97,10 @@ func isPlain(s tool.Scope, p permission.Policy) bool {
 // these names: a directory of PATH, or a file that one of the programs there is
 // a link to.
 func reachesPrograms(p permission.Policy, programs []string) bool {
-	reach := p.Reach("shell")
+	accessible := p.AccessiblePaths("shell")
 	for _, a := range p.Allowances { // also those of tools that change files
 		if a.Dir != "" && a.Action != protocol.ActionRead {
-			reach = append(reach, a.Dir)
+			accessible = append(accessible, a.Dir)
 		}
 	}
 	for _, dir := range filepath.SplitList(cmp.Or(os.Getenv("PATH"), sandbox.DefaultPath)) {
@@ -112,7 +112,7 @@ func reachesPrograms(p permission.Policy, programs []string) bool {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 		for _, path := range bothNames(paths) {
-			if slices.ContainsFunc(reach, func(dir string) bool { return rights.Within(dir, path) }) {
+			if slices.ContainsFunc(accessible, func(dir string) bool { return rights.Within(dir, path) }) {
 				return true
 			}
 		}

@@ -31,7 +31,7 @@ func TestPlain(t *testing.T) {
 			{Cwd: "/work", Permissions: protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/usr/local/bin"}}},
 		} {
 			if is(command, p) {
-				t.Errorf("%s: the agent could change a program of %v", command, p.Reach("shell"))
+				t.Errorf("%s: the agent could change a program of %v", command, p.AccessiblePaths("shell"))
 			}
 		}
 	}

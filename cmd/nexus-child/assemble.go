@@ -188,7 +188,7 @@ func mayReturn(cwd string, saved transcript.Settings) error {
 	if was == "" || saved.Permissions == nil {
 		return nil
 	}
-	if err := (permission.Policy{Permissions: *saved.Permissions, Cwd: was}).Return(cwd); err != nil {
+	if err := (permission.Policy{Permissions: *saved.Permissions, Cwd: was}).CheckReturn(cwd); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	return nil
@@ -321,7 +321,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 			return fmt.Errorf("--ceiling: %w", err)
 		}
 		if saved.Ceiling != nil {
-			ceiling = rights.Meet(ceiling, *saved.Ceiling)
+			ceiling = rights.Intersect(ceiling, *saved.Ceiling)
 		}
 		o.Ceiling = &ceiling
 	}
@@ -358,7 +358,7 @@ func narrowed(asked, saved protocol.Permissions, presets map[string]protocol.Per
 	if err != nil {
 		return protocol.Permissions{}, err
 	}
-	return rights.Meet(resolved, saved), nil
+	return rights.Intersect(resolved, saved), nil
 }
 
 // settings is what differs from what was saved.

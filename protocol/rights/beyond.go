@@ -18,7 +18,7 @@ func Beyond(p, bound protocol.Permissions) []string {
 	if rank(p.Preset) > rank(bound.Preset) {
 		add("the preset %s (at most %s)", p.Preset, bound.Preset)
 	}
-	for _, path := range missing(Reach(p), Reach(bound)) {
+	for _, path := range missing(AccessiblePaths(p), AccessiblePaths(bound)) {
 		add("the path %s", path)
 	}
 	if bound.WritePaths != nil && p.WritePaths == nil {
@@ -79,7 +79,7 @@ func denies(p protocol.Permissions, tool string) bool {
 // missing are those of paths that do not lie in one of dirs.
 func missing(paths, dirs []string) (out []string) {
 	for _, path := range paths {
-		if !Holds(dirs, path) {
+		if !Contains(dirs, path) {
 			out = append(out, path)
 		}
 	}

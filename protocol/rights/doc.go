@@ -4,7 +4,7 @@
 // façade compares two agents. What permissions mean for one call is decided in
 // child/permission. See SPEC §4.5.
 //
-//	met := rights.Meet(asked, ceiling)    // the most that neither forbids
+//	met := rights.Intersect(asked, ceiling) // the most that neither forbids
 //	over := rights.Beyond(theirs, mine)   // what theirs allows and mine does not
 //
 // All functions are pure and safe for concurrent use.

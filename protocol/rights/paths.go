@@ -16,8 +16,8 @@ func Within(dir, path string) bool {
 	return strings.HasPrefix(path, dir)
 }
 
-// Holds reports whether path is one of dirs or lies in one.
-func Holds(dirs []string, path string) bool {
+// Contains reports whether path is one of dirs or lies in one.
+func Contains(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return Within(dir, path) })
 }
 
@@ -39,31 +39,31 @@ func Union(a, b []string) []string {
 	return Sorted(slices.Concat(a, b))
 }
 
-// Common is what lies in both lists of directories.
-func Common(a, b []string) []string {
+// IntersectDirs is what lies in both lists of directories.
+func IntersectDirs(a, b []string) []string {
 	both := []string{}
 	for _, path := range a {
-		if Holds(b, path) {
+		if Contains(b, path) {
 			both = append(both, path)
 		}
 	}
 	for _, path := range b {
-		if Holds(a, path) {
+		if Contains(a, path) {
 			both = append(both, path)
 		}
 	}
 	return Sorted(both)
 }
 
-// BothBounds is Common for lists in which nil stands for everywhere.
-func BothBounds(a, b []string) []string {
+// IntersectBounds is Common for lists in which nil stands for everywhere.
+func IntersectBounds(a, b []string) []string {
 	switch {
 	case a == nil:
 		return slices.Clone(b)
 	case b == nil:
 		return slices.Clone(a)
 	default:
-		return Common(a, b)
+		return IntersectDirs(a, b)
 	}
 }
 

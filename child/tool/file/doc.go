@@ -2,7 +2,7 @@
 // edit_file, glob and search_text.
 //
 //	tools := file.Tools(file.Options{Space: func(ctx context.Context, tool string) file.Space {
-//		return file.Space{Cwd: "/home/me/project", Reach: []string{"/usr/share/doc"}}
+//		return file.Space{Cwd: "/home/me/project", AllowedPaths: []string{"/usr/share/doc"}}
 //	}})
 //
 // Each call may touch what its Space says. A path is first followed to where it

@@ -229,7 +229,7 @@ func TestReach(t *testing.T) {
 	r.must(os.WriteFile(filepath.Join(top, "more/sub/a.txt"), []byte("more"), 0o666))
 	r.must(os.WriteFile(filepath.Join(top, "other/a.txt"), []byte("other"), 0o666))
 	r.open(file.Space{
-		Cwd: r.dir, Reach: []string{filepath.Join(top, "more"), filepath.Join(top, "other/a.txt"), filepath.Join(top, "made")},
+		Cwd: r.dir, AllowedPaths: []string{filepath.Join(top, "more"), filepath.Join(top, "other/a.txt"), filepath.Join(top, "made")},
 		Check: func(path, asked string, _ bool) error {
 			if strings.HasPrefix(path, filepath.Join(top, "other")) && path != filepath.Join(top, "other/a.txt") {
 				return errors.New("no")

@@ -18,10 +18,10 @@ import (
 type Space struct {
 	// Cwd is where relative paths begin.
 	Cwd string
-	// Reach are the directories and files that can be opened, with all below
+	// AllowedPaths are the directories and files that can be opened, with all below
 	// them; Cwd is one of them in any case.
-	Reach []string
-	// Check says why a path within Reach may not be read, or written; nil lets
+	AllowedPaths []string
+	// Check says why a path within AllowedPaths may not be read, or written; nil lets
 	// all pass. asked is the path as the model wrote it, for the words.
 	Check func(path, asked string, write bool) error
 }
@@ -45,7 +45,7 @@ func (s Space) top(path string) (top string) {
 	if _, ok := below(s.Cwd, path); ok {
 		return s.Cwd
 	}
-	for _, dir := range s.Reach {
+	for _, dir := range s.AllowedPaths {
 		if _, ok := below(dir, path); ok && len(dir) > len(top) {
 			top = dir
 		}

@@ -50,14 +50,14 @@ func anyCall(t *rapid.T) permission.Call {
 	tool := rapid.SampledFrom(someTools).Draw(t, "tool")
 	return permission.Call{
 		Tool: tool, Action: actions[tool], Paths: rapid.SliceOfN(rapid.SampledFrom(append(somePaths, "/a/b/c/x", "/z")), 0, 2).Draw(t, "paths"),
-		Programs: []string{"make"}, Looking: rapid.Bool().Draw(t, "looking"),
+		Programs: []string{"make"}, ReadOnly: rapid.Bool().Draw(t, "looking"),
 	}
 }
 
 // confined is how a call compares with one under sandboxed, which runs programs
 // unasked because they are confined: as one that only looks.
 func confined(call permission.Call, met protocol.Permissions) permission.Call {
-	call.Looking = call.Looking || met.Preset == "sandboxed" && call.Action == protocol.ActionExecute
+	call.ReadOnly = call.ReadOnly || met.Preset == "sandboxed" && call.Action == protocol.ActionExecute
 	return call
 }
 
@@ -69,15 +69,15 @@ func TestMeetIsNeverLooser(t *testing.T) {
 		verdict := func(p protocol.Permissions) permission.Verdict {
 			return permission.Policy{Permissions: p, Cwd: cwd}.Decide(call).Verdict
 		}
-		met := rights.Meet(a, b)
+		met := rights.Intersect(a, b)
 		call = confined(call, met)
 		if got := verdict(met); got < verdict(a) || got < verdict(b) {
 			t.Errorf("%v where a says %v and b %v; met %+v", got, verdict(a), verdict(b), met)
 		}
-		if diff := cmp.Diff(met, rights.Meet(b, a)); diff != "" {
+		if diff := cmp.Diff(met, rights.Intersect(b, a)); diff != "" {
 			t.Errorf("the order counts: -ab +ba\n%s", diff)
 		}
-		if diff := cmp.Diff(met, rights.Meet(met, b)); diff != "" {
+		if diff := cmp.Diff(met, rights.Intersect(met, b)); diff != "" {
 			t.Errorf("a ceiling that is met again changes something: -once +twice\n%s", diff)
 		}
 		if again, err := permission.Resolve(met, nil); err != nil || !cmp.Equal(again, met) {
@@ -98,7 +98,7 @@ func TestSandboxIsNeverLooser(t *testing.T) {
 		of := func(p protocol.Permissions) permission.Sandbox {
 			return permission.Policy{Permissions: p, Cwd: cwd}.Sandbox("shell")
 		}
-		met := of(rights.Meet(a, b))
+		met := of(rights.Intersect(a, b))
 		for _, side := range []permission.Sandbox{of(a), of(b)} {
 			for _, path := range append(somePaths, "/a/b/c/x", "/z") {
 				if may(met.ReadWrite, met.Blocked, path) && !may(side.ReadWrite, side.Blocked, path) {
@@ -139,7 +139,7 @@ func TestHandingOn(t *testing.T) {
 		if call.Action == protocol.ActionExecute || len(call.Paths) == 0 {
 			call.Paths = append(call.Paths, cwd)
 		}
-		child := permission.Policy{Permissions: rights.Meet(asked, parent.Ceiling()), Cwd: cwd}
+		child := permission.Policy{Permissions: rights.Intersect(asked, parent.Ceiling()), Cwd: cwd}
 		call = confined(call, child.Permissions)
 		if got, want := child.Decide(call), parent.Decide(call); got.Verdict < want.Verdict {
 			t.Errorf("the other may %v what is %v here", got, want)
@@ -164,7 +164,7 @@ func TestExcess(t *testing.T) {
 		{"paths", protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/etc", "/lib"}, WritePaths: []string{"/lib"}}, "[the allowed path /etc the write path /lib]"},
 		{"a rule", protocol.Permissions{Preset: "trusted", Tools: map[string]protocol.ToolRule{"shell": {Mode: "allow"}}}, "[the mode allow of shell]"},
 	} {
-		if got := fmt.Sprint(rights.Excess(tt.asked, rights.Meet(tt.asked, ceiling))); got != tt.want {
+		if got := fmt.Sprint(rights.Excess(tt.asked, rights.Intersect(tt.asked, ceiling))); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestDirectories(t *testing.T) {
 		if err := permission.CheckCwd(p.Permissions, tt.dir); (err == nil) != tt.ceiling {
 			t.Errorf("%+v: as a ceiling: %v", tt, err)
 		}
-		if err := p.Move(tt.dir); (err == nil) != tt.move {
+		if err := p.CheckMove(tt.dir); (err == nil) != tt.move {
 			t.Errorf("%+v: move: %v", tt, err)
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"nexus.internal/protocol"
 )
 
-// Meet is the most that neither a nor b forbids; both are resolved. For any
+// Intersect is the most that neither a nor b forbids; both are resolved. For any
 // call in any directory its verdict is at least as strict as that of each of
 // them.
-func Meet(a, b protocol.Permissions) protocol.Permissions {
+func Intersect(a, b protocol.Permissions) protocol.Permissions {
 	met := protocol.Permissions{
-		Preset:        Lower(a.Preset, b.Preset),
+		Preset:        MinPreset(a.Preset, b.Preset),
 		DisabledTools: Union(a.DisabledTools, b.DisabledTools),
-		WritePaths:    BothBounds(a.WritePaths, b.WritePaths),
+		WritePaths:    IntersectBounds(a.WritePaths, b.WritePaths),
 		BlockedPaths:  Union(a.BlockedPaths, b.BlockedPaths),
-		AllowedPaths:  Common(Reach(a), Reach(b)),
+		AllowedPaths:  IntersectDirs(AccessiblePaths(a), AccessiblePaths(b)),
 	}
 	if met.Preset == Yolo {
 		met.AllowedPaths = Union(a.AllowedPaths, b.AllowedPaths) // they say nothing there
@@ -32,16 +32,16 @@ func Meet(a, b protocol.Permissions) protocol.Permissions {
 	return met
 }
 
-// Lower is the preset that allows less.
-func Lower(a, b string) string {
+// MinPreset is the preset that allows less.
+func MinPreset(a, b string) string {
 	if rank(a) < rank(b) {
 		return a
 	}
 	return b
 }
 
-// Reach is where p lets tools go beside the working directory.
-func Reach(p protocol.Permissions) []string {
+// AccessiblePaths is where p lets tools go beside the working directory.
+func AccessiblePaths(p protocol.Permissions) []string {
 	if p.Preset == Yolo {
 		return []string{"/"}
 	}
@@ -52,8 +52,8 @@ func Reach(p protocol.Permissions) []string {
 func withRule(rules map[string]protocol.ToolRule, name string, a, b protocol.Permissions) map[string]protocol.ToolRule {
 	of, other := a.Tools[name], b.Tools[name]
 	rule := protocol.ToolRule{
-		Mode:         meetModes(of.Mode, a.Preset, other.Mode, b.Preset),
-		AllowedPaths: BothBounds(of.AllowedPaths, other.AllowedPaths),
+		Mode:         intersectModes(of.Mode, a.Preset, other.Mode, b.Preset),
+		AllowedPaths: IntersectBounds(of.AllowedPaths, other.AllowedPaths),
 		BlockedPaths: Union(of.BlockedPaths, other.BlockedPaths),
 	}
 	if rule.Mode == "" && rule.AllowedPaths == nil && rule.BlockedPaths == nil {
@@ -66,9 +66,9 @@ func withRule(rules map[string]protocol.ToolRule, name string, a, b protocol.Per
 	return rules
 }
 
-// meetModes is the stricter mode. "Allow" on one side alone lifts what the
+// intersectModes is the stricter mode. "Allow" on one side alone lifts what the
 // other side's preset asks or denies, so it counts only if that is yolo.
-func meetModes(a, presetA, b, presetB string) string {
+func intersectModes(a, presetA, b, presetB string) string {
 	switch {
 	case a == ModeDeny || b == ModeDeny:
 		return ModeDeny
@@ -92,12 +92,12 @@ func Excess(asked, met protocol.Permissions) []string {
 	}
 	missing := func(what string, asked, got []string) {
 		for _, path := range asked {
-			if !Holds(got, path) {
+			if !Contains(got, path) {
 				over = append(over, what+" "+path)
 			}
 		}
 	}
-	missing("the allowed path", asked.AllowedPaths, Reach(met))
+	missing("the allowed path", asked.AllowedPaths, AccessiblePaths(met))
 	missing("the write path", asked.WritePaths, met.WritePaths)
 	for name, rule := range asked.Tools {
 		if rule.Mode == ModeAllow && met.Tools[name].Mode != ModeAllow {
