@@ -134,7 +134,7 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 	case res.Header.Get("Content-Encoding") != "" && res.Header.Get("Content-Encoding") != "identity":
 		refuse(502, "upstream_error", "provider %s answered in an encoding that nobody asked for", x.service.name).write(w)
 	default:
-		x.stream(w, res)
+		x.stream(w, r, res)
 	}
 	log.Debug("request", zap.Duration("took", time.Since(x.began)), zap.Uint64("tokens", x.used.Tokens()))
 }
@@ -199,7 +199,7 @@ var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // stream passes an answer on as it comes. One that breaks off breaks off for
 // the child, too.
-func (x *forwardedRequest) stream(w http.ResponseWriter, res *http.Response) {
+func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *http.Response) {
 	if x.paid {
 		media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 		x.meter.events = media == "text/event-stream"
@@ -240,6 +240,9 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, res *http.Response) {
 			_, _ = w.Write(red.Rest())
 			return
 		case err != nil:
+			if r.Context().Err() != nil { // the child has read enough, and left
+				x.result = abandoned
+			}
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -39,6 +39,10 @@ func TestTraffic(t *testing.T) {
 		case "hang":
 			close(asked)
 			<-r.Context().Done()
+		case "pause":
+			fmt.Fprint(w, "{")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
 		default:
 			fmt.Fprint(w, `{"usage":{"prompt_tokens":100,"completion_tokens":30}}`)
 		}
@@ -51,7 +55,9 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res, err := client(socket).Do(req); err == nil {
-			_, _ = io.Copy(io.Discard, res.Body) // it may break off
+			if body != "pause" { // there the child has what it wants
+				_, _ = io.Copy(io.Discard, res.Body) // it may break off
+			}
 			res.Body.Close()
 		}
 	}
@@ -61,6 +67,7 @@ func TestTraffic(t *testing.T) {
 		leave()
 	}()
 	post(leaving, uncharged, "hang")
+	post(t.Context(), uncharged, "pause")
 	post(t.Context(), uncharged, "fail")
 	post(t.Context(), uncharged, "break")
 	post(t.Context(), "/dead/messages/count_tokens", "{}")
@@ -72,7 +79,7 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]broker.Traffic{
-		"p":       {Refused: 1, Answered: 1, Failed: 2, Abandoned: 1, Used: broker.Usage{Requests: 4, Input: 100, Output: 30}},
+		"p":       {Refused: 1, Answered: 1, Failed: 2, Abandoned: 2, Used: broker.Usage{Requests: 5, Input: 100, Output: 30}},
 		"dead":    {Unreachable: 1, Used: broker.Usage{Requests: 1}},
 		"keyless": {Refused: 1},
 	}
