@@ -5,6 +5,12 @@ import (
 	"slices"
 )
 
+// The quick and the careful look at the names of a line that is valid.
+var (
+	PlainNames   = plainNames
+	CompareNames = compareNames
+)
+
 // The names of the closed sets, sorted.
 func CommandTypes() []string   { return slices.Sorted(maps.Keys(commands)) }
 func AssistantTypes() []string { return slices.Sorted(maps.Keys(assistantEvents)) }

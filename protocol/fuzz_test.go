@@ -10,6 +10,7 @@ import (
 
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/strict"
 )
 
 func seed(f *testing.F) {
@@ -75,6 +76,11 @@ func FuzzDecodeCommand(f *testing.F) {
 func FuzzFrameDecode(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
+		if strict.Valid(line) == nil && protocol.PlainNames(line) {
+			if err := protocol.CompareNames(line); err != nil {
+				t.Fatalf("the quick look missed: %v", err)
+			}
+		}
 		frame, err := protocol.NewFrame(line)
 		event, decodeErr := protocol.Frame{Raw: line}.Decode()
 		if err != nil {

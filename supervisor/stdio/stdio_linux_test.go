@@ -441,6 +441,15 @@ func FuzzRoute(f *testing.F) {
 	})
 }
 
+// manyNames are members of a frame.
+var manyNames = func() string {
+	var b strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&b, `"member_%d":0,`, i)
+	}
+	return b.String()
+}()
+
 // A child tells its own events alone, and none that two readers could read in two ways,
 // at any depth; a type of a newer child is passed on.
 func TestAttackForgedEvents(t *testing.T) {
@@ -467,7 +476,12 @@ func TestAttackForgedEvents(t *testing.T) {
 		{delta + `"a"},"EVENT":{"type":"text_delta","delta":"b"}}`, ""},
 		{delta + `"a","Delta":"b"}}`, ""},
 		{delta + `"a","\u0044elta":"b"}}`, ""},
-		{`{"type":"of_a_newer_child","\u212aind":1,"kind":2}`, ""}, // the sign for kelvin
+		{`{"type":"x","event":{"type":"y","a":[{"B":1},"B"],"x":{"c":1,"C":"\\"}},"b":{"d":1,"D":2},"a":1}`, "x"},
+		{`{"type":"x","a":"\\","event":{"b":["c",{}],"B":1}}`, ""},
+		{`{"type":"x","a":1,"event":{"b":["c",{"d":{}}]},"A":1}`, ""},
+		{`{"type":"x",` + manyNames + `"z":1,"y":2}`, "x"},
+		{`{"type":"x",` + manyNames + `"z":1,"Z":2}`, ""},
+		{`{"type":"of_a_newer_child","\u212aind":1,"kind":2}`, ""},                                                                      // the sign for kelvin
 		{`{"type":"message_update","event":{"type":"toolcall_input","tool_id":"1","input":{"Path":"a","PATH":"b"}}}`, "message_update"}, // a model's own
 		{`{"type":"turn_end","turn_id":"1","outcome":"completed"}`, ""},
 		{`{"type":"turn\u005fend","turn_id":"1"}`, ""},
