@@ -24,7 +24,7 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 		err = fmt.Errorf("%d lists of models are being fetched already", maxLookups)
 	default:
 		s.lookups++
-		s.side.Add(1) // under the lock, so that nobody waits for side yet
+		s.backgroundTasks.Add(1) // under the lock, so that nobody waits for side yet
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 		return
 	}
 	go func() {
-		defer s.side.Done()
+		defer s.backgroundTasks.Done()
 		ctx, cancel := context.WithTimeout(s.ctx, lookupTimeout)
 		defer cancel()
 		models, err := s.Models.List(ctx)

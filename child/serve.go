@@ -41,7 +41,7 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	s := newServer(o)
 	lost := make(chan error, 1) // the first loss is kept; later ones say the same
 	lose := func(err error) {
-		s.ending(err)
+		s.announceEnd(err)
 		select {
 		case lost <- err:
 		default:
@@ -56,9 +56,9 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	done := make(chan struct{})   // closed when the worker and all others who write have ended
 	worked := make(chan struct{}) // closed when no turn will run any more
 	if s.Parent != nil {
-		s.side.Go(func() { s.relay(worked) })
+		s.backgroundTasks.Go(func() { s.relay(worked) })
 	}
-	go func() { defer close(done); s.work(); close(worked); s.side.Wait(); <-s.out.out.Close() }()
+	go func() { defer close(done); s.runJobs(); close(worked); s.backgroundTasks.Wait(); <-s.out.out.Close() }()
 	input := make(chan error, 1)  // how stdin ended
 	unread := make(chan struct{}) // closed when stdin is read no more
 	go func() { defer close(unread); input <- s.read(stdin) }()
@@ -136,8 +136,8 @@ func (s *server) settle() {
 	<-done
 }
 
-// ending tells the program, once, that the end has begun.
-func (s *server) ending(err error) {
+// announceEnd tells the program, once, that the end has begun.
+func (s *server) announceEnd(err error) {
 	if s.Ending != nil {
 		s.once.Do(func() { s.Ending(err) })
 	}
@@ -185,11 +185,11 @@ type server struct {
 	out *emitter
 	log *zap.Logger
 
-	conversation *conversation.Conversation
-	side         sync.WaitGroup       // lists of models, and the relay
-	wake         chan struct{}        // tells the worker that active or closed changed; holds one
-	flush        chan chan<- struct{} // asks the relay to say when it has passed all on
-	once         sync.Once            // for Options.Ending
+	conversation    *conversation.Conversation
+	backgroundTasks sync.WaitGroup       // lists of models, and the relay
+	wake            chan struct{}        // tells the worker that active or closed changed; holds one
+	flush           chan chan<- struct{} // asks the relay to say when it has passed all on
+	once            sync.Once            // for Options.Ending
 
 	// answering is held while an answer of the parent is acted on and responded
 	// to: what follows from it is told after that.
@@ -211,8 +211,8 @@ type server struct {
 	active    *job   // what runs, or is about to
 	queue     []*job // what runs after it; at most maxQueue
 	closed    bool   // nothing more is accepted
-	lookups   int    // of side
-	// serverCommands are of side, too.
+	lookups   int    // of backgroundTasks
+	// serverCommands are of backgroundTasks, too.
 	serverCommands int
 }
 
@@ -272,7 +272,7 @@ func (s *server) read(stdin io.Reader) error {
 		}
 		command, err := protocol.DecodeCommand(line)
 		if err != nil {
-			s.out.post(refusal(blame(err), err.Error()))
+			s.out.post(refusal(commandID(err), err.Error()))
 			continue
 		}
 		if _, ok := command.(protocol.Shutdown); ok {
@@ -299,8 +299,8 @@ func checkID(c protocol.Command) error {
 	return nil
 }
 
-// blame is the id of the command that could not be decoded; "" if unknown.
-func blame(err error) (id string) {
+// commandID is the id of the command that could not be decoded; "" if unknown.
+func commandID(err error) (id string) {
 	if e, ok := errors.AsType[*protocol.SyntaxError](err); ok {
 		id = e.ID
 	}
@@ -321,13 +321,13 @@ func (s *server) drain() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.nudge()
+	s.signal()
 }
 
 // stop ends the turn that runs and drops those that wait. It does not wait for
 // whoever reads stdout.
 func (s *server) stop() {
-	s.ending(nil)
+	s.announceEnd(nil)
 	s.mu.Lock()
 	s.closed = true
 	for _, j := range s.queue { // under the lock: the worker has not ended, so that posts are taken
@@ -336,10 +336,10 @@ func (s *server) stop() {
 	s.queue = nil
 	s.mu.Unlock()
 	s.cancel(errShutdown)
-	s.nudge()
+	s.signal()
 }
 
-func (s *server) nudge() {
+func (s *server) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

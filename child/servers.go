@@ -31,7 +31,7 @@ func (s *server) serverCommand(c protocol.Answered[protocol.MCPAnswer], name str
 		err = fmt.Errorf("%d are under way already", maxServerCommands)
 	default:
 		s.serverCommands++
-		s.side.Add(1) // under the lock, so that nobody waits for side yet
+		s.backgroundTasks.Add(1) // under the lock, so that nobody waits for side yet
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *server) serverCommand(c protocol.Answered[protocol.MCPAnswer], name str
 		return
 	}
 	go func() {
-		defer s.side.Done()
+		defer s.backgroundTasks.Done()
 		ctx, cancel := context.WithTimeoutCause(s.ctx, serverCommandTimeout, errors.New("it takes too long"))
 		defer cancel()
 		err := do(ctx)

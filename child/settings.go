@@ -196,18 +196,18 @@ func (s *server) restartServers() {
 	if s.Servers == nil {
 		return
 	}
-	s.aside(func() {
+	s.background(func() {
 		if err := s.Servers.Restart(s.ctx); err != nil {
 			s.log.Warn("an MCP server does not end", zap.Error(err))
 		}
 	})
 }
 
-// aside runs f beside the reader and the turns, unless the end has begun.
-func (s *server) aside(f func()) {
+// background runs f beside the reader and the turns, unless the end has begun.
+func (s *server) background(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.side.Go(f) // under the lock, so that nobody waits for side yet
+		s.backgroundTasks.Go(f) // under the lock, so that nobody waits for side yet
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"nexus.internal/child/check"
+	"nexus.internal/child/codecheck"
 	"nexus.internal/child/sandbox"
 )
 
@@ -19,7 +19,7 @@ func runCheck(ctx context.Context, args []string, stdin io.Reader, stdout, errs 
 	if err := sandbox.Adopt(); err != nil {
 		fmt.Fprintf(errs, "nexus-child: %v\n", err)
 	}
-	if err := check.Serve(ctx, stdin, stdout, environ); err != nil {
+	if err := codecheck.Serve(ctx, stdin, stdout, environ); err != nil {
 		fmt.Fprintf(errs, "nexus-child: check: %v\n", err)
 		return 1
 	}

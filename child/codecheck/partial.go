@@ -1,4 +1,4 @@
-package check
+package codecheck
 
 import (
 	"regexp"
@@ -11,9 +11,9 @@ import (
 // here, and so what depends on it was not looked at.
 const notChecked = "not-checked"
 
-// setAside makes warnings of the faults that are of the place and not of the code:
+// dropMatching makes warnings of the faults that are of the place and not of the code:
 // those whose words match.
-func setAside(found []protocol.CodeDiagnostic, words *regexp.Regexp) []protocol.CodeDiagnostic {
+func dropMatching(found []protocol.CodeDiagnostic, words *regexp.Regexp) []protocol.CodeDiagnostic {
 	for i, d := range found {
 		if isError(d, words) {
 			found[i].Severity, found[i].Rule = "warning", notChecked
@@ -73,5 +73,5 @@ func missingImports(code string, found []protocol.CodeDiagnostic) []protocol.Cod
 		}
 		missing = []protocol.CodeDiagnostic{{Line: 1 + strings.Count(code[:cgo[1]], "\n"), Severity: "error", Message: `import "C" is not followed`}}
 	}
-	return setAside(missing, regexp.MustCompile(anything))
+	return dropMatching(missing, regexp.MustCompile(anything))
 }

@@ -1,7 +1,7 @@
-// Package check has code looked at by the checkers that the machine has, without
+// Package codecheck has code looked at by the checkers that the machine has, without
 // running it.
 //
-//	err := check.Serve(ctx, stdin, stdout, environ) // one request, one answer
+//	err := codecheck.Serve(ctx, stdin, stdout, environ) // one request, one answer
 //
 // A request names a language and has the code; the answer says which checker
 // looked at it and what it found. The checker runs as a tool's program does
@@ -11,4 +11,4 @@
 // What it refuses: a language that it does not know, and to call code valid that
 // nothing has looked at. Functions are safe for concurrent use and start no
 // goroutine that outlives them. The contract is SPEC.md §6.7.
-package check
+package codecheck

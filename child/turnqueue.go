@@ -44,7 +44,7 @@ func (s *server) accept(c protocol.Command) error {
 		return errShutdown
 	}
 	if s.active != nil {
-		if err := s.mayWait(c); err != nil {
+		if err := s.canQueue(c); err != nil {
 			return err
 		}
 	}
@@ -55,12 +55,12 @@ func (s *server) accept(c protocol.Command) error {
 		return nil
 	}
 	s.active = j
-	s.nudge()
+	s.signal()
 	return nil
 }
 
-// mayWait says why a command may not wait behind what runs. s.mu is held.
-func (s *server) mayWait(c protocol.Command) error {
+// canQueue says why a command may not wait behind what runs. s.mu is held.
+func (s *server) canQueue(c protocol.Command) error {
 	busy := append([]*job{s.active}, s.queue...)
 	if i := slices.IndexFunc(busy, func(j *job) bool { return j.command.Ident() == c.Ident() }); i >= 0 {
 		return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), busy[i].command.Name())
@@ -82,8 +82,8 @@ func (s *server) mayWait(c protocol.Command) error {
 	}
 }
 
-// work runs jobs one at a time until there will be no more.
-func (s *server) work() {
+// runJobs runs jobs one at a time until there will be no more.
+func (s *server) runJobs() {
 	for range s.wake {
 		for {
 			s.mu.Lock()

@@ -1,4 +1,4 @@
-package check_test
+package codecheck_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus.internal/child/check"
+	"nexus.internal/child/codecheck"
 	"nexus.internal/protocol"
 )
 
@@ -73,7 +73,7 @@ func TestCases(t *testing.T) {
 		t.Run(tt.language+"/"+tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			got, err := check.Check(ctx, protocol.CodeCheck{Code: tt.code, Language: tt.language, Cache: cache}, os.Environ())
+			got, err := codecheck.Check(ctx, protocol.CodeCheck{Code: tt.code, Language: tt.language, Cache: cache}, os.Environ())
 			by := checkers[tt.language]
 			if _, none := exec.LookPath(by.program); by.program != "" && none != nil {
 				if failure, ok := errors.AsType[*protocol.CodeFailure](err); err != nil && (!ok || failure.Kind != "missing") {

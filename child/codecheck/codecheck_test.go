@@ -1,4 +1,4 @@
-package check_test
+package codecheck_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"nexus.internal/child/check"
+	"nexus.internal/child/codecheck"
 	"nexus.internal/protocol"
 )
 
@@ -65,7 +65,7 @@ func TestNoCache(t *testing.T) {
 	for _, cache := range []string{"", filepath.Join(file, "cache"), "/proc"} {
 		t.Setenv("TMPDIR", t.TempDir())
 		r := protocol.CodeCheck{Code: "package p\n\nvar x int = \"\"\n", Language: "go", Rules: []string{}, Cache: cache}
-		got, err := check.Check(t.Context(), r, os.Environ())
+		got, err := codecheck.Check(t.Context(), r, os.Environ())
 		if err != nil || got.Checker.Name != "go vet" || len(got.Diagnostics) != 1 || !strings.Contains(got.Diagnostics[0].Message, "cannot use") {
 			t.Errorf("with cache %q: %+v, %v", cache, got, err)
 		}
@@ -90,7 +90,7 @@ func TestLanguages(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			ask := func(code string) (protocol.CodeResult, error) {
-				return check.Check(ctx, protocol.CodeCheck{Code: code, Language: s.language, Rules: []string{}, Cache: cache}, os.Environ())
+				return codecheck.Check(ctx, protocol.CodeCheck{Code: code, Language: s.language, Rules: []string{}, Cache: cache}, os.Environ())
 			}
 			right, err := ask(s.right)
 			if !there {
@@ -132,7 +132,7 @@ func TestGofmtHasNoVersion(t *testing.T) {
 	if err := os.Symlink(gofmt, filepath.Join(dir, "gofmt")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := check.Check(t.Context(), protocol.CodeCheck{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
+	got, err := codecheck.Check(t.Context(), protocol.CodeCheck{Code: "package p\n\nvar x = := 1\n", Language: "go"}, []string{"PATH=" + dir})
 	if err != nil || got.Valid || got.Checker.Name != "gofmt" || got.Checker.Version != "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -146,7 +146,7 @@ func TestConfined(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	result, err := check.Check(ctx, protocol.CodeCheck{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
+	result, err := codecheck.Check(ctx, protocol.CodeCheck{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
 	if failure, ok := errors.AsType[*protocol.CodeFailure](err); ok && failure.Kind == "missing" {
 		if !strings.Contains(failure.Message, "gcc or clang") {
 			t.Errorf("got %v", failure)
@@ -167,7 +167,7 @@ func TestFailures(t *testing.T) {
 		{"TypeScript", "missing", "install tsc"},
 		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, python, rust, shell, typescript`},
 	} {
-		_, err := check.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
+		_, err := codecheck.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
 		failure, ok := errors.AsType[*protocol.CodeFailure](err)
 		if !ok || string(failure.Kind) != tt.kind || !strings.Contains(failure.Message, tt.message) {
 			t.Errorf("%s: got %v", tt.language, err)
@@ -175,7 +175,7 @@ func TestFailures(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := check.Check(ctx, protocol.CodeCheck{Language: "shell"}, os.Environ()); !errors.Is(err, context.Canceled) {
+	if _, err := codecheck.Check(ctx, protocol.CodeCheck{Language: "shell"}, os.Environ()); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestLines(t *testing.T) {
 		{Line: 9, Severity: "error", Message: "syntax error near unexpected token `)'"},
 		{Line: 10, Severity: "error", Message: "Syntax error: \")\" unexpected"},
 	}
-	if diff := cmp.Diff(want, check.Lines(text, "f")); diff != "" {
+	if diff := cmp.Diff(want, codecheck.Lines(text, "f")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -216,13 +216,13 @@ func TestLines(t *testing.T) {
 func TestServe(t *testing.T) {
 	var out strings.Builder
 	in := strings.NewReader(`{"code":"{","language":"json","rules":["x"]}`)
-	if err := check.Serve(t.Context(), in, &out, nil); err != nil {
+	if err := codecheck.Serve(t.Context(), in, &out, nil); err != nil {
 		t.Fatal(err)
 	}
 	if want := `"unchecked_rules":["x"]`; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), `"valid":false`) {
 		t.Errorf("got %s", out.String())
 	}
-	if err := check.Serve(t.Context(), strings.NewReader(`{"code":5}`), &out, nil); err == nil {
+	if err := codecheck.Serve(t.Context(), strings.NewReader(`{"code":5}`), &out, nil); err == nil {
 		t.Error("a bad request is taken")
 	}
 }

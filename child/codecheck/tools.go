@@ -1,4 +1,4 @@
-package check
+package codecheck
 
 import (
 	"regexp"
@@ -156,14 +156,14 @@ var (
 func (t tool) diagnostics(text string) []protocol.CodeDiagnostic {
 	switch t.output {
 	case nodeTrace:
-		return nodeSays(text)
+		return nodeDiagnostics(text)
 	case jsonSyntax:
 		return parseJSON(text)
 	case worded, lines:
 	}
 	found := readLines(text, t.file, t.output == lines)
 	if t.absent != "" {
-		found = setAside(found, regexp.MustCompile(t.absent))
+		found = dropMatching(found, regexp.MustCompile(t.absent))
 	}
 	return found
 }
@@ -227,8 +227,8 @@ var (
 	nodeWords = pattern(`(?m)^SyntaxError(?: \[\w+\])?: (.*)$`)
 )
 
-// nodeSays reads the one fault that node tells of.
-func nodeSays(text string) []protocol.CodeDiagnostic {
+// nodeDiagnostics reads the one fault that node tells of.
+func nodeDiagnostics(text string) []protocol.CodeDiagnostic {
 	words := nodeWords().FindStringSubmatch(text)
 	if words == nil {
 		return nil

@@ -1,4 +1,4 @@
-package check
+package codecheck
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 			return finish(protocol.CodeResult{Checker: protocol.CodeChecker{Name: t.name, Version: "built in", Command: []string{}}, Diagnostics: t.diagnostics(r.Code)}, r, t), nil
 		}
 		if program := find(t.program, environ); program != "" {
-			return t.look(ctx, r, program, environ)
+			return t.check(ctx, r, program, environ)
 		}
 		wanted = append(wanted, t.program)
 	}
@@ -88,10 +88,10 @@ func Languages() []string {
 	return names
 }
 
-// look runs the checker, and once more where its first answer is not the last.
-func (t tool) look(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
+// check runs the checker, and once more where its first answer is not the last.
+func (t tool) check(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
 	if t.forms != nil {
-		return t.lookTwice(ctx, r, program, environ)
+		return t.checkBothForms(ctx, r, program, environ)
 	}
 	first, err := t.run(ctx, r, program, environ)
 	if err != nil || t.grammar == nil {
@@ -109,9 +109,9 @@ func (t tool) look(ctx context.Context, r protocol.CodeCheck, program string, en
 	return finish(second, r, *t.grammar), nil
 }
 
-// lookTwice has the code read in the form that it seems to have, and in the other one
+// checkBothForms has the code read in the form that it seems to have, and in the other one
 // where that was not it.
-func (t tool) lookTwice(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
+func (t tool) checkBothForms(ctx context.Context, r protocol.CodeCheck, program string, environ []string) (protocol.CodeResult, error) {
 	likely := 0
 	if regexp.MustCompile(t.isSecond).MatchString(r.Code) {
 		likely = 1
@@ -144,13 +144,13 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
 		return protocol.CodeResult{}, fmt.Errorf("write the code to be checked: %w", err)
 	}
-	cache, err := t.keep(r.Cache, dir)
+	cache, err := t.cacheDir(r.Cache, dir)
 	if err != nil {
 		return protocol.CodeResult{}, err
 	}
-	version := said{}
+	version := commandResult{}
 	if t.version != nil {
-		if version, err = t.ask(ctx, program, dir, cache, environ, t.version); err != nil {
+		if version, err = t.runCommand(ctx, program, dir, cache, environ, t.version); err != nil {
 			return protocol.CodeResult{}, err
 		}
 	}
@@ -159,7 +159,7 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		args = append(args, t.rules+strings.Join(r.Rules, ","))
 	}
 	args = append(args, t.file)
-	found, err := t.ask(ctx, program, dir, cache, environ, args)
+	found, err := t.runCommand(ctx, program, dir, cache, environ, args)
 	if err != nil {
 		return protocol.CodeResult{}, err
 	}
@@ -197,16 +197,16 @@ func finish(result protocol.CodeResult, r protocol.CodeCheck, t tool) protocol.C
 	return result
 }
 
-// said is what a program wrote, and whether its exit status was not 0.
-type said struct {
+// commandResult is what a program wrote, and whether its exit status was not 0.
+type commandResult struct {
 	text   string
 	failed bool
 }
 
-// keep is the directory in which the checker keeps what it compiled, without links: that one,
+// cacheDir is the directory in which the checker keeps what it compiled, without links: that one,
 // or where it cannot be made or written one in dir, which goes with the check; "" if it keeps
 // nothing.
-func (t tool) keep(cache, dir string) (string, error) {
+func (t tool) cacheDir(cache, dir string) (string, error) {
 	if t.cache == "" {
 		return "", nil
 	}
@@ -216,8 +216,8 @@ func (t tool) keep(cache, dir string) (string, error) {
 	return os.MkdirTemp(dir, "cache-")
 }
 
-// ask runs the checker, confined, in dir. cache is what keep says.
-func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args []string) (said, error) {
+// runCommand runs the checker, confined, in dir. cache is what cacheDir says.
+func (t tool) runCommand(ctx context.Context, program, dir, cache string, environ, args []string) (commandResult, error) {
 	rules := sandbox.Rules{
 		Confinement: sandbox.WherePossible, ReadWrite: []string{dir}, ReadOnly: roots(program, environ),
 		Limits: sandbox.Limits{FileSize: 256 << 20, CPU: 600},
@@ -234,7 +234,7 @@ func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args
 	}
 	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: append([]string{program}, args...), Dir: dir, Env: env, Rules: rules})
 	if err != nil {
-		return said{}, err
+		return commandResult{}, err
 	}
 	defer p.Close()
 	text, err := io.ReadAll(io.LimitReader(p.Stdout(), maxOutput))
@@ -244,13 +244,13 @@ func (t tool) ask(ctx context.Context, program, dir, cache string, environ, args
 	exit := p.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return said{}, ctx.Err()
+		return commandResult{}, ctx.Err()
 	case err != nil:
-		return said{}, fmt.Errorf("read what %s says: %w", t.name, err)
+		return commandResult{}, fmt.Errorf("read what %s says: %w", t.name, err)
 	case exit.Signal != 0 && len(text) < maxOutput:
-		return said{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
+		return commandResult{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
 	}
-	return said{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
+	return commandResult{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
 }
 
 // makeDir makes a directory for the code, without symbolic links in its path.

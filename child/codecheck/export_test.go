@@ -1,4 +1,4 @@
-package check
+package codecheck
 
 import "nexus.internal/protocol"
 
