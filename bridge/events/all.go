@@ -18,18 +18,17 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// errCrowded says that there are more agents than one stream can tell of.
-var errCrowded = errors.New("more agents than one stream can tell of")
+// errTooManyAgents says that there are more agents than one stream can follow.
+var errTooManyAgents = errors.New("more agents than one stream can follow")
 
-// serveAll streams the events of all agents, or of those that are named, as
-// they come. Agents that are created meanwhile are told of from their
-// first event. It starts no agent.
+// serveAll streams the events of all agents, or of those that are named, as they come. Of an
+// agent that is created meanwhile it streams every event. It starts no agent.
 func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open func() rpc.Writer) (refused *rpc.Error, ended string) {
-	whose := "" // all, or several
+	agent := "" // all, or several
 	if len(q.agents) == 1 {
-		whose = slices.Collect(maps.Keys(q.agents))[0]
+		agent = slices.Collect(maps.Keys(q.agents))[0]
 	}
-	if err := by.MayReach(whose); err != nil {
+	if err := by.MayReach(agent); err != nil {
 		return new(rpc.ToError(err).With(http.StatusForbidden)), ""
 	}
 	c := allEvents{s: s, asked: q, at: cursor{}, followed: map[string]source{}, batches: make(chan batch)}
@@ -39,7 +38,7 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 			return new(badParameter(q.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept.")), ""
 		}
 	}
-	if lives, _ := s.o.Supervisor.Registrations(0); c.crowded(lives) {
+	if lives, _ := s.o.Supervisor.Registrations(0); c.tooMany(lives) {
 		return new(badParameter("parameter agents", "at most 256 agents, and there are more",
 			"Name those that are to be told of, as in agents=worker-1,worker-2.")), ""
 	}
@@ -57,35 +56,38 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 	return nil, ended
 }
 
-// allEvents is one stream of many agents. One goroutine for each agent waits for its
-// events and hands them to run, which owns all but batches. Lives are begun in
-// their order, so that everything before at[others] is told or is being told.
+// allEvents is one stream of many agents: a fan-in. One goroutine for each agent waits for
+// its events and hands them to run, which owns every field but batches.
+//
+// An agent has a life from its creation to its removal; a name can have several, one after
+// the other. Lives are followed in their order, so that each life up to at[others] has been
+// streamed or is followed.
 type allEvents struct {
 	s        *Streams
 	asked    query
 	out      *stream
 	at       cursor
-	followed map[string]source // those that are being told of, at most maxNames
+	followed map[string]source // by agent; at most maxNames
 	batches  chan batch
-	work     sync.WaitGroup // one for each that is followed
+	work     sync.WaitGroup // the goroutines of the agents that are followed
 }
 
-// batch is what one agent did, or why nothing more comes of it.
+// batch is the next events of one agent, or the error after its last one.
 type batch struct {
 	agent  string
 	events []supervisor.Event
 	err    error
-	ack    chan<- struct{} // gets a value once events were used
+	ack    chan<- struct{} // gets a value once the events were written
 }
 
-// source is a place in the events of one agent. Next is as that of a
-// supervisor.Subscription.
+// source is a position in the events of one agent. Next returns the events after it, as that
+// of a supervisor.Subscription does.
 type source interface {
 	Next(ctx context.Context) ([]supervisor.Event, error)
 	Close()
 }
 
-// run returns why the stream ends. Its goroutines end with ctx.
+// run streams until it fails, and returns why. The goroutines that it starts end with ctx.
 func (c *allEvents) run(ctx context.Context) error {
 	if err := c.open(ctx); err != nil {
 		return err
@@ -101,7 +103,7 @@ func (c *allEvents) run(ctx context.Context) error {
 			var err error
 			select {
 			case b := <-c.batches:
-				again = !errors.Is(b.err, io.EOF) // there may be another one of that name
+				again = !errors.Is(b.err, io.EOF) // the name may have a next life
 				err = c.send(b)
 			case <-changed:
 				again = false
@@ -117,29 +119,29 @@ func (c *allEvents) run(ctx context.Context) error {
 	}
 }
 
-// open takes up where the client was, or with the agents that run now, and tells
-// it where it stands.
+// open starts where the client stopped, or with the agents that run now, and sends the
+// position where it starts.
 func (c *allEvents) open(ctx context.Context) error {
 	newest, forgotten := c.s.o.Supervisor.RegisteredUpTo()
 	lives, _ := c.s.o.Supervisor.Registrations(0)
-	var told protocol.StreamOpen
+	var opened protocol.StreamOpen
 	if c.asked.position == "" || c.asked.position == "0" {
 		c.at[others] = newest
-		c.enter(ctx, lives)
+		c.followRunning(ctx, lives)
 	} else {
-		if c.at[others] < forgotten || c.at[others] > newest { // perhaps there were some more
-			told.Gap = true
+		if c.at[others] < forgotten || c.at[others] > newest { // there may have been lives that nobody remembers
+			opened.Gap = true
 		}
 		if _, named := c.at[others]; !named || c.at[others] > newest {
 			c.at[others] = 0
 		}
 		c.resume(ctx, lives)
 	}
-	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), told.Name(), encodeEvent(told)))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), opened.Name(), encodeEvent(opened)))
 }
 
-// enter begins with the agents that run, for a client that knows none.
-func (c *allEvents) enter(ctx context.Context, lives []supervisor.Registration) {
+// followRunning follows the agents that run, for a client that knows none.
+func (c *allEvents) followRunning(ctx context.Context, lives []supervisor.Registration) {
 	for _, life := range lives {
 		if life.Agent == nil || life.Number > c.at[others] || !c.wants(life.ID) {
 			continue
@@ -148,14 +150,14 @@ func (c *allEvents) enter(ctx context.Context, lives []supervisor.Registration) 
 		if c.asked.position == "0" {
 			subscribe = func() (*supervisor.Subscription, error) { return life.Agent.Subscribe(0) }
 		}
-		if sub, err := subscribe(); err == nil { // else it is on its way out
+		if sub, err := subscribe(); err == nil { // else it is being removed
 			c.begin(ctx, sub, life.ID, sub.After())
 		}
 	}
 }
 
-// resume goes on with the agents that the client knows: with the life of each that
-// it saw, or, where this server knows of none, with what is on disk.
+// resume goes on with the agents that the client names: with the life of each that the client
+// saw, or, where this server knows no life of that name, with what is on disk.
 func (c *allEvents) resume(ctx context.Context, lives []supervisor.Registration) {
 	saw, lived := map[string]supervisor.Registration{}, map[string]bool{}
 	for _, life := range lives {
@@ -175,8 +177,8 @@ func (c *allEvents) resume(ctx context.Context, lives []supervisor.Registration)
 	}
 }
 
-// follow begins to tell of lives, in their order, as far as that can be now: an
-// earlier life of the agent is told to its end before.
+// follow follows further lives in their order. It stops at one whose agent still has an
+// earlier life that is followed, or for which there is no room yet.
 func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration) error {
 	for _, life := range lives {
 		if c.wants(life.ID) {
@@ -184,10 +186,10 @@ func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration)
 				return nil
 			}
 			if len(c.followed) == maxNames {
-				if c.ending() {
+				if c.roomSoon() {
 					return nil
 				}
-				return errCrowded
+				return errTooManyAgents
 			}
 			after, named := c.at[life.ID]
 			if named && after > life.Since { // numbers began anew
@@ -205,17 +207,17 @@ func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration)
 	return nil
 }
 
-// ending reports whether some that are told of do not run, so that there will be
-// room.
-func (c *allEvents) ending() bool {
+// roomSoon reports whether an agent that is followed does not run: its events end.
+func (c *allEvents) roomSoon() bool {
 	for _, from := range c.followed {
-		if _, over := from.(*storedEvents); over {
+		if _, stored := from.(*storedEvents); stored {
 			return true
 		}
 	}
 	return false
 }
 
+// sourceOf returns the events of a life above a number.
 func (c *allEvents) sourceOf(life supervisor.Registration, after uint64) source {
 	if life.Agent != nil {
 		return life.Subscribe(after)
@@ -223,7 +225,7 @@ func (c *allEvents) sourceOf(life supervisor.Registration, after uint64) source 
 	return &storedEvents{s: c.s, id: life.ID, life: life.Number, read: after, last: life.Last}
 }
 
-// begin tells of an agent from now on.
+// begin follows an agent, whose events up to the number after the client has.
 func (c *allEvents) begin(ctx context.Context, from source, id string, after uint64) {
 	c.followed[id], c.at[id] = from, after
 	c.makeRoom()
@@ -233,8 +235,8 @@ func (c *allEvents) begin(ctx context.Context, from source, id string, after uin
 // wants reports whether the client asked for that agent.
 func (c *allEvents) wants(id string) bool { return c.asked.agents == nil || c.asked.agents[id] }
 
-// crowded reports whether there are more agents than can be told of.
-func (c *allEvents) crowded(lives []supervisor.Registration) bool {
+// tooMany reports whether more agents run than one stream can follow.
+func (c *allEvents) tooMany(lives []supervisor.Registration) bool {
 	running := 0
 	for _, life := range lives {
 		if life.Agent != nil && c.wants(life.ID) {
@@ -244,8 +246,8 @@ func (c *allEvents) crowded(lives []supervisor.Registration) bool {
 	return running > maxNames
 }
 
-// makeRoom forgets how far the client got with agents that do not run, where
-// there are too many.
+// makeRoom drops from the position the agents that are not followed, while it names too
+// many.
 func (c *allEvents) makeRoom() {
 	for id := range c.at {
 		if len(c.at) <= maxNames+1 {
@@ -257,10 +259,10 @@ func (c *allEvents) makeRoom() {
 	}
 }
 
-// read hands over what one agent does until that ends, or ctx does.
+// read hands over the events of one agent until they or ctx end.
 func (c *allEvents) read(ctx context.Context, id string, from source) {
 	defer from.Close()
-	ack := make(chan struct{}, 1) // so that telling it never waits
+	ack := make(chan struct{}, 1) // so that sending it never waits
 	for {
 		events, err := from.Next(ctx)
 		select {
@@ -279,12 +281,12 @@ func (c *allEvents) read(ctx context.Context, id string, from source) {
 	}
 }
 
-// send passes on a batch.
+// send writes a batch to the client.
 func (c *allEvents) send(b batch) error {
 	if errors.Is(b.err, io.EOF) {
-		before, over := c.followed[b.agent].(*storedEvents)
+		ended, stored := c.followed[b.agent].(*storedEvents)
 		delete(c.followed, b.agent)
-		if over && before.life == 0 { // nobody removed it in this server
+		if stored && ended.life == 0 { // it was not removed from this server
 			return nil
 		}
 		return c.removed(b.agent)
@@ -301,23 +303,23 @@ func (c *allEvents) send(b batch) error {
 			continue
 		}
 		id = append(strconv.AppendUint(append(id[:0], before...), e.Seq, 10), after...)
-		data = about(data[:0], b.agent, e.Seq, e.Data)
+		data = appendAgentEvent(data[:0], b.agent, e.Seq, e.Data)
 		buf = rpc.AppendEvent(buf, id, e.Type, data)
 	}
 	b.ack <- struct{}{}
 	return c.out.sendOrBeat(buf)
 }
 
-// removed tells that an agent is gone, after which event of it.
+// removed writes that an agent was removed, and the number of its last event.
 func (c *allEvents) removed(id string) error {
 	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), e.Name(), about(nil, id, 0, encodeEvent(e))))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), e.Name(), appendAgentEvent(nil, id, 0, encodeEvent(e))))
 }
 
-// about appends an event with whose it is, and its number unless that is 0. The
-// event is passed on as it is.
-func about(buf []byte, agent string, seq uint64, event []byte) []byte {
+// appendAgentEvent appends an event with the id of its agent, and its number unless that is 0. The
+// event itself is appended byte for byte.
+func appendAgentEvent(buf []byte, agent string, seq uint64, event []byte) []byte {
 	buf = append(append(append(buf, `{"agent_id":"`...), agent...), '"')
 	if seq != 0 {
 		buf = strconv.AppendUint(append(buf, `,"seq":`...), seq, 10)

@@ -12,15 +12,16 @@ import (
 // others is the place in a cursor for all agents that it does not name.
 const others = "*"
 
-// cursor is how far a stream of many agents has got: for each of them the number
-// of its last event, and for others the number of the last life (supervisor.Registration)
-// that it has told of, or tells of by name. Its text is NAME:NUMBER,NAME:NUMBER, by
-// name, where the number of others is written by a lifeCode.
+// cursor is the position of a stream of many agents: for each agent the number of its last
+// event that was sent, and for others the number of the last life (supervisor.Registration) that was
+// sent, or that the cursor names. Its text is NAME:NUMBER,NAME:NUMBER, sorted by name; the
+// number of others is written by a lifeCode.
 type cursor map[string]uint64
 
+// text is the cursor as a client sends it back.
 func (c cursor) text(code lifeCode) string { return string(c.appendAround("", nil, code)) }
 
-// appendAround appends the cursor, with number in the place of what it has of id.
+// appendAround appends the text of the cursor, with number in the place of the one of id.
 func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if text != nil {
@@ -39,6 +40,7 @@ func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []by
 	return text
 }
 
+// parseCursor reads a text; ok is false if no server writes it.
 func parseCursor(text string, code lifeCode) (cursor, bool) {
 	c := cursor{}
 	for one := range strings.SplitSeq(text, ",") {

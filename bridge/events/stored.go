@@ -9,21 +9,21 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// storedBatch is how much of what is on disk is handed over at once, in bytes, but
-// for a single event.
+// storedBatch bounds the events from the disk that are handed over at once, in bytes; one
+// event may be larger.
 const storedBatch = 64 << 10
 
-// storedEvents is what an agent did that does not run any more, from the disk: up to its
-// last event, with a gap for what is not kept.
+// storedEvents is the source for an agent that does not run any more: the events that are on
+// disk, up to its last one, with a gap for each that is not kept.
 type storedEvents struct {
 	s    *Streams
 	id   string
-	life uint64 // the number of its life; 0 for one of an earlier server, whose last event nobody knows
+	life uint64 // the number of its life; 0 for a life in an earlier server, whose last event is unknown
 	read uint64 // the number of the last event handed out
-	last uint64 // and of the last one there was
+	last uint64 // the number of its last event
 }
 
-// Next returns what comes next; io.EOF once that was all.
+// Next returns the next events. The error is io.EOF after the last one, and that of ctx.
 func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -47,7 +47,7 @@ func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err 
 			break
 		}
 	}
-	if p.life != 0 && p.s.o.Supervisor.Gone(p.life) { // and what was read may be another agent's
+	if p.life != 0 && p.s.o.Supervisor.Gone(p.life) { // the events that were read may be of another agent
 		batch, p.read, more = nil, before, false
 	}
 	if p.life != 0 && !more && p.read < p.last {

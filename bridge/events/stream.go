@@ -49,23 +49,24 @@ func (s *stream) sendOrBeat(events []byte) error {
 	}
 }
 
-// Why a stream of events ends. The first four are said to the client.
+// Why a stream of events ends. The client is sent all but the last two.
 const (
 	endSlow     = "slow"     // it fell too far behind
 	endRemoved  = "removed"  // the agent was destroyed
 	endDraining = "draining" // the server is shutting down
 	endRevoked  = "revoked"  // the key is not good any more
-	endCrowded  = "crowded"  // of a stream of all agents: there are more than maxNames
+	endTooMany  = "crowded"  // of a stream of all agents: there are more than maxNames
 	endUnread   = "unread"   // it did not take a batch in time, or broke the connection
 	endLeft     = "left"     // it closed the connection
 )
 
+// endOf is why a stream ended with err.
 func endOf(ctx context.Context, err error) string {
 	switch {
 	case errors.Is(err, supervisor.ErrSlow):
 		return endSlow
-	case errors.Is(err, errCrowded):
-		return endCrowded
+	case errors.Is(err, errTooManyAgents):
+		return endTooMany
 	case errors.Is(err, io.EOF):
 		return endRemoved
 	case errors.Is(context.Cause(ctx), supervisor.ErrDraining):
@@ -95,7 +96,7 @@ func (s *stream) end(reason, after string) {
 	switch reason {
 	case endUnread, endLeft:
 		return
-	case endSlow, endDraining, endCrowded:
+	case endSlow, endDraining, endTooMany:
 		e.After = jsontext.Value(after)
 	}
 	_ = s.Send(rpc.AppendEvent(nil, "", e.Name(), encodeEvent(e)))
