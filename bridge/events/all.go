@@ -38,7 +38,7 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 			return new(badParameter(q.source, "the id of an event, or 0", "Send the id of the last event seen, or 0 for all that is kept.")), ""
 		}
 	}
-	if lives, _ := s.o.Supervisor.Registrations(0); c.tooMany(lives) {
+	if registered, _ := s.o.Supervisor.Registrations(0); c.tooMany(registered) {
 		return new(badParameter("parameter agents", "at most 256 agents, and there are more",
 			"Name those that are to be told of, as in agents=worker-1,worker-2.")), ""
 	}
@@ -59,9 +59,8 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 // allEvents is one stream of many agents: a fan-in. One goroutine for each agent waits for
 // its events and hands them to run, which owns every field but batches.
 //
-// An agent has a life from its creation to its removal; a name can have several, one after
-// the other. Lives are followed in their order, so that each life up to at[others] has been
-// streamed or is followed.
+// Registrations of agents are followed in their order, one of a name after the other, so that
+// each up to at[others] has been streamed or is followed.
 type allEvents struct {
 	s        *Streams
 	asked    query
@@ -95,15 +94,15 @@ func (c *allEvents) run(ctx context.Context) error {
 	beat := time.NewTicker(c.out.heartbeat)
 	defer beat.Stop()
 	for {
-		lives, changed := c.s.o.Supervisor.Registrations(c.at[others])
-		if err := c.follow(ctx, lives); err != nil {
+		registered, changed := c.s.o.Supervisor.Registrations(c.at[others])
+		if err := c.follow(ctx, registered); err != nil {
 			return err
 		}
 		for again := true; again; {
 			var err error
 			select {
 			case b := <-c.batches:
-				again = !errors.Is(b.err, io.EOF) // the name may have a next life
+				again = !errors.Is(b.err, io.EOF) // the name may have a next registration
 				err = c.send(b)
 			case <-changed:
 				again = false
@@ -123,66 +122,66 @@ func (c *allEvents) run(ctx context.Context) error {
 // position where it starts.
 func (c *allEvents) open(ctx context.Context) error {
 	newest, forgotten := c.s.o.Supervisor.RegisteredUpTo()
-	lives, _ := c.s.o.Supervisor.Registrations(0)
+	registered, _ := c.s.o.Supervisor.Registrations(0)
 	var opened protocol.StreamOpen
 	if c.asked.position == "" || c.asked.position == "0" {
 		c.at[others] = newest
-		c.followRunning(ctx, lives)
+		c.followRunning(ctx, registered)
 	} else {
-		if c.at[others] < forgotten || c.at[others] > newest { // there may have been lives that nobody remembers
+		if c.at[others] < forgotten || c.at[others] > newest { // there may have been some that nobody remembers
 			opened.Gap = true
 		}
 		if _, named := c.at[others]; !named || c.at[others] > newest {
 			c.at[others] = 0
 		}
-		c.resume(ctx, lives)
+		c.resume(ctx, registered)
 	}
 	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), opened.Name(), encodeEvent(opened)))
 }
 
 // followRunning follows the agents that run, for a client that knows none.
-func (c *allEvents) followRunning(ctx context.Context, lives []supervisor.Registration) {
-	for _, life := range lives {
-		if life.Agent == nil || life.Number > c.at[others] || !c.wants(life.ID) {
+func (c *allEvents) followRunning(ctx context.Context, registered []supervisor.Registration) {
+	for _, reg := range registered {
+		if reg.Agent == nil || reg.Number > c.at[others] || !c.wants(reg.ID) {
 			continue
 		}
-		subscribe := life.Agent.SubscribeNew
+		subscribe := reg.Agent.SubscribeNew
 		if c.asked.position == "0" {
-			subscribe = func() (*supervisor.Subscription, error) { return life.Agent.Subscribe(0) }
+			subscribe = func() (*supervisor.Subscription, error) { return reg.Agent.Subscribe(0) }
 		}
 		if sub, err := subscribe(); err == nil { // else it is being removed
-			c.begin(ctx, sub, life.ID, sub.After())
+			c.begin(ctx, sub, reg.ID, sub.After())
 		}
 	}
 }
 
-// resume goes on with the agents that the client names: with the life of each that the client
-// saw, or, where this server knows no life of that name, with what is on disk.
-func (c *allEvents) resume(ctx context.Context, lives []supervisor.Registration) {
-	saw, lived := map[string]supervisor.Registration{}, map[string]bool{}
-	for _, life := range lives {
-		lived[life.ID] = true
-		if life.Number <= c.at[others] {
-			saw[life.ID] = life
+// resume goes on with the agents that the client names: with the registration of each that
+// the client saw, or, where this server knows none of that name, with what is on disk.
+func (c *allEvents) resume(ctx context.Context, registered []supervisor.Registration) {
+	saw, known := map[string]supervisor.Registration{}, map[string]bool{}
+	for _, reg := range registered {
+		known[reg.ID] = true
+		if reg.Number <= c.at[others] {
+			saw[reg.ID] = reg
 		}
 	}
 	for id, after := range c.at {
-		switch life, ok := saw[id]; {
+		switch reg, ok := saw[id]; {
 		case id == others || !c.wants(id):
 		case ok:
-			c.begin(ctx, c.sourceOf(life, after), id, after)
-		case !lived[id]:
+			c.begin(ctx, c.sourceOf(reg, after), id, after)
+		case !known[id]:
 			c.begin(ctx, &storedEvents{s: c.s, id: id, read: after, last: math.MaxUint64}, id, after)
 		}
 	}
 }
 
-// follow follows further lives in their order. It stops at one whose agent still has an
-// earlier life that is followed, or for which there is no room yet.
-func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration) error {
-	for _, life := range lives {
-		if c.wants(life.ID) {
-			if c.followed[life.ID] != nil {
+// follow follows further registrations in their order. It stops at one whose name has an
+// earlier one that is still followed, or for which there is no room yet.
+func (c *allEvents) follow(ctx context.Context, registered []supervisor.Registration) error {
+	for _, reg := range registered {
+		if c.wants(reg.ID) {
+			if c.followed[reg.ID] != nil {
 				return nil
 			}
 			if len(c.followed) == maxNames {
@@ -191,18 +190,18 @@ func (c *allEvents) follow(ctx context.Context, lives []supervisor.Registration)
 				}
 				return errTooManyAgents
 			}
-			after, named := c.at[life.ID]
-			if named && after > life.Since { // numbers began anew
-				if err := c.removed(life.ID); err != nil {
+			after, named := c.at[reg.ID]
+			if named && after > reg.Since { // numbers began anew
+				if err := c.removed(reg.ID); err != nil {
 					return err
 				}
 			}
-			if !named || after > life.Since {
-				after = life.Since
+			if !named || after > reg.Since {
+				after = reg.Since
 			}
-			c.begin(ctx, c.sourceOf(life, after), life.ID, after)
+			c.begin(ctx, c.sourceOf(reg, after), reg.ID, after)
 		}
-		c.at[others] = life.Number
+		c.at[others] = reg.Number
 	}
 	return nil
 }
@@ -217,12 +216,12 @@ func (c *allEvents) roomSoon() bool {
 	return false
 }
 
-// sourceOf returns the events of a life above a number.
-func (c *allEvents) sourceOf(life supervisor.Registration, after uint64) source {
-	if life.Agent != nil {
-		return life.Subscribe(after)
+// sourceOf returns the events of a registration above a number.
+func (c *allEvents) sourceOf(reg supervisor.Registration, after uint64) source {
+	if reg.Agent != nil {
+		return reg.Subscribe(after)
 	}
-	return &storedEvents{s: c.s, id: life.ID, life: life.Number, read: after, last: life.Last}
+	return &storedEvents{s: c.s, id: reg.ID, reg: reg.Number, read: after, last: reg.Last}
 }
 
 // begin follows an agent, whose events up to the number after the client has.
@@ -236,10 +235,10 @@ func (c *allEvents) begin(ctx context.Context, from source, id string, after uin
 func (c *allEvents) wants(id string) bool { return c.asked.agents == nil || c.asked.agents[id] }
 
 // tooMany reports whether more agents run than one stream can follow.
-func (c *allEvents) tooMany(lives []supervisor.Registration) bool {
+func (c *allEvents) tooMany(registered []supervisor.Registration) bool {
 	running := 0
-	for _, life := range lives {
-		if life.Agent != nil && c.wants(life.ID) {
+	for _, reg := range registered {
+		if reg.Agent != nil && c.wants(reg.ID) {
 			running++
 		}
 	}
@@ -286,7 +285,7 @@ func (c *allEvents) send(b batch) error {
 	if errors.Is(b.err, io.EOF) {
 		ended, stored := c.followed[b.agent].(*storedEvents)
 		delete(c.followed, b.agent)
-		if stored && ended.life == 0 { // it was not removed from this server
+		if stored && ended.reg == 0 { // it was not removed from this server
 			return nil
 		}
 		return c.removed(b.agent)

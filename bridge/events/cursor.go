@@ -13,16 +13,16 @@ import (
 const others = "*"
 
 // cursor is the position of a stream of many agents: for each agent the number of its last
-// event that was sent, and for others the number of the last life (supervisor.Registration) that was
+// event that was sent, and for others the number of the last registration that was
 // sent, or that the cursor names. Its text is NAME:NUMBER,NAME:NUMBER, sorted by name; the
-// number of others is written by a lifeCode.
+// number of others is written by a registrationCode.
 type cursor map[string]uint64
 
 // text is the cursor as a client sends it back.
-func (c cursor) text(code lifeCode) string { return string(c.appendAround("", nil, code)) }
+func (c cursor) text(code registrationCode) string { return string(c.appendAround("", nil, code)) }
 
 // appendAround appends the text of the cursor, with number in the place of the one of id.
-func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []byte) {
+func (c cursor) appendAround(id string, number []byte, code registrationCode) (text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if text != nil {
 			text = append(text, ',')
@@ -41,7 +41,7 @@ func (c cursor) appendAround(id string, number []byte, code lifeCode) (text []by
 }
 
 // parseCursor reads a text; ok is false if no server writes it.
-func parseCursor(text string, code lifeCode) (cursor, bool) {
+func parseCursor(text string, code registrationCode) (cursor, bool) {
 	c := cursor{}
 	for one := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(one, ":")

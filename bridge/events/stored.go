@@ -18,7 +18,7 @@ const storedBatch = 64 << 10
 type storedEvents struct {
 	s    *Streams
 	id   string
-	life uint64 // the number of its life; 0 for a life in an earlier server, whose last event is unknown
+	reg  uint64 // the number of its registration; 0 for one in an earlier server, whose last event is unknown
 	read uint64 // the number of the last event handed out
 	last uint64 // the number of its last event
 }
@@ -47,10 +47,10 @@ func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err 
 			break
 		}
 	}
-	if p.life != 0 && p.s.o.Supervisor.Gone(p.life) { // the events that were read may be of another agent
+	if p.reg != 0 && p.s.o.Supervisor.Gone(p.reg) { // the events that were read may be of another agent
 		batch, p.read, more = nil, before, false
 	}
-	if p.life != 0 && !more && p.read < p.last {
+	if p.reg != 0 && !more && p.read < p.last {
 		batch = append(batch, supervisor.GapEvent(p.read+1, p.last))
 		p.read = p.last
 	}

@@ -51,7 +51,7 @@ type Options struct {
 // Streams serves the streams of events of one server.
 type Streams struct {
 	o     Options
-	code  lifeCode
+	code  registrationCode
 	limit streamLimit
 }
 
@@ -60,7 +60,7 @@ func New(o Options) *Streams {
 	if o.History == nil {
 		o.History = noHistory{}
 	}
-	return &Streams{o: o, code: newLifeCode()}
+	return &Streams{o: o, code: newRegistrationCode()}
 }
 
 type noHistory struct{}

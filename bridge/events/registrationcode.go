@@ -9,26 +9,26 @@ import (
 	"math"
 )
 
-// lifeCode writes the numbers of agents' lives for clients, so that a number does not
+// registrationCode writes the numbers of agents' registrations for clients, so that a number does not
 // tell how many agents there were: a client sends it back and knows nothing more than
 // whether it has changed. It is one server's; safe for concurrent use.
-type lifeCode struct{ block cipher.Block }
+type registrationCode struct{ block cipher.Block }
 
 // otherServer is the number of what this server did not write.
 const otherServer = math.MaxUint64
 
-func newLifeCode() lifeCode {
+func newRegistrationCode() registrationCode {
 	var key [16]byte
 	rand.Read(key[:]) // never fails
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic("events: a key of 16 bytes: " + err.Error())
 	}
-	return lifeCode{block}
+	return registrationCode{block}
 }
 
 // append appends the text of a number: 32 hexadecimal digits.
-func (c lifeCode) append(text []byte, number uint64) []byte {
+func (c registrationCode) append(text []byte, number uint64) []byte {
 	var block [aes.BlockSize]byte // the other half is zero, by which read knows its own
 	binary.BigEndian.PutUint64(block[:], number)
 	c.block.Encrypt(block[:], block[:])
@@ -37,7 +37,7 @@ func (c lifeCode) append(text []byte, number uint64) []byte {
 
 // read reads a number; otherServer if it is none of append's. ok is false if no server
 // writes such a text: earlier ones wrote decimal digits.
-func (c lifeCode) read(text string) (number uint64, ok bool) {
+func (c registrationCode) read(text string) (number uint64, ok bool) {
 	for _, digit := range []byte(text) {
 		if !(digit >= '0' && digit <= '9' || digit >= 'a' && digit <= 'f') {
 			return 0, false
