@@ -207,7 +207,7 @@ var exchanges = []exchange{
 		request: rpc("/rpc", "create_agent", `{"agent_id":"b","cwd":"/"}`),
 		change: func(o *bridge.Options) {
 			spec := o.Spec
-			o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+			o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
 				if protocol.Value(p.AgentID) == "b" {
 					return supervisor.Spec{}, &agents.MissingDirError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -48,14 +49,14 @@ func calls(c *supervisortest.Child, p protocol.Prompt) {
 // yolo are. What Spec was asked for is in its asked.
 type family struct {
 	*rig
-	asked chan api.CreateAgentParams // the last ones
+	asked chan agents.AgentSpec // the last ones
 }
 
 func familyOf(t *testing.T, names ...string) *family {
-	f := &family{asked: make(chan api.CreateAgentParams, 64)}
+	f := &family{asked: make(chan agents.AgentSpec, 64)}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
 			f.asked <- p
 			return supervisor.Spec{HostCalls: true}, nil
 		}
@@ -87,8 +88,9 @@ func (f *family) want(agent, method, params, want string) {
 func TestHostCreate(t *testing.T) {
 	f := familyOf(t, "trusted", "box")
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`, `{"agent_id":"b","url":"/agent/b"}`)
-	want := api.CreateAgentParams{
-		AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site"), Depth: 1,
+	want := agents.AgentSpec{
+		CreateAgentParams: api.CreateAgentParams{AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site")},
+		Depth:             1,
 		Ceiling: &protocol.Permissions{
 			Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 		},
@@ -265,7 +267,7 @@ func TestCreatorDestroyedMeanwhile(t *testing.T) {
 	f := &family{}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
 			if *p.AgentID == "child" {
 				close(starting)
 				<-start

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -47,7 +48,7 @@ func TestLimitIsTold(t *testing.T) {
 func TestTurnLimitIsTold(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
 			return supervisor.Spec{Limits: supervisor.Limits{TurnTime: time.Second}}, nil
 		}
 	})

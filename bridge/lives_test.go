@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -83,7 +84,7 @@ func TestDestroyedMeanwhile(t *testing.T) {
 func TestRestore(t *testing.T) {
 	var asked atomic.Int32
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
-		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
 			asked.Add(1)
 			for range 1000 { // the others come to the same point meanwhile
 				runtime.Gosched()

@@ -116,7 +116,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
 		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
-		Spec: func(p api.CreateAgentParams) (supervisor.Spec, error) {
+		Spec: func(p agents.AgentSpec) (supervisor.Spec, error) {
 			if protocol.Value(p.Model) == "none" {
 				return supervisor.Spec{}, api.Invalid("model", "there is no model none")
 			}

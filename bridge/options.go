@@ -30,7 +30,7 @@ type Options struct {
 	// Spec says how to run an agent. AgentID is always set; with that alone,
 	// it is an agent whose saved session is to be continued. An *api.ParamError
 	// reaches the client as it is. Required; safe for concurrent use.
-	Spec func(api.CreateAgentParams) (supervisor.Spec, error)
+	Spec func(agents.AgentSpec) (supervisor.Spec, error)
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.

@@ -17,7 +17,7 @@ import (
 func TestAttackTakeARolesName(t *testing.T) {
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }
+		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }
 		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}}
 	})}
 	f.create("trusted")
@@ -43,7 +43,7 @@ func TestAttackTakeARolesName(t *testing.T) {
 		}
 		// The server makes it, and then it is there.
 		_, body := f.post("/", `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x"}}`)
-		if a, err := f.sup.Agent("maker"); err != nil || a.Info().Labels["provenance"] != "" {
+		if a, err := f.sup.Agent("maker"); err != nil || a.Info().Labels.Provenance != "" {
 			t.Fatalf("the server did not create it: %v, %s", err, body)
 		}
 	}

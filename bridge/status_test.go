@@ -43,11 +43,11 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 		s.rig = r
 		plays(s.play)(r, o)
 		spec := o.Spec
-		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
 			made, err := spec(p)
 			made.QueueLimit, made.Policy = 8, policy
 			if *p.AgentID == "one" {
-				made.Labels = map[string]string{agents.LabelAgents: "1"}
+				made.Labels.MaxAgents = new(uint64(1))
 			}
 			return made, err
 		}

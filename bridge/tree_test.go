@@ -43,12 +43,12 @@ func TestAttackManyAgents(t *testing.T) {
 	}
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(many)(r, o)
-		o.Spec = func(p api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
 			limit := most
 			if protocol.Value(p.ParentAgentID) != "" {
 				limit = 4 // of each below
 			}
-			return supervisor.Spec{HostCalls: true, Labels: map[string]string{agents.LabelAgents: strconv.Itoa(limit)}}, nil
+			return supervisor.Spec{HostCalls: true, Labels: supervisor.Labels{MaxAgents: new(uint64(limit))}}, nil
 		}
 	})}
 	f.create("trusted")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -205,7 +206,7 @@ func TestBusyAgent(t *testing.T) {
 func TestQueueFull(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }
+		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }
 	})
 	r.create("a")
 	r.begin("a", "run")
@@ -277,7 +278,7 @@ func TestFailedAgent(t *testing.T) {
 			}
 			supervisortest.Echo(c, p)
 		})(r, o)
-		o.Spec = func(api.CreateAgentParams) (supervisor.Spec, error) {
+		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
 			return supervisor.Spec{Policy: supervisor.Policy{Limit: -1}}, nil
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -47,7 +46,7 @@ type Info struct {
 	Restarts    uint64 // incarnations that were ready again after a crash
 	LastRestart Reason // of the crash before the last of these; "" if there was none
 	CreatedAt   time.Time
-	Labels      map[string]string
+	Labels      Labels
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
 	// the agent since.
 	ShouldShutdown bool
@@ -96,7 +95,7 @@ func (a *Agent) ID() string { return a.spec.ID }
 
 // Info describes the agent. It never waits for the child.
 func (a *Agent) Info() Info {
-	info := Info{ID: a.spec.ID, Kind: a.spec.Kind, CreatedAt: a.created, Labels: maps.Clone(a.spec.Labels)}
+	info := Info{ID: a.spec.ID, Kind: a.spec.Kind, CreatedAt: a.created, Labels: a.spec.Labels}
 	a.update(func(s *agentState) []effect {
 		info.State, info.Incarnation, info.Restarts, info.LastRestart = s.state, s.incarnations, s.restarts, s.lastRestart
 		info.ShouldShutdown, info.LastError = s.shutdown, s.lastError

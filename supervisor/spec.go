@@ -22,7 +22,7 @@ type Spec struct {
 	// that may not is answered with an error.
 	HostCalls bool
 	// Labels travel with the agent into Info, unread by this package.
-	Labels map[string]string
+	Labels Labels
 	// StartTimeout bounds the time to ready; 0 means DefaultStartTimeout.
 	StartTimeout time.Duration
 	// AbortGrace is how long a cancel may take until the child counts as
@@ -60,3 +60,22 @@ const (
 	DefaultPingTimeout  = 15 * time.Second
 	DefaultQueueLimit   = 64
 )
+
+// Labels are what is kept with an agent for whoever started it.
+type Labels struct {
+	// Parent is the agent for which it was created; "" for none.
+	Parent string
+	// Provenance is the agent that began it, also where that is gone; "" for a person.
+	Provenance string
+	// Depth is how many agents are above it.
+	Depth uint64
+	// Approvals says what becomes of calls that need one; "" if nobody said it.
+	Approvals string
+	// LimitsDigest and EnvDigest stand for what it was started with.
+	LimitsDigest, EnvDigest string
+	// NarrowedFrom is the saved preset, if the agent got a lower one; "" for none.
+	NarrowedFrom string
+	// MaxAgents bounds the agents of its tree, itself included: 0 is no bound, nil the
+	// default.
+	MaxAgents *uint64
+}

@@ -17,7 +17,7 @@ import (
 func TestStart(t *testing.T) {
 	run(t, nil, func(h *house) {
 		h.start("bob")
-		a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Labels: map[string]string{"k": "v"}})
+		a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Labels: supervisor.Labels{Parent: "v"}})
 		if err != nil {
 			h.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestStart(t *testing.T) {
 			h.Errorf("Agent(carol) = %v", err)
 		}
 		infos := h.sup.Agents()
-		if len(infos) != 2 || infos[0].ID != "alice" || infos[1].ID != "bob" || infos[0].Labels["k"] != "v" ||
+		if len(infos) != 2 || infos[0].ID != "alice" || infos[1].ID != "bob" || infos[0].Labels.Parent != "v" ||
 			infos[0].PID != 1001 || infos[0].Incarnation != 1 || !infos[0].CreatedAt.Equal(time.Now()) {
 			h.Errorf("Agents = %+v", infos)
 		}

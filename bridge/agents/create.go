@@ -32,7 +32,7 @@ func (r *Registry) Keep(ctx context.Context, c *rpc.Call, a, parent *supervisor.
 // CreateFor creates an agent that nobody asked for by name, and audits that.
 func (r *Registry) CreateFor(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (a *supervisor.Agent, err error) {
 	err = c.OnBehalf(api.CreateAgent.Name, p, func() error {
-		a, _, err = r.Create(ctx, c, p)
+		a, _, err = r.Create(ctx, c, AgentSpec{CreateAgentParams: p})
 		return err
 	})
 	return a, err
@@ -51,10 +51,10 @@ func (r *Registry) DestroyFor(ctx context.Context, c *rpc.Call, id string) error
 
 // Create starts a new agent, continues a saved one, or finds one that runs where
 // that is asked for.
-func (r *Registry) Create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (*supervisor.Agent, Origin, error) {
+func (r *Registry) Create(ctx context.Context, c *rpc.Call, p AgentSpec) (*supervisor.Agent, Origin, error) {
 	id := *p.AgentID
 	defer r.locks.Lock(id)()
-	a, err := r.useExisting(c, p)
+	a, err := r.useExisting(c, p.CreateAgentParams)
 	if !errors.Is(err, supervisor.ErrNotFound) {
 		return a, WasRunning, err
 	}
@@ -86,8 +86,8 @@ func Describe(info supervisor.Info, children int) api.AgentInfo {
 		Incarnation:    info.Incarnation,
 		Restarts:       info.Restarts,
 		IsTemp:         api.IsTemp(info.ID),
-		ParentAgentID:  Known(info.Labels[LabelParent]),
-		Provenance:     cmp.Or(info.Labels[LabelProvenance], api.ProvenanceUser),
+		ParentAgentID:  Known(info.Labels.Parent),
+		Provenance:     cmp.Or(info.Labels.Provenance, api.ProvenanceUser),
 		ChildCount:     children,
 		Queued:         info.Queued,
 

@@ -36,7 +36,7 @@ func (r *Registry) useExisting(c *rpc.Call, p api.CreateAgentParams) (*superviso
 	if protocol.Value(p.IfExists) != api.IfExistsUse {
 		return nil, rpc.AgentExists(*p.AgentID)
 	}
-	if c.By.Agent != nil && a.Info().Labels[LabelParent] != c.By.Agent.AgentID {
+	if c.By.Agent != nil && a.Info().Labels.Parent != c.By.Agent.AgentID {
 		return nil, api.Denied("%s did not create %s: choose another name, or send to it", c.By.Agent.AgentID, *p.AgentID)
 	}
 	return a, nil
@@ -62,12 +62,12 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 		{"model", is(given.Model, state.Model, state.Provider+"/"+state.Model)},
 		{"provider", is(given.Provider, state.Provider)},
 		{"system_prompt", is(given.SystemPrompt, state.SystemPrompt)},
-		{"approvals", is(given.Approvals, labels[labelApprovals]) || labels[labelApprovals] == "" && *given.Approvals == api.ApprovalsDeny},
-		{"parent_agent_id", is(given.ParentAgentID, labels[LabelParent])},
+		{"approvals", is(given.Approvals, labels.Approvals) || labels.Approvals == "" && *given.Approvals == api.ApprovalsDeny},
+		{"parent_agent_id", is(given.ParentAgentID, labels.Parent)},
 		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Permissions.DisabledTools)},
 		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Permissions.Policy.WritePaths)},
-		{"limits", given.Limits == nil || digest(given.Limits) == labels[labelLimits]},
-		{"env", given.Env == nil || digest(given.Env) == labels[labelEnv]},
+		{"limits", given.Limits == nil || digest(given.Limits) == labels.LimitsDigest},
+		{"env", given.Env == nil || digest(given.Env) == labels.EnvDigest},
 	} {
 		if !one.same {
 			names = append(names, one.name)

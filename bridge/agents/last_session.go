@@ -41,7 +41,7 @@ func (l *lastUsed) is(id string) bool {
 // a second.
 func (r *Registry) Used(a *supervisor.Agent) {
 	id := a.ID()
-	if r.last.is(id) || a.Info().Labels[LabelProvenance] != "" {
+	if r.last.is(id) || a.Info().Labels.Provenance != "" {
 		return
 	}
 	r.SetLast(id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -18,17 +17,6 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// What is kept with an agent.
-const (
-	LabelParent     = "parent_agent_id"
-	LabelProvenance = "provenance" // the agent that began it, also where that is gone
-	labelDepth      = "depth"      // how many agents are above it
-	labelApprovals  = "approvals"
-	labelLimits     = "limits" // the digest of what it was started with
-	labelEnv        = "env"    // also that
-	LabelNarrowed   = "narrowed_from"
-)
-
 // maxDepth is how many ancestors an agent may have.
 const maxDepth = 5
 
@@ -36,7 +24,7 @@ const maxDepth = 5
 // one that it is made for: sandboxed unless asked for more, never more than its
 // parent has now, and in its directory unless told otherwise. It returns the
 // parent; nil if there is none.
-func (r *Registry) ApplyParentLimits(ctx context.Context, p *api.CreateAgentParams) (*supervisor.Agent, error) {
+func (r *Registry) ApplyParentLimits(ctx context.Context, p *AgentSpec) (*supervisor.Agent, error) {
 	if p.ParentAgentID == nil {
 		return nil, nil
 	}
@@ -45,7 +33,7 @@ func (r *Registry) ApplyParentLimits(ctx context.Context, p *api.CreateAgentPara
 		return nil, api.Invalid("parent_agent_id", "no agent %s runs", *p.ParentAgentID)
 	}
 	info := parent.Info()
-	if p.Depth = depthOf(info) + 1; p.Depth > maxDepth {
+	if p.Depth = info.Labels.Depth + 1; p.Depth > maxDepth {
 		return nil, api.Invalid("parent_agent_id", "more than %d agents deep", maxDepth)
 	}
 	saved := r.o.Sessions.Exists(*p.AgentID) // then it has a directory and a way to be approved of its own
@@ -67,7 +55,7 @@ func (r *Registry) ApplyParentLimits(ctx context.Context, p *api.CreateAgentPara
 	if p.Cwd == nil && state.Cwd != "" && !saved {
 		p.Cwd = &state.Cwd
 	}
-	if asks := info.Labels[labelApprovals]; p.Approvals == nil && asks != "" && !saved {
+	if asks := info.Labels.Approvals; p.Approvals == nil && asks != "" && !saved {
 		p.Approvals = &asks
 	}
 	return parent, nil
@@ -104,19 +92,11 @@ func (r *Registry) Basis(name string) (string, error) {
 	return "", api.Invalid("preset", "want one of %s", strings.Join(names, ", "))
 }
 
-func depthOf(info supervisor.Info) uint64 {
-	depth, err := strconv.ParseUint(info.Labels[labelDepth], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return depth
-}
-
 // resume fills in what a saved session says of the agent's place among others,
 // and returns who began it; "" for a person. It comes under its creator again
 // if that is still there, and is not another one that has its name. narrowed is the
 // saved preset if the agent gets a lower one because a request cannot give it that.
-func (r *Registry) resume(p *api.CreateAgentParams) (provenance, narrowed string) {
+func (r *Registry) resume(p *AgentSpec) (provenance, narrowed string) {
 	saved, err := r.o.Sessions.Summary(*p.AgentID)
 	if err != nil {
 		return "", "" // its start will say what is wrong with it
@@ -136,7 +116,7 @@ func (r *Registry) resume(p *api.CreateAgentParams) (provenance, narrowed string
 	}
 	provenance = protocol.Value(saved.Settings.ParentAgentID)
 	if line := r.line(saved); p.ParentAgentID == nil && len(line) > 0 {
-		p.ParentAgentID, p.Above = &line[0], line[1:]
+		p.ParentAgentID, p.Ancestors = &line[0], line[1:]
 	}
 	return provenance, narrowed
 }
@@ -166,7 +146,7 @@ func (r *Registry) Descends(id, ancestor string) bool {
 		if err != nil {
 			return false
 		}
-		if id = a.Info().Labels[LabelParent]; id == ancestor {
+		if id = a.Info().Labels.Parent; id == ancestor {
 			return true
 		}
 	}
@@ -211,7 +191,7 @@ func (r *Registry) remove(ctx context.Context, id string) (created []string, err
 // Created lists the agents that run and were created for another.
 func (r *Registry) Created(id string) (ids []string) {
 	for _, info := range r.o.Supervisor.Agents() {
-		if info.Labels[LabelParent] == id {
+		if info.Labels.Parent == id {
 			ids = append(ids, info.ID)
 		}
 	}

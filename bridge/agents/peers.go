@@ -33,7 +33,7 @@ func (r *Registry) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) 
 	if held.Ceiling.Preset == "" {
 		return may{}, &supervisor.ChildError{Command: "get_state", Message: "the child's answer cannot be read: it does not say what the agent may do"}
 	}
-	return may{permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels[labelEnv]}, nil
+	return may{permissions: held.Ceiling, allowances: held.Allowed, env: a.Info().Labels.EnvDigest}, nil
 }
 
 // beyond names what an agent may do that another one may not.

@@ -31,10 +31,9 @@ type Options struct {
 	Supervisor *supervisor.Supervisor
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
-	// Spec says how to run an agent. AgentID is always set; with that alone,
-	// it is an agent whose saved session is to be continued. An *api.ParamError
-	// reaches the client as it is. Required; safe for concurrent use.
-	Spec func(api.CreateAgentParams) (supervisor.Spec, error)
+	// Spec says how to run an agent. With the AgentID alone, it is an agent whose saved
+	// session is to be continued. An *api.ParamError reaches the client as it is. Required; safe for concurrent use.
+	Spec func(AgentSpec) (supervisor.Spec, error)
 	// Replaced is called when what is saved under a name is about to become another
 	// session's, or none's, and no agent of that name runs. May be nil.
 	Replaced func(id string)

@@ -32,7 +32,7 @@ func (r *Registry) CheckName(id string) error {
 func (r *Registry) CheckRole(role Role, id string) error {
 	creator := ""
 	if a, err := r.o.Supervisor.Agent(id); err == nil {
-		creator = a.Info().Labels[LabelProvenance]
+		creator = a.Info().Labels.Provenance
 	} else if saved, err := r.o.Sessions.Summary(id); err == nil {
 		creator = protocol.Value(saved.Settings.ParentAgentID)
 	} else if !errors.Is(err, sessions.ErrNotFound) {

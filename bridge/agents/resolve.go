@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
@@ -29,11 +28,11 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if !r.o.Sessions.Exists(id) {
 		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
 	}
-	return r.start(ctx, api.CreateAgentParams{AgentID: &id})
+	return r.start(ctx, AgentSpec{CreateAgentParams: api.CreateAgentParams{AgentID: &id}})
 }
 
 // start launches the agent that p describes. The lock of its id is held.
-func (r *Registry) start(ctx context.Context, p api.CreateAgentParams) (*supervisor.Agent, error) {
+func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, error) {
 	id := *p.AgentID
 	if p.Preset != nil {
 		if _, err := r.Basis(*p.Preset); err != nil {
@@ -64,15 +63,11 @@ func (r *Registry) start(ctx context.Context, p api.CreateAgentParams) (*supervi
 		return nil, &supervisor.StartError{Err: err}
 	}
 	spec.ID = id
-	if spec.Labels == nil {
-		spec.Labels = map[string]string{}
+	labels := supervisor.Labels{
+		Parent: protocol.Value(p.ParentAgentID), Provenance: provenance, Depth: p.Depth, Approvals: protocol.Value(p.Approvals),
+		NarrowedFrom: narrowed, LimitsDigest: digest(p.Limits), EnvDigest: digest(p.Env), MaxAgents: spec.Labels.MaxAgents,
 	}
-	spec.Labels[LabelParent] = protocol.Value(p.ParentAgentID)
-	spec.Labels[LabelProvenance] = provenance
-	spec.Labels[labelDepth] = strconv.FormatUint(p.Depth, 10)
-	spec.Labels[labelApprovals] = protocol.Value(p.Approvals)
-	spec.Labels[LabelNarrowed] = narrowed
-	spec.Labels[labelLimits], spec.Labels[labelEnv] = digest(p.Limits), digest(p.Env)
+	spec.Labels = labels
 	a, err := r.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {
 		return nil, rpc.AgentExists(id)

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"fmt"
-	"strconv"
 	"sync"
 
 	"nexus.internal/bridge/api"
@@ -11,10 +10,6 @@ import (
 // DefaultTreeAgents is how many agents there may be of one that no agent created:
 // itself, those that it created, and theirs.
 const DefaultTreeAgents = 32
-
-// LabelAgents is the label of a Spec that has the agent's own bound, as a number; 0 is
-// none. Without the label it is DefaultTreeAgents.
-const LabelAgents = "max_agents"
 
 // births are the agents that are being started, with those above each, so that two
 // starts at once are counted. The zero value is ready.
@@ -26,7 +21,7 @@ type births struct {
 // addToTree counts an agent that is to be started among those of each agent above
 // it. It returns what takes it out of the count of starts again, once the agent has
 // been started or not; the error is TOO_MANY_AGENTS.
-func (r *Registry) addToTree(p api.CreateAgentParams) (started func(), err error) {
+func (r *Registry) addToTree(p AgentSpec) (started func(), err error) {
 	id, above := *p.AgentID, r.ancestors(p)
 	if len(above) == 0 {
 		return func() {}, nil
@@ -38,7 +33,7 @@ func (r *Registry) addToTree(p api.CreateAgentParams) (started func(), err error
 	infos := r.o.Supervisor.Agents()
 	parents := make(map[string]string, len(infos))
 	for _, info := range infos {
-		parents[info.ID] = info.Labels[LabelParent]
+		parents[info.ID] = info.Labels.Parent
 	}
 	for _, info := range infos {
 		sizes[info.ID]++ // itself
@@ -74,17 +69,17 @@ func (r *Registry) addToTree(p api.CreateAgentParams) (started func(), err error
 }
 
 // ancestors are the agents above one that is to be started, its creator first.
-func (r *Registry) ancestors(p api.CreateAgentParams) (line []string) {
+func (r *Registry) ancestors(p AgentSpec) (line []string) {
 	if p.ParentAgentID == nil {
 		return nil
 	}
-	line = append([]string{*p.ParentAgentID}, p.Above...)
+	line = append([]string{*p.ParentAgentID}, p.Ancestors...)
 	for at := line[len(line)-1]; len(line) <= maxDepth; {
 		a, err := r.o.Supervisor.Agent(at)
 		if err != nil {
 			break
 		}
-		if at = a.Info().Labels[LabelParent]; at == "" {
+		if at = a.Info().Labels.Parent; at == "" {
 			break
 		}
 		line = append(line, at)
@@ -98,9 +93,8 @@ func (r *Registry) mostAgents(id string) int {
 	if err != nil {
 		return DefaultTreeAgents // it is saved, and its agents run
 	}
-	most, err := strconv.Atoi(a.Info().Labels[LabelAgents])
-	if err != nil {
-		return DefaultTreeAgents
+	if most := a.Info().Labels.MaxAgents; most != nil {
+		return int(*most)
 	}
-	return most
+	return DefaultTreeAgents
 }

@@ -35,8 +35,7 @@ type (
 	// None is the parameters of a method that has none.
 	None struct{}
 
-	// CreateAgentParams describes the agent to start. The server fills in
-	// AgentID before it hands them on.
+	// CreateAgentParams describes the agent to start.
 	CreateAgentParams struct {
 		// The agent's name; 8 hexadecimal digits if missing. A leading dot makes it
 		// temporary: its session goes with it.
@@ -78,17 +77,6 @@ type (
 		Env *map[string]string `json:"env,omitzero"`
 		// Whether the answer waits until the turn of initial_message has ended.
 		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero" default:"false"`
-
-		// Ceiling is what the agent's permissions cannot exceed: those of its
-		// parent. The server fills it in; nil is no bound.
-		Ceiling *protocol.Permissions `json:"-"`
-		// Depth is how many agents are above it, and Restored that it goes on with
-		// a saved session. The server fills them in.
-		Depth    uint64 `json:"-"`
-		Restored bool   `json:"-"`
-		// Above are the agents above ParentAgentID, the nearest first, of one that
-		// goes on.
-		Above []string `json:"-"`
 	}
 
 	// Limits are of the tokens and requests of models, and of the agent's process

@@ -32,12 +32,12 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 		}
 		p.ParentAgentID = &c.By.Agent.AgentID
 	}
-	given := p
-	parent, err := m.agents.ApplyParentLimits(ctx, &p)
+	spec := agents.AgentSpec{CreateAgentParams: p}
+	parent, err := m.agents.ApplyParentLimits(ctx, &spec)
 	if err != nil {
 		return api.CreateAgentResult{}, err
 	}
-	a, from, err := m.agents.Create(ctx, c, p)
+	a, from, err := m.agents.Create(ctx, c, spec)
 	if err != nil {
 		return api.CreateAgentResult{}, err
 	}
@@ -46,7 +46,7 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 	}
 	switch {
 	case from == agents.WasRunning:
-		if err = m.agents.CheckSame(ctx, a, given); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
+		if err = m.agents.CheckSame(ctx, a, p); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
 			err = m.agents.CheckPeer(ctx, c.By.Agent.AgentID, a)
 		}
 	default:
@@ -62,7 +62,7 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 			return api.CreateAgentResult{}, err
 		}
 		result.MessageCount = &state.MessageCount
-		result.NarrowedFrom = a.Info().Labels[agents.LabelNarrowed]
+		result.NarrowedFrom = a.Info().Labels.NarrowedFrom
 	}
 	if p.InitialMessage != nil {
 		m.agents.Used(a)
@@ -120,7 +120,7 @@ func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.Lis
 	infos := m.agents.Supervisor().Agents()
 	children := map[string]int{}
 	for _, info := range infos {
-		if parent := info.Labels[agents.LabelParent]; parent != "" {
+		if parent := info.Labels.Parent; parent != "" {
 			children[parent]++
 		}
 	}

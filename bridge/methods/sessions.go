@@ -87,12 +87,12 @@ func (m *sessionMethods) load(ctx context.Context, _ *rpc.Call, p api.LoadSessio
 	if err != nil {
 		return api.LoadSessionResult{}, err
 	}
-	if a.Info().Labels[agents.LabelProvenance] == "" {
+	if a.Info().Labels.Provenance == "" {
 		m.agents.SetLast(id)
 	}
 	return api.LoadSessionResult{
 		Restored: restored, AgentID: id, MessageCount: state.MessageCount,
-		NarrowedFrom: a.Info().Labels[agents.LabelNarrowed],
+		NarrowedFrom: a.Info().Labels.NarrowedFrom,
 	}, nil
 }
 

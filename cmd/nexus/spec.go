@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ type accounts interface {
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
 // above it, cannot be read, and a *agents.MissingDirError where its directory is gone.
-func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
+func (s *specs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 	id := protocol.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		p.Preset = nil // it is one of the rules
 	}
 	socket, held, err := s.models.Register(broker.Agent{
-		ID: id, Parent: protocol.Value(p.ParentAgentID), Ancestors: p.Above, Limits: s.limits(p.Limits), New: !p.Restored,
+		ID: id, Parent: protocol.Value(p.ParentAgentID), Ancestors: p.Ancestors, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
 	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
 		err = &sessions.Error{Name: e.Agent, Err: fmt.Errorf("%w: %w", sessions.ErrUnreadable, e)}
@@ -124,7 +123,7 @@ func (s *specs) spec(p api.CreateAgentParams) (supervisor.Spec, error) {
 		Above:  s.models.Ancestors(id),
 
 		HostCalls: true,
-		Labels:    map[string]string{agents.LabelAgents: strconv.FormatUint(held.Agents, 10)},
+		Labels:    supervisor.Labels{MaxAgents: &held.Agents},
 	}, nil
 }
 
@@ -168,7 +167,7 @@ func withEnv(env []string, own map[string]string) (all, flags []string) {
 // ceilingOf is what the agent's permissions cannot exceed, as JSON; "" for no
 // bound. A parent whose session was saved with names that are no tools may have them in
 // it; the flag takes none.
-func ceilingOf(p api.CreateAgentParams) (string, error) {
+func ceilingOf(p agents.AgentSpec) (string, error) {
 	if p.Ceiling == nil {
 		return "", nil
 	}
@@ -176,7 +175,7 @@ func ceilingOf(p api.CreateAgentParams) (string, error) {
 }
 
 // rulesOf is what is asked for beyond a preset, as JSON; "" for nothing.
-func rulesOf(p api.CreateAgentParams) (string, error) {
+func rulesOf(p agents.AgentSpec) (string, error) {
 	if p.AllowedWritePaths == nil && p.DisableTools == nil {
 		return "", nil
 	}
@@ -197,7 +196,7 @@ func encode(what string, p protocol.Permissions) (string, error) {
 }
 
 // check finds what only the machine can tell.
-func check(p api.CreateAgentParams) error {
+func check(p agents.AgentSpec) error {
 	if len(protocol.Value(p.SystemPrompt)) > maxSystemPrompt {
 		return api.Invalid("system_prompt", "want at most %d bytes, have %d", maxSystemPrompt, len(*p.SystemPrompt))
 	}
@@ -211,7 +210,7 @@ func check(p api.CreateAgentParams) error {
 
 // checkModel finds a model or a provider that the child could not choose. No project's
 // file adds to what the server knows of them (SPEC §4.3).
-func (s *specs) checkModel(p api.CreateAgentParams) error {
+func (s *specs) checkModel(p agents.AgentSpec) error {
 	w := config.Wish{Provider: protocol.Value(p.Provider), Model: protocol.Value(p.Model)}
 	if w == (config.Wish{}) {
 		return nil
@@ -232,7 +231,7 @@ func (s *specs) checkModel(p api.CreateAgentParams) error {
 
 // mayReturn is a *agents.MissingDirError if p goes on with a session that has no directory to work
 // in.
-func (s *specs) mayReturn(p api.CreateAgentParams) error {
+func (s *specs) mayReturn(p agents.AgentSpec) error {
 	if !p.Restored {
 		return nil
 	}

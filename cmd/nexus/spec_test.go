@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
@@ -56,6 +57,8 @@ func TestSpec(t *testing.T) {
 	tests := []struct {
 		name        string
 		params      api.CreateAgentParams
+		depth       uint64
+		ceiling     *protocol.Permissions
 		wantArgv    []string
 		wantResume  []string
 		wantDir     string
@@ -102,7 +105,7 @@ func TestSpec(t *testing.T) {
 		},
 		{
 			name:   "a child of another agent",
-			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss"), Depth: 2, Preset: new("sandboxed")},
+			params: api.CreateAgentParams{AgentID: new("a"), ParentAgentID: new("boss"), Preset: new("sandboxed")}, depth: 2,
 			wantArgv: []string{
 				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--parent-agent=boss", "--depth=2", "--model-socket=/s/1",
 				"--preset=sandboxed",
@@ -130,8 +133,8 @@ func TestSpec(t *testing.T) {
 			name: "what a parent hands on holds for all incarnations",
 			params: api.CreateAgentParams{
 				AgentID: new("a"), Preset: new("trusted"), Approvals: new("ask"), DisableTools: &[]string{"shell"}, AllowedWritePaths: &[]string{},
-				Ceiling: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv"}},
 			},
+			ceiling: &protocol.Permissions{Preset: "trusted", AllowedPaths: []string{"/srv"}},
 			wantArgv: []string{
 				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--approvals=ask", "--approval-timeout=1m30s",
 				`--ceiling={"preset":"trusted","allowed_paths":["/srv"]}`, "--model-socket=/s/1",
@@ -170,7 +173,7 @@ func TestSpec(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := s.spec(tt.params)
+			got, err := s.spec(agents.AgentSpec{CreateAgentParams: tt.params, Depth: tt.depth, Ceiling: tt.ceiling})
 			if tt.wantInvalid != "" {
 				invalid, ok := errors.AsType[*api.ParamError](err)
 				if !ok || invalid.Param != tt.wantInvalid {
