@@ -27,14 +27,14 @@ type Agent struct {
 	since        uint64         // the number of the hub's last event at the beginning
 	registration *Registration  // of the Supervisor, whose mutex guards it
 	removed      chan struct{}  // closed when nothing is left of it
-	work         sync.WaitGroup // goroutines of incarnations; Go and Add only under mu
+	work         sync.WaitGroup // goroutines of incarnations; Go and Add only within updates
 
 	// accepting is held while a prompt is looked up, recorded and entered, so that its id
 	// is looked up after an earlier prompt was recorded; taken before mu.
 	accepting sync.Mutex
 
 	mu      sync.Mutex // guards what follows; never held while anything blocks
-	guarded agentState // only update touches it
+	guarded agentState // once it is made, only update touches it
 }
 
 // Info describes an agent at one moment.
@@ -86,7 +86,7 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 		a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
 	}
 	a.since = a.hub.last
-	a.restore()
+	a.guarded.turns.known = a.restore()
 	return a
 }
 

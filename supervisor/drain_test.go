@@ -36,7 +36,7 @@ func TestWaitIdle(t *testing.T) {
 
 // Once everything is refused, what waits ends and what runs goes on, and nothing
 // takes its place: not even the same turn after a crash.
-func TestRefuse(t *testing.T) {
+func TestStopAccepting(t *testing.T) {
 	refused := func(h *house, a *supervisor.Agent, waiting *supervisor.Turn) {
 		h.Helper()
 		start := time.Now()

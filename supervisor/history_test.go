@@ -9,7 +9,7 @@ import (
 )
 
 // Registrations are remembered, the ones that ended first forgotten, and that is known.
-func TestLives(t *testing.T) {
+func TestHistory(t *testing.T) {
 	run(t, always(supervisortest.Play{}), func(h *house) {
 		begin, _ := h.sup.RegisteredUpTo()
 		h.start("stays")

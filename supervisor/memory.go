@@ -55,10 +55,10 @@ type OutcomeLog interface {
 // restore takes up what was remembered when the agent's memory was opened, and
 // ends what was cut off by the end of an earlier server: as the agent's session
 // has it, else as crashed. It comes before the first incarnation.
-func (a *Agent) restore() {
+func (a *Agent) restore() (known outcomes) {
 	a.fresh = a.memory.Events == nil || a.memory.Events.Last() == 0
 	if a.memory.Outcomes == nil {
-		return
+		return known
 	}
 	over := make(chan struct{})
 	close(over)
@@ -71,10 +71,10 @@ func (a *Agent) restore() {
 			return
 		}
 		t.result = *ended
-		a.guarded.turns.known.record(t)
+		known.record(t)
 	})
 	if len(cut) == 0 {
-		return
+		return known
 	}
 	ids := make([]string, len(cut))
 	for i, t := range cut {
@@ -97,8 +97,9 @@ func (a *Agent) restore() {
 		t.result, t.text = r, nil
 		a.memory.Outcomes.End(r)
 		a.publish("turn_end", turnEndEvent(t.id, r.Outcome, r.Err))
-		a.guarded.turns.known.record(t)
+		known.record(t)
 	}
+	return known
 }
 
 // recoverText finds in the event log what was said in turns that were cut off.
