@@ -112,7 +112,7 @@ func TestKill(t *testing.T) {
 	crashed, rescued := 0, 0
 	lives := 200
 	if testing.Short() {
-		lives = 40
+		lives = 15
 	}
 	for life := range lives {
 		cmd := command(t, "serve", dir, fmt.Sprintf("OUTCOMES_LIFE=%d", life))
