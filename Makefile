@@ -92,6 +92,9 @@ demo: PROGRAMS = $(PRODUCTS)
 demo: build ## two agents, one killed in mid-sentence, back with its memory
 	@sh fixtures/scripts/demo.sh bin
 
+# The pages link to each other by these paths.
+PAGES := README.md SPEC.md CHANGELOG.md LICENSE NOTICE bridge/METHODS.md bridge/SECURITY.md child/AGENT.md \
+	cmd/OPERATIONS.md cmd/nexus-bench/FIGURES.md supervisor/SUPERVISION.md
 # It builds nothing, as sudo knows no go. A program that runs cannot be written to, but
 # another can take its name, at once.
 install: ## what make build made, in DESTDIR/PREFIX/bin, also where it runs
@@ -99,12 +102,12 @@ install: ## what make build made, in DESTDIR/PREFIX/bin, also where it runs
 	{ echo "there is no bin/$$program: run make build first, without sudo" >&2; exit 1; }; done
 	@newer=$$(find . -name '*.go' -newer bin/nexus | head -n 1); [ -z "$$newer" ] || \
 	echo "bin/nexus is older than $$newer: make build makes a new one" >&2
-	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus/bridge'
+	mkdir -p '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/nexus'
 	@cd '$(DESTDIR)$(PREFIX)/bin' && for program in $(PRODUCTS); do \
 	cp '$(CURDIR)'/bin/$$program .$$program.new && mv -f .$$program.new $$program || exit 1; \
 	echo '$(DESTDIR)$(PREFIX)'/bin/$$program; done
-	@cp README.md SPEC.md CHANGELOG.md LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/nexus'
-	@cp bridge/METHODS.md '$(DESTDIR)$(PREFIX)/share/doc/nexus/bridge'
+	@for page in $(PAGES); do mkdir -p "$$(dirname '$(DESTDIR)$(PREFIX)/share/doc/nexus/'$$page)" && \
+	cp $$page '$(DESTDIR)$(PREFIX)/share/doc/nexus/'$$page || exit 1; done
 
 clean: ## removes bin/
 	rm -rf bin

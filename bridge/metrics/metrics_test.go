@@ -138,9 +138,9 @@ func TestCPUGoesOn(t *testing.T) {
 	}
 }
 
-// SPEC.md names each metric, and none that there is not.
+// cmd/OPERATIONS.md names each metric, and none that there is not.
 func TestSpecNamesAll(t *testing.T) {
-	data, err := os.ReadFile("../../SPEC.md")
+	data, err := os.ReadFile("../../cmd/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestSpecNamesAll(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("names in SPEC.md (-there are +told):\n%s", diff)
+		t.Errorf("names in cmd/OPERATIONS.md (-there are +told):\n%s", diff)
 	}
 }
 

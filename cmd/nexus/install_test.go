@@ -23,7 +23,7 @@ func installer(t *testing.T) (dir string, install func(variables ...string)) {
 	}
 	dir = t.TempDir()
 	for name, target := range map[string]string{
-		"bin": programs, "bridge": "", "CHANGELOG.md": "", "LICENSE": "", "NOTICE": "", "README.md": "", "SPEC.md": "",
+		"bin": programs, "bridge": "", "child": "", "cmd": "", "supervisor": "", "CHANGELOG.md": "", "LICENSE": "", "NOTICE": "", "README.md": "", "SPEC.md": "",
 	} {
 		if target == "" {
 			target = filepath.Join(top, name)
@@ -62,9 +62,12 @@ func TestInstallStaged(t *testing.T) {
 	install("DESTDIR="+stage, "PREFIX=/usr/local")
 	for dir, want := range map[string][]string{
 		"bin":             {"nexus", "nexus-child", "nexus-rpc"},
-		"share/doc/nexus": {"CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "SPEC.md", "bridge"},
-		// SPEC links to it by this path.
-		"share/doc/nexus/bridge": {"METHODS.md"},
+		"share/doc/nexus": {"CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "SPEC.md", "bridge", "child", "cmd", "supervisor"},
+		// SPEC links to them by these paths.
+		"share/doc/nexus/bridge":     {"METHODS.md", "SECURITY.md"},
+		"share/doc/nexus/child":      {"AGENT.md"},
+		"share/doc/nexus/cmd":        {"OPERATIONS.md", "nexus-bench"},
+		"share/doc/nexus/supervisor": {"SUPERVISION.md"},
 	} {
 		if diff := cmp.Diff(want, names(t, filepath.Join(stage, "usr/local", dir))); diff != "" {
 			t.Errorf("what is in %s (-want +got):\n%s", dir, diff)
