@@ -46,7 +46,7 @@ func reaper() int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
 	f, first := o.start()
-	_ = proctree.Hide() // not before: a user namespace is set up by way of /proc
+	_ = proctree.SetUndumpable() // not before: a user namespace is set up by way of /proc
 	if err := send(reports, first); err != nil || f == nil {
 		if f != nil {
 			f.end()

@@ -272,7 +272,7 @@ func protectKeys(c *config.Config, brokered bool) error {
 	if !found {
 		return nil
 	}
-	if err := proctree.Hide(); err != nil {
+	if err := proctree.SetUndumpable(); err != nil {
 		return fmt.Errorf("protect the key: %w", err)
 	}
 	return nil

@@ -93,7 +93,7 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	if o.Narrowed, err = unsaved(ctx, home); err != nil {
+	if o.Narrowed, err = unsavedPermissions(ctx, home); err != nil {
 		err = app.Eprintf("nexus: if the server of %s could not save a narrowing of permissions, it is not in the backup: %v\n", home, err)
 		if err != nil {
 			return err
@@ -117,9 +117,9 @@ func saveHome(ctx context.Context, app *cli.App, path string, o backup.Options) 
 // unsavedTimeout bounds how long a backup waits for the home's server.
 const unsavedTimeout = 10 * time.Second
 
-// unsaved asks the server of the home, if one runs, for the permissions that it could
+// unsavedPermissions asks the server of the home, if one runs, for the permissions that it could
 // not save, by agent.
-func unsaved(ctx context.Context, home string) (map[string]protocol.Permissions, error) {
+func unsavedPermissions(ctx context.Context, home string) (map[string]protocol.Permissions, error) {
 	server, err := homelock.Find(home)
 	if err != nil || !server.Runs || server.Port == 0 { // one that starts has no agents yet
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // newBroker makes the broker that has the keys of the providers. With noSync what is
 // used is not brought to the disk at once.
 func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tracing.Start, log *zap.Logger) (*broker.Broker, error) {
-	if err := proctree.Hide(); err != nil {
+	if err := proctree.SetUndumpable(); err != nil {
 		return nil, fmt.Errorf("protect the keys: %w", err)
 	}
 	// Where agents reach neither: a home may lie on a disk that takes no sockets.
@@ -36,8 +36,8 @@ func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tr
 	})
 }
 
-// brokered are the providers that are somewhere else, with their keys.
-func brokered(cfg *config.Config) map[string]broker.Provider {
+// brokerProviders are the providers that are somewhere else, with their keys.
+func brokerProviders(cfg *config.Config) map[string]broker.Provider {
 	providers := map[string]broker.Provider{}
 	for _, name := range cfg.ProviderNames() {
 		p, err := cfg.Provider(name)
@@ -50,8 +50,8 @@ func brokered(cfg *config.Config) map[string]broker.Provider {
 	return providers
 }
 
-// traffic is what the broker counted, for the metrics.
-func traffic(s broker.Stats) metrics.Models {
+// modelMetrics is what the broker counted, for the metrics.
+func modelMetrics(s broker.Stats) metrics.Models {
 	m := metrics.Models{Running: s.Running}
 	for name, t := range s.Providers {
 		m.Services = append(m.Services, metrics.Service{

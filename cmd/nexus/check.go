@@ -31,15 +31,15 @@ const (
 // its own. It is safe for concurrent use.
 type checkers struct {
 	child   string
-	config  inForce // has the whole environment of a checker
-	cache   string  // what checkers keep of their own; the one that needs it makes it
-	scratch string  // where each check has a directory
+	config  settingsSource // has the whole environment of a checker
+	cache   string         // what checkers keep of their own; the one that needs it makes it
+	scratch string         // where each check has a directory
 	guard   *proc.Guard
 	log     *zap.Logger
 	room    chan struct{} // one item for each that runs; those that wait leave with their ctx
 }
 
-func newCheckers(child string, current inForce, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
+func newCheckers(child string, current settingsSource, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
 	return &checkers{
 		child: child, config: current, cache: cfg.CacheDir(), scratch: cfg.ScratchDir(), guard: guard, log: log.Named("check"),
 		room: make(chan struct{}, maxChecks),

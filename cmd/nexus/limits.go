@@ -27,7 +27,7 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 
 // limits are those that an agent is made with, over the default ones; nil if
 // nothing was said.
-func (s *specs) limits(asked *api.Limits) *broker.Limits {
+func (s *agentSpecs) limits(asked *api.Limits) *broker.Limits {
 	if asked == nil {
 		return nil
 	}

@@ -38,7 +38,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 	if err != nil {
 		return nil, err
 	}
-	providers := brokered(cfg)
+	providers := brokerProviders(cfg)
 	if err := broker.CheckProviders(providers); err != nil {
 		return nil, err
 	}
@@ -120,12 +120,12 @@ func (c *configuration) reloadTelling(ctx context.Context) {
 	case <-c.ready:
 	}
 	log := c.log.Named("notify")
-	tell(log, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonicMicroseconds()))
+	sdNotify(log, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonicMicroseconds()))
 	status := "STATUS=reloaded"
 	if err := c.reload(); err != nil {
 		status = "STATUS=not reloaded: " + strings.ReplaceAll(err.Error(), "\n", " ")
 	}
-	tell(log, daemon.SdNotifyReady+"\n"+status)
+	sdNotify(log, daemon.SdNotifyReady+"\n"+status)
 }
 
 // reload reads the configuration anew. It holds for everybody then, or, where it has

@@ -154,7 +154,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	held, err := cli.HoldHome(cfg.Home, port)
+	held, err := cli.LockHome(cfg.Home, port)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}.watch(asked)
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
-		o: o, cfg: cfg, config: current, held: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
+		o: o, cfg: cfg, config: current, homeLock: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
 		version: app.Version,
 	})
 	if err != nil {
@@ -211,7 +211,7 @@ var errAsked = errors.New("asked to end")
 type assembly struct {
 	o        serveOptions
 	cfg      *config.Config
-	held     *cli.Hold
+	homeLock *cli.HomeLock
 	config   *configuration
 	listener net.Listener
 	files    *files
@@ -244,7 +244,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Trace:     a.trace,
 		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
-	agents := &specs{
+	agents := &agentSpecs{
 		child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
 		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
 		models: models,
@@ -260,7 +260,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Trace:        a.trace,
 		Audit:        a.files.audit,
 		Signatures:   a.files.signatures,
-		Models:       func() metrics.Models { return traffic(models.Stats()) },
+		Models:       func() metrics.Models { return modelMetrics(models.Stats()) },
 		Settings:     a.config.settings().front,
 		Shutdown:     ask,
 		Moved:        models.Forget,
@@ -270,7 +270,9 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Guard:        a.guard.Mechanisms().String(),
 		Probe:        probe,
 		Checks: []httpd.Check{
-			{Name: "home", Ask: func() error { return cmp.Or(a.held.Check(), writable(a.cfg.Home), writable(catalogue.Dir("named"))) }},
+			{Name: "home", Ask: func() error {
+				return cmp.Or(a.homeLock.Check(), checkWritable(a.cfg.Home), checkWritable(catalogue.Dir("named")))
+			}},
 			{Name: "broker", Ask: models.Check},
 		},
 		Warnings:           a.config.warnings,
@@ -284,11 +286,11 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		return nil, errors.Join(err, models.Close())
 	}
 	a.config.serve(models, front)
-	return a.actors(asked, ask, parts{front: front, sup: sup, models: models, events: events, probe: probe}), nil
+	return a.actors(asked, ask, wiring{front: front, sup: sup, models: models, events: events, probe: probe}), nil
 }
 
-// parts are what a server consists of.
-type parts struct {
+// wiring are what a server consists of.
+type wiring struct {
 	front  *bridge.Server
 	sup    *supervisor.Supervisor
 	models *broker.Broker
@@ -299,7 +301,7 @@ type parts struct {
 // actors wires the parts. Interrupts only cancel; the façade's actor drains, the
 // supervisor's waits for that before it stops the agents, and the broker's until they
 // have.
-func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts) *run.Group {
+func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring) *run.Group {
 	group := &run.Group{}
 	group.Add(func() error {
 		<-asked.Done()
@@ -321,7 +323,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p parts)
 	group.Add(func() error {
 		return p.models.Run(brokering)
 	}, func(error) {}) // ends once the supervisor's actor has: its children still ask
-	teller := herald{address: a.listener.Addr().String(), probe: p.probe, drain: a.o.drain, log: a.log.Named("notify")}
+	teller := sdNotifier{address: a.listener.Addr().String(), probe: p.probe, drain: a.o.drain, log: a.log.Named("notify")}
 	group.Add(func() error {
 		return teller.run(asked, brokering)
 	}, func(error) {}) // ends with the broker's
@@ -337,7 +339,7 @@ func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net
 	user := "another program uses"
 	if app.Detect(ctx, o.port) {
 		if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port {
-			return nil, &cli.HeldError{Home: home, PID: own.PID, Port: own.Port}
+			return nil, &cli.HomeLockedError{Home: home, PID: own.PID, Port: own.Port}
 		}
 		user = "the nexus server of another home listens on"
 	}

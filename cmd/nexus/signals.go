@@ -47,7 +47,7 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 		select {
 		case last := <-signals:
 			on.tidy()
-			endBy(last, ignored && last == syscall.SIGINT)
+			endBySignal(last, ignored && last == syscall.SIGINT)
 		case <-ended:
 		}
 	})
@@ -89,10 +89,10 @@ func terminalClosing() func() bool {
 	return func() bool { return !there() }
 }
 
-// endBy ends this process as the signal does that nobody handles, so that its
+// endBySignal ends this process as the signal does that nobody handles, so that its
 // parent sees why. If the process was started with s ignored, s would not end it: it
 // exits with status 1.
-func endBy(s os.Signal, ignored bool) {
+func endBySignal(s os.Signal, ignored bool) {
 	signal.Reset(s)
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil && !ignored && self.Signal(s) == nil {

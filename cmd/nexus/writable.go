@@ -8,9 +8,9 @@ import (
 	"nexus.internal/protocol/safefile"
 )
 
-// writable says why nothing can be saved in a directory; nil if something can, or if
+// checkWritable says why nothing can be saved in a directory; nil if something can, or if
 // the directory is not there: it is made when it is needed.
-func writable(dir string) error {
+func checkWritable(dir string) error {
 	err := safefile.Probe(dir, 4096)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil

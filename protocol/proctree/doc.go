@@ -15,7 +15,7 @@
 //
 // Reading /proc works where there is one, and fails elsewhere with the error of
 // the file. Everything that signals, reaps or marks processes exists on Linux alone;
-// [Hide], which keeps a process from being read, does nothing elsewhere.
+// [SetUndumpable], which keeps a process from being read, does nothing elsewhere.
 //
 // The functions are safe for concurrent use, except that only one goroutine may
 // reap children at a time. They start no goroutine. What it refuses: to start

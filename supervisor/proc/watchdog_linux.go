@@ -47,7 +47,7 @@ func runWatchdog(args []string) int {
 		return 2
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	_ = proctree.Hide() // it is nobody's business
+	_ = proctree.SetUndumpable() // it is nobody's business
 	_, _ = io.Copy(io.Discard, os.NewFile(watchdogFD, "server"))
 	// What it is to end may want all of the processors. Only root may want more.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)

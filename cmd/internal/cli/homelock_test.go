@@ -24,7 +24,7 @@ func TestHoldHome(t *testing.T) {
 		}
 	}
 	write() // by a server that was killed
-	first, err := cli.HoldHome(home, 9000)
+	first, err := cli.LockHome(home, 9000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +32,9 @@ func TestHoldHome(t *testing.T) {
 		t.Error("what a killed server left is still there")
 	}
 	write()
-	_, err = cli.HoldHome(home, 9001)
-	held, ok := errors.AsType[*cli.HeldError](err)
-	if want := (cli.HeldError{Home: home, PID: os.Getpid(), Port: 9000}); !ok || *held != want {
+	_, err = cli.LockHome(home, 9001)
+	held, ok := errors.AsType[*cli.HomeLockedError](err)
+	if want := (cli.HomeLockedError{Home: home, PID: os.Getpid(), Port: 9000}); !ok || *held != want {
 		t.Errorf("a second server: %v, want %v", err, &want)
 	}
 	if _, err := os.Stat(left); err != nil {
@@ -46,7 +46,7 @@ func TestHoldHome(t *testing.T) {
 	if _, err := os.Stat(temp); err == nil {
 		t.Error("temporary sessions are still there")
 	}
-	third, err := cli.HoldHome(home, 9001)
+	third, err := cli.LockHome(home, 9001)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestHoldCheck(t *testing.T) {
 			if err := os.Remove(filepath.Join(home, "run", "lock")); err != nil {
 				return err
 			}
-			other, err := cli.HoldHome(home, 9001)
+			other, err := cli.LockHome(home, 9001)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func TestHoldCheck(t *testing.T) {
 			if err := os.MkdirAll(temp, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			held, err := cli.HoldHome(home, 9000)
+			held, err := cli.LockHome(home, 9000)
 			if err != nil {
 				t.Fatal(err)
 			}

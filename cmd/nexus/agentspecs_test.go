@@ -50,7 +50,7 @@ func TestSpec(t *testing.T) {
 			Process: supervisor.Limits{MemoryBytes: 5, Processes: 4, OpenFiles: 3, CPUSeconds: 2, OutputBytesPerSecond: 1, TurnTime: time.Minute},
 		},
 	}
-	s := &specs{
+	s := &agentSpecs{
 		child: "/opt/nexus-child", approval: 90 * time.Second, sessions: sessions.New("/home/me"),
 		models: book{&known}, config: fixed{held},
 	}

@@ -10,14 +10,14 @@ import (
 	"nexus.internal/protocol/safefile"
 )
 
-// HeldError says that another server holds a home.
-type HeldError struct {
+// HomeLockedError says that another server holds a home.
+type HomeLockedError struct {
 	Home string
 	// PID and Port are those of the holder; 0 if it has not told them yet.
 	PID, Port int
 }
 
-func (e *HeldError) Error() string {
+func (e *HomeLockedError) Error() string {
 	if e.Port == 0 {
 		return fmt.Sprintf("another nexus server uses %s: stop it, or choose another --home", e.Home)
 	}
@@ -25,18 +25,18 @@ func (e *HeldError) Error() string {
 		e.PID, e.Port, e.Home, e.Home)
 }
 
-// Hold is a server's claim on its home.
-type Hold struct {
+// HomeLock is a server's lock on its home.
+type HomeLock struct {
 	home string
 	file *os.File // locked
 }
 
-// HoldHome claims a home, whose run directory exists, for this process and the
+// LockHome claims a home, whose run directory exists, for this process and the
 // server on port, and removes what temporary agents of a server that was killed
 // left there. The claim ends with the process: what it starts does not inherit
-// it. It fails with a *HeldError if a server that lives has it. The caller must
+// it. It fails with a *HomeLockedError if a server that lives has it. The caller must
 // call Release.
-func HoldHome(home string, port int) (*Hold, error) {
+func LockHome(home string, port int) (*HomeLock, error) {
 	file, err := safefile.Open(homelock.Path(home), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", home, err)
@@ -44,7 +44,7 @@ func HoldHome(home string, port int) (*Hold, error) {
 	err = homelock.Take(file)
 	if errors.Is(err, safefile.ErrLocked) {
 		server := homelock.Read(file)
-		return nil, errors.Join(&HeldError{Home: home, PID: server.PID, Port: server.Port}, file.Close())
+		return nil, errors.Join(&HomeLockedError{Home: home, PID: server.PID, Port: server.Port}, file.Close())
 	}
 	if err == nil {
 		err = sessions.Tidy(home)
@@ -55,13 +55,13 @@ func HoldHome(home string, port int) (*Hold, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("claim %s: %w", home, err), file.Close())
 	}
-	return &Hold{home: home, file: file}, nil
+	return &HomeLock{home: home, file: file}, nil
 }
 
 // Check says that the home is not there any more, or is another one: then
 // another server may claim what is there. It may be called at any time until
 // Release.
-func (h *Hold) Check() error {
+func (h *HomeLock) Check() error {
 	there, err := safefile.At(homelock.Path(h.home), h.file)
 	if err != nil {
 		return fmt.Errorf("the home is not what it was: %w", err)
@@ -74,7 +74,7 @@ func (h *Hold) Check() error {
 
 // Release removes what temporary agents left, if the home is still ours, and
 // gives up the claim.
-func (h *Hold) Release() error {
+func (h *HomeLock) Release() error {
 	var err error
 	if h.Check() == nil {
 		err = sessions.Tidy(h.home)

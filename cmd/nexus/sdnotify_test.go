@@ -48,7 +48,7 @@ func TestHeraldOfAHungServer(t *testing.T) {
 	defer work.Wait()
 	defer end()
 	work.Go(func() {
-		h := herald{address: strings.TrimPrefix(server.URL, "http://"), probe: auth.Generate(), log: zap.NewNop()}
+		h := sdNotifier{address: strings.TrimPrefix(server.URL, "http://"), probe: auth.Generate(), log: zap.NewNop()}
 		if err := h.run(t.Context(), ended); err != nil {
 			t.Error(err)
 		}

@@ -27,12 +27,12 @@ import (
 // the system allows 128 KiB for one.
 const maxSystemPrompt = 100 << 10
 
-// specs knows how to run agents as nexus-child processes. It is not changed
+// agentSpecs knows how to run agents as nexus-child processes. It is not changed
 // after its making and safe for concurrent use.
-type specs struct {
+type agentSpecs struct {
 	child    string // absolute path of nexus-child
 	personal string // absolute path of the copy of config.json that children read
-	config   inForce
+	config   settingsSource
 	sessions *sessions.Catalogue
 	// durability and scenario are flags of the server that go to every child;
 	// "" passes none.
@@ -43,8 +43,8 @@ type specs struct {
 	models     accounts
 }
 
-// inForce is a configuration of which the settings may change.
-type inForce interface{ settings() *settings }
+// settingsSource is a configuration of which the settings may change.
+type settingsSource interface{ settings() *settings }
 
 // accounts are those that the broker keeps of agents.
 type accounts interface {
@@ -61,7 +61,7 @@ type accounts interface {
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
 // above it, cannot be read, and a *agents.MissingDirError where its directory is gone.
-func (s *specs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
+func (s *agentSpecs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 	id := protocol.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *specs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 	if p.Depth > 0 {
 		always = append(always, fmt.Sprintf("--depth=%d", p.Depth))
 	}
-	if err := errors.Join(check(p), s.checkModel(p), s.mayReturn(p)); err != nil {
+	if err := errors.Join(checkParams(p), s.checkModel(p), s.mayReturn(p)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	rules, err := rulesOf(p)
@@ -100,7 +100,7 @@ func (s *specs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 		return supervisor.Spec{}, err
 	}
 	always = append(always, "--model-socket="+socket)
-	env, passed := withEnv(s.config.settings().childEnv, protocol.Value(p.Env))
+	env, passed := withAgentEnv(s.config.settings().childEnv, protocol.Value(p.Env))
 	always = append(always, passed...)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
@@ -128,7 +128,7 @@ func (s *specs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 }
 
 // serverFlags are those that every child gets.
-func (s *specs) serverFlags() []string {
+func (s *agentSpecs) serverFlags() []string {
 	return flags(
 		flag{"durability", s.durability},
 		flag{"scenario", s.scenario},
@@ -150,9 +150,9 @@ func flags(given ...flag) (args []string) {
 	return args
 }
 
-// withEnv is an environment with an agent's own variables, and the flag by which its
+// withAgentEnv is an environment with an agent's own variables, and the flag by which its
 // programs get these.
-func withEnv(env []string, own map[string]string) (all, flags []string) {
+func withAgentEnv(env []string, own map[string]string) (all, flags []string) {
 	if len(own) == 0 {
 		return env, nil
 	}
@@ -195,8 +195,8 @@ func encode(what string, p protocol.Permissions) (string, error) {
 	return string(text), nil
 }
 
-// check finds what only the machine can tell.
-func check(p agents.AgentSpec) error {
+// checkParams finds what only the machine can tell.
+func checkParams(p agents.AgentSpec) error {
 	if len(protocol.Value(p.SystemPrompt)) > maxSystemPrompt {
 		return api.Invalid("system_prompt", "want at most %d bytes, have %d", maxSystemPrompt, len(*p.SystemPrompt))
 	}
@@ -210,7 +210,7 @@ func check(p agents.AgentSpec) error {
 
 // checkModel finds a model or a provider that the child could not choose. No project's
 // file adds to what the server knows of them (SPEC §4.3).
-func (s *specs) checkModel(p agents.AgentSpec) error {
+func (s *agentSpecs) checkModel(p agents.AgentSpec) error {
 	w := config.Wish{Provider: protocol.Value(p.Provider), Model: protocol.Value(p.Model)}
 	if w == (config.Wish{}) {
 		return nil
@@ -231,7 +231,7 @@ func (s *specs) checkModel(p agents.AgentSpec) error {
 
 // mayReturn is a *agents.MissingDirError if p goes on with a session that has no directory to work
 // in.
-func (s *specs) mayReturn(p agents.AgentSpec) error {
+func (s *agentSpecs) mayReturn(p agents.AgentSpec) error {
 	if !p.Restored {
 		return nil
 	}
