@@ -36,7 +36,7 @@ func (b *bench) crashLoops(ctx context.Context, _ *server) (_ []row, err error) 
 	if err := s.create(ctx, id); err != nil {
 		return nil, err
 	}
-	calm, troubled, err := besides(ctx, b.size.beside,
+	calm, troubled, err := measureBeside(ctx, b.size.beside,
 		func() (float64, error) { return p50(ctx, 1, func() error { return s.send(ctx, id, oneWord) }) },
 		func() (func() error, error) { return s.crashLoop(ctx, b.size.loops), nil })
 	if err != nil {
@@ -49,9 +49,9 @@ func (b *bench) crashLoops(ctx context.Context, _ *server) (_ []row, err error) 
 	}, nil
 }
 
-// besides takes a figure n times in quiet, then as often in trouble, and so on.
+// measureBeside takes a figure n times in quiet, then as often in trouble, and so on.
 // A first round is not counted. trouble returns once there is some, and what ends it.
-func besides(ctx context.Context, n int, take step, trouble func() (end func() error, err error)) (calm, troubled []float64, err error) {
+func measureBeside(ctx context.Context, n int, take step, trouble func() (end func() error, err error)) (calm, troubled []float64, err error) {
 	breathing := func() ([]float64, error) {
 		taken := make([]float64, 0, n)
 		ticker := time.NewTicker(breath)

@@ -20,7 +20,7 @@ func (b *bench) floods(ctx context.Context, s *server) ([]row, error) {
 		return nil, err
 	}
 	defer done()
-	calm, troubled, err := besides(ctx, b.size.beside,
+	calm, troubled, err := measureBeside(ctx, b.size.beside,
 		func() (float64, error) { // from a prompt to the event of its end
 			sent := make(chan error, 1)
 			began := time.Now()

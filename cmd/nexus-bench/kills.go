@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// killers is how many agents talk, and are killed, at once.
-	killers = 16
-	// lives is how often one agent is killed before another takes over: fewer
+	// killedAgents is how many agents talk, and are killed, at once.
+	killedAgents = 16
+	// killsPerAgent is how often one agent is killed before another takes over: fewer
 	// times than it would be given up for.
-	lives = 2
+	killsPerAgent = 2
 )
 
 // kills are the figures of children that are killed while they work: what was
 // acknowledged and is gone, and what the server keeps of them.
 func (b *bench) kills(ctx context.Context, _ *server) ([]row, error) {
-	calm, err := b.battle(ctx, 1, 1)
+	baseline, err := b.runWithKills(ctx, 1, 1)
 	if err != nil {
 		return nil, err
 	}
-	got, err := b.battle(ctx, killers, b.size.kills)
+	got, err := b.runWithKills(ctx, killedAgents, b.size.kills)
 	if err != nil {
 		return nil, err
 	}
@@ -41,24 +41,24 @@ func (b *bench) kills(ctx context.Context, _ *server) ([]row, error) {
 		none(fmt.Sprintf("answers lost of %d acknowledged", got.acknowledged), got.lost),
 		none("processes of the server left", got.processes),
 		none("descriptors left", got.descriptors),
-		none("goroutines left", got.goroutines-calm.goroutines),
+		none("goroutines left", got.goroutines-baseline.goroutines),
 	}, nil
 }
 
-// toll is what a battle has cost. The differences are to before.
-type toll struct {
+// killResult is what the kills have cost. The differences are to before.
+type killResult struct {
 	acknowledged, lost     int
 	processes, descriptors int
 	goroutines             int // in all
 }
 
-// battle has some workers talk to agents on one server, which are killed meanwhile,
+// runWithKills has some workers talk to agents on one server, which are killed meanwhile,
 // so many times in all.
-func (b *bench) battle(ctx context.Context, workers, kills int) (t toll, err error) {
+func (b *bench) runWithKills(ctx context.Context, workers, kills int) (t killResult, err error) {
 	var log bytes.Buffer
 	s, err := b.startServerTo(ctx, &log)
 	if err != nil {
-		return toll{}, err
+		return killResult{}, err
 	}
 	running := true
 	defer func() {
@@ -67,21 +67,21 @@ func (b *bench) battle(ctx context.Context, workers, kills int) (t toll, err err
 		}
 	}()
 	left := new(atomic.Int64)
-	if _, _, err := s.fight(ctx, left); err != nil { // what anything costs once is not the kills'
-		return toll{}, err
+	if _, _, err := s.talkAndKill(ctx, left); err != nil { // what anything costs once is not the kills'
+		return killResult{}, err
 	}
-	processes, open, err := s.settled(ctx)
+	processes, open, err := s.stableCounts(ctx)
 	if err != nil {
-		return toll{}, err
+		return killResult{}, err
 	}
 	left.Store(int64(kills))
-	tolls, errs := make([]toll, workers), make([]error, workers)
+	tolls, errs := make([]killResult, workers), make([]error, workers)
 	var fighting sync.WaitGroup
 	for i := range workers {
 		fighting.Go(func() {
 			for left.Load() > 0 && errs[i] == nil {
 				var acknowledged, lost int
-				acknowledged, lost, errs[i] = s.fight(ctx, left)
+				acknowledged, lost, errs[i] = s.talkAndKill(ctx, left)
 				tolls[i].acknowledged += acknowledged
 				tolls[i].lost += lost
 			}
@@ -89,36 +89,36 @@ func (b *bench) battle(ctx context.Context, workers, kills int) (t toll, err err
 	}
 	fighting.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return toll{}, err
+		return killResult{}, err
 	}
 	for _, one := range tolls {
 		t.acknowledged += one.acknowledged
 		t.lost += one.lost
 	}
-	processesAfter, openAfter, err := s.settled(ctx)
+	processesAfter, openAfter, err := s.stableCounts(ctx)
 	if err != nil {
-		return toll{}, err
+		return killResult{}, err
 	}
 	t.processes, t.descriptors = processesAfter-processes, openAfter-open
 	running = false
-	t.goroutines = s.quit(&log)
+	t.goroutines = s.quitAndCountGoroutines(&log)
 	if t.goroutines == 0 {
 		err = errors.New("a server that quit did not list its goroutines")
 	}
 	return t, err
 }
 
-// quit ends a server in the way that makes it list its goroutines, and counts
+// quitAndCountGoroutines ends a server in the way that makes it list its goroutines, and counts
 // those of the program: the runtime has some of its own. log is what it writes.
-func (s *server) quit(log *bytes.Buffer) int {
+func (s *server) quitAndCountGoroutines(log *bytes.Buffer) int {
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 	_ = s.cmd.Wait() // it ends by its signal
 	return bytes.Count(log.Bytes(), []byte("\ncreated by ")) - bytes.Count(log.Bytes(), []byte("\ncreated by runtime."))
 }
 
-// fight makes an agent, talks to it, kills it while left allows it, at most
+// talkAndKill makes an agent, talks to it, kills it while left allows it, at most
 // lives times, and looks whether it remembers all that it has answered.
-func (s *server) fight(ctx context.Context, left *atomic.Int64) (acknowledged, lost int, err error) {
+func (s *server) talkAndKill(ctx context.Context, left *atomic.Int64) (acknowledged, lost int, err error) {
 	id := s.newID()
 	if err := s.create(ctx, id); err != nil {
 		return 0, 0, err
@@ -134,7 +134,7 @@ func (s *server) fight(ctx context.Context, left *atomic.Int64) (acknowledged, l
 		}
 		return err
 	}
-	for range lives {
+	for range killsPerAgent {
 		if err := say(); err != nil { // so that it is there
 			return 0, 0, err
 		}
@@ -198,9 +198,9 @@ func (s *server) answers(ctx context.Context, id string) (map[string]bool, error
 	return said, nil
 }
 
-// settled closes our connections and returns how many processes and
+// stableCounts closes our connections and returns how many processes and
 // descriptors the server has once that has not changed for half a second.
-func (s *server) settled(ctx context.Context) (processes, open int, err error) {
+func (s *server) stableCounts(ctx context.Context) (processes, open int, err error) {
 	s.client.CloseIdleConnections()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

@@ -142,7 +142,7 @@ func (b *bench) check(agents int, args []string) error {
 		return fmt.Errorf("-agents must be from 0 on, not %d", agents)
 	}
 	var names []string
-	for _, part := range b.parts() {
+	for _, part := range b.groups() {
 		names = append(names, part.name)
 	}
 	if !strings.Contains(strings.Join(names, "\n"), b.only) {
@@ -151,15 +151,15 @@ func (b *bench) check(agents int, args []string) error {
 	return nil
 }
 
-// part is what is measured together, on a server of its own.
-type part struct {
+// group is what is measured together, on a server of its own.
+type group struct {
 	name  string
 	take  func(context.Context, *server) ([]row, error)
 	flags []string // of the server; nil for a part that starts its own, if any
 }
 
 // run measures a part.
-func (b *bench) run(ctx context.Context, p part) (_ []row, err error) {
+func (b *bench) run(ctx context.Context, p group) (_ []row, err error) {
 	if p.flags == nil {
 		return p.take(ctx, nil)
 	}
@@ -171,9 +171,9 @@ func (b *bench) run(ctx context.Context, p part) (_ []row, err error) {
 	return p.take(ctx, s)
 }
 
-func (b *bench) parts() []part {
+func (b *bench) groups() []group {
 	synced, unsynced := []string{}, []string{unsynced}
-	return []part{
+	return []group{
 		{"sends", b.sends, synced},
 		{"long conversations", b.flatness, unsynced},
 		{"streams", b.streams, unsynced},
@@ -194,7 +194,7 @@ func (b *bench) parts() []part {
 
 func (b *bench) measure(ctx context.Context) (rows []row, err error) {
 	began := time.Now()
-	for _, part := range b.parts() {
+	for _, part := range b.groups() {
 		if !strings.Contains(part.name, b.only) {
 			continue
 		}

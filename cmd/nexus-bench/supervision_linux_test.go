@@ -15,7 +15,7 @@ func TestSupervision(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nexus: %v\n%s", err, out)
 	}
-	for _, part := range b.parts() {
+	for _, part := range b.groups() {
 		if !slices.Contains([]string{"deaths", "servers killed", "crash loops", "floods"}, part.name) {
 			continue
 		}
@@ -32,7 +32,7 @@ func TestSupervision(t *testing.T) {
 		})
 	}
 	t.Run("kills", func(t *testing.T) {
-		got, err := b.battle(ctx, 2, b.size.kills)
+		got, err := b.runWithKills(ctx, 2, b.size.kills)
 		if err != nil {
 			t.Fatal(err)
 		}
