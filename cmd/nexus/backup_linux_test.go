@@ -15,6 +15,7 @@ import (
 // server of the home, which does not notice: once the first thing that the server
 // on the copy did was to kill the other one with all of its agents.
 func TestHomesOfOneOrigin(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", `{"agent_id":"a"}`)
 	s.send("a", "My name is Alice")

@@ -120,6 +120,7 @@ var planted = map[string]func(path string) error{
 // Of what somebody put in the place of a file that a server reads at its start nothing is
 // followed, and nothing waited for: it starts without, or says what is wrong.
 func TestPlantedInTheHome(t *testing.T) {
+	t.Parallel()
 	for file, starts := range map[string]bool{
 		"audit.jsonl": false, "keys.json": false, "run/lock": false, "run/signatures": false, "sessions/.lock": false,
 		"run/last": true, "sessions/.change": true,

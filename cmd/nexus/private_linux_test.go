@@ -20,6 +20,7 @@ import (
 // record of what others had done. Whatever a server that was used keeps there is out
 // of its bounds, and what is new there, too.
 func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
+	t.Parallel()
 	s := newLive(t, nil)
 	s.call("/", "create_agent", fmt.Sprintf(`{"agent_id":"user","cwd":%q,"limits":{"tokens":1000000}}`, s.cwd))
 	s.call("/", "create_agent", `{"agent_id":".temporary"}`)

@@ -237,6 +237,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 // Nor is anything left when the server is killed.
 func TestNothingIsLeftOfAKilledServer(t *testing.T) {
+	t.Parallel()
 	for name, uid := range users() {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)
@@ -255,6 +256,7 @@ func TestNothingIsLeftOfAKilledServer(t *testing.T) {
 // What is left when all are killed that should have seen to it, as in a machine
 // without memory, is ended by the next server before it is there for anybody.
 func TestNextServerSweepsTheHome(t *testing.T) {
+	t.Parallel()
 	for name, uid := range users() {
 		t.Run(name, func(t *testing.T) {
 			f := newForest(t, uid)
