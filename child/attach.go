@@ -32,10 +32,10 @@ type opened struct {
 // open opens a file as the tools may without asking. Its path is absolute or
 // relative to the working directory; the error names it.
 func (s *server) open(ctx context.Context, path string) (*opened, error) {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		return nil, errors.New("there is no working directory")
 	}
-	f, info, err := s.Work.Open(ctx, filepath.FromSlash(path))
+	f, info, err := s.ToolEnv.Open(ctx, filepath.FromSlash(path))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func TestAttachments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := options()
-				o.Work, o.Start.ContextWindow = at(dir), 10_000
+				o.ToolEnv, o.Start.ContextWindow = at(dir), 10_000
 				p := start(t, t.Context(), o)
 				p.want(`{"type":"ready"}`)
 				prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: []protocol.Attachment{{Path: tt.path}}})
@@ -96,7 +96,7 @@ func TestImagesAreKept(t *testing.T) {
 	}
 	o := options()
 	o.Start.ContextWindow = 10_000
-	o.Work, o.Images = at(dir), images.New(images.Options{Dir: filepath.Join(dir, "s.files")})
+	o.ToolEnv, o.Images = at(dir), images.New(images.Options{Dir: filepath.Join(dir, "s.files")})
 	prompt, err := protocol.AppendCommand(nil, protocol.Prompt{ID: "1", Message: "say hello", Attachments: attachments})
 	if err != nil {
 		t.Fatal(err)

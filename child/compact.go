@@ -18,7 +18,7 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	}
 	old, ok, why := s.conversation.Compactable(keep)
 	if !ok {
-		return protocol.Yes(c, protocol.Compaction{Reason: why})
+		return protocol.SuccessResponse(c, protocol.Compaction{Reason: why})
 	}
 	s.mu.Lock()
 	model := s.model
@@ -31,18 +31,18 @@ func (s *server) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-		return protocol.Yes(c, protocol.Compaction{Cancelled: true, Reason: "cancelled"})
+		return protocol.SuccessResponse(c, protocol.Compaction{Cancelled: true, Reason: "cancelled"})
 	case err != nil:
-		return protocol.No(c.Ident(), c.Name(), refusalOf(fmt.Errorf("compact: %w", err)))
+		return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(fmt.Errorf("compact: %w", err)))
 	case done.Reason != "":
-		return protocol.Yes(c, protocol.Compaction{Reason: done.Reason})
+		return protocol.SuccessResponse(c, protocol.Compaction{Reason: done.Reason})
 	}
 	by := "model"
 	if done.ByRule {
 		by = "rule"
 	}
 	s.sendUpdate(s.out.send)
-	return protocol.Yes(c, protocol.Compaction{
+	return protocol.SuccessResponse(c, protocol.Compaction{
 		Compacted: true, Summary: done.Summary.Content, By: by,
 		TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
 	})

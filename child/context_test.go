@@ -51,7 +51,7 @@ func speaking(t *testing.T) (o child.Options, dir string) {
 	}
 	o = options()
 	o.Start.Provider, o.Start.ContextWindow = parrot{}, 100_000
-	o.Work, o.Home, o.Journal = at(dir), home, j
+	o.ToolEnv, o.Home, o.Journal = at(dir), home, j
 	o.State.Header = state.Header
 	if o.Prompt, err = prompt.Load(prompt.Options{Home: home, Cwd: dir}); err != nil {
 		t.Fatal(err)

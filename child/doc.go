@@ -4,7 +4,7 @@
 //	err := child.Serve(ctx, os.Stdin, os.Stdout, child.Options{
 //		Models: models,
 //		Start:  selected,
-//		Work:   work,
+//		ToolEnv: env,
 //		Log:    log,
 //	})
 //

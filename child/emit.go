@@ -88,7 +88,7 @@ func (w *emitter) frame(e protocol.Event) []byte {
 		err = fmt.Errorf("%s of %d bytes does not fit a frame", e.Name(), len(payload))
 	}
 	if r, ok := e.(protocol.Response); ok {
-		return w.frame(protocol.No(r.ID, r.Command, refusalOf(err)))
+		return w.frame(protocol.FailureResponse(r.ID, r.Command, refusalOf(err)))
 	}
 	return w.frame(protocol.Error{Message: err.Error()})
 }

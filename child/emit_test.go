@@ -35,7 +35,7 @@ func TestNothingEmittedExceedsTheLimit(t *testing.T) {
 		{"an error", func(w *emitter) { w.send(refusal("1", long)) }, "message"},
 		{"an error that is not UTF-8", func(w *emitter) { w.send(refusal("1", "\xff")) }, "message"},
 		{"a response", func(w *emitter) {
-			w.send(protocol.Yes(protocol.NewSession{ID: "1"}, protocol.NewSessionAnswer{SessionID: long}))
+			w.send(protocol.SuccessResponse(protocol.NewSession{ID: "1"}, protocol.NewSessionAnswer{SessionID: long}))
 		}, "error"},
 	}
 	for _, tt := range tests {

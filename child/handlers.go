@@ -35,7 +35,7 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.Abort:
 		s.abort(c)
 	case protocol.Ping:
-		s.out.post(protocol.Yes(c, protocol.Acknowledged{}))
+		s.out.post(protocol.SuccessResponse(c, protocol.Acknowledged{}))
 	case protocol.NewSession:
 		s.newSession(c)
 	case protocol.SetModel:
@@ -45,11 +45,11 @@ func (s *server) handle(c protocol.Command) {
 	case protocol.GetAvailableModels:
 		s.listModels(c)
 	case protocol.GetSessionStats:
-		s.out.post(protocol.Yes(c, s.stats()))
+		s.out.post(protocol.SuccessResponse(c, s.stats()))
 	case protocol.GetState:
-		s.out.post(protocol.Yes(c, s.state()))
+		s.out.post(protocol.SuccessResponse(c, s.state()))
 	case protocol.ToolsList:
-		s.out.post(protocol.Yes(c, protocol.ToolList{Tools: s.tools()}))
+		s.out.post(protocol.SuccessResponse(c, protocol.ToolList{Tools: s.tools()}))
 	case protocol.SetCwd:
 		s.setCwd(c)
 	case protocol.SetPermissions:
@@ -129,7 +129,7 @@ func (s *server) begin(c protocol.Command, attachments []protocol.Attachment) {
 
 // refuse answers a command that is no prompt with a no.
 func (s *server) refuse(c protocol.Command, err error) {
-	s.out.post(protocol.No(c.Ident(), c.Name(), refusalOf(err)))
+	s.out.post(protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(err)))
 }
 
 func (s *server) newSession(c protocol.NewSession) {
@@ -151,11 +151,11 @@ func (s *server) newSession(c protocol.NewSession) {
 	s.notes = nil
 	s.conversation.Clear()
 	s.mu.Unlock()
-	if s.Work != nil {
-		s.Work.Forget()
+	if s.ToolEnv != nil {
+		s.ToolEnv.Forget()
 	}
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.Yes(c, protocol.NewSessionAnswer{SessionID: id}))
+	s.out.post(protocol.SuccessResponse(c, protocol.NewSessionAnswer{SessionID: id}))
 }
 
 // answer passes on what the parent says to a question of a tool.
@@ -170,5 +170,5 @@ func (s *server) answer(c protocol.Answered[protocol.Acknowledged]) {
 		s.refuse(c, err)
 		return
 	}
-	s.out.post(protocol.Yes(c, protocol.Acknowledged{}))
+	s.out.post(protocol.SuccessResponse(c, protocol.Acknowledged{}))
 }

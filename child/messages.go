@@ -37,7 +37,7 @@ func (s *server) getMessages(c protocol.GetMessages) {
 		}
 		page = append(page, value...)
 	}
-	s.out.post(protocol.Yes(c, protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}))
+	s.out.post(protocol.SuccessResponse(c, protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}))
 }
 
 // encodeMessage writes one message, or its head where it alone would exceed a

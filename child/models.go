@@ -43,6 +43,6 @@ func (s *server) listModels(c protocol.GetAvailableModels) {
 			s.refuse(c, err)
 			return
 		}
-		s.out.post(protocol.Yes(c, protocol.AvailableModels{Models: models}))
+		s.out.post(protocol.SuccessResponse(c, protocol.AvailableModels{Models: models}))
 	}()
 }

@@ -51,7 +51,7 @@ func (s *server) updateContext(c protocol.UpdateContext) {
 	s.mu.Lock()
 	s.notes = notes
 	s.mu.Unlock()
-	s.out.post(protocol.Yes(c, protocol.UpdateContextAnswer{Notes: uint64(len(notes))}))
+	s.out.post(protocol.SuccessResponse(c, protocol.UpdateContextAnswer{Notes: uint64(len(notes))}))
 }
 
 // newNote checks a command and makes what is saved of it.

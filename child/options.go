@@ -63,8 +63,8 @@ type Options struct {
 	Models Models
 	// Start is the model of the first turn.
 	Start Selected
-	// Work is where the agent works; nil means that it has no tools.
-	Work *toolenv.Env
+	// ToolEnv is where the agent works; nil means that it has no tools.
+	ToolEnv *toolenv.Env
 	// Parent is asked by the tools. Nil means that nothing is asked.
 	Parent *parent.Client
 	// ToolOutput asks for what tools put out while they run.
@@ -77,7 +77,7 @@ type Options struct {
 	// Images keeps the images of the conversation; nil keeps them beside the
 	// Journal's file, or in memory if there is none.
 	Images *images.Store
-	// Servers are the MCP servers, whose tools Work has; nil means that there are
+	// Servers are the MCP servers, whose tools ToolEnv has; nil means that there are
 	// none. They are prepared before each turn, and started anew when the working
 	// directory or the permissions change. Serve does not close them.
 	Servers *mcp.Manager

@@ -101,7 +101,7 @@ func (c catalogue) List(ctx context.Context) ([]protocol.Model, error) {
 func options() child.Options {
 	start, _ := catalogue{}.Select("a", "")
 	return child.Options{
-		Models: catalogue{}, Start: start, Work: at("/"),
+		Models: catalogue{}, Start: start, ToolEnv: at("/"),
 		Prompt: prompt.Prompt{Text: "be brief"},
 		State:  transcript.State{SessionID: "s1"},
 	}

@@ -52,6 +52,6 @@ func (s *server) serverCommand(c protocol.Answered[protocol.MCPAnswer], name str
 		}
 		all := s.Servers.Status()
 		i := slices.IndexFunc(all, func(st protocol.MCPServer) bool { return st.Name == name })
-		s.out.post(protocol.Yes(c, protocol.MCPAnswer{Server: all[i]}))
+		s.out.post(protocol.SuccessResponse(c, protocol.MCPAnswer{Server: all[i]}))
 	}()
 }

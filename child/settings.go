@@ -31,7 +31,7 @@ func (s *server) setModel(c protocol.SetModel) {
 	}
 	s.mu.Unlock()
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.Yes(c, protocol.SetModelAnswer{Model: selected.Model, Provider: selected.ProviderName}))
+	s.out.post(protocol.SuccessResponse(c, protocol.SetModelAnswer{Model: selected.Model, Provider: selected.ProviderName}))
 }
 
 // choose finds a model by the name that a command gives it.
@@ -58,16 +58,16 @@ func (s *server) choose(name string) (Selected, error) {
 // setCwd holds for the turns to come; one that runs goes on where it is. The
 // prompt of the files is then that of the new directory.
 func (s *server) setCwd(c protocol.SetCwd) {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		s.refuse(c, errors.New("set_cwd: there is no working directory"))
 		return
 	}
-	before := s.Work.Held()
-	if err := s.Work.SetCwd(c.Cwd, c.Within); err != nil {
+	before := s.ToolEnv.Held()
+	if err := s.ToolEnv.SetCwd(c.Cwd, c.Within); err != nil {
 		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
 		return
 	}
-	held, now := s.Work.Held(), s.systemPrompt()
+	held, now := s.ToolEnv.Held(), s.systemPrompt()
 	var err error
 	if !now.Explicit {
 		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd})
@@ -76,7 +76,7 @@ func (s *server) setCwd(c protocol.SetCwd) {
 		err = s.save(transcript.Settings{Cwd: &held.Cwd, Granted: &held.Granted, At: time.Now().UTC()})
 	}
 	if err != nil {
-		s.Work.Return(before)
+		s.ToolEnv.Return(before)
 		s.refuse(c, fmt.Errorf("set_cwd: %w", err))
 		return
 	}
@@ -84,17 +84,17 @@ func (s *server) setCwd(c protocol.SetCwd) {
 	s.restartServers()
 	s.conversation.SetTools(s.tools())
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.Yes(c, protocol.SetCwdAnswer{Cwd: held.Cwd}))
+	s.out.post(protocol.SuccessResponse(c, protocol.SetCwdAnswer{Cwd: held.Cwd}))
 }
 
 // setPermissions holds at once, also for the calls of a turn that runs. Where it
 // cannot be saved, what it takes from the agent holds all the same.
 func (s *server) setPermissions(c protocol.SetPermissions) {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		s.refuse(c, errors.New("set_permissions: there are no tools"))
 		return
 	}
-	asked, before := protocol.Permissions{}, s.Work.Held()
+	asked, before := protocol.Permissions{}, s.ToolEnv.Held()
 	switch {
 	case (c.Preset == nil) == (c.Permissions == nil):
 		s.refuse(c, errors.New("set_permissions: want either preset or permissions"))
@@ -108,21 +108,21 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
-	if err := s.Work.SetPermissions(asked, c.Within); err != nil {
+	if err := s.ToolEnv.SetPermissions(asked, c.Within); err != nil {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
 	if c.Granted != nil {
-		if err := s.Work.LowerGrant(*c.Granted); err != nil {
-			s.Work.Return(before)
+		if err := s.ToolEnv.LowerGrant(*c.Granted); err != nil {
+			s.ToolEnv.Return(before)
 			s.refuse(c, fmt.Errorf("set_permissions: member \"granted\": %w", err))
 			return
 		}
 	}
-	now := s.Work.Held()
+	now := s.ToolEnv.Held()
 	err := s.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
-	if failed, ok := errors.AsType[*saveError](err); ok && s.Work.Narrow(before) {
-		now = s.Work.Held()
+	if failed, ok := errors.AsType[*saveError](err); ok && s.ToolEnv.Narrow(before) {
+		now = s.ToolEnv.Held()
 		failed.narrowed = &now
 		// It is kept, and goes before all that is saved from now on; no turn begins
 		// before that.
@@ -135,7 +135,7 @@ func (s *server) setPermissions(c protocol.SetPermissions) {
 		s.refuse(c, fmt.Errorf("set_permissions: %w", err))
 		return
 	}
-	s.out.post(protocol.Yes(c, protocol.SetPermissionsAnswer{Permissions: now.Permissions}))
+	s.out.post(protocol.SuccessResponse(c, protocol.SetPermissionsAnswer{Permissions: now.Permissions}))
 }
 
 // save commits records to the session. The error is a *saveError.
@@ -171,7 +171,7 @@ func (s *server) setSystemPrompt(c protocol.SetSystemPrompt) {
 	}
 	s.setPrompt(now)
 	s.sendUpdate(s.out.post)
-	s.out.post(protocol.Yes(c, protocol.SetSystemPromptAnswer{SystemPromptPath: optional(now.Path)}))
+	s.out.post(protocol.SuccessResponse(c, protocol.SetSystemPromptAnswer{SystemPromptPath: optional(now.Path)}))
 }
 
 func (s *server) setPrompt(p prompt.Prompt) {

@@ -12,24 +12,24 @@ func (s *server) tools() []tool.Spec { return s.registry().Specs() }
 
 // registry is that of the next turn; nil if there are no tools.
 func (s *server) registry() *tool.Registry {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		return nil
 	}
-	return s.Work.Tools()
+	return s.ToolEnv.Tools()
 }
 
 func (s *server) cwd() string {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		return ""
 	}
-	return s.Work.Cwd()
+	return s.ToolEnv.Cwd()
 }
 
 func (s *server) permissions() protocol.Permissions {
-	if s.Work == nil {
+	if s.ToolEnv == nil {
 		return protocol.Permissions{}
 	}
-	return s.Work.Permissions()
+	return s.ToolEnv.Permissions()
 }
 
 func (s *server) stats() protocol.Stats {
@@ -99,8 +99,8 @@ func (s *server) state() protocol.State {
 	if s.Servers != nil {
 		state.MCPServers = s.Servers.Status()
 	}
-	if s.Work != nil {
-		state.Permissions = s.Work.State()
+	if s.ToolEnv != nil {
+		state.Permissions = s.ToolEnv.State()
 	}
 	state.Permissions.Preset = state.Preset
 	if len(state.SystemPrompt) < len(s.prompt.Text) {

@@ -99,7 +99,7 @@ func (s *server) runJobs() {
 			aborts := s.finish(j)
 			s.out.send(response)
 			for _, a := range aborts {
-				s.out.send(protocol.Yes(a, protocol.TurnDone{}))
+				s.out.send(protocol.SuccessResponse(a, protocol.TurnDone{}))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (s *server) abort(c protocol.Abort) {
 	j := s.active
 	if j == nil {
 		s.mu.Unlock()
-		s.out.post(protocol.Yes(c, protocol.TurnDone{}))
+		s.out.post(protocol.SuccessResponse(c, protocol.TurnDone{}))
 		return
 	}
 	if c.ID == j.command.Ident() {
@@ -193,9 +193,9 @@ func (s *server) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 	s.sendUpdate(s.out.send)
 	s.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
 	if result.Err != nil {
-		return protocol.No(c.Ident(), c.Name(), refusalOf(result.Err))
+		return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(result.Err))
 	}
-	return protocol.Yes(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
+	return protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
 }
 
 // takeTurn runs the turn itself, unless it cannot be saved or its attachments

@@ -97,7 +97,7 @@ func asking(t *testing.T) child.Options {
 			t.Error(err)
 		}
 	})
-	o.Work = w
+	o.ToolEnv = w
 	return o
 }
 
@@ -200,7 +200,7 @@ func TestAbortIsSwift(t *testing.T) {
 				if err := <-p.done; err != nil {
 					t.Error(err)
 				}
-				if err := o.Work.Tools().Wait(t.Context()); err != nil { // for the one that does not listen
+				if err := o.ToolEnv.Tools().Wait(t.Context()); err != nil { // for the one that does not listen
 					t.Error(err)
 				}
 			})

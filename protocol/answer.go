@@ -12,7 +12,7 @@ import (
 
 // Answered is a command that has a response; R is the type of its answer: the
 // members of an "ok":true response beside ok itself (SPEC §3.3, §3.6). A child writes it
-// with [Yes].
+// with [SuccessResponse].
 type Answered[R any] interface {
 	Command
 	// Answer reads the answer from a response that is no refusal. Members that R does
@@ -137,14 +137,16 @@ const (
 	BeyondBound = "beyond_bound" // the change is beyond its Bound
 )
 
-// Yes is the response to c with its answer. Text in it that is not UTF-8 is replaced.
-func Yes[R any](c Answered[R], answer R) Response {
+// SuccessResponse is the response to c with its answer. Text in it that is not UTF-8 is replaced.
+func SuccessResponse[R any](c Answered[R], answer R) Response {
 	return respond(c.Ident(), c.Name(), true, answer)
 }
 
-// No is the response that refuses the command of that id and name. Text in it that is
+// FailureResponse is the response that refuses the command of that id and name. Text in it that is
 // not UTF-8 is replaced.
-func No(id, command string, refusal Refusal) Response { return respond(id, command, false, refusal) }
+func FailureResponse(id, command string, refusal Refusal) Response {
+	return respond(id, command, false, refusal)
+}
 
 var replaceText = []json.Options{jsontext.AllowInvalidUTF8(true)} // made once
 

@@ -18,17 +18,17 @@ func TestResponsesAreWritten(t *testing.T) {
 		r    protocol.Response
 		want string
 	}{
-		{protocol.Yes(protocol.Ping{ID: "1"}, protocol.Acknowledged{}), `{"type":"response","id":"1","command":"ping","ok":true}`},
+		{protocol.SuccessResponse(protocol.Ping{ID: "1"}, protocol.Acknowledged{}), `{"type":"response","id":"1","command":"ping","ok":true}`},
 		{
-			protocol.Yes(protocol.SetModel{ID: "2"}, protocol.SetModelAnswer{Model: "m", Provider: "p"}),
+			protocol.SuccessResponse(protocol.SetModel{ID: "2"}, protocol.SetModelAnswer{Model: "m", Provider: "p"}),
 			`{"type":"response","id":"2","command":"set_model","ok":true,"model":"m","provider":"p"}`,
 		},
 		{
-			protocol.Yes(protocol.GetMessages{ID: "3"}, protocol.MessagesPage{Messages: jsontext.Value(`[{"role":"user"}]`), Total: 7}),
+			protocol.SuccessResponse(protocol.GetMessages{ID: "3"}, protocol.MessagesPage{Messages: jsontext.Value(`[{"role":"user"}]`), Total: 7}),
 			`{"type":"response","id":"3","command":"get_messages","ok":true,"messages":[{"role":"user"}],"total":7,"offset":0}`,
 		},
 		{
-			protocol.No("4", "set_permissions", no),
+			protocol.FailureResponse("4", "set_permissions", no),
 			`{"type":"response","id":"4","command":"set_permissions","ok":false,"error":"no �","reason":"not_saved","permissions":{"preset":"sandboxed"},"granted":{"preset":"trusted"}}`,
 		},
 	} {

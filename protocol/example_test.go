@@ -29,7 +29,7 @@ func ExampleDecodeCommand() {
 func ExampleAppendEvent() {
 	line, err := protocol.AppendEvent(nil, protocol.MessageUpdate{Event: protocol.TextDelta{Delta: "Hi"}})
 	fmt.Printf("%s %v\n", line, err)
-	line, err = protocol.AppendEvent(nil, protocol.Yes(protocol.Abort{ID: "7"}, protocol.TurnDone{}))
+	line, err = protocol.AppendEvent(nil, protocol.SuccessResponse(protocol.Abort{ID: "7"}, protocol.TurnDone{}))
 	fmt.Printf("%s %v\n", line, err)
 	// Output:
 	// {"type":"message_update","event":{"type":"text_delta","delta":"Hi"}} <nil>

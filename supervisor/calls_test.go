@@ -37,7 +37,7 @@ func (r *reader) answer() {
 	synctest.Wait()
 	asked := r.owes[0]
 	r.owes = r.owes[1:]
-	r.child.Emit(protocol.Yes(asked, protocol.MessagesPage{Messages: jsontext.Value("[]"), Offset: *asked.Offset}))
+	r.child.Emit(protocol.SuccessResponse(asked, protocol.MessagesPage{Messages: jsontext.Value("[]"), Offset: *asked.Offset}))
 	synctest.Wait()
 }
 

@@ -82,7 +82,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := mayReturn(cwd, saved); err != nil {
+	if err := checkReturn(cwd, saved); err != nil {
 		return nil, err
 	}
 	current, err := newConfiguration(f, environ, cwd, log)
@@ -103,7 +103,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openWorkplace(f, saved, current, s, cwd, private(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
+	if err := a.openToolEnv(f, saved, current, s, cwd, privatePaths(homes(home, environ, walls(f, saved, c, cwd)), cwd, j.Path(), f.modelSocket)); err != nil {
 		return nil, err
 	}
 	if err := j.Append(a.settings(f, saved)...); err != nil {
@@ -180,10 +180,10 @@ func workingDir(asked, saved string) (string, error) {
 	return path, nil
 }
 
-// mayReturn says why a session that comes back may not work in cwd: in another
+// checkReturn says why a session that comes back may not work in cwd: in another
 // directory it could do more than before, also if where it worked is no directory any
 // more.
-func mayReturn(cwd string, saved transcript.Settings) error {
+func checkReturn(cwd string, saved transcript.Settings) error {
 	was := protocol.Value(saved.Cwd)
 	if was == "" || saved.Permissions == nil {
 		return nil
@@ -278,9 +278,9 @@ func protectKeys(c *config.Config, brokered bool) error {
 	return nil
 }
 
-// openWorkplace settles on what the agent may do: as the flags ask, but never
+// openToolEnv settles on what the agent may do: as the flags ask, but never
 // beyond what the session saved, nor beyond the ceiling of either.
-func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
+func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
 	c := current.now()
 	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets() }, Allowances: a.options.State.Allowances,
@@ -295,7 +295,7 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 	if scratch, err := safefile.MakeDir(config.ScratchDir(c.Home)); err != nil {
 		a.options.Log.Warn("long results are not kept", zap.Error(err))
 	} else {
-		a.closers = append(a.closers, scratchCloser{scratch})
+		a.closers = append(a.closers, dirCloser{scratch})
 		o.Spill, o.Temp = filepath.Join(scratch.Path(), "kept"), filepath.Join(scratch.Path(), "temp")
 	}
 	asked := f.permissions != nil || f.preset != ""
@@ -331,15 +331,15 @@ func (a *assembly) openWorkplace(f *flags, saved transcript.Settings, current *c
 	}
 	s.work = w
 	a.closers = append(a.closers, w, s)
-	a.options.Work, a.options.Servers = w, s.Manager
+	a.options.ToolEnv, a.options.Servers = w, s.Manager
 	return nil
 }
 
-// scratchCloser removes the directory of a process at its end.
-type scratchCloser struct{ *safefile.Dir }
+// dirCloser removes the directory of a process at its end.
+type dirCloser struct{ *safefile.Dir }
 
 // Close implements [io.Closer].
-func (s scratchCloser) Close() error { return s.Remove() }
+func (s dirCloser) Close() error { return s.Remove() }
 
 // narrowed is what is asked for of a session that comes back, within what it
 // saved. Without a preset, what is not asked for stays as it was. To widen it is
@@ -366,7 +366,7 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	o := a.options
 	now := transcript.Settings{
 		Model: changed(saved.Model, o.Start.Model), Provider: changed(saved.Provider, o.Start.ProviderName),
-		Cwd: changed(saved.Cwd, o.Work.Cwd()), ParentAgentID: changed(saved.ParentAgentID, o.ParentAgent),
+		Cwd: changed(saved.Cwd, o.ToolEnv.Cwd()), ParentAgentID: changed(saved.ParentAgentID, o.ParentAgent),
 	}
 	if f.depth > 0 && (saved.Depth == nil || *saved.Depth != f.depth) {
 		now.Depth = &f.depth
@@ -375,13 +375,13 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if f.approvals != asked && f.approvals != string(parent.Allow) { // all is never allowed anew by what was saved
 		now.Approvals = &f.approvals
 	}
-	if permissions := o.Work.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
+	if permissions := o.ToolEnv.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
 	}
-	if granted := o.Work.Held().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
+	if granted := o.ToolEnv.Held().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
 		now.Granted = &granted
 	}
-	if ceiling := o.Work.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
+	if ceiling := o.ToolEnv.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
 		now.Ceiling = ceiling
 	}
 	if o.Prompt.Explicit {

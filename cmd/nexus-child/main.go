@@ -64,13 +64,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		_, err := fmt.Fprintf(stdout, usage, f.set.FlagUsages())
-		return printed(errs, "help", err)
+		return printError(errs, "help", err)
 	case err != nil:
 		fmt.Fprintf(errs, "nexus-child: %v\nTry nexus-child --help.\n", err)
 		return 2
 	case f.version:
 		_, err := fmt.Fprintf(stdout, "nexus-child version %s, child protocol version %d\n", version.Of(linked), protocol.Version)
-		return printed(errs, "version", err)
+		return printError(errs, "version", err)
 	}
 	log := errs.Logger(f.logLevel).Named("child")
 	if err := sandbox.Adopt(); err != nil {
@@ -90,8 +90,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 0
 }
 
-// printed is the exit status after something was printed for people, with err of its write.
-func printed(errs io.Writer, what string, err error) int {
+// printError is the exit status after something was printed for people, with err of its write.
+func printError(errs io.Writer, what string, err error) int {
 	if err != nil && !errors.Is(err, syscall.EPIPE) { // its reader has seen enough
 		fmt.Fprintf(errs, "nexus-child: %s: %v\n", what, err)
 		return 1

@@ -21,5 +21,5 @@ func runSchema(args []string, stdout, errs io.Writer) int {
 	if err == nil {
 		_, err = stdout.Write(append(text, '\n'))
 	}
-	return printed(errs, "schema", err)
+	return printError(errs, "schema", err)
 }

@@ -10,11 +10,11 @@ import (
 	"nexus.internal/cmd/internal/config"
 )
 
-// private is what belongs to nexus itself and is none of an agent's business: whole
+// privatePaths is what belongs to nexus itself and is none of an agent's business: whole
 // homes, wherever links in them lead, the session, and the directory of the model's
 // socket. A working directory that stands below a home is the agent's, unless it is one
 // of nexus's own.
-func private(homes []string, cwd, session, socket string) permission.Private {
+func privatePaths(homes []string, cwd, session, socket string) permission.Private {
 	var p permission.Private
 	inside := false // the working directory is nexus's own
 	for _, home := range homes {
