@@ -41,9 +41,9 @@ func looks(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResul
 	}
 	switch {
 	case p.Language == "cobol":
-		return result, &protocol.CodeFailure{Kind: protocol.UnknownLanguage, Message: `"cobol" is none of go, python`}
+		return result, &protocol.CodeError{Kind: protocol.UnknownLanguage, Message: `"cobol" is none of go, python`}
 	case p.Language == "rust":
-		return result, &protocol.CodeFailure{Kind: protocol.MissingChecker, Message: "no checker for rust is on this machine: install rustc"}
+		return result, &protocol.CodeError{Kind: protocol.MissingChecker, Message: "no checker for rust is on this machine: install rustc"}
 	case p.Code == "slow":
 		<-ctx.Done()
 		return result, ctx.Err()

@@ -56,7 +56,7 @@ type Options struct {
 	// server has stopped taking new requests; it must not block. May be nil:
 	// Serve returns in any case.
 	Shutdown func()
-	// Check looks at code for validate_code, within ctx. A *protocol.CodeFailure reaches the
+	// Check looks at code for validate_code, within ctx. A *protocol.CodeError reaches the
 	// client as it is. Required; safe for concurrent use.
 	Check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
 	// Settings are those of the configuration at the start; Reload replaces them.

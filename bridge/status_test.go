@@ -54,7 +54,7 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 		o.Check = func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 			switch p.Code {
 			case "strange":
-				return api.ValidateCodeResult{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: "looks: exit status 7"}
+				return api.ValidateCodeResult{}, &protocol.CodeError{Kind: protocol.CheckerFailed, Message: "looks: exit status 7"}
 			case "files":
 				return api.ValidateCodeResult{}, &os.PathError{Op: "open", Path: "a secret", Err: syscall.EMFILE}
 			case "unforeseen":

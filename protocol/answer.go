@@ -198,16 +198,19 @@ func (SetCwd) Answer(r Response) (SetCwdAnswer, error)   { return answer[SetCwdA
 func (SetPermissions) Answer(r Response) (SetPermissionsAnswer, error) {
 	return answer[SetPermissionsAnswer](r)
 }
+
 func (SetSystemPrompt) Answer(r Response) (SetSystemPromptAnswer, error) {
 	return answer[SetSystemPromptAnswer](r)
 }
+
 func (UpdateContext) Answer(r Response) (UpdateContextAnswer, error) {
 	return answer[UpdateContextAnswer](r)
 }
 func (MCPConnect) Answer(r Response) (MCPAnswer, error)            { return answer[MCPAnswer](r) }
 func (MCPDisconnect) Answer(r Response) (MCPAnswer, error)         { return answer[MCPAnswer](r) }
 func (PermissionResponse) Answer(r Response) (Acknowledged, error) { return answer[Acknowledged](r) }
-func (HostResult) Answer(r Response) (Acknowledged, error)         { return answer[Acknowledged](r) }
+
+func (HostResult) Answer(r Response) (Acknowledged, error) { return answer[Acknowledged](r) }
 
 func (c Compact) WithID(id string) Command            { c.ID = id; return c }
 func (c NewSession) WithID(id string) Command         { c.ID = id; return c }

@@ -15,8 +15,8 @@ type (
 
 	// CodeAnswer is the answer to a CodeCheck: a result, or else why there is none.
 	CodeAnswer struct {
-		Result  *CodeResult  `json:"result,omitzero"`
-		Failure *CodeFailure `json:"failure,omitzero"`
+		Result  *CodeResult `json:"result,omitzero"`
+		Failure *CodeError  `json:"failure,omitzero"`
 	}
 
 	// CodeResult is what a checker found.
@@ -47,8 +47,8 @@ type (
 		Message  string `json:"message"`
 	}
 
-	// CodeFailure is the error that says why code was not checked.
-	CodeFailure struct {
+	// CodeError is the error that says why code was not checked.
+	CodeError struct {
 		Kind    CodeFailureKind `json:"kind"`
 		Message string          `json:"message"`
 	}
@@ -57,11 +57,11 @@ type (
 // CodeFailureKind is why code was not checked.
 type CodeFailureKind string
 
-// The kinds of a CodeFailure.
+// The kinds of a CodeError.
 const (
 	UnknownLanguage CodeFailureKind = "language" // no checker knows the language
 	MissingChecker  CodeFailureKind = "missing"  // no checker for it is on the machine
 	CheckerFailed   CodeFailureKind = "failed"   // the checker did not do its work
 )
 
-func (f *CodeFailure) Error() string { return f.Message }
+func (f *CodeError) Error() string { return f.Message }

@@ -217,7 +217,7 @@ func TestLostAnswersAreTold(t *testing.T) {
 func TestUnsendableCommandThatNobodyWaitsFor(t *testing.T) {
 	slow := func(c *supervisortest.Child, cmd protocol.Command) bool {
 		if _, ok := cmd.(protocol.Compact); ok {
-			time.Sleep(10 * time.Millisecond) // nothing is read meanwhile
+			<-time.NewTimer(10 * time.Millisecond).C // nothing is read meanwhile
 		}
 		return false
 	}

@@ -19,7 +19,7 @@ func inodeOf(file *os.File) (uint64, error) {
 
 func wait(file *os.File) error {
 	for {
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) { //nolint:forbidigo // shared, which safefile does not do
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // CodeChecker looks at code for validate_code. It is safe for concurrent use.
 type CodeChecker interface {
-	// Check looks at code within ctx. A *protocol.CodeFailure reaches the client.
+	// Check looks at code within ctx. A *protocol.CodeError reaches the client.
 	Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error)
 }
 

@@ -21,15 +21,6 @@ const (
 	Executor Role = "executor"
 )
 
-// badAnswer says that an agent did its turn and did not answer in the declared
-// shape, also when it was asked again.
-func badAnswer(problem string) error {
-	return &api.Error{
-		Kind: api.KindExecutionError, Details: "the agent's answer is not of the declared shape: " + problem,
-		Suggestions: []string{"Ask again with a new request_id, or another agent or model."},
-	}
-}
-
 // taskAgent is who is to do what c asks for: the agent of the path, the one that
 // is named, or the one that has the role, which is created if there is none.
 func (m *taskMethods) taskAgent(ctx context.Context, c *rpc.Call, role agents.Role, named *string) (*supervisor.Agent, error) {

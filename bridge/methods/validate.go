@@ -21,7 +21,7 @@ func (m *taskMethods) validateCode(ctx context.Context, _ *rpc.Call, p api.Valid
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := m.checker.Check(limited, p)
-	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.UnknownLanguage {
+	if e, ok := errors.AsType[*protocol.CodeError](err); ok && e.Kind == protocol.UnknownLanguage {
 		return api.ValidateCodeResult{}, api.Invalid("language", "%s", e.Message)
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {

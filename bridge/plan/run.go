@@ -337,7 +337,7 @@ func (r *Runner) carryTask(ctx context.Context, pool *pool, st Start, p api.Exec
 		}
 		result.Status = api.TaskCancelled
 	case errors.Is(err, supervisor.ErrNotFound) || errors.Is(why, supervisor.ErrNotFound): // it was destroyed under its task
-		fail(cmp.Or(err, error(rpc.AgentNotFound(result.AgentID, rpc.ErrDestroyed))))
+		fail(cmp.Or(err, rpc.AgentNotFound(result.AgentID, rpc.ErrDestroyed)))
 		if next = Lost; pool.replace(st.Worker) {
 			next = Again
 		}

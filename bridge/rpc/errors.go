@@ -214,7 +214,7 @@ func ofServer(err error) *api.Error {
 	case errors.Is(err, auth.ErrTooMany):
 		return say(api.KindTooManyKeys, err, "See list_keys and revoke_key.")
 	}
-	if e, ok := errors.AsType[*protocol.CodeFailure](err); ok && e.Kind == protocol.MissingChecker {
+	if e, ok := errors.AsType[*protocol.CodeError](err); ok && e.Kind == protocol.MissingChecker {
 		return &api.Error{Kind: api.KindCheckerNotFound, Details: e.Message, Suggestions: []string{"Install one of them where the server's PATH finds it."}}
 	} else if ok {
 		return &api.Error{Kind: api.KindExecutionError, Details: e.Message}

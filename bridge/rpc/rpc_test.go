@@ -158,7 +158,8 @@ func TestServe(t *testing.T) {
 		{"served", rpc.Call{Request: jsonrpc.Request{Method: "cancel", Params: []byte(`{"request_id":"r"}`)}}, `{"cancelled":false,"request_id":"r"}`},
 		{"not for agents", rpc.Call{By: rpc.Principal{Agent: caller}, Request: jsonrpc.Request{Method: "create_key"}}, "NOT_PERMITTED"},
 		{
-			"of an agent", rpc.Call{By: rpc.Principal{Agent: caller}, Request: jsonrpc.Request{Method: "cancel", Params: []byte(`{"agent_id":"a","request_id":"r"}`)}},
+			"of an agent",
+			rpc.Call{By: rpc.Principal{Agent: caller}, Request: jsonrpc.Request{Method: "cancel", Params: []byte(`{"agent_id":"a","request_id":"r"}`)}},
 			`{"cancelled":false,"request_id":"r"}`,
 		},
 	} {

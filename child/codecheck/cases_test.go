@@ -76,7 +76,7 @@ func TestCases(t *testing.T) {
 			got, err := codecheck.Check(ctx, protocol.CodeCheck{Code: tt.code, Language: tt.language, Cache: cache}, os.Environ())
 			by := checkers[tt.language]
 			if _, none := exec.LookPath(by.program); by.program != "" && none != nil {
-				if failure, ok := errors.AsType[*protocol.CodeFailure](err); err != nil && (!ok || failure.Kind != "missing") {
+				if failure, ok := errors.AsType[*protocol.CodeError](err); err != nil && (!ok || failure.Kind != "missing") {
 					t.Errorf("without %s: %v", by.program, err)
 				}
 				return

@@ -43,10 +43,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, environ []string) e
 	}
 	var answer protocol.CodeAnswer
 	result, err := Check(ctx, r, environ)
-	if failure, ok := errors.AsType[*protocol.CodeFailure](err); ok {
+	if failure, ok := errors.AsType[*protocol.CodeError](err); ok {
 		answer.Failure = failure
 	} else if err != nil {
-		answer.Failure = &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: err.Error()}
+		answer.Failure = &protocol.CodeError{Kind: protocol.CheckerFailed, Message: err.Error()}
 	} else {
 		answer.Result = &result
 	}
@@ -54,7 +54,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, environ []string) e
 }
 
 // Check has the code looked at by the first checker of its language that is
-// there, as environ's PATH has them. The error is a *protocol.CodeFailure where it is the
+// there, as environ's PATH has them. The error is a *protocol.CodeError where it is the
 // request's, or the machine's.
 func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protocol.CodeResult, error) {
 	language := strings.ToLower(r.Language)
@@ -63,7 +63,7 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 	}
 	tools, ok := languages[language]
 	if !ok {
-		return protocol.CodeResult{}, &protocol.CodeFailure{Kind: protocol.UnknownLanguage, Message: fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
+		return protocol.CodeResult{}, &protocol.CodeError{Kind: protocol.UnknownLanguage, Message: fmt.Sprintf("%.40q is none of %s", r.Language, strings.Join(Languages(), ", "))}
 	}
 	var wanted []string
 	for _, t := range tools {
@@ -75,7 +75,7 @@ func Check(ctx context.Context, r protocol.CodeCheck, environ []string) (protoco
 		}
 		wanted = append(wanted, t.program)
 	}
-	return protocol.CodeResult{}, &protocol.CodeFailure{Kind: protocol.MissingChecker, Message: fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
+	return protocol.CodeResult{}, &protocol.CodeError{Kind: protocol.MissingChecker, Message: fmt.Sprintf("no checker for %s is on this machine: install %s", language, strings.Join(wanted, " or "))}
 }
 
 // Languages are the names of the languages that are known, sorted.
@@ -248,7 +248,7 @@ func (t tool) runCommand(ctx context.Context, program, dir, cache string, enviro
 	case err != nil:
 		return commandResult{}, fmt.Errorf("read what %s says: %w", t.name, err)
 	case exit.Signal != 0 && len(text) < maxOutput:
-		return commandResult{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
+		return commandResult{}, &protocol.CodeError{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
 	}
 	return commandResult{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
 }

@@ -94,7 +94,7 @@ func TestLanguages(t *testing.T) {
 			}
 			right, err := ask(s.right)
 			if !there {
-				failure, ok := errors.AsType[*protocol.CodeFailure](err)
+				failure, ok := errors.AsType[*protocol.CodeError](err)
 				if !ok || failure.Kind != "missing" || !strings.Contains(failure.Message, s.programs[0]) {
 					t.Errorf("without a checker: %+v, %v", right, err)
 				}
@@ -147,7 +147,7 @@ func TestConfined(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	result, err := codecheck.Check(ctx, protocol.CodeCheck{Code: `#include "` + secret + `"` + "\n", Language: "c"}, os.Environ())
-	if failure, ok := errors.AsType[*protocol.CodeFailure](err); ok && failure.Kind == "missing" {
+	if failure, ok := errors.AsType[*protocol.CodeError](err); ok && failure.Kind == "missing" {
 		if !strings.Contains(failure.Message, "gcc or clang") {
 			t.Errorf("got %v", failure)
 		}
@@ -168,7 +168,7 @@ func TestFailures(t *testing.T) {
 		{"cobol", "language", `"cobol" is none of c, cpp, go, javascript, json, python, rust, shell, typescript`},
 	} {
 		_, err := codecheck.Check(t.Context(), protocol.CodeCheck{Language: tt.language}, empty)
-		failure, ok := errors.AsType[*protocol.CodeFailure](err)
+		failure, ok := errors.AsType[*protocol.CodeError](err)
 		if !ok || string(failure.Kind) != tt.kind || !strings.Contains(failure.Message, tt.message) {
 			t.Errorf("%s: got %v", tt.language, err)
 		}

@@ -67,7 +67,7 @@ func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.Val
 	}
 	var answer protocol.CodeAnswer
 	if err := strict.Unmarshal(text, &answer, strict.IgnoreUnknown); err != nil {
-		return api.ValidateCodeResult{}, &protocol.CodeFailure{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("the checker ended without an answer (status %d %s%s): %s", exit.Code, exit.Signal, exit.Limit, exit.Stderr)}
+		return api.ValidateCodeResult{}, &protocol.CodeError{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("the checker ended without an answer (status %d %s%s): %s", exit.Code, exit.Signal, exit.Limit, exit.Stderr)}
 	}
 	if answer.Failure != nil {
 		return api.ValidateCodeResult{}, answer.Failure

@@ -501,8 +501,10 @@ func TestAttackForgedEvents(t *testing.T) {
 		}
 	}
 	// Of what is acted on, the one who acts sees it.
-	for _, line := range []string{`{"type":"response","id":"1","id":"2","command":"ping","ok":true}`, `{"type":"agent_end","usage":{},"stop_reason":"completed","type":"x"}`,
-		`{"type":"agent_end","usage":{},"stop_reason":"completed","Stop_Reason":"x"}`} {
+	for _, line := range []string{
+		`{"type":"response","id":"1","id":"2","command":"ping","ok":true}`, `{"type":"agent_end","usage":{},"stop_reason":"completed","type":"x"}`,
+		`{"type":"agent_end","usage":{},"stop_reason":"completed","Stop_Reason":"x"}`,
+	} {
 		if f, ok := stdio.Route([]byte(line)); ok {
 			if _, err := (protocol.Frame{Raw: f.Raw}).Decode(); err == nil {
 				t.Errorf("%s is read", line)

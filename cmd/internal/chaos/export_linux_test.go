@@ -1,9 +1,7 @@
 package chaos
 
-var (
-	// ProcessesWith is what finds the processes that are left.
-	ProcessesWith = processesWith
-)
+// ProcessesWith is what finds the processes that are left.
+var ProcessesWith = processesWith
 
 // TagsOf tells which numbers are of a server's.
 func TagsOf(server int, home string) (has func(uint64) bool, ok bool) {
