@@ -53,7 +53,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
-	s.router = rpc.NewRouter(rpc.Options{Access: s.agents, Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
+	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
 		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: checker(o.Check), Shutdown: s.shutdown,
@@ -62,7 +62,7 @@ func New(o Options) (*Server, error) {
 	s.http, err = httpd.New(httpd.Options{
 		Router: s.router,
 		Events: events.New(events.Options{
-			Supervisor: o.Supervisor, Agents: s.agents, History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
+			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
 		}),
 		Requests: s.requests, Keys: o.Keys, Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
 		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log,

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
 )
 
@@ -20,6 +21,9 @@ const (
 
 // lastUsed is which session a person used last: one that no agent began.
 type lastUsed struct {
+	sessions *sessions.Catalogue
+	log      *zap.Logger
+
 	mu      sync.Mutex // guards all below
 	id      string     // "" for none
 	written string     // what the home says
@@ -61,10 +65,10 @@ func (r *Registry) SetLast(id string) {
 	switch {
 	case wait <= 0 || l.over:
 		l.burst = lastBurst
-		r.writeLast()
+		l.write()
 	case l.burst > 1:
 		l.burst--
-		r.writeLast()
+		l.write()
 	case l.timer == nil:
 		l.writing.Add(1)
 		l.timer = time.AfterFunc(wait, func() {
@@ -72,7 +76,7 @@ func (r *Registry) SetLast(id string) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.timer = nil
-			r.writeLast()
+			l.write()
 		})
 	}
 }
@@ -94,14 +98,13 @@ func (r *Registry) removeLast(id string) {
 	}
 }
 
-// writeLast puts the name into the home. r.last.mu is held.
-func (r *Registry) writeLast() {
-	l := &r.last
+// write puts the name into the home. l.mu is held.
+func (l *lastUsed) write() {
 	if l.written == l.id {
 		return
 	}
-	if err := r.o.Sessions.SetLast(l.id); err != nil {
-		r.log.Warn("remember the last session", zap.Error(err))
+	if err := l.sessions.SetLast(l.id); err != nil {
+		l.log.Warn("remember the last session", zap.Error(err))
 	}
 	l.written, l.at = l.id, time.Now()
 }
@@ -115,7 +118,7 @@ func (r *Registry) Close() {
 		l.writing.Done()
 	}
 	l.timer = nil
-	r.writeLast()
+	l.write()
 	l.mu.Unlock()
 	l.writing.Wait()
 }

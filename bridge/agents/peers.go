@@ -24,8 +24,8 @@ type may struct {
 }
 
 // mayOf asks an agent what it may do. The error says so if it cannot tell.
-func (r *Registry) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
-	state, err := Ask(ctx, r, a, protocol.GetState{})
+func (x Access) mayOf(ctx context.Context, a *supervisor.Agent) (may, error) {
+	state, err := Ask(ctx, x.r, a, protocol.GetState{})
 	if err != nil {
 		return may{}, err
 	}
@@ -47,16 +47,16 @@ func (m may) beyond(other may) []string {
 
 // CheckPeer is NOT_PERMITTED if other may do anything that the calling agent may
 // not do itself: it would do that for the caller.
-func (r *Registry) CheckPeer(ctx context.Context, from string, other *supervisor.Agent) error {
-	self, err := r.o.Supervisor.Agent(from)
+func (x Access) CheckPeer(ctx context.Context, from string, other *supervisor.Agent) error {
+	self, err := x.r.o.Supervisor.Agent(from)
 	if err != nil {
 		return Destroyed(from, err)
 	}
-	mine, err := r.mayOf(ctx, self)
+	mine, err := x.mayOf(ctx, self)
 	if err != nil {
 		return err
 	}
-	theirs, err := r.mayOf(ctx, other)
+	theirs, err := x.mayOf(ctx, other)
 	if err != nil {
 		return err
 	}
@@ -74,17 +74,17 @@ func (r *Registry) CheckPeer(ctx context.Context, from string, other *supervisor
 // checkAwake is NOT_PERMITTED if a call for the target would start its process and
 // the calling agent did not create it: to wake an agent is for people and for its
 // creator.
-func (r *Registry) checkAwake(from, target string) error {
-	a, err := r.o.Supervisor.Agent(target)
+func (x Access) checkAwake(from, target string) error {
+	a, err := x.r.o.Supervisor.Agent(target)
 	switch {
-	case err == nil && (a.Info().State != supervisor.Stopped || r.Descends(target, from)):
+	case err == nil && (a.Info().State != supervisor.Stopped || x.r.Descends(target, from)):
 		return nil
 	case err != nil:
-		saved, err := r.o.Sessions.Summary(target)
+		saved, err := x.r.o.Sessions.Summary(target)
 		if errors.Is(err, sessions.ErrNotFound) {
 			return rpc.AgentNotFound(target, supervisor.ErrNotFound)
 		}
-		if err == nil && slices.Contains(r.line(saved), from) {
+		if err == nil && slices.Contains(x.r.line(saved), from) {
 			return nil
 		}
 	}
@@ -92,12 +92,12 @@ func (r *Registry) checkAwake(from, target string) error {
 }
 
 // checkUnrestricted is NOT_PERMITTED if an agent is not without restrictions.
-func (r *Registry) checkUnrestricted(ctx context.Context, from string) error {
-	self, err := r.o.Supervisor.Agent(from)
+func (x Access) checkUnrestricted(ctx context.Context, from string) error {
+	self, err := x.r.o.Supervisor.Agent(from)
 	if err != nil {
 		return Destroyed(from, err)
 	}
-	m, err := r.mayOf(ctx, self)
+	m, err := x.mayOf(ctx, self)
 	if err == nil && m.permissions.Preset != rights.Yolo {
 		err = api.Denied("%s is %s: only an agent without restrictions can end the server", from, m.permissions.Preset)
 	}

@@ -86,7 +86,7 @@ func New(o Options) (*Registry, error) {
 	}
 	r := &Registry{o: o, log: o.Log}
 	r.Reload(o.Settings)
-	r.last.id = o.Sessions.Last()
+	r.last.id, r.last.sessions, r.last.log = o.Sessions.Last(), o.Sessions, o.Log
 	return r, nil
 }
 

@@ -43,7 +43,7 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 	if _, err := r.o.Sessions.Summary(old); err != nil { // it was there before the locks
 		return err
 	}
-	if err := errors.Join(r.movable(old), r.o.Sessions.Changeable(), r.SaveNarrowed(ctx, old)); err != nil {
+	if err := errors.Join(movable(r, old), r.o.Sessions.Changeable(), r.SaveNarrowed(ctx, old)); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // half of it would be an agent that is gone
@@ -87,7 +87,7 @@ func (r *Registry) replaced(id string) {
 
 // movable reports why an agent that runs cannot get another name for the sake of
 // others.
-func (r *Registry) movable(id string) error {
+func movable(r *Registry, id string) error {
 	if created := r.Created(id); len(created) > 0 {
 		return running(
 			fmt.Sprintf("agent %s has agents that it created: %d", id, len(created)),

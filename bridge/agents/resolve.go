@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -47,7 +48,7 @@ func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, e
 	} else if p.Cwd == nil {
 		p.Cwd = p.DefaultCwd
 	}
-	started, err := r.addToTree(p)
+	started, err := r.births.add(r.o.Supervisor, p)
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +74,19 @@ func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, e
 		return nil, rpc.AgentExists(id)
 	}
 	if err != nil && !p.Restored {
-		err = errors.Join(err, r.rollback(id))
+		err = errors.Join(err, rollback(r.o.Sessions, id))
 	}
 	return a, Destroyed(id, err)
 }
 
 // rollback removes the session that a child has begun before it failed, as there was no
 // such agent.
-func (r *Registry) rollback(id string) error {
+func rollback(saved *sessions.Catalogue, id string) error {
 	switch {
 	case api.IsTemp(id):
-		return r.o.Sessions.RemoveTemp(id)
-	case r.o.Sessions.There(id):
-		return r.o.Sessions.Delete(id)
+		return saved.RemoveTemp(id)
+	case saved.There(id):
+		return saved.Delete(id)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/supervisor"
 )
 
 // DefaultTreeAgents is how many agents there may be of one that no agent created:
@@ -18,19 +19,18 @@ type births struct {
 	above map[string][]string
 }
 
-// addToTree counts an agent that is to be started among those of each agent above
+// add counts an agent that is to be started among those of each agent above
 // it. It returns what takes it out of the count of starts again, once the agent has
 // been started or not; the error is TOO_MANY_AGENTS.
-func (r *Registry) addToTree(p AgentSpec) (started func(), err error) {
-	id, above := *p.AgentID, r.ancestors(p)
+func (b *births) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), err error) {
+	id, above := *p.AgentID, ancestors(sup, p)
 	if len(above) == 0 {
 		return func() {}, nil
 	}
-	b := &r.births
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sizes := map[string]int{}
-	infos := r.o.Supervisor.Agents()
+	infos := sup.Agents()
 	parents := make(map[string]string, len(infos))
 	for _, info := range infos {
 		parents[info.ID] = info.Labels.Parent
@@ -49,7 +49,7 @@ func (r *Registry) addToTree(p AgentSpec) (started func(), err error) {
 		}
 	}
 	for _, at := range above {
-		if most := r.mostAgents(at); most > 0 && sizes[at] >= most {
+		if most := mostAgents(sup, at); most > 0 && sizes[at] >= most {
 			return nil, &api.Error{
 				Kind:        api.KindTooManyAgents,
 				Details:     fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", at, most),
@@ -69,13 +69,13 @@ func (r *Registry) addToTree(p AgentSpec) (started func(), err error) {
 }
 
 // ancestors are the agents above one that is to be started, its creator first.
-func (r *Registry) ancestors(p AgentSpec) (line []string) {
+func ancestors(sup *supervisor.Supervisor, p AgentSpec) (line []string) {
 	if p.ParentAgentID == nil {
 		return nil
 	}
 	line = append([]string{*p.ParentAgentID}, p.Ancestors...)
 	for at := line[len(line)-1]; len(line) <= maxDepth; {
-		a, err := r.o.Supervisor.Agent(at)
+		a, err := sup.Agent(at)
 		if err != nil {
 			break
 		}
@@ -88,8 +88,8 @@ func (r *Registry) ancestors(p AgentSpec) (line []string) {
 }
 
 // mostAgents is the bound of an agent and of those below it; 0 is none.
-func (r *Registry) mostAgents(id string) int {
-	a, err := r.o.Supervisor.Agent(id)
+func mostAgents(sup *supervisor.Supervisor, id string) int {
+	a, err := sup.Agent(id)
 	if err != nil {
 		return DefaultTreeAgents // it is saved, and its agents run
 	}

@@ -47,7 +47,7 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 	switch {
 	case from == agents.WasRunning:
 		if err = m.agents.CheckSame(ctx, a, p); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
-			err = m.agents.CheckPeer(ctx, c.By.Agent.AgentID, a)
+			err = m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a)
 		}
 	default:
 		err = m.agents.Keep(ctx, c, a, parent)

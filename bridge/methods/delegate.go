@@ -24,7 +24,7 @@ func (m *turnMethods) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams
 	if err != nil {
 		return api.SendResult{}, err
 	}
-	return m.delegate(ctx, a, *c.By.Agent, p, func(ctx context.Context) error { return m.agents.CheckPeer(ctx, c.By.Agent.AgentID, a) })
+	return m.delegate(ctx, a, *c.By.Agent, p, func(ctx context.Context) error { return m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a) })
 }
 
 // delegate sends on behalf of another agent and waits for the answer. A turn
