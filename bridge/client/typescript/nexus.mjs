@@ -61,7 +61,7 @@ export class NexusClient {
     const { timeout = this.#timeout, signal } = options;
     const { repeat = "", wait = 0 } = KNOWN.get(method) ?? {};
     const path = this.#path(method);
-    const given = repeat === "once" ? { request_id: randomUUID(), ...defined(params) } : params;
+    const given = numbered(repeat === "once" ? { request_id: randomUUID(), ...defined(params) } : params);
     const limit = bounded(timeout) == null ? signal : within(timeout + (given.timeout_s || wait), signal);
     return this.#named(given, () =>
       this.#again(repeat !== "", limit, async () =>
@@ -99,7 +99,7 @@ export class NexusClient {
   async *#told(method, params, options = {}) {
     wantObjects(method, params, options);
     const { timeout = this.#timeout, signal } = options;
-    const given = { request_id: randomUUID(), ...defined(params) };
+    const given = numbered({ request_id: randomUUID(), ...defined(params) });
     const path = this.#path(method);
     for (let tries = 0; ; tries++) {
       const key = await this.#first();
@@ -297,6 +297,17 @@ function wantObjects(method, params, options) {
 }
 
 const defined = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined));
+
+/** The parameters as they are, or an error for a number that JSON does not have, which would go out as null. */
+function numbered(params) {
+  for (const [name, value] of Object.entries(params)) {
+    JSON.stringify(value, (_, part) => {
+      if (typeof part !== "number" || Number.isFinite(part)) return part;
+      throw new ClientError(`${name}: want a number, have ${part}`, { type: "INVALID_PARAMS" });
+    });
+  }
+  return params;
+}
 
 /** A timeout that a request can have. */
 function bounded(timeout) {

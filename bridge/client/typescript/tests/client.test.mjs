@@ -434,6 +434,16 @@ test("wrong arguments", async () => {
   }
 });
 
+test("numbers that JSON does not have are refused", async () => {
+  const a = new NexusClient({ url: "http://127.0.0.1:1/agent/a", apiKey: "nxk_test" });
+  for (const [name, call] of [
+    ["timeout_s", () => a.send({ content: "hi", timeout_s: NaN })], ["timeout_s", () => all(a.sendStream({ content: "hi", timeout_s: Infinity }))],
+    ["limits", () => a.createAgent({ limits: { tokens: -Infinity } })], ["offset", () => a.getMessages({ offset: NaN })],
+  ]) {
+    await assert.rejects(call, (e) => e.type === "INVALID_PARAMS" && e.message.startsWith(`${name}: want a number, have `));
+  }
+});
+
 test("other machines are refused", () => {
   for (const url of [
     "http://example.com", "https://127.0.0.1:1", "http://10.0.0.1:8765", "http://user@127.0.0.1", "127.0.0.1:1",
