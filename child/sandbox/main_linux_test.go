@@ -187,6 +187,7 @@ var roles = map[string]func(args []string){
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },
 	"watched":    func(args []string) { fmt.Println(watched(args[0])) },
+	"extended":   func(args []string) { fmt.Println(extended(args[0])) },
 	"shared": func(args []string) {
 		key, _ := strconv.Atoi(args[0])
 		fmt.Println(shared(key))

@@ -226,6 +226,73 @@ func watched(base string) string {
 	return strings.Join(says, "; ")
 }
 
+// extended reads extended attributes of a file by all ways, and says which were
+// refused.
+func extended(path string) string {
+	var says []string
+	at, _ := unix.BytePtrFromString(path)
+	name, _ := unix.BytePtrFromString("user.x")
+	var value [64]byte
+	try := func(what string, call uintptr, args ...uintptr) {
+		var a [6]uintptr
+		copy(a[:], args)
+		if _, _, errno := syscall.Syscall6(call, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 && errno != unix.ENODATA {
+			says = append(says, unix.ErrnoName(errno)+" "+what)
+		}
+	}
+	p, n, v := uintptr(unsafe.Pointer(at)), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&value[0]))
+	record := struct { // xattr_args
+		value uint64
+		size  uint32
+		flags uint32
+	}{uint64(v), 64, 0}
+	here := unix.AT_FDCWD
+	try("getxattr", unix.SYS_GETXATTR, p, n, v, 64)
+	try("lgetxattr", unix.SYS_LGETXATTR, p, n, v, 64)
+	try("getxattrat", unix.SYS_GETXATTRAT, uintptr(here), p, 0, n, uintptr(unsafe.Pointer(&record)), unsafe.Sizeof(record))
+	try("listxattr", unix.SYS_LISTXATTR, p, v, 64)
+	try("llistxattr", unix.SYS_LLISTXATTR, p, v, 64)
+	try("listxattrat", unix.SYS_LISTXATTRAT, uintptr(here), p, 0, v, 64)
+	for _, mode := range []int{unix.O_RDONLY, unix.O_ACCMODE} {
+		fd, err := unix.Open(path, mode, 0)
+		if err != nil {
+			says = append(says, fmt.Sprintf("%s open %d", unix.ErrnoName(err.(syscall.Errno)), mode))
+			continue
+		}
+		try("fgetxattr", unix.SYS_FGETXATTR, uintptr(fd), n, v, 64)
+		try("flistxattr", unix.SYS_FLISTXATTR, uintptr(fd), v, 64)
+		unix.Close(fd)
+	}
+	return strings.Join(says, "; ")
+}
+
+// A sandboxed program is told extended attributes of the files alone that it can
+// open for reading, and the usual tools do without the others.
+func TestExtendedAttributes(t *testing.T) {
+	const byPath = "ENOTSUP getxattr; ENOTSUP lgetxattr; ENOTSUP getxattrat; " +
+		"ENOTSUP listxattr; ENOTSUP llistxattr; ENOTSUP listxattrat; "
+	p := newPlace(t)
+	own := filepath.Join(p.work, "own")
+	unconfined, _ := output(t, sandbox.Rules{}, p.work, role("extended", own)...) // an older kernel has no calls with at
+	for _, tt := range []struct {
+		rules      sandbox.Rules
+		path, want string
+	}{
+		{p.trusted(), own, unconfined},
+		{p.sandboxed(), own, byPath + "EACCES open 3\n"},
+		{p.sandboxed(), p.secret, byPath + "EACCES open 0; EACCES open 3\n"},
+	} {
+		if text, _ := output(t, tt.rules, p.work, role("extended", tt.path)...); text != tt.want {
+			t.Errorf("%s: %q, want %q", tt.path, text, tt.want)
+		}
+	}
+	const tools = "ls -lZ own && ls -la && cp -a own copy && mkdir in out && mv copy in && cp -a in again && " +
+		"tar --xattrs --acls -cf x.tar in && tar --xattrs --acls -xpf x.tar -C out && install -m 600 own new && test -f out/in/copy -a -f again/copy"
+	if text, exit := output(t, p.sandboxed(), p.work, sh("set -e; ("+tools+") 2>&1")...); exit.Code != 0 {
+		t.Errorf("exit %+v: %s", exit, text)
+	}
+}
+
 // shared tries memory that somebody made with a key outside, and makes memory,
 // semaphores and a queue by the next key.
 func shared(key int) string {

@@ -186,6 +186,8 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 		deny(systemV)
 	}
 	if !r.readsAll() {
+		deny([]calls{readAttributes})
+		program = append(program, noAccess...)
 		program = append(program, watches...)
 	}
 	switch {

@@ -21,6 +21,33 @@ var watches = []unix.SockFilter{
 	ask(unix.ENOSPC), // as if there were too many: then programs look for themselves
 }
 
+// readAttributes read extended attributes by a path, for which Landlock has no right: a
+// program that may not read all files sees them of its open files alone.
+var readAttributes = calls{unix.EOPNOTSUPP, []uint32{
+	unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_GETXATTRAT, unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_LISTXATTRAT,
+}}
+
+// noAccess is the part of the filter that opens no file for neither reading nor
+// writing (access mode 3): Landlock lets any file be opened so, and its attributes
+// be read then.
+var noAccess = func() []unix.SockFilter {
+	var part []unix.SockFilter
+	for _, c := range modeCalls {
+		if c.flags < 0 {
+			continue
+		}
+		part = append(part,
+			unix.SockFilter{Code: equal, K: c.number, Jf: 5},
+			unix.SockFilter{Code: load, K: argument(c.flags)},
+			unix.SockFilter{Code: and, K: unix.O_ACCMODE},
+			unix.SockFilter{Code: equal, K: unix.O_ACCMODE, Jf: 1},
+			refuse(unix.EACCES),
+			unix.SockFilter{Code: load, K: dataNumber},
+		)
+	}
+	return part
+}()
+
 // maxResolve bounds how often a path is resolved anew because something was renamed
 // or mounted somewhere meanwhile.
 const maxResolve = 64
