@@ -302,6 +302,23 @@ func TestMessagesTellsWhatIsCut(t *testing.T) {
 	}
 }
 
+// A misspelt type is told: of it nothing would ever come.
+func TestEventsNameUnknownTypes(t *testing.T) {
+	end := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: end\ndata: {\"type\":\"end\",\"reason\":\"destroyed\"}\n\n")
+	}
+	for types, want := range map[string]string{
+		"turn_start,gap,end,agent_removed": "",
+		"turn_strat":                       `events of type "turn_strat" are not known to this version: did you mean turn_start?`,
+		"turn_end,zzz":                     `events of type "zzz" are not known to this version`,
+	} {
+		if got := run(t, end, nil, "events", "a", "--types", types); !strings.Contains(got.stderr, want) || (want == "") != (got.stderr == "") || got.status != 0 {
+			t.Errorf("%s: got %+v", types, got)
+		}
+	}
+}
+
 // A command line that cannot be meant is refused before anybody is asked, in
 // words for people.
 func TestUsage(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol/suggest"
 )
 
 func (a *App) messagesVerb() *cobra.Command {
@@ -79,6 +81,7 @@ func (a *App) eventsVerb() *cobra.Command {
 	var after string
 	var only client.Filter
 	cmd := a.verb("events [AGENT] [FLAGS]", "", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
+		a.noteUnknownTypes(only.Types)
 		ctx, release := interruptible(ctx)
 		defer release()
 		ctx, stop := a.untilNoReader(ctx)
@@ -107,6 +110,25 @@ func (a *App) eventsVerb() *cobra.Command {
 	cmd.Flags().StringSliceVar(&only.Types, "types", nil, "only events of these types, as in turn_end,error")
 	cmd.Flags().StringSliceVar(&only.Agents, "agents", nil, "only those of these agents, as in a,b")
 	return cmd
+}
+
+// noteUnknownTypes tells which types no event has. The server takes them: a child of a
+// later version may have them.
+func (a *App) noteUnknownTypes(types []string) {
+	var known []string
+	for _, row := range api.EventTypes() {
+		known = append(known, row.Event.Name())
+	}
+	for _, name := range types {
+		if slices.Contains(known, name) {
+			continue
+		}
+		hint := ""
+		if near := suggest.Nearest(name, known); near != "" {
+			hint = ": did you mean " + near + "?"
+		}
+		a.note("events of type %q are not known to this version%s", name, hint)
+	}
 }
 
 // events prints events until ctx ends. An event of all agents is printed with its id,
