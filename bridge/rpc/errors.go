@@ -262,7 +262,7 @@ func ofProcess(err error) *api.Error {
 			details += "; its last words: " + e.Exit.Stderr
 		}
 		told := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{
-			"Send it again with a new request_id, or from the start with on_crash retry: the agent comes back with its conversation.",
+			"Send it again with a new request_id: the agent comes back with its conversation.",
 		}}
 		limited(told, e.Exit)
 		return told
