@@ -58,8 +58,7 @@ func (q query) wants(name string) bool {
 	return q.types == nil || q.types[name] || name == "gap"
 }
 
-// badParameter refuses what a client says of a stream of events, and where: source.
+// badParameter refuses what a client says of a stream of events; source is where it said so.
 func badParameter(source, want, way string) rpc.Error {
-	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, api.KindInvalidParams,
-		source+" says from where on, or of what, the stream tells", way)
+	return rpc.Refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, "Invalid "+source+": want "+want, api.KindInvalidParams, "", way)
 }
