@@ -132,12 +132,14 @@ func (s *errorScrubber) flush() action {
 
 // endEvent ends the event.
 func (s *errorScrubber) endEvent() {
-	switch s.action {
-	case hold:
+	switch {
+	case s.action == hold && s.first == 0: // a blank line: there may be millions
+		s.out = append(s.out, s.held...)
+		s.held = s.held[:0]
+	case s.action == hold:
 		s.flush()
-	case drop:
+	case s.action == drop:
 		s.out = append(s.out, "\n\n"...)
-	case pass:
 	}
 	s.action, s.size, s.first, s.line = hold, 0, 0, 0
 }

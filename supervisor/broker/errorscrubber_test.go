@@ -69,6 +69,19 @@ func TestNoErrors(t *testing.T) {
 	}
 }
 
+// Lines that say nothing go on as they are, and cost no allocation each: a service
+// may send them without an end.
+func TestEmptyLines(t *testing.T) {
+	for _, line := range []string{"\n", "\r\n", ":\n", " \n"} {
+		answer := []byte(strings.Repeat(line, 16<<10))
+		var out []string
+		allocs := testing.AllocsPerRun(1, func() { out, _ = broker.ScrubErrors(answer, len(answer), canary) })
+		if got := strings.Join(out, ""); got != string(answer) || allocs > 1000 {
+			t.Errorf("%q: %d bytes of %d, %.0f allocations", line, len(got), len(answer), allocs)
+		}
+	}
+}
+
 // An event goes on with its last byte, a comment too.
 func TestSieveWithoutDelay(t *testing.T) {
 	for _, event := range []string{
