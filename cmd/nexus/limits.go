@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"nexus.internal/bridge/agents"
@@ -20,7 +19,7 @@ func limitsOf(cfg *config.Config) (broker.Limits, error) {
 		OutputBytesPerSecond: &l.OutputBytesPerSecond, TurnSeconds: &l.TurnSeconds, Agents: l.Agents,
 	}
 	if err := api.Check(asked); err != nil {
-		return broker.Limits{}, fmt.Errorf("config.json: %w", err)
+		return broker.Limits{}, misconfigured(cfg, "limits", err)
 	}
 	return over(broker.Limits{Concurrent: l.Concurrent, Agents: agents.DefaultTreeAgents}, asked), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/mcpfile"
@@ -49,6 +51,16 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo},
 		},
 	}, nil
+}
+
+// misconfigured says where the configuration is wrong: err is what api.Check found of its
+// member within.
+func misconfigured(cfg *config.Config, within string, err error) error {
+	member := within
+	if e, ok := errors.AsType[*api.ParamError](err); ok {
+		member += "." + strings.TrimPrefix(e.Param, within+".")
+	}
+	return cfg.Fault(member, fmt.Errorf("member %q: %w", member, err))
 }
 
 // configuration is the one that holds. Agents read a copy of config.json, which is

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/config"
@@ -24,7 +22,7 @@ func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) 
 			}
 		}
 		if err := api.Check(p); err != nil {
-			return nil, fmt.Errorf("configuration roles.%s: %w", name, err)
+			return nil, misconfigured(cfg, "roles."+name, err)
 		}
 		roles[agents.Role(name)] = p
 	}

@@ -161,6 +161,17 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
+// Fault says that err is about a member of the personal configuration, whose path is
+// dotted from the top. The error is a *FileError.
+func (c *Config) Fault(member string, err error) error {
+	fault := &FileError{Path: c.personalPath(), Err: err}
+	if len(c.Files) > 0 {
+		fault.Path = c.Files[0]
+	}
+	fault.Line, fault.Column = strict.Place(c.Personal(), &strict.Error{Path: member})
+	return fault
+}
+
 // Environment is what environ (KEY=VALUE as of os.Environ) says, with no file read:
 // enough for a program that asks a server.
 func Environment(environ []string) (*Config, error) {
