@@ -167,10 +167,12 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	// What a killed server left, and what killed agents of this one leave.
-	safefile.SweepDirs(cfg.ScratchDir())
+	sweep := func() error { return safefile.SweepDirs(cfg.ScratchDir()) }
+	swept := startSweep(sweep, func() error { return safefile.Probe(cfg.Home, 64<<10) }, log)
 	defer func() {
 		err = errors.Join(err, guard.Close())
-		safefile.SweepDirs(cfg.ScratchDir())
+		swept()
+		warnOfLeft(sweep(), log)
 	}()
 	kept, err := openFiles(cfg, port, o.durability != "os")
 	if err != nil {

@@ -6,22 +6,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Dir is a directory of this process.
 type Dir struct {
-	path string
-	file *os.File // locked
+	path     string
+	file     *os.File // locked
+	sweeping sync.WaitGroup
 }
 
-// MakeDir makes a directory (mode 0700) in parent, which it makes if need be, and
-// removes the directories of dead processes there.
+// MakeDir makes a directory (mode 0700) in parent, which it makes if need be. The
+// directories of dead processes there are removed meanwhile; Remove waits for that.
 func MakeDir(parent string) (*Dir, error) {
 	d, err := newDir(parent)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory in %s: %w", parent, err)
 	}
-	SweepDirs(filepath.Dir(d.path))
+	d.sweeping.Go(func() { _ = SweepDirs(filepath.Dir(d.path)) }) // what stays is in nobody's way
 	return d, nil
 }
 
@@ -75,12 +77,16 @@ func makeLocked(parent string) (*Dir, error) {
 func (d *Dir) Path() string { return d.path }
 
 // Remove removes the directory with all that is in it and gives up the lock.
-func (d *Dir) Remove() error { return errors.Join(RemoveAll(d.path), d.file.Close()) }
+func (d *Dir) Remove() error {
+	d.sweeping.Wait()
+	return errors.Join(RemoveAll(d.path), d.file.Close())
+}
 
 // SweepDirs removes the directories in parent whose processes are dead. A directory
-// that cannot be removed stays: it is in nobody's way.
-func SweepDirs(parent string) {
+// that cannot be removed stays, and the error names it.
+func SweepDirs(parent string) error {
 	entries, _ := os.ReadDir(parent) // those that it could read
+	var errs []error
 	for _, entry := range entries {
 		path := filepath.Join(parent, entry.Name())
 		info, err := os.Lstat(path)
@@ -92,23 +98,9 @@ func SweepDirs(parent string) {
 			continue
 		}
 		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && Lock(file) == nil {
-			_ = RemoveAll(path)
+			errs = append(errs, RemoveAll(path))
 		}
 		file.Close()
 	}
-}
-
-// RemoveAll removes a directory with all that is in it, directories without
-// permissions included.
-func RemoveAll(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // RemoveAll says what cannot be removed
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
+	return errors.Join(errs...)
 }

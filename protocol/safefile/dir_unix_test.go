@@ -28,6 +28,9 @@ func TestSweep(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
+	if err := safefile.SweepDirs(parent); err != nil {
+		t.Fatal(err)
+	}
 	next, err := safefile.MakeDir(parent)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +40,19 @@ func TestSweep(t *testing.T) {
 		if (err == nil) != want || want && info.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, want it there: %t", path, err, want)
 		}
+	}
+	if err := os.Mkdir(dead, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	third, err := safefile.MakeDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the next directory was made and removed: %v", err)
 	}
 	if err := errors.Join(living.Remove(), next.Remove()); err != nil {
 		t.Error(err)
