@@ -161,7 +161,7 @@ type (
 		State          string  `json:"state" enum:"stopped,starting,ready,busy,stopping,backoff,failed"` // SPEC §5.1
 		PID            *int    `json:"pid"`                                                              // null while no process runs
 		Incarnation    uint64  `json:"incarnation"`                                                      // counts from 1
-		Restarts       uint64  `json:"restarts"`                                                         // restarts after a crash
+		Restarts       uint64  `json:"restarts"`                                                         // after a crash, that became ready
 		IsTemp         bool    `json:"is_temp"`
 		ParentAgentID  *string `json:"parent_agent_id"`
 		Provenance     string  `json:"provenance"` // who began it: ProvenanceUser or the id of an agent
