@@ -81,3 +81,25 @@ func TestSuggestions(t *testing.T) {
 		}
 	}
 }
+
+// An agent that does not run is not told to have been stopped.
+func TestStopOfAnAgentThatDoesNotRun(t *testing.T) {
+	const (
+		idle    = "s does not run: the next request to it starts it\n"
+		stopped = "stopped s: the next request to it starts it again\n"
+	)
+	for _, test := range []struct{ agents, sessions, want string }{
+		{`{"agent_id":"s","state":"ready","pid":7}`, "", stopped},
+		{`{"agent_id":"s","state":"failed"}`, "", stopped},
+		{`{"agent_id":"s","state":"stopped"}`, "", idle},
+		{"", `{"name":"s"}`, idle},
+	} {
+		got := run(t, answering(t, map[string]string{
+			"list_agents": `"result":{"agents":[` + test.agents + `]}`, "list_sessions": `"result":{"sessions":[` + test.sessions + `],"total":1}`,
+			"shutdown": `"result":{"success":true}`,
+		}), nil, "stop", "s")
+		if got.status != 0 || got.stdout != test.want || got.stderr != "" {
+			t.Errorf("%+v: got %+v", test, got)
+		}
+	}
+}

@@ -155,11 +155,15 @@ func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentPar
 
 // stop stops an agent's process. An agent that does not run is stopped already.
 func (a *App) stop(ctx context.Context, c *client.Client, args []string) error {
-	if _, err := findAgent(ctx, c, args[0]); err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
+	found, err := findAgent(ctx, c, args[0])
+	if err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
 		return err
 	}
-	err := c.ShutdownAgent(ctx, args[0])
-	return a.done(api.SuccessResult{Success: true}, err, "stopped %s: the next request to it starts it again\n", args[0])
+	said := "stopped %s: the next request to it starts it again\n"
+	if found.Session != nil || found.Agent != nil && found.Agent.State == "stopped" {
+		said = "%s does not run: the next request to it starts it\n"
+	}
+	return a.done(api.SuccessResult{Success: true}, c.ShutdownAgent(ctx, args[0]), said, args[0])
 }
 
 func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {
