@@ -64,11 +64,14 @@ func TestEmptySystemPrompt(t *testing.T) {
 		{"another", []string{"--session", "a", "--system", "be kind"}, "be kind"},
 		{"cleared", []string{"--session", "a", "--system="}, ""},
 		{"and it comes back again", []string{"--continue", "a"}, ""},
+		{"of the environment", []string{"--session", "a", "--system-env"}, "of $NEXUS3_SYSTEM"},
+		{"it comes back, whatever the environment has", []string{"--continue", "a"}, "of $NEXUS3_SYSTEM"},
 		{"over a profile", []string{"--session", "b", "--profile", "p", "--system", ""}, ""},
 		{"a profile", []string{"--session", "b", "--profile", "p"}, "of the profile"},
 		{"nothing said", []string{"--session", "c"}, "of the home"},
 	} {
-		p := startChild(t, home, append(tt.args, "--session-dir", sessions)...)
+		p := command(t, home, []string{"NEXUS3_SYSTEM=of $NEXUS3_SYSTEM"}, append(tt.args, "--session-dir", sessions)...)
+		p.start()
 		p.send(`{"type":"get_state","id":"1"}`)
 		if got := p.want("id", "1").Get("system_prompt").String(); got != tt.want {
 			t.Errorf("%s: the system prompt is %q, want %q", tt.name, got, tt.want)

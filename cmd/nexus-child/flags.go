@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ Flags:
 type flags struct {
 	session, resume, sessionDir string
 	system, systemFile          string
+	systemEnv                   bool
 	model, provider, profile    string
 	cwd, preset, parent         string
 	depth                       uint64 // agents above this one
@@ -77,6 +79,7 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.noSession, "no-session", false, "save nothing (default: save the conversation, an unnamed one under its session id)")
 	set.StringVar(&f.system, "system", "", "system prompt `TEXT`")
 	set.StringVar(&f.systemFile, "system-file", "", "system prompt in `FILE`")
+	set.BoolVar(&f.systemEnv, "system-env", false, "system prompt in the environment, as $"+systemVariable+": other users see command lines")
 	set.StringVar(&f.model, "model", "", "model `ID` or PROVIDER/ID")
 	set.StringVar(&f.provider, "provider", "", "provider `NAME`")
 	set.StringVar(&f.profile, "profile", "", "profile `NAME` of config.json")
@@ -114,7 +117,30 @@ func parse(args []string) (*flags, error) {
 		}
 		return f, err
 	}
-	return f, f.check(args)
+	if err := f.check(args); err != nil {
+		return f, err
+	}
+	return f, f.readSystemEnv()
+}
+
+// systemVariable has the system prompt if a flag says so. Programs get no variable
+// of such a name (SPEC §4.10).
+const systemVariable = "NEXUS3_SYSTEM"
+
+// readSystemEnv takes the system prompt from the environment. It may be empty.
+func (f *flags) readSystemEnv() error {
+	if !f.systemEnv {
+		return nil
+	}
+	text, ok := os.LookupEnv(systemVariable)
+	if !ok {
+		return fmt.Errorf("--system-env: $%s is not set", systemVariable)
+	}
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("--system-env: $%s is not UTF-8", systemVariable)
+	}
+	f.system = text
+	return nil
 }
 
 // check finds what the parser lets through.
@@ -141,6 +167,8 @@ func (f *flags) check(args []string) error {
 		return errors.New("--no-session excludes --session, --continue and --session-dir")
 	case f.set.Changed("system") && f.systemFile != "":
 		return errors.New("--system and --system-file exclude each other")
+	case f.systemEnv && (f.set.Changed("system") || f.systemFile != ""):
+		return errors.New("--system-env excludes --system and --system-file")
 	case f.durability != "turn" && f.durability != "os":
 		return fmt.Errorf(`--durability is %q, want "turn" or "os"`, f.durability)
 	case f.approvals != "ask" && f.approvals != "deny" && f.approvals != "allow":
@@ -204,7 +232,9 @@ func (f *flags) bare() bool {
 
 // saysSystem reports whether the flags say what the system prompt is, that
 // there is none perhaps.
-func (f *flags) saysSystem() bool { return f.set.Changed("system") || f.systemFile != "" }
+func (f *flags) saysSystem() bool {
+	return f.set.Changed("system") || f.systemFile != "" || f.systemEnv
+}
 
 // timeout is --tool-timeout as a duration.
 func (f *flags) timeout() time.Duration { return time.Duration(f.toolTimeout * float64(time.Second)) }

@@ -154,6 +154,8 @@ func TestRefusalsBeforeReady(t *testing.T) {
 		{"a missing directory", []string{"--cwd", "/does/not/exist"}, "working directory"},
 		{"a bad configuration", []string{"--config", bad}, `member "modles" is not known`},
 		{"two prompts", []string{"--system", "a", "--system-file", "b"}, "exclude each other"},
+		{"two prompts, one in the environment", []string{"--system", "", "--system-env"}, "--system-env excludes"},
+		{"a prompt that is not in the environment", []string{"--system-env"}, "$NEXUS3_SYSTEM is not set"},
 		{"a bad durability", []string{"--durability", "none"}, `want "turn" or "os"`},
 	}
 	for _, tt := range tests {

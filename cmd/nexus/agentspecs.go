@@ -23,8 +23,8 @@ import (
 	"nexus.internal/supervisor/broker"
 )
 
-// maxSystemPrompt bounds a system prompt that travels as an argument, in bytes:
-// the system allows 128 KiB for one.
+// maxSystemPrompt bounds a system prompt that travels in a variable of the environment,
+// in bytes: the system allows 128 KiB for one.
 const maxSystemPrompt = 100 << 10
 
 // agentSpecs knows how to run agents as nexus-child processes. It is not changed
@@ -104,7 +104,8 @@ func (s *agentSpecs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 	always = append(always, passed...)
 	first := append([]string{s.child, "--session=" + id}, always...)
 	if p.SystemPrompt != nil { // an empty one asks for none
-		first = append(first, "--system="+*p.SystemPrompt)
+		first = append(first, "--system-env")
+		env = append(slices.Clip(env), "NEXUS3_SYSTEM="+*p.SystemPrompt) // other users see command lines
 	}
 	first = append(first, flags(
 		flag{"preset", protocol.Value(p.Preset)},

@@ -85,8 +85,9 @@ func TestSpec(t *testing.T) {
 			},
 			wantArgv: []string{
 				"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1",
-				"--system=--be brief", "--preset=trusted", "--cwd=" + cwd, "--model=m", "--provider=openai",
+				"--system-env", "--preset=trusted", "--cwd=" + cwd, "--model=m", "--provider=openai",
 			},
+			wantEnv:    []string{"PATH=/bin", "NEXUS3_SYSTEM=--be brief"},
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 			wantDir:    cwd,
 		},
@@ -100,7 +101,8 @@ func TestSpec(t *testing.T) {
 		{
 			name:       "an empty system prompt is one that was asked for",
 			params:     api.CreateAgentParams{AgentID: new("a"), SystemPrompt: new("")},
-			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1", "--system="},
+			wantArgv:   []string{"/opt/nexus-child", "--session=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1", "--system-env"},
+			wantEnv:    []string{"PATH=/bin", "NEXUS3_SYSTEM="},
 			wantResume: []string{"/opt/nexus-child", "--continue=a", "--session-dir=/home/me/sessions", "--session-updates", "--host-calls", "--model-socket=/s/1"},
 		},
 		{
@@ -166,7 +168,7 @@ func TestSpec(t *testing.T) {
 			wantInvalid: "provider",
 		},
 		{
-			name:        "a system prompt that no argument can hold",
+			name:        "a system prompt that no variable can hold",
 			params:      api.CreateAgentParams{AgentID: new("a"), SystemPrompt: new(strings.Repeat("x", maxSystemPrompt+1))},
 			wantInvalid: "system_prompt",
 		},
