@@ -129,6 +129,7 @@ func TestLongEvents(t *testing.T) {
 // An answer that is one event without an end is ended with an error: the child,
 // which gets the beginning of it alone, would wait for its end, and ask again.
 func TestAnEndlessEvent(t *testing.T) {
+	defer broker.LowerMaxEvent(1 << 20)()
 	for _, tt := range []struct{ name, begin, piece string }{
 		{"one line", "", "a"},
 		{"one line of data, an error", `data: {"error":"`, "a"},
@@ -152,7 +153,7 @@ func TestAnEndlessEvent(t *testing.T) {
 			_, answer := h.ask(socket, "{}")
 			h.upstream.Close() // waits for the handler
 			const want = "\n\nevent: error\ndata: {\"error\":{\"type\":\"upstream_error\",\"message\":\"the service sent an event of more than 32 MiB\"}}\n\n"
-			if !strings.HasSuffix(answer, want) || sent > 60 {
+			if !strings.HasSuffix(answer, want) || sent > 30 {
 				t.Errorf("the service sent %d MiB, the child got %d bytes: …%q", sent, len(answer), answer[max(0, len(answer)-200):])
 			}
 		})

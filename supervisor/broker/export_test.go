@@ -52,3 +52,11 @@ const MaxErrorBody = maxErrorBody
 func (b *Broker) DialWith(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	b.transport.DialContext = dial
 }
+
+// LowerMaxEvent bounds events by n bytes until undo is called: the whole bound takes long to
+// fill under the race detector.
+func LowerMaxEvent(n int) (undo func()) {
+	before := maxEvent
+	maxEvent = n
+	return func() { maxEvent = before }
+}

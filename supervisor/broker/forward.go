@@ -23,8 +23,6 @@ const (
 	maxBody = 32 << 20
 	// maxErrorBody is how much of a service's error is passed on, in bytes.
 	maxErrorBody = 64 << 10
-	// maxEvent bounds one event of an answer, or an answer that has none, in bytes.
-	maxEvent = 32 << 20
 	// dialTimeout bounds one try to reach a service.
 	dialTimeout = 10 * time.Second
 )
@@ -64,6 +62,10 @@ func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &forwardedRequest{broker: sock.broker, account: sock.account, service: s, paid: paid, began: time.Now(), result: failed}
 	x.run(w, r, rest)
 }
+
+// maxEvent bounds one event of an answer, or an answer that has none, in bytes. Tests lower
+// it.
+var maxEvent = 32 << 20
 
 var tooLong = refuse(502, "upstream_error", "the service sent an event of more than %d MiB", maxEvent>>20)
 
