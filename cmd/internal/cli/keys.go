@@ -79,6 +79,12 @@ func (a *App) createKeyVerb() *cobra.Command {
 		if err == nil && !a.json {
 			a.note("key %s, shown only now", created.KeyID)
 		}
+		if err == nil && agent != "" {
+			_, missing := findAgent(ctx, c, agent)
+			if _, ok := errors.AsType[noAgentError](missing); ok {
+				a.note("%v: the key is for one of that name to come", missing)
+			}
+		}
 		return a.done(created, err, "%s\n", created.Key)
 	})
 	cmd.Flags().StringVar(&agent, "agent", "", "agent that the key is for (default: a key for reading)")

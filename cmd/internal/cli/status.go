@@ -60,7 +60,14 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 			return agentStatus{Session: &session}, nil
 		}
 	}
-	return s, fmt.Errorf("no agent %s runs, and none is saved", id)
+	return s, noAgentError(id)
+}
+
+// noAgentError is the name of an agent that neither runs nor is saved.
+type noAgentError string
+
+func (e noAgentError) Error() string {
+	return fmt.Sprintf("no agent %s runs, and none is saved", string(e))
 }
 
 // ask asks the agent's process.

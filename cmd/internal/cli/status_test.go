@@ -103,3 +103,19 @@ func TestStopOfAnAgentThatDoesNotRun(t *testing.T) {
 		}
 	}
 }
+
+// A key for an agent that there is not is made, and that is told.
+func TestKeyOfAnAgentThatThereIsNot(t *testing.T) {
+	for agents, want := range map[string]string{
+		"":                                 "nexus-rpc: no agent s runs, and none is saved: the key is for one of that name to come\n",
+		`{"agent_id":"s","state":"ready"}`: "",
+	} {
+		got := run(t, answering(t, map[string]string{
+			"create_key": `"result":{"key":"nxk_made","key_id":"k"}`, "list_agents": `"result":{"agents":[` + agents + `]}`,
+			"list_sessions": `"result":{"sessions":[],"total":0}`,
+		}), nil, "keys", "create", "--agent", "s")
+		if want := "nexus-rpc: key k, shown only now\n" + want; got.status != 0 || got.stdout != "nxk_made\n" || got.stderr != want {
+			t.Errorf("%s: got %+v", agents, got)
+		}
+	}
+}
