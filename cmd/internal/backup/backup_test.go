@@ -291,6 +291,15 @@ func TestHostileArchives(t *testing.T) {
 		"a key":             {[]entry{what, file("server.key", "{}"), end}, "is no file of a home"},
 		"a record":          {[]entry{what, file("run/trees/3f58a785c6000000", "{}"), end}, "is no file of a home"},
 		"a dot":             {[]entry{what, file("sessions/a.files/..", "{}"), end}, "is no file of a home"},
+		"no agent's name":   {[]entry{what, file("sessions/a\n.jsonl", "{}"), end}, "is no file of a home"},
+		"dots":              {[]entry{what, file("sessions/..a.jsonl", "{}"), end}, "is no file of a home"},
+		"a folder's name":   {[]entry{what, file("sessions/a b.files/1.png", "{}"), end}, "is no file of a home"},
+		"temporary":         {[]entry{what, file("sessions/.a.jsonl", "{}"), end}, "is no file of a home"},
+		"not temporary":     {[]entry{what, file("run/temp/a.jsonl", "{}"), end}, "is no file of a home"},
+		"no plan's name":    {[]entry{what, file("plans/..jsonl", "{}"), end}, "is no file of a home"},
+		"sparse": {[]entry{what, {header: tar.Header{Name: "sessions/a.jsonl", Mode: 0o600, Typeflag: tar.TypeReg, PAXRecords: map[string]string{
+			"XNU.sparse.map": "0,2", "XNU.sparse.numblocks": "1", "XNU.sparse.size": "1048576",
+		}}, text: "{}"}, file("nexus-backup.end.json", `{"files":1,"bytes":1048576}`)}, `"sessions/a.jsonl" is a sparse file`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			archive := pack(t, c.members)
@@ -323,8 +332,7 @@ func file(name, text string) entry {
 func pack(t *testing.T, members []entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	packed := gzip.NewWriter(&out)
-	w := tar.NewWriter(packed)
+	w := tar.NewWriter(&out)
 	for _, m := range members {
 		m.header.Size, m.header.ModTime = int64(len(m.text)), modified
 		if err := w.WriteHeader(&m.header); err != nil {
@@ -334,8 +342,8 @@ func pack(t *testing.T, members []entry) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Close(), packed.Close()); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes()
+	return gzipped(t, bytes.ReplaceAll(out.Bytes(), []byte("XNU.sparse"), []byte("GNU.sparse"))) // which the writer refuses
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"nexus.internal/bridge/api"
 )
 
 // format is the version of the layout.
@@ -59,11 +61,22 @@ var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
 	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
-		`plans/[^/]+\.jsonl|(sessions|run/temp)/[^/]+\.(jsonl|usage|outcomes)|(sessions|run/temp)/[^/]+\.(files|events)/[^/]+)$`)
+		`plans/(?P<plan>[^/]+)\.jsonl|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|(files|events)/[^/]+))$`)
 
 // allowed reports whether a member of that name is one of a home.
 func allowed(name string) bool {
-	return member.MatchString(name) && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name)) && !strings.ContainsAny(name, "\\\x00")
+	parts := member.FindStringSubmatch(name)
+	if parts == nil || path.Clean(name) != name || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsAny(name, "\\\x00") {
+		return false
+	}
+	part := func(of string) string { return parts[member.SubexpIndex(of)] }
+	switch part("dir") {
+	case "sessions":
+		return api.ValidAgentID(part("agent")) && !api.IsTemp(part("agent"))
+	case "run/temp":
+		return api.ValidAgentID(part("agent")) && api.IsTemp(part("agent"))
+	}
+	return part("plan") == "" || api.ValidPlanID(part("plan"))
 }
 
 // isSession reports whether a member is the file of a session.

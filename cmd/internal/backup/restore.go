@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
@@ -173,6 +174,11 @@ func (u *unpacker) next() (*tar.Header, error) {
 	}
 	if err != nil {
 		return nil, &DamagedError{err}
+	}
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") { // its size is none of what the archive holds
+			return nil, &DamagedError{fmt.Errorf("%.256q is a sparse file", header.Name)}
+		}
 	}
 	return header, nil
 }
