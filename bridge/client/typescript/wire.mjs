@@ -161,12 +161,14 @@ export function agentName(agentId) {
 
 /** The server and the agent that a URL names. */
 export function target(url, agentId) {
+  const wrong = () => new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID`);
+  if (!URL.canParse(url)) throw wrong();
   const u = new URL(url);
   const host = u.hostname;
   const path = /^\/agent\/([^/]*)\/?$/.exec(u.pathname);
   const ours = u.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(host);
   if (!ours || u.username || u.search || u.hash || (u.pathname !== "/" && !AGENT.test(path?.[1] ?? "")) || (path && agentId && agentId !== path[1])) {
-    throw new TypeError(`server URL ${url}: want http://127.0.0.1:PORT or http://127.0.0.1:PORT/agent/ID`);
+    throw wrong();
   }
   const port = Number(u.port || 80);
   return { host: host.replace(/[[\]]/g, ""), port, authority: `${host}:${port}`, agent: path?.[1] ?? (agentId === undefined ? undefined : agentName(agentId)) };

@@ -83,7 +83,9 @@ _Read = StreamEvent[str, Dict[str, Any]]
 
 
 def bounded(timeout: Optional[float]) -> Optional[float]:
-    """Return timeout, which a request can have: a ValueError otherwise."""
+    """Return timeout, which a request can have: a ValueError or, of what is no number, a TypeError otherwise."""
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(cast(Any, timeout), (int, float))):
+        raise TypeError(f"timeout: want a number of seconds above 0, or None for no bound, have {type(timeout).__name__}")
     if timeout is not None and not 0 < timeout < math.inf:
         raise ValueError(f"timeout: want a number of seconds above 0, or None for no bound, have {timeout}")
     return timeout
@@ -438,11 +440,16 @@ def dict_of(params: Any) -> Dict[str, Any]:
 
 
 def _params(given: Dict[str, Any], required: Tuple[str, ...] = ()) -> Dict[str, Any]:
-    """Return what is sent. A number that JSON does not have is a ClientError (INVALID_PARAMS)."""
+    """Return what is sent. A number that JSON does not have is a ClientError (INVALID_PARAMS), another type a TypeError."""
     params = {k: v for k, v in given.items() if k != "self" and (v is not None or k in required)}
     for name, value in params.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ClientError(f"{name}: want a number, have {value}", type="INVALID_PARAMS")
+        if not isinstance(value, str):  # which may be long
+            try:
+                _json(value)
+            except TypeError as e:
+                raise TypeError(f"{name}: {e}") from e
     return params
 
 

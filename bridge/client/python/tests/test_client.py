@@ -459,6 +459,15 @@ class Played(unittest.TestCase):
         wrong: Any = []
         with self.assertRaisesRegex(TypeError, "params: want a dict, have list"):
             client.call("list_agents", wrong)
+        no_number: Any
+        for no_number in ("x", True, [1]):
+            with self.assertRaisesRegex(TypeError, "timeout: want a number of seconds above 0"):
+                NexusClientSync("http://127.0.0.1:1", no_number)
+        content: Any = b"x"
+        with self.assertRaisesRegex(TypeError, "content: Object of type bytes is not JSON serializable"):
+            client.send(content)
+        with self.assertRaisesRegex(TypeError, "limits: Object of type bytes is not JSON serializable"):
+            client.call("create_agent", {"limits": {"tokens": content}})
         for call in (
             lambda: client.send("x", timeout_s=float("nan")),
             lambda: list(client.send_stream("x", timeout_s=float("inf"))),
