@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"errors"
 	"net/http"
 	"os"
@@ -124,6 +125,23 @@ func TestFullDisk(t *testing.T) {
 	out, err := exec.Command(filepath.Join(programs, "nexus"), "serve", "0", "--home", f.home).CombinedOutput()
 	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 || !strings.Contains(string(out), f.home) || !strings.Contains(string(out), full) {
 		t.Errorf("a start on a full disk: %v: %s", err, out)
+	}
+	// It starts where a program has filled the disk.
+	left := filepath.Join(f.home, "run", "scratch", "left")
+	if err := errors.Join(os.MkdirAll(left, 0o700), os.Rename(filler, filepath.Join(left, "filler"))); err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd := exec.Command(filepath.Join(programs, "nexus"), "serve", "0", "--home", f.home)
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err = errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stdout).ReadString('\n') // none if it ends before
+	_ = cmd.Process.Signal(syscall.SIGTERM)             // Wait says whether it ended before
+	if err := cmd.Wait(); err != nil || !strings.HasPrefix(line, "nexus listening") {
+		t.Errorf("a start where a program filled the disk: %v: %s%s", err, line, stderr.String())
 	}
 }
 

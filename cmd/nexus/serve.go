@@ -154,6 +154,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
+	sweep := func() error { return safefile.SweepDirs(cfg.ScratchDir()) }
+	room := func() error { return safefile.Probe(cfg.Home, 64<<10) }
+	if room() != nil {
+		warnOfLeft(sweep(), log) // the lock and the guard's record need room
+	}
 	held, err := cli.LockHome(cfg.Home, port)
 	if err != nil {
 		return err
@@ -167,8 +172,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	// What a killed server left, and what killed agents of this one leave.
-	sweep := func() error { return safefile.SweepDirs(cfg.ScratchDir()) }
-	swept := startSweep(sweep, func() error { return safefile.Probe(cfg.Home, 64<<10) }, log)
+	swept := startSweep(sweep, room, log)
 	defer func() {
 		err = errors.Join(err, guard.Close())
 		swept()
