@@ -90,7 +90,7 @@ type (
 		// Tokens of models in a minute.
 		TokensPerMinute *uint64 `json:"tokens_per_minute,omitzero" max:"1125899906842624"`
 
-		// Memory of the process and its programs, in bytes.
+		// Memory of the process and its programs, in bytes; 0 or at least 2,097,152.
 		MemoryBytes *uint64 `json:"memory_bytes,omitzero" max:"1125899906842624"`
 		// Processes and threads.
 		Processes *uint64 `json:"processes,omitzero" max:"1125899906842624"`
