@@ -269,7 +269,7 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 			}
 			c.Finish(p, "")
 		})(r, o)
-		o.WriteTimeout = 100 * time.Millisecond
+		o.WriteTimeout = 2 * time.Second // in which the answer of the send can be written
 	})
 	r.create("a")
 	ended := r.logs.seen(`"route":"events"`)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,6 +32,8 @@ import (
 var linked string
 
 func main() {
+	// net/http writes there what a service says that nobody asked for: that is in no log.
+	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	// A write to a stdout without a reader is to fail, not to kill: the turn in

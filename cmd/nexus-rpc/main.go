@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 
 	"nexus.internal/cmd/internal/cli"
@@ -15,6 +17,8 @@ import (
 var linked string
 
 func main() {
+	// net/http writes there what a service says that nobody asked for: that is in no log.
+	log.SetOutput(io.Discard)
 	app := cli.New(cli.Options{
 		Name:    "nexus-rpc",
 		Summary: "Asks something of a nexus server",

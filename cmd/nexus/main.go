@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 
 	"nexus.internal/cmd/internal/cli"
@@ -12,6 +14,8 @@ import (
 var linked string
 
 func main() {
+	// net/http writes there what a service says that nobody asked for: that is in no log.
+	log.SetOutput(io.Discard)
 	app := cli.New(cli.Options{
 		Name:    "nexus",
 		Summary: "Runs AI agents, each a process of its own",

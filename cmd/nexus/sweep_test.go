@@ -14,12 +14,12 @@ import (
 // left is as much as they like.
 func TestStartSweep(t *testing.T) {
 	for name, test := range map[string]struct {
-		takes, want time.Duration
-		room        error
+		takes, want, whole time.Duration // of the sweep, the start, the start and the end
+		room               error
 	}{
-		"short":               {takes: time.Second, want: time.Second},
-		"long":                {takes: time.Hour, want: sweepPatience},
-		"long on a full disk": {takes: time.Hour, want: time.Hour, room: errors.New("full")},
+		"short":               {takes: time.Second, want: time.Second, whole: time.Second},
+		"long":                {takes: time.Hour, want: sweepPatience, whole: 2 * sweepPatience},
+		"long on a full disk": {takes: time.Hour, want: time.Hour, whole: time.Hour, room: errors.New("full")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,9 +33,10 @@ func TestStartSweep(t *testing.T) {
 					t.Errorf("the start waited %v, want %v", took, test.want)
 				}
 				wait()
-				if took := time.Since(began); took != test.takes || logged.Len() != 1 {
-					t.Errorf("waited %v of %v, %d warnings", took, test.takes, logged.Len())
+				if took := time.Since(began); took != test.whole || logged.Len() != 1 {
+					t.Errorf("waited %v, want %v; %d warnings", took, test.whole, logged.Len())
 				}
+				<-time.After(test.takes) // the process would have ended
 			})
 		})
 	}
