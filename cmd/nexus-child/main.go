@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
 	"os/signal"
 	"syscall"

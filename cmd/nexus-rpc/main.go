@@ -6,7 +6,7 @@ package main
 import (
 	"context"
 	"io"
-	"log"
+	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
 
 	"nexus.internal/cmd/internal/cli"

@@ -29,7 +29,7 @@ func removeAll(path string) error {
 	if err != nil {
 		return err
 	}
-	defer parent.Close()
+	defer func() { _ = parent.Close() }()
 	name := filepath.Base(path)
 	info, err := parent.Lstat(name)
 	if err != nil {

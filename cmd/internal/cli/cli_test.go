@@ -310,7 +310,7 @@ func TestEventsNameUnknownTypes(t *testing.T) {
 	}
 	for types, want := range map[string]string{
 		"turn_start,gap,end,agent_removed": "",
-		"turn_strat":                       `events of type "turn_strat" are not known to this version: did you mean turn_start?`,
+		"turn_stert":                       `events of type "turn_stert" are not known to this version: did you mean turn_start?`,
 		"turn_end,zzz":                     `events of type "zzz" are not known to this version`,
 	} {
 		if got := run(t, end, nil, "events", "a", "--types", types); !strings.Contains(got.stderr, want) || (want == "") != (got.stderr == "") || got.status != 0 {
