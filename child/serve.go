@@ -117,7 +117,9 @@ func (s *server) relay(worked <-chan struct{}) {
 			pass(e)
 		case done := <-s.flush:
 			rest()
-			close(done)
+			s.answering.Lock()
+			close(done) // a call that was answered ends after the response to its answer
+			s.answering.Unlock()
 		case <-worked:
 			rest()
 			return

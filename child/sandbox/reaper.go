@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -52,7 +53,7 @@ func reaper() int {
 			f.end()
 			f.wait(func(syscall.WaitStatus) {})
 		}
-		_ = safefile.RemoveAll(o.Temp)
+		_ = safefile.RemoveAll(context.Background(), o.Temp)
 		return 0
 	}
 	go func() { // these end with the process
@@ -70,7 +71,7 @@ func reaper() int {
 		}
 		_ = send(reports, last) // if nobody reads it, we are about to be told to end
 	})
-	_ = safefile.RemoveAll(o.Temp)
+	_ = safefile.RemoveAll(context.Background(), o.Temp)
 	return 0
 }
 

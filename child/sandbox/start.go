@@ -103,7 +103,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
-		_ = safefile.RemoveAll(temp)
+		_ = safefile.RemoveAll(context.Background(), temp)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
@@ -271,7 +271,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
-	_ = safefile.RemoveAll(p.temp) // what is left goes with the directory above
+	_ = safefile.RemoveAll(context.Background(), p.temp) // what is left goes with the directory above
 	close(gone)
 	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
 	if stderr != nil {

@@ -154,10 +154,10 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	sweep := func() error { return safefile.SweepDirs(cfg.ScratchDir()) }
+	sweep := func(ctx context.Context) error { return safefile.SweepDirs(ctx, cfg.ScratchDir()) }
 	room := func() error { return safefile.Probe(cfg.Home, 64<<10) }
 	if room() != nil {
-		warnOfLeft(sweep(), log) // the lock and the guard's record need room
+		warnOfLeft(sweep(ctx), log) // the lock and the guard's record need room
 	}
 	held, err := cli.LockHome(cfg.Home, port)
 	if err != nil {
@@ -172,11 +172,10 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	// What a killed server left, and what killed agents of this one leave.
-	swept := startSweep(sweep, room, log)
+	lastSweep := startSweep(sweep, room, log)
 	defer func() {
 		err = errors.Join(err, guard.Close())
-		swept()
-		warnOfLeft(sweep(), log)
+		lastSweep()
 	}()
 	kept, err := openFiles(cfg, port, o.durability != "os")
 	if err != nil {

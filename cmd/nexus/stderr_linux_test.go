@@ -1,18 +1,20 @@
 package main_test
 
 import (
+	"bufio"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 )
 
 // A stderr that is open and full, and that nobody reads, holds up no request and
-// no end; who reads it at last is told how much is missing.
+// no end; a late reader gets a line that says how many lines are missing.
 func TestUnreadStderr(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	r, w, err := os.Pipe()
@@ -45,14 +47,26 @@ func TestUnreadStderr(t *testing.T) {
 	for range 4000 {
 		s.call("/", "list_agents", `{}`)
 	}
-	read := make(chan string, 1)
+	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r)
+	for last := ""; !strings.Contains(last, `"message":"stderr was not read: log lines were lost","data":{"lost":`); last = lines.Text() {
+		if !lines.Scan() {
+			t.Fatalf("the late reader gets no line about the lost ones; the last line is %q, %v", last, lines.Err())
+		}
+	}
+	ended := make(chan string, 1)
 	go func() {
-		all, _ := io.ReadAll(r) // what there is
-		read <- string(all)
+		last := ""
+		for lines.Scan() {
+			last = lines.Text()
+		}
+		ended <- last
 	}()
 	s.end()
 	w.Close()
-	if all := <-read; !strings.Contains(all, `"message":"stderr was not read: log lines were lost","data":{"lost":`) || !strings.Contains(all, "server stopped") {
-		t.Errorf("who reads it late is told %d bytes, and not what is missing", len(all))
+	if last := <-ended; !strings.Contains(last, "server stopped") {
+		t.Errorf("the last line of a server whose stderr is read is %q", last)
 	}
 }

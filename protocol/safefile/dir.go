@@ -1,29 +1,37 @@
 package safefile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Dir is a directory of this process.
 type Dir struct {
 	path     string
 	file     *os.File // locked
+	stop     context.CancelFunc
 	sweeping sync.WaitGroup
 }
 
+// removePatience is how long the end of a process waits for the removal of its directory.
+const removePatience = 2 * time.Second
+
 // MakeDir makes a directory (mode 0700) in parent, which it makes if need be. The
-// directories of dead processes there are removed meanwhile; Remove waits for that.
+// directories of dead processes there are removed meanwhile; Remove ends that.
 func MakeDir(parent string) (*Dir, error) {
 	d, err := newDir(parent)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory in %s: %w", parent, err)
 	}
-	d.sweeping.Go(func() { _ = SweepDirs(filepath.Dir(d.path)) }) // what stays is in nobody's way
+	var ctx context.Context
+	ctx, d.stop = context.WithCancel(context.Background())
+	d.sweeping.Go(func() { _ = SweepDirs(ctx, filepath.Dir(d.path)) }) // what stays is in nobody's way
 	return d, nil
 }
 
@@ -58,33 +66,36 @@ func makeLocked(parent string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	d := &Dir{path: path, file: file}
 	there := false
 	if err = Lock(file); err == nil {
 		there, err = At(path, file)
 	}
 	switch {
 	case err == nil && there:
-		return d, nil
+		return &Dir{path: path, file: file}, nil
 	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist):
 		return nil, file.Close()
 	default:
-		return nil, errors.Join(err, d.Remove())
+		return nil, errors.Join(err, os.Remove(path), file.Close())
 	}
 }
 
 // Path is absolute and without symbolic links.
 func (d *Dir) Path() string { return d.path }
 
-// Remove removes the directory with all that is in it and gives up the lock.
+// Remove removes the directory with all that is in it and gives up the lock. It takes 2 s
+// at most: the next process removes the rest.
 func (d *Dir) Remove() error {
+	d.stop()
 	d.sweeping.Wait()
-	return errors.Join(RemoveAll(d.path), d.file.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	return errors.Join(RemoveAll(ctx, d.path), d.file.Close())
 }
 
-// SweepDirs removes the directories in parent whose processes are dead. A directory
-// that cannot be removed stays, and the error names it.
-func SweepDirs(parent string) error {
+// SweepDirs removes the directories in parent whose processes are dead, until ctx ends. A
+// directory that stays is named by the error.
+func SweepDirs(ctx context.Context, parent string) error {
 	entries, _ := os.ReadDir(parent) // those that it could read
 	var errs []error
 	for _, entry := range entries {
@@ -98,7 +109,7 @@ func SweepDirs(parent string) error {
 			continue
 		}
 		if opened, err := file.Stat(); err == nil && os.SameFile(info, opened) && Lock(file) == nil {
-			errs = append(errs, RemoveAll(path))
+			errs = append(errs, RemoveAll(ctx, path))
 		}
 		file.Close()
 	}

@@ -29,7 +29,7 @@ func TestSweep(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	if err := safefile.SweepDirs(parent); err != nil {
+	if err := safefile.SweepDirs(t.Context(), parent); err != nil {
 		t.Fatal(err)
 	}
 	next, err := safefile.MakeDir(parent)

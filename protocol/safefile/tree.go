@@ -2,6 +2,7 @@ package safefile
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -16,15 +17,16 @@ import (
 // permissions included. A program can make a tree deeper than a path or the number of
 // descriptors can be, so RemoveAll moves each directory up to the top before it empties
 // it: any depth takes six descriptors. It follows no link out of the tree. What cannot be
-// removed stays, and the error names path. Nothing at path is no error.
-func RemoveAll(path string) error {
-	if err := removeAll(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// removed, and what is there when ctx ends, stays, and the error names path. Nothing at
+// path is no error.
+func RemoveAll(ctx context.Context, path string) error {
+	if err := removeAll(ctx, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
 	return nil
 }
 
-func removeAll(path string) error {
+func removeAll(ctx context.Context, path string) error {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -43,7 +45,7 @@ func removeAll(path string) error {
 	if err != nil {
 		return err
 	}
-	t := &tree{root: root, prefix: rand.Text()}
+	t := &tree{ctx: ctx, root: root, prefix: rand.Text()}
 	if err := errors.Join(t.all(), root.Close()); err != nil {
 		return err
 	}
@@ -52,6 +54,7 @@ func removeAll(path string) error {
 
 // tree is one that is being removed.
 type tree struct {
+	ctx     context.Context // of the one call that removes it
 	root    *os.Root
 	prefix  string // of the names of moved directories, which no program foresees
 	moved   int
@@ -64,7 +67,7 @@ const maxPending = 1024 // the next pass over the root finds the others
 func (t *tree) all() error {
 	for {
 		removed, err := t.pass(".")
-		if removed == 0 {
+		if removed == 0 || t.ctx.Err() != nil {
 			return err
 		}
 	}
@@ -81,6 +84,9 @@ func (t *tree) pass(dir string) (removed int, err error) {
 	for {
 		entries, failed := file.ReadDir(256)
 		for _, entry := range entries {
+			if err := t.ctx.Err(); err != nil {
+				return removed, err
+			}
 			if stays := t.remove(dir, entry); stays == nil {
 				removed++
 			} else if err == nil {
@@ -137,7 +143,7 @@ func (t *tree) directory(name string) error {
 		switch {
 		case gone == nil:
 			return nil
-		case removed == 0:
+		case removed == 0 || t.ctx.Err() != nil:
 			return cmp.Or(err, gone)
 		}
 	}

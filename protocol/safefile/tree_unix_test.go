@@ -3,6 +3,7 @@
 package safefile_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func TestRemoveDeepTree(t *testing.T) {
 	})
 
 	withDescriptors(t, 32, func() {
-		if err := safefile.RemoveAll(top); err != nil {
+		if err := safefile.RemoveAll(t.Context(), top); err != nil {
 			t.Error(err)
 		}
 	})
@@ -60,7 +61,7 @@ func TestRemoveDeepTree(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(precious, "file")); err != nil {
 		t.Error(err)
 	}
-	if err := safefile.RemoveAll(top); err != nil {
+	if err := safefile.RemoveAll(t.Context(), top); err != nil {
 		t.Errorf("nothing is there: %v", err)
 	}
 }
@@ -95,10 +96,26 @@ func TestRemoveWideTree(t *testing.T) {
 			}
 		}
 	}
-	if err := safefile.RemoveAll(top); err != nil {
+	if err := safefile.RemoveAll(t.Context(), top); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(top); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the tree is there: %v", err)
+	}
+}
+
+// The removal ends with its context; the next one goes on.
+func TestRemoveEndsWithItsContext(t *testing.T) {
+	top := deepTree(t, t.TempDir(), func(string) error { return nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := safefile.RemoveAll(ctx, top); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := os.Lstat(top); err != nil {
+		t.Error(err)
+	}
+	if err := safefile.RemoveAll(t.Context(), top); err != nil {
+		t.Error(err)
 	}
 }
