@@ -20,7 +20,7 @@ import (
 const (
 	MaxScoped  = 256     // scoped keys that are kept
 	maxOld     = 8       // full keys that are good for a while yet; the oldest goes
-	maxRecords = 1 << 20 // bytes of the file of scoped keys
+	MaxRecords = 1 << 20 // bytes of the file of scoped keys
 )
 
 // retryPause is between attempts to write files that could not be written.
@@ -367,7 +367,7 @@ func (k *Keyring) save(keys []*held) error {
 }
 
 func (k *Keyring) load() error {
-	text, err := readOwn(k.records, ownersAlone, maxRecords)
+	text, err := readOwn(k.records, ownersAlone, MaxRecords)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -25,6 +25,8 @@ import (
 
 var modified = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+var digest = strings.Repeat("0a", 32) // which names an image
+
 // put writes files below dir.
 func put(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
@@ -74,13 +76,14 @@ func makeHome(t *testing.T) (home string, saved map[string]string) {
 	saved = map[string]string{
 		"config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
 		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.outcomes": "{}\n", "sessions/a.usage": "{}",
-		"sessions/a.files/1.png": "PNG", "sessions/a.events/00000000000000000001.jsonl": "{}\n",
+		"sessions/a.files/" + digest: "PNG", "sessions/a.events/00000000000000000001.jsonl": "{}\n",
 		"run/signatures": "s", "run/last": "a\n",
 	}
 	put(t, home, saved)
 	put(t, home, map[string]string{
 		"server.key": "k", "server-18412.key": "k", "run/lock": "1 2\n", "run/trees/3f58a785c6000000": "{}", "run/temp/.t.jsonl": "{}\n",
 		"logs/server-8765.log": "l", "cache/c": "c", "sessions/.lock": "", "sessions/b.outcomes": "of no session\n", "work/notes": "n",
+		"sessions/a.files/notes.txt": "n", "sessions/a.events/notes.txt": "n",
 		"plans/p.jsonl":    "{}\n{\"not whole yet",
 		"sessions/a.jsonl": "{\"1\"}\n{\"",
 	})
@@ -159,6 +162,15 @@ func refused(t *testing.T, what string, file []byte) error {
 		t.Errorf("%s: left %v, %v", what, left, failed)
 	}
 	return err
+}
+
+// A file that the server would not read is not saved.
+func TestTooLarge(t *testing.T) {
+	home := t.TempDir()
+	put(t, home, map[string]string{"config.json": strings.Repeat(" ", 1<<20+1)})
+	if _, err := backup.Write(t.Context(), io.Discard, home, backup.Options{}); err == nil || !strings.Contains(err.Error(), "config.json has 1048577 bytes, and may have 1048576") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func gzipped(t *testing.T, text []byte) []byte {
@@ -245,8 +257,23 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	refused(t, "empty", nil)
-	refused(t, "no archive", []byte("hello, I am a text and no archive at all"))
+	noHeader := append(bytes.Repeat([]byte("garbage "), 4), make([]byte, 512-32)...) // of a member
+	first := inside[:2048]                                                           // the first member: records, its header and its text, each with a header or padding
+	for what, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"empty":             {nil, "it is cut off"},
+		"no archive":        {[]byte("hello, I am a text and no archive at all"), "it is not packed by gzip"},
+		"packed":            {gzipped(t, noHeader), "its content is no tar archive"},
+		"after a member":    {gzipped(t, slices.Concat(first, noHeader)), `what follows "nexus-backup.json" in it is no header of a tar archive`},
+		"in a member":       {gzipped(t, inside[:1600]), "it is cut off"},
+		"the wrong content": {append(bytes.Clone(file[:len(file)-8]), make([]byte, 8)...), "the checksum of gzip is not that of its content"},
+	} {
+		if err := refused(t, what, c.file); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "archive/tar") {
+			t.Errorf("%s: error %v, want %s", what, err, c.want)
+		}
+	}
 
 	// Interrupted.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -263,6 +290,7 @@ func TestDamaged(t *testing.T) {
 // An archive that somebody made puts nothing but plain files into the home.
 func TestHostileArchives(t *testing.T) {
 	what := file("nexus-backup.json", `{"format":1,"version":"x","created_at":"2026-01-01T00:00:00Z","keys":true}`)
+	noKeys := file(what.header.Name, strings.Replace(what.text, "true", "false", 1))
 	end := file("nexus-backup.end.json", `{"files":1,"bytes":2}`)
 	session := file("sessions/a.jsonl", "{}")
 	link := func(name, to string, kind byte) entry {
@@ -297,6 +325,16 @@ func TestHostileArchives(t *testing.T) {
 		"temporary":         {[]entry{what, file("sessions/.a.jsonl", "{}"), end}, "is no file of a home"},
 		"not temporary":     {[]entry{what, file("run/temp/a.jsonl", "{}"), end}, "is no file of a home"},
 		"no plan's name":    {[]entry{what, file("plans/..jsonl", "{}"), end}, "is no file of a home"},
+		"no image":          {[]entry{what, file("sessions/a.files/1.png", "{}"), end}, "is no file of a home"},
+		"an upper-case sum": {[]entry{what, file("sessions/a.files/"+strings.ToUpper(digest), "{}"), end}, "is no file of a home"},
+		"hidden":            {[]entry{what, file("run/temp/.t.files/.bashrc", "{}"), end}, "is no file of a home"},
+		"no event log":      {[]entry{what, file("sessions/a.events/1.jsonl", "{}"), end}, "is no file of a home"},
+		"a line of names":   {[]entry{what, file("sessions/a.events/00000000000000000001.jsonl\n", "{}"), end}, "is no file of a home"},
+		"keys":              {[]entry{noKeys, file("keys.json", "{}"), end}, "keys.json is in it, and it says that it has no keys"},
+		"signatures":        {[]entry{noKeys, file("run/signatures", "{}"), end}, "run/signatures is in it, and it says that it has no keys"},
+		"large":             {[]entry{what, file("config.json", strings.Repeat(" ", 1<<20+1)), end}, `"config.json" has 1048577 bytes, and may have 1048576`},
+		"large keys":        {[]entry{what, file("keys.json", strings.Repeat(" ", 1<<20+1)), end}, `"keys.json" has 1048577 bytes, and may have 1048576`},
+		"large servers":     {[]entry{what, file("mcp.json", strings.Repeat(" ", 1<<20+1)), end}, `"mcp.json" has 1048577 bytes, and may have 1048576`},
 		"sparse": {[]entry{what, {header: tar.Header{Name: "sessions/a.jsonl", Mode: 0o600, Typeflag: tar.TypeReg, PAXRecords: map[string]string{
 			"XNU.sparse.map": "0,2", "XNU.sparse.numblocks": "1", "XNU.sparse.size": "1048576",
 		}}, text: "{}"}, file("nexus-backup.end.json", `{"files":1,"bytes":1048576}`)}, `"sessions/a.jsonl" is a sparse file`},

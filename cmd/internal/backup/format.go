@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/mcpfile"
 )
 
 // format is the version of the layout.
@@ -61,7 +64,7 @@ var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
 	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
-		`plans/(?P<plan>[^/]+)\.jsonl|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|(files|events)/[^/]+))$`)
+		`plans/(?P<plan>[^/]+)\.jsonl|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|files/[0-9a-f]{64}|events/[0-9]{20}\.jsonl))$`)
 
 // allowed reports whether a member of that name is one of a home.
 func allowed(name string) bool {
@@ -77,6 +80,19 @@ func allowed(name string) bool {
 		return api.ValidAgentID(part("agent")) && api.IsTemp(part("agent"))
 	}
 	return part("plan") == "" || api.ValidPlanID(part("plan"))
+}
+
+// maxSize bounds a file, in bytes: what reads a larger one refuses it.
+func maxSize(name string) int64 {
+	switch name {
+	case "config.json", "config.schema.json":
+		return config.MaxFileSize
+	case "mcp.json":
+		return mcpfile.MaxSize
+	case "keys.json":
+		return auth.MaxRecords
+	}
+	return maxBytes
 }
 
 // isSession reports whether a member is the file of a session.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"nexus.internal/protocol/safefile"
@@ -97,7 +98,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 	raw := bufio.NewReader(r) // which gzip reads no further than its end
 	packed, err := gzip.NewReader(raw)
 	if err != nil {
-		return Report{}, &DamagedError{err}
+		return Report{}, unreadable(err)
 	}
 	packed.Multistream(false)
 	root, err := os.OpenRoot(dir)
@@ -113,7 +114,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 	if n, err := io.CopyN(io.Discard, packed, 1); n > 0 {
 		return Report{}, &DamagedError{errFollows}
 	} else if !errors.Is(err, io.EOF) {
-		return Report{}, &DamagedError{err}
+		return Report{}, unreadable(err)
 	}
 	switch _, err := raw.ReadByte(); {
 	case err == nil:
@@ -126,26 +127,40 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 
 var errFollows = errors.New("something follows its end")
 
+// unreadable says in the words of a reader of files what gzip or tar object to.
+func unreadable(err error) *DamagedError {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		err = errors.New("it is cut off")
+	case errors.Is(err, gzip.ErrHeader):
+		err = errors.New("it is not packed by gzip")
+	case errors.Is(err, gzip.ErrChecksum):
+		err = errors.New("the checksum of gzip is not that of its content")
+	}
+	return &DamagedError{err}
+}
+
 type unpacker struct {
-	ctx    context.Context //nolint:containedctx // of Restore
-	root   *os.Root
-	tar    *tar.Reader
-	report Report
+	ctx      context.Context //nolint:containedctx // of Restore
+	root     *os.Root
+	tar      *tar.Reader
+	what     first
+	previous string // the name of the newest member, "" for none
+	report   Report
 }
 
 // all reads the members, up to the end of the archive.
 func (u *unpacker) all() error {
-	var what first
 	if header, err := u.next(); err != nil {
 		return err
 	} else if header == nil || header.Name != firstName {
 		return &DamagedError{errors.New("it does not begin as one")}
 	}
-	if err := u.note(&what); err != nil {
+	if err := u.note(&u.what); err != nil {
 		return err
 	}
-	if what.Format != format {
-		return &DamagedError{fmt.Errorf("it has format %d, this program reads %d", what.Format, format)}
+	if u.what.Format != format {
+		return &DamagedError{fmt.Errorf("it has format %d, this program reads %d", u.what.Format, format)}
 	}
 	for {
 		header, err := u.next()
@@ -172,9 +187,15 @@ func (u *unpacker) next() (*tar.Header, error) {
 	if errors.Is(err, io.EOF) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, &DamagedError{err}
+	switch {
+	case errors.Is(err, tar.ErrHeader) && u.previous == "":
+		return nil, &DamagedError{errors.New("its content is no tar archive")}
+	case errors.Is(err, tar.ErrHeader):
+		return nil, &DamagedError{fmt.Errorf("what follows %.256q in it is no header of a tar archive", u.previous)}
+	case err != nil:
+		return nil, unreadable(err)
 	}
+	u.previous = header.Name
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") { // its size is none of what the archive holds
 			return nil, &DamagedError{fmt.Errorf("%.256q is a sparse file", header.Name)}
@@ -186,11 +207,11 @@ func (u *unpacker) next() (*tar.Header, error) {
 // note reads a member of our own.
 func (u *unpacker) note(v any) error {
 	text, err := io.ReadAll(io.LimitReader(u.tar, maxNote))
-	if err == nil {
-		err = strict.Unmarshal(text, v, strict.IgnoreUnknown)
-	}
 	if err != nil {
-		return &DamagedError{err}
+		return unreadable(err)
+	}
+	if err := strict.Unmarshal(text, v, strict.IgnoreUnknown); err != nil {
+		return &DamagedError{fmt.Errorf("%s: %w", u.previous, err)}
 	}
 	return nil
 }
@@ -220,7 +241,11 @@ func (u *unpacker) file(header *tar.Header) error {
 		return &DamagedError{fmt.Errorf("%.256q is no regular file", header.Name)}
 	case !allowed(header.Name):
 		return &DamagedError{fmt.Errorf("%.256q is no file of a home", header.Name)}
-	case u.report.Files > maxFiles || header.Size > maxBytes || u.report.Bytes > maxBytes:
+	case !u.what.Keys && slices.Contains(keys, header.Name):
+		return &DamagedError{fmt.Errorf("%s is in it, and it says that it has no keys", header.Name)}
+	case header.Size > maxSize(header.Name):
+		return &DamagedError{fmt.Errorf("%.256q has %d bytes, and may have %d", header.Name, header.Size, maxSize(header.Name))}
+	case u.report.Files > maxFiles || u.report.Bytes > maxBytes:
 		return &DamagedError{errors.New("it is larger than a home can be")}
 	}
 	if isSession(header.Name) {
@@ -244,7 +269,7 @@ func (u *unpacker) file(header *tar.Header) error {
 	}
 	err = errors.Join(err, file.Close())
 	if read.err != nil {
-		return &DamagedError{read.err}
+		return unreadable(read.err)
 	}
 	if err != nil {
 		return err

@@ -156,6 +156,9 @@ func (b *writer) add(f sessions.File) error {
 	if !allowed(f.Path) {
 		return nil // what somebody else put among the files of a session
 	}
+	if f.Size > maxSize(f.Path) {
+		return fmt.Errorf("%s has %d bytes, and may have %d", f.Path, f.Size, maxSize(f.Path))
+	}
 	if ofLines(f.Path) {
 		size, err := wholeLines(f, f.Size)
 		if err != nil {

@@ -21,8 +21,8 @@ const DefaultPort = 8765
 // otherwise.
 const DefaultHome = ".nexus3"
 
-// maxFileSize bounds a configuration file, in bytes.
-const maxFileSize = 1 << 20
+// MaxFileSize bounds a configuration file, in bytes.
+const MaxFileSize = 1 << 20
 
 // Config is everything that the environment and the files say.
 type Config struct {
@@ -417,9 +417,9 @@ func (c *Config) noteKeys(f file) {
 	}
 }
 
-// readBounded reads a regular file of at most maxFileSize. Its errors name no path.
+// readBounded reads a regular file of at most MaxFileSize. Its errors name no path.
 func readBounded(path string) ([]byte, error) {
-	data, err := safefile.ReadLinked(path, maxFileSize)
+	data, err := safefile.ReadLinked(path, MaxFileSize)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
