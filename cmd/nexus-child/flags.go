@@ -111,11 +111,14 @@ func parse(args []string) (*flags, error) {
 	if len(args) > 0 && args[0] == "rpc" {
 		args = args[1:]
 	}
-	if err := set.Parse(args); err != nil {
-		if !errors.Is(err, pflag.ErrHelp) {
-			err = errors.New(badflag.Problem(err, set))
+	switch err := set.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		if set.NArg() > 0 {
+			err = unexpected(set.Arg(0))
 		}
 		return f, err
+	case err != nil:
+		return f, errors.New(badflag.Problem(err, set))
 	}
 	if err := f.check(args); err != nil {
 		return f, err
@@ -155,10 +158,7 @@ func (f *flags) check(args []string) error {
 	}
 	switch {
 	case f.set.NArg() > 0:
-		if near := suggest.Nearest(f.set.Arg(0), []string{"rpc", "schema", "check", "version"}); near != "" {
-			return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", f.set.Arg(0), near)
-		}
-		return fmt.Errorf("unexpected argument %q", f.set.Arg(0))
+		return unexpected(f.set.Arg(0))
 	case f.preset != "" && f.permissionsJSON != "":
 		return errors.New("--preset and --permissions exclude each other")
 	case f.session != "" && f.resume != "":
@@ -192,6 +192,15 @@ func (f *flags) check(args []string) error {
 	}
 	f.ceiling, err = readPermissions("ceiling", f.ceilingJSON)
 	return err
+}
+
+// unexpected is the error for an argument that is no flag, with the verb that was probably
+// meant.
+func unexpected(arg string) error {
+	if near := suggest.Nearest(arg, []string{"rpc", "schema", "check", "version"}); near != "" {
+		return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", arg, near)
+	}
+	return fmt.Errorf("unexpected argument %q", arg)
 }
 
 // readPermissions reads the value of a flag; nil if it was not given.

@@ -144,6 +144,7 @@ func TestRefusalsBeforeReady(t *testing.T) {
 		{"an unknown flag", []string{"--nonsense"}, "unknown flag: --nonsense"},
 		{"a stray argument", []string{"serve"}, `unexpected argument "serve"`},
 		{"a misspelt word", []string{"rcp"}, `unexpected argument "rcp": did you mean nexus-child rpc?`},
+		{"help about a misspelt word", []string{"rcp", "--help"}, `unexpected argument "rcp": did you mean nexus-child rpc?`},
 		{"a misspelt flag", []string{"--presett", "x"}, `unknown flag: --presett: did you mean --preset?`},
 		{"an unknown session", []string{"--continue", "nobody"}, `continue "nobody": no such session`},
 		{"a missing key", []string{"--provider", "openai", "--model", "m"}, `provider "openai" needs a key: set the environment variable OPENAI_API_KEY`},

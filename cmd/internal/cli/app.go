@@ -58,7 +58,8 @@ type App struct {
 	portFrom string // where Port comes from: --port, NEXUS_PORT or ""
 	portErr  error  // what is wrong with $NEXUS_PORT
 
-	root *cobra.Command
+	root    *cobra.Command
+	helpErr error // of --help behind a verb that is none; cobra's help returns no error
 }
 
 // New returns a command line with the verbs of nexus-rpc.
@@ -78,6 +79,7 @@ func New(o Options) *App {
 		return Usage("%s", badflag.Problem(err, cmd.Flags()))
 	})
 	a.root.SetHelpCommand(a.helpVerb())
+	a.root.SetHelpFunc(a.help(a.root.HelpFunc()))
 	a.root.SetIn(o.Stdin)
 	a.root.SetOut(a.out)
 	a.root.SetErr(o.Stderr)
@@ -126,6 +128,27 @@ func unknownVerb(parent *cobra.Command, name string) error {
 	return Usage("unknown verb %q: see %s --help", name, parent.CommandPath())
 }
 
+// help is what --help does: it prints the help of a command, unless the argument that was
+// to be one of its verbs is none.
+func (a *App) help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(cmd *cobra.Command, args []string) {
+		if unknown := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && len(unknown) > 0 {
+			a.helpErr = unknownVerb(cmd, unknown[0])
+			return
+		}
+		show(cmd, args)
+	}
+}
+
+// initHelp adds --help to cmd and all below it before cobra looks for the verb: else it
+// takes VERB of --help VERB for the value of a flag that it does not know.
+func initHelp(cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
+	for _, verb := range cmd.Commands() {
+		initHelp(verb)
+	}
+}
+
 // helpVerb is help VERB, the same as VERB --help.
 func (a *App) helpVerb() *cobra.Command {
 	return &cobra.Command{
@@ -138,7 +161,6 @@ func (a *App) helpVerb() *cobra.Command {
 			if err != nil {
 				return Usage("%v", err)
 			}
-			verb.InitDefaultHelpFlag()
 			return verb.Help()
 		},
 	}
@@ -176,7 +198,8 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	signal.Notify(pipes, syscall.SIGPIPE)
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
-	err := a.root.ExecuteContext(ctx)
+	initHelp(a.root)
+	err := errors.Join(a.root.ExecuteContext(ctx), a.helpErr)
 	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text
 		err = errors.Join(err, lost)
 	}

@@ -153,6 +153,31 @@ func TestFullStdout(t *testing.T) {
 	}
 }
 
+// --help shows no help of another command: behind a verb that is none it is a usage error.
+func TestHelpOfUnknownVerb(t *testing.T) {
+	for args, want := range map[string]string{
+		"nosuch --help":      `unknown verb "nosuch": see nexus-rpc --help`,
+		"crate -h":           `unknown verb "crate": did you mean nexus-rpc create?`,
+		"--help lits":        `unknown verb "lits": did you mean nexus-rpc list?`,
+		"keys creat --help":  `unknown verb "creat": did you mean nexus-rpc keys create?`,
+		"keys --help revok":  `unknown verb "revok": did you mean nexus-rpc keys revoke?`,
+		"serve --help":       `unknown verb "serve": it is one of nexus (nexus serve)`,
+		"--help":             "",
+		"--help keys create": "",
+		"keys -h":            "",
+		"send worker --help": "",
+	} {
+		got := run(t, nil, nil, strings.Fields(args)...)
+		if want == "" {
+			if got.status != 0 || got.stderr != "" || !strings.Contains(got.stdout, "Usage:") {
+				t.Errorf("%s: got %d %q %q, want help", args, got.status, got.stdout, got.stderr)
+			}
+		} else if got.status != 2 || got.stdout != "" || got.stderr != "nexus-rpc: "+want+"\n" {
+			t.Errorf("%s: got %d %q %q, want 2 and %s", args, got.status, got.stdout, got.stderr, want)
+		}
+	}
+}
+
 // No line of a table ends with blanks.
 func TestTablesEndWithTheirText(t *testing.T) {
 	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
