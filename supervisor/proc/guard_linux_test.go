@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/supervisor/proc"
 )
 
@@ -109,17 +110,17 @@ func nestEnv(pipe, how string) []string {
 	return append(role("nest"), "NEST="+pipe, "HOW="+how)
 }
 
-// watchdogOf finds the watchdog among the children of a process.
+// watchdogOf finds the watchdog among the children of a process; 0: there is none. It
+// reads no list of children: the kernel leaves some out while others end.
 func watchdogOf(pid int) int {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		data, _ := os.ReadFile(list)
-		for _, field := range strings.Fields(string(data)) {
-			line, _ := os.ReadFile("/proc/" + field + "/cmdline")
-			if slices.Contains(strings.Split(string(line), "\x00"), "__watchdog") {
-				id, _ := strconv.Atoi(field)
-				return id
-			}
+	all, _ := proctree.All()
+	for _, id := range all {
+		if s, err := proctree.ReadStat(id); err != nil || s.Parent != pid {
+			continue
+		}
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id))
+		if slices.Contains(strings.Split(string(line), "\x00"), "__watchdog") {
+			return id
 		}
 	}
 	return 0
