@@ -81,7 +81,7 @@ bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=
 chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')
 	bin/nexus chaos $(CHAOSFLAGS)
 
-# Those that README names, beside the one that compiles.
+# Those that cmd/OPERATIONS.md names, beside the one that compiles.
 SYSTEMS := linux/amd64 linux/arm64 linux/riscv64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64 freebsd/riscv64
 cross: ## the programs for every system that they are said to build for, thrown away
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for system in $(SYSTEMS); do \

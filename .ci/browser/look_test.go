@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// picture is what the README shows.
+// picture is what cmd/OPERATIONS.md shows.
 var picture = filepath.Join("..", "..", "fixtures", "page", "screenshot.png")
 
 // maxPicture bounds it, in bytes.
@@ -21,7 +21,7 @@ const maxPicture = 200 << 10
 
 // TestLook fills the page with what a day brings and checks what can be measured
 // of its looks, in the light and in the dark, on a wide and on a narrow screen.
-// UPDATE=1 takes the picture for the README.
+// UPDATE=1 takes the picture for cmd/OPERATIONS.md.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	site := "/srv" // nothing happens in it
@@ -83,7 +83,7 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config, err := png.DecodeConfig(bytes.NewReader(data)); err != nil || config.Width < 1000 || len(data) > maxPicture {
-		t.Errorf("the README's picture: %v, %d wide, %d bytes, want at most %d (UPDATE=1 takes it anew)", err, config.Width, len(data), maxPicture)
+		t.Errorf("the picture of cmd/OPERATIONS.md: %v, %d wide, %d bytes, want at most %d (UPDATE=1 takes it anew)", err, config.Width, len(data), maxPicture)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,9 +19,109 @@ import (
 	"time"
 )
 
-// runReadme runs a script in a folder that looks like a fresh clone after make
+// documented says what the sh blocks of each section of the pages must print.
+// README's sections are one session. Expected in a program's name is what it prints.
+var documented = map[string][]string{
+	"README.md": {
+		`{"jsonrpc":"2.0","id":1,"result":{"agent_id":"chat","url":"/agent/chat"`,
+		"event: stream_data", "Your name is Alice.", `{"type":"ready"`, `"text_delta"`, `"type":"agent_end"`, `"command":"prompt","ok":true`,
+	},
+	"SPEC.md 6.0 An example session": {
+		`{"jsonrpc":"2.0","id":1,"result":{"agent_id":"chat","url":"/agent/chat"`,
+		"Your name is Alice.", `"cancelled":true`, `"available":`, "event: turn_start",
+		`Agent not found: nonexistent`, `Method not found: unknown`, `Missing required parameter: content`,
+		`Authorization header required`,
+		`{"jsonrpc":"2.0","id":9,"result":{"success":true}}`, `"result":{"success":true,"agent_id":"chat"}`,
+	},
+	"SPEC.md 3.10 Flags":              {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
+	"cmd/OPERATIONS.md 2.2 nexus-rpc": {"Your name is Alice.", "worker-2", "careful", "nxk_"},
+	"child/AGENT.md 4.5 Permissions":  {`hello`, `"stop_reason":"completed"`},
+	"README.md python":                {"Your name is Alice."},
+	"cmd/OPERATIONS.md python":        {"Your name is Alice.", "completed", "AGENT_NOT_FOUND", "create_agent"},
+	"cmd/OPERATIONS.md ts":            {"Your name is Alice.", "completed"},
+}
+
+// TestDocumentedCommands runs each block of commands and each program of README
+// and the pages as it stands there, twice. A block that must not run is marked
+// text. README's commands run with our own curl and with the real one, those of
+// the pages with the real one where there is one.
+func TestDocumentedCommands(t *testing.T) {
+	_, err := exec.LookPath("curl")
+	noCurl := err != nil
+	found := make(map[string]bool)
+	for _, page := range []string{
+		"README.md", "CONTRIBUTING.md", "SPEC.md", "bridge/METHODS.md", "bridge/SECURITY.md", "child/AGENT.md", "cmd/OPERATIONS.md",
+		"cmd/nexus-bench/FIGURES.md", "supervisor/SUPERVISION.md",
+	} {
+		text, err := os.ReadFile(filepath.Join("../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sections(page, string(text)) {
+			found[s.name] = true
+			want, ok := documented[s.name]
+			if !ok {
+				t.Errorf("%s has commands, and there is no line for it in this test", s.name)
+				continue
+			}
+			switch {
+			case s.language != "sh":
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					runDocumentedProgram(t, s, want)
+				})
+			case page == "README.md" && !noCurl:
+				t.Run(s.name+" with the real curl", func(t *testing.T) {
+					t.Parallel()
+					runDocumented(t, s.text+s.text, false, want)
+				})
+				fallthrough
+			default:
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					runDocumented(t, s.text+s.text, page == "README.md" || noCurl, want)
+				})
+			}
+		}
+	}
+	for name := range documented {
+		if !found[name] {
+			t.Errorf("there are no commands any more in %s", name)
+		}
+	}
+}
+
+// section is the joined sh blocks of a section, or one program.
+type section struct{ name, language, text string }
+
+var fence = regexp.MustCompile("(?ms)^(#{2,3}) ([^\n]+)$|^```([a-z]+)\n(.*?)^```$")
+
+// sections returns what can be run of a page: the sh blocks of each section joined,
+// all of README's as one, and each program in python or ts.
+func sections(page, text string) (list []section) {
+	name := page
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		switch heading, language, block := m[2], m[3], m[4]; {
+		case heading != "":
+			if page != "README.md" {
+				name = page + " " + heading
+			}
+		case language == "python" || language == "ts":
+			list = append(list, section{page + " " + language, language, block})
+		case language == "sh":
+			if i := slices.IndexFunc(list, func(s section) bool { return s.name == name }); i >= 0 {
+				list[i].text += block
+			} else {
+				list = append(list, section{name, language, block})
+			}
+		}
+	}
+	return list
+}
+
+// runDocumented runs a script in a folder that looks like a fresh clone after make
 // build. NEXUS_PORT is a free port, because a test must not fight over a fixed one.
-func runReadme(t *testing.T, script string, ownCurl bool) {
+func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
 	if err := os.Mkdir(tools, 0o700); err != nil {
@@ -68,53 +170,40 @@ func runReadme(t *testing.T, script string, ownCurl bool) {
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nothing of it may be left
 		said, _ := os.ReadFile(log.Name())
-		t.Fatalf("the README's commands: %v\n%s\n%s", err, out, said)
+		t.Fatalf("the commands: %v\n%s\n%s", err, out, said)
 	}
 	if strings.Contains(string(out), `"replayed":true`) {
-		t.Errorf("what the README sends again is not carried out again:\n%s", out)
+		t.Errorf("what is sent again is not carried out again:\n%s", out)
 	}
 	if strings.Contains(string(out), `}{"`) {
 		t.Errorf("two of the answers are on one line:\n%s", out)
 	}
-	for _, want := range expected(script) {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the README's commands do not print %s:\n%s", want, out)
+	for _, text := range want {
+		if strings.Count(string(out), text) < 2 { // the script does everything twice
+			t.Errorf("the commands do not print %s twice:\n%s", text, out)
 		}
 	}
 }
 
-// runReadmeProgram runs a block of another language against a server, twice, as a
-// newcomer does: prepare and run may say CLIENTS for the folder of the clients.
-func runReadmeProgram(t *testing.T, block, name, prepare, run string) {
+// runDocumentedProgram runs a program against a server, twice, as a newcomer does.
+func runDocumentedProgram(t *testing.T, s section, want []string) {
 	clients, err := filepath.Abs("../../bridge/client")
 	if err != nil {
 		t.Fatal(err)
 	}
-	runReadme(t, "bin/nexus serve &\n"+
-		"until curl -s http://127.0.0.1:$NEXUS_PORT/healthz; do sleep 0.2; done\n"+
-		"cat > "+name+" <<'END'\n"+block+"END\n"+
-		strings.ReplaceAll(prepare+"\n"+run+"\n"+run, "CLIENTS", "'"+clients+"'")+"\n"+
-		"bin/nexus-rpc shutdown\nwait\n", true)
-}
-
-// expected is what a section must print for its text to be true.
-func expected(script string) []string {
-	switch {
-	case strings.Contains(script, "from nexus_client"):
-		return []string{"Your name is Alice.", "AGENT_NOT_FOUND", "create_agent"}
-	case strings.Contains(script, "create_agent"):
-		return []string{
-			`{"jsonrpc":"2.0","id":1,"result":{"agent_id":"chat","url":"/agent/chat"}}`,
-			"Your name is Alice.", `"cancelled":true`, `"available":`, "event: turn_start",
-			`Agent not found: nonexistent`, `Method not found: unknown`, `Missing required parameter: content`,
-			`Authorization header required`,
-			`{"jsonrpc":"2.0","id":9,"result":{"success":true}}`, `"result":{"success":true,"agent_id":"chat"}`,
-		}
-	case strings.Contains(script, "nexus-rpc"):
-		return []string{"Your name is Alice."}
-	default:
-		return []string{`{"type":"ready"`, `"text_delta"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`}
+	interpreter, file, run := "python3", "program.py", "PYTHONPATH='"+clients+"/python' python3 -B program.py\n"
+	if s.language == "ts" {
+		interpreter, file, run = "node", "program.mjs", "node program.mjs\n"
 	}
+	if _, err := exec.LookPath(interpreter); err != nil {
+		t.Logf("not run, as there is no %s here", interpreter)
+		return
+	}
+	runDocumented(t, "bin/nexus serve &\n"+
+		"until curl -s http://127.0.0.1:$NEXUS_PORT/healthz; do sleep 0.2; done\n"+
+		"mkdir node_modules; ln -s '"+clients+"/typescript' node_modules/nexus-client\n"+
+		"cat > "+file+" <<'END'\n"+s.text+"END\n"+run+run+
+		"bin/nexus-rpc shutdown\nwait\n", true, want)
 }
 
 func freePort() (string, error) {
@@ -132,7 +221,7 @@ type headers []string
 func (h *headers) String() string     { return strings.Join(*h, ", ") }
 func (h *headers) Set(s string) error { *h = append(*h, s); return nil }
 
-// curl understands as much of curl as the README uses, with its exit statuses.
+// curl understands as much of curl as README and the pages use, with its exit statuses.
 func curl(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("curl", flag.ContinueOnError)
 	flags.SetOutput(stderr)
