@@ -104,8 +104,8 @@ func TestTagStays(t *testing.T) {
 }
 
 var deniedAll = []int{
-	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE, unix.SYS_LISTNS,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
 }
 
 // A program that only looks does not change what is said of files either.
@@ -226,8 +226,8 @@ func watched(base string) string {
 	return strings.Join(says, "; ")
 }
 
-// extended reads extended attributes of a file by all ways, and says which were
-// refused.
+// extended reads extended attributes, flags and the handle of a file by all ways, and says
+// which were refused.
 func extended(path string) string {
 	var says []string
 	at, _ := unix.BytePtrFromString(path)
@@ -250,6 +250,11 @@ func extended(path string) string {
 	try("getxattr", unix.SYS_GETXATTR, p, n, v, 64)
 	try("lgetxattr", unix.SYS_LGETXATTR, p, n, v, 64)
 	try("getxattrat", unix.SYS_GETXATTRAT, uintptr(here), p, 0, n, uintptr(unsafe.Pointer(&record)), unsafe.Sizeof(record))
+	var flags [32]byte // file_attr
+	try("file_getattr", unix.SYS_FILE_GETATTR, uintptr(here), p, uintptr(unsafe.Pointer(&flags[0])), unsafe.Sizeof(flags), 0)
+	handle := struct{ size, kind uint32 }{} // of which the size alone is asked for
+	var mount int32
+	try("name_to_handle_at", unix.SYS_NAME_TO_HANDLE_AT, uintptr(here), p, uintptr(unsafe.Pointer(&handle)), uintptr(unsafe.Pointer(&mount)), 0)
 	try("listxattr", unix.SYS_LISTXATTR, p, v, 64)
 	try("llistxattr", unix.SYS_LLISTXATTR, p, v, 64)
 	try("listxattrat", unix.SYS_LISTXATTRAT, uintptr(here), p, 0, v, 64)
@@ -269,7 +274,7 @@ func extended(path string) string {
 // A sandboxed program is told extended attributes of the files alone that it can
 // open for reading, and the usual tools do without the others.
 func TestExtendedAttributes(t *testing.T) {
-	const byPath = "ENOTSUP getxattr; ENOTSUP lgetxattr; ENOTSUP getxattrat; " +
+	const byPath = "ENOTSUP getxattr; ENOTSUP lgetxattr; ENOTSUP getxattrat; ENOTSUP file_getattr; ENOTSUP name_to_handle_at; " +
 		"ENOTSUP listxattr; ENOTSUP llistxattr; ENOTSUP listxattrat; "
 	p := newPlace(t)
 	own := filepath.Join(p.work, "own")

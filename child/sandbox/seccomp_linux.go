@@ -42,11 +42,12 @@ type calls struct {
 }
 
 // deniedAll are denied to every confined program: the first reach into processes
-// that are not the program's, the second into keys of the kernel, which all
-// processes of a user share. The last watches whole file systems.
+// that are not the program's or list their namespaces, the second into keys of the
+// kernel, which all processes of a user share. Of the last, one watches whole file
+// systems, and one opens files by number, beneath whatever covers them.
 var deniedAll = []calls{{unix.EPERM, []uint32{
-	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE,
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PROCESS_MADVISE, unix.SYS_LISTNS,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
 }}}
 
 // ring does what other calls do, unseen by a filter.
@@ -91,10 +92,10 @@ var deniedOffline = []calls{
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
 		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 		unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK,
-		unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_USERFAULTFD,
+		unix.SYS_MOUNT_SETATTR, unix.SYS_BPF, unix.SYS_USERFAULTFD,
 		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
 		unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
-		unix.SYS_QUOTACTL, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
+		unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
 	}},
 }
 
@@ -186,7 +187,7 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 		deny(systemV)
 	}
 	if !r.readsAll() {
-		deny([]calls{readAttributes})
+		deny([]calls{readAttributes, readMounts})
 		program = append(program, noAccess...)
 		program = append(program, watches...)
 	}

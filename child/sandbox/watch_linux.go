@@ -21,11 +21,17 @@ var watches = []unix.SockFilter{
 	ask(unix.ENOSPC), // as if there were too many: then programs look for themselves
 }
 
-// readAttributes read extended attributes by a path, for which Landlock has no right: a
-// program that may not read all files sees them of its open files alone.
+// readAttributes read extended attributes, flags and handles by a path, for which Landlock
+// has no right: a program that may not read all files sees attributes and flags of its
+// open files alone.
 var readAttributes = calls{unix.EOPNOTSUPP, []uint32{
 	unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_GETXATTRAT, unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_LISTXATTRAT,
+	unix.SYS_FILE_GETATTR, unix.SYS_NAME_TO_HANDLE_AT,
 }}
+
+// readMounts tell where file systems are mounted, as /proc/self/mountinfo does, which such
+// a program may not read: among these are the paths that are covered.
+var readMounts = calls{unix.ENOSYS, []uint32{unix.SYS_LISTMOUNT, unix.SYS_STATMOUNT}}
 
 // noAccess is the part of the filter that opens no file for neither reading nor
 // writing (access mode 3): Landlock lets any file be opened so, and its attributes
