@@ -56,6 +56,8 @@ func isReadOnly(s tool.Scope, p permission.Policy) bool {
 		switch n := node.(type) {
 		case *syntax.CallExpr:
 			looks = looks && isReadOnlyCall(n)
+		case *syntax.Stmt:
+			looks = looks && isAwaited(n)
 		case *syntax.WordIter: // for PATH in …
 			looks = looks && n.Name.Value == strings.ToLower(n.Name.Value)
 		}
@@ -63,6 +65,10 @@ func isReadOnly(s tool.Scope, p permission.Policy) bool {
 	})
 	return looks
 }
+
+// isAwaited reports whether the shell waits for a statement's end: it runs nothing in the
+// background.
+func isAwaited(s *syntax.Stmt) bool { return !s.Background && !s.Coprocess && !s.Disown }
 
 // isReadOnlyCall is isReadOnly for one program. Variables are settings of some, too.
 func isReadOnlyCall(call *syntax.CallExpr) bool {

@@ -89,6 +89,11 @@ func TestLooking(t *testing.T) {
 		{"fd -x rm", false},
 		{"ls > a", false},
 		{"./ls", false},
+		{"cat f & ls", false},
+		{"ls && cat f &", false},
+		{"(sleep 9 &)", false},
+		{"for f in a b; do cat $f & done", false},
+		{"echo $(cat f & ls)", false},
 	} {
 		s := tool.Scope{Command: tt.command, Programs: shell.Describe(tt.command)}
 		if got := isReadOnly(s, trusted); got != (tt.want && confines()) {

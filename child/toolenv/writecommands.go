@@ -78,7 +78,7 @@ func isPlain(s tool.Scope, p permission.Policy) bool {
 		switch n := node.(type) {
 		case nil, *syntax.File, *syntax.Comment, *syntax.Word, *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
 		case *syntax.Stmt:
-			is = is && !n.Background && !n.Coprocess && !n.Disown
+			is = is && isAwaited(n)
 		case *syntax.BinaryCmd:
 			is = is && (n.Op == syntax.AndStmt || n.Op == syntax.OrStmt || n.Op == syntax.Pipe)
 		case *syntax.CallExpr:
