@@ -145,8 +145,9 @@ func (s *agentState) confirmRefused(t *Turn) {
 	get := protocol.GetState{ID: s.agent.sup.nextID()}
 	q := &call{command: get, deliver: func(r answer) {
 		state, _ := get.Answer(r.response) // of one that cannot be read nothing says that it runs
+		runs := state.Streaming && (state.TurnID == nil || *state.TurnID == t.id)
 		switch {
-		case s.turns.running() != t || s.state != Busy || state.Streaming || t.end != nil:
+		case s.turns.running() != t || s.state != Busy || runs || t.end != nil:
 		case r.err != nil: // the answer was lost
 			s.confirmRefused(t)
 		default:

@@ -141,10 +141,7 @@ func TestChildFailures(t *testing.T) {
 	}{
 		{"a turn fails", func(c *supervisortest.Child, p protocol.Prompt) { c.Fail(p, "model overloaded") }, "model overloaded"},
 		{"a prompt is refused", func(c *supervisortest.Child, p protocol.Prompt) { c.Refuse(p, "no such attachment") }, "no such attachment"},
-		{"a response without a reason", func(c *supervisortest.Child, p protocol.Prompt) {
-			c.Respond(p, map[string]bool{"ok": false})
-			c.Finish(p, "")
-		}, "prompt was refused"},
+		{"a response without a reason", func(c *supervisortest.Child, p protocol.Prompt) { c.Fail(p, "") }, "prompt was refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := always(supervisortest.Play{Prompt: func(child *supervisortest.Child, p protocol.Prompt) {
@@ -193,6 +190,25 @@ func TestSlowFailureIsNoRefusal(t *testing.T) {
 			h.Errorf("ended after %v with %q", since(start), r.StopReason)
 		}
 		h.outcome(second, supervisor.Completed)
+	})
+}
+
+// A child that responds before the end of its turn refuses the next prompt while it
+// still runs that one. That prompt ended never: the child was asked once whether it ran.
+func TestRefusalAfterEarlyResponse(t *testing.T) {
+	plan := always(supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Respond(p, map[string]bool{"ok": true})
+		c.Sleep(time.Minute)
+		c.Finish(p, "")
+	}})
+	run(t, plan, func(h *house) {
+		a := h.start("alice")
+		early, next := h.prompt(a, "1", ""), h.prompt(a, "2", "")
+		h.outcome(early, supervisor.Completed)
+		r := h.outcome(next, supervisor.Erred)
+		if e, ok := errors.AsType[*supervisor.ChildError](r.Err); !ok || e.Message != "another prompt is in flight" {
+			h.Errorf("error = %v, want the child's", r.Err)
+		}
 	})
 }
 

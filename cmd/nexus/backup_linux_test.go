@@ -89,7 +89,7 @@ func TestHomesOfOneOrigin(t *testing.T) {
 	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said := nexus(true, "restore", cut, "--home", restored); !strings.Contains(said, "it is no whole backup of nexus: unexpected EOF; nothing was restored") {
+	if said := nexus(true, "restore", cut, "--home", restored); !strings.Contains(said, "it is no whole backup of nexus: it is cut off; nothing was restored") {
 		t.Errorf("of a cut backup: %s", said)
 	}
 	if left, err := os.ReadDir(filepath.Dir(restored)); len(left) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -39,6 +39,7 @@ type Child struct {
 	mu      sync.Mutex // guards all below
 	exit    *supervisor.Exit
 	model   string
+	turn    *string       // id of the running turn, nil if none runs
 	abort   chan struct{} // of the running turn, nil if none runs
 	aborted bool
 	playing chan struct{} // closed when the play of the running turn has returned
@@ -70,7 +71,7 @@ func (c *Child) serve() {
 func (c *Child) act(cmd protocol.Command) {
 	if p, ok := cmd.(protocol.Prompt); ok {
 		playing := make(chan struct{})
-		if !c.begin(playing) {
+		if !c.begin(p.ID, playing) {
 			c.Emit(protocol.Error{ID: &p.ID, Message: "another prompt is in flight"})
 			return
 		}
@@ -91,13 +92,13 @@ func (c *Child) act(cmd protocol.Command) {
 }
 
 // begin marks a turn as running; false if one does already.
-func (c *Child) begin(playing chan struct{}) bool {
+func (c *Child) begin(id string, playing chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.abort != nil {
 		return false
 	}
-	c.abort, c.aborted, c.playing = make(chan struct{}), false, playing
+	c.turn, c.abort, c.aborted, c.playing = &id, make(chan struct{}), false, playing
 	return true
 }
 
@@ -194,12 +195,16 @@ func (c *Child) Finish(p protocol.Prompt, reply string) {
 	c.Respond(p, map[string]bool{"ok": true})
 }
 
-// Fail ends the running turn as one that failed.
+// Fail ends the running turn as one that failed; "" gives no reason.
 func (c *Child) Fail(p protocol.Prompt, message string) {
-	c.Emit(protocol.Error{ID: &p.ID, Message: message})
+	members := map[string]any{"ok": false}
+	if message != "" {
+		c.Emit(protocol.Error{ID: &p.ID, Message: message})
+		members["error"] = message
+	}
 	c.Emit(protocol.AgentEnd{StopReason: protocol.StopError, TurnID: p.ID})
 	c.endTurn()
-	c.Respond(p, map[string]any{"ok": false, "error": message})
+	c.Respond(p, members)
 }
 
 // Refuse answers a prompt with an error alone, as a child does that will not
@@ -212,7 +217,7 @@ func (c *Child) Refuse(p protocol.Prompt, message string) {
 func (c *Child) endTurn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abort = nil
+	c.turn, c.abort = nil, nil
 }
 
 // Sleep waits; false if the turn was aborted or the child ended meanwhile.

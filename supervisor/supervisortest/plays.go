@@ -38,10 +38,10 @@ func (c *Child) answer(cmd protocol.Command) {
 		c.Respond(cmd, ok{"ok": true})
 	case protocol.GetState:
 		c.mu.Lock()
-		streaming := c.abort != nil
+		streaming, turn := c.abort != nil, c.turn
 		c.mu.Unlock()
 		c.Respond(cmd, ok{
-			"ok": true, "streaming": streaming, "model": c.modelName(), "provider": "test",
+			"ok": true, "streaming": streaming, "turn_id": turn, "model": c.modelName(), "provider": "test",
 			"session_id": "session-" + c.spec.ID, "message_count": len(c.Messages()), "cwd": "/", "preset": "sandboxed",
 			"total_tokens": 2 * len(c.Messages()), "budget_tokens": 1000, "halted_at_iteration_limit": false,
 		})
