@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 )
 
 // told is one event of GET /events.
@@ -86,7 +87,7 @@ func until(next func() told, name string, n int) (all []told) {
 // say sends a message and waits for its end.
 func (r *rig) say(agent, text string) {
 	r.t.Helper()
-	if _, err := r.client.Send(r.ctx(), agent, api.SendParams{Content: text}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, agent, api.Send, api.SendParams{Content: text}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -122,7 +123,7 @@ func TestAllEvents(t *testing.T) {
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), "b"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	removed := until(next, "agent_removed", 1)

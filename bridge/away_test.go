@@ -13,6 +13,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/eventlog"
 )
@@ -42,7 +44,7 @@ func logged(t *testing.T) (r *rig, dir func(id string) string) {
 
 func (r *rig) destroy(id string) {
 	r.t.Helper()
-	if _, err := r.client.DestroyAgent(r.ctx(), id); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: id}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -132,7 +134,7 @@ func TestAllEventsAway(t *testing.T) {
 		}},
 		{"a is destroyed, and what is saved becomes another's", func(r *rig, n uint64, _ func(string) string) story {
 			r.destroy("a")
-			if _, err := r.client.DeleteSession(r.ctx(), "a"); err != nil {
+			if _, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"}); err != nil {
 				r.t.Fatal(err)
 			}
 			return story{"a": {fmt.Sprintf("gap %d-%d", n+1, n+2), fmt.Sprint("removed ", n+2)}}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -67,7 +68,7 @@ func TestOnDisconnect(t *testing.T) {
 				t.Fatal("the server does not notice that the client left")
 			}
 			close(release)
-			got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")})
+			got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")})
 			if err != nil || got.Cancelled != test.cancelled {
 				t.Errorf("the turn: %+v, %v", got, err)
 			}

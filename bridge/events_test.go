@@ -43,7 +43,7 @@ func take(t *testing.T, r *rig, agent string, after uint64, until string) []clie
 func TestEventsReplayAndResume(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
-	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
 		t.Fatal(err)
 	}
 	all := take(t, r, "a", 0, "turn_end")
@@ -106,7 +106,7 @@ func TestEventsFromNowOn(t *testing.T) {
 		}
 	}
 	before := take(t, r, "a", 0, "agent_state")
-	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello"}); err != nil {
 		t.Fatal(err)
 	}
 	if id, old := firstID(t, in), "id: 1"; id == old && len(before) > 0 {
@@ -183,7 +183,7 @@ func TestEventsGap(t *testing.T) {
 		c.Finish(p, "")
 	}))
 	r.create("a")
-	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	got := take(t, r, "a", 1, "turn_end")
@@ -213,7 +213,7 @@ func TestEventsEndWithTheAgent(t *testing.T) {
 		ended <- last
 	}()
 	<-opened
-	if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	last := <-ended
@@ -277,7 +277,7 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=0 HTTP/1.1")+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
 	if err != nil || !got.Truncated {
 		t.Fatalf("send: %v, want its answer", err)
 	}
@@ -357,7 +357,7 @@ func TestStreamingSendWaitsItsTurn(t *testing.T) {
 		done <- err
 	}()
 	for { // until it waits
-		list, err := r.client.ListAgents(r.ctx())
+		list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestStreamingSendWaitsItsTurn(t *testing.T) {
 			break
 		}
 	}
-	if _, err := r.client.Cancel(r.ctx(), "a", "run"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Cancel, api.CancelParams{RequestID: "run"}); err != nil {
 		t.Fatal(err)
 	}
 	r.await(running)

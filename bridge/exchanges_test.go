@@ -18,6 +18,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
@@ -261,7 +262,7 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.create("mute") },
 		during: func(s *stage) {
 			<-s.begun
-			if err := s.client.ShutdownAgent(s.ctx(), "mute"); err != nil {
+			if _, err := client.Do(s.ctx(), s.client, "mute", api.Shutdown, api.None{}); err != nil {
 				s.t.Error(err)
 			}
 		},
@@ -332,7 +333,7 @@ var exchanges = []exchange{
 		before: func(s *stage) { // with a turn that keeps it, and its connections, for a while
 			s.hang()
 			s.t.Cleanup(func() { close(s.close) })
-			if err := s.client.ShutdownServer(s.ctx()); err != nil {
+			if _, err := client.Do(s.ctx(), s.client, "", api.ShutdownServer, api.None{}); err != nil {
 				s.t.Fatal(err)
 			}
 			for {
@@ -380,7 +381,7 @@ var exchanges = []exchange{
 		request: rpc("/agent/a", "create_plan", `{"user_request":"x","request_id":"r"}`),
 		during: func(s *stage) {
 			<-s.begun
-			if _, err := s.client.Cancel(s.ctx(), "a", "r"); err != nil {
+			if _, err := client.Do(s.ctx(), s.client, "a", api.Cancel, api.CancelParams{RequestID: "r"}); err != nil {
 				s.t.Error(err)
 			}
 		},

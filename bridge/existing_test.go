@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor/supervisortest"
@@ -24,26 +25,26 @@ func TestCreateOrUse(t *testing.T) {
 		{AgentID: "trusted", URL: "/agent/trusted"},
 		{AgentID: "trusted", URL: "/agent/trusted", Existing: true, MessageCount: new(uint64(0))},
 	} {
-		got, err := r.client.CreateAgent(r.ctx(), asked)
+		got, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, asked)
 		if err != nil || got.Existing != want.Existing || got.Restored || got.URL != want.URL || (got.MessageCount == nil) != (want.MessageCount == nil) {
 			t.Errorf("create %d: %+v, %v", i, got, err)
 		}
 	}
-	if _, err := r.client.Send(r.ctx(), "trusted", api.SendParams{Content: "hello"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "trusted", api.Send, api.SendParams{Content: "hello"}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{
+	again, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{
 		AgentID: new("trusted"), IfExists: new("use"), InitialMessage: new("more"), WaitForInitialResponse: new(true),
 	})
 	if err != nil || !again.Existing || protocol.Value(again.MessageCount) != 2 || again.InitialResponse == nil {
 		t.Errorf("with a message: %+v, %v", again, err)
 	}
 	r.save("home/sessions/old.jsonl", []byte(savedText), 1)
-	if old, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("old"), IfExists: new("use")}); err != nil || !old.Restored || old.Existing {
+	if old, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("old"), IfExists: new("use")}); err != nil || !old.Restored || old.Existing {
 		t.Errorf("a saved one: %+v, %v", old, err)
 	}
 	for _, refused := range []api.CreateAgentParams{{AgentID: new("trusted")}, {AgentID: new("trusted"), IfExists: new("fail")}} {
-		_, err := r.client.CreateAgent(r.ctx(), refused)
+		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, refused)
 		wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_EXISTS", 200)
 	}
 	var existed []string
@@ -62,7 +63,7 @@ func TestUseOfAnAgentThatDiffers(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("parent")
 	made := api.CreateAgentParams{AgentID: new("trusted"), Limits: &api.Limits{Tokens: new(uint64(7))}}
-	if _, err := r.client.CreateAgent(r.ctx(), made); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, made); err != nil {
 		t.Fatal(err)
 	}
 	for params, differs := range map[string]string{

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -71,7 +72,7 @@ func familyOf(t *testing.T, names ...string) *family {
 // ask lets an agent make a host call and returns what it said.
 func (f *family) ask(agent, method, params string) string {
 	f.t.Helper()
-	r, err := f.client.Send(f.ctx(), agent, api.SendParams{Content: method + " " + params})
+	r, err := client.Do(f.ctx(), f.client, agent, api.Send, api.SendParams{Content: method + " " + params})
 	if err != nil {
 		f.t.Fatalf("%s %s of %s: %v", method, params, agent, err)
 	}
@@ -116,7 +117,7 @@ func TestHostCreate(t *testing.T) {
 	if !strings.Contains(got, `"initial_response":{"content":"hello"`) {
 		t.Errorf("initial response: %s", got)
 	}
-	list, err := f.client.ListAgents(f.ctx())
+	list, err := client.Do(f.ctx(), f.client, "", api.ListAgents, api.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestSavedAgentsAreNotTaken(t *testing.T) {
 // How an agent's approvals are answered holds for those that it creates.
 func TestApprovalsAreInherited(t *testing.T) {
 	f := familyOf(t)
-	if _, err := f.client.CreateAgent(f.ctx(), api.CreateAgentParams{AgentID: new("trusted"), Approvals: new("ask")}); err != nil {
+	if _, err := client.Do(f.ctx(), f.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("trusted"), Approvals: new("ask")}); err != nil {
 		t.Fatal(err)
 	}
 	<-f.asked
@@ -255,7 +256,7 @@ func TestHostDepth(t *testing.T) {
 		parent = child
 	}
 	f.want(parent, "create_agent", `{"agent_id":"d6"}`, "error -32602 Invalid parameter parent_agent_id: more than 5 agents deep")
-	if _, err := f.client.DestroyAgent(f.ctx(), "trusted"); err != nil {
+	if _, err := client.Do(f.ctx(), f.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "trusted"}); err != nil {
 		t.Fatal(err)
 	}
 	f.gone("trusted", "d1", "d2", "d3", "d4", "d5")
@@ -278,11 +279,11 @@ func TestCreatorDestroyedMeanwhile(t *testing.T) {
 	f.create("trusted")
 	created := make(chan error, 1)
 	go func() {
-		_, err := f.client.CreateAgent(f.ctx(), api.CreateAgentParams{AgentID: new("child"), ParentAgentID: new("trusted")})
+		_, err := client.Do(f.ctx(), f.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("child"), ParentAgentID: new("trusted")})
 		created <- err
 	}()
 	<-starting
-	if _, err := f.client.DestroyAgent(f.ctx(), "trusted"); err != nil {
+	if _, err := client.Do(f.ctx(), f.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "trusted"}); err != nil {
 		t.Fatal(err)
 	}
 	close(start)
@@ -302,11 +303,11 @@ func TestHostSendEnds(t *testing.T) {
 	})
 	for name, end := range map[string]func(f *family) error{
 		"cancelled": func(f *family) error {
-			_, err := f.client.Cancel(f.ctx(), "trusted", "cancelled")
+			_, err := client.Do(f.ctx(), f.client, "trusted", api.Cancel, api.CancelParams{RequestID: "cancelled"})
 			return err
 		},
 		"destroyed": func(f *family) error {
-			_, err := f.client.DestroyAgent(f.ctx(), "trusted")
+			_, err := client.Do(f.ctx(), f.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "trusted"})
 			return err
 		},
 	} {
@@ -315,7 +316,7 @@ func TestHostSendEnds(t *testing.T) {
 			ended := f.turnEnds("b")
 			sent := make(chan error, 1)
 			go func() {
-				_, err := f.client.Send(f.ctx(), "trusted", api.SendParams{
+				_, err := client.Do(f.ctx(), f.client, "trusted", api.Send, api.SendParams{
 					Content: `send {"agent_id":"b","content":"wait"}`, RequestID: &name,
 				})
 				sent <- err
@@ -397,7 +398,7 @@ func TestHostShutdown(t *testing.T) {
 		o.Shutdown = func() { close(asked) }
 	})
 	r.create("yolo")
-	if _, err := r.client.Send(r.ctx(), "yolo", api.SendParams{Content: "shutdown_server {}"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "yolo", api.Send, api.SendParams{Content: "shutdown_server {}"}); err != nil {
 		t.Logf("the send went with it: %v", err)
 	}
 	<-asked
@@ -427,7 +428,7 @@ func TestRespondPermission(t *testing.T) {
 	if len(held.Pending) != 1 || held.Pending[0].Deadline == "" {
 		t.Fatalf("pending %+v", held.Pending)
 	}
-	if list, err := r.client.ListAgents(r.ctx()); err != nil || list.Agents[0].PendingPermissions != 1 ||
+	if list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{}); err != nil || list.Agents[0].PendingPermissions != 1 ||
 		len(list.Agents[0].Pending) != 1 || list.Agents[0].Pending[0].RequestID != held.Pending[0].RequestID {
 		t.Errorf("list %+v, %v", list, err)
 	}

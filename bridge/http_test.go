@@ -16,6 +16,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
@@ -97,7 +98,7 @@ func TestReadTimeoutSparesSlowAnswers(t *testing.T) {
 		o.ReadTimeout = readTimeout
 	})
 	r.create("a")
-	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"})
+	got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello"})
 	if err != nil || *got.Content != "hello" {
 		t.Errorf("got %+v, %v, want the answer", got, err)
 	}
@@ -176,7 +177,7 @@ func TestSendAsNotification(t *testing.T) {
 	if response.StatusCode != 204 || body != "" {
 		t.Errorf("got HTTP %d %q, want 204 and nothing", response.StatusCode, body)
 	}
-	if got, err := r.client.Cancel(r.ctx(), "a", "r"); err != nil || !got.Cancelled {
+	if got, err := client.Do(r.ctx(), r.client, "a", api.Cancel, api.CancelParams{RequestID: "r"}); err != nil || !got.Cancelled {
 		t.Errorf("cancel: %+v, %v: the send was not accepted", got, err)
 	}
 }
@@ -216,7 +217,7 @@ func TestDrain(t *testing.T) {
 	running := r.begin("a", "run")
 	conn := r.dial() // one that is open before the drain begins
 
-	if err := r.client.ShutdownServer(r.ctx()); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.ShutdownServer, api.None{}); err != nil {
 		t.Fatal(err)
 	}
 	<-asked
@@ -286,7 +287,7 @@ func TestRefusedIsDraining(t *testing.T) {
 	send := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("wait")})
 	plan := make(chan error, 1)
 	go func() {
-		_, err := r.client.CreatePlan(r.ctx(), "a", api.CreatePlanParams{UserRequest: "x"})
+		_, err := client.Do(r.ctx(), r.client, "a", api.CreatePlan, api.CreatePlanParams{UserRequest: "x"})
 		plan <- err
 	}()
 	r.queued("a", 2)

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
@@ -172,7 +173,7 @@ func TestAgentKeyFollowsLives(t *testing.T) {
 				t.Errorf("it is told of another agent: %+v", e)
 			}
 		}
-		if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+		if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		until(next, "agent_removed", 1)

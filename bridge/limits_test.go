@@ -9,6 +9,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -31,12 +32,12 @@ func TestLimitIsTold(t *testing.T) {
 		}
 	})
 	r.create("a")
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "grow"})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "grow"})
 	e := wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
 	if e.Data.Limit != limit || !strings.Contains(e.Data.Details, "killed: "+limit) || len(e.Data.RecoverySuggestions) != 2 {
 		t.Errorf("got data %+v", e.Data)
 	}
-	_, err = r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("small")})
+	_, err = client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("small")})
 	e = wantError(t, err, jsonrpc.CodeServerError, "START_FAILED", 200)
 	if e.Data.Limit != "process limit 4" || !strings.Contains(e.Data.Details, "(killed: process limit 4)") {
 		t.Errorf("got data %+v", e.Data)
@@ -54,14 +55,14 @@ func TestTurnLimitIsTold(t *testing.T) {
 	})
 	r.create("a")
 	for range 2 {
-		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")})
+		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")})
 		e := wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
 		if e.Data.Limit != "turn limit 1 s" || !strings.Contains(e.Data.Details, e.Data.Limit) ||
 			len(e.Data.RecoverySuggestions) != 1 || !strings.Contains(e.Data.RecoverySuggestions[0], "limits.turn_s") {
 			t.Errorf("got data %+v", e.Data)
 		}
 	}
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: new(0.01)})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", TimeoutS: new(0.01)})
 	e := wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
 	if e.Data.Limit != "" || !strings.Contains(e.Data.RecoverySuggestions[0], "timeout_s") {
 		t.Errorf("got data %+v", e.Data)
@@ -78,13 +79,13 @@ func TestLimitsAreChecked(t *testing.T) {
 		"limits.cpu_s: want at most 1125899906842624, or 0 for no limit":        {CPUSeconds: new(uint64(1 << 51))},
 		"limits.memory_bytes: want at most 1125899906842624, or 0 for no limit": {MemoryBytes: new(uint64(1 << 63))},
 	} {
-		_, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a"), Limits: &limits})
+		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("a"), Limits: &limits})
 		if e := wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200); e.Message != "Invalid parameter "+problem {
 			t.Errorf("got %q, want …%s", e.Message, problem)
 		}
 	}
 	most := api.Limits{OpenFiles: new(uint64(64)), TurnSeconds: new(uint64(86400)), MemoryBytes: new(uint64(1 << 50)), Processes: new(uint64(0))}
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a"), Limits: &most}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("a"), Limits: &most}); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -28,12 +29,12 @@ func TestStartFailure(t *testing.T) {
 			}}
 		}
 	})
-	_, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a")})
+	_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("a")})
 	e := wantError(t, err, jsonrpc.CodeServerError, "START_FAILED", 200)
 	if !strings.Contains(e.Data.Details, "set OPENAI_API_KEY") {
 		t.Errorf("details %q do not have the process's words", e.Data.Details)
 	}
-	list, err := r.client.ListAgents(r.ctx())
+	list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 	if err != nil || len(list.Agents) != 0 {
 		t.Errorf("list after a failed start: %+v, %v", list, err)
 	}
@@ -56,16 +57,16 @@ func TestDestroyedMeanwhile(t *testing.T) {
 	<-begun // a child that is ended before it has its prompt ends at once
 	destroyed := make(chan error, 1)
 	go func() {
-		_, err := r.client.DestroyAgent(r.ctx(), "a")
+		_, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "a"})
 		destroyed <- err
 	}()
 	<-stopping
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
 	if e := wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_NOT_FOUND", 404); e.Message != "Agent not found: a" ||
 		!strings.Contains(e.Data.Details, "destroyed") {
 		t.Errorf("got %q, %q", e.Message, e.Data.Details)
 	}
-	_, err = r.client.GetTokens(r.ctx(), "a")
+	_, err = client.Do(r.ctx(), r.client, "a", api.GetTokens, api.None{})
 	if e := rpcError(t, err); e.Message != "Agent not found: a" {
 		t.Errorf("got %q", e.Message)
 	}
@@ -102,7 +103,7 @@ func TestRestore(t *testing.T) {
 	var work sync.WaitGroup
 	for i := range 8 {
 		work.Go(func() {
-			if _, err := r.client.Send(r.ctx(), "saved", api.SendParams{Content: fmt.Sprint(i)}); err != nil {
+			if _, err := client.Do(r.ctx(), r.client, "saved", api.Send, api.SendParams{Content: fmt.Sprint(i)}); err != nil {
 				t.Errorf("send to a saved agent: %v", err)
 			}
 		})
@@ -111,10 +112,10 @@ func TestRestore(t *testing.T) {
 	if n := asked.Load(); n != 1 || len(r.launcher.Launches("saved")) != 1 {
 		t.Errorf("the agent was prepared %d times, want once", n)
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), "saved"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "saved"}); err != nil {
 		t.Fatal(err)
 	}
-	created, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("saved")})
+	created, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("saved")})
 	if err != nil || !created.Restored || created.MessageCount == nil {
 		t.Errorf("create of a saved agent: %+v, %v, want it restored", created, err)
 	}
@@ -129,10 +130,10 @@ func TestCancelAndShutdownDoNotStartASavedAgent(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.client.Cancel(r.ctx(), "saved", "x"); err != nil || got.Cancelled {
+	if got, err := client.Do(r.ctx(), r.client, "saved", api.Cancel, api.CancelParams{RequestID: "x"}); err != nil || got.Cancelled {
 		t.Errorf("cancel: %+v, %v", got, err)
 	}
-	if err := r.client.ShutdownAgent(r.ctx(), "saved"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "saved", api.Shutdown, api.None{}); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
 	if n := len(r.launcher.Launches("saved")); n != 0 {
@@ -149,10 +150,10 @@ func TestTemporaryAgentLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(path, []byte("left by an earlier one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.Send(r.ctx(), ".1", api.SendParams{Content: "x"}); rpcError(t, err).HTTPStatus != 404 {
+	if _, err := client.Do(r.ctx(), r.client, ".1", api.Send, api.SendParams{Content: "x"}); rpcError(t, err).HTTPStatus != 404 {
 		t.Errorf("a temporary agent was restored: %v", err)
 	}
-	created, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new(".1")})
+	created, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new(".1")})
 	if err != nil || created.Restored {
 		t.Fatalf("create: %+v, %v", created, err)
 	}
@@ -162,7 +163,7 @@ func TestTemporaryAgentLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(path, []byte("its own"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: ".1"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -176,7 +177,7 @@ func TestCreateAtOnce(t *testing.T) {
 	results := make([]error, 8)
 	for i := range results {
 		work.Go(func() {
-			_, results[i] = r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("a")})
+			_, results[i] = client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("a")})
 		})
 	}
 	work.Wait()
@@ -197,7 +198,7 @@ func TestDepthOfAgents(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("g0")
 	for i := 1; i <= 6; i++ {
-		_, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{
+		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{
 			AgentID: new(fmt.Sprintf("g%d", i)), ParentAgentID: new(fmt.Sprintf("g%d", i-1)),
 		})
 		if i <= 5 && err != nil {
@@ -207,7 +208,7 @@ func TestDepthOfAgents(t *testing.T) {
 			wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
 		}
 	}
-	list, err := r.client.ListAgents(r.ctx())
+	list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 	if err != nil || list.Agents[0].ChildCount != 1 || *list.Agents[1].ParentAgentID != "g0" {
 		t.Errorf("list: %+v, %v", list, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 )
 
 // Nothing that a client or a model says, and no key, may reach the log.
@@ -22,7 +23,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	if _, err := r.sendStream(r.ctx(), "a", api.SendParams{Content: prompt}, func(string) {}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: prompt, WhenBusy: new(prompt)}); err == nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: prompt, WhenBusy: new(prompt)}); err == nil {
 		t.Fatal("a wrong when_busy was taken")
 	}
 	r.post("/rpc", list, "Authorization", "Bearer "+canary)

@@ -170,7 +170,7 @@ func (r *rig) ctx() context.Context {
 
 func (r *rig) create(id string) {
 	r.t.Helper()
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: &id}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: &id}); err != nil {
 		r.t.Fatal(err)
 	}
 }

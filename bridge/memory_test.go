@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -47,13 +48,13 @@ func TestNotRecorded(t *testing.T) {
 	r.create("a")
 	disk.full.Store(true)
 	send := api.SendParams{Content: "hi", RequestID: new("r")}
-	_, err := r.client.Send(r.ctx(), "a", send)
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, send)
 	e := wantError(t, err, jsonrpc.CodeUnavailable, "NOT_RECORDED", 200)
 	if !strings.Contains(e.Data.Details, "no space left") {
 		t.Errorf("details %q", e.Data.Details)
 	}
 	disk.full.Store(false)
-	got, err := r.client.Send(r.ctx(), "a", send)
+	got, err := client.Do(r.ctx(), r.client, "a", api.Send, send)
 	if err != nil || *got.Content != "hi" || got.Replayed {
 		t.Errorf("the same send with room: %+v, %v", got, err)
 	}
@@ -67,7 +68,7 @@ func TestPartial(t *testing.T) {
 	}))
 	r.create("a")
 	for _, replayed := range []bool{false, true} {
-		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")})
+		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")})
 		e := wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
 		if e.Data.Partial != strings.Repeat("é", 32<<10) || e.Data.Replayed != replayed {
 			t.Errorf("%d bytes, replayed %v, want %v", len(e.Data.Partial), e.Data.Replayed, replayed)
@@ -102,7 +103,7 @@ func TestOnCrash(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	_, err := r.client.Send(r.ctx(), api.OnCrashFail, api.SendParams{Content: "x", OnCrash: new("again")})
+	_, err := client.Do(r.ctx(), r.client, api.OnCrashFail, api.Send, api.SendParams{Content: "x", OnCrash: new("again")})
 	wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
 }
 

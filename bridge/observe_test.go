@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/protocol"
@@ -283,7 +284,7 @@ func TestMetrics(t *testing.T) {
 	r, _ := watched(t, supervisortest.Echo)
 	r.create("a")
 	for range 2 {
-		if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
+		if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello", RequestID: new("r1")}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -52,7 +53,7 @@ func TestAttackThroughAnotherAgent(t *testing.T) {
 		if name == "secret" {
 			p.Env = &map[string]string{"TOKEN": "x"}
 		}
-		if _, err := f.client.CreateAgent(f.ctx(), p); err != nil {
+		if _, err := client.Do(f.ctx(), f.client, "", api.CreateAgent, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +110,7 @@ func TestAttackThroughAnAgentThatIsWidened(t *testing.T) {
 	f.create("other")
 	busy := make(chan error)
 	go func() {
-		_, err := f.client.Send(f.ctx(), "other", api.SendParams{Content: "busy"})
+		_, err := client.Do(f.ctx(), f.client, "other", api.Send, api.SendParams{Content: "busy"})
 		busy <- err
 	}()
 	<-running

@@ -50,7 +50,7 @@ func play(turn func(*supervisortest.Child, protocol.Prompt)) func(*rig, *bridge.
 
 func (r *rig) runPlan(p api.RunPlanParams) api.RunPlanResult {
 	r.t.Helper()
-	result, err := r.client.RunPlan(r.ctx(), p)
+	result, err := client.Do(r.ctx(), r.client, "", api.RunPlan, p)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -157,13 +157,13 @@ func TestWorkerDestroyed(t *testing.T) {
 			}
 			ended := make(chan api.RunPlanResult, 1)
 			go func() {
-				result, err := r.client.RunPlan(r.ctx(), api.RunPlanParams{Plan: planOf("a"), RequestID: new("run"), Agents: tt.agents})
+				result, err := client.Do(r.ctx(), r.client, "", api.RunPlan, api.RunPlanParams{Plan: planOf("a"), RequestID: new("run"), Agents: tt.agents})
 				if err != nil {
 					t.Error(err)
 				}
 				ended <- result
 			}()
-			if _, err := r.client.DestroyAgent(r.ctx(), <-begun); err != nil {
+			if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: <-begun}); err != nil {
 				t.Fatal(err)
 			}
 			result := <-ended
@@ -208,7 +208,7 @@ func TestWorkerStopped(t *testing.T) {
 			}
 			ended := make(chan api.RunPlanResult, 1)
 			go func() {
-				result, err := r.client.RunPlan(r.ctx(), api.RunPlanParams{Plan: planOf("a"), RequestID: new("run"), Agents: tt.agents})
+				result, err := client.Do(r.ctx(), r.client, "", api.RunPlan, api.RunPlanParams{Plan: planOf("a"), RequestID: new("run"), Agents: tt.agents})
 				if err != nil {
 					t.Error(err)
 				}
@@ -217,7 +217,7 @@ func TestWorkerStopped(t *testing.T) {
 			for range tt.stops {
 				select {
 				case id := <-begun:
-					if err := r.client.ShutdownAgent(r.ctx(), id); err != nil {
+					if _, err := client.Do(r.ctx(), r.client, id, api.Shutdown, api.None{}); err != nil {
 						t.Fatal(err)
 					}
 				case result := <-ended:
@@ -355,7 +355,7 @@ func TestPlanRecords(t *testing.T) {
 	if err := os.WriteFile(plans, nil, 0o600); err != nil { // no room for directories
 		t.Fatal(err)
 	}
-	_, err := r.client.RunPlan(r.ctx(), p)
+	_, err := client.Do(r.ctx(), r.client, "", api.RunPlan, p)
 	if kind(err) != "NOT_RECORDED" || strings.Contains(err.Error(), r.home) || len(r.sup.Agents()) > 0 {
 		t.Errorf("got %v", err)
 	}
@@ -373,7 +373,7 @@ func TestPlanRecords(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Replace(text, []byte(`"task_end"`), []byte(`"task_en`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.RunPlan(r.ctx(), p); kind(err) != "PLAN_RECORD_DAMAGED" {
+	if _, err := client.Do(r.ctx(), r.client, "", api.RunPlan, p); kind(err) != "PLAN_RECORD_DAMAGED" {
 		t.Errorf("got %v", err)
 	}
 	if _, body := r.post("/rpc", `{"jsonrpc":"2.0","id":1,"method":"cancel","params":{"request_id":"run"}}`); !strings.Contains(body, "PLAN_RECORD_DAMAGED") {
@@ -385,10 +385,10 @@ func TestPlanRecords(t *testing.T) {
 func TestTaskIsLastUsed(t *testing.T) {
 	r := rigged(t, tasks)
 	r.save("home/sessions/worker-1.jsonl", []byte(savedText), 1)
-	if _, err := r.client.ExecuteTask(r.ctx(), "", api.ExecuteTaskParams{TaskType: "testing", Prompt: "x", AgentID: new("worker-1")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.ExecuteTask, api.ExecuteTaskParams{TaskType: "testing", Prompt: "x", AgentID: new("worker-1")}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
+	list, err := client.Do(r.ctx(), r.client, "", api.ListSessions, api.ListSessionsParams{})
 	if err != nil || protocol.Value(list.LastSession) != "worker-1" {
 		t.Errorf("the last session is %q, %v", protocol.Value(list.LastSession), err)
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -118,7 +120,7 @@ func TestDrainWaitsForTurns(t *testing.T) {
 		}
 	}
 	<-began
-	if err := r.client.ShutdownServer(r.ctx()); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.ShutdownServer, api.None{}); err != nil {
 		t.Fatal(err)
 	}
 	response, body := r.do("GET", "/readyz", nil)

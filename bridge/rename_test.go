@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -31,7 +32,7 @@ func TestSendWhileRenamed(t *testing.T) {
 			r.save("home/sessions/a.jsonl", []byte(savedText), 1)
 			renamed := make(chan error, 1)
 			go func() {
-				_, err := r.client.RenameSession(r.ctx(), "a", "b")
+				_, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
 				renamed <- err
 			}()
 			if a, err := r.sup.Agent("a"); found && err == nil {
@@ -76,9 +77,9 @@ func TestRenameToWhatOnlyRuns(t *testing.T) {
 	if r.sessions.Exists("b") {
 		t.Fatal("b is saved")
 	}
-	_, err := r.client.RenameSession(r.ctx(), "a", "b")
+	_, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
 	wantError(t, err, -32602, "SESSION_EXISTS", 200)
-	if _, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello"}); err != nil {
 		t.Errorf("the one that kept its name: %v", err)
 	}
 }
@@ -99,7 +100,7 @@ func TestLastIsRenamed(t *testing.T) {
 	r.save("home/run/temp/.a.jsonl", []byte(savedText), 1)
 	saved := make(chan error, 1)
 	go func() {
-		_, err := r.client.SaveSession(r.ctx(), api.SaveSessionParams{AgentID: ".a", SessionName: new("a")})
+		_, err := client.Do(r.ctx(), r.client, "", api.SaveSession, api.SaveSessionParams{AgentID: ".a", SessionName: new("a")})
 		saved <- err
 	}()
 	<-moving

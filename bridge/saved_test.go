@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -24,18 +25,18 @@ func TestLastSession(t *testing.T) {
 	for i := range 30 {
 		id := fmt.Sprint("agent-", i)
 		r.save("home/sessions/"+id+".jsonl", []byte(savedText), 1)
-		if _, err := r.client.Send(r.ctx(), id, api.SendParams{Content: "x"}); err != nil {
+		if _, err := client.Do(r.ctx(), r.client, id, api.Send, api.SendParams{Content: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.create("boss")
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("boss")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("boss")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.Send(r.ctx(), "helper", api.SendParams{Content: "x"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "helper", api.Send, api.SendParams{Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
+	list, err := client.Do(r.ctx(), r.client, "", api.ListSessions, api.ListSessionsParams{})
 	if err != nil || protocol.Value(list.LastSession) != "agent-29" {
 		t.Errorf("the last session is %q, %v", protocol.Value(list.LastSession), err)
 	}
@@ -91,7 +92,7 @@ func TestCopiesHaveWhatWasTaken(t *testing.T) {
 		if gjson.Get(body, "error.data.type").Str != "STORAGE_FULL" {
 			t.Errorf("without room: %s: %s", one, body)
 		}
-		list, err := r.client.ListSessions(r.ctx(), api.ListSessionsParams{})
+		list, err := client.Do(r.ctx(), r.client, "", api.ListSessions, api.ListSessionsParams{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,15 +118,15 @@ func TestCopiesHaveWhatWasTaken(t *testing.T) {
 func TestLastTemporarySession(t *testing.T) {
 	f := familyOf(t, "trusted")
 	r := f.rig
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new(".1")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new(".1")}); err != nil {
 		t.Fatal(err)
 	}
 	<-f.asked
 	r.save("home/run/temp/.1.jsonl", []byte(savedText), 1)
-	if _, err := r.client.Send(r.ctx(), ".1", api.SendParams{Content: "x"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, ".1", api.Send, api.SendParams{Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: ".1"}); err != nil {
 		t.Fatal(err)
 	}
 	_, refused := r.server.HostCall(r.ctx(), supervisor.Caller{AgentID: "trusted"}, "create_agent", []byte(`{"agent_id":".1"}`))
@@ -135,17 +136,17 @@ func TestLastTemporarySession(t *testing.T) {
 	if _, err := r.sessions.Summary(".1"); err != nil {
 		t.Errorf("the last session is gone: %v", err)
 	}
-	loaded, err := r.client.LoadSession(r.ctx(), api.LoadSessionParams{Last: new(true)})
+	loaded, err := client.Do(r.ctx(), r.client, "", api.LoadSession, api.LoadSessionParams{Last: new(true)})
 	if err != nil || loaded.AgentID != ".1" || !loaded.Restored {
 		t.Errorf("got %+v, %v", loaded, err)
 	}
 	if p := <-f.asked; !p.Restored {
 		t.Error("its limits would begin anew")
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), ".1"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: ".1"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.Send(r.ctx(), "trusted", api.SendParams{Content: "x"}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "trusted", api.Send, api.SendParams{Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.sessions.Summary(".1"); err == nil {
@@ -164,25 +165,25 @@ func TestRenameOfABusyAgent(t *testing.T) {
 	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
 	sent := make(chan error)
 	go func() {
-		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
 		sent <- err
 	}()
 	<-running
-	_, err := r.client.RenameSession(r.ctx(), "a", "b")
+	_, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
 	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
 	close(stop)
 	if err := <-sent; err != nil {
 		t.Errorf("the send that ran: %v", err)
 	}
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.client.RenameSession(r.ctx(), "a", "b")
+	_, err = client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
 	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := r.client.DestroyAgent(r.ctx(), "helper"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "helper"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.RenameSession(r.ctx(), "a", "b"); err != nil || r.sessions.Exists("a") || !r.sessions.Exists("b") {
+	if _, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"}); err != nil || r.sessions.Exists("a") || !r.sessions.Exists("b") {
 		t.Errorf("rename: %v", err)
 	}
 }
@@ -193,23 +194,23 @@ func TestDeleteOfAStoppedAgent(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
 	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
-	_, err := r.client.DeleteSession(r.ctx(), "a")
+	_, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
 	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := r.client.CreateAgent(r.ctx(), api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.client.ShutdownAgent(r.ctx(), "a"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Shutdown, api.None{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.client.DeleteSession(r.ctx(), "a")
+	_, err = client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
 	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := r.client.DestroyAgent(r.ctx(), "helper"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "helper"}); err != nil {
 		t.Fatal(err)
 	}
-	deleted, err := r.client.DeleteSession(r.ctx(), "a")
+	deleted, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
 	if err != nil || !deleted.Deleted || r.sessions.Exists("a") {
 		t.Errorf("delete: %+v, %v", deleted, err)
 	}
-	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	_, err = client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
 	wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_NOT_FOUND", 404)
 }

@@ -15,6 +15,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/protocol/jsonrpc"
 )
@@ -77,7 +78,7 @@ func TestAttackReplayedSignature(t *testing.T) {
 	if response, body := r.without("/rpc", request); response.StatusCode != 200 {
 		t.Fatalf("HTTP %d %s", response.StatusCode, body)
 	}
-	if _, err := r.client.DestroyAgent(r.ctx(), "a"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	twice := sign(r.key, now, "/rpc", "2", "create_agent", `{"agent_id":"b"}`)
@@ -242,7 +243,7 @@ func TestAttackUnsignedWhereSignaturesAreRequired(t *testing.T) {
 	// The client of ours signs where that is wanted, and only there.
 	r.create("a")
 	for range 3 {
-		if got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello\nthere"}); err != nil || *got.Content != "hello\nthere" {
+		if got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello\nthere"}); err != nil || *got.Content != "hello\nthere" {
 			t.Errorf("the client: %+v, %v", got, err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -216,7 +217,7 @@ func TestStatusTableIsWhole(t *testing.T) {
 func (e exchange) play(s *stage) (shown string, failure gjson.Result) {
 	s.t.Helper()
 	if e.status == 0 {
-		result, err := s.client.Send(s.ctx(), "a", api.SendParams{Content: e.request})
+		result, err := client.Do(s.ctx(), s.client, "a", api.Send, api.SendParams{Content: e.request})
 		if err != nil {
 			s.t.Fatal(err)
 		}

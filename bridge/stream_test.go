@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -83,7 +84,7 @@ func TestStreamingSendReadSlowly(t *testing.T) {
 	if start := data(t, lines); start.Get("method").Str != api.StreamStart {
 		t.Fatalf("the stream begins with %s", start)
 	}
-	whole, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", RequestID: new("r")}) // returns at the end
+	whole, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")}) // returns at the end
 	if err != nil {
 		t.Fatal(err)
 	}

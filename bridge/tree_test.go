@@ -11,6 +11,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -54,7 +55,7 @@ func TestAttackManyAgents(t *testing.T) {
 	f.create("trusted")
 	f.create("trusted-other") // no part of it
 	made := func(agent string, n int) string {
-		r, err := f.client.Send(f.ctx(), agent, api.SendParams{Content: fmt.Sprintf("make %d", n)})
+		r, err := client.Do(f.ctx(), f.client, agent, api.Send, api.SendParams{Content: fmt.Sprintf("make %d", n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +83,7 @@ func TestAttackManyAgents(t *testing.T) {
 	}
 	for _, info := range f.sup.Agents() {
 		if strings.HasPrefix(info.ID, "trusted-2-0-") {
-			if _, err := f.client.DestroyAgent(f.ctx(), info.ID); err != nil {
+			if _, err := client.Do(f.ctx(), f.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: info.ID}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -59,7 +59,7 @@ func (r *rig) sendAsync(agent string, p api.SendParams) <-chan sent {
 	done := make(chan sent, 1)
 	ctx := r.ctx()
 	go func() {
-		result, err := r.client.Send(ctx, agent, p)
+		result, err := client.Do(ctx, r.client, agent, api.Send, p)
 		done <- sent{result, err}
 	}()
 	return done
@@ -69,7 +69,7 @@ func (r *rig) sendAsync(agent string, p api.SendParams) <-chan sent {
 func (r *rig) queued(agent string, n int) {
 	r.t.Helper()
 	for begin := time.Now(); time.Since(begin) < patience; {
-		list, err := r.client.ListAgents(r.ctx())
+		list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestCancelFromAnotherClient(t *testing.T) {
 	for _, id := range []string{"wait", "run"} {
 		// The second send may not have arrived yet: ask until it is there.
 		for {
-			got, err := other.Cancel(r.ctx(), "a", id)
+			got, err := client.Do(r.ctx(), other, "a", api.Cancel, api.CancelParams{RequestID: id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestCancelFromAnotherClient(t *testing.T) {
 			t.Errorf("send %s: got %+v, want it cancelled", id, s)
 		}
 	}
-	again, err := other.Cancel(r.ctx(), "a", "run")
+	again, err := client.Do(r.ctx(), other, "a", api.Cancel, api.CancelParams{RequestID: "run"})
 	if err != nil || !again.Cancelled || again.Reason != "" {
 		t.Errorf("cancel of a cancelled turn: got %+v, %v", again, err)
 	}
@@ -171,7 +171,7 @@ func TestCancelThatComesTooLate(t *testing.T) {
 	})
 	r.create("a")
 	running := r.begin("a", "r")
-	got, err := r.client.Cancel(r.ctx(), "a", "r")
+	got, err := client.Do(r.ctx(), r.client, "a", api.Cancel, api.CancelParams{RequestID: "r"})
 	if err != nil || got.Cancelled || got.Reason != "not_found_or_completed" || got.RequestID != "r" {
 		t.Errorf("cancel: got %+v, %v, want that it was too late", got, err)
 	}
@@ -184,7 +184,7 @@ func TestBusyAgent(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted))
 	r.create("a")
 	running := r.begin("a", "run")
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", WhenBusy: new(api.WhenBusyReject)})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", WhenBusy: new(api.WhenBusyReject)})
 	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_BUSY", 200)
 
 	steered := r.sendAsync("a", api.SendParams{Content: "x", RequestID: new("steer"), WhenBusy: new(api.WhenBusySteer)})
@@ -192,7 +192,7 @@ func TestBusyAgent(t *testing.T) {
 		t.Errorf("the turn that was steered away: got %+v, want it cancelled", s)
 	}
 	for { // it runs next
-		got, err := r.client.Cancel(r.ctx(), "a", "steer")
+		got, err := client.Do(r.ctx(), r.client, "a", api.Cancel, api.CancelParams{RequestID: "steer"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestTurnTimeout(t *testing.T) {
 	r := rigged(t, plays(supervisortest.UntilAborted))
 	r.create("a")
 	for _, seconds := range []float64{0.01, 1e-12} { // the latter is no whole nanosecond, and still a limit
-		_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x", TimeoutS: &seconds})
+		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", TimeoutS: &seconds})
 		wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
 	}
 }
@@ -245,7 +245,7 @@ func TestCrashAndFailure(t *testing.T) {
 		}
 	}))
 	r.create("a")
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "crash"})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "crash"})
 	e := wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
 	for _, part := range []string{"incarnation 1", "exit status 3", "out of luck"} {
 		if !strings.Contains(e.Data.Details, part) {
@@ -253,15 +253,15 @@ func TestCrashAndFailure(t *testing.T) {
 		}
 	}
 	// The next send waits for the restart.
-	got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "hello"})
+	got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "hello"})
 	if err != nil || *got.Content != "hello" {
 		t.Fatalf("send after the crash: %+v, %v", got, err)
 	}
-	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "fail"})
+	_, err = client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "fail"})
 	if e := wantError(t, err, jsonrpc.CodeInternalError, "EXECUTION_ERROR", 200); e.Message != "the model is gone" {
 		t.Errorf("got message %q, want the child's own", e.Message)
 	}
-	list, err := r.client.ListAgents(r.ctx())
+	list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 	if err != nil || list.Agents[0].Restarts != 1 || list.Agents[0].Incarnation != 2 ||
 		protocol.Value(list.Agents[0].LastRestartReason) != "exit" {
 		t.Errorf("list after the crash: %+v, %v", list, err)
@@ -283,18 +283,18 @@ func TestFailedAgent(t *testing.T) {
 		}
 	})
 	r.create("a")
-	_, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "crash"})
+	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "crash"})
 	wantError(t, err, jsonrpc.CodeServerError, "CHILD_CRASHED", 200)
-	_, err = r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"})
+	_, err = client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
 	e := wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_FAILED", 200)
 	if advice := strings.Join(e.Data.RecoverySuggestions, " "); !strings.Contains(e.Data.Details, "exit status 3") ||
 		!strings.Contains(advice, "shutdown") || !strings.Contains(advice, "destroy_agent") {
 		t.Errorf("got details %q and advice %q", e.Data.Details, advice)
 	}
-	if err := r.client.ShutdownAgent(r.ctx(), "a"); err != nil {
+	if _, err := client.Do(r.ctx(), r.client, "a", api.Shutdown, api.None{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.client.Send(r.ctx(), "a", api.SendParams{Content: "x"}); err != nil || *got.Content != "x" {
+	if got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"}); err != nil || *got.Content != "x" {
 		t.Errorf("after shutdown: %+v, %v", got, err)
 	}
 }
@@ -316,11 +316,11 @@ func TestDisconnectDoesNotStopTheTurn(t *testing.T) {
 	ctx, leave := context.WithCancel(r.ctx())
 	left := make(chan error, 1)
 	go func() {
-		_, err := r.client.Send(ctx, "a", api.SendParams{Content: "hello", RequestID: new("r")})
+		_, err := client.Do(ctx, r.client, "a", api.Send, api.SendParams{Content: "hello", RequestID: new("r")})
 		left <- err
 	}()
 	for { // until the turn runs
-		list, err := r.client.ListAgents(r.ctx())
+		list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,6 +349,6 @@ func TestCommandTimeout(t *testing.T) {
 		}
 	})
 	r.create("a")
-	_, err := r.client.GetTokens(r.ctx(), "a")
+	_, err := client.Do(r.ctx(), r.client, "a", api.GetTokens, api.None{})
 	wantError(t, err, jsonrpc.CodeServerError, "TIMEOUT", 200)
 }

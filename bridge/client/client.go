@@ -187,14 +187,6 @@ func checkPath(path string) error {
 	return api.CheckAgentID(id)
 }
 
-// pathOf is where a method is called that may be about an agent; "" for none.
-func pathOf(agent string) string {
-	if agent == "" {
-		return RootPath
-	}
-	return AgentPath(agent)
-}
-
 // Call calls a method. params is a struct or map, nil for none; result is a
 // pointer that the result is decoded into, nil to ignore it. Unknown members
 // of the result are ignored. ctx bounds the call; a send goes on without its

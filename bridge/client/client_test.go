@@ -205,7 +205,7 @@ func TestCallErrors(t *testing.T) {
 				w.WriteHeader(test.status)
 				_, _ = io.WriteString(w, test.body)
 			}))
-			if _, err := c.ListAgents(context.Background()); !test.check(err) {
+			if _, err := client.Do(context.Background(), c, "", api.ListAgents, api.None{}); !test.check(err) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -221,7 +221,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	}))
-	if _, err := c.ListAgents(context.Background()); !errors.Is(err, client.ErrNotNexus) || followed {
+	if _, err := client.Do(context.Background(), c, "", api.ListAgents, api.None{}); !errors.Is(err, client.ErrNotNexus) || followed {
 		t.Errorf("got %v, followed %v", err, followed)
 	}
 }
@@ -301,7 +301,7 @@ func TestLongestAnswer(t *testing.T) {
 	if err != nil || protocol.Value(streamed.Content) != want || text != want {
 		t.Errorf("streamed: %d bytes, a result of %d, %v", len(text), len(protocol.Value(streamed.Content)), err)
 	}
-	whole, err := c.Send(t.Context(), "a", api.SendParams{})
+	whole, err := client.Do(t.Context(), c, "a", api.Send, api.SendParams{})
 	if err != nil || protocol.Value(whole.Content) != want {
 		t.Errorf("whole: %d bytes, %v", len(protocol.Value(whole.Content)), err)
 	}
@@ -334,7 +334,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.ListAgents(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := client.Do(ctx, c, "", api.ListAgents, api.None{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the context's error", err)
 	}
 }
@@ -377,11 +377,11 @@ func TestModelHelpers(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"model":"one","provider":"p","reasoning":true}}`)
 	}))
-	got, err := c.GetModel(t.Context(), "a")
+	got, err := client.Do(t.Context(), c, "a", api.GetModel, api.None{})
 	if err != nil || got.Model != "one" || got.Provider != "p" || !got.Reasoning {
 		t.Errorf("get_model: got %+v, %v", got, err)
 	}
-	set, err := c.SetModel(t.Context(), "a", "two")
+	set, err := client.Do(t.Context(), c, "a", api.SetModel, api.SetModelParams{Model: "two"})
 	if err != nil || !set.Updated || set.Model != "two" {
 		t.Errorf("set_model: got %+v, %v", set, err)
 	}

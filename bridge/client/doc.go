@@ -3,11 +3,12 @@
 //	found, err := client.Detect(ctx, port)
 //	if found.Detection != client.NexusServer { … }
 //	c, err := client.New(client.Options{URL: found.URL, Lookup: &auth.Lookup{Home: home, Port: port}})
-//	created, err := c.CreateAgent(ctx, api.CreateAgentParams{})
+//	created, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{})
 //	for part, err := range c.SendStream(ctx, id, params) { fmt.Print(part.Text) }
 //	for event, err := range c.Follow(ctx, id, client.FromNow) { … }
 //
-// There is a function for each method of api.Methods, and Call for all of them.
+// Do calls the method of a row of package api, with the types that the row has; Call calls
+// any method by its name.
 // An error that the server gave is an *RPCError; that no server answered, or that
 // the connection broke, is a *ConnError. What may be repeated without harm is then
 // tried again, with pauses that grow, also with a server that was started since and

@@ -27,7 +27,7 @@ func TestNamesOfAgents(t *testing.T) {
 	}))
 	ctx := context.Background()
 	calls := map[string]func(id string) error{
-		"get_tokens": func(id string) error { _, err := c.GetTokens(ctx, id); return err },
+		"get_tokens": func(id string) error { _, err := client.Do(ctx, c, id, api.GetTokens, api.None{}); return err },
 		"call":       func(id string) error { return c.Call(ctx, client.AgentPath(id), "get_tokens", nil, nil) },
 		"stream": func(id string) (err error) {
 			for _, err = range c.SendStream(ctx, id, api.SendParams{Content: "hi"}) {
@@ -85,7 +85,7 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	long, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := stale.ListAgents(long); !errors.Is(err, client.ErrNoServer) || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := client.Do(long, stale, "", api.ListAgents, api.None{}); !errors.Is(err, client.ErrNoServer) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with the key of a server that is gone: %v, want ErrNoServer at once", err)
 	}
 	lock, err := os.Create(homelock.Path(home)) // of a server that starts
@@ -98,10 +98,10 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // shorter than the first pause
 	defer cancel()
-	if _, err := stale.ListAgents(short); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := client.Do(short, stale, "", api.ListAgents, api.None{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while a server starts: %v, want another try", err)
 	}
-	_, err = dial(t, port).ListAgents(context.Background())
+	_, err = client.Do(context.Background(), dial(t, port), "", api.ListAgents, api.None{})
 	if _, again := errors.AsType[*client.ConnError](err); !again || !errors.Is(err, client.ErrNoServer) {
 		t.Errorf("with a key: %v, want ErrNoServer", err)
 	}

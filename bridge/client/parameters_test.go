@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"os"
 	"reflect"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/client"
 )
 
 // parameters are what the table says that a method takes, sorted; one that may be
@@ -50,44 +48,6 @@ func lowerCamel(name string) string {
 	list := words(name)
 	list[0] = strings.ToLower(list[0])
 	return strings.Join(list, "")
-}
-
-// A method takes in Go what the table says, also where its answer is a stream: the
-// whole struct of its parameters, or a text for each of them.
-func TestGoHasEveryParameter(t *testing.T) {
-	typ := reflect.TypeFor[*client.Client]()
-	for _, m := range api.Methods {
-		names := []string{strings.Join(words(m.Name), "")}
-		if m.Name == "shutdown" {
-			names[0] = "ShutdownAgent"
-		}
-		if m.Stream != nil {
-			names = append(names, names[0]+"Stream")
-		}
-		for _, name := range names {
-			f, ok := typ.MethodByName(name)
-			if !ok {
-				t.Errorf("there is no %s", name)
-				continue
-			}
-			var got []reflect.Type
-			for i := 1; i < f.Type.NumIn(); i++ { // after the receiver
-				got = append(got, f.Type.In(i))
-			}
-			want := []reflect.Type{reflect.TypeFor[context.Context]()}
-			if m.Scope != api.Global {
-				want = append(want, reflect.TypeFor[string]())
-			}
-			params := reflect.TypeOf(m.Params)
-			one := slices.Concat(want, slices.Repeat([]reflect.Type{reflect.TypeFor[string]()}, params.NumField()))
-			if params.NumField() > 0 {
-				want = append(want, params)
-			}
-			if !slices.Equal(got, want) && !slices.Equal(got, one) {
-				t.Errorf("%s takes %v, want %v or %v", name, got, want, one)
-			}
-		}
-	}
 }
 
 var pythonDef = regexp.MustCompile(`(?s)\n    (?:async )?def ([a-z]\w*)\(\s*(.*?),?\s*\) ->`)

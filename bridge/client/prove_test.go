@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 )
@@ -52,7 +53,7 @@ func TestKeyGoesToNoStranger(t *testing.T) {
 			}))
 			defer stranger.Close()
 			c := dial(t, portOf(t, stranger.Listener.Addr()))
-			if _, err := c.ListAgents(context.Background()); !errors.Is(err, client.ErrUnproved) {
+			if _, err := client.Do(context.Background(), c, "", api.ListAgents, api.None{}); !errors.Is(err, client.ErrUnproved) {
 				t.Errorf("got %v, want ErrUnproved", err)
 			}
 			if sent.Load() {
@@ -71,7 +72,7 @@ func TestEachConnectionIsProved(t *testing.T) {
 	}))
 	port := portOf(t, first.Listener.Addr())
 	c := dial(t, port)
-	if _, err := c.ListAgents(context.Background()); err != nil {
+	if _, err := client.Do(context.Background(), c, "", api.ListAgents, api.None{}); err != nil {
 		t.Fatal(err)
 	}
 	c.Close() // the next call needs a connection of its own
@@ -87,7 +88,7 @@ func TestEachConnectionIsProved(t *testing.T) {
 	})}
 	served := make(chan error)
 	go func() { served <- stranger.Serve(ln) }()
-	if _, err := c.ListAgents(context.Background()); !errors.Is(err, client.ErrUnproved) {
+	if _, err := client.Do(context.Background(), c, "", api.ListAgents, api.None{}); !errors.Is(err, client.ErrUnproved) {
 		t.Errorf("got %v, want ErrUnproved", err)
 	}
 	stranger.Close()

@@ -79,13 +79,19 @@ func TestTriesAgainWhatIsSafe(t *testing.T) {
 			again  bool
 			do     func(*client.Client) error
 		}{
-			{"list_agents", true, func(c *client.Client) error { _, err := c.ListAgents(ctx); return err }},
-			{"send", true, func(c *client.Client) error { _, err := c.Send(ctx, "a", api.SendParams{Content: "x"}); return err }},
+			{"list_agents", true, func(c *client.Client) error { _, err := client.Do(ctx, c, "", api.ListAgents, api.None{}); return err }},
+			{"send", true, func(c *client.Client) error {
+				_, err := client.Do(ctx, c, "a", api.Send, api.SendParams{Content: "x"})
+				return err
+			}},
 			{"send", true, func(c *client.Client) error {
 				_, _, err := collect(c.SendStream(ctx, "a", api.SendParams{Content: "x"}))
 				return err
 			}},
-			{"create_agent", false, func(c *client.Client) error { _, err := c.CreateAgent(ctx, api.CreateAgentParams{}); return err }},
+			{"create_agent", false, func(c *client.Client) error {
+				_, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{})
+				return err
+			}},
 			{"unheard_of", false, func(c *client.Client) error { return c.Call(ctx, client.RootPath, "unheard_of", nil, nil) }},
 		} {
 			t.Run(way.name+", "+call.method, func(t *testing.T) {
@@ -138,7 +144,7 @@ func TestDrainingIsToldAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, sent := c.Send(t.Context(), "a", api.SendParams{Content: "x"})
+	_, sent := client.Do(t.Context(), c, "a", api.Send, api.SendParams{Content: "x"})
 	_, _, streamed := collect(c.SendStream(t.Context(), "a", api.SendParams{Content: "x"}))
 	for _, err := range []error{sent, streamed} {
 		if err == nil || !strings.HasSuffix(err.Error(), "the server is shutting down: nothing was accepted") {
@@ -260,7 +266,10 @@ func TestKeyIsFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	create := func() error { _, err := c.CreateAgent(t.Context(), api.CreateAgentParams{}); return err }
+	create := func() error {
+		_, err := client.Do(t.Context(), c, "", api.CreateAgent, api.CreateAgentParams{})
+		return err
+	}
 	if err := create(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/homelock"
@@ -137,7 +138,7 @@ func unsavedPermissions(ctx context.Context, home string) (map[string]protocol.P
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.ListAgents(ctx)
+	list, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	narrowed := map[string]protocol.Permissions{}
 	for _, agent := range list.Agents {
 		if agent.UnsavedPermissions != nil {

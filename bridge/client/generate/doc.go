@@ -1,8 +1,7 @@
-// Package generate holds what makes the methods of the three clients, and the types of
-// parameters, results and events, from the tables of them (api.Methods,
-// api.EventTypes): its test compares, and writes with UPDATE=1.
+// Package generate holds what makes the methods of the clients in Python and TypeScript, and
+// the types of parameters, results and events, from the tables of them (api.Methods,
+// api.EventTypes): its test compares, and writes with UPDATE=1. The Go client needs no
+// code of its own for a method: client.Do takes its row.
 //
 //	UPDATE=1 go test ./bridge/client/generate
-//
-// It does not import package client, so that it can mend it.
 package generate

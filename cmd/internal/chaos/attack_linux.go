@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -82,7 +84,7 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 	if err != nil {
 		return err
 	}
-	listed, err := c.ListAgents(ctx)
+	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return &skippedError{why: err.Error()}
 	}

@@ -97,7 +97,7 @@ func (d *driver) do(ctx context.Context, step Step) {
 		d.recreate(ctx)
 	case Shutdown:
 		if c, err := d.server.call(ctx); err == nil {
-			_ = c.ShutdownAgent(ctx, d.agent) // the server may be killed meanwhile
+			_, _ = client.Do(ctx, c, d.agent, api.Shutdown, api.None{}) // the server may be killed meanwhile
 		}
 	case Kill, Stop, FillDisk, KillServer: // the attacker's
 	}
@@ -134,7 +134,7 @@ func (d *driver) cancel(ctx context.Context, after time.Duration) {
 		if err != nil {
 			continue
 		}
-		if result, err := c.Cancel(ctx, d.agent, m.id); err == nil {
+		if result, err := client.Do(ctx, c, d.agent, api.Cancel, api.CancelParams{RequestID: m.id}); err == nil {
 			d.history.Add(Record{Kind: CancelSaid, Agent: d.agent, Request: m.id, Done: result.Cancelled})
 		}
 		after = 200 * time.Millisecond
@@ -151,7 +151,7 @@ func (d *driver) recreate(ctx context.Context) {
 	for {
 		c, err := d.server.call(ctx)
 		if err == nil {
-			_, err = c.DestroyAgent(ctx, d.agent)
+			_, err = client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: d.agent})
 		}
 		if err == nil {
 			break
@@ -243,7 +243,7 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 	}
 	note(Refused, func(r *Record) { r.Type, r.Text = errorKind(err), err.Error() })
 	if errorKind(err) == "AGENT_FAILED" {
-		_ = c.ShutdownAgent(ctx, d.agent) // the next try starts it afresh
+		_, _ = client.Do(ctx, c, d.agent, api.Shutdown, api.None{}) // the next try starts it afresh
 	}
 	return true
 }
@@ -263,7 +263,7 @@ func (m message) send(ctx context.Context, c *client.Client, agent string) (api.
 		p.TimeoutS = &m.timeout
 	}
 	if !m.streamed {
-		return c.Send(ctx, agent, p)
+		return client.Do(ctx, c, agent, api.Send, p)
 	}
 	var text strings.Builder
 	var result api.SendResult
@@ -326,7 +326,7 @@ func (d *driver) checkConversation(ctx context.Context) error {
 		request, answer = "", nil
 	}
 	for offset := uint64(0); ; {
-		page, err := c.GetMessages(ctx, d.agent, api.GetMessagesParams{Offset: &offset})
+		page, err := client.Do(ctx, c, d.agent, api.GetMessages, api.GetMessagesParams{Offset: &offset})
 		if err != nil {
 			return err
 		}

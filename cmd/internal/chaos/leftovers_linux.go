@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -47,7 +49,7 @@ func (s *server) strays(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()} // who cannot look has not seen that there is nothing
 	}
-	listed, err := c.ListAgents(ctx)
+	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -233,7 +233,7 @@ func (s *server) createAll(ctx context.Context) error {
 // asking, we are asked for.
 func (s *server) create(ctx context.Context, c *client.Client, name string) error {
 	preset, approvals := rights.Trusted, api.ApprovalsAsk
-	_, err := c.CreateAgent(ctx, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
+	_, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
 	if errorKind(err) == "AGENT_EXISTS" {
 		return nil
 	}

@@ -26,7 +26,7 @@ type asked struct {
 
 // pending are the requests that wait, agent by agent, the oldest of each first.
 func pending(ctx context.Context, c *client.Client) ([]asked, error) {
-	agents, err := c.ListAgents(ctx)
+	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (a *App) respond(ctx context.Context, c *client.Client, p api.RespondPermis
 	}
 	for _, one := range all {
 		if one.RequestID == p.RequestID {
-			responded, err := c.RespondPermission(ctx, one.AgentID, p)
+			responded, err := client.Do(ctx, c, one.AgentID, api.RespondPermission, p)
 			return a.done(responded, err, "%s %s of %s\n", done, p.RequestID, one.AgentID)
 		}
 	}

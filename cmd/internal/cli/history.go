@@ -39,7 +39,7 @@ func (a *App) messages(ctx context.Context, c *client.Client, agent string, offs
 			left := limit - uint64(len(all.Messages))
 			page.Limit = &left
 		}
-		got, err := c.GetMessages(ctx, agent, page)
+		got, err := client.Do(ctx, c, agent, api.GetMessages, page)
 		if err != nil {
 			return err
 		}

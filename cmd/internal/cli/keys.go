@@ -23,7 +23,7 @@ func (a *App) keysVerb() *cobra.Command {
 }
 
 func (a *App) keys(ctx context.Context, c *client.Client, _ []string) error {
-	list, err := c.ListKeys(ctx)
+	list, err := client.Do(ctx, c, "", api.ListKeys, api.None{})
 	switch {
 	case err != nil:
 		return err
@@ -75,7 +75,7 @@ func (a *App) createKeyVerb() *cobra.Command {
 		if expires != 0 {
 			p.ExpiresSeconds = new(uint64(expires / time.Second))
 		}
-		created, err := c.CreateKey(ctx, p)
+		created, err := client.Do(ctx, c, "", api.CreateKey, p)
 		if err == nil && !a.json {
 			a.note("key %s, shown only now", created.KeyID)
 		}
@@ -106,7 +106,7 @@ func (a *App) createKeyVerb() *cobra.Command {
 }
 
 func (a *App) revokeKey(ctx context.Context, c *client.Client, args []string) error {
-	revoked, err := c.RevokeKey(ctx, args[0])
+	revoked, err := client.Do(ctx, c, "", api.RevokeKey, api.RevokeKeyParams{KeyID: args[0]})
 	if err == nil && !revoked.Revoked {
 		if a.json {
 			err = a.printJSON(revoked)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/safefile"
 )
@@ -42,7 +43,7 @@ func (a *App) openVerb() *cobra.Command {
 // command line, which all users of the machine can see, but in a file of the home that
 // leads there.
 func (a *App) open(ctx context.Context, c *client.Client, show bool) error {
-	made, err := c.CreatePageCode(ctx)
+	made, err := client.Do(ctx, c, "", api.CreatePageCode, api.None{})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 )
@@ -78,7 +79,7 @@ func absolute(path *string) error {
 }
 
 func (a *App) list(ctx context.Context, c *client.Client, _ []string) error {
-	agents, err := c.ListAgents(ctx)
+	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	switch {
 	case err != nil:
 		return err

@@ -40,7 +40,7 @@ func savedSessions(ctx context.Context, c *client.Client, p api.ListSessionsPara
 			page = min(page, limit-have)
 		}
 		p.Offset, p.Limit = new(offset+have), &page
-		got, err := c.ListSessions(ctx, p)
+		got, err := client.Do(ctx, c, "", api.ListSessions, p)
 		if err != nil {
 			return list, err
 		}
@@ -117,7 +117,7 @@ func (a *App) loadVerb() *cobra.Command {
 }
 
 func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParams) error {
-	loaded, err := c.LoadSession(ctx, p)
+	loaded, err := client.Do(ctx, c, "", api.LoadSession, p)
 	if kindOf(err) == api.KindAgentExists {
 		err = fmt.Errorf("%s: use the agent that is there, or go on with a copy by --as and another name", err.Error())
 	}
@@ -147,7 +147,7 @@ func (a *App) saveVerb() *cobra.Command {
 		if len(args) == 2 {
 			p.SessionName = &args[1]
 		}
-		saved, err := c.SaveSession(ctx, p)
+		saved, err := client.Do(ctx, c, "", api.SaveSession, p)
 		switch {
 		case err != nil:
 			return err
@@ -168,17 +168,17 @@ func (a *App) saveVerb() *cobra.Command {
 }
 
 func (a *App) clone(ctx context.Context, c *client.Client, args []string) error {
-	cloned, err := c.CloneSession(ctx, args[0], args[1])
+	cloned, err := client.Do(ctx, c, "", api.CloneSession, api.CloneSessionParams{SrcSession: args[0], DestSession: args[1]})
 	return a.done(cloned, err, "copied %s to %s\n", args[0], args[1])
 }
 
 func (a *App) rename(ctx context.Context, c *client.Client, args []string) error {
-	renamed, err := c.RenameSession(ctx, args[0], args[1])
+	renamed, err := client.Do(ctx, c, "", api.RenameSession, api.RenameSessionParams{OldName: args[0], NewName: args[1]})
 	return a.done(renamed, err, "renamed %s to %s\n", args[0], args[1])
 }
 
 func (a *App) delete(ctx context.Context, c *client.Client, args []string) error {
-	deleted, err := c.DeleteSession(ctx, args[0])
+	deleted, err := client.Do(ctx, c, "", api.DeleteSession, api.DeleteSessionParams{SessionName: args[0]})
 	if err == nil && !deleted.Deleted {
 		if a.json {
 			err = a.printJSON(deleted)

@@ -42,7 +42,7 @@ func findAgent(ctx context.Context, c *client.Client, id string) (s agentStatus,
 	if err := api.CheckAgentID(id); err != nil {
 		return s, err
 	}
-	agents, err := c.ListAgents(ctx)
+	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 	if err != nil {
 		return s, err
 	}
@@ -72,11 +72,11 @@ func (e noAgentError) Error() string {
 
 // ask asks the agent's process.
 func (s *agentStatus) ask(ctx context.Context, c *client.Client) error {
-	about, err := c.GetContext(ctx, s.Agent.AgentID)
+	about, err := client.Do(ctx, c, s.Agent.AgentID, api.GetContext, api.None{})
 	if err != nil {
 		return err
 	}
-	tokens, err := c.GetTokens(ctx, s.Agent.AgentID)
+	tokens, err := client.Do(ctx, c, s.Agent.AgentID, api.GetTokens, api.None{})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.Se
 	defer a.cancelOnInterrupt(ctx, c, agent, *p.RequestID)()
 	defer a.tellWaiting(ctx, c, agent)()
 	if a.json {
-		result, err := c.Send(ctx, agent, p)
+		result, err := client.Do(ctx, c, agent, api.Send, p)
 		if err != nil {
 			return serverGone(err, *p.RequestID)
 		}
@@ -169,7 +169,7 @@ func (a *App) cancelOnInterrupt(ctx context.Context, c *client.Client, agent, re
 		release()
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 		defer cancel()
-		if _, err := c.Cancel(limited, agent, requestID); err != nil {
+		if _, err := client.Do(limited, c, agent, api.Cancel, api.CancelParams{RequestID: requestID}); err != nil {
 			a.note("cancel: %v", err)
 		}
 	})

@@ -136,7 +136,7 @@ func workingDir() (string, error) {
 }
 
 func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {
-	created, err := c.CreateAgent(ctx, p)
+	created, err := client.Do(ctx, c, "", api.CreateAgent, p)
 	if kindOf(err) == api.KindAgentExists && p.IfExists == nil {
 		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
 	}
@@ -163,14 +163,15 @@ func (a *App) stop(ctx context.Context, c *client.Client, args []string) error {
 	if found.Session != nil || found.Agent != nil && found.Agent.State == "stopped" {
 		said = "%s does not run: the next request to it starts it\n"
 	}
-	return a.done(api.SuccessResult{Success: true}, c.ShutdownAgent(ctx, args[0]), said, args[0])
+	stopped, err := client.Do(ctx, c, args[0], api.Shutdown, api.None{})
+	return a.done(stopped, err, said, args[0])
 }
 
 func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {
 	if err := api.CheckAgentID(args[0]); err != nil { // the server would say that there is none
 		return err
 	}
-	destroyed, err := c.DestroyAgent(ctx, args[0])
+	destroyed, err := client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: args[0]})
 	switch {
 	case err != nil:
 		return err
@@ -202,7 +203,7 @@ func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error
 	if len(args) == 1 {
 		args = []string{"", args[0]}
 	}
-	cancelled, err := c.Cancel(ctx, args[0], args[1])
+	cancelled, err := client.Do(ctx, c, args[0], api.Cancel, api.CancelParams{RequestID: args[1]})
 	switch {
 	case err != nil:
 		return err
@@ -212,7 +213,7 @@ func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error
 		}
 	}
 	if !cancelled.Cancelled && args[0] == "" {
-		agents, err := c.ListAgents(ctx)
+		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
 		if err == nil && slices.ContainsFunc(agents.Agents, func(agent api.AgentInfo) bool { return agent.AgentID == args[1] }) {
 			return Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s status %s shows that which runs)", args[1], a.self(), args[1])
 		}
@@ -231,7 +232,7 @@ func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error 
 		return err
 	}
 	gone := watchServer(cfg.Home, a.Port)
-	if err := c.ShutdownServer(ctx); err != nil {
+	if _, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{}); err != nil {
 		gone.forget()
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 )
@@ -30,7 +31,7 @@ func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (
 			case err != nil:
 				return
 			case event.Type == "open": // from here on events come; what waits already has none to come
-				if now, err := c.GetPermissions(ctx, agent); err == nil {
+				if now, err := client.Do(ctx, c, agent, api.GetPermissions, api.None{}); err == nil {
 					for _, request := range now.Pending {
 						tell(request)
 					}
