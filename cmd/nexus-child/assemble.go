@@ -49,7 +49,7 @@ func (a *assembly) close() {
 // configuration: what a flag says holds before what was saved, and that before
 // what the configuration says. What a failed start has begun is taken back.
 func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err error) {
-	home, err := config.Home(environ)
+	home, err := config.HomeOf(environ)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ const sessionsDir = "sessions"
 // them kept. The parents that begin such sessions may know no server, so their children
 // remove them.
 func expireSessions(home string, c *config.Config, log *zap.Logger) {
-	days := c.KeepUnnamedDays()
+	days := c.KeepUnnamedDays
 	if days == 0 {
 		return
 	}
@@ -283,7 +283,7 @@ func protectKeys(c *config.Config, brokered bool) error {
 func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
 	c := current.now()
 	o := toolenv.Options{
-		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets() }, Allowances: a.options.State.Allowances,
+		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets }, Allowances: a.options.State.Allowances,
 		OnAllow: func(allowed protocol.Allowance) error {
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
@@ -292,7 +292,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
-	if scratch, err := safefile.MakeDir(config.ScratchDir(c.Home)); err != nil {
+	if scratch, err := safefile.MakeDir(c.Home.ScratchDir()); err != nil {
 		a.options.Log.Warn("long results are not kept", zap.Error(err))
 	} else {
 		a.closers = append(a.closers, dirCloser{scratch})
@@ -306,7 +306,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		held := *saved.Permissions
 		if asked {
 			var err error
-			if held, err = narrowed(o.Permissions, held, c.Presets()); err != nil {
+			if held, err = narrowed(o.Permissions, held, c.Presets); err != nil {
 				return err
 			}
 		}
@@ -316,7 +316,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 		}
 	}
 	if f.ceiling != nil {
-		ceiling, err := toolenv.Resolve(*f.ceiling, c.Presets())
+		ceiling, err := toolenv.Resolve(*f.ceiling, c.Presets)
 		if err != nil {
 			return fmt.Errorf("--ceiling: %w", err)
 		}

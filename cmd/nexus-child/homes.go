@@ -93,7 +93,7 @@ func walls(f *flags, saved transcript.Settings, c *config.Config, cwd string) []
 	if f.permissions != nil {
 		asked = *f.permissions
 	}
-	if resolved, err := toolenv.Resolve(asked, c.Presets()); err == nil { // else it does not start
+	if resolved, err := toolenv.Resolve(asked, c.Presets); err == nil { // else it does not start
 		list = append(list, resolved.AllowedPaths...)
 	}
 	if saved.Permissions != nil {

@@ -45,7 +45,7 @@ func (m *models) Select(model, current string) (child.Selected, error) {
 
 func (m *models) choose(w config.Wish) (child.Selected, error) {
 	c := m.current.now()
-	choice, err := c.Choose(w)
+	choice, err := c.Models.Choose(w)
 	if err != nil {
 		return child.Selected{}, err
 	}
@@ -83,7 +83,7 @@ func (m *models) provider(c *config.Config, choice config.Choice) (provider.Prov
 // Price implements [child.Models].
 func (m *models) Price(name string) (protocol.Price, bool) {
 	service, model, _ := strings.Cut(name, "/")
-	return m.current.now().Price(service, model)
+	return m.current.now().Models.Price(service, model)
 }
 
 // List implements [child.Models]: it gives what Select would take. All providers
@@ -93,7 +93,7 @@ func (m *models) Price(name string) (protocol.Price, bool) {
 // says; one without its key has none. The error is that of ctx.
 func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 	c := m.current.now()
-	names := c.ProviderNames()
+	names := c.Models.Names()
 	found := make([][]protocol.Model, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
@@ -105,7 +105,7 @@ func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 
 // offered are the models of one provider under its name.
 func (m *models) offered(ctx context.Context, c *config.Config, name string) []protocol.Model {
-	settings, err := c.Provider(name)
+	settings, err := c.Models.Provider(name)
 	if err != nil {
 		return nil
 	}

@@ -76,7 +76,7 @@ func TestListModels(t *testing.T) {
 		var got []string
 		for _, model := range all {
 			got = append(got, fmt.Sprintf("%s/%s %s %d", model.Provider, model.ModelID, model.ModelName, model.ContextWindow))
-			if _, err := c.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
+			if _, err := c.Models.Choose(config.Wish{Provider: model.Provider, Model: model.ModelID}); err != nil {
 				t.Errorf("%v is listed and cannot be chosen: %v", model, err)
 			}
 		}

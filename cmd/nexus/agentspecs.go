@@ -219,7 +219,7 @@ func (s *agentSpecs) checkModel(p agents.AgentSpec) error {
 	if s.scenario != "" { // which the offline model plays
 		w.Provider = cmp.Or(w.Provider, "offline")
 	}
-	_, err := s.config.settings().cfg.Choose(w)
+	_, err := s.config.settings().cfg.Models.Choose(w)
 	if err == nil {
 		return nil
 	}
@@ -270,7 +270,7 @@ func childEnv(environ []string, cfg *config.Config) []string {
 	for _, name := range cfg.KeyNames() { // whatever somebody called it
 		keep[name] = false
 	}
-	env := []string{"NEXUS_HOME=" + cfg.Home}
+	env := []string{"NEXUS_HOME=" + string(cfg.Home)}
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
 		if kept, known := keep[name]; kept || !known && strings.HasPrefix(name, "LC_") {

@@ -21,7 +21,7 @@ func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tr
 		return nil, fmt.Errorf("protect the keys: %w", err)
 	}
 	// Where agents reach neither: a home may lie on a disk that takes no sockets.
-	dirs := []string{s.cfg.SocketsDir()}
+	dirs := []string{s.cfg.Home.SocketsDir()}
 	if runtime := s.cfg.Env("XDG_RUNTIME_DIR"); runtime != "" {
 		dirs = append(dirs, filepath.Join(runtime, "nexus-sockets"))
 	}
@@ -39,8 +39,8 @@ func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tr
 // brokerProviders are the providers that are somewhere else, with their keys.
 func brokerProviders(cfg *config.Config) map[string]broker.Provider {
 	providers := map[string]broker.Provider{}
-	for _, name := range cfg.ProviderNames() {
-		p, err := cfg.Provider(name)
+	for _, name := range cfg.Models.Names() {
+		p, err := cfg.Models.Provider(name)
 		if err != nil || p.Type == "offline" {
 			continue
 		}

@@ -41,7 +41,7 @@ type checkers struct {
 
 func newCheckers(child string, current settingsSource, cfg *config.Config, guard *proc.Guard, log *zap.Logger) *checkers {
 	return &checkers{
-		child: child, config: current, cache: cfg.CacheDir(), scratch: cfg.ScratchDir(), guard: guard, log: log.Named("check"),
+		child: child, config: current, cache: cfg.Home.CacheDir(), scratch: cfg.Home.ScratchDir(), guard: guard, log: log.Named("check"),
 		room: make(chan struct{}, maxChecks),
 	}
 }

@@ -50,7 +50,7 @@ func checkConfig(app *cli.App, path string) error {
 		_, err = settingsOf(cfg, serveOptions{}, app.Environ)
 	}
 	if err == nil && path == "" {
-		err = mcpfile.Check(cfg.Path("mcp.json"))
+		err = mcpfile.Check(cfg.Home.Path("mcp.json"))
 	}
 	if app.JSON() {
 		return errors.Join(err, app.PrintJSON(checkedOf(cfg, err)))

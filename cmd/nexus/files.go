@@ -26,13 +26,13 @@ func openFiles(cfg *config.Config, port int, durable bool) (_ *files, err error)
 			err = errors.Join(err, f.close())
 		}
 	}()
-	if f.keys, err = auth.OpenKeyring(cfg.KeyPath(port), cfg.Path("keys.json")); err != nil {
+	if f.keys, err = auth.OpenKeyring(cfg.Home.KeyPath(port), cfg.Home.Path("keys.json")); err != nil {
 		return nil, err
 	}
-	if f.signatures, err = limit.OpenSeen(filepath.Join(cfg.RunDir(), "signatures")); err != nil {
+	if f.signatures, err = limit.OpenSeen(filepath.Join(cfg.Home.RunDir(), "signatures")); err != nil {
 		return nil, err
 	}
-	f.audit, err = logfile.Open(cfg.Path("audit.jsonl"), logfile.Options{Durable: durable})
+	f.audit, err = logfile.Open(cfg.Home.Path("audit.jsonl"), logfile.Options{Durable: durable})
 	return f, err
 }
 

@@ -13,7 +13,7 @@ import (
 // what it has on this machine. It is made before the first of them starts, and
 // to be closed when the last has ended.
 func newGuard(cfg *config.Config, log *zap.Logger) (*proc.Guard, error) {
-	guard, err := proc.NewGuard(proc.GuardOptions{Dir: filepath.Join(cfg.RunDir(), "trees"), Log: log.Named("proc")})
+	guard, err := proc.NewGuard(proc.GuardOptions{Dir: filepath.Join(cfg.Home.RunDir(), "trees"), Log: log.Named("proc")})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // limitsOf are the limits of agents that have none of their own.
 func limitsOf(cfg *config.Config) (broker.Limits, error) {
-	l := cfg.Limits()
+	l := cfg.Limits
 	asked := api.Limits{
 		Tokens: &l.Tokens, RequestsPerMinute: &l.RequestsPerMinute, TokensPerMinute: &l.TokensPerMinute,
 		MemoryBytes: &l.MemoryBytes, Processes: &l.Processes, OpenFiles: &l.OpenFiles, CPUSeconds: &l.CPUSeconds,

@@ -48,7 +48,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
 		front: bridge.Settings{
 			AccessOptions: o.access(cfg),
-			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server().AllowYolo},
+			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server.AllowYolo},
 		},
 	}, nil
 }
@@ -85,7 +85,7 @@ func newConfiguration(app *cli.App, o serveOptions, log *zap.Logger) *configurat
 }
 
 // copyPath is the copy of config.json that agents read.
-func copyPath(cfg *config.Config) string { return filepath.Join(cfg.RunDir(), "config.json") }
+func copyPath(cfg *config.Config) string { return filepath.Join(cfg.Home.RunDir(), "config.json") }
 
 // begin makes the first settings hold and writes the agents' copy.
 func (c *configuration) begin(cfg *config.Config) error {
@@ -193,7 +193,7 @@ func (c *configuration) warnings() []string {
 // is now, and keeps no server from starting.
 func warningsOf(cfg *config.Config) []string {
 	warnings := cfg.Warnings()
-	if err := mcpfile.Check(cfg.Path("mcp.json")); err != nil {
+	if err := mcpfile.Check(cfg.Home.Path("mcp.json")); err != nil {
 		warnings = append(warnings, "no agent can start: "+err.Error())
 	}
 	return warnings

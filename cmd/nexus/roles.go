@@ -9,7 +9,7 @@ import (
 // rolesOf are the agents that the configuration gives roles to.
 func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) {
 	roles := map[agents.Role]api.CreateAgentParams{}
-	for name, r := range cfg.Roles() {
+	for name, r := range cfg.Roles {
 		p := api.CreateAgentParams{AgentID: &r.AgentID}
 		for _, one := range []struct {
 			value  string
@@ -32,7 +32,7 @@ func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) 
 // presetsOf are the presets of the configuration, by what each is made of.
 func presetsOf(cfg *config.Config) map[string]string {
 	presets := map[string]string{}
-	for name, p := range cfg.Presets() {
+	for name, p := range cfg.Presets {
 		presets[name] = p.Preset
 	}
 	return presets

@@ -112,7 +112,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 
 // access is what the server lets in, by the configuration and the flags.
 func (o serveOptions) access(cfg *config.Config) httpd.AccessOptions {
-	said := cfg.Server()
+	said := cfg.Server
 	if o.rated {
 		said.RequestsPerMinute = uint64(o.rate)
 	}
@@ -132,7 +132,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if cfg.APIKey != "" {
 		return cli.Usage("NEXUS3_API_KEY is for clients, and a server makes a key of its own: start it without that variable")
 	}
-	if err := cfg.MakeDirs(); err != nil {
+	if err := cfg.Home.MakeDirs(); err != nil {
 		return err
 	}
 	if o.child, err = findChild(o.child); err != nil {
@@ -147,19 +147,19 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
 
-	listener, err := listen(ctx, app, o, cfg.Home)
+	listener, err := listen(ctx, app, o, string(cfg.Home))
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	sweep := func(ctx context.Context) error { return safefile.SweepDirs(ctx, cfg.ScratchDir()) }
-	room := func() error { return safefile.Probe(cfg.Home, 64<<10) }
+	sweep := func(ctx context.Context) error { return safefile.SweepDirs(ctx, cfg.Home.ScratchDir()) }
+	room := func() error { return safefile.Probe(string(cfg.Home), 64<<10) }
 	if room() != nil {
 		warnOfLeft(sweep(ctx), log) // the lock and the guard's record need room
 	}
-	held, err := cli.LockHome(cfg.Home, port)
+	held, err := cli.LockHome(string(cfg.Home), port)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	log.Info("server started", zap.String("address", listener.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
-	if err := announce(app.Stdout, listener.Addr().String(), cfg.KeyPath(port)); err != nil {
+	if err := announce(app.Stdout, listener.Addr().String(), cfg.Home.KeyPath(port)); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
@@ -229,7 +229,7 @@ type assembly struct {
 // assemble makes the parts of a server and their actors, which end once asked does;
 // ask ends it.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
-	catalogue := sessions.New(a.cfg.Home)
+	catalogue := sessions.New(string(a.cfg.Home))
 	if err := a.config.begin(a.cfg); err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Probe:        probe,
 		Checks: []httpd.Check{
 			{Name: "home", Ask: func() error {
-				return cmp.Or(a.homeLock.Check(), checkWritable(a.cfg.Home), checkWritable(catalogue.Dir("named")))
+				return cmp.Or(a.homeLock.Check(), checkWritable(string(a.cfg.Home)), checkWritable(catalogue.Dir("named")))
 			}},
 			{Name: "broker", Ask: models.Check},
 		},
@@ -284,7 +284,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		MaxUnauthenticated: maxUnauthenticated(),
 		DrainTimeout:       max(a.o.drain, 1), // 0 would be the default
 		Check:              newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log).check,
-		PlansDir:           a.cfg.PlansDir(),
+		PlansDir:           a.cfg.Home.PlansDir(),
 	})
 	if err != nil {
 		events.Close()

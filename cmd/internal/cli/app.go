@@ -303,7 +303,7 @@ func (a *App) Home() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return config.Home(environ)
+	return config.HomeOf(environ)
 }
 
 // Config is what the environment and --home say. No file is read: whether

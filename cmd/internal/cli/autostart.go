@@ -30,10 +30,10 @@ func startServer(cfg *config.Config, port int, environ []string) (s started, err
 	if err != nil {
 		return s, err
 	}
-	if err := cfg.MakeDirs(); err != nil {
+	if err := cfg.Home.MakeDirs(); err != nil {
 		return s, err
 	}
-	logPath := filepath.Join(cfg.LogsDir(), "server-"+strconv.Itoa(port)+".log")
+	logPath := filepath.Join(cfg.Home.LogsDir(), "server-"+strconv.Itoa(port)+".log")
 	logFile, err := safefile.Open(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
 		return s, fmt.Errorf("open the server's log: %w", err)
@@ -43,7 +43,7 @@ func startServer(cfg *config.Config, port int, environ []string) (s started, err
 	if err != nil {
 		return s, fmt.Errorf("open the server's log: %w", err)
 	}
-	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", cfg.Home, "--log-file", logPath)
+	cmd := exec.Command(nexus, "serve", strconv.Itoa(port), "--home", string(cfg.Home), "--log-file", logPath)
 	cmd.Env = environ
 	cmd.Stderr = logFile
 	cmd.SysProcAttr = detached()

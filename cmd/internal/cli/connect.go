@@ -30,7 +30,7 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.locate(ctx, cfg.Home)
+	found, err := a.locate(ctx, string(cfg.Home))
 	if err != nil {
 		return nil, err
 	}
@@ -40,17 +40,17 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 		}
 	}
 	if found.Detection != client.NexusServer {
-		return nil, &noServerError{describe(found, a.Port, a.portFrom, cfg.Home)}
+		return nil, &noServerError{describe(found, a.Port, a.portFrom, string(cfg.Home))}
 	}
 	// In a copy of a home lies the key file of another home's server, which may be
 	// the one that listens there.
 	if a.apiKey == "" && cfg.APIKey == "" && (!found.home.Runs || found.home.Port != a.Port) {
-		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, cfg.Home)}
+		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, string(cfg.Home))}
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
 		Sign:   found.Health.SignaturesRequired,
-		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: cfg.Home, Port: a.Port},
+		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: string(cfg.Home), Port: a.Port},
 	})
 }
 
@@ -65,9 +65,9 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 	}
 	switch {
 	case last.Copied:
-		a.note("%s is a copy of another home: its last server is not known", cfg.Home)
+		a.note("%s is a copy of another home: its last server is not known", string(cfg.Home))
 	case last.PID > 0 && !last.Runs:
-		a.note("the last server of %s (process %d) did not end by itself", cfg.Home, last.PID)
+		a.note("the last server of %s (process %d) did not end by itself", string(cfg.Home), last.PID)
 	}
 	started, failed := startServer(cfg, a.Port, a.Environ)
 	if failed == nil {
@@ -75,7 +75,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 	}
 	// Somebody else may start one at the same time: one of us gets the home, and both
 	// may use its server.
-	found, err := a.locate(ctx, cfg.Home)
+	found, err := a.locate(ctx, string(cfg.Home))
 	if err == nil && found.Detection != client.NexusServer {
 		err = failed
 	}

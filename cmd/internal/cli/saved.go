@@ -215,7 +215,7 @@ func (a *App) importVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			catalogue := sessions.New(cfg.Home)
+			catalogue := sessions.New(string(cfg.Home))
 			var errs []error
 			for _, path := range args {
 				errs = append(errs, a.importFile(catalogue, path))

@@ -231,7 +231,7 @@ func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error 
 	if err != nil {
 		return err
 	}
-	gone := watchServer(cfg.Home, a.Port)
+	gone := watchServer(string(cfg.Home), a.Port)
 	if _, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{}); err != nil {
 		gone.forget()
 		return err

@@ -192,7 +192,7 @@ func (c *Config) checkReferences(f file) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Presets)) {
-		_, err := rights.Clean(c.file.Presets[name]) // its paths have no "~" any more
+		_, err := rights.Clean(c.Presets[name]) // its paths have no "~" any more
 		if e, ok := errors.AsType[*strict.Error](err); ok {
 			return &strict.Error{Path: "presets." + name + "." + e.Path, Problem: e.Problem}
 		} else if err != nil {
@@ -221,7 +221,7 @@ func (c *Config) checkChoices(path, provider, model, preset string) error {
 			return err
 		}
 	}
-	presets := append(slices.Sorted(maps.Keys(c.file.Presets)), rights.Presets()...)
+	presets := append(slices.Sorted(maps.Keys(c.Presets)), rights.Presets()...)
 	if preset != "" && !slices.Contains(presets, preset) {
 		return unknown(path+".preset", preset, "preset", presets)
 	}
@@ -229,7 +229,7 @@ func (c *Config) checkChoices(path, provider, model, preset string) error {
 }
 
 func (c *Config) checkProvider(path, name string) error {
-	if names := c.ProviderNames(); !slices.Contains(names, name) {
+	if names := c.Models.Names(); !slices.Contains(names, name) {
 		return unknown(path, name, "provider", names)
 	}
 	return nil
@@ -237,7 +237,7 @@ func (c *Config) checkProvider(path, name string) error {
 
 // checkModel reports why w cannot be chosen.
 func (c *Config) checkModel(path string, w Wish) error {
-	_, err := c.Choose(w)
+	_, err := c.Models.Choose(w)
 	if e, ok := errors.AsType[*UnknownProviderError](err); ok {
 		return &strict.Error{
 			Path: path, Problem: fmt.Sprintf("is %q, and there is no provider %q, want one of %s", w.Model, e.Provider, list(e.Known)),
@@ -278,31 +278,31 @@ func unknown(path, name, kind string, known []string) error {
 // sentence for each: the keys that are missing of providers that a file defines or
 // names. It is sorted, and never quotes a key.
 func (c *Config) Warnings() []string {
-	used := map[string]bool{c.defaultProvider(): true}
-	for name, p := range c.file.Providers {
+	used := map[string]bool{c.Models.fallback(): true}
+	for name, p := range c.Models.providers {
 		if vendor, fixed := vendors[name]; !fixed || !reflect.DeepEqual(vendor, p) {
 			used[name] = true
 		}
 	}
 	choose := func(provider, model string) {
-		if choice, err := c.Choose(Wish{Provider: provider, Model: model}); err == nil {
+		if choice, err := c.Models.Choose(Wish{Provider: provider, Model: model}); err == nil {
 			used[choice.Name] = true
 		} else if provider != "" {
 			used[provider] = true
 		}
 	}
-	if c.file.DefaultModel != "" {
+	if c.Models.defaultModel != "" {
 		choose("", "")
 	}
-	for _, p := range c.file.Profiles {
+	for _, p := range c.Profiles {
 		choose(p.Provider, p.Model)
 	}
-	for _, r := range c.file.Roles {
+	for _, r := range c.Roles {
 		choose(r.Provider, r.Model)
 	}
 	var warnings []string
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		if _, err := c.Key(Choice{Name: name, Provider: c.file.Providers[name]}); err != nil {
+		if _, err := c.Key(Choice{Name: name, Provider: c.Models.providers[name]}); err != nil {
 			warnings = append(warnings, err.Error())
 		}
 	}

@@ -91,21 +91,28 @@ func perhaps(near string) string {
 
 // Profile finds the profile of that name.
 func (c *Config) Profile(name string) (Profile, error) {
-	p, ok := c.file.Profiles[name]
+	p, ok := c.Profiles[name]
 	if !ok {
-		return Profile{}, fmt.Errorf("unknown profile %q (there are: %s)", name, list(slices.Sorted(maps.Keys(c.file.Profiles))))
+		return Profile{}, fmt.Errorf("unknown profile %q (there are: %s)", name, list(slices.Sorted(maps.Keys(c.Profiles))))
 	}
 	return p, nil
 }
 
-// ProviderNames lists the providers that could be chosen, sorted.
-func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.file.Providers)) }
+// Models are the providers of models, and which is meant where none is named.
+type Models struct {
+	providers       map[string]Provider
+	defaultModel    string
+	defaultProvider string
+}
+
+// Names lists the providers that could be chosen, sorted.
+func (m Models) Names() []string { return slices.Sorted(maps.Keys(m.providers)) }
 
 // Provider finds the provider of that name. The error is an *UnknownProviderError.
-func (c *Config) Provider(name string) (Provider, error) {
-	p, ok := c.file.Providers[name]
+func (m Models) Provider(name string) (Provider, error) {
+	p, ok := m.providers[name]
 	if !ok {
-		return Provider{}, &UnknownProviderError{Provider: name, Known: c.ProviderNames()}
+		return Provider{}, &UnknownProviderError{Provider: name, Known: m.Names()}
 	}
 	return p, nil
 }
@@ -116,20 +123,20 @@ func (c *Config) Provider(name string) (Provider, error) {
 // *UnknownModelError where a list of models lacks the one asked for, and an
 // *UnknownProviderError where there is no such provider. A name
 // that protocol.CheckModelName refuses is none that can be chosen.
-func (c *Config) Choose(w Wish) (Choice, error) {
+func (m Models) Choose(w Wish) (Choice, error) {
 	if err := checkName("provider", w.Provider); err != nil {
 		return Choice{}, err
 	}
 	model := w.Model
 	if w.Current == "" {
-		w.Current = c.defaultProvider()
+		w.Current = m.fallback()
 	}
-	if model == "" && (w.Provider == "" || c.defaultsTo(w.Provider)) {
-		model = c.file.DefaultModel
+	if model == "" && (w.Provider == "" || m.defaultsTo(w.Provider)) {
+		model = m.defaultModel
 	}
 	name := w.Provider
 	if prefix, rest, ok := strings.Cut(model, "/"); ok && (name == "" || name == prefix) {
-		if _, known := c.file.Providers[prefix]; known {
+		if _, known := m.providers[prefix]; known {
 			name, model = prefix, rest
 		}
 	}
@@ -137,16 +144,16 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 		return Choice{}, err
 	}
 	if name == "" {
-		name = c.providerOf(model, w.Current)
+		name = m.providerOf(model, w.Current)
 	}
-	p, err := c.Provider(name)
+	p, err := m.Provider(name)
 	if err != nil {
 		return Choice{}, err
 	}
 	choice, err := p.pick(name, model)
 	if _, listed := errors.AsType[*UnknownModelError](err); listed && w.Provider == "" && model == w.Model {
-		if prefix, _, ok := strings.Cut(model, "/"); ok && prefix != "" && !c.lists(prefix+"/") {
-			return Choice{}, &UnknownProviderError{Provider: prefix, Model: model, Known: c.ProviderNames()}
+		if prefix, _, ok := strings.Cut(model, "/"); ok && prefix != "" && !m.lists(prefix+"/") {
+			return Choice{}, &UnknownProviderError{Provider: prefix, Model: model, Known: m.Names()}
 		}
 	}
 	return choice, err
@@ -154,9 +161,9 @@ func (c *Config) Choose(w Wish) (Choice, error) {
 
 // lists reports whether a list of models has an id that begins so: what stands before its
 // slash is part of the id then, as aggregators have it.
-func (c *Config) lists(prefix string) bool {
-	for _, p := range c.file.Providers {
-		if slices.ContainsFunc(p.Models, func(m Model) bool { return strings.HasPrefix(m.ID, prefix) }) {
+func (m Models) lists(prefix string) bool {
+	for _, p := range m.providers {
+		if slices.ContainsFunc(p.Models, func(one Model) bool { return strings.HasPrefix(one.ID, prefix) }) {
 			return true
 		}
 	}
@@ -175,41 +182,41 @@ func checkName(of, name string) error {
 }
 
 // defaultsTo reports whether the default model belongs to that provider.
-func (c *Config) defaultsTo(provider string) bool {
-	if prefix, _, ok := strings.Cut(c.file.DefaultModel, "/"); ok {
-		if _, known := c.file.Providers[prefix]; known {
+func (m Models) defaultsTo(provider string) bool {
+	if prefix, _, ok := strings.Cut(m.defaultModel, "/"); ok {
+		if _, known := m.providers[prefix]; known {
 			return prefix == provider
 		}
 	}
-	return c.file.DefaultModel != "" && c.providerOf(c.file.DefaultModel, c.defaultProvider()) == provider
+	return m.defaultModel != "" && m.providerOf(m.defaultModel, m.fallback()) == provider
 }
 
 // providerOf finds the provider whose list has the model, the current one
 // first; failing that, it is the current one.
-func (c *Config) providerOf(model, current string) string {
-	names := append([]string{current}, c.ProviderNames()...)
+func (m Models) providerOf(model, current string) string {
+	names := append([]string{current}, m.Names()...)
 	for _, name := range names {
-		if slices.ContainsFunc(c.file.Providers[name].known(), func(m Model) bool { return m.ID == model }) {
+		if slices.ContainsFunc(m.providers[name].known(), func(one Model) bool { return one.ID == model }) {
 			return name
 		}
 	}
 	return names[0]
 }
 
-func (c *Config) defaultProvider() string {
-	if c.file.DefaultProvider != "" {
-		return c.file.DefaultProvider
+func (m Models) fallback() string {
+	if m.defaultProvider != "" {
+		return m.defaultProvider
 	}
-	if prefix, _, ok := strings.Cut(c.file.DefaultModel, "/"); ok {
-		if _, known := c.file.Providers[prefix]; known {
+	if prefix, _, ok := strings.Cut(m.defaultModel, "/"); ok {
+		if _, known := m.providers[prefix]; known {
 			return prefix
 		}
 	}
-	own := slices.DeleteFunc(c.ProviderNames(), func(name string) bool {
-		_, fixed := builtin().Providers[name]
+	own := slices.DeleteFunc(m.Names(), func(name string) bool {
+		_, fixed := vendors[name]
 		return fixed
 	})
-	if len(own) == 1 && c.file.DefaultModel != "" {
+	if len(own) == 1 && m.defaultModel != "" {
 		return own[0]
 	}
 	return "offline"
@@ -217,12 +224,12 @@ func (c *Config) defaultProvider() string {
 
 // Price is that of a model of a provider; ok is false where none is configured. The
 // offline model costs nothing.
-func (c *Config) Price(name, model string) (price protocol.Price, ok bool) {
-	p, err := c.Provider(name)
+func (m Models) Price(name, model string) (price protocol.Price, ok bool) {
+	p, err := m.Provider(name)
 	if err != nil {
 		return protocol.Price{}, false
 	}
-	if i := slices.IndexFunc(p.Models, func(m Model) bool { return m.ID == model }); i >= 0 && p.Models[i].Price != nil {
+	if i := slices.IndexFunc(p.Models, func(one Model) bool { return one.ID == model }); i >= 0 && p.Models[i].Price != nil {
 		return *p.Models[i].Price, true
 	}
 	return protocol.Price{}, p.Type == "offline"
@@ -248,7 +255,7 @@ func (p Provider) pick(name, model string) (Choice, error) {
 	if len(known) == 0 {
 		return choice, nil
 	}
-	i := slices.IndexFunc(known, func(m Model) bool { return m.ID == model })
+	i := slices.IndexFunc(known, func(one Model) bool { return one.ID == model })
 	if i < 0 {
 		err := &UnknownModelError{Provider: name, Model: model}
 		for _, m := range known {

@@ -26,15 +26,25 @@ const MaxFileSize = 1 << 20
 
 // Config is everything that the environment and the files say.
 type Config struct {
-	// Home is the absolute path of nexus's own directory: $NEXUS_HOME, or
-	// .nexus3 in the user's home directory.
-	Home string
+	Home Home
 	// APIKey is $NEXUS3_API_KEY: the key of the façade; "" if unset.
 	APIKey string
 	// Files lists the configuration files that were read, later ones override.
 	Files []string
 
-	file     file
+	// What the files say. It must not be changed.
+	Models   Models
+	Profiles map[string]Profile
+	// Presets are the named permissions. In each of them Preset is a built-in one, and
+	// no path begins with "~" any more.
+	Presets map[string]protocol.Permissions
+	Limits  Limits          // the default ones of the server's agents
+	Roles   map[string]Role // the agents for tasks and plans that name none, by planner or executor
+	Server  Server          // what the façade lets in
+	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
+	// written to; 0 is for good.
+	KeepUnnamedDays int
+
 	personal []byte          // nil if there is none
 	own      map[string]bool // of providers: a trusted file was the last to say
 	keyNames map[string]bool // every api_key_env that any file or builtin names
@@ -175,23 +185,26 @@ func (c *Config) Fault(member string, err error) error {
 // Environment is what environ (KEY=VALUE as of os.Environ) says, with no file read:
 // enough for a program that asks a server.
 func Environment(environ []string) (*Config, error) {
-	c := &Config{own: map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true}}
+	c := &Config{
+		Models:   Models{providers: maps.Clone(vendors)},
+		Profiles: map[string]Profile{}, Presets: map[string]protocol.Permissions{}, Roles: map[string]Role{},
+		KeepUnnamedDays: DefaultKeepUnnamedDays,
+		own:             map[string]bool{}, env: map[string]string{}, keyNames: map[string]bool{"NEXUS3_API_KEY": true},
+	}
 	for _, pair := range environ {
 		if name, value, ok := strings.Cut(pair, "="); ok {
 			c.env[name] = value
 		}
 	}
-	home, err := Home(environ)
+	home, err := HomeOf(environ)
 	if err != nil {
 		return nil, err
 	}
-	c.Home, c.APIKey = home, c.env["NEXUS3_API_KEY"]
-	c.file = builtin()
-	for name := range c.file.Providers {
+	c.Home, c.APIKey = Home(home), c.env["NEXUS3_API_KEY"]
+	for name := range vendors {
 		c.own[name] = true
 	}
-	c.noteKeys(c.file)
-
+	c.noteKeys(vendors)
 	return c, nil
 }
 
@@ -204,7 +217,7 @@ func Load(environ []string, cwd string, extra ...string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := safefile.CheckHome(c.Home); err != nil {
+	if err := safefile.CheckHome(string(c.Home)); err != nil {
 		return nil, err
 	}
 	if err := c.mergePersonal(c.personalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +239,7 @@ func LoadAs(personal string, environ []string, cwd string, extra ...string) (*Co
 	return c, c.mergeOthers(cwd, extra)
 }
 
-func (c *Config) personalPath() string { return c.Path("config.json") }
+func (c *Config) personalPath() string { return c.Home.Path("config.json") }
 
 // Personal is the text of the personal configuration as it was read; "{}" if there is
 // none.
@@ -283,52 +296,6 @@ var vendors = map[string]Provider{
 	},
 }
 
-// builtin is what holds where no file says anything.
-func builtin() file {
-	return file{
-		Providers: maps.Clone(vendors),
-		Profiles:  map[string]Profile{},
-		Presets:   map[string]protocol.Permissions{},
-		Roles:     map[string]Role{},
-	}
-}
-
-// Home is the absolute path of nexus's own directory, by environ alone. No symbolic
-// link leads to it; it may itself be one.
-func Home(environ []string) (string, error) {
-	env := map[string]string{}
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		env[name] = value
-	}
-	if home := env["NEXUS_HOME"]; home != "" {
-		abs, err := filepath.Abs(home)
-		if err != nil {
-			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
-		}
-		return ThroughNoLink(abs), nil
-	}
-	if home := env["HOME"]; home != "" {
-		return ThroughNoLink(filepath.Join(home, DefaultHome)), nil
-	}
-	return "", errors.New("neither NEXUS_HOME nor HOME is set")
-}
-
-// ThroughNoLink is a path whose directories are no symbolic links, as far as they are
-// there; its last element may be one.
-func ThroughNoLink(path string) string {
-	rest := filepath.Base(path)
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
-}
-
 // merge reads one file and lays it over what is known. The error is a *FileError.
 func (c *Config) merge(path string, by trust) error {
 	data, err := readBounded(path)
@@ -372,34 +339,30 @@ func (c *Config) parse(data []byte, by trust) (f file, err error) {
 // lay puts a file over what is known. A provider or profile is replaced as a
 // whole: half of one and half of another is nobody's choice.
 func (c *Config) lay(path string, f file, by trust) {
-	c.noteKeys(f)
+	c.noteKeys(f.Providers)
 	for name, p := range f.Providers {
 		vendor := vendors[p.Type]
 		p.BaseURL, p.AuthMethod = cmp.Or(p.BaseURL, vendor.BaseURL), cmp.Or(p.AuthMethod, vendor.AuthMethod)
-		c.file.Providers[name] = p
+		c.Models.providers[name] = p
 	}
 	for name, p := range f.Profiles {
 		if by == untrusted { // how much an agent may do is not the project's to say
-			p.Preset = c.file.Profiles[name].Preset
+			p.Preset = c.Profiles[name].Preset
 		}
-		c.file.Profiles[name] = p
+		c.Profiles[name] = p
 	}
-	maps.Copy(c.file.Presets, expanded(f.Presets, c.env["HOME"]))
-	maps.Copy(c.file.Roles, f.Roles)
-	if f.DefaultModel != "" {
-		c.file.DefaultModel = f.DefaultModel
-	}
-	if f.DefaultProvider != "" {
-		c.file.DefaultProvider = f.DefaultProvider
-	}
+	maps.Copy(c.Presets, expanded(f.Presets, c.env["HOME"]))
+	maps.Copy(c.Roles, f.Roles)
+	c.Models.defaultModel = cmp.Or(f.DefaultModel, c.Models.defaultModel)
+	c.Models.defaultProvider = cmp.Or(f.DefaultProvider, c.Models.defaultProvider)
 	if f.Limits != nil {
-		c.file.Limits = f.Limits
+		c.Limits = *f.Limits
 	}
 	if f.Server != nil {
-		c.file.Server = f.Server
+		c.Server = *f.Server
 	}
 	if f.Sessions != nil {
-		c.file.Sessions = f.Sessions
+		c.KeepUnnamedDays = f.Sessions.days()
 	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted
@@ -409,8 +372,8 @@ func (c *Config) lay(path string, f file, by trust) {
 
 // noteKeys remembers which variables hold keys, also those of a provider that a
 // later file replaces.
-func (c *Config) noteKeys(f file) {
-	for _, p := range f.Providers {
+func (c *Config) noteKeys(providers map[string]Provider) {
+	for _, p := range providers {
 		if p.APIKeyEnv != "" {
 			c.keyNames[p.APIKeyEnv] = true
 		}
@@ -425,26 +388,6 @@ func readBounded(path string) ([]byte, error) {
 	}
 	return data, err
 }
-
-// Limits are the default ones of the server's agents.
-func (c *Config) Limits() Limits {
-	if c.file.Limits == nil {
-		return Limits{}
-	}
-	return *c.file.Limits
-}
-
-// Server is what the façade lets in.
-func (c *Config) Server() Server {
-	if c.file.Server == nil {
-		return Server{}
-	}
-	return *c.file.Server
-}
-
-// Roles are the agents for tasks and plans that name none, by planner or
-// executor. They must not be changed.
-func (c *Config) Roles() map[string]Role { return c.file.Roles }
 
 // FromProject reports whether a project's file was the last to say what the
 // provider is. A server knows nothing of such a one.

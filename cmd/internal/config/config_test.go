@@ -52,7 +52,7 @@ func TestHome(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := config.Home(tt.env)
+			got, err := config.HomeOf(tt.env)
 			if got != tt.want || (err == nil) != (tt.want != "") {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -73,7 +73,7 @@ func TestHomeThroughALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for given, want := range map[string]string{"link/new/home": "real/new/home", "link": "link", "real": "real"} {
-		if got, err := config.Home([]string{"NEXUS_HOME=" + filepath.Join(top, given)}); err != nil || got != filepath.Join(top, want) {
+		if got, err := config.HomeOf([]string{"NEXUS_HOME=" + filepath.Join(top, given)}); err != nil || got != filepath.Join(top, want) {
 			t.Errorf("%s: got %s, %v, want %s", given, got, err, want)
 		}
 	}
@@ -84,16 +84,16 @@ func TestPathsAndDirs(t *testing.T) {
 	if c.APIKey != "nxk_1" {
 		t.Errorf("key %q", c.APIKey)
 	}
-	if got := c.KeyPath(8765); got != filepath.Join(c.Home, "server.key") {
+	if got := c.Home.KeyPath(8765); got != c.Home.Path("server.key") {
 		t.Errorf("got %s", got)
 	}
-	if got := c.KeyPath(9000); got != filepath.Join(c.Home, "server-9000.key") {
+	if got := c.Home.KeyPath(9000); got != c.Home.Path("server-9000.key") {
 		t.Errorf("got %s", got)
 	}
-	if err := c.MakeDirs(); err != nil {
+	if err := c.Home.MakeDirs(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{c.SessionsDir(), c.RunDir(), c.LogsDir()} {
+	for _, dir := range []string{c.Home.SessionsDir(), c.Home.RunDir(), c.Home.LogsDir()} {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -103,16 +103,16 @@ func TestPathsAndDirs(t *testing.T) {
 // A server reads nothing of a home that others may write, and makes nothing there.
 func TestHomeThatOthersMayWrite(t *testing.T) {
 	c := load(t, "")
-	if err := os.Chmod(c.Home, 0o777); err != nil {
+	if err := os.Chmod(string(c.Home), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	_, err := config.Load([]string{"NEXUS_HOME=" + c.Home}, "")
-	for what, err := range map[string]error{"read": err, "make": c.MakeDirs()} {
-		if err == nil || !strings.Contains(err.Error(), "run chmod go-w "+c.Home) {
+	_, err := config.Load([]string{"NEXUS_HOME=" + string(c.Home)}, "")
+	for what, err := range map[string]error{"read": err, "make": c.Home.MakeDirs()} {
+		if err == nil || !strings.Contains(err.Error(), "run chmod go-w "+string(c.Home)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := os.Stat(c.RunDir()); err == nil {
+	if _, err := os.Stat(c.Home.RunDir()); err == nil {
 		t.Error("run was made")
 	}
 }
@@ -155,7 +155,7 @@ func TestChoose(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			choice, err := load(t, tt.config).Choose(tt.wish)
+			choice, err := load(t, tt.config).Models.Choose(tt.wish)
 			got := choice.Name + " " + choice.Model
 			if err != nil {
 				got = err.Error()
@@ -180,7 +180,7 @@ func TestVendors(t *testing.T) {
 		"azure":     "https://azure.example/v1 api-key",
 		"offline":   " none",
 	} {
-		p, err := c.Provider(name)
+		p, err := c.Models.Provider(name)
 		if got := p.BaseURL + " " + p.AuthMethod; err != nil || got != want {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
 		}
@@ -190,7 +190,7 @@ func TestVendors(t *testing.T) {
 func TestKey(t *testing.T) {
 	c := load(t, vendors+"}", "ROUTER_KEY=secret")
 	for provider, want := range map[string]string{"router/small": "secret", "local/m": "", "offline/offline": ""} {
-		choice, err := c.Choose(config.Wish{Model: provider})
+		choice, err := c.Models.Choose(config.Wish{Model: provider})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestKey(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", provider, key, err, want)
 		}
 	}
-	choice, err := c.Choose(config.Wish{Model: "openai/m"})
+	choice, err := c.Models.Choose(config.Wish{Model: "openai/m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestLaterFilesOverride(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if choice, err := c.Choose(config.Wish{}); err != nil || choice.Model != tt.want {
+		if choice, err := c.Models.Choose(config.Wish{}); err != nil || choice.Model != tt.want {
 			t.Errorf("got %s, %v, want %s", choice.Model, err, tt.want)
 		}
 		if c.Files[1] != project {
@@ -336,10 +336,10 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	if got := load(t, "").Limits(); got != (config.Limits{}) {
+	if got := load(t, "").Limits; got != (config.Limits{}) {
 		t.Errorf("none: got %+v", got)
 	}
-	got := load(t, `{"limits":{"tokens":1000,"tokens_per_minute":20}}`).Limits()
+	got := load(t, `{"limits":{"tokens":1000,"tokens_per_minute":20}}`).Limits
 	if want := (config.Limits{Tokens: 1000, TokensPerMinute: 20}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -403,15 +403,15 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		checkSchema(t, text)
-		for _, name := range c.ProviderNames() {
-			p, err := c.Provider(name)
+		for _, name := range c.Models.Names() {
+			p, err := c.Models.Provider(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if c.FromProject(name) && p.Type != "offline" && p.AuthMethod != "none" {
 				t.Fatalf("a project's provider %q would be sent a key", name)
 			}
-			if choice, err := c.Choose(config.Wish{Provider: name, Model: "m"}); err == nil && choice.Name != name {
+			if choice, err := c.Models.Choose(config.Wish{Provider: name, Model: "m"}); err == nil && choice.Name != name {
 				t.Fatalf("asked for %q, got %q", name, choice.Name)
 			}
 		}
@@ -420,7 +420,7 @@ func FuzzLoad(f *testing.F) {
 
 func TestRoles(t *testing.T) {
 	c := load(t, `{"roles":{"executor":{"agent_id":"maker","preset":"trusted"}}}`)
-	if got := c.Roles()["executor"]; got.AgentID != "maker" || got.Preset != "trusted" {
+	if got := c.Roles["executor"]; got.AgentID != "maker" || got.Preset != "trusted" {
 		t.Errorf("got %+v", got)
 	}
 	for text, want := range map[string]string{
@@ -441,7 +441,7 @@ func TestRoles(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true,"allow_yolo":true}}`).Server()
+	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true,"allow_yolo":true}}`).Server
 	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true, AllowYolo: true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -496,7 +496,7 @@ func TestPrice(t *testing.T) {
 		"p/a": {Input: 3, Output: 15, CacheRead: &tenth}, "p/b": nil, "p/c": nil, "q/a": nil, "offline/offline": {}, "/": nil,
 	} {
 		service, model, _ := strings.Cut(name, "/")
-		got, ok := c.Price(service, model)
+		got, ok := c.Models.Price(service, model)
 		if diff := cmp.Diff(want, &got); ok != (want != nil) || ok && diff != "" {
 			t.Errorf("%s: known %v (-want +got):\n%s", name, ok, diff)
 		}

@@ -1,17 +1,23 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"nexus.internal/protocol/safefile"
 )
 
+// Home is the absolute path of nexus's own directory: $NEXUS_HOME, or .nexus3 in the
+// user's home directory. Its methods are the paths of what lies in it (SPEC §2.1).
+type Home string
+
 // Path is a path inside the home.
-func (c *Config) Path(elem ...string) string {
-	return filepath.Join(append([]string{c.Home}, elem...)...)
+func (h Home) Path(elem ...string) string {
+	return filepath.Join(append([]string{string(h)}, elem...)...)
 }
 
 // OwnDirs are the directories in the home that are nexus's own (SPEC §2.1). No
@@ -27,48 +33,81 @@ const (
 )
 
 // SessionsDir holds the conversations of named agents.
-func (c *Config) SessionsDir() string { return c.Path(sessionsDir) }
+func (h Home) SessionsDir() string { return h.Path(sessionsDir) }
 
 // RunDir holds what belongs to agents without a lasting name.
-func (c *Config) RunDir() string { return c.Path(runDir) }
+func (h Home) RunDir() string { return h.Path(runDir) }
 
 // SocketsDir holds the model sockets of agents (SPEC §5.7).
-func (c *Config) SocketsDir() string { return c.Path(runDir, "sockets") }
+func (h Home) SocketsDir() string { return h.Path(runDir, "sockets") }
 
 // ScratchDir holds a directory for each process of an agent, and for each check
 // of code, as long as it runs.
-func (c *Config) ScratchDir() string { return ScratchDir(c.Home) }
-
-// ScratchDir is [Config.ScratchDir] of a home.
-func ScratchDir(home string) string { return filepath.Join(home, runDir, "scratch") }
+func (h Home) ScratchDir() string { return h.Path(runDir, "scratch") }
 
 // LogsDir holds the server's logs.
-func (c *Config) LogsDir() string { return c.Path(logsDir) }
+func (h Home) LogsDir() string { return h.Path(logsDir) }
 
 // PlansDir holds the records of plans. Whoever writes one makes it.
-func (c *Config) PlansDir() string { return c.Path(plansDir) }
+func (h Home) PlansDir() string { return h.Path(plansDir) }
 
 // CacheDir holds what checkers keep. Whoever runs one makes it.
-func (c *Config) CacheDir() string { return c.Path(cacheDir) }
+func (h Home) CacheDir() string { return h.Path(cacheDir) }
 
 // KeyPath is the file that holds the key of the server on that port.
-func (c *Config) KeyPath(port int) string {
+func (h Home) KeyPath(port int) string {
 	if port == DefaultPort {
-		return c.Path("server.key")
+		return h.Path("server.key")
 	}
-	return c.Path("server-" + strconv.Itoa(port) + ".key")
+	return h.Path("server-" + strconv.Itoa(port) + ".key")
 }
 
 // MakeDirs creates the home and its directories, for their owner alone (0700). It refuses
 // a home that is not its user's own (package owned).
-func (c *Config) MakeDirs() error {
-	if err := safefile.CheckHome(c.Home); err != nil {
+func (h Home) MakeDirs() error {
+	if err := safefile.CheckHome(string(h)); err != nil {
 		return err
 	}
-	for _, dir := range []string{c.Home, c.SessionsDir(), c.RunDir(), c.LogsDir()} {
+	for _, dir := range []string{string(h), h.SessionsDir(), h.RunDir(), h.LogsDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("create home: %w", err)
 		}
 	}
-	return safefile.CheckHome(c.Home) // also where somebody else was quicker to make it
+	return safefile.CheckHome(string(h)) // also where somebody else was quicker to make it
+}
+
+// HomeOf is the home by environ (KEY=VALUE) alone. No symbolic
+// link leads to it; it may itself be one.
+func HomeOf(environ []string) (string, error) {
+	env := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	if home := env["NEXUS_HOME"]; home != "" {
+		abs, err := filepath.Abs(home)
+		if err != nil {
+			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
+		}
+		return ThroughNoLink(abs), nil
+	}
+	if home := env["HOME"]; home != "" {
+		return ThroughNoLink(filepath.Join(home, DefaultHome)), nil
+	}
+	return "", errors.New("neither NEXUS_HOME nor HOME is set")
+}
+
+// ThroughNoLink is a path whose directories are no symbolic links, as far as they are
+// there; its last element may be one.
+func ThroughNoLink(path string) string {
+	rest := filepath.Base(path)
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }

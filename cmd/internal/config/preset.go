@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"strings"
 
@@ -11,10 +10,6 @@ import (
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
 )
-
-// Presets are the named permissions of the configuration. In each of them Preset
-// is a built-in one, and no path begins with "~" any more. The map is a copy.
-func (c *Config) Presets() map[string]protocol.Permissions { return maps.Clone(c.file.Presets) }
 
 // checkPreset finds what is wrong with a preset. Whether its paths can be used is for
 // the agent to say.

@@ -19,10 +19,10 @@ func TestPresets(t *testing.T) {
 		Preset: "trusted", AllowedPaths: []string{"/home/me/lib", "/usr"}, WritePaths: []string{}, DisabledTools: []string{"shell"},
 		Tools: map[string]protocol.ToolRule{"read_file": {Mode: "ask", BlockedPaths: []string{"/home/me/.ssh"}}},
 	}}
-	if diff := cmp.Diff(want, c.Presets()); diff != "" {
+	if diff := cmp.Diff(want, c.Presets); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if got := load(t, "").Presets(); got == nil || len(got) > 0 {
+	if got := load(t, "").Presets; got == nil || len(got) > 0 {
 		t.Errorf("without any: %v", got)
 	}
 }

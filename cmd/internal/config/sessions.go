@@ -27,11 +27,10 @@ func (s Sessions) check() error {
 	return nil
 }
 
-// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
-// written to; 0 is for good.
-func (c *Config) KeepUnnamedDays() int {
-	if c.file.Sessions == nil || c.file.Sessions.KeepUnnamedDays == nil {
+// days is KeepUnnamedDays with its default.
+func (s Sessions) days() int {
+	if s.KeepUnnamedDays == nil {
 		return DefaultKeepUnnamedDays
 	}
-	return int(*c.file.Sessions.KeepUnnamedDays)
+	return int(*s.KeepUnnamedDays)
 }
