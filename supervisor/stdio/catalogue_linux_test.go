@@ -26,7 +26,7 @@ import (
 // fakechild is the program that misbehaves on request.
 var fakechild string
 
-// rungs are short: nobody here goes when asked.
+// rungs are short, for children that do not go when asked.
 var rungs = proc.Graces{Shutdown: 50 * time.Millisecond, Close: 50 * time.Millisecond, Term: 50 * time.Millisecond}
 
 // row is one fault and what becomes of it.
@@ -45,11 +45,24 @@ type row struct {
 }
 
 const (
-	delta    = "message_update"
-	settled  = "2×message_update" // the fault has come about
-	finished = "exit status 0"
-	shot     = "signal: killed"
+	delta      = "message_update"
+	settled    = "2×message_update" // the fault has come about
+	finished   = "exit status 0"
+	terminated = "signal: terminated"
+	shot       = "signal: killed"
 )
+
+// graces let a child that goes at a rung have the time for it.
+func (r row) graces() proc.Graces {
+	g := rungs
+	if slices.Contains(r.want, finished) {
+		g.Shutdown = patience
+	}
+	if slices.Contains(r.want, terminated) {
+		g.Term = patience
+	}
+	return g
+}
 
 var answer = []string{delta, "agent_end", "response", finished}
 
@@ -93,11 +106,11 @@ var catalogue = []row{
 	{fault: "file-hog", limits: supervisor.Limits{OpenFiles: 64}, want: []string{"2×message_update", "agent_end", "response", finished}},
 
 	{fault: "hold-stdout-by-grandchild", want: []string{settled, "EOF", finished}},
-	{fault: "grandchild", until: settled, want: []string{settled, "signal: terminated"}},
-	{fault: "setsid-grandchild", until: settled, want: []string{settled, "signal: terminated"}},
-	{fault: "double-fork", until: settled, want: []string{settled, "signal: terminated"}},
-	{fault: "stopped-grandchild", until: settled, want: []string{settled, "signal: terminated"}},
-	{fault: "fork-storm", until: settled, want: []string{settled, "signal: terminated"}},
+	{fault: "grandchild", until: settled, want: []string{settled, terminated}},
+	{fault: "setsid-grandchild", until: settled, want: []string{settled, terminated}},
+	{fault: "double-fork", until: settled, want: []string{settled, terminated}},
+	{fault: "stopped-grandchild", until: settled, want: []string{settled, terminated}},
+	{fault: "fork-storm", until: settled, want: []string{settled, terminated}},
 	{fault: "memory-hog-grandchild", limits: supervisor.Limits{MemoryBytes: 128 << 20}, want: []string{settled, "EOF", "killed: memory limit 128 MiB"}},
 	{fault: "process-hog", limits: supervisor.Limits{Processes: 40}, want: []string{settled, "EOF", "killed: process limit 40"}},
 }
@@ -120,7 +133,7 @@ func TestCatalogue(t *testing.T) {
 			pipe, held := pipeByName(t)
 			core, logs := observer.New(zap.WarnLevel)
 			l := &stdio.Launcher{
-				Log: zap.New(core), Graces: rungs, Guard: guard, WriteTimeout: 50 * time.Millisecond,
+				Log: zap.New(core), Graces: r.graces(), Guard: guard, WriteTimeout: 50 * time.Millisecond,
 			}
 			got, stderr := r.play(t, l, pipe)
 			if diff := cmp.Diff(r.want, got); diff != "" {
