@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"nexus.internal/child/images"
+	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
 )
@@ -22,6 +23,12 @@ const (
 	maxAttachmentImage = 20 << 20  // bytes of all images of one prompt
 )
 
+// agentFiles are the files that the agent may read, and where images of them are kept.
+type agentFiles struct {
+	env    *toolenv.Env // nil: there are none
+	images *images.Store
+}
+
 // opened is a regular file that the agent may read.
 type opened struct {
 	*os.File
@@ -31,15 +38,15 @@ type opened struct {
 
 // open opens a file as the tools may without asking. Its path is absolute or
 // relative to the working directory; the error names it.
-func (s *server) open(ctx context.Context, path string) (*opened, error) {
-	if s.ToolEnv == nil {
+func (files agentFiles) open(ctx context.Context, path string) (*opened, error) {
+	if files.env == nil {
 		return nil, errors.New("there is no working directory")
 	}
-	f, info, err := s.ToolEnv.Open(ctx, filepath.FromSlash(path))
+	f, info, err := files.env.Open(ctx, filepath.FromSlash(path))
 	if err != nil {
 		return nil, err
 	}
-	if below, err := filepath.Rel(s.cwd(), path); err == nil && filepath.IsLocal(below) {
+	if below, err := filepath.Rel(files.env.Cwd(), path); err == nil && filepath.IsLocal(below) {
 		path = below
 	}
 	return &opened{File: f, path: path, size: info.Size()}, nil
@@ -59,7 +66,7 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 
 // attach adds the attachments to a message: text as it stands, images as such,
 // anything else by its name, type and size.
-func (s *server) attach(ctx context.Context, message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
+func (files agentFiles) attach(ctx context.Context, message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
 	if len(attachments) > maxAttachments {
 		return "", nil, fmt.Errorf("%d attachments, at most %d are taken", len(attachments), maxAttachments)
 	}
@@ -68,7 +75,7 @@ func (s *server) attach(ctx context.Context, message string, attachments []proto
 	var images []protocol.Image
 	room := int64(maxAttachmentImage)
 	for _, a := range attachments {
-		image, err := s.attachOne(ctx, &b, a, &room)
+		image, err := files.attachOne(ctx, &b, a, &room)
 		if err != nil {
 			return "", nil, fmt.Errorf("attachment: %w", err)
 		}
@@ -80,11 +87,11 @@ func (s *server) attach(ctx context.Context, message string, attachments []proto
 }
 
 // attachOne adds one file. It takes what an image needs from room.
-func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
+func (files agentFiles) attachOne(ctx context.Context, b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	f, err := s.open(ctx, a.Path)
+	f, err := files.open(ctx, a.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +111,7 @@ func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.A
 	if found := images.MIMEType(head); found != "" {
 		kind = found
 		if f.size <= min(images.MaxSize, *room) {
-			return s.attachImage(b, f, head, name, room)
+			return files.attachImage(b, f, head, name, room)
 		}
 		why = "; it is too large to be shown"
 	}
@@ -120,12 +127,12 @@ func (s *server) attachOne(ctx context.Context, b *strings.Builder, a protocol.A
 }
 
 // attachImage keeps an image whose head has been read.
-func (s *server) attachImage(b *strings.Builder, f *opened, head []byte, name string, room *int64) (*protocol.Image, error) {
+func (files agentFiles) attachImage(b *strings.Builder, f *opened, head []byte, name string, room *int64) (*protocol.Image, error) {
 	rest, err := io.ReadAll(io.LimitReader(f, images.MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
-	image, err := s.Images.Put(append(head, rest...), "", name)
+	image, err := files.images.Put(append(head, rest...), "", name)
 	if err != nil {
 		return nil, err
 	}

@@ -4,171 +4,151 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nexus.internal/child/journal"
-	"nexus.internal/child/parent"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/textcut"
 	"nexus.internal/protocol/transcript"
 )
 
-// handle acts on one command, on the reader's goroutine.
-func (s *server) handle(c protocol.Command) {
-	if err := s.taken(c); err != nil {
-		s.out.post(refusal(c.Ident(), err.Error()))
-		return
+// handlers says what the reader does on each command but shutdown, by the command's name.
+// A handler runs on the reader's goroutine, and waits neither for a turn, nor for the
+// network, nor for whoever reads stdout.
+var handlers = handlerTable(
+	handle((*server).prompt),
+	handle((*server).followUp),
+	handle((*server).compact),
+	handle((*server).abort),
+	answer((*server).ping),
+	answer((*server).newSession),
+	answer((*server).setModel),
+	answer((*server).getMessages),
+	answerLater(modelLists, (*server).listModels),
+	answer((*server).getStats),
+	answer((*server).getState),
+	answer((*server).listTools),
+	answer((*server).setCwd),
+	answer((*server).setPermissions),
+	answer((*server).setSystemPrompt),
+	answer((*server).updateContext),
+	answerLater(serverCommands, (*server).connectServer),
+	answerLater(serverCommands, (*server).disconnectServer),
+	handle(func(s *server, c protocol.PermissionResponse) { s.relay.answer(c) }),
+	handle(func(s *server, c protocol.HostResult) { s.relay.answer(c) }),
+)
+
+// commandHandler is the handler of one type of command.
+type commandHandler struct {
+	command string // its name
+	handle  func(s *server, c protocol.Command)
+}
+
+func handlerTable(all ...commandHandler) map[string]commandHandler {
+	table := map[string]commandHandler{}
+	for _, h := range all {
+		table[h.command] = h
 	}
-	switch c := c.(type) {
-	case protocol.Prompt:
-		if err := checkSender(c); err != nil {
-			s.out.post(refusal(c.ID, err.Error()))
-			return
-		}
-		s.begin(c, c.Attachments)
-	case protocol.FollowUp:
-		s.begin(c, nil)
-	case protocol.Compact:
-		if err := s.accept(c); err != nil {
-			s.refuse(c, err)
-		}
-	case protocol.Abort:
-		s.abort(c)
-	case protocol.Ping:
-		s.out.post(protocol.SuccessResponse(c, protocol.Acknowledged{}))
-	case protocol.NewSession:
-		s.newSession(c)
-	case protocol.SetModel:
-		s.setModel(c)
-	case protocol.GetMessages:
-		s.getMessages(c)
-	case protocol.GetAvailableModels:
-		s.listModels(c)
-	case protocol.GetSessionStats:
-		s.out.post(protocol.SuccessResponse(c, s.stats()))
-	case protocol.GetState:
-		s.out.post(protocol.SuccessResponse(c, s.state()))
-	case protocol.ToolsList:
-		s.out.post(protocol.SuccessResponse(c, protocol.ToolList{Tools: s.tools()}))
-	case protocol.SetCwd:
-		s.setCwd(c)
-	case protocol.SetPermissions:
-		s.setPermissions(c)
-	case protocol.MCPConnect:
-		s.serverCommand(c, c.Server, func(ctx context.Context) error {
-			target := ""
-			if c.Target != nil {
-				target = *c.Target
-			}
-			return s.Servers.Connect(ctx, c.Server, target)
+	return table
+}
+
+// handle is a command that writes its response itself.
+func handle[C protocol.Command](do func(*server, C)) commandHandler {
+	var zero C
+	return commandHandler{zero.Name(), func(s *server, c protocol.Command) { do(s, c.(C)) }}
+}
+
+// answer is a command that is responded to at once.
+func answer[C protocol.Answered[R], R any](do func(*server, C) (R, error)) commandHandler {
+	return handle(func(s *server, c C) {
+		answer, err := do(s, c)
+		s.out.post(response(c, answer, err))
+	})
+}
+
+// answerLater is a command that takes its time in the background.
+func answerLater[C protocol.Answered[R], R any](limit taskLimit, do func(*server, context.Context, C) (R, error)) commandHandler {
+	return handle(func(s *server, c C) {
+		err := s.background.startCommand(limit, func(ctx context.Context) protocol.Response {
+			answer, err := do(s, ctx, c)
+			return response(c, answer, err)
 		})
-	case protocol.MCPDisconnect:
-		s.serverCommand(c, c.Server, func(ctx context.Context) error { return s.Servers.Disconnect(ctx, c.Server) })
-	case protocol.PermissionResponse:
-		s.answer(c)
-	case protocol.HostResult:
-		s.answer(c)
-	case protocol.SetSystemPrompt:
-		s.setSystemPrompt(c)
-	case protocol.UpdateContext:
-		s.updateContext(c)
-	case protocol.Shutdown: // read acts on it
+		if err != nil {
+			s.out.post(failure(c, err))
+		}
+	})
+}
+
+// response is the answer to a command, or its refusal because of err.
+func response[R any](c protocol.Answered[R], answer R, err error) protocol.Response {
+	if err != nil {
+		return failure(c, err)
+	}
+	return protocol.SuccessResponse(c, answer)
+}
+
+func failure(c protocol.Command, err error) protocol.Response {
+	return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(err))
+}
+
+func (s *server) abort(c protocol.Abort) { s.queue.abort(c) }
+
+func (s *server) compact(c protocol.Compact) {
+	if err := s.queue.accept(c); err != nil {
+		s.out.post(failure(c, err))
 	}
 }
 
-// checkSender reports why a prompt cannot say where it comes from as it does.
-func checkSender(p protocol.Prompt) error {
-	for _, one := range []struct{ member, value string }{{"source", p.Source}, {"source_agent_id", p.SourceAgentID}} {
-		if one.value == "" {
-			continue
-		}
-		if err := protocol.CheckSource(one.value); err != nil {
-			return fmt.Errorf("prompt: member %q: %w", one.member, err)
-		}
-	}
-	return nil
-}
+func (s *server) ping(protocol.Ping) (answer protocol.Acknowledged, err error) { return answer, nil }
 
-// taken reports why the id of a command cannot have a response of its own: it
-// belongs to something that has yet to get one. An abort may bear the id of what
-// runs: its response is that one.
-func (s *server) taken(c protocol.Command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	jobs := s.queue
-	switch c.(type) {
-	case protocol.Prompt, protocol.FollowUp, protocol.Compact: // accept says so
-		return nil
-	case protocol.Abort:
-	default:
-		if s.active != nil {
-			jobs = append([]*job{s.active}, jobs...)
-		}
+func (s *server) newSession(protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
+	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
+		return answer, errors.New("new_session is refused while a turn runs")
 	}
-	for _, j := range jobs {
-		if c.Ident() != "" && j.command.Ident() == c.Ident() {
-			return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), j.command.Name())
-		}
+	answer.SessionID = journal.NewSessionID()
+	if err := s.session.save(transcript.Reset{SessionID: answer.SessionID, At: time.Now().UTC()}); err != nil {
+		return answer, err
 	}
-	return nil
-}
-
-// begin accepts a turn. One that cannot be is only an error: it gets no
-// agent_end and no response.
-func (s *server) begin(c protocol.Command, attachments []protocol.Attachment) {
-	for _, a := range attachments {
-		if err := a.Check(); err != nil {
-			s.out.post(refusal(c.Ident(), err.Error()))
-			return
-		}
-	}
-	if err := s.accept(c); err != nil {
-		s.out.post(refusal(c.Ident(), err.Error()))
-	}
-}
-
-// refuse answers a command that is no prompt with a no.
-func (s *server) refuse(c protocol.Command, err error) {
-	s.out.post(protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(err)))
-}
-
-func (s *server) newSession(c protocol.NewSession) {
-	id := journal.NewSessionID()
-	s.mu.Lock()
-	busy := s.active != nil // and if not, nothing begins before the reader reads on
-	s.mu.Unlock()
-	if busy {
-		s.refuse(c, errors.New("new_session is refused while a turn runs"))
-		return
-	}
-	if err := s.save(transcript.Reset{SessionID: id, At: time.Now().UTC()}); err != nil {
-		s.refuse(c, err)
-		return
-	}
-	s.mu.Lock()
-	s.sessionID, s.usage, s.turns, s.halted, s.lastAt = id, protocol.TurnUsage{}, 0, false, time.Time{}
-	s.byModel = nil
-	s.notes = nil
-	s.conversation.Clear()
-	s.mu.Unlock()
+	s.session.reset(answer.SessionID)
 	if s.ToolEnv != nil {
 		s.ToolEnv.Forget()
 	}
-	s.sendUpdate(s.out.post)
-	s.out.post(protocol.SuccessResponse(c, protocol.NewSessionAnswer{SessionID: id}))
+	s.session.sendUpdate(s.out.post)
+	return answer, nil
 }
 
-// answer passes on what the parent says to a question of a tool.
-func (s *server) answer(c protocol.Answered[protocol.Acknowledged]) {
-	s.answering.Lock()
-	defer s.answering.Unlock()
-	err := parent.ErrUnknown
-	if s.Parent != nil {
-		err = s.Parent.Answer(c)
-	}
+func (s *server) getStats(protocol.GetSessionStats) (protocol.Stats, error) {
+	return s.session.stats(), nil
+}
+
+func (s *server) getState(protocol.GetState) (protocol.State, error) {
+	return s.session.state(s.queue.status()), nil
+}
+
+func (s *server) listTools(protocol.ToolsList) (protocol.ToolList, error) {
+	return protocol.ToolList{Tools: s.ToolEnv.Tools().Specs()}, nil
+}
+
+func (s *server) listModels(ctx context.Context, _ protocol.GetAvailableModels) (protocol.AvailableModels, error) {
+	models, err := s.Models.List(ctx)
+	return protocol.AvailableModels{Models: models}, err
+}
+
+func (s *server) connectServer(ctx context.Context, c protocol.MCPConnect) (protocol.MCPAnswer, error) {
+	err := s.Servers.Connect(ctx, c.Server, protocol.Value(c.Target))
+	return s.serverAnswer(c, c.Server, err)
+}
+
+func (s *server) disconnectServer(ctx context.Context, c protocol.MCPDisconnect) (protocol.MCPAnswer, error) {
+	return s.serverAnswer(c, c.Server, s.Servers.Disconnect(ctx, c.Server))
+}
+
+// serverAnswer says how an MCP server is after a command to it.
+func (s *server) serverAnswer(c protocol.Command, name string, err error) (answer protocol.MCPAnswer, _ error) {
 	if err != nil {
-		s.refuse(c, err)
-		return
+		return answer, fmt.Errorf("%s: %w", c.Name(), err)
 	}
-	s.out.post(protocol.SuccessResponse(c, protocol.Acknowledged{}))
+	all := s.Servers.Status()
+	i := slices.IndexFunc(all, func(st protocol.MCPServer) bool { return st.Name == name })
+	return protocol.MCPAnswer{Server: all[i]}, nil
 }

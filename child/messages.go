@@ -14,21 +14,16 @@ import (
 const pageSize = frame.MaxWritten - 64<<10
 
 // getMessages answers with as many messages as were asked for and fit a frame.
-func (s *server) getMessages(c protocol.GetMessages) {
-	all := s.conversation.Messages()
+func (s *server) getMessages(c protocol.GetMessages) (protocol.MessagesPage, error) {
+	all := s.session.conversation.Messages()
 	total := uint64(len(all))
-	var offset uint64
-	if c.Offset != nil {
-		offset = min(*c.Offset, total)
-	}
+	offset := min(protocol.Value(c.Offset), total)
 	wanted := all[offset:]
-	if c.Limit != nil && *c.Limit < uint64(len(wanted)) {
-		wanted = wanted[:*c.Limit]
-	}
+	wanted = wanted[:min(protocol.ValueOr(c.Limit, total), uint64(len(wanted)))]
 	page := jsontext.Value{'['}
 	size := 0
 	for i, m := range wanted {
-		value, length := s.encodeMessage(m)
+		value, length := s.out.encodeMessage(m)
 		if size += length + 1; size > pageSize {
 			break
 		}
@@ -37,14 +32,14 @@ func (s *server) getMessages(c protocol.GetMessages) {
 		}
 		page = append(page, value...)
 	}
-	s.out.post(protocol.SuccessResponse(c, protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}))
+	return protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}, nil
 }
 
 // encodeMessage writes one message, or its head where it alone would exceed a
 // page, and says how long that becomes in a frame.
-func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
-	if value, err := json.Marshal(m); err == nil && s.lengthOf(value) < pageSize {
-		return value, s.lengthOf(value)
+func (w *emitter) encodeMessage(m protocol.Message) (jsontext.Value, int) {
+	if value, err := json.Marshal(m); err == nil && w.lengthOf(value) < pageSize {
+		return value, w.lengthOf(value)
 	}
 	whole := len(m.Content) + len(m.Thinking)
 	for _, call := range m.ToolCalls {
@@ -54,13 +49,13 @@ func (s *server) encodeMessage(m protocol.Message) (jsontext.Value, int) {
 	m.Content, m.Thinking = textcut.Head(m.Content, part), textcut.Head(m.Thinking, part/4)
 	m.ToolCalls = shortCalls(m.ToolCalls)
 	m.ThinkingSignature, m.Attachments, m.Changed, m.Created, m.Images = "", nil, nil, nil, m.Images[:min(len(m.Images), 64)]
-	value := mustMarshal(protocol.PageMessage{Message: m, Truncated: true, Size: int64(whole), File: s.Journal.Path()})
-	return value, s.lengthOf(value)
+	value := mustMarshal(protocol.PageMessage{Message: m, Truncated: true, Size: int64(whole), File: w.file})
+	return value, w.lengthOf(value)
 }
 
 // lengthOf is how long a value becomes in a frame.
-func (s *server) lengthOf(value jsontext.Value) int {
-	if s.ASCII {
+func (w *emitter) lengthOf(value jsontext.Value) int {
+	if w.ascii {
 		return len(escape(value))
 	}
 	return len(value)

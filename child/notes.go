@@ -33,25 +33,20 @@ var noteNames = map[string][]string{
 }
 
 // updateContext holds for the turns to come.
-func (s *server) updateContext(c protocol.UpdateContext) {
+func (s *server) updateContext(c protocol.UpdateContext) (answer protocol.UpdateContextAnswer, err error) {
 	note, err := newNote(c)
-	s.mu.Lock()
-	notes := slices.Clone(s.notes)
-	s.mu.Unlock()
+	notes := slices.Clone(s.session.contextNotes())
 	if err == nil {
 		notes, err = applyNote(notes, note, c.Action)
 	}
 	if err == nil {
-		err = s.save(note)
+		err = s.session.save(note)
 	}
 	if err != nil {
-		s.refuse(c, fmt.Errorf("update_context: %w", err))
-		return
+		return answer, fmt.Errorf("update_context: %w", err)
 	}
-	s.mu.Lock()
-	s.notes = notes
-	s.mu.Unlock()
-	s.out.post(protocol.SuccessResponse(c, protocol.UpdateContextAnswer{Notes: uint64(len(notes))}))
+	s.session.setNotes(notes)
+	return protocol.UpdateContextAnswer{Notes: uint64(len(notes))}, nil
 }
 
 // newNote checks a command and makes what is saved of it.
@@ -137,20 +132,17 @@ func text(value jsontext.Value) (s string) {
 
 // system is the system prompt of a turn that begins now. Files that notes name
 // are read as they are.
-func (s *server) system(ctx context.Context) string {
-	s.mu.Lock()
-	p, notes := s.prompt, slices.Clone(s.notes)
-	s.mu.Unlock()
-	around := prompt.Surroundings{Cwd: s.cwd(), Now: time.Now()}
+func (w *worker) system(ctx context.Context) string {
+	around := prompt.Surroundings{Cwd: w.ToolEnv.Cwd(), Now: time.Now()}
 	room := maxNoteBytes
-	for _, n := range notes {
-		around.Notes = append(around.Notes, s.noteText(ctx, n, &room))
+	for _, n := range w.contextNotes() {
+		around.Notes = append(around.Notes, w.files.note(ctx, n, &room))
 	}
-	return p.With(around)
+	return w.systemPrompt().With(around)
 }
 
-// noteText is a note as the model reads it. It takes what a file needs from room.
-func (s *server) noteText(ctx context.Context, n transcript.Note, room *int) prompt.Note {
+// note is a note as the model reads it. It takes what a file needs from room.
+func (files agentFiles) note(ctx context.Context, n transcript.Note, room *int) prompt.Note {
 	kind, name, _ := strings.Cut(n.Key, ":")
 	note := prompt.Note{Title: kind + " " + strings.Join(strings.Fields(name), " "), Text: string(n.Data)}
 	if kind != "file" {
@@ -162,7 +154,7 @@ func (s *server) noteText(ctx context.Context, n transcript.Note, room *int) pro
 	}
 	body, given := text(members["content"]), members["content"].Kind() == '"'
 	if !given {
-		body = s.noteFile(ctx, name, room)
+		body = files.noteFile(ctx, name, room)
 	}
 	for _, shown := range []string{"content", "path", "name", "key"} {
 		if shown == "content" && given || text(members[shown]) == name {
@@ -179,8 +171,8 @@ func (s *server) noteText(ctx context.Context, n transcript.Note, room *int) pro
 }
 
 // noteFile is what a file holds, or why that is not shown.
-func (s *server) noteFile(ctx context.Context, name string, room *int) string {
-	f, err := s.open(ctx, name)
+func (files agentFiles) noteFile(ctx context.Context, name string, room *int) string {
+	f, err := files.open(ctx, name)
 	if err != nil {
 		return fmt.Sprintf("[it cannot be shown: %v]", err)
 	}

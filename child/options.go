@@ -113,3 +113,32 @@ type Options struct {
 	// writing to it must not wait for whoever reads it.
 	Log *zap.Logger
 }
+
+// withDefaults are the options with their defaults in place of zero values.
+func (o Options) withDefaults() *Options {
+	if o.MaxIterations <= 0 {
+		o.MaxIterations = DefaultMaxIterations
+	}
+	if o.Grace <= 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Start.ContextWindow == 0 {
+		o.Start.ContextWindow = DefaultContextWindow
+	}
+	if o.CompactAt == 0 {
+		o.CompactAt = DefaultCompactAt
+	}
+	if o.MaxMessages <= 0 {
+		o.MaxMessages = DefaultMaxMessages
+	}
+	if o.Images == nil {
+		o.Images = images.New(images.Options{Dir: images.Dir(o.Journal.Path())})
+	}
+	if o.Servers == nil {
+		o.Servers = mcp.New(mcp.Options{})
+	}
+	return &o
+}

@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"nexus.internal/child/conversation"
-	"nexus.internal/child/images"
-	"nexus.internal/child/prompt"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
-	"nexus.internal/protocol/transcript"
 )
 
 // ErrNoReader says that nobody reads stdout any more.
@@ -33,54 +28,68 @@ const lostGrace = 100 * time.Millisecond
 // errShutdown is the cause of a turn's end by shutdown or by the end of ctx.
 var errShutdown = errors.New("the child is shutting down")
 
+// server is one running child. Its reader acts on commands, its worker runs turns; what
+// they share is in the types below, each of which guards its own.
+type server struct {
+	*Options
+	out        *emitter
+	session    *session
+	queue      *turnQueue
+	relay      *relay
+	background *background
+
+	cancel  context.CancelCauseFunc // ends the turns and the background tasks
+	lost    chan error              // why stdout was lost; the first is kept, later ones say the same
+	endOnce sync.Once               // for Options.Ending
+}
+
+func newServer(stdout io.Writer, options Options) *server {
+	o := options.withDefaults()
+	s := &server{Options: o, lost: make(chan error, 1)}
+	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), func(err error) { s.lose(fmt.Errorf("write stdout: %w", err)) })
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.session = openSession(o)
+	s.queue = newTurnQueue(ctx, s.out)
+	s.relay = newRelay(o.Parent, s.out)
+	s.background = newBackground(ctx, s.out)
+	return s
+}
+
 // Serve runs the child until shutdown, the end of stdin, the end of ctx, or
 // the loss of stdout's reader, which is ErrNoReader or the error of the write.
 // It returns nil otherwise, at most Options.Grace after it was told to end; the
 // end of stdin alone lets it finish what was read first.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
-	s := newServer(o)
-	lost := make(chan error, 1) // the first loss is kept; later ones say the same
-	lose := func(err error) {
-		s.announceEnd(err)
-		select {
-		case lost <- err:
-		default:
-		}
-	}
-	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), func(err error) { lose(fmt.Errorf("write stdout: %w", err)) })
-	unwatch := watchReader(stdout, func() { lose(ErrNoReader) })
+	s := newServer(stdout, o)
+	unwatch := watchReader(stdout, func() { s.lose(ErrNoReader) })
 	defer unwatch()
-	s.out.post(protocol.Ready{SessionID: s.sessionID, Model: s.model.Model, ProtocolVersion: protocol.Version})
-	s.sendUpdate(s.out.post)
+	s.out.post(protocol.Ready{SessionID: s.State.SessionID, Model: s.Start.Model, ProtocolVersion: protocol.Version})
+	s.session.sendUpdate(s.out.post)
 
-	done := make(chan struct{})   // closed when the worker and all others who write have ended
-	worked := make(chan struct{}) // closed when no turn will run any more
-	if s.Parent != nil {
-		s.backgroundTasks.Go(func() { s.relay(worked) })
-	}
-	go func() { defer close(done); s.runJobs(); close(worked); s.backgroundTasks.Wait(); <-s.out.out.Close() }()
+	done := s.work()
 	input := make(chan error, 1)  // how stdin ended
 	unread := make(chan struct{}) // closed when stdin is read no more
 	go func() { defer close(unread); input <- s.read(stdin) }()
 
 	var err error
 	select {
-	case err = <-lost:
+	case err = <-s.lost:
 	case <-ctx.Done():
 	case end := <-input:
 		<-unread
 		if !errors.Is(end, errShutdown) {
 			if end != nil && !errors.Is(end, io.EOF) {
-				s.log.Warn("stdin broke", zap.Error(end))
+				s.Log.Warn("stdin broke", zap.Error(end))
 			}
 			s.drain()
 			select {
 			case <-done:
-			case err = <-lost:
+			case err = <-s.lost:
 			case <-ctx.Done():
 			}
 			select { // the last frames may have been lost just now
-			case err = <-lost:
+			case err = <-s.lost:
 			default:
 			}
 		}
@@ -94,54 +103,37 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 	return err
 }
 
-// relay passes on what the tools ask the parent until no turn will run any more.
-func (s *server) relay(worked <-chan struct{}) {
-	pass := func(e protocol.Event) {
-		s.answering.Lock()
-		defer s.answering.Unlock()
-		s.out.post(e)
-	}
-	rest := func() {
-		for {
-			select {
-			case e := <-s.Parent.Events():
-				pass(e)
-			default:
-				return
-			}
-		}
-	}
-	for {
-		select {
-		case e := <-s.Parent.Events():
-			pass(e)
-		case done := <-s.flush:
-			rest()
-			s.answering.Lock()
-			close(done) // a call that was answered ends after the response to its answer
-			s.answering.Unlock()
-		case <-worked:
-			rest()
-			return
-		}
-	}
+// work starts the worker and the relay, and closes done when they and all others who
+// write have ended.
+func (s *server) work() (done <-chan struct{}) {
+	w := &worker{session: s.session, out: s.out, queue: s.queue, relay: s.relay, files: agentFiles{s.ToolEnv, s.Images}}
+	worked, ended := make(chan struct{}), make(chan struct{})
+	var relay sync.WaitGroup
+	relay.Go(func() { s.relay.run(worked) })
+	go func() {
+		defer close(ended)
+		w.runJobs()
+		close(worked)
+		relay.Wait()
+		s.background.tasks.Wait()
+		<-s.out.out.Close()
+	}()
+	return ended
 }
 
-// settle returns once what the tools have asked and told the parent so far is
-// on its way before any frame that is sent after it. The worker alone calls it.
-func (s *server) settle() {
-	if s.Parent == nil {
-		return
+// lose begins the end because of an error of stdout.
+func (s *server) lose(err error) {
+	s.announceEnd(err)
+	select {
+	case s.lost <- err:
+	default:
 	}
-	done := make(chan struct{})
-	s.flush <- done
-	<-done
 }
 
 // announceEnd tells the program, once, that the end has begun.
 func (s *server) announceEnd(err error) {
 	if s.Ending != nil {
-		s.once.Do(func() { s.Ending(err) })
+		s.endOnce.Do(func() { s.Ending(err) })
 	}
 }
 
@@ -165,7 +157,7 @@ func (s *server) join(done, unread <-chan struct{}, stdin io.Reader, grace time.
 		case <-unread:
 			unread = nil
 		case <-timer.C:
-			s.log.Warn("gave up waiting for the turn in flight", zap.Duration("grace", grace))
+			s.Log.Warn("gave up waiting for the turn in flight", zap.Duration("grace", grace))
 			return
 		}
 	}
@@ -179,83 +171,6 @@ func interrupt(stdin io.Reader) bool {
 	}
 	c, ok := stdin.(io.Closer)
 	return ok && c.Close() == nil
-}
-
-// server is one running child.
-type server struct {
-	Options
-	out *emitter
-	log *zap.Logger
-
-	conversation    *conversation.Conversation
-	backgroundTasks sync.WaitGroup       // lists of models, and the relay
-	wake            chan struct{}        // tells the worker that active or closed changed; holds one
-	flush           chan chan<- struct{} // asks the relay to say when it has passed all on
-	once            sync.Once            // for Options.Ending
-
-	// answering is held while an answer of the parent is acted on and responded
-	// to: what follows from it is told after that.
-	answering sync.Mutex
-
-	ctx    context.Context // of all turns; ends with stop
-	cancel context.CancelCauseFunc
-
-	mu        sync.Mutex // guards all below
-	model     Selected
-	prompt    prompt.Prompt
-	notes     []transcript.Note // replaced, never changed in place
-	sessionID string
-	usage     protocol.TurnUsage            // of the session
-	byModel   map[string]protocol.TurnUsage // the parts of usage, by Selected.name
-	turns     uint64
-	halted    bool
-	lastAt    time.Time
-	active    *job   // what runs, or is about to
-	queue     []*job // what runs after it; at most maxQueue
-	closed    bool   // nothing more is accepted
-	lookups   int    // of backgroundTasks
-	// serverCommands are of backgroundTasks, too.
-	serverCommands int
-}
-
-func newServer(o Options) *server {
-	if o.MaxIterations <= 0 {
-		o.MaxIterations = DefaultMaxIterations
-	}
-	if o.Grace <= 0 {
-		o.Grace = DefaultGrace
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.Start.ContextWindow == 0 {
-		o.Start.ContextWindow = DefaultContextWindow
-	}
-	if o.CompactAt == 0 {
-		o.CompactAt = DefaultCompactAt
-	}
-	if o.MaxMessages <= 0 {
-		o.MaxMessages = DefaultMaxMessages
-	}
-	if o.Images == nil {
-		o.Images = images.New(images.Options{Dir: images.Dir(o.Journal.Path())})
-	}
-	s := &server{
-		Options: o, log: o.Log, model: o.Start,
-		wake:   make(chan struct{}, 1),
-		flush:  make(chan chan<- struct{}),
-		prompt: o.Prompt, notes: o.State.Notes,
-		sessionID: o.State.SessionID, usage: o.State.Usage, byModel: maps.Clone(o.State.ByModel), turns: o.State.Turns, lastAt: o.State.LastActionAt,
-		halted: string(o.State.LastOutcome) == string(protocol.StopMaxIterations),
-	}
-	around := conversation.Preamble{
-		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
-	}
-	around.Tools = s.tools()
-	s.conversation = conversation.New(o.State.Messages, around)
-	s.State.Messages = nil // they are the conversation's now
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	return s
 }
 
 // read takes commands until stdin ends or one says shutdown. It never waits
@@ -318,32 +233,26 @@ func commandID(err error) (id string) {
 	return id
 }
 
+// handle acts on one command, on the reader's goroutine.
+func (s *server) handle(c protocol.Command) {
+	if err := s.queue.checkID(c); err != nil {
+		s.out.post(refusal(c.Ident(), err.Error()))
+		return
+	}
+	handlers[c.Name()].handle(s, c)
+}
+
 // drain lets what was accepted finish and accepts nothing more.
 func (s *server) drain() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.signal()
+	s.background.close()
+	s.queue.close()
 }
 
 // stop ends the turn that runs and drops those that wait. It does not wait for
 // whoever reads stdout.
 func (s *server) stop() {
 	s.announceEnd(nil)
-	s.mu.Lock()
-	s.closed = true
-	for _, j := range s.queue { // under the lock: the worker has not ended, so that posts are taken
-		s.out.post(refusal(j.command.Ident(), errShutdown.Error()))
-	}
-	s.queue = nil
-	s.mu.Unlock()
+	s.background.close()
+	s.queue.drop()
 	s.cancel(errShutdown)
-	s.signal()
-}
-
-func (s *server) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }

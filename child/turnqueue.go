@@ -5,16 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"sync"
 
-	"go.uber.org/zap"
-
-	"nexus.internal/child/provider"
-	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
-	"nexus.internal/protocol/tracing"
-	"nexus.internal/protocol/transcript"
 )
 
 const (
@@ -28,52 +22,68 @@ const (
 // errAborted is the cause of a turn's end by abort.
 var errAborted = errors.New("aborted")
 
-// job is what the worker runs: a turn or a compaction.
+// job is a turn or a compaction.
 type job struct {
 	command protocol.Command
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	aborts  []protocol.Abort // answered after the job; guarded by server.mu
+	aborts  []protocol.Abort // answered after the job; guarded by turnQueue.mu
+}
+
+// turnQueue holds the job that runs and those that wait for it. The reader accepts and
+// aborts jobs; the worker takes them by next and finish. It is safe for concurrent use.
+type turnQueue struct {
+	ctx  context.Context // of all jobs
+	out  *emitter
+	wake chan struct{} // tells next that active or closed changed; holds one
+
+	mu      sync.Mutex // guards all below
+	active  *job       // what runs, or is about to
+	waiting []*job     // what runs after it; at most maxQueue
+	closed  bool       // nothing more is accepted
+}
+
+func newTurnQueue(ctx context.Context, out *emitter) *turnQueue {
+	return &turnQueue{ctx: ctx, out: out, wake: make(chan struct{}, 1)}
 }
 
 // accept queues a command for the worker, or says why not.
-func (s *server) accept(c protocol.Command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func (q *turnQueue) accept(c protocol.Command) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
 		return errShutdown
 	}
-	if s.active != nil {
-		if err := s.canQueue(c); err != nil {
+	if q.active != nil {
+		if err := q.mayWait(c); err != nil {
 			return err
 		}
 	}
 	j := &job{command: c}
-	j.ctx, j.cancel = context.WithCancelCause(s.ctx)
-	if s.active != nil {
-		s.queue = append(s.queue, j)
+	j.ctx, j.cancel = context.WithCancelCause(q.ctx)
+	if q.active != nil {
+		q.waiting = append(q.waiting, j)
 		return nil
 	}
-	s.active = j
-	s.signal()
+	q.active = j
+	q.signal()
 	return nil
 }
 
-// canQueue says why a command may not wait behind what runs. s.mu is held.
-func (s *server) canQueue(c protocol.Command) error {
-	busy := append([]*job{s.active}, s.queue...)
-	if i := slices.IndexFunc(busy, func(j *job) bool { return j.command.Ident() == c.Ident() }); i >= 0 {
-		return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), busy[i].command.Name())
+// mayWait says why a command may not wait behind the job that runs. mu is held.
+func (q *turnQueue) mayWait(c protocol.Command) error {
+	if err := inFlight(c, append([]*job{q.active}, q.waiting...)); err != nil {
+		return err
 	}
 	switch c.(type) {
 	case protocol.FollowUp:
-		if len(s.queue) >= maxQueue {
+		if len(q.waiting) >= maxQueue {
 			return fmt.Errorf("%d follow-ups wait already", maxQueue)
 		}
 		return nil
 	case protocol.Prompt:
 		// What compacts is no prompt: the first that comes waits for it.
-		if _, compacting := s.active.command.(protocol.Compact); compacting && len(s.queue) == 0 {
+		if _, compacting := q.active.command.(protocol.Compact); compacting && len(q.waiting) == 0 {
 			return nil
 		}
 		return errors.New("another prompt is in flight; wait for its response, abort it, or send a follow_up")
@@ -82,165 +92,118 @@ func (s *server) canQueue(c protocol.Command) error {
 	}
 }
 
-// runJobs runs jobs one at a time until there will be no more.
-func (s *server) runJobs() {
-	for range s.wake {
-		for {
-			s.mu.Lock()
-			j, closed := s.active, s.closed
-			s.mu.Unlock()
-			if j == nil && closed {
-				return
-			}
-			if j == nil {
-				break
-			}
-			response := s.run(j)
-			aborts := s.finish(j)
-			s.out.send(response)
-			for _, a := range aborts {
-				s.out.send(protocol.SuccessResponse(a, protocol.TurnDone{}))
-			}
-		}
+// inFlight says which of the jobs has the id of the command; nil if none has.
+func inFlight(c protocol.Command, jobs []*job) error {
+	i := slices.IndexFunc(jobs, func(j *job) bool { return j.command.Ident() == c.Ident() })
+	if i < 0 {
+		return nil
 	}
+	return fmt.Errorf("id %q belongs to a %s in flight", textcut.Head(c.Ident(), 64), jobs[i].command.Name())
 }
 
-// finish makes room for the next job. It comes before the response is written:
-// who has read the response may send a prompt at once.
-func (s *server) finish(j *job) []protocol.Abort {
-	j.cancel(nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active = nil
-	if len(s.queue) > 0 {
-		s.active = s.queue[0]
-		s.queue = slices.Delete(s.queue, 0, 1)
+// checkID reports why the id of a command cannot have a response of its own: it
+// belongs to a job that has yet to get one. An abort may bear the id of the job that
+// runs: its response is that one.
+func (q *turnQueue) checkID(c protocol.Command) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	jobs := q.waiting
+	switch c.(type) {
+	case protocol.Prompt, protocol.FollowUp, protocol.Compact: // accept says so
+		return nil
+	case protocol.Abort:
+	default:
+		if q.active != nil {
+			jobs = append([]*job{q.active}, jobs...)
+		}
 	}
-	return j.aborts
+	if c.Ident() == "" {
+		return nil
+	}
+	return inFlight(c, jobs)
 }
 
 // abort ends the running job; its answer follows that of the job, or is that of
 // the job if both bear one id: an id gets one response. When idle it is answered
 // at once.
-func (s *server) abort(c protocol.Abort) {
-	s.mu.Lock()
-	j := s.active
-	if j == nil {
-		s.mu.Unlock()
-		s.out.post(protocol.SuccessResponse(c, protocol.TurnDone{}))
+func (q *turnQueue) abort(c protocol.Abort) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.active
+	switch {
+	case j == nil:
+		q.out.post(protocol.SuccessResponse(c, protocol.TurnDone{}))
 		return
-	}
-	if c.ID == j.command.Ident() {
-		s.mu.Unlock()
-		j.cancel(errAborted)
+	case c.ID == j.command.Ident():
+	case len(j.aborts) >= maxAborts:
+		q.out.post(refusal(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts)))
 		return
+	default:
+		j.aborts = append(j.aborts, c)
 	}
-	if len(j.aborts) >= maxAborts {
-		s.mu.Unlock()
-		s.out.post(refusal(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts)))
-		return
-	}
-	j.aborts = append(j.aborts, c)
-	s.mu.Unlock()
 	j.cancel(errAborted)
 }
 
-// run carries out one job and returns its response.
-func (s *server) run(j *job) protocol.Response {
-	switch c := j.command.(type) {
-	case protocol.Prompt:
-		if parent, ok := tracing.Parse(c.Traceparent); ok {
-			j.ctx = tracing.With(j.ctx, parent)
+// next waits for the job to run; nil if there will be no more.
+func (q *turnQueue) next() *job {
+	for {
+		q.mu.Lock()
+		j, closed := q.active, q.closed
+		q.mu.Unlock()
+		if j != nil || closed {
+			return j
 		}
-		return s.runTurn(j.ctx, c, turn.Input{
-			ID: c.ID, Message: c.Message, Attachments: c.Attachments, Source: c.Source, SourceAgentID: c.SourceAgentID,
-		})
-	case protocol.FollowUp:
-		return s.runTurn(j.ctx, c, turn.Input{ID: c.ID, Message: c.Message})
-	case protocol.Compact:
-		return s.compact(j.ctx, c)
+		<-q.wake
+	}
+}
+
+// finish makes room for the next job, and returns the aborts that are to be answered.
+// It comes before the response is written: who has read the response may send a prompt
+// at once.
+func (q *turnQueue) finish(j *job) []protocol.Abort {
+	j.cancel(nil)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.active = nil
+	if len(q.waiting) > 0 {
+		q.active = q.waiting[0]
+		q.waiting = slices.Delete(q.waiting, 0, 1)
+	}
+	return j.aborts
+}
+
+// status is the command that runs, nil if none does, and how many wait.
+func (q *turnQueue) status() (active protocol.Command, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.active != nil {
+		active = q.active.command
+	}
+	return active, len(q.waiting)
+}
+
+// close lets what was accepted finish and accepts nothing more.
+func (q *turnQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.signal()
+}
+
+// drop accepts nothing more and refuses the jobs that wait.
+func (q *turnQueue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range q.waiting { // under the lock: the worker has not ended, so that posts are taken
+		q.out.post(refusal(j.command.Ident(), errShutdown.Error()))
+	}
+	q.waiting, q.closed = nil, true
+	q.signal()
+}
+
+func (q *turnQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
 	default:
-		panic("child: no job: " + c.Name())
 	}
-}
-
-func (s *server) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) protocol.Response {
-	result := s.takeTurn(ctx, in)
-	end := transcript.TurnEnd{
-		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
-	}
-	if result.Err != nil {
-		end.Error = textcut.Head(result.Err.Error(), maxErrorText)
-	}
-	err := s.Journal.Append(end)
-	if err == nil {
-		err = s.Journal.Sync()
-	}
-	if err != nil && result.Err == nil {
-		result.Stop, result.Err = protocol.StopError, err
-	}
-	s.mu.Lock()
-	s.turns++
-	s.halted = result.Stop == protocol.StopMaxIterations
-	s.lastAt = end.At
-	s.mu.Unlock()
-
-	s.settle()
-	if result.Err != nil {
-		s.log.Warn("turn failed", zap.String("turn", textcut.Head(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
-		s.out.send(refusal(in.ID, result.Err.Error()))
-	}
-	s.sendUpdate(s.out.send)
-	s.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
-	if result.Err != nil {
-		return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(result.Err))
-	}
-	return protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
-}
-
-// takeTurn runs the turn itself, unless it cannot be saved or its attachments
-// cannot be read.
-func (s *server) takeTurn(ctx context.Context, in turn.Input) turn.Result {
-	fail := func(err error) turn.Result { return turn.Result{Stop: protocol.StopError, Err: err} }
-	if err := s.Journal.Writable(); err != nil {
-		return fail(err)
-	}
-	message, images, err := s.attach(ctx, in.Message, in.Attachments)
-	if err != nil {
-		return fail(err)
-	}
-	in.Message, in.Images = message, images
-	s.mu.Lock()
-	model := s.model
-	s.mu.Unlock()
-	if s.Servers != nil {
-		s.Servers.Prepare(ctx)
-	}
-	system, tools := s.system(ctx), s.registry()
-	s.conversation.SetModel(model.name(), model.ContextWindow)
-	s.conversation.SetSystem(system)
-	s.conversation.SetTools(tools.Specs())
-	runner := turn.Runner{
-		Compactor: s.compactor(model), System: system, Tools: tools, ToolOutput: s.ToolOutput,
-		MaxIterations: s.MaxIterations, CompactAt: max(s.CompactAt, 0), Compacted: func() { s.sendUpdate(s.out.send) },
-		Image: s.Images.Get, Emit: s.emit,
-	}
-	result := runner.Run(ctx, in)
-	s.mu.Lock()
-	s.count(model.name(), result.Usage)
-	s.mu.Unlock()
-	name := model.Model
-	if result.Usage.Model == nil {
-		result.Usage.Model = &name
-	}
-	return result
-}
-
-// emit passes on one step of a turn. A call's result comes after all that was
-// asked and told for its sake.
-func (s *server) emit(e protocol.AssistantEvent) {
-	if _, ok := e.(protocol.ToolcallResult); ok {
-		s.settle()
-	}
-	s.out.update(e)
 }

@@ -73,7 +73,7 @@ type Options struct {
 	Log *zap.Logger
 }
 
-// Env is where one agent works.
+// Env is where one agent works. A nil Env has no tools, no directory and no permissions.
 type Env struct {
 	options  Options
 	ceiling  *protocol.Permissions // resolved; nil for no bound
@@ -186,6 +186,9 @@ func (env *Env) withinCeiling(p protocol.Permissions) protocol.Permissions {
 
 // Tools are those of the next turn.
 func (env *Env) Tools() *tool.Registry {
+	if env == nil {
+		return nil
+	}
 	env.mu.Lock()
 	snap := &turnSnapshot{Env: env, cwd: env.cwd}
 	policy := env.policy(snap.cwd)
@@ -241,11 +244,7 @@ func (env *Env) currentPolicy() permission.Policy {
 }
 
 // Cwd is the working directory, absolute and without symbolic links.
-func (env *Env) Cwd() string {
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	return env.cwd
-}
+func (env *Env) Cwd() string { return env.Held().Cwd }
 
 // MayUse says why no tool whose name begins so can be used, somebody else's
 // server being behind them; nil if some can.
@@ -273,6 +272,9 @@ type Held struct {
 
 // Held is what holds now.
 func (env *Env) Held() Held {
+	if env == nil {
+		return Held{}
+	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	return Held{env.held, env.granted, env.cwd, env.origin}

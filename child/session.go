@@ -1,0 +1,123 @@
+package child
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/conversation"
+	"nexus.internal/child/prompt"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
+)
+
+// session is the conversation of a child, the settings of its turns, and what they
+// used. The reader changes the settings, the worker the totals, and both the
+// conversation. It is safe for concurrent use.
+type session struct {
+	*Options
+	conversation *conversation.Conversation
+
+	mu      sync.Mutex // guards all below
+	id      string
+	model   Selected
+	prompt  prompt.Prompt
+	notes   []transcript.Note // replaced, never changed in place
+	usage   usageTotals
+	turns   uint64
+	halted  bool // the last turn ended at the iteration limit
+	endedAt time.Time
+}
+
+// openSession makes the session with which a child begins.
+func openSession(o *Options) *session {
+	state := o.State
+	preamble := conversation.Preamble{
+		System: o.Prompt.Text, Model: o.Start.name(), ContextWindow: o.Start.ContextWindow, MaxMessages: o.MaxMessages,
+		Tools: o.ToolEnv.Tools().Specs(),
+	}
+	o.State.Messages = nil // they are the conversation's now
+	return &session{
+		Options: o, conversation: conversation.New(state.Messages, preamble),
+		id: state.SessionID, model: o.Start, prompt: o.Prompt, notes: state.Notes,
+		usage: usageTotals{sum: state.Usage, byModel: maps.Clone(state.ByModel)},
+		turns: state.Turns, endedAt: state.LastActionAt, halted: string(state.LastOutcome) == string(protocol.StopMaxIterations),
+	}
+}
+
+// save commits records to the session's file. The error is a *saveError.
+func (s *session) save(records ...transcript.Record) error {
+	if err := s.Journal.Commit(records...); err != nil {
+		return &saveError{err: err}
+	}
+	return nil
+}
+
+// reset empties the session, which has another id from now on. The settings stay.
+func (s *session) reset(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.usage, s.turns, s.halted, s.endedAt, s.notes = id, usageTotals{}, 0, false, time.Time{}, nil
+	s.conversation.Clear()
+}
+
+// selectedModel is the model of the next turn.
+func (s *session) selectedModel() Selected {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model
+}
+
+func (s *session) setModel(m Selected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model = m
+}
+
+// systemPrompt is the system prompt of the next turn, without its surroundings.
+func (s *session) systemPrompt() prompt.Prompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prompt
+}
+
+func (s *session) setPrompt(p prompt.Prompt) {
+	for _, err := range p.LeftOut {
+		s.Log.Warn("left out a file of the project", zap.Error(err))
+	}
+	s.mu.Lock()
+	s.prompt = p
+	s.mu.Unlock()
+	s.conversation.SetSystem(p.Text)
+}
+
+// contextNotes are what the agent is told beside the conversation. The slice must not be
+// changed.
+func (s *session) contextNotes() []transcript.Note {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.notes
+}
+
+func (s *session) setNotes(notes []transcript.Note) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = notes
+}
+
+// addUsage counts what requests to a model used.
+func (s *session) addUsage(m Selected, usage protocol.TurnUsage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.add(m.name(), usage)
+}
+
+// countTurn counts a turn that has ended.
+func (s *session) countTurn(stop protocol.StopReason, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns++
+	s.halted, s.endedAt = stop == protocol.StopMaxIterations, at
+}

@@ -1,0 +1,167 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"nexus.internal/child/provider"
+	"nexus.internal/child/turn"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/textcut"
+	"nexus.internal/protocol/tracing"
+	"nexus.internal/protocol/transcript"
+)
+
+// A prompt goes down this file: the reader checks and accepts it, the worker takes its
+// job, makes the turn of the attachments, the prompt and the tools of the moment, runs
+// it, saves how it ended, and writes the frames that close it.
+
+// prompt accepts a prompt. One that cannot be accepted is only an error: it gets no
+// agent_end and no response.
+func (s *server) prompt(c protocol.Prompt) {
+	err := checkPrompt(c)
+	if err == nil {
+		err = s.queue.accept(c)
+	}
+	if err != nil {
+		s.out.post(refusal(c.ID, err.Error()))
+	}
+}
+
+// checkPrompt reports what is wrong with a prompt whatever else goes on.
+func checkPrompt(p protocol.Prompt) error {
+	for _, one := range []struct{ member, value string }{{"source", p.Source}, {"source_agent_id", p.SourceAgentID}} {
+		if one.value == "" {
+			continue
+		}
+		if err := protocol.CheckSource(one.value); err != nil {
+			return fmt.Errorf("prompt: member %q: %w", one.member, err)
+		}
+	}
+	for _, a := range p.Attachments {
+		if err := a.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followUp accepts a prompt that may wait for others.
+func (s *server) followUp(c protocol.FollowUp) {
+	if err := s.queue.accept(c); err != nil {
+		s.out.post(refusal(c.ID, err.Error()))
+	}
+}
+
+// worker runs the jobs of a child, one at a time, on one goroutine.
+type worker struct {
+	*session
+	out   *emitter
+	queue *turnQueue
+	relay *relay
+	files agentFiles
+}
+
+// runJobs runs jobs until there will be no more.
+func (w *worker) runJobs() {
+	for j := w.queue.next(); j != nil; j = w.queue.next() {
+		response := w.run(j)
+		aborts := w.queue.finish(j)
+		w.out.send(response)
+		for _, a := range aborts {
+			w.out.send(protocol.SuccessResponse(a, protocol.TurnDone{}))
+		}
+	}
+}
+
+// run carries out one job and returns its response.
+func (w *worker) run(j *job) protocol.Response {
+	switch c := j.command.(type) {
+	case protocol.Prompt:
+		ctx := j.ctx
+		if parent, ok := tracing.Parse(c.Traceparent); ok {
+			ctx = tracing.With(ctx, parent)
+		}
+		return w.runTurn(ctx, c, turn.Input{
+			ID: c.ID, Message: c.Message, Attachments: c.Attachments, Source: c.Source, SourceAgentID: c.SourceAgentID,
+		})
+	case protocol.FollowUp:
+		return w.runTurn(j.ctx, c, turn.Input{ID: c.ID, Message: c.Message})
+	case protocol.Compact:
+		return w.compact(j.ctx, c)
+	default:
+		panic("child: no job: " + c.Name())
+	}
+}
+
+// runTurn runs a turn, saves how it ended, and returns the response to its prompt.
+func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) protocol.Response {
+	result := w.takeTurn(ctx, in)
+	end := transcript.TurnEnd{
+		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
+	}
+	if result.Err != nil {
+		end.Error = textcut.Head(result.Err.Error(), maxErrorText)
+	}
+	err := w.Journal.Append(end)
+	if err == nil {
+		err = w.Journal.Sync()
+	}
+	if err != nil && result.Err == nil {
+		result.Stop, result.Err = protocol.StopError, err
+	}
+	w.countTurn(result.Stop, end.At)
+
+	w.relay.flush()
+	if result.Err != nil {
+		w.Log.Warn("turn failed", zap.String("turn", textcut.Head(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
+		w.out.send(refusal(in.ID, result.Err.Error()))
+	}
+	w.sendUpdate(w.out.send)
+	w.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
+	if result.Err != nil {
+		return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(result.Err))
+	}
+	return protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
+}
+
+// takeTurn runs the turn itself, unless it cannot be saved or its attachments
+// cannot be read.
+func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
+	err := w.Journal.Writable()
+	if err == nil {
+		in.Message, in.Images, err = w.files.attach(ctx, in.Message, in.Attachments)
+	}
+	if err != nil {
+		return turn.Result{Stop: protocol.StopError, Err: err}
+	}
+	model := w.selectedModel()
+	w.Servers.Prepare(ctx)
+	system, tools := w.system(ctx), w.ToolEnv.Tools()
+	w.conversation.SetModel(model.name(), model.ContextWindow)
+	w.conversation.SetSystem(system)
+	w.conversation.SetTools(tools.Specs())
+	runner := turn.Runner{
+		Compactor: w.compactor(model), System: system, Tools: tools, ToolOutput: w.ToolOutput,
+		MaxIterations: w.MaxIterations, CompactAt: max(w.CompactAt, 0), Compacted: func() { w.sendUpdate(w.out.send) },
+		Image: w.Images.Get, Emit: w.emit,
+	}
+	result := runner.Run(ctx, in)
+	w.addUsage(model, result.Usage)
+	if result.Usage.Model == nil {
+		result.Usage.Model = &model.Model
+	}
+	return result
+}
+
+// emit passes on one step of a turn. The result of a call comes after all that the call
+// asked and told the parent.
+func (w *worker) emit(e protocol.AssistantEvent) {
+	if _, ok := e.(protocol.ToolcallResult); ok {
+		w.relay.flush()
+	}
+	w.out.update(e)
+}
