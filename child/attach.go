@@ -1,7 +1,6 @@
 package child
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,11 +37,11 @@ type opened struct {
 
 // open opens a file as the tools may without asking. Its path is absolute or
 // relative to the working directory; the error names it.
-func (files agentFiles) open(ctx context.Context, path string) (*opened, error) {
+func (files agentFiles) open(path string) (*opened, error) {
 	if files.env == nil {
 		return nil, errors.New("there is no working directory")
 	}
-	f, info, err := files.env.Open(ctx, filepath.FromSlash(path))
+	f, info, err := files.env.Open(filepath.FromSlash(path))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 
 // attach adds the attachments to a message: text as it stands, images as such,
 // anything else by its name, type and size.
-func (files agentFiles) attach(ctx context.Context, message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
+func (files agentFiles) attach(message string, attachments []protocol.Attachment) (string, []protocol.Image, error) {
 	if len(attachments) > maxAttachments {
 		return "", nil, fmt.Errorf("%d attachments, at most %d are taken", len(attachments), maxAttachments)
 	}
@@ -75,7 +74,7 @@ func (files agentFiles) attach(ctx context.Context, message string, attachments 
 	var images []protocol.Image
 	room := int64(maxAttachmentImage)
 	for _, a := range attachments {
-		image, err := files.attachOne(ctx, &b, a, &room)
+		image, err := files.attachOne(&b, a, &room)
 		if err != nil {
 			return "", nil, fmt.Errorf("attachment: %w", err)
 		}
@@ -87,11 +86,11 @@ func (files agentFiles) attach(ctx context.Context, message string, attachments 
 }
 
 // attachOne adds one file. It takes what an image needs from room.
-func (files agentFiles) attachOne(ctx context.Context, b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
+func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, room *int64) (*protocol.Image, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	f, err := files.open(ctx, a.Path)
+	f, err := files.open(a.Path)
 	if err != nil {
 		return nil, err
 	}

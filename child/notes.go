@@ -1,7 +1,6 @@
 package child
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,17 +131,17 @@ func text(value jsontext.Value) (s string) {
 
 // system is the system prompt of a turn that begins now. Files that notes name
 // are read as they are.
-func (w *worker) system(ctx context.Context) string {
+func (w *worker) system() string {
 	around := prompt.Surroundings{Cwd: w.ToolEnv.Cwd(), Now: time.Now()}
 	room := maxNoteBytes
 	for _, n := range w.contextNotes() {
-		around.Notes = append(around.Notes, w.files.note(ctx, n, &room))
+		around.Notes = append(around.Notes, w.files.note(n, &room))
 	}
 	return w.systemPrompt().With(around)
 }
 
 // note is a note as the model reads it. It takes what a file needs from room.
-func (files agentFiles) note(ctx context.Context, n transcript.Note, room *int) prompt.Note {
+func (files agentFiles) note(n transcript.Note, room *int) prompt.Note {
 	kind, name, _ := strings.Cut(n.Key, ":")
 	note := prompt.Note{Title: kind + " " + strings.Join(strings.Fields(name), " "), Text: string(n.Data)}
 	if kind != "file" {
@@ -154,7 +153,7 @@ func (files agentFiles) note(ctx context.Context, n transcript.Note, room *int) 
 	}
 	body, given := text(members["content"]), members["content"].Kind() == '"'
 	if !given {
-		body = files.noteFile(ctx, name, room)
+		body = files.noteFile(name, room)
 	}
 	for _, shown := range []string{"content", "path", "name", "key"} {
 		if shown == "content" && given || text(members[shown]) == name {
@@ -171,8 +170,8 @@ func (files agentFiles) note(ctx context.Context, n transcript.Note, room *int) 
 }
 
 // noteFile is what a file holds, or why that is not shown.
-func (files agentFiles) noteFile(ctx context.Context, name string, room *int) string {
-	f, err := files.open(ctx, name)
+func (files agentFiles) noteFile(name string, room *int) string {
+	f, err := files.open(name)
 	if err != nil {
 		return fmt.Sprintf("[it cannot be shown: %v]", err)
 	}

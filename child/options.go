@@ -67,8 +67,6 @@ type Options struct {
 	ToolEnv *toolenv.Env
 	// Parent is asked by the tools. Nil means that nothing is asked.
 	Parent *parent.Client
-	// ToolOutput asks for what tools put out while they run.
-	ToolOutput bool
 	// Prompt is the system prompt.
 	Prompt prompt.Prompt
 	// Home is the directory of the personal layer of the system prompt, for when

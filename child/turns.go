@@ -133,19 +133,19 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	err := w.Journal.Writable()
 	if err == nil {
-		in.Message, in.Images, err = w.files.attach(ctx, in.Message, in.Attachments)
+		in.Message, in.Images, err = w.files.attach(in.Message, in.Attachments)
 	}
 	if err != nil {
 		return turn.Result{Stop: protocol.StopError, Err: err}
 	}
 	model := w.selectedModel()
 	w.Servers.Prepare(ctx)
-	system, tools := w.system(ctx), w.ToolEnv.Tools()
+	system, tools := w.system(), w.ToolEnv.Tools()
 	w.conversation.SetModel(model.name(), model.ContextWindow)
 	w.conversation.SetSystem(system)
 	w.conversation.SetTools(tools.Specs())
 	runner := turn.Runner{
-		Compactor: w.compactor(model), System: system, Tools: tools, ToolOutput: w.ToolOutput,
+		Compactor: w.compactor(model), System: system, Tools: tools,
 		MaxIterations: w.MaxIterations, CompactAt: max(w.CompactAt, 0), Compacted: func() { w.sendUpdate(w.out.send) },
 		Image: w.Images.Get, Emit: w.emit,
 	}

@@ -45,7 +45,7 @@ func (c caller) Stream(ctx context.Context, r provider.Request) iter.Seq2[provid
 // asker is a tool that asks the parent.
 type asker struct {
 	name string
-	ask  func(ctx context.Context) (string, error)
+	ask  func(ctx context.Context, c tool.Call) (string, error)
 }
 
 func (a asker) Spec() tool.Spec { return tool.Spec{Name: a.name, InputSchema: []byte(`{}`)} }
@@ -54,8 +54,8 @@ func (asker) Scope(jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionNone}, nil
 }
 
-func (a asker) Run(ctx context.Context, _ jsontext.Value) (tool.Result, error) {
-	text, err := a.ask(ctx)
+func (a asker) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	text, err := a.ask(ctx, c)
 	return tool.Result{Text: text, Changed: []string{"/changed"}}, err
 }
 
@@ -71,18 +71,18 @@ func asking(t *testing.T) child.Options {
 	o.Parent = parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true, Deadline: time.Minute})
 	w, err := toolenv.Open(toolenv.Options{
 		Cwd: t.TempDir(), Permissions: protocol.Permissions{Preset: "yolo"}, Parent: o.Parent, Sources: []toolenv.Source{askers{
-			asker{"host", func(ctx context.Context) (string, error) {
-				result, err := o.Parent.Call(ctx, tool.TurnID(ctx), "send", jsontext.Value(`{"agent_id":"b"}`))
+			asker{"host", func(ctx context.Context, c tool.Call) (string, error) {
+				result, err := o.Parent.Call(ctx, c.TurnID, "send", jsontext.Value(`{"agent_id":"b"}`))
 				return string(result), err
 			}},
-			asker{"may", func(ctx context.Context) (string, error) {
-				answer, err := o.Parent.Permission(ctx, protocol.PermissionRequest{TurnID: tool.TurnID(ctx), Input: jsontext.Value(`{}`), Paths: []string{}})
+			asker{"may", func(ctx context.Context, c tool.Call) (string, error) {
+				answer, err := o.Parent.Permission(ctx, protocol.PermissionRequest{TurnID: c.TurnID, Input: jsontext.Value(`{}`), Paths: []string{}})
 				if err == nil && answer.Decision == protocol.Deny {
 					err = errors.New(answer.Reason)
 				}
 				return "allowed", err
 			}},
-			asker{"deaf", func(ctx context.Context) (string, error) {
+			asker{"deaf", func(ctx context.Context, c tool.Call) (string, error) {
 				<-ctx.Done()
 				<-time.After(time.Hour)
 				return "", nil

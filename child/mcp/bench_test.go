@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/child/tool"
 )
 
 // benched is the manager of one real program.
@@ -31,7 +32,7 @@ func BenchmarkCall(b *testing.B) {
 	m := benched(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Tools()[2].Run(b.Context(), jsontext.Value(`{"text":"x"}`)); err != nil {
+		if _, err := m.Tools()[2].Run(b.Context(), tool.Call{Input: jsontext.Value(`{"text":"x"}`)}); err != nil {
 			b.Fatal(err)
 		}
 	}

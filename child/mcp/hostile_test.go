@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
 
@@ -113,7 +114,7 @@ func TestCancel(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
 		go func() {
-			_, err := find(t, m, "mcp_s_hang").Run(ctx, input(t))
+			_, err := find(t, m, "mcp_s_hang").Run(ctx, tool.Call{Input: input(t)})
 			failed <- err
 		}()
 		<-ev.started

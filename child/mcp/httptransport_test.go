@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/child/mcp"
+	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
 
@@ -123,7 +124,7 @@ func TestHTTPCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
-		_, err := find(t, m, "mcp_s_hang").Run(ctx, input(t))
+		_, err := find(t, m, "mcp_s_hang").Run(ctx, tool.Call{Input: input(t)})
 		failed <- err
 	}()
 	<-ev.started
@@ -283,7 +284,7 @@ func TestHTTPDisconnect(t *testing.T) {
 		}, &sessions)}})
 		failed := make(chan error)
 		go func() {
-			_, err := find(t, m, "mcp_s_t").Run(t.Context(), input(t))
+			_, err := find(t, m, "mcp_s_t").Run(t.Context(), tool.Call{Input: input(t)})
 			failed <- err
 		}()
 		<-started

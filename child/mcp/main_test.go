@@ -199,7 +199,7 @@ func find(t *testing.T, m *mcp.Manager, name string) tool.Tool {
 // call calls a tool with an input that is made of pairs of names and values.
 func call(t *testing.T, m *mcp.Manager, name string, pairs ...any) (tool.Result, error) {
 	t.Helper()
-	return find(t, m, name).Run(t.Context(), input(t, pairs...))
+	return find(t, m, name).Run(t.Context(), tool.Call{Input: input(t, pairs...)})
 }
 
 func input(t *testing.T, pairs ...any) jsontext.Value {

@@ -154,7 +154,7 @@ func TestListChanged(t *testing.T) {
 		if got := text(t, m, "mcp_s_grown"); got != "I am new" {
 			t.Errorf("the new tool gave %q", got)
 		}
-		if r, err := old.Run(t.Context(), input(t, "text", "as before")); err != nil || r.Text != "as before" {
+		if r, err := old.Run(t.Context(), tool.Call{Input: input(t, "text", "as before")}); err != nil || r.Text != "as before" {
 			t.Errorf("a tool from before: %+v, %v", r, err)
 		}
 	})
@@ -249,7 +249,7 @@ func TestNotConnected(t *testing.T) {
 		if err := m.Disconnect(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tools[0].Run(t.Context(), input(t)); err == nil || err.Error() != "the MCP server s: it was disconnected" {
+		if _, err := tools[0].Run(t.Context(), tool.Call{Input: input(t)}); err == nil || err.Error() != "the MCP server s: it was disconnected" {
 			t.Errorf("a connect of a server that was disconnected: %v", err)
 		}
 	})
@@ -306,7 +306,7 @@ func TestConnect(t *testing.T) {
 		if err := m.Disconnect(t.Context(), "s"); err != nil || status(m).State != protocol.MCPDisabled || len(m.Tools()) != 0 {
 			t.Errorf("disconnect: %v, %+v, %d tools", err, status(m), len(m.Tools()))
 		}
-		if _, err := echo.Run(t.Context(), input(t)); err == nil || err.Error() != "the MCP server s: it was disconnected" {
+		if _, err := echo.Run(t.Context(), tool.Call{Input: input(t)}); err == nil || err.Error() != "the MCP server s: it was disconnected" {
 			t.Errorf("a call of a server that was disconnected: %v", err)
 		}
 		if err := m.Connect(t.Context(), "s", ""); err != nil || len(m.Tools()) == 0 {
@@ -357,7 +357,7 @@ func TestParallel(t *testing.T) {
 		done := make(chan error)
 		for range 20 {
 			go func() {
-				_, err := echo.Run(t.Context(), input(t, "text", "x"))
+				_, err := echo.Run(t.Context(), tool.Call{Input: input(t, "text", "x")})
 				done <- err
 			}()
 		}

@@ -64,8 +64,8 @@ func (r serverTool) Scope(jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionExternal, Summary: r.summary}, nil
 }
 
-func (r serverTool) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
-	return r.run(ctx, in)
+func (r serverTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	return r.run(ctx, c.Input)
 }
 
 func (ms *managedServer) callTool(ctx context.Context, name string, in jsontext.Value) (tool.Result, error) {
@@ -239,8 +239,8 @@ func (c connectTool) Scope(jsontext.Value) (tool.Scope, error) {
 
 // Run waits for the server as any call does, pauses after failures included. It
 // does not undo that the server was disconnected.
-func (c connectTool) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
-	if err := strict.Unmarshal(in, &struct{}{}, strict.RejectUnknown); err != nil {
+func (c connectTool) Run(ctx context.Context, call tool.Call) (tool.Result, error) {
+	if err := strict.Unmarshal(call.Input, &struct{}{}, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
 	c.server.mu.Lock()

@@ -39,11 +39,16 @@ type Options struct {
 	Parallel  int           // calls that run at once in one Run; default 5
 	Timeout   time.Duration // for one call; default 300 s
 	MaxOutput int           // bytes of one result; default 64 KiB
+	Output    bool          // pass on what tools put out while they run
 	Guard     Guard         // is asked before each call; default lets all run
-	// Spill keeps a text that is too long for a result and says where; default
-	// keeps none.
-	Spill func(tool, text string) (path string, err error)
-	Log   *zap.Logger // hears of panics and of tools that are stuck; default none
+	Spill     Spill         // default keeps nothing
+	Log       *zap.Logger   // hears of panics and of tools that are stuck; default none
+}
+
+// Spill keeps what is too long for a result. It is safe for concurrent use.
+type Spill interface {
+	// Save keeps a result of the tool and says where.
+	Save(tool, text string) (path string, err error)
 }
 
 // Registry is a fixed set of tools. It is safe for concurrent use.
@@ -146,27 +151,44 @@ type Outcome struct {
 	Created []string // those of Changed that are new
 }
 
-// Watch is told how calls get on, on the goroutine of Run. A nil function is
-// not called.
-type Watch struct {
-	// Output is a piece of what a running call puts out. The call waits for it.
-	Output func(call protocol.ToolCall, text string)
+// Watcher is told how calls get on, on the goroutine of Run.
+type Watcher interface {
+	// Output is a piece of what a running call puts out, where Options.Output asks for
+	// it. The call waits for it.
+	Output(call protocol.ToolCall, text string)
 	// Done is how a call ended.
-	Done func(Outcome)
+	Done(o Outcome)
 }
 
-// Run carries out the calls, at most Parallel at once, and returns their
-// outcomes in the order of calls. Everything that can go wrong is an outcome: an
-// unknown tool, a bad input, a refusal, a timeout, a panic. When ctx ends, calls
-// that have not begun are not begun and Run returns within 100 ms.
-func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) []Outcome {
+// output is a piece of what a call puts out.
+type output struct {
+	call protocol.ToolCall
+	text string
+}
+
+// progress implements [Progress] for one call.
+type progress struct {
+	ctx     context.Context //nolint:containedctx // of the call
+	call    protocol.ToolCall
+	outputs chan<- output
+}
+
+func (p progress) Report(text string) {
+	select {
+	case p.outputs <- output{p.call, text}:
+	case <-p.ctx.Done():
+	}
+}
+
+// Run carries out the calls of one answer in a turn, at most Parallel at once, and
+// returns their outcomes in the order of calls. Everything that can go wrong is an
+// outcome: an unknown tool, a bad input, a refusal, a timeout, a panic. When ctx ends,
+// calls that have not begun are not begun and Run returns within 100 ms. A nil w is
+// not told.
+func (r *Registry) Run(ctx context.Context, turnID string, calls []protocol.ToolCall, w Watcher) []Outcome {
 	type finished struct {
 		index   int
 		outcome Outcome
-	}
-	type output struct {
-		call protocol.ToolCall
-		text string
 	}
 	outputs := make(chan output) // a call waits until its output is passed on, or until it ends
 	next := make(chan int, len(calls))
@@ -180,15 +202,13 @@ func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) 
 		workers.Go(func() {
 			for i := range next {
 				ctx, end := context.WithCancel(ctx)
-				if w.Output != nil {
-					ctx = WithProgress(ctx, func(text string) {
-						select {
-						case outputs <- output{calls[i], text}:
-						case <-ctx.Done():
-						}
-					})
+				c := Call{ID: calls[i].ID, Name: calls[i].Name, Input: calls[i].Input, TurnID: turnID}
+				if r.options.Output && w != nil {
+					c.Progress = progress{ctx, calls[i], outputs}
 				}
-				done <- finished{i, r.call(ctx, calls[i])}
+				outcome := r.call(ctx, c)
+				outcome.Call = calls[i]
+				done <- finished{i, outcome}
 				end()
 			}
 		})
@@ -201,7 +221,7 @@ func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) 
 		case f := <-done:
 			left--
 			outcomes[f.index] = f.outcome
-			if w.Done != nil {
+			if w != nil {
 				w.Done(f.outcome)
 			}
 		}
@@ -211,9 +231,9 @@ func (r *Registry) Run(ctx context.Context, calls []protocol.ToolCall, w Watch) 
 }
 
 // call carries out one call within its limits.
-func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
+func (r *Registry) call(ctx context.Context, call Call) Outcome {
 	fail := func(format string, a ...any) Outcome {
-		return Outcome{Call: call, Text: r.limit(call.Name, fmt.Sprintf(format, a...)), IsError: true}
+		return Outcome{Text: r.limit(call.Name, fmt.Sprintf(format, a...)), IsError: true}
 	}
 	t, known := r.tools[call.Name]
 	switch {
@@ -234,33 +254,32 @@ func (r *Registry) call(ctx context.Context, call protocol.ToolCall) Outcome {
 		}
 		return fail("%s", text)
 	}
-	input, err := object(call.Input)
-	if err != nil {
+	var err error
+	if call.Input, err = object(call.Input); err != nil {
 		return failed(err)
 	}
 	if r.options.Guard != nil {
-		granted, err := r.options.Guard(ctx, t, protocol.ToolCall{ID: call.ID, Name: call.Name, Input: input})
+		call.Permit, err = r.options.Guard.Authorize(ctx, t, call)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return fail("%s was not run: the turn was aborted", call.Name)
 		case err != nil:
 			return failed(err)
 		}
-		ctx = granted
 	}
-	result, err := r.invoke(ctx, t, call.Name, input)
+	result, err := r.invoke(ctx, t, call)
 	if err != nil {
 		return failed(err)
 	}
 	return Outcome{
-		Call: call, Text: r.limit(call.Name, result.Text), IsError: result.IsError,
+		Text: r.limit(call.Name, result.Text), IsError: result.IsError,
 		Images: result.Images, Changed: result.Changed, Created: result.Created,
 	}
 }
 
 // invoke runs the tool in a goroutine of its own and waits for it until lateGrace
 // after the end of its time, or grace after that of its turn.
-func (r *Registry) invoke(parent context.Context, t Tool, name string, input jsontext.Value) (Result, error) {
+func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, error) {
 	ctx, cancel := context.WithTimeout(parent, r.options.Timeout)
 	defer cancel()
 	type answer struct {
@@ -268,11 +287,11 @@ func (r *Registry) invoke(parent context.Context, t Tool, name string, input jso
 		err    error
 	}
 	answers := make(chan answer, 1)
-	var settled atomic.Bool // whoever comes second, the tool or its waiter, finds it true
+	var returned atomic.Bool // the second to swap it, the tool or its waiter, finds it true
 	r.running.Go(func() {
-		result, err := r.guarded(ctx, t, name, input)
+		result, err := r.runRecovered(ctx, t, call)
 		answers <- answer{result, err}
-		if settled.Swap(true) {
+		if returned.Swap(true) {
 			r.stuck.Add(-1)
 		}
 	})
@@ -297,12 +316,12 @@ func (r *Registry) invoke(parent context.Context, t Tool, name string, input jso
 		}
 	}
 	r.stuck.Add(1)
-	if settled.Swap(true) { // it returned at this very moment
+	if returned.Swap(true) { // it returned at this very moment
 		r.stuck.Add(-1)
 		a := <-answers
 		return a.result, r.reason(parent, ctx, a.err)
 	}
-	r.options.Log.Warn("tool does not return", zap.String("tool", name), zap.Int64("stuck", r.stuck.Load()))
+	r.options.Log.Warn("tool does not return", zap.String("tool", call.Name), zap.Int64("stuck", r.stuck.Load()))
 	return Result{}, r.reason(parent, ctx, ctx.Err())
 }
 
@@ -320,16 +339,16 @@ func (r *Registry) reason(parent, ctx context.Context, err error) error {
 	}
 }
 
-// guarded turns a panic of the tool into an error.
-func (r *Registry) guarded(ctx context.Context, t Tool, name string, input jsontext.Value) (result Result, err error) {
+// runRecovered runs the tool and turns a panic of it into an error.
+func (r *Registry) runRecovered(ctx context.Context, t Tool, call Call) (result Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.options.Log.Error("tool panicked", zap.String("tool", name), zap.Any("panic", p),
+			r.options.Log.Error("tool panicked", zap.String("tool", call.Name), zap.Any("panic", p),
 				zap.ByteString("stack", debug.Stack()))
 			err = fmt.Errorf("the tool panicked: %v", p)
 		}
 	}()
-	return t.Run(ctx, input)
+	return t.Run(ctx, call)
 }
 
 // object checks that a call's input is a JSON object. Some models send nothing
@@ -355,7 +374,7 @@ func (r *Registry) limit(tool, text string) string {
 	head := textcut.Head(text, most)
 	note := ""
 	if r.options.Spill != nil {
-		path, err := r.options.Spill(tool, text)
+		path, err := r.options.Spill.Save(tool, text)
 		if err != nil {
 			r.options.Log.Warn("cannot keep a result that is too long", zap.String("tool", tool), zap.Error(err))
 		} else {

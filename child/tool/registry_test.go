@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 )
@@ -25,21 +26,39 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake is a tool that does what its test says.
 type fake struct {
 	name string
-	run  func(ctx context.Context, in jsontext.Value) (string, error)
+	run  func(ctx context.Context, c tool.Call) (string, error)
 }
 
 func (f fake) Spec() tool.Spec {
 	return tool.Spec{Name: f.name, InputSchema: jsontext.Value(`{"type":"object"}`)}
 }
 
-func (f fake) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
-	text, err := f.run(ctx, in)
+func (f fake) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	text, err := f.run(ctx, c)
 	return tool.Result{Text: text}, err
 }
 
+// guard is a [tool.Guard].
+type guard func(ctx context.Context, c tool.Call) (permission.Permit, error)
+
+func (g guard) Authorize(ctx context.Context, _ tool.Tool, c tool.Call) (permission.Permit, error) {
+	return g(ctx, c)
+}
+
+// spill is a [tool.Spill].
+type spill func(name, text string) (string, error)
+
+func (s spill) Save(name, text string) (string, error) { return s(name, text) }
+
+// recorder is a [tool.Watcher] that keeps what it is told.
+type recorder []string
+
+func (r *recorder) Output(c protocol.ToolCall, text string) { *r = append(*r, c.Name+" "+text) }
+func (r *recorder) Done(o tool.Outcome)                     { *r = append(*r, o.Text) }
+
 // pause waits for as long as its input says: {"d":"3s"}.
-func pause(ctx context.Context, in jsontext.Value) (string, error) {
-	d, err := time.ParseDuration(strings.Trim(string(in)[len(`{"d":`):len(in)-1], `"`))
+func pause(ctx context.Context, c tool.Call) (string, error) {
+	d, err := time.ParseDuration(strings.Trim(string(c.Input)[len(`{"d":`):len(c.Input)-1], `"`))
 	if err != nil {
 		return "", err
 	}
@@ -57,11 +76,11 @@ func call(name, input string) protocol.ToolCall {
 
 func TestOutcomes(t *testing.T) {
 	tools := []tool.Tool{
-		fake{"echo", func(_ context.Context, in jsontext.Value) (string, error) { return string(in), nil }},
-		fake{"refuse", func(context.Context, jsontext.Value) (string, error) { return "", errors.New("no such file") }},
-		fake{"panic", func(context.Context, jsontext.Value) (string, error) { panic("out of cheese") }},
-		fake{"long", func(context.Context, jsontext.Value) (string, error) { return strings.Repeat("ä", 10), nil }},
-		fake{"bytes", func(context.Context, jsontext.Value) (string, error) { return "a\xffb", nil }},
+		fake{"echo", func(_ context.Context, c tool.Call) (string, error) { return string(c.Input), nil }},
+		fake{"refuse", func(context.Context, tool.Call) (string, error) { return "", errors.New("no such file") }},
+		fake{"panic", func(context.Context, tool.Call) (string, error) { panic("out of cheese") }},
+		fake{"long", func(context.Context, tool.Call) (string, error) { return strings.Repeat("ä", 10), nil }},
+		fake{"bytes", func(context.Context, tool.Call) (string, error) { return "a\xffb", nil }},
 	}
 	registry := tool.NewRegistry(tools, tool.Options{MaxOutput: 15})
 	long := tool.NewRegistry(tools, tool.Options{})
@@ -85,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 		{"not UTF-8", long, call("bytes", `{}`), "a\uFFFDb", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.registry.Run(t.Context(), []protocol.ToolCall{tt.call}, tool.Watch{})
+			got := tt.registry.Run(t.Context(), "", []protocol.ToolCall{tt.call}, nil)
 			want := []tool.Outcome{{Call: tt.call, Text: tt.text, IsError: tt.isError}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
@@ -97,20 +116,20 @@ func TestOutcomes(t *testing.T) {
 func TestParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
-		registry := tool.NewRegistry([]tool.Tool{fake{"pause", func(ctx context.Context, in jsontext.Value) (string, error) {
+		registry := tool.NewRegistry([]tool.Tool{fake{"pause", func(ctx context.Context, c tool.Call) (string, error) {
 			now := running.Add(1)
 			defer running.Add(-1)
 			for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
 			}
-			return pause(ctx, in)
+			return pause(ctx, c)
 		}}}, tool.Options{Parallel: 3})
 		var calls []protocol.ToolCall
 		for _, seconds := range []int{5, 4, 3, 2, 1, 1} {
 			calls = append(calls, call("pause", fmt.Sprintf(`{"d":"%ds"}`, seconds)))
 		}
-		var finished []string
+		var finished recorder
 		began := time.Now()
-		got := registry.Run(t.Context(), calls, tool.Watch{Done: func(o tool.Outcome) { finished = append(finished, o.Text) }})
+		got := registry.Run(t.Context(), "", calls, &finished)
 		for i, outcome := range got {
 			if outcome.Call.ID != calls[i].ID || outcome.IsError {
 				t.Errorf("outcome %d is %+v", i, outcome)
@@ -121,7 +140,7 @@ func TestParallel(t *testing.T) {
 			t.Errorf("%d ran at once, all took %v, want 3 and 6s", most.Load(), time.Since(began))
 		}
 		slices.Sort(finished[2:5])
-		want := []string{"after 3s", "after 4s", "after 1s", "after 2s", "after 5s", "after 1s"}
+		want := recorder{"after 3s", "after 4s", "after 1s", "after 2s", "after 5s", "after 1s"}
 		if diff := cmp.Diff(want, finished); diff != "" {
 			t.Errorf("finished: -want +got\n%s", diff)
 		}
@@ -132,7 +151,7 @@ func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := tool.NewRegistry([]tool.Tool{fake{"pause", pause}}, tool.Options{})
 		began := time.Now()
-		got := registry.Run(t.Context(), []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, tool.Watch{})
+		got := registry.Run(t.Context(), "", []protocol.ToolCall{call("pause", `{"d":"1h"}`)}, nil)
 		if took := time.Since(began); took != 300*time.Second {
 			t.Errorf("took %v, want 300s", took)
 		}
@@ -147,7 +166,7 @@ func TestAbort(t *testing.T) {
 		free := make(chan struct{})
 		registry := tool.NewRegistry([]tool.Tool{
 			fake{"pause", pause},
-			fake{"stuck", func(context.Context, jsontext.Value) (string, error) {
+			fake{"stuck", func(context.Context, tool.Call) (string, error) {
 				<-free
 				return "at last", nil
 			}},
@@ -155,9 +174,9 @@ func TestAbort(t *testing.T) {
 		ctx, abort := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, abort)
 		began := time.Now()
-		got := registry.Run(ctx, []protocol.ToolCall{
+		got := registry.Run(ctx, "", []protocol.ToolCall{
 			call("stuck", `{}`), call("pause", `{"d":"1h"}`), call("pause", `{"d":"2h"}`), call("stuck", `{}`),
-		}, tool.Watch{})
+		}, nil)
 		if took := time.Since(began) - time.Minute; took > 100*time.Millisecond {
 			t.Errorf("the abort took %v", took)
 		}
@@ -189,11 +208,11 @@ func TestAbort(t *testing.T) {
 func TestStuckBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		registry := tool.NewRegistry([]tool.Tool{fake{"stuck", func(context.Context, jsontext.Value) (string, error) {
+		registry := tool.NewRegistry([]tool.Tool{fake{"stuck", func(context.Context, tool.Call) (string, error) {
 			<-free
 			return "", nil
 		}}}, tool.Options{Timeout: time.Second, Parallel: 1})
-		got := registry.Run(t.Context(), slices.Repeat([]protocol.ToolCall{call("stuck", `{}`)}, 20), tool.Watch{})
+		got := registry.Run(t.Context(), "", slices.Repeat([]protocol.ToolCall{call("stuck", `{}`)}, 20), nil)
 		if registry.Stuck() != 16 {
 			t.Errorf("%d calls are stuck, want 16", registry.Stuck())
 		}
@@ -211,19 +230,19 @@ func TestStuckBound(t *testing.T) {
 // is kept, unless the turn is aborted meanwhile, which is through at once.
 func TestTimeoutKeepsWhatWasPutOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := fake{"slow", func(ctx context.Context, _ jsontext.Value) (string, error) {
+		slow := fake{"slow", func(ctx context.Context, _ tool.Call) (string, error) {
 			<-ctx.Done()
 			<-time.After(2 * time.Second)
 			return "so far", nil
 		}}
 		registry := tool.NewRegistry([]tool.Tool{slow}, tool.Options{Timeout: time.Second})
-		if got := registry.Run(t.Context(), []protocol.ToolCall{call("slow", `{}`)}, tool.Watch{}); got[0].Text != "so far" {
+		if got := registry.Run(t.Context(), "", []protocol.ToolCall{call("slow", `{}`)}, nil); got[0].Text != "so far" {
 			t.Errorf("after its time: %q", got[0].Text)
 		}
 		ctx, abort := context.WithCancelCause(t.Context())
 		time.AfterFunc(2*time.Second, func() { abort(errors.New("aborted")) })
 		began := time.Now()
-		got := registry.Run(ctx, []protocol.ToolCall{call("slow", `{}`)}, tool.Watch{})
+		got := registry.Run(ctx, "", []protocol.ToolCall{call("slow", `{}`)}, nil)
 		if took := time.Since(began); got[0].Text != "slow: the turn was aborted" || took > 2100*time.Millisecond {
 			t.Errorf("aborted: %q after %v", got[0].Text, took)
 		}
@@ -250,10 +269,10 @@ func FuzzOutput(f *testing.F) {
 	f.Add("\xff\xfe", 1)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		most = min(max(most, 1), 1<<20)
-		registry := tool.NewRegistry([]tool.Tool{fake{"t", func(context.Context, jsontext.Value) (string, error) {
+		registry := tool.NewRegistry([]tool.Tool{fake{"t", func(context.Context, tool.Call) (string, error) {
 			return text, nil
 		}}}, tool.Options{MaxOutput: most})
-		got := registry.Run(t.Context(), []protocol.ToolCall{call("t", `{}`)}, tool.Watch{})[0].Text
+		got := registry.Run(t.Context(), "", []protocol.ToolCall{call("t", `{}`)}, nil)[0].Text
 		clean := strings.ToValidUTF8(text, "\uFFFD")
 		if !utf8.ValidString(got) {
 			t.Errorf("%q is not UTF-8", got)
@@ -266,9 +285,9 @@ func FuzzOutput(f *testing.F) {
 }
 
 func ExampleRegistry_Run() {
-	greet := fake{"greet", func(context.Context, jsontext.Value) (string, error) { return "hello", nil }}
+	greet := fake{"greet", func(context.Context, tool.Call) (string, error) { return "hello", nil }}
 	registry := tool.NewRegistry([]tool.Tool{greet}, tool.Options{Timeout: time.Second})
-	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{call("greet", `{}`), call("wave", `{}`)}, tool.Watch{}) {
+	for _, o := range registry.Run(context.Background(), "", []protocol.ToolCall{call("greet", `{}`), call("wave", `{}`)}, nil) {
 		fmt.Println(o.Text, o.IsError)
 	}
 	// Output:
@@ -278,35 +297,34 @@ func ExampleRegistry_Run() {
 
 // What a tool puts out while it runs arrives in its order, before its end.
 func TestProgress(t *testing.T) {
-	registry := tool.NewRegistry([]tool.Tool{fake{"talk", func(ctx context.Context, _ jsontext.Value) (string, error) {
+	registry := tool.NewRegistry([]tool.Tool{fake{"talk", func(_ context.Context, c tool.Call) (string, error) {
 		for _, word := range []string{"a", "b", "c"} {
-			tool.Progress(ctx)(word)
+			if c.Progress != nil {
+				c.Progress.Report(word)
+			}
 		}
 		return "end", nil
-	}}}, tool.Options{})
-	var heard []string
-	registry.Run(t.Context(), []protocol.ToolCall{call("talk", `{}`)}, tool.Watch{
-		Output: func(c protocol.ToolCall, text string) { heard = append(heard, c.Name+" "+text) },
-		Done:   func(o tool.Outcome) { heard = append(heard, o.Text) },
-	})
-	if diff := cmp.Diff([]string{"talk a", "talk b", "talk c", "end"}, heard); diff != "" {
+	}}}, tool.Options{Output: true})
+	var heard recorder
+	registry.Run(t.Context(), "", []protocol.ToolCall{call("talk", `{}`)}, &heard)
+	if diff := cmp.Diff(recorder{"talk a", "talk b", "talk c", "end"}, heard); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	// Without a listener it goes nowhere and waits for nobody.
-	if got := registry.Run(t.Context(), []protocol.ToolCall{call("talk", `{}`)}, tool.Watch{})[0]; got.Text != "end" {
+	if got := registry.Run(t.Context(), "", []protocol.ToolCall{call("talk", `{}`)}, nil)[0]; got.Text != "end" {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestGuard(t *testing.T) {
 	ran := false
-	registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, jsontext.Value) (string, error) {
+	registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, tool.Call) (string, error) {
 		ran = true
 		return "", nil
-	}}}, tool.Options{Guard: func(_ context.Context, _ tool.Tool, c protocol.ToolCall) (context.Context, error) {
-		return nil, fmt.Errorf("not allowed with %s", c.Input)
-	}})
-	got := registry.Run(t.Context(), []protocol.ToolCall{call("do", ``)}, tool.Watch{})[0]
+	}}}, tool.Options{Guard: guard(func(_ context.Context, c tool.Call) (permit permission.Permit, err error) {
+		return permit, fmt.Errorf("not allowed with %s", c.Input)
+	})})
+	got := registry.Run(t.Context(), "", []protocol.ToolCall{call("do", ``)}, nil)[0]
 	if want := "do: not allowed with {}"; ran || got.Text != want || !got.IsError {
 		t.Errorf("got %+v, ran %t, want the error %q", got, ran, want)
 	}
@@ -321,37 +339,33 @@ func TestErrorsNameTheToolOnce(t *testing.T) {
 		"doing that is forbidden": "do: doing that is forbidden",
 		"do":                      "do: do",
 	} {
-		registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, jsontext.Value) (string, error) {
+		registry := tool.NewRegistry([]tool.Tool{fake{"do", func(context.Context, tool.Call) (string, error) {
 			return "", errors.New(said)
 		}}}, tool.Options{})
-		if got := registry.Run(t.Context(), []protocol.ToolCall{call("do", ``)}, tool.Watch{})[0]; got.Text != want {
+		if got := registry.Run(t.Context(), "", []protocol.ToolCall{call("do", ``)}, nil)[0]; got.Text != want {
 			t.Errorf("%q: got %q, want %q", said, got.Text, want)
 		}
 	}
 }
 
-// What the guard grants reaches the tool by its context; a registry that takes
+// What the guard permits reaches the tool; a registry that takes
 // the place of another counts its stuck calls too.
 func TestReplaced(t *testing.T) {
-	type key struct{}
-	asks := fake{"ask", func(ctx context.Context, _ jsontext.Value) (string, error) {
-		granted, _ := ctx.Value(key{}).(string)
-		return granted, nil
-	}}
+	asks := fake{"ask", func(_ context.Context, c tool.Call) (string, error) { return c.Permit.Policy.Cwd + " " + c.TurnID, nil }}
 	first := tool.NewRegistry(nil, tool.Options{})
-	second := first.Replaced([]tool.Tool{asks}, func(ctx context.Context, _ tool.Tool, _ protocol.ToolCall) (context.Context, error) {
-		return context.WithValue(ctx, key{}, "granted"), nil
-	})
+	second := first.Replaced([]tool.Tool{asks}, guard(func(context.Context, tool.Call) (permission.Permit, error) {
+		return permission.Permit{Policy: permission.Policy{Cwd: "/work"}}, nil
+	}))
 	if len(first.Specs()) != 0 || len(second.Specs()) != 1 {
 		t.Errorf("%d and %d tools", len(first.Specs()), len(second.Specs()))
 	}
-	if got := second.Run(t.Context(), []protocol.ToolCall{call("ask", `{}`)}, tool.Watch{})[0]; got.Text != "granted" {
+	if got := second.Run(t.Context(), "turn 1", []protocol.ToolCall{call("ask", `{}`)}, nil)[0]; got.Text != "/work turn 1" {
 		t.Errorf("got %+v", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		first := tool.NewRegistry([]tool.Tool{fake{"hang", func(context.Context, jsontext.Value) (string, error) { <-free; return "", nil }}}, tool.Options{})
-		first.Run(t.Context(), []protocol.ToolCall{call("hang", `{}`)}, tool.Watch{})
+		first := tool.NewRegistry([]tool.Tool{fake{"hang", func(context.Context, tool.Call) (string, error) { <-free; return "", nil }}}, tool.Options{})
+		first.Run(t.Context(), "", []protocol.ToolCall{call("hang", `{}`)}, nil)
 		second := first.Replaced(nil, nil)
 		if second.Stuck() != 1 {
 			t.Errorf("%d are stuck", second.Stuck())
@@ -366,19 +380,19 @@ func TestReplaced(t *testing.T) {
 // An abort while the guard waits says that the call was not run.
 func TestAbortedGuard(t *testing.T) {
 	ctx, abort := context.WithCancel(t.Context())
-	registry := tool.NewRegistry([]tool.Tool{fake{"do", pause}}, tool.Options{Guard: func(ctx context.Context, _ tool.Tool, _ protocol.ToolCall) (context.Context, error) {
+	registry := tool.NewRegistry([]tool.Tool{fake{"do", pause}}, tool.Options{Guard: guard(func(ctx context.Context, _ tool.Call) (permit permission.Permit, err error) {
 		abort()
 		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
-	if got := registry.Run(ctx, []protocol.ToolCall{call("do", `{}`)}, tool.Watch{})[0]; got.Text != "do was not run: the turn was aborted" || !got.IsError {
+		return permit, ctx.Err()
+	})})
+	if got := registry.Run(ctx, "", []protocol.ToolCall{call("do", `{}`)}, nil)[0]; got.Text != "do was not run: the turn was aborted" || !got.IsError {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // What is too long for a result is kept whole, and the result says where.
 func TestSpill(t *testing.T) {
-	tools := []tool.Tool{fake{"long", func(context.Context, jsontext.Value) (string, error) { return strings.Repeat("ä", 10), nil }}}
+	tools := []tool.Tool{fake{"long", func(context.Context, tool.Call) (string, error) { return strings.Repeat("ä", 10), nil }}}
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -386,13 +400,13 @@ func TestSpill(t *testing.T) {
 		{nil, "äääääää\n[cut off here: 6 of 20 bytes are missing; the whole is in /kept]"},
 		{errors.New("no room"), "äääääää\n[cut off here: 6 of 20 bytes are missing]"},
 	} {
-		registry := tool.NewRegistry(tools, tool.Options{MaxOutput: 15, Spill: func(name, text string) (string, error) {
+		registry := tool.NewRegistry(tools, tool.Options{MaxOutput: 15, Spill: spill(func(name, text string) (string, error) {
 			if name != "long" || len(text) != 20 {
 				t.Errorf("kept %d bytes of %s", len(text), name)
 			}
 			return "/kept", tt.err
-		}})
-		if got := registry.Run(t.Context(), []protocol.ToolCall{call("long", `{}`)}, tool.Watch{})[0].Text; got != tt.want {
+		})})
+		if got := registry.Run(t.Context(), "", []protocol.ToolCall{call("long", `{}`)}, nil)[0].Text; got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

@@ -1,6 +1,10 @@
 // Package tool is the seam between an agent and what it can do. A Tool is one
-// function that a model may call; the Registry runs calls with bounds. The
-// packages below this one are the tools.
+// function that a model may call. The packages below this one are the tools.
+//
+// A call goes one way: the turn gives the calls of an answer to [Registry.Run], which
+// checks the input, asks the [Guard] for a permit, and runs the [Tool] with a [Call]
+// that says all of it; what the tool puts out and its outcome go back to the turn's
+// [Watcher].
 package tool
 
 import (
@@ -8,15 +12,35 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/permission"
 	"nexus.internal/protocol"
 )
 
 // Tool is one function that a model may call. It is safe for concurrent use.
 type Tool interface {
 	Spec() Spec
-	// Run carries out one call. in is a JSON object as the model gave it. A
-	// failure that the model should see is an error; it never ends the turn.
-	Run(ctx context.Context, in jsontext.Value) (Result, error)
+	// Run carries out one call. A failure that the model should see is an error; it
+	// never ends the turn.
+	Run(ctx context.Context, c Call) (Result, error)
+}
+
+// Call is one call of a tool, as it is to be carried out.
+type Call struct {
+	ID    string
+	Name  string
+	Input jsontext.Value // a JSON object, as the model gave it
+	// TurnID is the id of the turn that the call belongs to; "" outside of one.
+	TurnID string
+	// Permit is what the guard lets the call run by.
+	Permit permission.Permit
+	// Progress hears what the tool puts out while it runs; nil: nobody does.
+	Progress Progress
+}
+
+// Progress hears what a call puts out while it runs. It is safe for concurrent use.
+type Progress interface {
+	// Report waits until text is passed on or the call ends.
+	Report(text string)
 }
 
 // Spec describes a tool to a model and to tools_list.
@@ -64,41 +88,9 @@ type Scope struct {
 	Summary string
 }
 
-// Guard decides whether a call may run. It may wait for somebody to answer: that
-// time is not the tool's. The tool runs with the context that is returned, in
-// which the guard can say what was granted. An error refuses the call and is
-// told to the model.
-type Guard func(ctx context.Context, t Tool, call protocol.ToolCall) (context.Context, error)
-
-// progressKey finds the listener of a call in its context.
-type progressKey struct{}
-
-// WithProgress lets listen hear what the tools under the context put out while
-// they run.
-func WithProgress(ctx context.Context, listen func(text string)) context.Context {
-	return context.WithValue(ctx, progressKey{}, listen)
-}
-
-// Progress is where a tool tells what it puts out while it runs. It waits until
-// that is passed on or the call ends, and drops it if nobody listens. The
-// function is safe for concurrent use.
-func Progress(ctx context.Context) func(text string) {
-	if listen, ok := ctx.Value(progressKey{}).(func(string)); ok {
-		return listen
-	}
-	return func(string) {}
-}
-
-// turnKey finds the id of the turn in the context of a call.
-type turnKey struct{}
-
-// WithTurn names the turn that the calls under the context belong to.
-func WithTurn(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, turnKey{}, id)
-}
-
-// TurnID is the id of the turn that a call belongs to; "" outside of one.
-func TurnID(ctx context.Context) string {
-	id, _ := ctx.Value(turnKey{}).(string)
-	return id
+// Guard decides whether a call may run.
+type Guard interface {
+	// Authorize may wait for somebody to answer: that time is not the tool's. An error
+	// refuses the call and is told to the model.
+	Authorize(ctx context.Context, t Tool, c Call) (permission.Permit, error)
 }

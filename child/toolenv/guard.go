@@ -27,25 +27,6 @@ type turnSnapshot struct {
 	cwd string
 }
 
-// grant is what a call was let run by.
-type grant struct {
-	policy   permission.Policy
-	readOnly bool // see readOnlyCommands
-	covered  bool // see [permission.Policy.Covers]
-}
-
-// grantKey finds it in the context of the call.
-type grantKey struct{}
-
-// grant is that of the call that ctx belongs to; the policy of the moment for
-// whoever is not a call.
-func (env *Env) grant(ctx context.Context) grant {
-	if g, ok := ctx.Value(grantKey{}).(grant); ok {
-		return g
-	}
-	return grant{policy: env.currentPolicy()}
-}
-
 // callRequest is one call as it is decided on.
 type callRequest struct {
 	call  permission.Call // its paths are real
@@ -53,20 +34,20 @@ type callRequest struct {
 	scope tool.Scope
 }
 
-// guard implements [tool.Guard]: it decides, asks if need be, and decides anew
+// Authorize implements [tool.Guard]: it decides, asks if need be, and decides anew
 // whenever something has changed meanwhile.
-func (snap *turnSnapshot) guard(ctx context.Context, t tool.Tool, call protocol.ToolCall) (context.Context, error) {
+func (snap *turnSnapshot) Authorize(ctx context.Context, t tool.Tool, call tool.Call) (permit permission.Permit, err error) {
 	r, err := snap.request(t, call)
 	if err != nil {
-		return nil, err
+		return permit, err
 	}
 	for {
 		policy, decision := snap.decide(r)
 		switch decision.Verdict {
 		case permission.Allow:
-			return context.WithValue(ctx, grantKey{}, grant{policy, policy.AllowedAsReadOnly(r.call), policy.Covers(r.call)}), nil
+			return policy.Permit(r.call), nil
 		case permission.Deny:
-			return nil, errors.New(decision.Reason)
+			return permit, errors.New(decision.Reason)
 		case permission.Ask:
 		}
 		answer, err := snap.ask(ctx, r, policy, decision, call)
@@ -74,29 +55,20 @@ func (snap *turnSnapshot) guard(ctx context.Context, t tool.Tool, call protocol.
 		case errors.Is(err, errDecided):
 			continue
 		case err != nil:
-			return nil, err
+			return permit, err
 		case answer.Decision == protocol.Deny && answer.Reason != "":
-			return nil, fmt.Errorf("it was not allowed: %s", answer.Reason)
+			return permit, fmt.Errorf("it was not allowed: %s", answer.Reason)
 		case answer.Decision == protocol.Deny:
-			return nil, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
+			return permit, errors.New("it was not allowed; do not try it again in another way, but say what you need it for")
 		case answer.Decision == protocol.AllowSession:
 			snap.allow(policy.Grant(r.call, isDir))
 		}
 		// Meanwhile it may have been forbidden.
 		if policy, decision = snap.decide(r); decision.Verdict == permission.Deny {
-			return nil, errors.New(decision.Reason)
+			return permit, errors.New(decision.Reason)
 		}
-		return context.WithValue(ctx, grantKey{}, grant{policy: withCallAllowed(policy, r.call)}), nil
+		return policy.PermitOnce(r.call), nil
 	}
-}
-
-// withCallAllowed is the policy with what was allowed for this call alone.
-func withCallAllowed(p permission.Policy, c permission.Call) permission.Policy {
-	p.Allowances = slices.Clone(p.Allowances)
-	for _, path := range c.Paths {
-		p.Allowances = append(p.Allowances, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path, Programs: c.Programs})
-	}
-	return p
 }
 
 func isDir(path string) bool {
@@ -105,7 +77,7 @@ func isDir(path string) bool {
 }
 
 // request finds out what a call would touch.
-func (snap *turnSnapshot) request(t tool.Tool, call protocol.ToolCall) (callRequest, error) {
+func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, error) {
 	r := callRequest{scope: tool.Scope{Action: protocol.ActionExternal}}
 	if scoped, ok := t.(tool.Scoped); ok {
 		var err error
@@ -168,11 +140,11 @@ func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.De
 }
 
 // errDecided says that a question needs no answer any more.
-var errDecided = errors.New("settled meanwhile")
+var errDecided = errors.New("decided meanwhile")
 
 // openQuestion is one call that waits for the parent.
 type openQuestion struct {
-	desk    *turnSnapshot
+	snap    *turnSnapshot
 	request callRequest
 	cancel  context.CancelCauseFunc
 }
@@ -180,15 +152,15 @@ type openQuestion struct {
 // cancelDecided ends the questions that need no answer any more. The caller holds mu.
 func (env *Env) cancelDecided() {
 	for q := range env.waiting {
-		if _, decision := q.desk.judge(q.request); decision.Verdict != permission.Ask {
+		if _, decision := q.snap.judge(q.request); decision.Verdict != permission.Ask {
 			q.cancel(errDecided)
 		}
 	}
 }
 
-// ask asks the parent. The error is errSettled if the decision is not to ask any
+// ask asks the parent. The error is errDecided if the decision is not to ask any
 // more.
-func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.Policy, why permission.Decision, call protocol.ToolCall) (protocol.PermissionResponse, error) {
+func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.Policy, why permission.Decision, call tool.Call) (protocol.PermissionResponse, error) {
 	client := snap.options.Parent
 	switch {
 	case client == nil || client.Approvals() == parent.Deny:
@@ -196,9 +168,9 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 	case client.Approvals() == parent.Allow:
 		return protocol.PermissionResponse{Decision: protocol.AllowOnce}, nil
 	}
-	asking, settled := context.WithCancelCause(ctx)
-	defer settled(nil)
-	q := &openQuestion{desk: snap, request: r, cancel: settled}
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q := &openQuestion{snap: snap, request: r, cancel: cancel}
 	snap.mu.Lock()
 	if _, now := snap.judge(r); now.Verdict != permission.Ask {
 		snap.mu.Unlock()
@@ -216,7 +188,7 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 		decisions = slices.Insert(decisions, 1, protocol.AllowSession)
 	}
 	answer, err := client.Permission(asking, protocol.PermissionRequest{
-		TurnID: tool.TurnID(ctx), ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
+		TurnID: call.TurnID, ToolID: call.ID, ToolName: call.Name, Action: r.scope.Action,
 		Summary: r.scope.Summary, Reason: why.Reason, Input: shownInput(call.Input), Paths: append([]string{}, r.call.Paths...),
 		Command: r.scope.Command, Decisions: decisions,
 	})

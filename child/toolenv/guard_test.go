@@ -205,7 +205,7 @@ func TestTwoQuestions(t *testing.T) {
 			call("read_file", "path", s.outside+"/secret.txt"),
 		}
 		outcomes := make(chan []tool.Outcome, 1)
-		go func() { outcomes <- s.Tools().Run(t.Context(), calls, tool.Watch{}) }()
+		go func() { outcomes <- s.Tools().Run(t.Context(), "", calls, nil) }()
 		asked := map[string]protocol.PermissionRequest{}
 		for range calls {
 			r := question(t, parent)

@@ -43,7 +43,7 @@ func TestPrivate(t *testing.T) {
 			if got := run(t.Context(), s.Env, call("search_text", "pattern", "secret")); strings.Contains(got, "key:") {
 				t.Errorf("found %q", got)
 			}
-			if f, _, err := s.Open(t.Context(), key); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
+			if f, _, err := s.Open(key); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
 				t.Errorf("opened %v, %v", f, err)
 			}
 			if err := s.SetCwd(filepath.Dir(key), protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), "it belongs to nexus itself") {
@@ -52,7 +52,7 @@ func TestPrivate(t *testing.T) {
 			if told := fmt.Sprint(s.State(), s.Permissions()); strings.Contains(told, "/link") || strings.Contains(told, "blocked:[/") {
 				t.Errorf("told: %s", told)
 			}
-			rules := s.Rules(t.Context(), "shell")
+			rules := s.Rules("shell")
 			if !slices.Contains(rules.Blocked, filepath.Dir(key)) {
 				t.Errorf("programs are kept from %v", rules.Blocked)
 			}
@@ -65,7 +65,7 @@ func TestPrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.want("secret", call("read_file", "path", "home/key"))
-			if rules := s.Rules(t.Context(), "shell"); rules.Confinement != sandbox.Unconfined || len(rules.Blocked) > 0 {
+			if rules := s.Rules("shell"); rules.Confinement != sandbox.Unconfined || len(rules.Blocked) > 0 {
 				t.Errorf("under yolo: %+v", rules)
 			}
 		})

@@ -1,24 +1,28 @@
 package toolenv
 
 import (
-	"context"
-
+	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/protocol/rights"
 )
 
-// Rules are those for a program that a tool starts: of the call that ctx belongs
-// to, or of the moment. The kernel holds it to what the policy says of files;
-// under yolo it is held to nothing unless paths are blocked or bounded.
-func (env *Env) Rules(ctx context.Context, tool string) sandbox.Rules {
-	g := env.grant(ctx)
-	policy := g.policy
+// Rules are those for a program that the tool starts outside of a call, by the
+// permissions of the moment.
+func (env *Env) Rules(tool string) sandbox.Rules {
+	return env.rules(permission.Permit{Policy: env.currentPolicy()}, tool)
+}
+
+// rules are those for a program that a call of the tool starts. The kernel holds it to
+// what the policy says of files; under yolo it is held to nothing unless paths are
+// blocked or bounded.
+func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
+	policy := permit.Policy
 	inherit := env.options.PassEnv
-	if g.readOnly || g.covered { // a link in the project, or one made since, would lead to what is asked about
+	if permit.ReadOnly || permit.Covered { // a link in the project, or one made since, would lead to what is asked about
 		inherit = nil
 		policy.Permissions.Preset = rights.Sandboxed
 	}
-	if g.readOnly {
+	if permit.ReadOnly {
 		policy.Permissions.WritePaths = []string{}
 	}
 	s := policy.Sandbox(tool)

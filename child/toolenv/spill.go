@@ -32,8 +32,8 @@ func (s *spill) contains(path string) bool {
 	return s.dir != "" && strings.HasPrefix(path, s.dir+string(filepath.Separator))
 }
 
-// save implements the Spill of [tool.Options].
-func (s *spill) save(tool, text string) (path string, err error) {
+// Save implements [tool.Spill].
+func (s *spill) Save(tool, text string) (path string, err error) {
 	if s.dir == "" {
 		return "", errors.New("nothing is kept")
 	}
@@ -59,7 +59,7 @@ func (s *spill) prune() {
 	s.pruneLocked()
 }
 
-// pruneLocked is tidy for a caller that holds mu.
+// pruneLocked is prune for a caller that holds mu.
 func (s *spill) pruneLocked() {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil || len(entries) <= maxFiles {

@@ -2,7 +2,6 @@ package toolenv
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,6 +66,8 @@ type Options struct {
 	// PassEnv names variables of our environment that programs get besides the
 	// usual, but for those that run unasked because they only look.
 	PassEnv []string
+	// ToolOutput passes on what tools put out while they run.
+	ToolOutput bool
 	// Timeout bounds one call; 0 means the registry's default.
 	Timeout time.Duration
 	// Log may be nil.
@@ -125,11 +126,11 @@ func Open(o Options) (*Env, error) {
 	if o.Granted != nil {
 		env.granted = *o.Granted
 	}
-	builtin := append(file.Tools(file.Options{Space: env.space, Images: o.Images}), newShellTool(env), sleep.New())
+	builtin := append(file.Tools(file.Options{Spaces: env, Images: o.Images}), newShellTool(env), sleep.New())
 	for _, t := range append(builtin, o.Tools...) {
 		env.builtins = append(env.builtins, newBuiltin(t))
 	}
-	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Log: o.Log, Spill: env.spill.save})
+	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Output: o.ToolOutput, Log: o.Log, Spill: &env.spill})
 	return env, nil
 }
 
@@ -211,7 +212,7 @@ func (env *Env) Tools() *tool.Registry {
 			tools = append(tools, k.Tool)
 		}
 	}
-	return env.registry.Replaced(tools, snap.guard)
+	return env.registry.Replaced(tools, snap)
 }
 
 // builtin is a tool with what is asked of it for each turn.
@@ -443,35 +444,44 @@ func (env *Env) Forget() {
 
 // Open opens a regular file for reading, as read_file could without asking. Its
 // errors are words for a person. The caller closes the file.
-func (env *Env) Open(ctx context.Context, path string) (*os.File, os.FileInfo, error) {
-	return file.Open(env.space(ctx, "read_file"), path)
+func (env *Env) Open(path string) (*os.File, os.FileInfo, error) {
+	return file.Open(env.Space(tool.Call{Name: "read_file", Permit: permission.Permit{Policy: env.currentPolicy()}}), path)
 }
 
 // Close removes what was kept of results. No call may run any more.
 func (env *Env) Close() error { return env.spill.remove() }
 
-// space is what one call of a file tool may touch.
-func (env *Env) space(ctx context.Context, tool string) file.Space {
-	policy := env.grant(ctx).policy
-	accessible := policy.AccessiblePaths(tool)
+// Space implements [file.Spaces]: what one call of a file tool may touch.
+func (env *Env) Space(c tool.Call) file.Space {
+	policy := c.Permit.Policy
+	accessible := policy.AccessiblePaths(c.Name)
 	if env.spill.dir != "" {
 		accessible = append(accessible, env.spill.dir)
 	}
-	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Check: func(path, asked string, write bool) error {
-		action := protocol.ActionRead
-		if write {
-			action = protocol.ActionWrite
-		}
-		d := policy.Path(tool, action, path)
-		switch {
-		case d.Verdict == permission.Allow, !write && env.spill.contains(path):
-			return nil
-		case absolutePath(policy.Cwd, asked) == path:
-			return errors.New(d.Reason)
-		default:
-			return fmt.Errorf("%s leads out of what this agent may touch", asked)
-		}
-	}}
+	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, &env.spill}}
+}
+
+// pathChecker implements [file.Checker] for one call.
+type pathChecker struct {
+	policy permission.Policy
+	tool   string // its name
+	spill  *spill
+}
+
+func (p pathChecker) Check(path, asked string, write bool) error {
+	action := protocol.ActionRead
+	if write {
+		action = protocol.ActionWrite
+	}
+	d := p.policy.Path(p.tool, action, path)
+	switch {
+	case d.Verdict == permission.Allow, !write && p.spill.contains(path):
+		return nil
+	case absolutePath(p.policy.Cwd, asked) == path:
+		return errors.New(d.Reason)
+	default:
+		return fmt.Errorf("%s leads out of what this agent may touch", asked)
+	}
 }
 
 // absolutePath is a path as a model wrote it, from cwd on.

@@ -87,7 +87,7 @@ func call(name string, members ...any) protocol.ToolCall {
 
 // run carries out one call, in a turn named t1.
 func run(ctx context.Context, w *toolenv.Env, c protocol.ToolCall) string {
-	return w.Tools().Run(tool.WithTurn(ctx, "t1"), []protocol.ToolCall{c}, tool.Watch{})[0].Text
+	return w.Tools().Run(ctx, "t1", []protocol.ToolCall{c}, nil)[0].Text
 }
 
 func (s *site) want(want string, c protocol.ToolCall) {
@@ -106,7 +106,7 @@ func (e external) Spec() tool.Spec {
 	return tool.Spec{Name: string(e), InputSchema: jsontext.Value(`{"type":"object"}`)}
 }
 
-func (e external) Run(context.Context, jsontext.Value) (tool.Result, error) {
+func (e external) Run(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Text: "done"}, nil
 }
 
@@ -217,7 +217,7 @@ func TestMoving(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want("new", call("read_file", "path", "a"))
-	if got := before.Run(t.Context(), []protocol.ToolCall{call("read_file", "path", "a")}, tool.Watch{})[0].Text; got != "old" {
+	if got := before.Run(t.Context(), "", []protocol.ToolCall{call("read_file", "path", "a")}, nil)[0].Text; got != "old" {
 		t.Errorf("the turn that runs reads %q", got)
 	}
 	for _, tt := range []struct{ dir, want string }{
@@ -343,19 +343,19 @@ func (talker) Spec() tool.Spec {
 	return tool.Spec{Name: "talk", InputSchema: jsontext.Value(`{"type":"object"}`)}
 }
 
-func (t talker) Run(context.Context, jsontext.Value) (tool.Result, error) {
+func (t talker) Run(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Text: string(t)}, nil
 }
 
 func TestOpenFile(t *testing.T) {
 	s := newSite(t, protocol.Permissions{})
 	s.put(s.dir+"/a", "text")
-	f, info, err := s.Open(t.Context(), s.dir+"/a")
+	f, info, err := s.Open(s.dir + "/a")
 	if err != nil || info.Size() != 4 {
 		t.Fatal(err)
 	}
 	f.Close()
-	if _, _, err := s.Open(t.Context(), s.outside+"/secret.txt"); err == nil || !strings.Contains(err.Error(), "is outside the working directory") {
+	if _, _, err := s.Open(s.outside + "/secret.txt"); err == nil || !strings.Contains(err.Error(), "is outside the working directory") {
 		t.Errorf("got %v", err)
 	}
 }

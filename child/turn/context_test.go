@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -256,7 +255,7 @@ type says string
 
 func (says) Spec() tool.Spec { return tool.Spec{Name: "long", InputSchema: []byte(`{}`)} }
 
-func (s says) Run(context.Context, jsontext.Value) (tool.Result, error) {
+func (s says) Run(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Text: string(s), Changed: []string{"/a"}}, nil
 }
 

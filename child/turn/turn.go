@@ -45,7 +45,6 @@ type Runner struct {
 	Compactor
 	System        string
 	Tools         *tool.Registry // nil: there are none
-	ToolOutput    bool           // emit what tools put out while they run
 	MaxIterations int            // provider calls, at least 1
 	// CompactAt is the percentage of what the context window has available at
 	// which old messages give way to a summary before a call; 0 means never.
@@ -187,9 +186,6 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 	if len(calls) == 0 {
 		return nil
 	}
-	done := func(o tool.Outcome) {
-		t.Emit(protocol.ToolcallResult{ToolID: o.Call.ID, Result: o.Text})
-	}
 	var outcomes []tool.Outcome
 	switch {
 	case why != nil || ctx.Err() != nil || t.Tools == nil:
@@ -201,16 +197,10 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 		}
 		for _, c := range calls {
 			outcomes = append(outcomes, tool.Outcome{Call: c, Text: text, IsError: true})
-			done(outcomes[len(outcomes)-1])
+			t.Done(outcomes[len(outcomes)-1])
 		}
 	default:
-		watch := tool.Watch{Done: done}
-		if t.ToolOutput {
-			watch.Output = func(c protocol.ToolCall, text string) {
-				t.Emit(protocol.ToolcallOutputDelta{ToolID: c.ID, Delta: text})
-			}
-		}
-		outcomes = t.Tools.Run(tool.WithTurn(ctx, t.id), calls, watch)
+		outcomes = t.Tools.Run(ctx, t.id, calls, t)
 	}
 	var records []transcript.Record
 	for _, o := range outcomes {
@@ -228,4 +218,14 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// Output implements [tool.Watcher].
+func (t *run) Output(c protocol.ToolCall, text string) {
+	t.Emit(protocol.ToolcallOutputDelta{ToolID: c.ID, Delta: text})
+}
+
+// Done implements [tool.Watcher].
+func (t *run) Done(o tool.Outcome) {
+	t.Emit(protocol.ToolcallResult{ToolID: o.Call.ID, Result: o.Text})
 }

@@ -62,7 +62,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 	}
 	a := &assembly{options: child.Options{
 		Journal: j, State: *state, Home: home, ParentAgent: cmp.Or(f.parent, protocol.Value(state.Settings.ParentAgentID)), ASCII: f.ascii, SessionUpdates: f.updates,
-		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log, ToolOutput: f.toolOutput,
+		MaxIterations: f.maxIterations, MaxMessages: f.maxMessages, CompactAt: cmp.Or(f.compactAt, child.Never), Log: log,
 		Images: images.New(images.Options{Dir: images.Dir(j.Path()), NoSync: f.durability == "os"}),
 		Parent: parent.New(parent.Options{
 			Approvals: parent.Approvals(f.approvals), HostCalls: f.hostCalls, Deadline: f.approvalTimeout,
@@ -288,7 +288,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
 		},
 		Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
-		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv,
+		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.

@@ -34,7 +34,7 @@ func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*serve
 	s.Manager = mcp.New(mcp.Options{
 		Servers: list,
 		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
-			return s.work.Rules(context.Background(), "mcp"), nil
+			return s.work.Rules("mcp"), nil
 		}),
 		Permit: func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
 		Cwd:    func() string { return s.work.Cwd() },

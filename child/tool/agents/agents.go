@@ -23,64 +23,76 @@ func New(parent *parent.Client) []tool.Tool {
 	}
 	h := &host{parent: parent}
 	return []tool.Tool{
-		&delegate[createInput]{spec: createSpec, summary: createInput.summary, run: h.create},
-		&delegate[agentInput]{spec: destroySpec, summary: func(in agentInput) string { return "destroy agent " + in.AgentID }, run: h.destroy},
-		&delegate[sendInput]{spec: sendSpec, summary: sendInput.summary, run: h.send},
-		&delegate[statusInput]{spec: statusSpec, summary: statusInput.summary, run: h.status},
-		&delegate[cancelInput]{spec: cancelSpec, summary: cancelInput.summary, run: h.cancel},
-		&delegate[noInput]{spec: shutdownSpec, summary: func(noInput) string { return "end the server with all its agents" }, run: h.shutdown},
+		delegate[createInput]{h, createSpec},
+		delegate[destroyInput]{h, destroySpec},
+		delegate[sendInput]{h, sendSpec},
+		delegate[statusInput]{h, statusSpec},
+		delegate[cancelInput]{h, cancelSpec},
+		delegate[shutdownInput]{h, shutdownSpec},
 	}
 }
 
-// delegate is one tool, with the input T.
-type delegate[T any] struct {
-	spec    tool.Spec
-	summary func(T) string
-	run     func(context.Context, T) (tool.Result, error)
+// input is what a tool of this package is called with.
+type input interface {
+	// summary says in one line what would happen.
+	summary() string
+	run(ctx context.Context, c caller) (tool.Result, error)
 }
 
-func (d *delegate[T]) Spec() tool.Spec { return d.spec }
+// delegate is one tool, with the input In.
+type delegate[In input] struct {
+	host *host
+	spec tool.Spec
+}
 
-func (d *delegate[T]) decode(in jsontext.Value) (input T, err error) {
-	return input, strict.Unmarshal(in, &input, strict.RejectUnknown)
+func (d delegate[In]) Spec() tool.Spec { return d.spec }
+
+func (d delegate[In]) decode(raw jsontext.Value) (in In, err error) {
+	return in, strict.Unmarshal(raw, &in, strict.RejectUnknown)
 }
 
 // Scope implements [tool.Scoped].
-func (d *delegate[T]) Scope(in jsontext.Value) (tool.Scope, error) {
-	input, err := d.decode(in)
+func (d delegate[In]) Scope(raw jsontext.Value) (tool.Scope, error) {
+	in, err := d.decode(raw)
 	if err != nil {
 		return tool.Scope{}, err
 	}
-	return tool.Scope{Action: protocol.ActionDelegate, Summary: d.summary(input)}, nil
+	return tool.Scope{Action: protocol.ActionDelegate, Summary: in.summary()}, nil
 }
 
 // Run implements [tool.Tool].
-func (d *delegate[T]) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
-	input, err := d.decode(in)
+func (d delegate[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	in, err := d.decode(c.Input)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	return d.run(ctx, input)
+	return in.run(ctx, caller{d.host, c.TurnID})
 }
 
-// host asks the parent.
+// host is what the tools have in common.
 type host struct {
 	parent *parent.Client
 	last   atomic.Uint64 // number of the last subagent
 }
 
+// caller asks the parent for one call of a tool.
+type caller struct {
+	*host
+	turnID string
+}
+
 // raw calls a method of the façade.
-func (h *host) raw(ctx context.Context, method string, params any) (jsontext.Value, error) {
+func (c caller) raw(ctx context.Context, method string, params any) (jsontext.Value, error) {
 	encoded, err := json.Marshal(params)
 	if err != nil {
 		return nil, fmt.Errorf("encode the parameters of %s: %w", method, err)
 	}
-	return h.parent.Call(ctx, tool.TurnID(ctx), method, encoded)
+	return c.parent.Call(ctx, c.turnID, method, encoded)
 }
 
 // ask is raw, and decodes what comes back into result.
-func (h *host) ask(ctx context.Context, method string, params, result any) error {
-	value, err := h.raw(ctx, method, params)
+func (c caller) ask(ctx context.Context, method string, params, result any) error {
+	value, err := c.raw(ctx, method, params)
 	if err != nil {
 		return err
 	}

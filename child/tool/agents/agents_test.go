@@ -234,7 +234,7 @@ func TestTools(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newParent(t, test.answers)
 				one := find(t, agents.New(p.Client), test.tool)
-				got, err := one.Run(tool.WithTurn(t.Context(), "turn"), jsontext.Value(test.input))
+				got, err := one.Run(t.Context(), tool.Call{TurnID: "turn", Input: jsontext.Value(test.input)})
 				text := got.Text
 				switch {
 				case err != nil:
@@ -265,9 +265,9 @@ func TestTools(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t, nil)
-		ctx, cancel := context.WithTimeout(tool.WithTurn(t.Context(), "turn"), 25*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
-		_, err := find(t, agents.New(p.Client), "nexus_send").Run(ctx, jsontext.Value(`{"agent_id":"b","content":"x"}`))
+		_, err := find(t, agents.New(p.Client), "nexus_send").Run(ctx, tool.Call{TurnID: "turn", Input: jsontext.Value(`{"agent_id":"b","content":"x"}`)})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Run = %v", err)
 		}
@@ -289,7 +289,7 @@ func TestPreviewsAreBounded(t *testing.T) {
 		send := find(t, agents.New(p.Client), "nexus_send")
 		input := jsontext.Value(`{"agent_id":"b","content":"` + long + `"}`)
 		for range 2 {
-			if r, err := send.Run(t.Context(), input); err != nil || r.Text != long {
+			if r, err := send.Run(t.Context(), tool.Call{Input: input}); err != nil || r.Text != long {
 				t.Errorf("%d bytes, %v", len(r.Text), err)
 			}
 		}

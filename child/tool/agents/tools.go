@@ -64,7 +64,7 @@ type created struct {
 	} `json:"initial_error"`
 }
 
-func (h *host) create(ctx context.Context, in createInput) (tool.Result, error) {
+func (in createInput) run(ctx context.Context, c caller) (tool.Result, error) {
 	wait := in.InitialMessage != nil && (in.Wait == nil || *in.Wait)
 	in.Wait = nil // goes by another name there
 	params := struct {
@@ -73,7 +73,7 @@ func (h *host) create(ctx context.Context, in createInput) (tool.Result, error) 
 	}{in, wait}
 	var made created
 	if !wait {
-		if err := h.ask(ctx, "create_agent", params, &made); err != nil {
+		if err := c.ask(ctx, "create_agent", params, &made); err != nil {
 			return tool.Result{}, err
 		}
 		text := made.about()
@@ -82,8 +82,8 @@ func (h *host) create(ctx context.Context, in createInput) (tool.Result, error) 
 		}
 		return tool.Result{Text: text}, nil
 	}
-	text, err := h.through(ctx, in.AgentID, *in.InitialMessage, func() (string, error) {
-		if err := h.ask(ctx, "create_agent", params, &made); err != nil {
+	text, err := c.through(ctx, in.AgentID, *in.InitialMessage, func() (string, error) {
+		if err := c.ask(ctx, "create_agent", params, &made); err != nil {
 			return "", err
 		}
 		if made.InitialError != nil {
@@ -104,11 +104,11 @@ func (h *host) create(ctx context.Context, in createInput) (tool.Result, error) 
 	}
 }
 
-func (c created) about() string {
-	if c.Restored {
-		return fmt.Sprintf("agent %s continues its saved conversation of %d messages", c.AgentID, c.MessageCount)
+func (made created) about() string {
+	if made.Restored {
+		return fmt.Sprintf("agent %s continues its saved conversation of %d messages", made.AgentID, made.MessageCount)
 	}
-	return fmt.Sprintf("agent %s is created", c.AgentID)
+	return fmt.Sprintf("agent %s is created", made.AgentID)
 }
 
 // answer is what send gives back.
@@ -138,11 +138,6 @@ func (a answer) text(agent string) (string, error) {
 	return text, nil
 }
 
-// agentInput names an agent.
-type agentInput struct {
-	AgentID string `json:"agent_id"`
-}
-
 var destroySpec = tool.Spec{
 	Name: "nexus_destroy",
 	Description: "End an agent that you created, and the agents that it created. " +
@@ -151,11 +146,17 @@ var destroySpec = tool.Spec{
 		`"agent_id":{"type":"string"}},"required":["agent_id"],"additionalProperties":false}`),
 }
 
-func (h *host) destroy(ctx context.Context, in agentInput) (tool.Result, error) {
+type destroyInput struct {
+	AgentID string `json:"agent_id"`
+}
+
+func (in destroyInput) summary() string { return "destroy agent " + in.AgentID }
+
+func (in destroyInput) run(ctx context.Context, c caller) (tool.Result, error) {
 	var done struct {
 		Success bool `json:"success"`
 	}
-	if err := h.ask(ctx, "destroy_agent", in, &done); err != nil {
+	if err := c.ask(ctx, "destroy_agent", in, &done); err != nil {
 		return tool.Result{}, err
 	}
 	if !done.Success {
@@ -185,10 +186,10 @@ func (in sendInput) summary() string {
 	return "send to agent " + in.AgentID + ": " + preview(in.Content)
 }
 
-func (h *host) send(ctx context.Context, in sendInput) (tool.Result, error) {
-	text, err := h.through(ctx, in.AgentID, in.Content, func() (string, error) {
+func (in sendInput) run(ctx context.Context, c caller) (tool.Result, error) {
+	text, err := c.through(ctx, in.AgentID, in.Content, func() (string, error) {
 		var got answer
-		if err := h.ask(ctx, "send", in, &got); err != nil {
+		if err := c.ask(ctx, "send", in, &got); err != nil {
 			return "", err
 		}
 		return got.text(in.AgentID)
@@ -214,12 +215,17 @@ func (in statusInput) summary() string {
 	return "describe agent " + *in.AgentID
 }
 
-// status is JSON, as models read it well.
-func (h *host) status(ctx context.Context, in statusInput) (tool.Result, error) {
+// agentRef names an agent.
+type agentRef struct {
+	AgentID string `json:"agent_id"`
+}
+
+// run gives JSON, as models read it well.
+func (in statusInput) run(ctx context.Context, c caller) (tool.Result, error) {
 	var list struct {
 		Agents []jsontext.Value `json:"agents"`
 	}
-	if err := h.ask(ctx, "list_agents", noInput{}, &list); err != nil {
+	if err := c.ask(ctx, "list_agents", struct{}{}, &list); err != nil {
 		return tool.Result{}, err
 	}
 	if in.AgentID == nil {
@@ -231,13 +237,13 @@ func (h *host) status(ctx context.Context, in statusInput) (tool.Result, error) 
 		Context jsontext.Value `json:"context"`
 	}{}
 	for _, entry := range list.Agents {
-		var named agentInput
+		var named agentRef
 		if strict.Unmarshal(entry, &named, strict.IgnoreUnknown) == nil && named.AgentID == *in.AgentID {
 			about.Agent = entry
 		}
 	}
 	for method, part := range map[string]*jsontext.Value{"get_tokens": &about.Tokens, "get_context": &about.Context} {
-		value, err := h.raw(ctx, method, agentInput{AgentID: *in.AgentID})
+		value, err := c.raw(ctx, method, agentRef{*in.AgentID})
 		if err != nil {
 			return tool.Result{}, err
 		}
@@ -268,11 +274,11 @@ func (in cancelInput) summary() string {
 	return "cancel request " + in.RequestID + " of agent " + in.AgentID
 }
 
-func (h *host) cancel(ctx context.Context, in cancelInput) (tool.Result, error) {
+func (in cancelInput) run(ctx context.Context, c caller) (tool.Result, error) {
 	var done struct {
 		Cancelled bool `json:"cancelled"`
 	}
-	if err := h.ask(ctx, "cancel", in, &done); err != nil {
+	if err := c.ask(ctx, "cancel", in, &done); err != nil {
 		return tool.Result{}, err
 	}
 	if !done.Cancelled {
@@ -287,10 +293,12 @@ var shutdownSpec = tool.Spec{
 	InputSchema: jsontext.Value(`{"type":"object","properties":{},"additionalProperties":false}`),
 }
 
-type noInput struct{}
+type shutdownInput struct{}
 
-func (h *host) shutdown(ctx context.Context, in noInput) (tool.Result, error) {
-	if _, err := h.raw(ctx, "shutdown_server", in); err != nil {
+func (shutdownInput) summary() string { return "end the server with all its agents" }
+
+func (in shutdownInput) run(ctx context.Context, c caller) (tool.Result, error) {
+	if _, err := c.raw(ctx, "shutdown_server", in); err != nil {
 		return tool.Result{}, err
 	}
 	return tool.Result{Text: "the server is going down"}, nil

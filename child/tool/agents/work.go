@@ -14,13 +14,13 @@ const tick = 10 * time.Second
 
 // through tells the parent that the agent works through another one for as long
 // as wait takes. wait returns the other's answer.
-func (h *host) through(ctx context.Context, agent, task string, wait func() (string, error)) (string, error) {
+func (c caller) through(ctx context.Context, agent, task string, wait func() (string, error)) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	told := context.WithoutCancel(ctx) // what has begun is ended, also when it is cancelled
-	id, begin := h.last.Add(1), time.Now()
-	h.parent.Send(told, protocol.SubagentStart{SubagentID: id, AgentName: agent, TaskPreview: preview(task)})
+	id, begin := c.last.Add(1), time.Now()
+	c.parent.Send(told, protocol.SubagentStart{SubagentID: id, AgentName: agent, TaskPreview: preview(task)})
 	done := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
@@ -29,7 +29,7 @@ func (h *host) through(ctx context.Context, agent, task string, wait func() (str
 		for {
 			select {
 			case <-ticker.C:
-				h.parent.Send(told, protocol.SubagentUpdate{
+				c.parent.Send(told, protocol.SubagentUpdate{
 					SubagentID: id, AgentName: agent,
 					Status: fmt.Sprintf("works since %.0f s", time.Since(begin).Seconds()),
 				})
@@ -43,7 +43,7 @@ func (h *host) through(ctx context.Context, agent, task string, wait func() (str
 		close(done)
 		ticking.Wait()
 		end.DurationSecs = time.Since(begin).Seconds()
-		h.parent.Send(told, end)
+		c.parent.Send(told, end)
 	}()
 	answer, err := wait()
 	switch {

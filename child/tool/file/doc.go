@@ -1,9 +1,7 @@
 // Package file holds the tools on files: read_file, list_directory, write_file,
 // edit_file, glob and search_text.
 //
-//	tools := file.Tools(file.Options{Space: func(ctx context.Context, tool string) file.Space {
-//		return file.Space{Cwd: "/home/me/project", AllowedPaths: []string{"/usr/share/doc"}}
-//	}})
+//	tools := file.Tools(file.Options{Spaces: spaces})
 //
 // Each call may touch what its Space says. A path is first followed to where it
 // leads, then opened by way of an os.Root on a directory of the space, so that

@@ -44,7 +44,7 @@ type editInput struct {
 
 func (in editInput) about() (path, summary string) { return in.Path, "edit " + in.Path }
 
-func (f *files) edit(ctx context.Context, s Space, in editInput) (tool.Result, error) {
+func (in editInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
 	switch {
 	case in.OldText == "":
 		return tool.Result{}, &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"nexus.internal/child/tool"
 )
 
 const twoFuncs = "func a() {\n\treturn 1\n}\n\nfunc b() {\n\treturn 1\n}\n"
@@ -145,7 +147,7 @@ func TestEditsAtOnce(t *testing.T) {
 	for i := range edits {
 		all.Go(func() {
 			input := fmt.Sprintf(`{"path":"f","old_text":"<old %d>","new_text":"<new %d>"}`, i, i)
-			if _, err := r.tools["edit_file"].Run(t.Context(), []byte(input)); err != nil {
+			if _, err := r.tools["edit_file"].Run(t.Context(), tool.Call{Input: []byte(input)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -161,7 +163,7 @@ func TestEditAborted(t *testing.T) {
 	r.put("a", "old")
 	ctx, abort := context.WithCancel(t.Context())
 	abort()
-	if _, err := r.tools["edit_file"].Run(ctx, []byte(`{"path":"a","old_text":"old","new_text":"new"}`)); !errors.Is(err, context.Canceled) {
+	if _, err := r.tools["edit_file"].Run(ctx, tool.Call{Input: []byte(`{"path":"a","old_text":"old","new_text":"new"}`)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	r.want("a (3 bytes)\n", "list_directory")

@@ -1,7 +1,6 @@
 package file_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -141,7 +140,7 @@ func TestImages(t *testing.T) {
 	want := protocol.Image{Name: "a.png", Mime: "image/png", Size: 16, SHA256: "00"}
 	var failure error
 	for _, tl := range file.Tools(file.Options{
-		Space: func(context.Context, string) file.Space { return file.Space{Cwd: r.dir} },
+		Spaces: spaces{Cwd: r.dir},
 		Images: album(func(data []byte, mime, name string) (protocol.Image, error) {
 			if string(data) != png || mime != "" || name != "a.png" {
 				t.Errorf("kept %q as %s %s", data, mime, name)
@@ -151,7 +150,7 @@ func TestImages(t *testing.T) {
 	}) {
 		r.tools[tl.Spec().Name] = tl
 	}
-	got, err := r.tools["read_file"].Run(t.Context(), []byte(`{"path":"a.png"}`))
+	got, err := r.tools["read_file"].Run(t.Context(), tool.Call{Input: []byte(`{"path":"a.png"}`)})
 	r.must(err)
 	if diff := cmp.Diff(tool.Result{Text: "[the image a.png, image/png, 16 bytes]", Images: []protocol.Image{want}}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -185,7 +184,7 @@ func TestScope(t *testing.T) {
 		if wrong, err := tl.Scope([]byte(`{"a":1}`)); err == nil || wrong.Action != tt.action {
 			t.Errorf("%s: a wrong input is %+v, %v", tt.name, wrong, err)
 		}
-		result, err := tl.Run(t.Context(), []byte(tt.input))
+		result, err := tl.Run(t.Context(), tool.Call{Input: []byte(tt.input)})
 		r.must(err)
 		var changed []string
 		if tt.action == protocol.ActionWrite {
@@ -230,12 +229,12 @@ func TestReach(t *testing.T) {
 	r.must(os.WriteFile(filepath.Join(top, "other/a.txt"), []byte("other"), 0o666))
 	r.open(file.Space{
 		Cwd: r.dir, AllowedPaths: []string{filepath.Join(top, "more"), filepath.Join(top, "other/a.txt"), filepath.Join(top, "made")},
-		Check: func(path, asked string, _ bool) error {
+		Checker: checker(func(path, asked string, _ bool) error {
 			if strings.HasPrefix(path, filepath.Join(top, "other")) && path != filepath.Join(top, "other/a.txt") {
 				return errors.New("no")
 			}
 			return nil
-		},
+		}),
 	})
 	r.want("more", "read_file", "path", "../more/sub/a.txt")
 	r.want("other", "read_file", "path", filepath.Join(top, "other/a.txt"))

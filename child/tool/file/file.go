@@ -13,11 +13,16 @@ import (
 
 // Options is what the tools need.
 type Options struct {
-	// Space is what a call of that tool may touch, by the context it runs in.
-	Space func(ctx context.Context, tool string) Space
+	// Spaces says what a call may touch. Required.
+	Spaces Spaces
 	// Images keeps an image for the model to look at; nil: images are refused
 	// like all that is no text.
 	Images tool.Images
+}
+
+// Spaces says what calls may touch. It is safe for concurrent use.
+type Spaces interface {
+	Space(c tool.Call) Space
 }
 
 // Tools returns read_file, list_directory, write_file, edit_file, glob and
@@ -25,12 +30,12 @@ type Options struct {
 func Tools(o Options) []tool.Tool {
 	f := &files{options: o, writer: make(chan struct{}, 1)}
 	return []tool.Tool{
-		function[readInput]{f, readSpec, protocol.ActionRead, f.read},
-		function[listInput]{f, listSpec, protocol.ActionRead, f.list},
-		function[writeInput]{f, writeSpec, protocol.ActionWrite, f.write},
-		function[editInput]{f, editSpec, protocol.ActionWrite, f.edit},
-		function[globInput]{f, globSpec, protocol.ActionRead, f.glob},
-		function[searchInput]{f, searchSpec, protocol.ActionRead, f.search},
+		function[readInput]{f, readSpec, protocol.ActionRead},
+		function[listInput]{f, listSpec, protocol.ActionRead},
+		function[writeInput]{f, writeSpec, protocol.ActionWrite},
+		function[editInput]{f, editSpec, protocol.ActionWrite},
+		function[globInput]{f, globSpec, protocol.ActionRead},
+		function[searchInput]{f, searchSpec, protocol.ActionRead},
 	}
 }
 
@@ -38,6 +43,7 @@ func Tools(o Options) []tool.Tool {
 type input interface {
 	// about is the path that the call is about, and what it does in a few words.
 	about() (path, summary string)
+	run(ctx context.Context, f *files, s Space) (tool.Result, error)
 }
 
 // function is a tool whose input is decoded into an In.
@@ -45,7 +51,6 @@ type function[In input] struct {
 	files  *files
 	spec   tool.Spec
 	action protocol.Action
-	run    func(ctx context.Context, s Space, in In) (tool.Result, error)
 }
 
 func (f function[In]) Spec() tool.Spec { return f.spec }
@@ -60,12 +65,12 @@ func (f function[In]) Scope(in jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: f.action, Paths: []string{path}, Summary: summary}, nil
 }
 
-func (f function[In]) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+func (f function[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var input In
-	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
+	if err := strict.Unmarshal(c.Input, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
-	return f.run(ctx, f.files.options.Space(ctx, f.spec.Name), input)
+	return input.run(ctx, f.files, f.files.options.Spaces.Space(c))
 }
 
 // files is what the tools have in common.

@@ -38,9 +38,19 @@ func newRoom(t *testing.T) *room {
 	return r
 }
 
+// spaces is the space of all calls.
+type spaces file.Space
+
+func (s spaces) Space(tool.Call) file.Space { return file.Space(s) }
+
+// checker is a [file.Checker].
+type checker func(path, asked string, write bool) error
+
+func (c checker) Check(path, asked string, write bool) error { return c(path, asked, write) }
+
 // open gives the room tools that may touch the space.
 func (r *room) open(s file.Space) {
-	for _, t := range file.Tools(file.Options{Space: func(context.Context, string) file.Space { return s }}) {
+	for _, t := range file.Tools(file.Options{Spaces: spaces(s)}) {
 		r.tools[t.Spec().Name] = t
 	}
 }
@@ -75,7 +85,7 @@ func (r *room) run(name string, members ...any) (string, error) {
 	}
 	encoded, err := json.Marshal(input)
 	r.must(err)
-	result, err := r.tools[name].Run(r.t.Context(), encoded)
+	result, err := r.tools[name].Run(r.t.Context(), tool.Call{Input: encoded})
 	return result.Text, err
 }
 
@@ -179,7 +189,7 @@ func TestReadAborted(t *testing.T) {
 	r.put("a", "text")
 	ctx, abort := context.WithCancel(t.Context())
 	abort()
-	if _, err := r.tools["read_file"].Run(ctx, []byte(`{"path":"a"}`)); !errors.Is(err, context.Canceled) {
+	if _, err := r.tools["read_file"].Run(ctx, tool.Call{Input: []byte(`{"path":"a"}`)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -253,7 +263,7 @@ func TestWriteAborted(t *testing.T) {
 	r.put("a", "old")
 	ctx, abort := context.WithCancel(t.Context())
 	abort()
-	if _, err := r.tools["write_file"].Run(ctx, []byte(`{"path":"a","content":"new"}`)); !errors.Is(err, context.Canceled) {
+	if _, err := r.tools["write_file"].Run(ctx, tool.Call{Input: []byte(`{"path":"a","content":"new"}`)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	r.want("a (3 bytes)\n", "list_directory")
@@ -352,18 +362,18 @@ func ExampleTools() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	tools := file.Tools(file.Options{Space: func(context.Context, string) file.Space { return file.Space{Cwd: dir} }})
+	tools := file.Tools(file.Options{Spaces: spaces{Cwd: dir}})
 	registry := tool.NewRegistry(tools, tool.Options{})
-	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
+	for _, o := range registry.Run(context.Background(), "", []protocol.ToolCall{
 		{Name: "write_file", Input: []byte(`{"path":"a.txt","content":"one\ntwo\n"}`)},
-	}, tool.Watch{}) {
+	}, nil) {
 		fmt.Println(o.Text)
 	}
-	for _, o := range registry.Run(context.Background(), []protocol.ToolCall{
+	for _, o := range registry.Run(context.Background(), "", []protocol.ToolCall{
 		{Name: "list_directory"},
 		{Name: "read_file", Input: []byte(`{"path":"a.txt","offset":2}`)},
 		{Name: "read_file", Input: []byte(`{"path":"../a.txt"}`)},
-	}, tool.Watch{}) {
+	}, nil) {
 		fmt.Println(o.Text)
 	}
 	// Output:

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/child/tool"
 )
 
 // FuzzInput: whatever a model calls a tool with, the tool returns, and what lies
@@ -31,7 +33,7 @@ func FuzzInput(f *testing.F) {
 		r.put("a.txt", "one\r\ntwo\n\xff")
 		r.must(os.Symlink("../outside", filepath.Join(r.dir, "link")))
 		name := tools[uint(which)%uint(len(tools))]
-		result, err := r.tools[name].Run(t.Context(), jsontext.Value(input))
+		result, err := r.tools[name].Run(t.Context(), tool.Call{Input: jsontext.Value(input)})
 		if err == nil && strings.Contains(result.Text, "secret") && !strings.Contains(input, "secret") {
 			t.Errorf("%s %s tells %q", name, input, result.Text)
 		}
@@ -64,7 +66,7 @@ func FuzzEdit(f *testing.F) {
 		if err != nil {
 			return // what is no text cannot be asked for
 		}
-		_, err = r.tools["edit_file"].Run(t.Context(), input)
+		_, err = r.tools["edit_file"].Run(t.Context(), tool.Call{Input: input})
 		got := r.get(filepath.Join(r.dir, "f"))
 		want := content
 		if err == nil {

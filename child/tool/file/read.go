@@ -45,7 +45,7 @@ type readInput struct {
 
 func (in readInput) about() (path, summary string) { return in.Path, "read " + in.Path }
 
-func (f *files) read(ctx context.Context, s Space, in readInput) (tool.Result, error) {
+func (in readInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
 	first, most := uint64(1), ^uint64(0)
 	if in.Offset != nil {
 		first = *in.Offset

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nexus.internal/child/tool"
 )
 
 // forest puts a tree with rules and links into a room.
@@ -174,11 +176,11 @@ func TestSearchAborted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	input := `{"pattern":"` + strings.Repeat("(x|a?){900}", 3) + `b"}`
-	if _, err := r.tools["search_text"].Run(ctx, []byte(input)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := r.tools["search_text"].Run(ctx, tool.Call{Input: []byte(input)}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("search: error %v", err)
 	}
 	for name, input := range map[string]string{"glob": `{"pattern":"**"}`, "search_text": `{"pattern":"b"}`} {
-		if _, err := r.tools[name].Run(ctx, []byte(input)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.tools[name].Run(ctx, tool.Call{Input: []byte(input)}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s after the end: error %v", name, err)
 		}
 	}

@@ -21,19 +21,24 @@ type Space struct {
 	// AllowedPaths are the directories and files that can be opened, with all below
 	// them; Cwd is one of them in any case.
 	AllowedPaths []string
-	// Check says why a path within AllowedPaths may not be read, or written; nil lets
-	// all pass. asked is the path as the model wrote it, for the words.
-	Check func(path, asked string, write bool) error
+	// Checker says more of the paths within AllowedPaths; nil lets all pass.
+	Checker Checker
 }
 
-// refusedError is what Check said: words that stand for themselves.
+// Checker says why a path may not be read, or written. asked is the path as the model
+// wrote it, for the words.
+type Checker interface {
+	Check(path, asked string, write bool) error
+}
+
+// refusedError is what a Checker said: words that stand for themselves.
 type refusedError struct{ error }
 
 func (s Space) check(path, asked string, write bool) error {
-	if s.Check == nil {
+	if s.Checker == nil {
 		return nil
 	}
-	if err := s.Check(path, asked, write); err != nil {
+	if err := s.Checker.Check(path, asked, write); err != nil {
 		return refusedError{err}
 	}
 	return nil

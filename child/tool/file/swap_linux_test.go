@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file"
 )
 
@@ -55,12 +56,12 @@ func TestSwappedLinks(t *testing.T) {
 	} {
 		r.must(os.Symlink(target, filepath.Join(r.dir, name)))
 	}
-	space := file.Space{Cwd: r.dir, Check: func(path, _ string, _ bool) error {
+	space := file.Space{Cwd: r.dir, Checker: checker(func(path, _ string, _ bool) error {
 		if path == blocked || strings.HasPrefix(path, blocked+"/") {
 			return errors.New("out of bounds")
 		}
 		return nil
-	}}
+	})}
 	r.open(space)
 
 	stop := make(chan struct{})
@@ -119,7 +120,7 @@ func TestSwappedLinks(t *testing.T) {
 		wg.Go(func() {
 			for running() {
 				for _, c := range calls {
-					result, err := r.tools[c.name].Run(context.Background(), jsontext.Value(c.input))
+					result, err := r.tools[c.name].Run(context.Background(), tool.Call{Input: jsontext.Value(c.input)})
 					text := result.Text
 					if err == nil && strings.HasPrefix(c.input, `{"pattern":"SECRE.`) && strings.HasPrefix(text, "[no line matches") {
 						text = "" // it names no line

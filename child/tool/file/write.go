@@ -35,7 +35,7 @@ func (in writeInput) about() (path, summary string) {
 	return in.Path, fmt.Sprintf("write %s (%d bytes)", in.Path, len(in.Content))
 }
 
-func (f *files) write(ctx context.Context, s Space, in writeInput) (tool.Result, error) {
+func (in writeInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
 	p, err := s.find("write", in.Path, true)
 	if err != nil {
 		return tool.Result{}, err

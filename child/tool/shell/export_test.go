@@ -2,10 +2,15 @@ package shell
 
 // Collect gives chunks to a collector, and what it shows of them and has told.
 func Collect(most int, dir string, chunks [][]byte) (text, told string) {
-	c := newCollector(most, dir, func(s string) { told += s })
+	c := newCollector(most, dir, heard{&told})
 	defer c.close()
 	for _, b := range chunks {
 		_, _ = c.Write(b)
 	}
 	return c.text(), told
 }
+
+// heard is what a call has reported.
+type heard struct{ text *string }
+
+func (h heard) Report(text string) { *h.text += text }

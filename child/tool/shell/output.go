@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"nexus.internal/child/tool"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -31,16 +32,16 @@ type collector struct {
 	tail   []byte // a ring of half bytes, once there is more
 	total  int64
 	dir    string
-	file   *os.File // nil until there is more
-	lost   error    // why the file does not have it all
-	tell   func(string)
-	told   int64
+	file   *os.File      // nil until there is more
+	lost   error         // why the file does not have it all
+	heard  tool.Progress // nil: nobody listens
+	told   int64         // bytes, to heard
 	binary bool
 	rest   []byte // of a character whose end has not come
 }
 
-func newCollector(most int, dir string, tell func(string)) *collector {
-	return &collector{half: most / 2, dir: dir, tell: tell}
+func newCollector(most int, dir string, heard tool.Progress) *collector {
+	return &collector{half: most / 2, dir: dir, heard: heard}
 }
 
 // Write takes all of b; there is no error.
@@ -137,18 +138,18 @@ func makeRoom(dir string, most int64) {
 
 // stream tells b to whoever listens, in whole characters.
 func (c *collector) stream(b []byte) {
-	if c.binary || c.told > maxStream {
+	if c.heard == nil || c.binary || c.told > maxStream {
 		return
 	}
 	if c.told += int64(len(b)); c.told > maxStream {
-		c.tell("\n[there is more output than is shown as it comes]\n")
+		c.heard.Report("\n[there is more output than is shown as it comes]\n")
 		return
 	}
 	b = append(c.rest, b...)
 	cut := len(b) - textcut.Partial(b)
 	c.rest = slices.Clone(b[cut:])
 	if cut > 0 {
-		c.tell(printable(b[:cut]))
+		c.heard.Report(printable(b[:cut]))
 	}
 }
 

@@ -96,34 +96,34 @@ func (s *shell) Spec() tool.Spec {
 	}
 }
 
-// call is an input with its defaults.
-type call struct {
+// command is an input with its defaults.
+type command struct {
 	command, cwd string
 	timeout      time.Duration
 }
 
 // parse reads the input of a call.
-func (s *shell) parse(in jsontext.Value) (call, error) {
+func (s *shell) parse(in jsontext.Value) (command, error) {
 	var i input
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
-		return call{}, err
+		return command{}, err
 	}
-	c := call{command: i.Command, timeout: s.options.Timeout}
+	c := command{command: i.Command, timeout: s.options.Timeout}
 	if i.Cwd != nil {
 		c.cwd = *i.Cwd
 	}
 	if i.TimeoutS != nil {
 		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
 			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
-			return call{}, &strict.Error{Path: "timeout_s", Problem: problem}
+			return command{}, &strict.Error{Path: "timeout_s", Problem: problem}
 		}
 		c.timeout = time.Duration(*i.TimeoutS * float64(time.Second))
 	}
 	switch {
 	case strings.TrimSpace(c.command) == "":
-		return call{}, &strict.Error{Path: "command", Problem: "is empty"}
+		return command{}, &strict.Error{Path: "command", Problem: "is empty"}
 	case strings.ContainsRune(c.command, 0):
-		return call{}, &strict.Error{Path: "command", Problem: "has a NUL character, which no shell takes"}
+		return command{}, &strict.Error{Path: "command", Problem: "has a NUL character, which no shell takes"}
 	}
 	return c, nil
 }
@@ -146,20 +146,20 @@ func (s *shell) Scope(in jsontext.Value) (tool.Scope, error) {
 	return scope, nil
 }
 
-func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
-	c, err := s.parse(in)
+func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	in, err := s.parse(c.Input)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	dir, err := s.dir(c.cwd)
+	dir, err := s.dir(in.cwd)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	timed, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	began := time.Now()
 	p, err := sandbox.Start(timed, sandbox.Spec{
-		Argv: []string{s.program, "-c", c.command}, Dir: dir, Rules: s.options.Rules,
+		Argv: []string{s.program, "-c", in.command}, Dir: dir, Rules: s.options.Rules,
 	})
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -171,7 +171,7 @@ func (s *shell) Run(ctx context.Context, in jsontext.Value) (tool.Result, error)
 		return tool.Result{}, err
 	}
 	defer p.Close()
-	out := newCollector(s.options.MaxOutput, s.options.OutputDir, tool.Progress(ctx))
+	out := newCollector(s.options.MaxOutput, s.options.OutputDir, c.Progress)
 	defer out.close()
 	_, failed := io.Copy(out, p.Stdout())
 	exit := p.Wait()

@@ -36,16 +36,21 @@ func TestMain(m *testing.M) {
 // call runs a command on a tool.
 func call(t *testing.T, s tool.Tool, in map[string]any) (tool.Result, error) {
 	t.Helper()
-	return callContext(t, t.Context(), s, in)
+	return callContext(t, t.Context(), s, nil, in)
 }
 
-func callContext(t *testing.T, ctx context.Context, s tool.Tool, in map[string]any) (tool.Result, error) {
+// listener hears what a call puts out.
+type listener func(text string)
+
+func (l listener) Report(text string) { l(text) }
+
+func callContext(t *testing.T, ctx context.Context, s tool.Tool, p tool.Progress, in map[string]any) (tool.Result, error) {
 	t.Helper()
 	input, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Run(ctx, jsontext.Value(input))
+	return s.Run(ctx, tool.Call{Input: input, Progress: p})
 }
 
 func trusted(dir string) sandbox.Rules {
@@ -142,18 +147,18 @@ func TestProgress(t *testing.T) {
 	fifo := filepath.Join(dir, "fifo")
 	var heard strings.Builder
 	var once sync.Once
-	ctx := tool.WithProgress(t.Context(), func(text string) {
+	listen := listener(func(text string) {
 		heard.WriteString(text)
 		if strings.HasPrefix(heard.String(), "one") {
 			once.Do(func() { os.WriteFile(fifo, []byte("go on"), 0o600) }) // else the command would wait for ever
 		}
 	})
-	got, err := callContext(t, ctx, s, map[string]any{"command": `mkfifo fifo; echo one; cat fifo; printf 'e\303'; sleep 0.01; printf '\251 \377\n'`})
+	got, err := callContext(t, t.Context(), s, listen, map[string]any{"command": `mkfifo fifo; echo one; cat fifo; printf 'e\303'; sleep 0.01; printf '\251 \377\n'`})
 	if want := "one\ngo one\u00e9 \uFFFD\n"; err != nil || got.Text != want+"[exit status 0]" || heard.String() != want {
 		t.Errorf("heard %q, got %q, %v", heard.String(), got.Text, err)
 	}
 	heard.Reset()
-	if _, err := callContext(t, ctx, s, map[string]any{"command": "head -c 5000000 /dev/zero | tr '\\0' x"}); err != nil {
+	if _, err := callContext(t, t.Context(), s, listen, map[string]any{"command": "head -c 5000000 /dev/zero | tr '\\0' x"}); err != nil {
 		t.Error(err)
 	}
 	if n := heard.Len(); n > 1<<20+100 || !strings.HasSuffix(heard.String(), "x\n[there is more output than is shown as it comes]\n") {
@@ -165,8 +170,7 @@ func TestAbort(t *testing.T) {
 	dir := t.TempDir()
 	s := shell.New(shell.Options{Dir: dir, Rules: trusted(dir)})
 	ctx, abort := context.WithCancel(t.Context())
-	ctx = tool.WithProgress(ctx, func(string) { abort() })
-	got, err := callContext(t, ctx, s, map[string]any{"command": "trap '' TERM; setsid sleep 1000 & echo here; wait"})
+	got, err := callContext(t, ctx, s, listener(func(string) { abort() }), map[string]any{"command": "trap '' TERM; setsid sleep 1000 & echo here; wait"})
 	if !errors.Is(err, context.Canceled) || got.Text != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -176,7 +180,7 @@ func TestAbort(t *testing.T) {
 func TestCallTimeout(t *testing.T) {
 	dir := t.TempDir()
 	r := tool.NewRegistry([]tool.Tool{shell.New(shell.Options{Dir: dir, Rules: trusted(dir)})}, tool.Options{Timeout: 3 * time.Second})
-	got := r.Run(t.Context(), []protocol.ToolCall{{ID: "1", Name: "shell", Input: jsontext.Value(`{"command":"echo x; sleep 1000"}`)}}, tool.Watch{})
+	got := r.Run(t.Context(), "", []protocol.ToolCall{{ID: "1", Name: "shell", Input: jsontext.Value(`{"command":"echo x; sleep 1000"}`)}}, nil)
 	if told := regexp.MustCompile(`^x\n\[killed after \S+: it took too long\]$`); !got[0].IsError || !told.MatchString(got[0].Text) {
 		t.Errorf("%+v", got[0])
 	}
@@ -287,7 +291,7 @@ func withoutLandlock() {
 		panic(err)
 	}
 	for _, rules := range []sandbox.Rules{{}, trusted("/tmp"), {Confinement: sandbox.Always}} {
-		got, err := shell.New(shell.Options{Dir: "/tmp", Rules: rules}).Run(context.Background(), jsontext.Value(`{"command":"echo hello"}`))
+		got, err := shell.New(shell.Options{Dir: "/tmp", Rules: rules}).Run(context.Background(), tool.Call{Input: jsontext.Value(`{"command":"echo hello"}`)})
 		fmt.Printf("%s, %v\n", got.Text, err)
 	}
 }

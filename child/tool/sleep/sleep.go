@@ -36,11 +36,11 @@ func (sleeper) Scope(jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionNone, Summary: "wait"}, nil
 }
 
-func (sleeper) Run(ctx context.Context, in jsontext.Value) (tool.Result, error) {
+func (sleeper) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var input struct {
 		Seconds float64 `json:"seconds"`
 	}
-	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
+	if err := strict.Unmarshal(c.Input, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
 	if input.Seconds < 0 || input.Seconds > maxSeconds {

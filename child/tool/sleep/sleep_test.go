@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/sleep"
 )
 
@@ -30,7 +31,7 @@ func TestSleep(t *testing.T) {
 		t.Run(tt.input, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				got, err := sleep.New().Run(t.Context(), jsontext.Value(tt.input))
+				got, err := sleep.New().Run(t.Context(), tool.Call{Input: jsontext.Value(tt.input)})
 				if took := time.Since(began); got.Text != tt.text || took != tt.took {
 					t.Errorf("%q after %v, want %q after %v", got.Text, took, tt.text, tt.took)
 				}
@@ -47,7 +48,7 @@ func TestAbort(t *testing.T) {
 		ctx, abort := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, abort)
 		began := time.Now()
-		_, err := sleep.New().Run(ctx, jsontext.Value(`{"seconds":3000}`))
+		_, err := sleep.New().Run(ctx, tool.Call{Input: jsontext.Value(`{"seconds":3000}`)})
 		if !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
 			t.Errorf("error %v after %v", err, time.Since(began))
 		}
