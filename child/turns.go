@@ -146,8 +146,7 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	w.conversation.SetTools(tools.Specs())
 	runner := turn.Runner{
 		Compactor: w.compactor(model), System: system, Tools: tools,
-		MaxIterations: w.MaxIterations, CompactAt: max(w.CompactAt, 0), Compacted: func() { w.sendUpdate(w.out.send) },
-		Image: w.Images.Get, Emit: w.emit,
+		MaxIterations: w.MaxIterations, CompactAt: max(w.CompactAt, 0), Images: w.Images, Listener: w,
 	}
 	result := runner.Run(ctx, in)
 	w.addUsage(model, result.Usage)
@@ -157,9 +156,12 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	return result
 }
 
-// emit passes on one step of a turn. The result of a call comes after all that the call
+// Compacted implements [turn.Listener].
+func (w *worker) Compacted() { w.sendUpdate(w.out.send) }
+
+// Emit implements [turn.Listener]. The result of a call comes after all that the call
 // asked and told the parent.
-func (w *worker) emit(e protocol.AssistantEvent) {
+func (w *worker) Emit(e protocol.AssistantEvent) {
 	if _, ok := e.(protocol.ToolcallResult); ok {
 		w.relay.flush()
 	}

@@ -154,7 +154,7 @@ func TestLoadBrokenProject(t *testing.T) {
 			if err != nil || len(servers) != 2 || servers[0].Name != "mine" {
 				t.Fatalf("%+v, %v", servers, err)
 			}
-			m := manage(t, mcp.Options{Servers: servers[1:], Permit: func(mcp.Server) error { return errors.New("none may be used") }})
+			m := manage(t, mcp.Options{Servers: servers[1:], Environment: environment{permit: func(mcp.Server) error { return errors.New("none may be used") }}})
 			m.Prepare(t.Context())
 			got := status(m)
 			if got.Name != "project" || !got.Project || got.State != protocol.MCPFailed || !strings.HasPrefix(got.Error, path) || !strings.Contains(got.Error, tc.want) {

@@ -292,6 +292,26 @@ func serving(ev *events) mcp.Start {
 	})
 }
 
+// environment is an [mcp.Environment]; what is nil in it is as in none.
+type environment struct {
+	permit func(mcp.Server) error
+	cwd    *string
+}
+
+func (e environment) Permit(s mcp.Server) error {
+	if e.permit == nil {
+		return nil
+	}
+	return e.permit(s)
+}
+
+func (e environment) Cwd() string {
+	if e.cwd == nil {
+		return "/"
+	}
+	return *e.cwd
+}
+
 // images keeps the pictures of results.
 type images struct{}
 

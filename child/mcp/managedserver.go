@@ -94,7 +94,7 @@ func (ms *managedServer) lockPermitted() {
 		restarts := ms.restarts
 		ms.mu.Unlock()
 		refused := ""
-		if err := ms.manager.options.Permit(ms.server); err != nil {
+		if err := ms.manager.options.Environment.Permit(ms.server); err != nil {
 			refused = err.Error()
 		}
 		ms.mu.Lock()
@@ -123,7 +123,7 @@ func (ms *managedServer) startAttempt() (*attempt, error) {
 // run is one session from its start to its end.
 func (ms *managedServer) run(a *attempt) {
 	defer a.end(nil)
-	s, list, err := dial(a.ctx, ms.server, ms.link(), ms.manager.options.Cwd())
+	s, list, err := dial(a.ctx, ms.server, ms.link(), ms.manager.options.Environment.Cwd())
 	ms.mu.Lock()
 	a.session, a.err = s, err
 	ms.attempt = nil
@@ -325,7 +325,7 @@ func (ms *managedServer) link() link {
 		return &httpLink{base: ms.manager.options.HTTP}
 	}
 	return &programLink{
-		start: ms.manager.options.Start, cwd: ms.manager.options.Cwd(), log: ms.log, stderr: &stderr{server: ms.server, log: ms.log},
+		start: ms.manager.options.Start, cwd: ms.manager.options.Environment.Cwd(), log: ms.log, stderr: &stderr{server: ms.server, log: ms.log},
 	}
 }
 

@@ -21,19 +21,31 @@ const defaultWait = 2 * time.Second
 // ErrUnknown says that there is no server of a name.
 var ErrUnknown = errors.New("there is no such MCP server")
 
-// Options says what a [Manager] is made of. Functions are called from any
-// goroutine and must not wait for the Manager, nor for a lock that is held while
-// a method but Tools and Status is called.
+// Environment is where the servers of an agent run. It is called from any goroutine, and
+// must not wait for the Manager, nor for a lock that is held while a method but Tools
+// and Status is called.
+type Environment interface {
+	// Permit says why a server may not be started. It is not asked about one that
+	// runs: see [Manager.Restart].
+	Permit(s Server) error
+	// Cwd is the working directory, absolute: where programs start, and what servers
+	// are told of.
+	Cwd() string
+}
+
+// anywhere is the Environment of a Manager that was given none.
+type anywhere struct{}
+
+func (anywhere) Permit(Server) error { return nil }
+func (anywhere) Cwd() string         { return "/" }
+
+// Options says what a [Manager] is made of. Functions are called as the Environment is.
 type Options struct {
 	Servers []Server
 	// Start starts programs; nil starts none.
 	Start Start
-	// Permit says why a server may not be started; nil permits all. A server
-	// that runs is not asked about: see [Manager.Restart].
-	Permit func(Server) error
-	// Cwd is the agent's working directory, absolute: where programs start, and
-	// what servers are told of. nil means "/".
-	Cwd func() string
+	// Environment is the agent's; nil permits all servers, in "/".
+	Environment Environment
 	// OnChange is told that Tools has other tools than before; nil is not told.
 	OnChange func()
 	// Images keeps pictures of results; nil leaves pictures out.
@@ -62,11 +74,8 @@ type Manager struct {
 
 // New makes a manager. It starts nothing.
 func New(o Options) *Manager {
-	if o.Permit == nil {
-		o.Permit = func(Server) error { return nil }
-	}
-	if o.Cwd == nil {
-		o.Cwd = func() string { return "/" }
+	if o.Environment == nil {
+		o.Environment = anywhere{}
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}

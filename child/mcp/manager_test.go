@@ -101,7 +101,7 @@ func TestRestartWhileAsked(t *testing.T) {
 					t.Error("it is started")
 					return nil, errors.New("no such file")
 				},
-				Permit: func(mcp.Server) error {
+				Environment: environment{permit: func(mcp.Server) error {
 					answer := forbidden
 					if answer == nil {
 						forbidden = errors.New("it is forbidden now")
@@ -110,7 +110,7 @@ func TestRestartWhileAsked(t *testing.T) {
 						}
 					}
 					return answer
-				},
+				}},
 			})
 			start(m)
 			if got := status(m); got.State != protocol.MCPDisabled || got.Error != "it is forbidden now" {
@@ -285,7 +285,7 @@ func TestConnect(t *testing.T) {
 		var forbidden error
 		m := manage(t, mcp.Options{
 			Servers: []mcp.Server{{Name: "s", Command: "x", Disabled: true}}, Start: serving(nil),
-			Permit: func(mcp.Server) error { return forbidden },
+			Environment: environment{permit: func(mcp.Server) error { return forbidden }},
 		})
 		m.Prepare(t.Context())
 		if got := status(m); got.State != protocol.MCPDisabled || got.Error != "it is disabled in mcp.json" {
@@ -327,7 +327,7 @@ func TestRestart(t *testing.T) {
 		var dirs []string
 		inner := serving(nil)
 		m := manage(t, mcp.Options{
-			Servers: []mcp.Server{{Name: "s", Command: "x", Cwd: "sub"}}, Cwd: func() string { return cwd },
+			Servers: []mcp.Server{{Name: "s", Command: "x", Cwd: "sub"}}, Environment: environment{cwd: &cwd},
 			Start: func(ctx context.Context, s mcp.Spec) (mcp.Process, error) {
 				dirs = append(dirs, s.Dir)
 				return inner(ctx, s)

@@ -31,7 +31,7 @@ func TestProgram(t *testing.T) {
 	server := self(t, "my server", "good")
 	server.Env["GIVEN"] = "this"
 	m := manage(t, mcp.Options{
-		Servers: []mcp.Server{server}, Start: sandboxed(), Cwd: func() string { return dir }, Images: images{}, Wait: 20 * time.Second,
+		Servers: []mcp.Server{server}, Start: sandboxed(), Environment: environment{cwd: &dir}, Images: images{}, Wait: 20 * time.Second,
 	})
 	if tools := m.Tools(); len(tools) != 0 || status(m).State != protocol.MCPIdle {
 		t.Fatalf("before the first turn there are %d tools, state %s", len(tools), status(m).State)

@@ -56,9 +56,14 @@ type Request struct {
 	// count; 0 means that it does not.
 	TextBytes uint64
 	Tools     []tool.Spec
-	// Image reads an image of a message; nil: none can be read. An image that
+	// Images reads the images of messages; nil: none can be read. An image that
 	// cannot be read is told to the model in words.
-	Image func(protocol.Image) ([]byte, error)
+	Images ImageReader
+}
+
+// ImageReader reads images of a conversation. It is safe for concurrent use.
+type ImageReader interface {
+	Get(image protocol.Image) ([]byte, error)
 }
 
 // TextBytes is how many bytes of a message a model is charged for: its text,

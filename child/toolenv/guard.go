@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +17,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/textcut"
+	"nexus.internal/protocol/transcript"
 )
 
 // maxInput bounds the input that a question shows, in bytes.
@@ -206,8 +208,8 @@ func (snap *turnSnapshot) ask(ctx context.Context, r callRequest, p permission.P
 // allow grants something for the rest of the session.
 func (env *Env) allow(grants []protocol.Allowance) {
 	for _, a := range grants {
-		if env.options.OnAllow != nil {
-			if err := env.options.OnAllow(a); err != nil {
+		if env.options.Journal != nil {
+			if err := env.options.Journal.Commit(transcript.Allowance{Allowance: a, At: time.Now().UTC()}); err != nil {
 				env.options.Log.Warn("an allowance is not saved and ends with this process", zap.Error(err))
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/transcript"
 )
 
 // asked is a site whose parent is asked, and answers when the test says so.
@@ -121,13 +122,20 @@ func TestAQuestion(t *testing.T) {
 	})
 }
 
+// saves is a [toolenv.Journal] of allowances.
+type saves func(a protocol.Allowance) error
+
+func (s saves) Commit(records ...transcript.Record) error {
+	return s(records[0].(transcript.Allowance).Allowance)
+}
+
 // What was allowed for the session is not asked again, nor after a restart; what
 // is beside it is.
 func TestForTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var saved []protocol.Allowance
 		s, parent := asked(t, trusted, func(o *toolenv.Options) {
-			o.OnAllow = func(a protocol.Allowance) error { saved = append(saved, a); return nil }
+			o.Journal = saves(func(a protocol.Allowance) error { saved = append(saved, a); return nil })
 		})
 		result := s.begin(t.Context(), call("write_file", "path", s.outside+"/a", "content", "1"))
 		answer(t, parent, question(t, parent), protocol.AllowSession, "")
@@ -262,9 +270,9 @@ func TestForbiddenAfterTheYes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *site
 		s, parent := asked(t, trusted, func(o *toolenv.Options) {
-			o.OnAllow = func(protocol.Allowance) error {
+			o.Journal = saves(func(protocol.Allowance) error {
 				return s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling)
-			}
+			})
 			o.Tools = []tool.Tool{external("docs")}
 		})
 		result := s.begin(t.Context(), call("docs"))

@@ -20,11 +20,24 @@ import (
 	"nexus.internal/child/tool/sleep"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
+	"nexus.internal/protocol/transcript"
 )
 
 // Source gives tools that come and go, as those of MCP servers do. It is safe
 // for concurrent use.
 type Source interface{ Tools() []tool.Tool }
+
+// Presets gives the presets of the configuration as they are now. It is safe for
+// concurrent use.
+type Presets interface {
+	Presets() map[string]protocol.Permissions
+}
+
+// Journal saves records of the session, on the disk or not at all. It is safe for
+// concurrent use.
+type Journal interface {
+	Commit(records ...transcript.Record) error
+}
 
 // Options says what an Env is made of.
 type Options struct {
@@ -40,12 +53,12 @@ type Options struct {
 	// Restored says that Permissions are those that an Env held before: a
 	// path in them that has become a symbolic link since is not followed.
 	Restored bool
-	// Presets gives those of the configuration; safe for concurrent use. May be nil.
-	Presets func() map[string]protocol.Permissions
+	// Presets are those of the configuration. May be nil.
+	Presets Presets
 	// Allowances were granted earlier in this session.
 	Allowances []protocol.Allowance
-	// OnAllow saves a new allowance; nil saves none.
-	OnAllow func(protocol.Allowance) error
+	// Journal saves what is allowed for the session; nil saves nothing.
+	Journal Journal
 	// Private is of nexus itself, with absolute paths: out of bounds under every
 	// preset but yolo, neither shown nor saved nor handed on.
 	Private permission.Private
@@ -139,7 +152,7 @@ func (o Options) presets() map[string]protocol.Permissions {
 	if o.Presets == nil {
 		return nil
 	}
-	return o.Presets()
+	return o.Presets.Presets()
 }
 
 // resolve makes what is asked for what can be held: presets by what they stand

@@ -110,6 +110,10 @@ func (e external) Run(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Text: "done"}, nil
 }
 
+type presets map[string]protocol.Permissions
+
+func (p presets) Presets() map[string]protocol.Permissions { return p }
+
 type source []tool.Tool
 
 func (s source) Tools() []tool.Tool { return s }
@@ -140,9 +144,7 @@ func TestToolsThatAreOffered(t *testing.T) {
 		s := newSite(t, tt.asked, func(o *toolenv.Options) {
 			o.Tools = []tool.Tool{external("mine")}
 			o.Sources = []toolenv.Source{source{external("docs"), external("read_file"), external("docs")}}
-			o.Presets = func() map[string]protocol.Permissions {
-				return map[string]protocol.Permissions{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
-			}
+			o.Presets = presets{"reader": {Preset: "trusted", DisabledTools: []string{"write_file", "edit_file"}}}
 		})
 		if got := names(s.Env); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.asked, got, tt.want)

@@ -70,7 +70,7 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 				MaxIterations: 2,
 				// One at a time, so that the results come in the order of the calls.
 				Tools: tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{Parallel: 1}),
-				Emit: func(e protocol.AssistantEvent) {
+				Listener: hears(func(e protocol.AssistantEvent) {
 					switch e := e.(type) {
 					case protocol.ToolcallStart:
 						events = append(events, "start "+e.ToolID)
@@ -82,7 +82,7 @@ func TestCallsOfOneAnswerKeepTheirIDs(t *testing.T) {
 						events = append(events, "result "+e.ToolID)
 					default:
 					}
-				},
+				}),
 			}
 			if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "go"}); got.Stop != protocol.StopCompleted {
 				t.Errorf("ended with %s, %v", got.Stop, got.Err)
@@ -162,7 +162,7 @@ func TestAnAnswerHasALimit(t *testing.T) {
 				r := turn.Runner{
 					Compactor: turn.Compactor{Provider: p, Model: "m", Conversation: d, Journal: journal, Log: zap.NewNop()},
 					Tools:     tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}), MaxIterations: 2,
-					Emit: func(e protocol.AssistantEvent) {
+					Listener: hears(func(e protocol.AssistantEvent) {
 						switch e := e.(type) {
 						case protocol.ToolcallStart:
 							open[e.ToolID] = true
@@ -170,7 +170,7 @@ func TestAnAnswerHasALimit(t *testing.T) {
 							delete(open, e.ToolID)
 						default:
 						}
-					},
+					}),
 				}
 				if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "go"}); !errors.Is(got.Err, turn.ErrEndless) || got.Stop != protocol.StopError {
 					t.Errorf("ended with %s, %v", got.Stop, got.Err)

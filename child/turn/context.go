@@ -139,7 +139,7 @@ func (t *run) makeRoom(ctx context.Context, percent int) error {
 		return context.Cause(ctx)
 	case err != nil:
 		t.Log.Warn("the conversation could not be compacted", zap.Error(err))
-	case done.Reason == "" && t.Compacted != nil:
+	case done.Reason == "":
 		t.Compacted()
 	}
 	return nil
@@ -148,7 +148,7 @@ func (t *run) makeRoom(ctx context.Context, percent int) error {
 func (t *run) request(window conversation.Window) provider.Request {
 	r := provider.Request{
 		Model: t.Model, System: t.System, Messages: window.Messages, TextBytes: window.TextBytes,
-		Image: t.images(window.Messages),
+		Images: t.images(window.Messages),
 	}
 	if t.Tools != nil {
 		r.Tools = t.Tools.Specs()
@@ -156,8 +156,8 @@ func (t *run) request(window conversation.Window) provider.Request {
 	return r
 }
 
-// images reads those images of the messages that are sent.
-func (t *run) images(messages []protocol.Message) func(protocol.Image) ([]byte, error) {
+// images are those of the messages that are sent.
+func (t *run) images(messages []protocol.Message) sentImages {
 	room, sent := int64(maxImages), map[string]bool{}
 	for i := len(messages) - 1; i >= 0; i-- {
 		for _, image := range messages[i].Images {
@@ -167,13 +167,21 @@ func (t *run) images(messages []protocol.Message) func(protocol.Image) ([]byte, 
 			}
 		}
 	}
-	return func(image protocol.Image) ([]byte, error) {
-		switch {
-		case t.Image == nil:
-			return nil, errors.New("images cannot be read here")
-		case !sent[image.SHA256]:
-			return nil, fmt.Errorf("it is one of the older images: of all in the conversation the latest %d MiB are shown", maxImages>>20)
-		}
-		return t.Image(image)
+	return sentImages{t.Images, sent}
+}
+
+// sentImages implements [provider.ImageReader] for one request.
+type sentImages struct {
+	images provider.ImageReader
+	sent   map[string]bool // digests
+}
+
+func (s sentImages) Get(image protocol.Image) ([]byte, error) {
+	switch {
+	case s.images == nil:
+		return nil, errors.New("images cannot be read here")
+	case !s.sent[image.SHA256]:
+		return nil, fmt.Errorf("it is one of the older images: of all in the conversation the latest %d MiB are shown", maxImages>>20)
 	}
+	return s.images.Get(image)
 }

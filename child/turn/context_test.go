@@ -138,13 +138,13 @@ func TestTheContextIsKept(t *testing.T) {
 					timer := time.AfterFunc(time.Minute, cancel)
 					defer timer.Stop()
 				}
-				s, journal, told := &tt.service, &disk{full: tt.full}, 0
+				s, journal, told := &tt.service, &disk{full: tt.full}, listener{}
 				s.answers = [][]any{{hello, stop}}
 				r := turn.Runner{
 					Compactor: turn.Compactor{
 						Provider: s, Model: "m", Offline: tt.offline, Conversation: tt.conversation, Journal: journal, Log: zap.NewNop(),
 					},
-					MaxIterations: 5, CompactAt: 80, Compacted: func() { told++ }, Emit: func(protocol.AssistantEvent) {},
+					MaxIterations: 5, CompactAt: 80, Listener: &told,
 				}
 				if tt.never {
 					r.CompactAt = 0
@@ -163,8 +163,8 @@ func TestTheContextIsKept(t *testing.T) {
 				if first := tt.conversation.Messages()[0].Content; !strings.HasPrefix(first, tt.first) {
 					t.Errorf("the first message is %.80q, want %q", first, tt.first)
 				}
-				if told != tt.told || got.Usage.InputTokens != tt.input {
-					t.Errorf("told %d times, want %d; %d tokens, want %d", told, tt.told, got.Usage.InputTokens, tt.input)
+				if told.compactions != tt.told || got.Usage.InputTokens != tt.input {
+					t.Errorf("told %d times, want %d; %d tokens, want %d", told.compactions, tt.told, got.Usage.InputTokens, tt.input)
 				}
 				compacted := 0
 				for _, record := range journal.records {
@@ -186,7 +186,7 @@ func TestOneRefusalIsForgotten(t *testing.T) {
 	s := &service{refuses: 1, answers: [][]any{{hello, stop}}, summarise: shortSummary}
 	r := turn.Runner{
 		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
-		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
+		MaxIterations: 5, CompactAt: 80, Listener: &listener{},
 	}
 	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
 		t.Errorf("the refusal is told as %v", got.Err)
@@ -210,7 +210,7 @@ func TestTheSameIsNotAskedTwice(t *testing.T) {
 	s := &service{holds: 100, answers: [][]any{{provider.Text{Text: strings.Repeat("x", 200)}, call("c", "long", `{}`), stop}}}
 	r := turn.Runner{
 		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
-		MaxIterations: 5, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
+		MaxIterations: 5, CompactAt: 80, Listener: &listener{},
 		Tools: tool.NewRegistry([]tool.Tool{says("r")}, tool.Options{}),
 	}
 	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "hi"}); !errors.Is(got.Err, provider.ErrContextWindow) {
@@ -232,7 +232,7 @@ func TestATurnOutgrowsTheWindow(t *testing.T) {
 	s.answers = append(s.answers, []any{hello, stop})
 	r := turn.Runner{
 		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
-		MaxIterations: 20, CompactAt: 80, Emit: func(protocol.AssistantEvent) {},
+		MaxIterations: 20, CompactAt: 80, Listener: &listener{},
 		Tools: tool.NewRegistry([]tool.Tool{says(long)}, tool.Options{}),
 	}
 	if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "go"}); got.Stop != protocol.StopCompleted {
@@ -283,7 +283,7 @@ func TestPartialUsage(t *testing.T) {
 					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Conversation: conversation.New(nil, conversation.Preamble{ContextWindow: 1000}),
 					Journal: j, Log: zap.NewNop(),
 				},
-				MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
+				MaxIterations: 1, Listener: &listener{},
 			}
 			got := r.Run(t.Context(), turn.Input{ID: "1", Message: strings.Repeat("p", 100)})
 			if diff := cmp.Diff(tt.want, got.Usage); diff != "" {
@@ -317,18 +317,18 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var events []string
+			var events listener
 			r := turn.Runner{
 				Compactor: turn.Compactor{
 					Provider: &script{answers: [][]any{tt.answer}}, Model: "m", Conversation: conversation.New(nil, conversation.Preamble{ContextWindow: 1000}),
 					Journal: &disk{}, Log: zap.NewNop(),
 				},
-				MaxIterations: 1, Emit: func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
+				MaxIterations: 1, Listener: &events,
 			}
 			if got := r.Run(t.Context(), turn.Input{ID: "1", Message: "go"}); got.Stop != tt.stop || !errors.Is(got.Err, tt.err) {
 				t.Errorf("got %s, %v, want %s, %v", got.Stop, got.Err, tt.stop, tt.err)
 			}
-			if diff := cmp.Diff(tt.events, strings.Join(events, " ")); diff != "" {
+			if diff := cmp.Diff(tt.events, strings.Join(events.names, " ")); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
@@ -348,14 +348,14 @@ func TestSignaturesAndImages(t *testing.T) {
 	s := &service{answers: [][]any{{provider.Thinking{Text: "hm"}, provider.ThinkingSignature{Text: "sig"}, hello, stop}}}
 	r := turn.Runner{
 		Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
-		MaxIterations: 1, Emit: func(protocol.AssistantEvent) {},
-		Image: func(i protocol.Image) ([]byte, error) { return []byte(i.SHA256), nil },
+		MaxIterations: 1, Listener: &listener{},
+		Images: digests{},
 	}
 	r.Run(t.Context(), turn.Input{ID: "1", Message: "look", Images: []protocol.Image{image("new", 1<<20)}})
 	var got []string
 	for _, m := range s.requests[0].Messages {
 		for _, i := range m.Images {
-			data, err := s.requests[0].Image(i)
+			data, err := s.requests[0].Images.Get(i)
 			if err != nil {
 				data = []byte("-")
 			}

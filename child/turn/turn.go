@@ -2,7 +2,7 @@
 // tools it calls for, and asks again, until there is an answer.
 //
 //	c := turn.Compactor{Provider: p, Model: "m", Conversation: messages, Journal: j, Log: log}
-//	r := turn.Runner{Compactor: c, Tools: registry, CompactAt: 80, MaxIterations: 50, Emit: emit}
+//	r := turn.Runner{Compactor: c, Tools: registry, CompactAt: 80, MaxIterations: 50, Listener: listener}
 //	result := r.Run(ctx, turn.Input{ID: "1", Message: "hello"})
 //	done, err := c.Compact(ctx, old) // between turns
 //
@@ -49,12 +49,17 @@ type Runner struct {
 	// CompactAt is the percentage of what the context window has available at
 	// which old messages give way to a summary before a call; 0 means never.
 	CompactAt int
-	// Compacted is called after that happened; nil does nothing.
-	Compacted func()
-	// Image reads an image of a message; nil: none can be read.
-	Image func(protocol.Image) ([]byte, error)
-	// Emit passes on one step. It is called by one goroutine at a time.
-	Emit func(protocol.AssistantEvent)
+	// Images reads the images of messages; nil: none can be read.
+	Images provider.ImageReader
+	Listener
+}
+
+// Listener is told how a turn gets on, by one goroutine at a time. The turn waits for it.
+type Listener interface {
+	// Emit passes on one step.
+	Emit(e protocol.AssistantEvent)
+	// Compacted says that old messages gave way to a summary.
+	Compacted()
 }
 
 // Input is what a turn begins with.

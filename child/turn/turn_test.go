@@ -171,7 +171,7 @@ func TestRun(t *testing.T) {
 				}
 				d := conversation.New(nil, conversation.Preamble{ContextWindow: 100_000})
 				journal := &disk{full: tt.full}
-				var events []string
+				var events listener
 				r := turn.Runner{
 					Compactor: turn.Compactor{
 						Provider: &script{answers: tt.answers}, Model: "m",
@@ -179,7 +179,7 @@ func TestRun(t *testing.T) {
 					},
 					MaxIterations: max(tt.limit, 50-49*tt.limit),
 					Tools:         tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{}),
-					Emit:          func(e protocol.AssistantEvent) { events = append(events, e.Name()) },
+					Listener:      &events,
 				}
 				begin := time.Now()
 				got := r.Run(ctx, turn.Input{ID: "1", Message: "go"})
@@ -192,7 +192,7 @@ func TestRun(t *testing.T) {
 				if diff := cmp.Diff(tt.conversation, describe(d.Messages())); diff != "" {
 					t.Errorf("conversation (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tt.events, strings.Join(events, " ")); diff != "" {
+				if diff := cmp.Diff(tt.events, strings.Join(events.names, " ")); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
 				var saved []protocol.Message
@@ -226,3 +226,23 @@ func describe(messages []protocol.Message) string {
 	}
 	return strings.Join(all, " ")
 }
+
+// listener is a [turn.Listener] that counts what it is told.
+type listener struct {
+	names       []string // of the events
+	compactions int
+}
+
+func (l *listener) Emit(e protocol.AssistantEvent) { l.names = append(l.names, e.Name()) }
+func (l *listener) Compacted()                     { l.compactions++ }
+
+// hears is a [turn.Listener] that hears the steps of a turn.
+type hears func(e protocol.AssistantEvent)
+
+func (h hears) Emit(e protocol.AssistantEvent) { h(e) }
+func (hears) Compacted()                       {}
+
+// digests gives each image its digest for bytes.
+type digests struct{}
+
+func (digests) Get(i protocol.Image) ([]byte, error) { return []byte(i.SHA256), nil }

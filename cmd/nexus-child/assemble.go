@@ -283,11 +283,8 @@ func protectKeys(c *config.Config, brokered bool) error {
 func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *configuration, s *servers, cwd string, private permission.Private) error {
 	c := current.now()
 	o := toolenv.Options{
-		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: func() map[string]protocol.Permissions { return current.now().Presets }, Allowances: a.options.State.Allowances,
-		OnAllow: func(allowed protocol.Allowance) error {
-			return a.options.Journal.Commit(transcript.Allowance{Allowance: allowed, At: time.Now().UTC()})
-		},
-		Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
+		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
+		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
 		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and

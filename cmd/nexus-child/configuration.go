@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 )
 
 // configuration is the one that holds for this agent. A server replaces its copy of
@@ -53,6 +54,9 @@ func (c *configuration) from(cwd string) (*config.Config, error) {
 	}
 	return config.Load(c.environ, cwd, c.f.configs...)
 }
+
+// Presets implements [toolenv.Presets].
+func (c *configuration) Presets() map[string]protocol.Permissions { return c.now().Presets }
 
 // now is the configuration that holds. One that a server has replaced holds from now
 // on; one that cannot be read leaves the last one in force.

@@ -36,12 +36,16 @@ func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*serve
 		Start: mcp.Sandboxed(func() (sandbox.Rules, error) {
 			return s.work.Rules("mcp"), nil
 		}),
-		Permit: func(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) },
-		Cwd:    func() string { return s.work.Cwd() },
-		Images: images, Log: log,
+		Environment: s, Images: images, Log: log,
 	})
 	return s, nil
 }
+
+// Permit implements [mcp.Environment].
+func (s *servers) Permit(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) }
+
+// Cwd implements [mcp.Environment].
+func (s *servers) Cwd() string { return s.work.Cwd() }
 
 // Close implements io.Closer.
 func (s *servers) Close() error {

@@ -47,8 +47,10 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// image reads images whose digest is "ok".
-func image(i protocol.Image) ([]byte, error) {
+// images are those whose digest is "ok".
+type images struct{}
+
+func (images) Get(i protocol.Image) ([]byte, error) {
 	if i.SHA256 != "ok" {
 		return nil, errors.New("it is gone")
 	}
@@ -59,7 +61,7 @@ func image(i protocol.Image) ([]byte, error) {
 var everything = provider.Request{
 	Model:  model,
 	System: "You are terse.",
-	Image:  image,
+	Images: images{},
 	Messages: []protocol.Message{
 		{Role: protocol.RoleSystem, Content: "Earlier instructions."},
 		{Role: protocol.RoleAssistant, Content: "an answer whose question was cut off"},

@@ -41,7 +41,7 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, attempt Attemp
 			var wait time.Duration
 			var what string
 			if !t.emitted && hasImages(r) && refusesImages(err) {
-				r.Image, what = noImages, "once more without images"
+				r.Images, what = noImages{}, "once more without images"
 				number--
 			} else {
 				var again bool
@@ -150,7 +150,7 @@ func (t *Attempt) Outcome(ctx context.Context, err error, whole bool) error {
 }
 
 func hasImages(r provider.Request) bool {
-	if r.Image == nil {
+	if r.Images == nil {
 		return false
 	}
 	for _, m := range r.Messages {
@@ -163,7 +163,10 @@ func hasImages(r provider.Request) bool {
 
 var errNoImages = errors.New("the model takes no images")
 
-func noImages(protocol.Image) ([]byte, error) { return nil, errNoImages }
+// noImages implements [provider.ImageReader].
+type noImages struct{}
+
+func (noImages) Get(protocol.Image) ([]byte, error) { return nil, errNoImages }
 
 // sleep waits for d or the end of ctx.
 func sleep(ctx context.Context, d time.Duration) error {

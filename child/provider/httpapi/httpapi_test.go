@@ -343,14 +343,14 @@ func TestReasoned(t *testing.T) {
 
 func TestPictures(t *testing.T) {
 	m := protocol.Message{Content: "look", Images: []protocol.Image{{Name: "a", Mime: "image/png"}, {Mime: "image/gif"}, {Name: "c", Mime: "text/html"}, {Name: "d"}}}
-	read := func(i protocol.Image) ([]byte, error) { return make([]byte, len(i.Mime)), nil }
-	text, pictures := httpapi.Pictures(provider.Request{Image: read}, m, 12)
+	read := asMimes{}
+	text, pictures := httpapi.Pictures(provider.Request{Images: read}, m, 12)
 	want := "look\n[image c is not shown: it is text/html, and only image/png, image/jpeg, image/gif, image/webp are taken]" +
 		"\n[image d is not shown: it is of no known kind, and only image/png, image/jpeg, image/gif, image/webp are taken]"
 	if text != want || len(pictures) != 2 || pictures[0] != (httpapi.Picture{Mime: "image/png", Base64: "AAAAAAAAAAAA"}) {
 		t.Errorf("got %q and %v", text, pictures)
 	}
-	if text, pictures = httpapi.Pictures(provider.Request{Image: read}, protocol.Message{Images: m.Images[:1]}, 11); pictures != nil ||
+	if text, pictures = httpapi.Pictures(provider.Request{Images: read}, protocol.Message{Images: m.Images[:1]}, 11); pictures != nil ||
 		text != "[image a is not shown: it has 9 bytes, and at most 6 are taken]" {
 		t.Errorf("got %q and %v", text, pictures)
 	}
@@ -429,3 +429,8 @@ func (e endless) Read(p []byte) (int, error) {
 	p[len(p)-1] = e[0]
 	return len(p), nil
 }
+
+// asMimes gives each image as many bytes as its type has letters.
+type asMimes struct{}
+
+func (asMimes) Get(i protocol.Image) ([]byte, error) { return make([]byte, len(i.Mime)), nil }

@@ -109,13 +109,13 @@ func Pictures(r provider.Request, m protocol.Message, limit int) (text string, p
 }
 
 func picture(r provider.Request, image protocol.Image, limit int) (string, error) {
-	if r.Image == nil {
+	if r.Images == nil {
 		return "", errors.New("images cannot be read here")
 	}
 	if !slices.Contains(mimes, image.Mime) {
 		return "", fmt.Errorf("it is %s, and only %s are taken", cmp.Or(image.Mime, "of no known kind"), strings.Join(mimes, ", "))
 	}
-	data, err := r.Image(image)
+	data, err := r.Images.Get(image)
 	if err != nil {
 		return "", err
 	}

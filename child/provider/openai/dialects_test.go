@@ -118,15 +118,20 @@ func TestDialectErrors(t *testing.T) {
 	}
 }
 
+// images are those whose digest is "ok".
+type images struct{}
+
+func (images) Get(i protocol.Image) ([]byte, error) {
+	if i.SHA256 != "ok" {
+		return nil, errors.New("it is gone")
+	}
+	return []byte("\x89PNG " + i.Name), nil
+}
+
 // pictures is a conversation with images in a question and in results.
 var pictures = provider.Request{
-	Model: "gpt-4.1-mini",
-	Image: func(i protocol.Image) ([]byte, error) {
-		if i.SHA256 != "ok" {
-			return nil, errors.New("it is gone")
-		}
-		return []byte("\x89PNG " + i.Name), nil
-	},
+	Model:  "gpt-4.1-mini",
+	Images: images{},
 	Messages: []protocol.Message{
 		{Role: protocol.RoleUser, Content: "look", Images: []protocol.Image{
 			{Name: "a.png", Mime: "image/png", SHA256: "ok"}, {Name: "b.png", Mime: "image/png"},
