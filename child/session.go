@@ -20,15 +20,15 @@ type session struct {
 	*Options
 	conversation *conversation.Conversation
 
-	mu      sync.Mutex // guards all below
-	id      string
-	model   Selected
-	prompt  prompt.Prompt
-	notes   []transcript.Note // replaced, never changed in place
-	usage   usageTotals
-	turns   uint64
-	halted  bool // the last turn ended at the iteration limit
-	endedAt time.Time
+	mu            sync.Mutex // guards all below
+	id            string
+	model         Selected
+	prompt        prompt.Prompt
+	notes         []transcript.Note // replaced, never changed in place
+	usage         usageTotals
+	turns         uint64
+	haltedAtLimit bool // the last turn ended at the iteration limit
+	endedAt       time.Time
 }
 
 // openSession makes the session with which a child begins.
@@ -43,7 +43,7 @@ func openSession(o *Options) *session {
 		Options: o, conversation: conversation.New(state.Messages, preamble),
 		id: state.SessionID, model: o.Start, prompt: o.Prompt, notes: state.Notes,
 		usage: usageTotals{sum: state.Usage, byModel: maps.Clone(state.ByModel)},
-		turns: state.Turns, endedAt: state.LastActionAt, halted: string(state.LastOutcome) == string(protocol.StopMaxIterations),
+		turns: state.Turns, endedAt: state.LastActionAt, haltedAtLimit: string(state.LastOutcome) == string(protocol.StopMaxIterations),
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *session) save(records ...transcript.Record) error {
 func (s *session) reset(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.usage, s.turns, s.halted, s.endedAt, s.notes = id, usageTotals{}, 0, false, time.Time{}, nil
+	s.id, s.usage, s.turns, s.haltedAtLimit, s.endedAt, s.notes = id, usageTotals{}, 0, false, time.Time{}, nil
 	s.conversation.Clear()
 }
 
@@ -119,5 +119,5 @@ func (s *session) countTurn(stop protocol.StopReason, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns++
-	s.halted, s.endedAt = stop == protocol.StopMaxIterations, at
+	s.haltedAtLimit, s.endedAt = stop == protocol.StopMaxIterations, at
 }

@@ -29,7 +29,7 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		SessionID: s.id, SessionName: optional(s.Journal.Name()), SessionFile: optional(s.Journal.Path()), MessageCount: uint64(count),
 		Cwd: s.ToolEnv.Cwd(), Preset: s.ToolEnv.Permissions().Preset,
 		SystemPrompt: textcut.Head(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
-		Tokens: tokens, MaxIterations: uint64(s.MaxIterations), HaltedAtIterationLimit: s.halted,
+		Tokens: tokens, MaxIterations: uint64(s.MaxIterations), HaltedAtIterationLimit: s.haltedAtLimit,
 		LastActionAt: stamp(s.endedAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
 		Notes: uint64(len(s.notes)), CompactAt: uint64(max(s.CompactAt, 0)), MaxMessages: uint64(s.MaxMessages),
@@ -65,7 +65,7 @@ func (s *session) sendUpdate(send func(protocol.Event)) {
 		SessionID: s.id, Model: s.model.Model, Provider: s.model.ProviderName,
 		Preset: s.ToolEnv.Permissions().Preset, Cwd: s.ToolEnv.Cwd(),
 		MessageCount: uint64(count), TotalTokens: tokens.Total, BudgetTokens: tokens.Budget,
-		HaltedAtIterationLimit: s.halted, LastActionAt: stamp(s.endedAt),
+		HaltedAtIterationLimit: s.haltedAtLimit, LastActionAt: stamp(s.endedAt),
 	}
 	s.mu.Unlock()
 	send(update)

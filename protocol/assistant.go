@@ -81,3 +81,10 @@ func (ToolcallInput) assistantEvent()         {}
 func (ToolcallOutputDelta) assistantEvent()   {}
 func (ToolcallResult) assistantEvent()        {}
 func (UnknownAssistantEvent) assistantEvent() {}
+
+// AssistantEvents are the zero values of all steps of a turn, in the order of SPEC §3.5.
+func AssistantEvents() []AssistantEvent {
+	return []AssistantEvent{
+		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{},
+	}
+}

@@ -241,3 +241,30 @@ func (MCPDisconnect) command()      {}
 func (PermissionResponse) command() {}
 func (HostResult) command()         {}
 func (Shutdown) command()           {}
+
+// Commands are the zero values of all commands, in the order of SPEC §3.3.
+func Commands() []Command {
+	return []Command{
+		Prompt{},
+		FollowUp{},
+		Abort{},
+		Compact{},
+		NewSession{},
+		GetMessages{},
+		SetModel{},
+		GetAvailableModels{},
+		GetSessionStats{},
+		GetState{},
+		ToolsList{},
+		Ping{},
+		SetCwd{},
+		SetPermissions{},
+		SetSystemPrompt{},
+		UpdateContext{},
+		MCPConnect{},
+		MCPDisconnect{},
+		PermissionResponse{},
+		HostResult{},
+		Shutdown{},
+	}
+}

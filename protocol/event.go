@@ -4,7 +4,7 @@ import "github.com/go-json-experiment/json/jsontext"
 
 // Event is a message from the child to the parent, or one that a server adds to
 // those in its streams. The set is closed: the types of this file that implement it,
-// and those of streamed.go.
+// and those of serverevent.go.
 type Event interface {
 	// Name is the value of the frame's "type" member.
 	Name() string
@@ -167,7 +167,7 @@ func Reserved(typ string) bool {
 	case "stream_start", "stream_data", "stream_end", "stream_restart": // of a send's stream
 		return true
 	default:
-		_, ok := streamed[typ]
+		_, ok := serverEvents[typ]
 		return ok
 	}
 }
@@ -201,3 +201,22 @@ func (PermissionEnd) event()     {}
 func (HostCall) event()          {}
 func (HostCancel) event()        {}
 func (UnknownEvent) event()      {}
+
+// Events are the zero values of all events of a child, in the order of SPEC §3.5.
+func Events() []Event {
+	return []Event{
+		Ready{},
+		MessageUpdate{},
+		AgentEnd{},
+		Response{},
+		Error{},
+		SubagentStart{},
+		SubagentUpdate{},
+		SubagentDone{},
+		SessionUpdate{},
+		PermissionRequest{},
+		PermissionEnd{},
+		HostCall{},
+		HostCancel{},
+	}
+}

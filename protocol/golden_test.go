@@ -172,7 +172,7 @@ func TestGoldenServerEvents(t *testing.T) {
 	for _, file := range fixtures.Glob(t, "frames/supervisor/*.json") {
 		t.Run(path.Base(file), func(t *testing.T) {
 			line := trimNewline(fixtures.Read(t, file))
-			event, err := protocol.Frame{Raw: line}.DecodeStreamed()
+			event, err := protocol.Frame{Raw: line}.DecodeStreamEvent()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -114,7 +114,7 @@ func (e Event) Decode() (protocol.Event, error) {
 	if gjson.GetBytes(data, "type").Type == gjson.Null { // {agent_id, seq, event}
 		data = []byte(gjson.GetBytes(data, "event").Raw)
 	}
-	event, err := protocol.Frame{Raw: data}.DecodeStreamed()
+	event, err := protocol.Frame{Raw: data}.DecodeStreamEvent()
 	if err != nil {
 		return nil, fmt.Errorf("read an event: %w", err)
 	}

@@ -114,7 +114,7 @@ func (w *worker) start(ctx context.Context) error {
 				return // it was removed; anything else shows as a turn without an end
 			}
 			for _, e := range batch {
-				event, err := protocol.Frame{Type: e.Type, Raw: e.Data}.DecodeStreamed()
+				event, err := protocol.Frame{Type: e.Type, Raw: e.Data}.DecodeStreamEvent()
 				if end, ok := event.(protocol.TurnEnd); ok && err == nil {
 					w.mu.Lock()
 					w.ended[end.TurnID] = append(w.ended[end.TurnID], supervisor.Outcome(end.Outcome))

@@ -141,15 +141,15 @@ func (a *answer) call(index uint64, id string) *call {
 		}
 	}
 	c := &call{index: index, sent: id, id: id}
-	for n := index; c.id == "" || a.taken(c.id); n++ {
+	for n := index; c.id == "" || a.hasCall(c.id); n++ {
 		c.id = fmt.Sprintf("call_%d", n)
 	}
 	a.calls = append(a.calls, c)
 	return c
 }
 
-// taken reports whether a call of this answer bears the id.
-func (a *answer) taken(id string) bool {
+// hasCall reports whether a call of this answer bears the id.
+func (a *answer) hasCall(id string) bool {
 	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id })
 }
 

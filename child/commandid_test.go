@@ -7,7 +7,7 @@ import (
 
 // A command that bears the id of a turn in flight would make a second response
 // of that id: it is refused, and the turn goes on.
-func TestIDsInFlightAreTaken(t *testing.T) {
+func TestIDsInFlightAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, t.Context(), options())
 		p.want(`{"type":"ready"}`)

@@ -3,7 +3,7 @@ package protocol
 import "github.com/go-json-experiment/json/jsontext"
 
 // The events that a server adds to those of its agents' children (SPEC §5.6, §6.4).
-// They are no child's to say: [Frame.Decode] does not know them, [Frame.DecodeStreamed]
+// They are no child's to say: [Frame.Decode] does not know them, [Frame.DecodeStreamEvent]
 // does.
 type (
 	// AgentState says that an agent has another state.
@@ -69,19 +69,19 @@ func (StreamOpen) event()   {}
 func (AgentRemoved) event() {}
 func (StreamEnd) event()    {}
 
-// streamed are the types above, by their names.
-var streamed = table(ServerEvents()...)
+// serverEvents are the types above, by their names.
+var serverEvents = table(ServerEvents()...)
 
-// DecodeStreamed is Decode for an event of a server's stream, which is a child's or one
+// DecodeStreamEvent is Decode for an event of a server's stream, which is a child's or one
 // of the server itself.
-func (f Frame) DecodeStreamed() (Event, error) {
+func (f Frame) DecodeStreamEvent() (Event, error) {
 	if f.Type == "" {
 		var err error
 		if f, err = NewFrame(f.Raw); err != nil {
 			return nil, err
 		}
 	}
-	zero, ok := streamed[f.Type]
+	zero, ok := serverEvents[f.Type]
 	if !ok {
 		return f.Decode()
 	}
@@ -90,59 +90,6 @@ func (f Frame) DecodeStreamed() (Event, error) {
 		return nil, &MemberError{Type: f.Type, Err: err}
 	}
 	return event, nil
-}
-
-// Commands are the zero values of all commands, in the order of SPEC §3.3.
-func Commands() []Command {
-	return []Command{
-		Prompt{},
-		FollowUp{},
-		Abort{},
-		Compact{},
-		NewSession{},
-		GetMessages{},
-		SetModel{},
-		GetAvailableModels{},
-		GetSessionStats{},
-		GetState{},
-		ToolsList{},
-		Ping{},
-		SetCwd{},
-		SetPermissions{},
-		SetSystemPrompt{},
-		UpdateContext{},
-		MCPConnect{},
-		MCPDisconnect{},
-		PermissionResponse{},
-		HostResult{},
-		Shutdown{},
-	}
-}
-
-// Events are the zero values of all events of a child, in the order of SPEC §3.5.
-func Events() []Event {
-	return []Event{
-		Ready{},
-		MessageUpdate{},
-		AgentEnd{},
-		Response{},
-		Error{},
-		SubagentStart{},
-		SubagentUpdate{},
-		SubagentDone{},
-		SessionUpdate{},
-		PermissionRequest{},
-		PermissionEnd{},
-		HostCall{},
-		HostCancel{},
-	}
-}
-
-// AssistantEvents are the zero values of all steps of a turn, in the order of SPEC §3.5.
-func AssistantEvents() []AssistantEvent {
-	return []AssistantEvent{
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{},
-	}
 }
 
 // ServerEvents are the zero values of all events that a server adds to those of
