@@ -14,6 +14,9 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"nexus.internal/child/mcp"
 	"nexus.internal/child/tool"
@@ -66,20 +69,26 @@ func TestHTTP(t *testing.T) {
 			server := over(t, newServer(nil))
 			handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{JSONResponse: tc.json})
 			changed := make(chan struct{}, 10)
+			core, _ := observer.New(zap.InfoLevel)
+			log := zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
+				if e.Message == "mcp server has other tools" {
+					changed <- struct{}{}
+				}
+				return nil
+			}))
 			var without atomic.Int32
 			m := httpManager(t, listen(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") != "Bearer tok-12345" {
 					without.Add(1)
 				}
 				handler.ServeHTTP(w, r)
-			}), mcp.Options{OnChange: func() { changed <- struct{}{} }})
+			}), mcp.Options{Log: log})
 			if got := status(m); got.State != protocol.MCPReady || got.Transport != "http" || got.Tools != 11 {
 				t.Fatalf("status %+v", got)
 			}
 			if got := text(t, m, "mcp_s_echo", "text", "over HTTP"); got != "over HTTP" {
 				t.Errorf("echo gave %q", got)
 			}
-			<-changed // it has connected
 			text(t, m, "mcp_s_grow")
 			<-changed // the server said so on a stream of its own
 			if got := text(t, m, "mcp_s_grown"); got != "I am new" {

@@ -127,11 +127,10 @@ func (ms *managedServer) run(a *attempt) {
 	ms.mu.Lock()
 	a.session, a.err = s, err
 	ms.attempt = nil
-	changed := false
 	switch {
 	case err == nil:
 		ms.session, ms.reason = s, ""
-		changed = ms.setCatalog(list)
+		ms.setCatalog(list)
 	case !endedByUs(context.Cause(a.ctx)):
 		ms.failed(err.Error())
 	}
@@ -142,9 +141,6 @@ func (ms *managedServer) run(a *attempt) {
 		return
 	}
 	ms.log.Info("mcp server is ready", zap.Int("tools", len(list.tools)), zap.String("note", list.note))
-	if changed {
-		ms.manager.options.OnChange()
-	}
 	s.serve(func() { ms.refresh(s) })
 	ms.mu.Lock()
 	ms.session = nil
@@ -192,7 +188,7 @@ func (ms *managedServer) refresh(s *session) {
 	changed := ms.setCatalog(list)
 	ms.mu.Unlock()
 	if changed {
-		ms.manager.options.OnChange()
+		ms.log.Info("mcp server has other tools", zap.Int("tools", len(list.tools)))
 	}
 }
 
@@ -347,16 +343,10 @@ func (ms *managedServer) prepare() *attempt {
 // connect starts the server because somebody wants it.
 func (ms *managedServer) connect(ctx context.Context) error {
 	ms.mu.Lock()
-	was := ms.disabled != ""
 	ms.disabled, ms.allowed, ms.failures, ms.retryAt = "", true, 0, time.Time{}
 	ms.mu.Unlock()
-	if _, err := ms.acquire(ctx); err != nil {
-		return err
-	}
-	if was {
-		ms.manager.options.OnChange()
-	}
-	return nil
+	_, err := ms.acquire(ctx)
+	return err
 }
 
 // offeredTools are the tools that a model may call now.

@@ -39,15 +39,13 @@ type anywhere struct{}
 func (anywhere) Permit(Server) error { return nil }
 func (anywhere) Cwd() string         { return "/" }
 
-// Options says what a [Manager] is made of. Functions are called as the Environment is.
+// Options says what a [Manager] is made of.
 type Options struct {
 	Servers []Server
 	// Start starts programs; nil starts none.
 	Start Start
 	// Environment is the agent's; nil permits all servers, in "/".
 	Environment Environment
-	// OnChange is told that Tools has other tools than before; nil is not told.
-	OnChange func()
 	// Images keeps pictures of results; nil leaves pictures out.
 	Images tool.Images
 	// Wait is how long Prepare waits at most; default 2 s.
@@ -76,9 +74,6 @@ type Manager struct {
 func New(o Options) *Manager {
 	if o.Environment == nil {
 		o.Environment = anywhere{}
-	}
-	if o.OnChange == nil {
-		o.OnChange = func() {}
 	}
 	if o.Wait <= 0 {
 		o.Wait = defaultWait
@@ -177,7 +172,6 @@ func (m *Manager) Disconnect(ctx context.Context, name string) error {
 	ms.mu.Lock()
 	ms.disabled = errDisconnected.Error()
 	ms.mu.Unlock()
-	m.options.OnChange()
 	if err := ms.release(ctx, errDisconnected); err != nil {
 		return fmt.Errorf("disconnect the MCP server %s: %w", name, err)
 	}
@@ -201,7 +195,6 @@ func (m *Manager) Restart(ctx context.Context) error {
 		})
 	}
 	ends.Wait()
-	m.options.OnChange()
 	return errors.Join(errs...)
 }
 
