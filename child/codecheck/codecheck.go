@@ -218,19 +218,20 @@ func (t tool) cacheDir(cache, dir string) (string, error) {
 
 // runCommand runs the checker, confined, in dir. cache is what cacheDir says.
 func (t tool) runCommand(ctx context.Context, program, dir, cache string, environ, args []string) (commandResult, error) {
+	env, home := slices.Clone(t.env), variable(environ, "HOME")
 	rules := sandbox.Rules{
-		Confinement: sandbox.WherePossible, ReadWrite: []string{dir}, ReadOnly: roots(program, environ),
+		Confinement: sandbox.WherePossible, ReadWrite: []string{dir}, ReadOnly: installation(program, home),
 		Limits: sandbox.Limits{FileSize: 256 << 20, CPU: 600},
 	}
-	env := slices.Clone(t.env)
-	for _, pair := range environ {
-		if strings.HasPrefix(pair, "HOME=") {
-			env = append(env, pair)
-		}
+	if home != "" {
+		env = append(env, "HOME="+home)
 	}
 	if cache != "" {
 		rules.ReadWrite = append(rules.ReadWrite, cache)
 		env = append(env, t.cache+"="+cache)
+	}
+	if private, err := filepath.EvalSymlinks(variable(environ, "NEXUS_HOME")); err == nil && filepath.IsAbs(private) { // it may lie below /opt, which is the system's
+		rules.Blocked, rules.Except = []string{private}, slices.Concat(rules.ReadWrite, rules.ReadOnly)
 	}
 	p, err := sandbox.Start(ctx, sandbox.Spec{Argv: append([]string{program}, args...), Dir: dir, Env: env, Rules: rules})
 	if err != nil {
@@ -260,50 +261,4 @@ func makeDir() (string, error) {
 		return "", fmt.Errorf("find the directory for temporary files: %w", err)
 	}
 	return os.MkdirTemp(base, "nexus-check-")
-}
-
-// find is the absolute path of a program of environ's PATH, "" if it is not
-// there.
-func find(program string, environ []string) string {
-	for _, pair := range environ {
-		path, ok := strings.CutPrefix(pair, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, dir := range filepath.SplitList(path) {
-			candidate := filepath.Join(dir, program)
-			if info, err := os.Stat(candidate); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-				return candidate
-			}
-		}
-	}
-	return ""
-}
-
-// roots are the directories that a program is installed in, as far as its path,
-// with and without links, tells: what is above its bin directory, and the usual
-// places in the home. Never the home itself.
-func roots(program string, environ []string) []string {
-	home := ""
-	for _, pair := range environ {
-		if value, ok := strings.CutPrefix(pair, "HOME="); ok {
-			home = value
-		}
-	}
-	var list []string
-	add := func(dir string) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil && real != "/" && real != home && !slices.Contains(list, real) {
-			list = append(list, real)
-		}
-	}
-	add(filepath.Dir(filepath.Dir(program)))
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		add(filepath.Dir(real))
-		add(filepath.Dir(filepath.Dir(real)))
-	}
-	if home != "" {
-		add(filepath.Join(home, ".rustup"))
-		add(filepath.Join(home, ".pyenv"))
-	}
-	return list
 }

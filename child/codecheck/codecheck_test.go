@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,82 @@ func TestConfined(t *testing.T) {
 	text, _ := json.Marshal(result) // of strings and numbers
 	if err != nil || result.Valid || strings.Contains(string(text), "hunter2") {
 		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+// reader is a checker that shows what it can read of the files that the code names.
+const reader = `#!/bin/sh
+for last; do :; done
+[ -f "$last" ] || exit 0
+n=0
+while read -r path; do
+	n=$((n+1))
+	read -r text < "$path" && echo "$last:$n:1: error: read $text"
+done < "$last"
+`
+
+// A checker reads its own installation, and of what lies beside that nothing: once that of
+// ~/bin had all of the home, that of ~/.cargo/bin the keys of registries, and one that
+// lies in a home itself all homes.
+func TestInstallation(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(top, "homes", "me")
+	for _, name := range []string{
+		"me/notes", "me/.ssh/id", "me/src/secret.go", "me/.cargo/credentials.toml", "me/.cargo/lib/library", "me/bin/data", "me/lib/library", "me/.rustup/settings.toml",
+		"me/.rustup/tmp", "me/.pyenv/versions/3/library", "me/go/src/secret.go", "me/go/bin/x", "other/notes", "other/lib/secret", "me/lib/nexus/keys.json", "me/lib/nexus/cache/kept",
+	} {
+		path := filepath.Join(top, "homes", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(name+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(top, "links"), 0o700), os.Symlink(filepath.Join(home, "bin", "python3"), filepath.Join(top, "links", "python3"))); err != nil {
+		t.Fatal(err)
+	}
+	const versions = "me/.rustup/settings.toml me/.pyenv/versions/3/library"
+	for _, tt := range []struct{ name, program, path, want string }{
+		{"in the home's bin", "me/bin", "homes/me/bin", "me/bin/data me/lib/library " + versions},
+		{"by a link", "me/bin", "links", "me/bin/data me/lib/library " + versions},
+		{"of cargo", "me/.cargo/bin", "homes/me/.cargo/bin", "me/.cargo/lib/library " + versions},
+		{"of Go's user", "me/go/bin", "homes/me/go/bin", "me/go/bin/x " + versions},
+		{"in the home itself", "me", "homes/me", versions},
+		{"beside its home", "other/bin", "homes/other/bin", "other/lib/secret " + versions},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			program := filepath.Join(top, "homes", tt.program, "python3")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(program), 0o700), os.WriteFile(program, []byte(reader), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			var paths []string
+			err := filepath.WalkDir(filepath.Join(top, "homes"), func(path string, d os.DirEntry, err error) error {
+				if err == nil && !d.IsDir() && d.Name() != "python3" {
+					paths = append(paths, path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			environ := []string{"PATH=" + filepath.Join(top, tt.path), "HOME=" + home, "NEXUS_HOME=" + filepath.Join(home, "lib", "nexus")}
+			code := strings.Join(append(paths, "/etc/shadow", "/etc/gshadow", "/root/.bashrc", "/proc/1/environ"), "\n") + "\n"
+			got, err := codecheck.Check(t.Context(), protocol.CodeCheck{Code: code, Language: "python"}, environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := []string{}
+			for _, d := range got.Diagnostics {
+				read = append(read, strings.TrimPrefix(d.Message, "read "))
+			}
+			want := strings.Fields(tt.want)
+			slices.Sort(want)
+			slices.Sort(read)
+			if diff := cmp.Diff(want, read); diff != "" {
+				t.Errorf("read (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
