@@ -342,7 +342,7 @@ func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net
 		return listener, err
 	}
 	user := "another program uses"
-	if app.Detect(ctx, o.port) {
+	if cli.Detect(ctx, o.port) {
 		if own, err := homelock.Find(home); err == nil && own.Runs && own.Port == o.port {
 			return nil, &cli.HomeLockedError{Home: home, PID: own.PID, Port: own.Port}
 		}

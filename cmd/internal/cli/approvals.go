@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/go-json-experiment/json"
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
@@ -39,26 +39,20 @@ func pending(ctx context.Context, c *client.Client) ([]asked, error) {
 	return all, nil
 }
 
-func (a *App) approvalsVerb() *cobra.Command {
-	cmd := a.verb("approvals", "", 0, mustRun, a.approvals)
-	cmd.Short = "List the calls of all agents that wait for an approval"
-	return cmd
-}
-
-func (a *App) approvals(ctx context.Context, c *client.Client, _ []string) error {
+func approvals(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	all, err := pending(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case a.json:
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			Pending []asked `json:"pending"`
 		}{all})
 	case len(all) == 0:
-		return a.printf("nothing waits\n")
+		return a.Printf("nothing waits\n")
 	}
 	for _, one := range all {
-		if err := a.printf("%s", one.describe()); err != nil {
+		if err := a.Printf("%s", one.describe()); err != nil {
 			return err
 		}
 	}
@@ -131,36 +125,38 @@ func visible(text string) string {
 	return text
 }
 
-func (a *App) allowVerb() *cobra.Command {
-	var session bool
-	cmd := a.verb("allow REQUEST_ID [FLAGS]", "respond_permission", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.AllowOnce}
-		if session {
-			p.Decision = protocol.AllowSession
-		}
-		return a.respond(ctx, c, p, "allowed")
-	})
-	cmd.Short = "Let a call run that waits for it"
-	cmd.Flags().BoolVar(&session, "session", false, "and the like of it, for the rest of the session")
-	return cmd
+// allow is the verb that lets a call run.
+type allow struct{ session bool }
+
+func (v *allow) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.session, "session", false, "and the like of it, for the rest of the session")
 }
 
-func (a *App) denyVerb() *cobra.Command {
-	var reason string
-	cmd := a.verb("deny REQUEST_ID [FLAGS]", "respond_permission", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.Deny}
-		if reason != "" {
-			p.Reason = &reason
-		}
-		return a.respond(ctx, c, p, "denied")
-	})
-	cmd.Short = "Refuse a call that waits for an approval"
-	cmd.Flags().StringVar(&reason, "reason", "", "what the model is told")
-	return cmd
+func (v *allow) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.AllowOnce}
+	if v.session {
+		p.Decision = protocol.AllowSession
+	}
+	return respond(ctx, a, c, p, "allowed")
+}
+
+// deny is the verb that refuses a call.
+type deny struct{ reason string }
+
+func (v *deny) flags(f *pflag.FlagSet) {
+	f.StringVar(&v.reason, "reason", "", "what the model is told")
+}
+
+func (v *deny) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.Deny}
+	if v.reason != "" {
+		p.Reason = &v.reason
+	}
+	return respond(ctx, a, c, p, "denied")
 }
 
 // respond answers a request, whoever asks it: their ids are never used twice.
-func (a *App) respond(ctx context.Context, c *client.Client, p api.RespondPermissionParams, done string) error {
+func respond(ctx context.Context, a *App, c *client.Client, p api.RespondPermissionParams, done string) error {
 	all, err := pending(ctx, c)
 	if err != nil {
 		return err

@@ -12,25 +12,24 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/suggest"
 )
 
-func (a *App) messagesVerb() *cobra.Command {
-	var offset, limit uint64
-	cmd := a.verb("messages AGENT [FLAGS]", "get_messages", 1, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		return a.messages(ctx, c, args[0], offset, limit)
-	})
-	cmd.Flags().Uint64Var(&offset, "offset", 0, "index of the first message")
-	cmd.Flags().Uint64Var(&limit, "limit", 0, "at most this many (0: all)")
-	return cmd
+// messages is the verb that prints a conversation.
+type messages struct{ offset, limit uint64 }
+
+func (v *messages) flags(f *pflag.FlagSet) {
+	f.Uint64Var(&v.offset, "offset", 0, "index of the first message")
+	f.Uint64Var(&v.limit, "limit", 0, "at most this many (0: all)")
 }
 
-// messages puts the pages together.
-func (a *App) messages(ctx context.Context, c *client.Client, agent string, offset, limit uint64) error {
+// run puts the pages together.
+func (v *messages) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	offset, limit := v.offset, v.limit
 	all := api.GetMessagesResult{Offset: offset}
 	for {
 		next := offset + uint64(len(all.Messages))
@@ -39,7 +38,7 @@ func (a *App) messages(ctx context.Context, c *client.Client, agent string, offs
 			left := limit - uint64(len(all.Messages))
 			page.Limit = &left
 		}
-		got, err := client.Do(ctx, c, agent, api.GetMessages, page)
+		got, err := client.Do(ctx, c, args[0], api.GetMessages, page)
 		if err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func (a *App) messages(ctx context.Context, c *client.Client, agent string, offs
 		}
 	}
 	if a.json {
-		return a.printJSON(all)
+		return a.PrintJSON(all)
 	}
 	for _, m := range all.Messages {
 		note := ""
@@ -63,7 +62,7 @@ func (a *App) messages(ctx context.Context, c *client.Client, agent string, offs
 		for _, call := range m.ToolCalls {
 			note += " → " + call.Name + " " + string(call.Input)
 		}
-		if err := a.printf("%s: %s%s\n", cmp.Or(m.ToolName, string(m.Role)), block(strings.TrimRight(m.Content, "\n")), note); err != nil {
+		if err := a.Printf("%s: %s%s\n", cmp.Or(m.ToolName, string(m.Role)), block(strings.TrimRight(m.Content, "\n")), note); err != nil {
 			return err
 		}
 	}
@@ -77,44 +76,48 @@ func inFile(path string) string {
 	return " and is in " + path
 }
 
-func (a *App) eventsVerb() *cobra.Command {
-	var after string
-	var only client.Filter
-	cmd := a.verb("events [AGENT] [FLAGS]", "", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		a.noteUnknownTypes(only.Types)
-		ctx, release := interruptible(ctx)
-		defer release()
-		ctx, stop := a.untilNoReader(ctx)
-		defer stop()
-		if len(args) == 0 {
-			return a.events(ctx, c.FollowAll(ctx, after, only))
-		}
-		from := uint64(client.FromNow)
-		if after != "" {
-			n, err := strconv.ParseUint(after, 10, 64)
-			if err != nil {
-				return Usage("--after must be the number of an event, not %q", after)
-			}
-			from = n
-		}
-		return a.events(ctx, c.Follow(ctx, args[0], from, only.Types...))
-	})
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 && cmd.Flags().Changed("agents") {
-			return Usage("--agents goes without AGENT")
-		}
-		return MaxArgs(1)(cmd, args)
+// events is the verb that prints events.
+type events struct {
+	after string
+	only  client.Filter
+}
+
+func (v *events) flags(f *pflag.FlagSet) {
+	f.StringVar(&v.after, "after", "", "seq, or without AGENT id, of the last event seen; 0 is all that is kept (default: only what comes)")
+	f.StringSliceVar(&v.only.Types, "types", nil, "only events of these types, as in turn_end,error")
+	f.StringSliceVar(&v.only.Agents, "agents", nil, "only those of these agents, as in a,b")
+}
+
+func (v *events) check(f *pflag.FlagSet, args []string) error {
+	if len(args) == 1 && f.Changed("agents") {
+		return Usage("--agents goes without AGENT")
 	}
-	cmd.Short = "Print what an agent does, one JSON event a line, until it is destroyed; without AGENT, what all do"
-	cmd.Flags().StringVar(&after, "after", "", "seq, or without AGENT id, of the last event seen; 0 is all that is kept (default: only what comes)")
-	cmd.Flags().StringSliceVar(&only.Types, "types", nil, "only events of these types, as in turn_end,error")
-	cmd.Flags().StringSliceVar(&only.Agents, "agents", nil, "only those of these agents, as in a,b")
-	return cmd
+	return nil
+}
+
+func (v *events) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	noteUnknownTypes(a, v.only.Types)
+	ctx, release := interruptible(ctx)
+	defer release()
+	ctx, stop := untilNoReader(ctx, a.Stdout)
+	defer stop()
+	if len(args) == 0 {
+		return printEvents(ctx, a, c.FollowAll(ctx, v.after, v.only))
+	}
+	from := uint64(client.FromNow)
+	if v.after != "" {
+		n, err := strconv.ParseUint(v.after, 10, 64)
+		if err != nil {
+			return Usage("--after must be the number of an event, not %q", v.after)
+		}
+		from = n
+	}
+	return printEvents(ctx, a, c.Follow(ctx, args[0], from, v.only.Types...))
 }
 
 // noteUnknownTypes tells which types no event has. The server takes them: a child of a
 // later version may have them.
-func (a *App) noteUnknownTypes(types []string) {
+func noteUnknownTypes(a *App, types []string) {
 	var known []string
 	for _, row := range api.EventTypes() {
 		known = append(known, row.Event.Name())
@@ -131,9 +134,9 @@ func (a *App) noteUnknownTypes(types []string) {
 	}
 }
 
-// events prints events until ctx ends. An event of all agents is printed with its id,
+// printEvents prints events until ctx ends. An event of all agents is printed with its id,
 // and what the server says of the stream itself as it says it.
-func (a *App) events(ctx context.Context, events iter.Seq2[client.Event, error]) error {
+func printEvents(ctx context.Context, a *App, events iter.Seq2[client.Event, error]) error {
 	for event, err := range events {
 		if errors.Is(context.Cause(ctx), errNoReader) {
 			return errNoReader
@@ -157,7 +160,7 @@ func (a *App) events(ctx context.Context, events iter.Seq2[client.Event, error])
 				line.AgentID, line.Seq, line.Event = of.AgentID, of.Seq, of.Event
 			}
 		}
-		if err := a.printJSON(line); err != nil {
+		if err := a.PrintJSON(line); err != nil {
 			return err
 		}
 	}

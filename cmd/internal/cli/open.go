@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -29,51 +29,43 @@ type openResult struct {
 	Opened           bool   `json:"opened"`
 }
 
-func (a *App) openVerb() *cobra.Command {
-	var show bool
-	cmd := a.verb("open [FLAGS]", "create_page_code", 0, mayStart, func(ctx context.Context, c *client.Client, _ []string) error {
-		return a.open(ctx, c, show)
-	})
-	cmd.Short = "Open the server's page in a browser, without its key"
-	cmd.Flags().BoolVar(&show, "print", false, "print the address, which opens the page once within a minute, and start no browser")
-	return cmd
+// openPage is the verb that has a browser open the page by a one-time code. The code is not
+// on the browser's command line, which all users of the machine can see, but in a file of
+// the home that leads there.
+type openPage struct{ show bool }
+
+func (v *openPage) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.show, "print", false, "print the address, which opens the page once within a minute, and start no browser")
 }
 
-// open has a browser open the page by a one-time code. The code is not on the browser's
-// command line, which all users of the machine can see, but in a file of the home that
-// leads there.
-func (a *App) open(ctx context.Context, c *client.Client, show bool) error {
+func (v *openPage) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	made, err := client.Do(ctx, c, "", api.CreatePageCode, api.None{})
 	if err != nil {
 		return err
 	}
 	result := openResult{URL: made.URL, ExpiresInSeconds: made.ExpiresInSeconds}
-	if !show {
-		if err = a.browse(made.URL); err == nil {
+	if !v.show {
+		if err = browse(a.target, made.URL); err == nil {
 			result.Opened = true
 		} else {
 			fmt.Fprintf(a.Stderr, "%s: %v; open the address by hand within a minute\n", a.Name, err)
 		}
 	}
-	switch {
-	case a.json:
-		return a.printJSON(result)
-	case result.Opened:
-		address, _, _ := strings.Cut(made.URL, "#")
-		return a.printf("opened %s\n", address)
-	default:
-		return a.printf("%s\n", made.URL)
+	address := made.URL
+	if result.Opened {
+		address, _, _ = strings.Cut("opened "+made.URL, "#")
 	}
+	return a.done(result, nil, "%s\n", address)
 }
 
 // browse starts a browser on a file that leads to an address. The file stays until the
 // next one, as nobody knows when the browser has read it; its code is dead by then.
-func (a *App) browse(address string) error {
-	browser, err := a.browser()
+func browse(t *target, address string) error {
+	browser, err := t.browser()
 	if err != nil {
 		return err
 	}
-	home, err := a.Home()
+	home, err := t.Home()
 	if err != nil {
 		return err
 	}
@@ -89,7 +81,7 @@ func (a *App) browse(address string) error {
 	}
 	file := (&url.URL{Scheme: "file", Path: path}).String()
 	cmd := exec.Command(browser[0], arguments(browser[1:], file)...)
-	cmd.Env, cmd.SysProcAttr = a.Environ, detached()
+	cmd.Env, cmd.SysProcAttr = t.environ, detached()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a browser: %w", err)
 	}
@@ -106,8 +98,8 @@ func (a *App) browse(address string) error {
 }
 
 // browser is the command that opens an address: $BROWSER, or what the system has for it.
-func (a *App) browser() ([]string, error) {
-	if own := strings.Fields(a.getenv("BROWSER")); len(own) > 0 {
+func (t *target) browser() ([]string, error) {
+	if own := strings.Fields(t.getenv("BROWSER")); len(own) > 0 {
 		return own, nil
 	}
 	name := "xdg-open"

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -20,9 +21,9 @@ var errNoReader = errors.New("nobody reads stdout any more")
 
 // untilNoReader is a context that ends when nobody reads stdout any more, with errNoReader
 // for its cause: a verb that prints seldom would not notice. The caller must call stop.
-func (a *App) untilNoReader(ctx context.Context) (_ context.Context, stop func()) {
+func untilNoReader(ctx context.Context, stdout io.Writer) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	out, ok := a.Stdout.(*os.File)
+	out, ok := stdout.(*os.File)
 	if !ok {
 		return ctx, func() { cancel(nil) }
 	}

@@ -1,34 +1,60 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 )
 
-func (a *App) sessionsVerb() *cobra.Command {
-	var p api.ListSessionsParams
-	var offset, limit uint64
-	var temp bool
-	cmd := a.verb("sessions [FLAGS]", "list_sessions", 0, mustRun, func(ctx context.Context, c *client.Client, _ []string) error {
-		p.IncludeTemp = &temp
-		return a.sessions(ctx, c, p, offset, limit)
-	})
-	cmd.Flags().Uint64Var(&offset, "offset", 0, "how many to pass over, the latest used first")
-	cmd.Flags().Uint64Var(&limit, "limit", api.DefaultSessions, "at most this many (0: all)")
-	cmd.Flags().BoolVar(&temp, "temp", false, "with those of temporary agents")
-	return cmd
+// listSessions is the verb that lists the saved sessions.
+type listSessions struct {
+	offset, limit uint64
+	temp          bool
+}
+
+func (v *listSessions) flags(f *pflag.FlagSet) {
+	f.Uint64Var(&v.offset, "offset", 0, "how many to pass over, the latest used first")
+	f.Uint64Var(&v.limit, "limit", api.DefaultSessions, "at most this many (0: all)")
+	f.BoolVar(&v.temp, "temp", false, "with those of temporary agents")
+}
+
+func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
+	list, err := savedSessions(ctx, c, api.ListSessionsParams{IncludeTemp: &v.temp}, v.offset, v.limit)
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.PrintJSON(list)
+	case list.Total == 0:
+		return a.Printf("no sessions\n")
+	}
+	rows := [][]string{{"SESSION", "MESSAGES", "UPDATED", "BY", "PRESET", "MODEL", "CWD", ""}}
+	for _, s := range list.Sessions {
+		note := s.Damaged
+		if note != "" {
+			note = "damaged: " + note
+		}
+		rows = append(rows, []string{
+			s.Name, fmt.Sprint(s.MessageCount), time.UnixMilli(int64(s.UpdatedAt * 1000)).Format(time.DateTime), s.Provenance,
+			orDash(s.PermissionLevel), orDash(s.Model), orDash(s.Cwd), note,
+		})
+	}
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	if shown := uint64(len(list.Sessions)); shown < list.Total {
+		return a.Printf("%d of %d\n", shown, list.Total)
+	}
+	return nil
 }
 
 // savedSessions puts the pages together.
@@ -51,73 +77,34 @@ func savedSessions(ctx context.Context, c *client.Client, p api.ListSessionsPara
 	return list, nil
 }
 
-func (a *App) sessions(ctx context.Context, c *client.Client, p api.ListSessionsParams, offset, limit uint64) error {
-	list, err := savedSessions(ctx, c, p, offset, limit)
-	switch {
-	case err != nil:
-		return err
-	case a.json:
-		return a.printJSON(list)
-	case list.Total == 0:
-		return a.printf("no sessions\n")
-	}
-	rows := [][]string{{"SESSION", "MESSAGES", "UPDATED", "BY", "PRESET", "MODEL", "CWD", ""}}
-	for _, s := range list.Sessions {
-		note := s.Damaged
-		if note != "" {
-			note = "damaged: " + note
-		}
-		rows = append(rows, []string{
-			s.Name, fmt.Sprint(s.MessageCount), time.UnixMilli(int64(s.UpdatedAt * 1000)).Format(time.DateTime), s.Provenance,
-			cmp.Or(protocol.Value(s.PermissionLevel), "-"), cmp.Or(protocol.Value(s.Model), "-"), cmp.Or(protocol.Value(s.Cwd), "-"), note,
-		})
-	}
-	if err := a.table(rows); err != nil {
-		return err
-	}
-	if shown := uint64(len(list.Sessions)); shown < list.Total {
-		return a.printf("%d of %d\n", shown, list.Total)
+// load is the verb that starts an agent from a saved session.
+type load struct {
+	p    api.LoadSessionParams
+	last bool
+}
+
+func (v *load) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.last, "last", false, "the session that a person used last")
+	f.Var(optional{&v.p.AgentID}, "as", "agent that goes on with a copy of it")
+	f.Var(optional{&v.p.Preset}, "preset", "permission level instead of the saved one: trusted or sandboxed")
+	f.Var(optional{&v.p.Model}, "model", "model instead of the saved one")
+}
+
+func (v *load) check(_ *pflag.FlagSet, args []string) error {
+	if len(args) == 0 && !v.last {
+		return Usage("name a session, or say --last for the one that a person used last")
 	}
 	return nil
 }
 
-func (a *App) loadVerb() *cobra.Command {
-	var p api.LoadSessionParams
-	var last bool
-	cmd := a.verb("load [SESSION] [FLAGS]", "load_session", 0, mayStart, func(ctx context.Context, c *client.Client, args []string) error {
-		if p.Last = &last; len(args) == 1 {
-			p.SessionName = &args[0]
-		}
-		if err := api.Check(p); err != nil {
-			return Usage("%v", err)
-		}
-		return a.load(ctx, c, p)
-	})
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !last {
-			return Usage("name a session, or say --last for the one that a person used last")
-		}
-		return MaxArgs(1)(cmd, args)
+func (v *load) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	if v.p.Last = &v.last; len(args) == 1 {
+		v.p.SessionName = &args[0]
 	}
-	cmd.Flags().BoolVar(&last, "last", false, "the session that a person used last")
-	text := map[string]**string{"as": &p.AgentID, "preset": &p.Preset, "model": &p.Model}
-	cmd.Flags().String("as", "", "agent that goes on with a copy of it")
-	cmd.Flags().String("preset", "", "permission level instead of the saved one: trusted or sandboxed")
-	cmd.Flags().String("model", "", "model instead of the saved one")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		for name, target := range text {
-			if value := cmd.Flags().Lookup(name); value.Changed {
-				given := value.Value.String()
-				*target = &given
-			}
-		}
-		return nil
+	if err := api.Check(v.p); err != nil {
+		return Usage("%v", err)
 	}
-	return cmd
-}
-
-func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParams) error {
-	loaded, err := client.Do(ctx, c, "", api.LoadSession, p)
+	loaded, err := client.Do(ctx, c, "", api.LoadSession, v.p)
 	if kindOf(err) == api.KindAgentExists {
 		err = fmt.Errorf("%s: use the agent that is there, or go on with a copy by --as and another name", err.Error())
 	}
@@ -125,110 +112,69 @@ func (a *App) load(ctx context.Context, c *client.Client, p api.LoadSessionParam
 	case err != nil:
 		return err
 	case a.json:
-		return a.printJSON(loaded)
+		return a.PrintJSON(loaded)
 	case !loaded.Restored:
-		return a.printf("%s runs (%s)\n", loaded.AgentID, Counted(loaded.MessageCount, "message"))
+		return a.Printf("%s runs (%s)\n", loaded.AgentID, Counted(loaded.MessageCount, "message"))
 	}
-	return a.printContinued(loaded.AgentID, loaded.MessageCount, loaded.NarrowedFrom)
+	return a.tellContinued(loaded.AgentID, loaded.MessageCount, loaded.NarrowedFrom)
 }
 
-// printContinued says that an agent goes on with its saved session.
-func (a *App) printContinued(agent string, messages uint64, narrowedFrom string) error {
-	note := ""
-	if narrowedFrom != "" {
-		note = ", trusted: " + narrowedFrom + " cannot be granted over RPC"
+func toSave(args []string) api.SaveSessionParams {
+	p := api.SaveSessionParams{AgentID: args[0]}
+	if len(args) == 2 {
+		p.SessionName = &args[1]
 	}
-	return a.printf("continued %s (%s%s)\n", agent, Counted(messages, "message"), note)
+	return p
 }
 
-func (a *App) saveVerb() *cobra.Command {
-	cmd := a.verb("save AGENT [SESSION]", "save_session", 0, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		p := api.SaveSessionParams{AgentID: args[0]}
-		if len(args) == 2 {
-			p.SessionName = &args[1]
-		}
-		saved, err := client.Do(ctx, c, "", api.SaveSession, p)
-		switch {
-		case err != nil:
-			return err
-		case a.json:
-			return a.printJSON(saved)
-		case saved.AgentID != args[0]:
-			return a.printf("saved %s, which is called so now\n", saved.AgentID)
-		}
-		return a.printf("saved %s\n", saved.SessionName)
-	})
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return Usage("usage: %s", cmd.UseLine())
-		}
-		return MaxArgs(2)(cmd, args)
+func tellSaved(p *printer, saved api.SaveSessionResult, args []string) error {
+	if saved.AgentID != args[0] {
+		return p.Printf("saved %s, which is called so now\n", saved.AgentID)
 	}
-	return cmd
+	return p.Printf("saved %s\n", saved.SessionName)
 }
 
-func (a *App) clone(ctx context.Context, c *client.Client, args []string) error {
-	cloned, err := client.Do(ctx, c, "", api.CloneSession, api.CloneSessionParams{SrcSession: args[0], DestSession: args[1]})
-	return a.done(cloned, err, "copied %s to %s\n", args[0], args[1])
+func toClone(args []string) api.CloneSessionParams {
+	return api.CloneSessionParams{SrcSession: args[0], DestSession: args[1]}
 }
 
-func (a *App) rename(ctx context.Context, c *client.Client, args []string) error {
-	renamed, err := client.Do(ctx, c, "", api.RenameSession, api.RenameSessionParams{OldName: args[0], NewName: args[1]})
-	return a.done(renamed, err, "renamed %s to %s\n", args[0], args[1])
+func tellCloned(p *printer, _ api.CloneSessionResult, args []string) error {
+	return p.Printf("copied %s to %s\n", args[0], args[1])
 }
 
-func (a *App) delete(ctx context.Context, c *client.Client, args []string) error {
-	deleted, err := client.Do(ctx, c, "", api.DeleteSession, api.DeleteSessionParams{SessionName: args[0]})
-	if err == nil && !deleted.Deleted {
-		if a.json {
-			err = a.printJSON(deleted)
-		}
-		return errors.Join(err, fmt.Errorf("no session %s", args[0]))
-	}
-	return a.done(deleted, err, "deleted %s\n", args[0])
+func toRename(args []string) api.RenameSessionParams {
+	return api.RenameSessionParams{OldName: args[0], NewName: args[1]}
 }
 
-// done prints what a call came to: its result as JSON, or a line for people.
-func (a *App) done(result any, err error, format string, args ...any) error {
-	if err == nil && a.json {
-		return a.printJSON(result)
-	}
-	if err == nil {
-		err = a.printf(format, args...)
-	}
-	return err
+func tellRenamed(p *printer, _ api.RenameSessionResult, args []string) error {
+	return p.Printf("renamed %s to %s\n", args[0], args[1])
 }
 
-// importVerb needs no server: it writes where the next request to that name
+func toDelete(args []string) api.DeleteSessionParams {
+	return api.DeleteSessionParams{SessionName: args[0]}
+}
+
+func wasDeleted(r api.DeleteSessionResult) bool { return r.Deleted }
+
+// importFiles needs no server: it writes where the next request to that name
 // finds it.
-func (a *App) importVerb() *cobra.Command {
-	return &cobra.Command{
-		Use: "import FILE…", Short: "Save sessions that an earlier program kept as JSON, each under the name that it bears",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return Usage("usage: %s", cmd.UseLine())
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			cfg, err := a.Config()
-			if err != nil {
-				return err
-			}
-			catalogue := sessions.New(string(cfg.Home))
-			var errs []error
-			for _, path := range args {
-				errs = append(errs, a.importFile(catalogue, path))
-			}
-			return errors.Join(errs...)
-		},
+func importFiles(_ context.Context, a *App, args []string) error {
+	home, err := a.Home()
+	if err != nil {
+		return err
 	}
+	catalogue := sessions.New(home)
+	var errs []error
+	for _, path := range args {
+		errs = append(errs, importFile(a.printer, catalogue, path))
+	}
+	return errors.Join(errs...)
 }
 
 // maxImport bounds a session that is imported, in bytes.
 const maxImport = 64 << 20
 
-func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
+func importFile(p *printer, catalogue *sessions.Catalogue, path string) error {
 	file, err := os.Open(path) // whatever it is: somebody named it
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
@@ -242,5 +188,5 @@ func (a *App) importFile(catalogue *sessions.Catalogue, path string) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", path, err)
 	}
-	return a.done(imported, nil, "imported %s (%s, %s)\n", imported.Name, Counted(imported.Messages, "message"), imported.Preset)
+	return p.done(imported, nil, "imported %s (%s, %s)\n", imported.Name, Counted(imported.Messages, "message"), imported.Preset)
 }

@@ -9,7 +9,6 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
-	"nexus.internal/protocol"
 )
 
 // agentStatus is what status prints with --json. A member that is nil is missing.
@@ -22,7 +21,7 @@ type agentStatus struct {
 
 // status tells what the server knows of an agent, and asks its process for more if one
 // is at work. It starts nothing.
-func (a *App) status(ctx context.Context, c *client.Client, args []string) error {
+func status(ctx context.Context, a *App, c *client.Client, args []string) error {
 	s, err := findAgent(ctx, c, args[0])
 	if err != nil {
 		return err
@@ -32,7 +31,7 @@ func (a *App) status(ctx context.Context, c *client.Client, args []string) error
 		silent = s.ask(ctx, c)
 	}
 	if a.json {
-		return errors.Join(a.printJSON(s), silent)
+		return errors.Join(a.PrintJSON(s), silent)
 	}
 	return errors.Join(a.table(s.rows(args[0])), silent)
 }
@@ -89,18 +88,15 @@ func (s *agentStatus) rows(id string) [][]string {
 		return [][]string{
 			{"agent", id},
 			{"state", "saved: the next request to it starts it"},
-			{"model", cmp.Or(protocol.Value(saved.Model), "-")},
-			{"preset", cmp.Or(protocol.Value(saved.PermissionLevel), "-")},
-			{"cwd", cmp.Or(protocol.Value(saved.Cwd), "-")},
+			{"model", orDash(saved.Model)},
+			{"preset", orDash(saved.PermissionLevel)},
+			{"cwd", orDash(saved.Cwd)},
 			{"messages", strconv.FormatUint(saved.MessageCount, 10)},
 			{"damaged", cmp.Or(saved.Damaged, "-")},
 		}
 	}
 	agent := s.Agent
-	pid, model, tokens := "-", cmp.Or(protocol.Value(agent.Model), "-"), "-"
-	if agent.PID != nil {
-		pid = strconv.Itoa(*agent.PID)
-	}
+	model, tokens := orDash(agent.Model), "-"
 	if s.Context != nil {
 		model = s.Context.Provider + "/" + s.Context.Model
 		tokens = fmt.Sprintf("%d of %d (system %d, tools %d, messages %d)",
@@ -109,15 +105,15 @@ func (s *agentStatus) rows(id string) [][]string {
 	return [][]string{
 		{"agent", id},
 		{"state", agent.State},
-		{"process", fmt.Sprintf("%s, incarnation %d, %d restarts", pid, agent.Incarnation, agent.Restarts)},
+		{"process", fmt.Sprintf("%s, incarnation %d, %d restarts", orDash(agent.PID), agent.Incarnation, agent.Restarts)},
 		{"model", model},
-		{"preset", cmp.Or(protocol.Value(agent.PermissionLevel), "-")},
-		{"cwd", cmp.Or(protocol.Value(agent.Cwd), "-")},
+		{"preset", orDash(agent.PermissionLevel)},
+		{"cwd", orDash(agent.Cwd)},
 		{"messages", strconv.FormatUint(agent.MessageCount, 10)},
 		{"tokens", tokens},
-		{"running", cmp.Or(protocol.Value(agent.RequestID), "-")},
+		{"running", orDash(agent.RequestID)},
 		{"queued", strconv.Itoa(agent.Queued)},
 		{"approvals", strconv.Itoa(agent.PendingPermissions)},
-		{"last error", cmp.Or(protocol.Value(agent.LastError), "-")},
+		{"last error", orDash(agent.LastError)},
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
@@ -24,58 +25,95 @@ const cancelPatience = 10 * time.Second
 // maxStdin bounds a message from stdin, in bytes: what a request can carry.
 const maxStdin = 1 << 20
 
-func (a *App) sendVerb() *cobra.Command {
-	var p api.SendParams
-	var requestID, whenBusy, onCrash string
-	var timeout time.Duration
-	cmd := a.verb("send AGENT MESSAGE [FLAGS]", "send", 2, mustRun, func(ctx context.Context, c *client.Client, args []string) error {
-		content, err := a.message(args[1])
-		if err != nil {
-			return err
-		}
-		p.Content = content
-		if requestID == "" {
-			requestID = uuid.NewString()
-		}
-		p.RequestID = &requestID
-		if whenBusy != "" {
-			p.WhenBusy = &whenBusy
-		}
-		if onCrash != "" {
-			p.OnCrash = &onCrash
-		}
-		if timeout != 0 {
-			seconds := timeout.Seconds()
-			p.TimeoutS = &seconds
-		}
-		return a.send(ctx, c, args[0], p)
-	})
-	cmd.Long = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin. An interrupt cancels the turn."
-	cmd.Flags().StringVar(&requestID, "request-id", "", "id to cancel it by, and to send it no more than once")
-	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "queue (the default), reject or steer")
-	cmd.Flags().StringVar(&onCrash, "on-crash", "", "fail (the default) or retry: send it once more when the agent is back")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "limit on the turn, as in 90s")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		switch changed := cmd.Flags().Changed; {
-		case changed("request-id") && requestID == "":
-			return Usage("--request-id must not be empty")
-		case changed("when-busy") && whenBusy == "":
-			return Usage("--when-busy must be queue, reject or steer, not empty")
-		case changed("on-crash") && onCrash == "":
-			return Usage("--on-crash must be fail or retry, not empty")
-		case changed("timeout") && timeout <= 0:
-			return Usage("--timeout must be above 0, not %v", timeout)
-		}
-		return nil
-	}
-	return cmd
+// send is the verb that sends a message.
+type send struct {
+	p       api.SendParams
+	timeout time.Duration
 }
 
-// message is the text of MESSAGE, read from stdin for "-".
-func (a *App) message(arg string) (string, error) {
+const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin. An interrupt cancels the turn."
+
+func (v *send) flags(f *pflag.FlagSet) {
+	f.Var(optional{&v.p.RequestID}, "request-id", "id to cancel it by, and to send it no more than once")
+	f.Var(optional{&v.p.WhenBusy}, "when-busy", "queue (the default), reject or steer")
+	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more when the agent is back")
+	f.DurationVar(&v.timeout, "timeout", 0, "limit on the turn, as in 90s")
+}
+
+func (v *send) check(f *pflag.FlagSet, _ []string) error {
+	empty := func(text *string) bool { return text != nil && *text == "" }
+	switch {
+	case empty(v.p.RequestID):
+		return Usage("--request-id must not be empty")
+	case empty(v.p.WhenBusy):
+		return Usage("--when-busy must be queue, reject or steer, not empty")
+	case empty(v.p.OnCrash):
+		return Usage("--on-crash must be fail or retry, not empty")
+	case f.Changed("timeout") && v.timeout <= 0:
+		return Usage("--timeout must be above 0, not %v", v.timeout)
+	}
+	return nil
+}
+
+// run prints the answer as it comes, or the whole result with --json.
+func (v *send) run(ctx context.Context, a *App, c *client.Client, args []string) (err error) {
+	agent := args[0]
+	if v.p.Content, err = readMessage(a.Stdin, args[1]); err != nil {
+		return err
+	}
+	if v.p.RequestID == nil {
+		v.p.RequestID = new(uuid.NewString())
+	}
+	if v.timeout != 0 {
+		v.p.TimeoutS = new(v.timeout.Seconds())
+	}
+	id := *v.p.RequestID
+	defer cancelOnInterrupt(ctx, a, c, agent, id)()
+	defer tellWaiting(ctx, a, c, agent)()
+	var result api.SendResult
+	var broken error // of stdout
+	if a.json {
+		if result, err = client.Do(ctx, c, agent, api.Send, v.p); err == nil {
+			broken = a.PrintJSON(result)
+		}
+	} else {
+		result, broken, err = streamed(a, c.SendStream(ctx, agent, v.p))
+	}
+	if err != nil {
+		return serverGone(err, id)
+	}
+	if result.Truncated && !a.json {
+		a.note("the answer was too long to be kept whole")
+	}
+	return errors.Join(broken, notAnswered(a, agent, result))
+}
+
+// streamed prints an answer as it comes. broken is what is wrong with stdout.
+func streamed(a *App, parts iter.Seq2[client.Part, error]) (result api.SendResult, broken, err error) {
+	text := &answer{out: a.out}
+	for part, failed := range parts {
+		if failed != nil {
+			err = failed
+		}
+		switch part := part.(type) {
+		case client.Restart:
+			text.restart()
+			a.note("the agent crashed, or the connection broke; the answer begins anew")
+		case client.Result:
+			result = api.SendResult(part)
+			err = text.complete(result)
+		case client.Text:
+			text.add(string(part))
+		}
+	}
+	return result, text.end(), err
+}
+
+// readMessage is the text of MESSAGE, read from stdin for "-".
+func readMessage(stdin io.Reader, arg string) (string, error) {
 	text, name, fail := arg, "MESSAGE", Usage
 	if arg == "-" {
-		read, err := io.ReadAll(io.LimitReader(a.Stdin, maxStdin+1))
+		read, err := io.ReadAll(io.LimitReader(stdin, maxStdin+1))
 		if err != nil {
 			return "", fmt.Errorf("read the message from stdin: %w", err)
 		}
@@ -102,47 +140,8 @@ func serverGone(err error, requestID string) error {
 		"tells how the turn ended and does not run it again, which a new id does", requestID)
 }
 
-// send prints the answer as it comes, or the whole result with --json.
-func (a *App) send(ctx context.Context, c *client.Client, agent string, p api.SendParams) error {
-	defer a.cancelOnInterrupt(ctx, c, agent, *p.RequestID)()
-	defer a.tellWaiting(ctx, c, agent)()
-	if a.json {
-		result, err := client.Do(ctx, c, agent, api.Send, p)
-		if err != nil {
-			return serverGone(err, *p.RequestID)
-		}
-		return errors.Join(a.printJSON(result), a.notAnswered(agent, result))
-	}
-	text := &answer{out: a.out}
-	var result api.SendResult
-	var err error
-	for part, failed := range c.SendStream(ctx, agent, p) {
-		if failed != nil {
-			err = failed
-		}
-		switch part := part.(type) {
-		case client.Restart:
-			text.restart()
-			a.note("the agent crashed, or the connection broke; the answer begins anew")
-		case client.Result:
-			result = api.SendResult(part)
-			err = text.complete(result)
-		case client.Text:
-			text.add(string(part))
-		}
-	}
-	broken := text.end()
-	if err != nil {
-		return serverGone(err, *p.RequestID)
-	}
-	if result.Truncated {
-		a.note("the answer was too long to be kept whole")
-	}
-	return errors.Join(broken, a.notAnswered(agent, result))
-}
-
 // notAnswered is why a turn that ended did not come to its answer; nil if it did.
-func (a *App) notAnswered(agent string, result api.SendResult) error {
+func notAnswered(a *App, agent string, result api.SendResult) error {
 	switch {
 	case result.Cancelled:
 		return errors.New("the turn was cancelled")
@@ -156,7 +155,7 @@ func (a *App) notAnswered(agent string, result api.SendResult) error {
 
 // cancelOnInterrupt cancels the request at the first interrupt; the second one
 // ends the program. The caller must call stop.
-func (a *App) cancelOnInterrupt(ctx context.Context, c *client.Client, agent, requestID string) (stop func()) {
+func cancelOnInterrupt(ctx context.Context, a *App, c *client.Client, agent, requestID string) (stop func()) {
 	interrupted, release := interruptible(ctx)
 	done := make(chan struct{})
 	var watching sync.WaitGroup

@@ -3,246 +3,184 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
-	"nexus.internal/protocol"
-	"nexus.internal/protocol/rights"
 )
 
-// verbs are the verbs of nexus-rpc.
-func (a *App) verbs() []*cobra.Command {
-	return []*cobra.Command{
+// row is one row of the table of verbs.
+type row struct {
+	use         string // with the arguments
+	least, most int    // how many arguments there may be
+	start       bool   // a server is started where none runs
+	short, long string // help: one line, and more than that
+	do          verb
+	verbs       []row // of its own
+}
+
+// verb is the work of a verb.
+type verb interface {
+	// run does it with a server. Flags and arguments are those that were checked.
+	run(ctx context.Context, a *App, c *client.Client, args []string) error
+}
+
+type (
+	// flagged is a verb that has flags.
+	flagged interface{ flags(f *pflag.FlagSet) }
+
+	// checked is a verb that has rules for its arguments and flags besides their number
+	// and types. Its error is a usage error.
+	checked interface {
+		check(f *pflag.FlagSet, args []string) error
+	}
+)
+
+// action is a verb without flags.
+type action func(ctx context.Context, a *App, c *client.Client, args []string) error
+
+func (do action) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	return do(ctx, a, c, args)
+}
+
+// local is a verb that needs no server.
+type local func(ctx context.Context, a *App, args []string) error
+
+func (do local) run(ctx context.Context, a *App, _ *client.Client, args []string) error {
+	return do(ctx, a, args)
+}
+
+// many is more arguments than there can be.
+const many = 1 << 30
+
+// verbs are those of nexus-rpc.
+func verbs() []row {
+	return []row{
+		{use: "detect", short: "Tell what listens on the port", do: local(detect)},
+		{use: "list", start: true, short: api.ListAgents.Summary, do: calls(api.ListAgents, nothing, agentsTable)},
+		{use: "create [AGENT] [FLAGS]", most: 1, start: true, short: api.CreateAgent.Summary, do: new(create)},
+		{use: "stop AGENT", least: 1, most: 1, short: api.Shutdown.Summary, do: action(stop)},
+		{use: "destroy AGENT", least: 1, most: 1, short: api.DestroyAgent.Summary, do: action(destroy)},
+		{use: "send AGENT MESSAGE [FLAGS]", least: 2, most: 2, short: api.Send.Summary, long: sendHelp, do: new(send)},
+		{use: "status AGENT", least: 1, most: 1, short: "Describe an agent", do: action(status)},
+		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, short: api.Cancel.Summary, long: cancelHelp, do: action(cancel)},
+		{use: "approvals", short: "List the calls of all agents that wait for an approval", do: action(approvals)},
+		{use: "allow REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Let a call run that waits for it", do: new(allow)},
+		{use: "deny REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Refuse a call that waits for an approval", do: new(deny)},
+		{use: "plan FILE [FLAGS]", least: 1, most: 1, short: api.RunPlan.Summary, long: planHelp, do: new(plan)},
+		{use: "shutdown", short: api.ShutdownServer.Summary, do: action(shutdown)},
+		{use: "sessions [FLAGS]", short: api.ListSessions.Summary, do: new(listSessions)},
+		{use: "load [SESSION] [FLAGS]", most: 1, start: true, short: api.LoadSession.Summary, do: new(load)},
+		{use: "save AGENT [SESSION]", least: 1, most: 2, short: api.SaveSession.Summary, do: calls(api.SaveSession, toSave, tellSaved)},
+		{use: "clone SESSION NAME", least: 2, most: 2, short: api.CloneSession.Summary, do: calls(api.CloneSession, toClone, tellCloned)},
+		{use: "rename SESSION NAME", least: 2, most: 2, short: api.RenameSession.Summary, do: calls(api.RenameSession, toRename, tellRenamed)},
 		{
-			Use: "detect", Short: "Tell what listens on the port", Args: exactArgs(0),
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.detect(cmd.Context()) },
+			use: "delete SESSION", least: 1, most: 1, short: api.DeleteSession.Summary,
+			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
 		},
-		a.verb("list", "list_agents", 0, mayStart, a.list),
-		a.createVerb(),
-		a.verb("stop AGENT", "shutdown", 1, mustRun, a.stop),
-		a.verb("destroy AGENT", "destroy_agent", 1, mustRun, a.destroy),
-		a.sendVerb(),
-		a.verb("status AGENT", "", 1, mustRun, a.status),
-		a.cancelVerb(),
-		a.approvalsVerb(),
-		a.allowVerb(),
-		a.denyVerb(),
-		a.planVerb(),
-		a.verb("shutdown", "shutdown_server", 0, mustRun, a.shutdown),
-		a.sessionsVerb(),
-		a.loadVerb(),
-		a.saveVerb(),
-		a.verb("clone SESSION NAME", "clone_session", 2, mustRun, a.clone),
-		a.verb("rename SESSION NAME", "rename_session", 2, mustRun, a.rename),
-		a.verb("delete SESSION", "delete_session", 1, mustRun, a.delete),
-		a.importVerb(),
-		a.messagesVerb(),
-		a.eventsVerb(),
-		a.keysVerb(),
-		a.openVerb(),
-		a.callVerb(),
-		a.versionVerb(),
+		{
+			use: "import FILE…", least: 1, most: many, short: "Save sessions that an earlier program kept as JSON, each under the name that it bears",
+			do: local(importFiles),
+		},
+		{use: "messages AGENT [FLAGS]", least: 1, most: 1, short: api.GetMessages.Summary, do: new(messages)},
+		{
+			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
+			short: "Print what an agent does, one JSON event a line, until it is destroyed; without AGENT, what all do",
+		},
+		{use: "keys", short: api.ListKeys.Summary, do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
+			{use: "create [FLAGS]", short: api.CreateKey.Summary, do: new(createKey)},
+			{use: "revoke KEY_ID", least: 1, most: 1, short: api.RevokeKey.Summary, do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
+		}},
+		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser, without its key", do: new(openPage)},
+		{
+			use: "call METHOD [PARAMS] [FLAGS]", least: 1, most: 2, long: callHelp, do: new(call),
+			short: "Call any method with parameters in JSON and print its result",
+		},
+		{use: "version", short: "Print the version of the program", do: local(version)},
 	}
 }
 
-// verb is one that needs a server. Its summary is that of the method.
-func (a *App) verb(use, method string, args int, start bool, do func(context.Context, *client.Client, []string) error) *cobra.Command {
-	summary := "Describe an agent"
-	if m, ok := api.Find(method); ok {
-		summary = m.Summary
-	}
+// command is a row as cobra has it.
+func (a *App) command(r row) *cobra.Command {
+	_, alone := r.do.(local)
 	cmd := &cobra.Command{
-		Use: use, Short: summary, Args: exactArgs(args), DisableFlagsInUseLine: true,
+		Use: r.use, Short: r.short, Long: r.long, DisableFlagsInUseLine: !alone,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if r.verbs != nil {
+				return VerbsOnly(cmd, args)
+			}
+			if len(args) < r.least || len(args) > r.most {
+				return Usage("usage: %s", cmd.UseLine())
+			}
+			if rules, ok := r.do.(checked); ok {
+				return rules.check(cmd.Flags(), args)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect(cmd.Context(), start)
+			if alone {
+				return r.do.run(cmd.Context(), a, nil, args)
+			}
+			c, err := a.connect(cmd.Context(), r.start)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			return do(cmd.Context(), c, args)
+			return r.do.run(cmd.Context(), a, c, args)
 		},
 	}
-	if start {
+	if r.start {
 		cmd.Flags().BoolVar(&a.noStart, "no-start", false, "start no server if none runs")
 	}
+	if own, ok := r.do.(flagged); ok {
+		own.flags(cmd.Flags())
+	}
+	for _, sub := range r.verbs {
+		cmd.AddCommand(a.command(sub))
+	}
 	return cmd
 }
 
-func (a *App) createVerb() *cobra.Command {
-	var p api.CreateAgentParams
-	var trusted, sandboxed bool
-	cmd := a.verb("create [AGENT] [FLAGS]", "create_agent", 0, mayStart, func(ctx context.Context, c *client.Client, args []string) error {
-		if len(args) == 1 {
-			p.AgentID = &args[0]
-		}
-		if err := api.Check(p); err != nil {
+// calls is a verb that calls a method once: ask makes its parameters of the arguments,
+// and tell writes its result for people.
+func calls[P, R any](m api.Def[P, R], ask func([]string) P, tell func(*printer, R, []string) error) verb {
+	return action(func(ctx context.Context, a *App, c *client.Client, args []string) error {
+		result, err := client.Do(ctx, c, "", m, ask(args))
+		switch {
+		case err != nil:
 			return err
+		case a.json:
+			return a.PrintJSON(result)
 		}
-		if p.Cwd == nil {
-			here, err := workingDir()
-			if err != nil {
-				return err
-			}
-			p.DefaultCwd = &here
-		}
-		return a.create(ctx, c, p)
+		return tell(a.printer, result, args)
 	})
-	cmd.Args = MaxArgs(1)
-	flags := cmd.Flags()
-	flags.BoolVar(&trusted, "trusted", false, "the same as --preset trusted")
-	flags.BoolVar(&sandboxed, "sandboxed", false, "the same as --preset sandboxed")
-	text := map[string]**string{
-		"preset": &p.Preset, "model": &p.Model, "provider": &p.Provider, "cwd": &p.Cwd, "system": &p.SystemPrompt,
-		"approvals": &p.Approvals, "if-exists": &p.IfExists,
-	}
-	flags.String("preset", "", "permission level: trusted or sandboxed")
-	flags.String("model", "", "model, as ID or PROVIDER/ID")
-	flags.String("provider", "", "provider of the model")
-	flags.String("cwd", "", "working directory (default: this one; a saved agent keeps its own)")
-	flags.String("system", "", "system prompt")
-	flags.String("approvals", "", "what becomes of calls that want an approval: ask (see approvals) or deny")
-	flags.String("if-exists", "", "where an agent of that name runs: fail (the default) or use it")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		for name, target := range text {
-			if value := flags.Lookup(name); value.Changed {
-				given := value.Value.String()
-				*target = &given
-			}
-		}
-		for preset, chosen := range map[string]bool{rights.Trusted: trusted, rights.Sandboxed: sandboxed} {
-			if chosen && p.Preset != nil {
-				return Usage("--preset, --trusted and --sandboxed exclude each other")
-			}
-			if chosen {
-				p.Preset = &preset
-			}
-		}
-		return absolute(p.Cwd)
-	}
-	return cmd
 }
 
-// workingDir is where agents work that get no --cwd.
-func workingDir() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the working directory, for want of --cwd: %w", err)
-	}
-	return dir, nil
-}
+// nothing is asked of a method without parameters.
+func nothing([]string) api.None { return api.None{} }
 
-func (a *App) create(ctx context.Context, c *client.Client, p api.CreateAgentParams) error {
-	created, err := client.Do(ctx, c, "", api.CreateAgent, p)
-	if kindOf(err) == api.KindAgentExists && p.IfExists == nil {
-		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
-	}
-	switch {
-	case err != nil:
-		return err
-	case a.json:
-		return a.printJSON(created)
-	case created.Existing:
-		return a.printf("%s is there (%s)\n", created.AgentID, Counted(protocol.Value(created.MessageCount), "message"))
-	case created.Restored:
-		return a.printContinued(created.AgentID, protocol.Value(created.MessageCount), created.NarrowedFrom)
-	}
-	return a.printf("created %s\n", created.AgentID)
-}
-
-// stop stops an agent's process. An agent that does not run is stopped already.
-func (a *App) stop(ctx context.Context, c *client.Client, args []string) error {
-	found, err := findAgent(ctx, c, args[0])
-	if err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
-		return err
-	}
-	said := "stopped %s: the next request to it starts it again\n"
-	if found.Session != nil || found.Agent != nil && found.Agent.State == "stopped" {
-		said = "%s does not run: the next request to it starts it\n"
-	}
-	stopped, err := client.Do(ctx, c, args[0], api.Shutdown, api.None{})
-	return a.done(stopped, err, said, args[0])
-}
-
-func (a *App) destroy(ctx context.Context, c *client.Client, args []string) error {
-	if err := api.CheckAgentID(args[0]); err != nil { // the server would say that there is none
-		return err
-	}
-	destroyed, err := client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: args[0]})
-	switch {
-	case err != nil:
-		return err
-	case a.json:
-		if err := a.printJSON(destroyed); err != nil {
+// ends is a verb that calls a method to end what its argument names: it is an error if was
+// reports that there was no such thing, which the method does not take for one.
+func ends[P, R any](m api.Def[P, R], ask func([]string) P, was func(R) bool, missing, done string) verb {
+	return action(func(ctx context.Context, a *App, c *client.Client, args []string) error {
+		result, err := client.Do(ctx, c, "", m, ask(args))
+		if err != nil {
 			return err
 		}
-	}
-	if !destroyed.Success {
-		return fmt.Errorf("no agent %s", args[0])
-	}
-	return a.say("destroyed %s\n", args[0])
+		return a.ended(result, was(result), fmt.Errorf(missing, args[0]), done, args[0])
+	})
 }
 
-// cancelVerb cancels a send, or a run where there is no agent.
-func (a *App) cancelVerb() *cobra.Command {
-	cmd := a.verb("cancel [AGENT] REQUEST_ID", "cancel", 2, mustRun, a.cancel)
-	cmd.Long = "Cancel a send of AGENT that waits or runs; without AGENT, a run of a plan, by its name."
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 {
-			return nil
-		}
-		return exactArgs(2)(cmd, args)
-	}
-	return cmd
-}
+// optional is a flag whose parameter stays nil unless it is given.
+type optional struct{ parameter **string }
 
-func (a *App) cancel(ctx context.Context, c *client.Client, args []string) error {
-	if len(args) == 1 {
-		args = []string{"", args[0]}
-	}
-	cancelled, err := client.Do(ctx, c, args[0], api.Cancel, api.CancelParams{RequestID: args[1]})
-	switch {
-	case err != nil:
-		return err
-	case a.json:
-		if err := a.printJSON(cancelled); err != nil {
-			return err
-		}
-	}
-	if !cancelled.Cancelled && args[0] == "" {
-		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-		if err == nil && slices.ContainsFunc(agents.Agents, func(agent api.AgentInfo) bool { return agent.AgentID == args[1] }) {
-			return Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s status %s shows that which runs)", args[1], a.self(), args[1])
-		}
-		return fmt.Errorf("nothing to cancel: the run %s is not known, or did not end by that", args[1])
-	}
-	if !cancelled.Cancelled {
-		return fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", args[1], args[0])
-	}
-	return a.say("cancelled %s\n", args[1])
-}
+func (optional) Type() string   { return "string" }
+func (optional) String() string { return "" }
 
-// shutdown returns once the server is gone, if it is one of our home.
-func (a *App) shutdown(ctx context.Context, c *client.Client, _ []string) error {
-	cfg, err := a.Config()
-	if err != nil {
-		return err
-	}
-	gone := watchServer(string(cfg.Home), a.Port)
-	if _, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{}); err != nil {
-		gone.forget()
-		return err
-	}
-	if a.json {
-		if err := a.printJSON(api.SuccessResult{Success: true}); err != nil {
-			return err
-		}
-	}
-	if !gone.wait() {
-		return a.say("the server is shutting down\n")
-	}
-	return a.say("the server has ended\n")
+// Set implements pflag.Value.
+func (o optional) Set(text string) error {
+	*o.parameter = &text
+	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"nexus.internal/bridge/api"
@@ -13,7 +12,7 @@ import (
 // tellWaiting says on stderr which calls of an agent wait for an approval, as soon as
 // they do, and how to answer. What it cannot learn it does not tell: a send has an
 // answer or an error of its own. The caller must call stop.
-func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (stop func()) {
+func tellWaiting(ctx context.Context, a *App, c *client.Client, agent string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -23,7 +22,7 @@ func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (
 				return
 			}
 			told[request.RequestID] = true
-			a.noteRequest(asked{agent, request})
+			noteRequest(a, asked{agent, request})
 		}
 		only := client.Filter{Types: []string{"permission_request"}, Agents: []string{agent}}
 		for event, err := range c.FollowAll(ctx, "", only) {
@@ -52,19 +51,7 @@ func (a *App) tellWaiting(ctx context.Context, c *client.Client, agent string) (
 }
 
 // noteRequest tells of a call that waits, and how to answer it.
-func (a *App) noteRequest(one asked) {
+func noteRequest(a *App, one asked) {
 	rpc := a.self()
 	a.note("%s waits for an approval:\n  %s  answer with: %s allow %s, or %s deny %s", one.AgentID, one.describe(), rpc, one.RequestID, rpc, one.RequestID)
-}
-
-// self is how this program is called, as far as it matters which server is meant.
-func (a *App) self() string {
-	name := a.Name
-	if a.home != "" {
-		name += " --home " + a.home
-	}
-	if a.portFrom == fromFlag {
-		name += fmt.Sprintf(" --port %d", a.Port)
-	}
-	return name
 }

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
+)
+
+// agentsTable writes what list_agents says.
+func agentsTable(p *printer, agents api.ListAgentsResult, _ []string) error {
+	if len(agents.Agents) == 0 {
+		return p.Printf("no agents\n")
+	}
+	rows := [][]string{{"AGENT", "STATE", "PID", "MESSAGES", "RESTARTS", "MODEL", "CWD"}}
+	for _, agent := range agents.Agents {
+		rows = append(rows, []string{
+			agent.AgentID, agent.State, orDash(agent.PID), fmt.Sprint(agent.MessageCount), fmt.Sprint(agent.Restarts),
+			orDash(agent.Model), orDash(agent.Cwd),
+		})
+	}
+	return p.table(rows)
+}
+
+// orDash is a value for a table, "-" for one that is missing or empty.
+func orDash[T int | string](value *T) string {
+	if value == nil {
+		return "-"
+	}
+	return cmp.Or(fmt.Sprint(*value), "-")
+}
+
+// create is the verb that creates an agent.
+type create struct {
+	p                  api.CreateAgentParams
+	trusted, sandboxed bool
+}
+
+func (v *create) flags(f *pflag.FlagSet) {
+	f.BoolVar(&v.trusted, "trusted", false, "the same as --preset trusted")
+	f.BoolVar(&v.sandboxed, "sandboxed", false, "the same as --preset sandboxed")
+	f.Var(optional{&v.p.Preset}, "preset", "permission level: trusted or sandboxed")
+	f.Var(optional{&v.p.Model}, "model", "model, as ID or PROVIDER/ID")
+	f.Var(optional{&v.p.Provider}, "provider", "provider of the model")
+	f.Var(optional{&v.p.Cwd}, "cwd", "working directory (default: this one; a saved agent keeps its own)")
+	f.Var(optional{&v.p.SystemPrompt}, "system", "system prompt")
+	f.Var(optional{&v.p.Approvals}, "approvals", "what becomes of calls that want an approval: ask (see approvals) or deny")
+	f.Var(optional{&v.p.IfExists}, "if-exists", "where an agent of that name runs: fail (the default) or use it")
+}
+
+func (v *create) check(*pflag.FlagSet, []string) error {
+	for preset, chosen := range map[string]bool{rights.Trusted: v.trusted, rights.Sandboxed: v.sandboxed} {
+		if chosen && v.p.Preset != nil {
+			return Usage("--preset, --trusted and --sandboxed exclude each other")
+		}
+		if chosen {
+			v.p.Preset = &preset
+		}
+	}
+	return absolute(v.p.Cwd)
+}
+
+func (v *create) run(ctx context.Context, a *App, c *client.Client, args []string) error {
+	if len(args) == 1 {
+		v.p.AgentID = &args[0]
+	}
+	if err := api.Check(v.p); err != nil {
+		return err
+	}
+	if v.p.Cwd == nil {
+		here, err := workingDir()
+		if err != nil {
+			return err
+		}
+		v.p.DefaultCwd = &here
+	}
+	created, err := client.Do(ctx, c, "", api.CreateAgent, v.p)
+	if kindOf(err) == api.KindAgentExists && v.p.IfExists == nil {
+		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
+	}
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return a.PrintJSON(created)
+	case created.Existing:
+		return a.Printf("%s is there (%s)\n", created.AgentID, Counted(protocol.Value(created.MessageCount), "message"))
+	case created.Restored:
+		return a.tellContinued(created.AgentID, protocol.Value(created.MessageCount), created.NarrowedFrom)
+	}
+	return a.Printf("created %s\n", created.AgentID)
+}
+
+// tellContinued says that an agent goes on with its saved session.
+func (p *printer) tellContinued(agent string, messages uint64, narrowedFrom string) error {
+	note := ""
+	if narrowedFrom != "" {
+		note = ", trusted: " + narrowedFrom + " cannot be granted over RPC"
+	}
+	return p.Printf("continued %s (%s%s)\n", agent, Counted(messages, "message"), note)
+}
+
+// workingDir is where agents work that get no --cwd.
+func workingDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory, for want of --cwd: %w", err)
+	}
+	return dir, nil
+}
+
+// absolute makes a path given on the command line one that the server can use.
+func absolute(path *string) error {
+	if path == nil || *path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(*path)
+	*path = abs
+	return err
+}
+
+// stop stops an agent's process. An agent that does not run is stopped already.
+func stop(ctx context.Context, a *App, c *client.Client, args []string) error {
+	found, err := findAgent(ctx, c, args[0])
+	if err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
+		return err
+	}
+	said := "stopped %s: the next request to it starts it again\n"
+	if found.Session != nil || found.Agent != nil && found.Agent.State == "stopped" {
+		said = "%s does not run: the next request to it starts it\n"
+	}
+	stopped, err := client.Do(ctx, c, args[0], api.Shutdown, api.None{})
+	return a.done(stopped, err, said, args[0])
+}
+
+func destroy(ctx context.Context, a *App, c *client.Client, args []string) error {
+	id := args[0]
+	if err := api.CheckAgentID(id); err != nil { // the server would say that there is none
+		return err
+	}
+	destroyed, err := client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: id})
+	if err != nil {
+		return err
+	}
+	return a.ended(destroyed, destroyed.Success, fmt.Errorf("no agent %s", id), "destroyed %s\n", id)
+}
+
+const cancelHelp = "Cancel a send of AGENT that waits or runs; without AGENT, a run of a plan, by its name."
+
+// cancel cancels a send, or a run where there is no agent.
+func cancel(ctx context.Context, a *App, c *client.Client, args []string) error {
+	if len(args) == 1 {
+		args = []string{"", args[0]}
+	}
+	agent, id := args[0], args[1]
+	cancelled, err := client.Do(ctx, c, agent, api.Cancel, api.CancelParams{RequestID: id})
+	if err != nil {
+		return err
+	}
+	missing := fmt.Errorf("nothing to cancel: request %s of %s is not known or has ended", id, agent)
+	if agent == "" {
+		missing = fmt.Errorf("nothing to cancel: the run %s is not known, or did not end by that", id)
+	}
+	if !cancelled.Cancelled && agent == "" {
+		agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+		if err == nil && slices.ContainsFunc(agents.Agents, func(one api.AgentInfo) bool { return one.AgentID == id }) {
+			missing = Usage("%s is an agent: name the send, too, by its REQUEST_ID (%s status %s shows that which runs)", id, a.self(), id)
+		}
+	}
+	return a.ended(cancelled, cancelled.Cancelled, missing, "cancelled %s\n", id)
+}
+
+// shutdown returns once the server is gone, if it is one of our home.
+func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
+	home, err := a.Home()
+	if err != nil {
+		return err
+	}
+	gone := watchServer(home, a.Port)
+	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
+	if err != nil {
+		gone.forget()
+		return err
+	}
+	if a.json {
+		if err := a.PrintJSON(result); err != nil {
+			return err
+		}
+	}
+	if !gone.wait() {
+		return a.say("the server is shutting down\n")
+	}
+	return a.say("the server has ended\n")
+}

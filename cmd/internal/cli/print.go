@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/go-json-experiment/json"
+)
+
+// printer writes what verbs have to say: their answers to stdout, as text or as JSON,
+// and notes to stderr. It is safe for concurrent use.
+type printer struct {
+	name      string  // of the program
+	json      bool    // --json
+	out, errs *screen // stdout and stderr, for what others wrote
+}
+
+// Printf writes to stdout what a terminal acts on in nothing, whoever wrote the
+// arguments. Each of them stays on its line, but for a block.
+func (p *printer) Printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.out, format, foreign(args)...)
+	return err
+}
+
+// Eprintf is Printf to stderr.
+func (p *printer) Eprintf(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.errs, format, foreign(args)...)
+	return err
+}
+
+// PrintJSON writes one value on one line of stdout.
+func (p *printer) PrintJSON(value any) error {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	_, err = p.out.Write(append(line, '\n'))
+	return err
+}
+
+// JSON reports whether --json was given.
+func (p *printer) JSON() bool { return p.json }
+
+// note tells people something on stderr that is no part of the answer.
+func (p *printer) note(format string, args ...any) {
+	fmt.Fprintf(p.errs, "%s: %s\n", p.name, fmt.Sprintf(format, foreign(args)...))
+}
+
+// say is Printf for people: it is silent with --json.
+func (p *printer) say(format string, args ...any) error {
+	if p.json {
+		return nil
+	}
+	return p.Printf(format, args...)
+}
+
+// table writes rows to stdout, in columns.
+func (p *printer) table(rows [][]string) error {
+	tab := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = line(cell)
+		}
+		fmt.Fprintln(tab, strings.TrimRight(strings.Join(row, "\t"), "\t")) // a cell before an empty last one is not filled up
+	}
+	return tab.Flush()
+}
+
+// done prints what a call came to: its result as JSON, or a line for people.
+func (p *printer) done(result any, err error, format string, args ...any) error {
+	switch {
+	case err != nil:
+		return err
+	case p.json:
+		return p.PrintJSON(result)
+	}
+	return p.Printf(format, args...)
+}
+
+// ended is done for a call that was to end something. Unless it was there, the error is
+// missing, and comes after the result.
+func (p *printer) ended(result any, was bool, missing error, format string, args ...any) error {
+	if was {
+		return p.done(result, nil, format, args...)
+	}
+	var err error
+	if p.json {
+		err = p.PrintJSON(result)
+	}
+	return errors.Join(err, missing)
+}
+
+// Counted is a number of things: "1 session", "2 sessions".
+func Counted[N int | int64 | uint64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/homelock"
+	"nexus.internal/cmd/internal/config"
+)
+
+// Where target.Port comes from, as people write it.
+const (
+	fromFlag = "--port"
+	fromEnv  = "NEXUS_PORT"
+)
+
+// target says which server is meant, by the flags and the environment.
+type target struct {
+	// Port is --port, else $NEXUS_PORT, else config.DefaultPort; a verb that calls
+	// a server makes it that server's (locate).
+	Port int
+
+	environ  []string // KEY=VALUE
+	home     string   // --home; "" means as the environment says
+	apiKey   string   // --api-key
+	noStart  bool     // --no-start
+	portFrom string   // where Port comes from: --port, NEXUS_PORT or ""
+	portErr  error    // what is wrong with $NEXUS_PORT
+}
+
+// newTarget is the server that the environment means.
+func newTarget(environ []string) *target {
+	t := &target{Port: config.DefaultPort, environ: environ}
+	text := t.getenv(fromEnv)
+	if text == "" {
+		return t
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.portErr = Usage("%s must be a whole number, not %q", fromEnv, text)
+		return t
+	}
+	t.Port, t.portFrom = port, fromEnv
+	return t
+}
+
+// portFlag is the value of --port.
+type portFlag struct{ *target }
+
+func (portFlag) Type() string   { return "int" }
+func (portFlag) String() string { return "" } // --help says the default in words
+
+// Set implements pflag.Value.
+func (f portFlag) Set(text string) error {
+	port, err := strconv.Atoi(text)
+	if err == nil {
+		f.Port, f.portFrom, f.portErr = port, fromFlag, nil
+	}
+	return err
+}
+
+// CheckPort is a usage error for a port below lowest or above 65535: 0 is a free
+// one for a server, and none to call.
+func (t *target) CheckPort(lowest int) error {
+	if t.portErr != nil {
+		return t.portErr
+	}
+	if t.Port < lowest || t.Port > 65535 {
+		return Usage("%s must be from %d to 65535, not %d", t.portFrom, lowest, t.Port)
+	}
+	return nil
+}
+
+// getenv is a variable of the environment, "" if it is not there. Of two of a name, the
+// last counts.
+func (t *target) getenv(name string) (value string) {
+	for _, variable := range t.environ {
+		if text, ok := strings.CutPrefix(variable, name+"="); ok {
+			value = text
+		}
+	}
+	return value
+}
+
+// withHome is the environment with --home in it.
+func (t *target) withHome() ([]string, error) {
+	if t.home == "" {
+		return t.environ, nil
+	}
+	home, err := filepath.Abs(t.home)
+	if err != nil {
+		return nil, fmt.Errorf("resolve --home: %w", err)
+	}
+	return append(append([]string{}, t.environ...), "NEXUS_HOME="+home), nil // the last one counts
+}
+
+// Home is the home by the environment and --home.
+func (t *target) Home() (string, error) {
+	environ, err := t.withHome()
+	if err != nil {
+		return "", err
+	}
+	return config.HomeOf(environ)
+}
+
+// Config is what the environment and --home say. No file is read: whether
+// config.json is right is its server's business.
+func (t *target) Config() (*config.Config, error) {
+	environ, err := t.withHome()
+	if err != nil {
+		return nil, err
+	}
+	return config.Environment(environ)
+}
+
+// LoadConfig is Config with config.json of the home, or the file at path in its place
+// unless that is "". No project's file is read: a server must not depend on where it
+// was started.
+func (t *target) LoadConfig(path string) (*config.Config, error) {
+	environ, err := t.withHome()
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		return config.LoadAs(path, environ, "/")
+	}
+	return config.Load(environ, "/")
+}
+
+// Detect reports whether a nexus server listens on the port.
+func Detect(ctx context.Context, port int) bool {
+	found, err := client.Detect(ctx, port)
+	return err == nil && found.Detection == client.NexusServer
+}
+
+// located is a server that was looked for.
+type located struct {
+	client.Finding
+	home homelock.Server // what the home's lock says
+}
+
+// locate finds the server: at --port; else at $NEXUS_PORT; else the one that holds
+// the home, at its port; else at config.DefaultPort. That is the rule of all clients
+// (client.DefaultPort).
+func (t *target) locate(ctx context.Context, home string) (found located, err error) {
+	if err := t.CheckPort(1); err != nil {
+		return found, err
+	}
+	if found.home, err = homelock.Find(home); err != nil {
+		return found, err
+	}
+	if t.portFrom == "" && found.home.Runs && found.home.Port > 0 {
+		t.Port = found.home.Port
+	}
+	if found.Finding, err = client.Detect(ctx, t.Port); err != nil {
+		return found, fmt.Errorf("look for a server on port %d: %w", t.Port, err)
+	}
+	return found, nil
+}
+
+// elsewhere reports whether nothing listens on the port and the home has a server on
+// another one, beside which none can be started.
+func (l located) elsewhere(port int) bool {
+	return l.Detection == client.NoServer && l.home.Runs && l.home.Port > 0 && l.home.Port != port
+}
+
+// connect finds the server, or starts one if start is set and none runs. Only
+// then is a key looked for, so that none goes to a stranger on the port.
+func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
+	cfg, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	home := string(cfg.Home)
+	found, err := a.locate(ctx, home)
+	if err != nil {
+		return nil, err
+	}
+	if found.Detection == client.NoServer && start && !a.noStart && !found.elsewhere(a.Port) {
+		if found, err = a.start(ctx, cfg, found.home); err != nil {
+			return nil, err
+		}
+	}
+	if found.Detection != client.NexusServer {
+		return nil, &noServerError{a.describe(found, home)}
+	}
+	// In a copy of a home lies the key file of another home's server, which may be
+	// the one that listens there.
+	if a.apiKey == "" && cfg.APIKey == "" && (!found.home.Runs || found.home.Port != a.Port) {
+		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, home)}
+	}
+	return client.New(client.Options{
+		URL:    found.URL,
+		Sign:   found.Health.SignaturesRequired,
+		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: home, Port: a.Port},
+	})
+}
+
+// start starts a server of the home, whose lock says last.
+func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Server) (located, error) {
+	if a.apiKey != "" || cfg.APIKey != "" {
+		given := "--api-key"
+		if a.apiKey == "" {
+			given = "NEXUS3_API_KEY"
+		}
+		return located{}, &noServerError{fmt.Sprintf("no server on port %d, and none is started, as %s gives a key and a new server makes its own", a.Port, given)}
+	}
+	home := string(cfg.Home)
+	switch {
+	case last.Copied:
+		a.note("%s is a copy of another home: its last server is not known", home)
+	case last.PID > 0 && !last.Runs:
+		a.note("the last server of %s (process %d) did not end by itself", home, last.PID)
+	}
+	started, failed := startServer(cfg, a.Port, a.Environ)
+	if failed == nil {
+		a.note("started a server (process %d, port %d, log %s)", started.pid, a.Port, started.log)
+	}
+	// Somebody else may start one at the same time: one of us gets the home, and both
+	// may use its server.
+	found, err := a.locate(ctx, home)
+	if err == nil && found.Detection != client.NexusServer {
+		err = failed
+	}
+	return found, err
+}
+
+// describe says what was found where a nexus server was wanted.
+func (t *target) describe(found located, home string) string {
+	what := fmt.Sprintf("what listens on port %d", t.Port)
+	if found.home.Runs && found.home.Port == t.Port {
+		what = fmt.Sprintf("the server of %s (process %d, port %d)", home, found.home.PID, t.Port)
+	}
+	switch found.Detection {
+	case client.OtherService:
+		return what + " is no nexus server"
+	case client.Timeout:
+		return what + " does not answer"
+	default:
+		return fmt.Sprintf("no server on port %d%s", t.Port, t.advice(found, home))
+	}
+}
+
+// advice is how to get a server where none is, as the end of a sentence about that.
+func (t *target) advice(found located, home string) string {
+	switch {
+	case found.elsewhere(t.Port):
+		return fmt.Sprintf(" (%s), and the server of %s is on port %d: leave %[1]s out, or name that port", t.portFrom, home, found.home.Port)
+	case found.Detection == client.NoServer:
+		return ": start one with nexus serve"
+	default:
+		return ""
+	}
+}
+
+// detect says what listens on the port, on one line that begins with one word
+// for it. Anything but a nexus server is exit status 3, and all is said by then.
+func detect(ctx context.Context, a *App, _ []string) error {
+	home, err := a.Home()
+	if err != nil {
+		return err
+	}
+	found, err := a.locate(ctx, home)
+	if err != nil {
+		return err
+	}
+	word := strings.ReplaceAll(found.Detection.String(), " ", "_")
+	ours := found.Detection == client.NexusServer
+	switch {
+	case a.json:
+		said := struct {
+			Port   int         `json:"port"`
+			Found  string      `json:"found"` // nexus_server, no_server, other_service, timeout
+			Health *api.Health `json:"health"`
+		}{Port: a.Port, Found: word}
+		if ours {
+			said.Health = &found.Health
+		}
+		err = a.PrintJSON(said)
+	case ours:
+		err = a.Printf("%s %s at %s, %s\n", word, found.Health.Version, found.URL, found.Health.Status)
+	default:
+		err = a.Printf("%s on port %d%s\n", word, a.Port, a.advice(found, home))
+	}
+	if err == nil && !ours {
+		err = &noServerError{}
+	}
+	return err
+}
