@@ -3,13 +3,61 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
-	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
+
+// connected is the type of an event that stands before what a connection tells.
+const connected = ""
+
+// stream calls a method that tells what it does, tries again like Call, and gives to tell
+// what comes on each connection, after an event connected. It ends with the result, or an
+// error; with neither (ok is false) where tell wants no more.
+func stream[P, R any](
+	ctx context.Context, c *Client, agent string, m api.Def[P, R], params P, tell func(Event) (more bool, err error),
+) (result R, ok bool, err error) {
+	raw, repeatable, err := encode(m.Name, params)
+	if err != nil {
+		return result, false, err
+	}
+	err = c.again(ctx, repeatable, func() error {
+		response, err := c.post(ctx, pathOf(m.Scope, agent), m.Name, raw, "text/event-stream, application/json")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if more, err := tell(Event{Type: connected}); !more || err != nil {
+			return err
+		}
+		if !isStream(response) {
+			err := finish(ctx, m.Name, response, &result)
+			ok = err == nil
+			return err
+		}
+		for event, err := range readEvents(response.Body) {
+			if err != nil {
+				return fmt.Errorf("call %s: read the stream: %w", m.Name, broken(ctx, err))
+			}
+			if event.Type == "response" {
+				err := decode(m.Name, event.Data, response.StatusCode, &result)
+				ok = err == nil
+				return err
+			}
+			if more, err := tell(event); !more || err != nil {
+				return err
+			}
+		}
+		return io.ErrUnexpectedEOF // readEvents ends with an error
+	})
+	return result, ok, err
+}
 
 // SendStream sends a message and gives the answer as it comes, from the goroutine
 // that ranges over it; to leave earlier ends no turn. The texts joined, since the
@@ -17,90 +65,59 @@ import (
 // It is tried again like Call.
 func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
-		raw, repeatable, err := encode("send", p)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		a := answer{yield: yield}
-		err = c.again(ctx, repeatable, func() error {
-			response, err := c.post(ctx, AgentPath(id), "send", raw, "text/event-stream, application/json")
-			if err != nil {
-				return err
+		said := false // there was text since the last restart
+		result, ok, err := stream(ctx, c, id, api.Send, p, func(event Event) (bool, error) {
+			switch event.Type {
+			case connected:
+				if !said {
+					return true, nil
+				}
+				fallthrough
+			case api.StreamRestart:
+				said = false
+				return yield(Restart{}, nil), nil
+			case api.StreamData:
+				var data struct { // of api.StreamDataParams only what is used here
+					Params struct {
+						Chunk string `json:"chunk"`
+					} `json:"params"`
+				}
+				if err := strict.Unmarshal(event.Data, &data, strict.IgnoreUnknown); err != nil {
+					return false, fmt.Errorf("call send: read a chunk: %w", err)
+				}
+				said = true
+				return yield(Text(data.Params.Chunk), nil), nil
 			}
-			defer response.Body.Close()
-			return a.read(ctx, response)
+			return true, nil
 		})
-		if err != nil {
+		switch text := protocol.Value(result.Content); {
+		case err != nil:
 			yield(nil, err)
+		case !ok, !said && text != "" && !yield(Text(text), nil): // a turn that had ended before has no stream
+		default:
+			yield(Result(result), nil)
 		}
 	}
 }
 
-// answer hands on a streamed answer, which may come in several connections.
-type answer struct {
-	yield func(Part, error) bool
-	said  bool // there was text since the last restart
-}
-
-// read takes one connection's part of it. Nil is the end, also where the caller
-// left.
-func (a *answer) read(ctx context.Context, response *http.Response) error {
-	if a.said && !a.restart() {
-		return nil
-	}
-	if !isStream(response) {
-		var result api.SendResult
-		if err := finish(ctx, "send", response, &result); err != nil {
-			return err
-		}
-		a.end(result)
-		return nil
-	}
-	for event, err := range readEvents(response.Body) {
-		if err != nil {
-			return fmt.Errorf("call send: read the stream: %w", broken(ctx, err))
-		}
-		switch event.Type {
-		case api.StreamData:
-			var data struct { // of api.StreamDataParams only what is used here
-				Params struct {
-					Chunk string `json:"chunk"`
-				} `json:"params"`
+// RunPlanStream carries out a plan and gives what it tells as it comes, from the
+// goroutine that ranges over it; to leave earlier ends no run. The last pair is
+// the result or an error. It is tried again like Call if p has a RequestID; then
+// the run is told from its start again, by another api.PlanStart.
+func (c *Client) RunPlanStream(ctx context.Context, p api.RunPlanParams) iter.Seq2[PlanPart, error] {
+	return func(yield func(PlanPart, error) bool) {
+		result, ok, err := stream(ctx, c, "", api.RunPlan, p, func(event Event) (bool, error) {
+			if event.Type == connected {
+				return true, nil
 			}
-			if err := strict.Unmarshal(event.Data, &data, strict.IgnoreUnknown); err != nil {
-				return fmt.Errorf("call send: read a chunk: %w", err)
-			}
-			a.said = true
-			if !a.yield(Text(data.Params.Chunk), nil) {
-				return nil
-			}
-		case api.StreamRestart:
-			if !a.restart() {
-				return nil
-			}
-		case "response":
-			var result api.SendResult
-			if err := decode("send", event.Data, response.StatusCode, &result); err != nil {
-				return err
-			}
-			a.end(result)
-			return nil
+			part, err := planPart(event.Type, jsontext.Value(gjson.GetBytes(event.Data, "params").Raw))
+			return err == nil && yield(part, nil), err
+		})
+		switch {
+		case err != nil:
+			yield(nil, err)
+		case ok:
+			yield(PlanResult(result), nil)
 		}
 	}
-	return nil
-}
-
-func (a *answer) restart() bool {
-	a.said = false
-	return a.yield(Restart{}, nil)
-}
-
-// end gives the result, and before it the text of a turn that had ended before and
-// so had no stream.
-func (a *answer) end(result api.SendResult) {
-	if text := protocol.Value(result.Content); !a.said && text != "" && !a.yield(Text(text), nil) {
-		return
-	}
-	a.yield(Result(result), nil)
 }
