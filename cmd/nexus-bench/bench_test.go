@@ -163,7 +163,7 @@ func TestInTurns(t *testing.T) {
 		}
 	}
 	floor, taken := of(take("floor", 99, 1, 3, 2)), of(take("figure", 99, 30, 20, 40))
-	got, err := measure(t.Context(), 3, figure{"p50", taken, floor, "a", count, bound{}, median}, figure{"p99", taken, floor, "b", count, bound{}, p99})
+	got, err := measure(t.Context(), 3, figure{"p50", taken, floor, "a", count, bound{}, p50th}, figure{"p99", taken, floor, "b", count, bound{}, p99th})
 	if err != nil {
 		t.Fatal(err)
 	}

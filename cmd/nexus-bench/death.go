@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"syscall"
 	"time"
 )
 
@@ -17,10 +16,10 @@ func (b *bench) deaths(ctx context.Context, s *server) ([]row, error) {
 	told := of(func() (float64, error) { return s.deathTold(ctx) })
 	answered := of(func() (float64, error) { return s.deathAnswered(ctx) })
 	return measure(ctx, b.size.deaths,
-		figure{"child killed, event of it: p50", told, bare, "kill, wait", seconds, bound{}, median},
-		figure{"the same: p99", told, bare, "kill, wait: p99", seconds, atMost(10e-3), p99},
-		figure{"child killed, its send answered: p50", answered, bare, "kill, wait", seconds, bound{}, median},
-		figure{"the same: p99", answered, bare, "kill, wait: p99", seconds, atMost(10e-3), p99},
+		figure{"child killed, event of it: p50", told, bare, "kill, wait", seconds, bound{}, p50th},
+		figure{"the same: p99", told, bare, "kill, wait: p99", seconds, atMost(10e-3), p99th},
+		figure{"child killed, its send answered: p50", answered, bare, "kill, wait", seconds, bound{}, p50th},
+		figure{"the same: p99", answered, bare, "kill, wait: p99", seconds, atMost(10e-3), p99th},
 	)
 }
 
@@ -41,49 +40,33 @@ func (b *bench) killWait(ctx context.Context) step {
 
 // deathTold kills the child of an idle agent and is how long it takes until a
 // subscriber of the agent's events knows.
-func (s *server) deathTold(ctx context.Context) (_ float64, err error) {
-	id, pid, err := s.victim(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	events, done, err := s.subscribe(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	began := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return 0, fmt.Errorf("kill agent %s: %w", id, err)
-	}
-	err = await(events, "event: agent_state")
-	return time.Since(began).Seconds(), err
+func (s *server) deathTold(ctx context.Context) (float64, error) {
+	id := s.newID()
+	return s.watched(ctx, id, func(events *bufio.Reader) (float64, error) {
+		began, err := s.killed(ctx, id)
+		if err == nil {
+			err = await(events, "event: agent_state")
+		}
+		return time.Since(began).Seconds(), err
+	})
 }
 
 // deathAnswered kills the child of an agent in the middle of a turn and is how
 // long it takes until the sender has its answer.
-func (s *server) deathAnswered(ctx context.Context) (_ float64, err error) {
-	id, pid, err := s.victim(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	events, done, err := s.subscribe(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	sent := make(chan error, 1)
-	go func() { sent <- s.send(ctx, id, "count to 1000000") }()
-	err = await(events, "event: message_update")
-	began := time.Now()
-	err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
-	answer := <-sent
-	taken := time.Since(began).Seconds()
-	if !refusedAs(answer, "CHILD_CRASHED") {
-		err = errors.Join(err, fmt.Errorf("send to a child that was killed: %w", answer))
-	}
-	return taken, err
+func (s *server) deathAnswered(ctx context.Context) (float64, error) {
+	id := s.newID()
+	return s.watched(ctx, id, func(events *bufio.Reader) (float64, error) {
+		sent := make(chan error, 1)
+		go func() { sent <- s.send(ctx, id, "count to 1000000") }()
+		early := await(events, "event: message_update")
+		began, err := s.killed(ctx, id)
+		answer := <-sent
+		taken := time.Since(began).Seconds()
+		if err = errors.Join(early, err); !refusedAs(answer, "CHILD_CRASHED") {
+			err = errors.Join(err, fmt.Errorf("send to a child that was killed: %w", answer))
+		}
+		return taken, err
+	})
 }
 
 // await reads an event stream up to a line that begins so.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -75,15 +77,16 @@ func (b *bench) runWithKills(ctx context.Context, workers, kills int) (t killRes
 		return killResult{}, err
 	}
 	left.Store(int64(kills))
-	tolls, errs := make([]killResult, workers), make([]error, workers)
+	var acknowledged, lost atomic.Int64
+	errs := make([]error, workers)
 	var fighting sync.WaitGroup
 	for i := range workers {
 		fighting.Go(func() {
 			for left.Load() > 0 && errs[i] == nil {
-				var acknowledged, lost int
-				acknowledged, lost, errs[i] = s.talkAndKill(ctx, left)
-				tolls[i].acknowledged += acknowledged
-				tolls[i].lost += lost
+				answers, forgotten, err := s.talkAndKill(ctx, left)
+				acknowledged.Add(int64(answers))
+				lost.Add(int64(forgotten))
+				errs[i] = err
 			}
 		})
 	}
@@ -91,10 +94,7 @@ func (b *bench) runWithKills(ctx context.Context, workers, kills int) (t killRes
 	if err := errors.Join(errs...); err != nil {
 		return killResult{}, err
 	}
-	for _, one := range tolls {
-		t.acknowledged += one.acknowledged
-		t.lost += one.lost
-	}
+	t.acknowledged, t.lost = int(acknowledged.Load()), int(lost.Load())
 	processesAfter, openAfter, err := s.stableCounts(ctx)
 	if err != nil {
 		return killResult{}, err
@@ -176,22 +176,16 @@ func (s *server) talkAndKill(ctx context.Context, left *atomic.Int64) (acknowled
 
 // answers are what an agent remembers to have said.
 func (s *server) answers(ctx context.Context, id string) (map[string]bool, error) {
-	var result struct {
-		Messages []struct {
-			Role    string `json:"role"`
-			Content string `json:"content"`
-		} `json:"messages"`
-		Total int `json:"total"`
-	}
+	var result api.GetMessagesResult
 	if err := s.call(ctx, "/agent/"+id, "get_messages", `{}`, &result); err != nil {
 		return nil, err
 	}
-	if len(result.Messages) != result.Total {
+	if uint64(len(result.Messages)) != result.Total {
 		return nil, fmt.Errorf("conversation of %s has %d messages, %d shown", id, result.Total, len(result.Messages))
 	}
 	said := map[string]bool{}
 	for _, m := range result.Messages {
-		if m.Role == "assistant" {
+		if m.Role == protocol.RoleAssistant {
 			said[m.Content] = true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 )
@@ -27,7 +26,7 @@ func (s *server) scraping(ctx context.Context, rounds int, name string) ([]row, 
 			return err
 		})
 	})
-	return measure(ctx, rounds, figure{name, scrape, bare, "/proc/PID/stat of each", seconds, atMost(20e-3), median})
+	return measure(ctx, rounds, figure{name, scrape, bare, "/proc/PID/stat of each", seconds, atMost(20e-3), p50th})
 }
 
 func readStats(pids map[string]int) error {
@@ -41,19 +40,11 @@ func readStats(pids map[string]int) error {
 
 // metrics is what GET /metrics answers.
 func (s *server) metrics(ctx context.Context) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	body, err := s.get(ctx, "/metrics")
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+s.key)
-	res, err := s.client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("metrics: %s", res.Status)
-	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
 	return string(text), err
 }

@@ -16,9 +16,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"nexus.internal/protocol/strict"
+	"nexus.internal/bridge/api"
 )
 
 // server is a real nexus serve on a free port with a home of its own. Calls
@@ -108,34 +109,53 @@ func (s *server) send(ctx context.Context, id, content string) error {
 	return s.call(ctx, "/agent/"+id, "send", `{"content":"`+content+`"}`, nil)
 }
 
+// withAgent has take measure something with an agent that is there for no longer.
+func (s *server) withAgent(ctx context.Context, id string, take func() (float64, error)) (float64, error) {
+	if err := s.create(ctx, id); err != nil {
+		return 0, err
+	}
+	taken, err := take()
+	return taken, errors.Join(err, s.destroy(ctx, id))
+}
+
+// watched is withAgent for somebody who reads the agent's events.
+func (s *server) watched(ctx context.Context, id string, take func(events *bufio.Reader) (float64, error)) (float64, error) {
+	return s.withAgent(ctx, id, func() (float64, error) {
+		events, done, err := s.subscribe(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		defer done()
+		return take(events)
+	})
+}
+
+// killed kills the process of an agent, and is when.
+func (s *server) killed(ctx context.Context, id string) (at time.Time, err error) {
+	pid, err := s.pid(ctx, id)
+	if err != nil {
+		return at, err
+	}
+	at = time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return at, fmt.Errorf("kill agent %s: %w", id, err)
+	}
+	return at, nil
+}
+
 // pids maps agents to their processes; those that have none are left out.
 func (s *server) pids(ctx context.Context) (map[string]int, error) {
-	var result struct {
-		Agents []struct {
-			ID  string `json:"agent_id"`
-			PID *int   `json:"pid"` // null for none
-		} `json:"agents"`
-	}
+	var result api.ListAgentsResult
 	if err := s.call(ctx, "/", "list_agents", `{}`, &result); err != nil {
 		return nil, err
 	}
 	pids := map[string]int{}
 	for _, agent := range result.Agents {
 		if agent.PID != nil {
-			pids[agent.ID] = *agent.PID
+			pids[agent.AgentID] = *agent.PID
 		}
 	}
 	return pids, nil
-}
-
-// victim makes an agent and returns the process that it has.
-func (s *server) victim(ctx context.Context) (id string, pid int, err error) {
-	id = s.newID()
-	if err := s.create(ctx, id); err != nil {
-		return "", 0, err
-	}
-	pid, err = s.pid(ctx, id)
-	return id, pid, err
 }
 
 // pid is the process of an agent, which must have one.
@@ -175,26 +195,34 @@ func (s *server) call(ctx context.Context, path, method, params string, result a
 	var envelope struct {
 		Result jsontext.Value `json:"result"`
 	}
-	if err := strict.Unmarshal(answer, &envelope, strict.IgnoreUnknown); err != nil {
+	if err := json.Unmarshal(answer, &envelope); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	return strict.Unmarshal(envelope.Result, result, strict.IgnoreUnknown)
+	return json.Unmarshal(envelope.Result, result)
 }
 
-// subscribe opens the agent's event stream, from now on, and returns its lines.
-func (s *server) subscribe(ctx context.Context, id string) (*bufio.Reader, func(), error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/agent/"+id+"/events", nil)
+// get asks for a path. The caller must close what it returns.
+func (s *server) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+s.key)
 	res, err := s.client.Do(req) //nolint:bodyclose // the caller closes it
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if res.StatusCode != http.StatusOK {
-		res.Body.Close()
-		return nil, nil, fmt.Errorf("events: %s", res.Status)
+		return nil, errors.Join(fmt.Errorf("get %s: %s", path, res.Status), res.Body.Close())
 	}
-	return bufio.NewReaderSize(res.Body, 64<<10), func() { res.Body.Close() }, nil
+	return res.Body, nil
+}
+
+// subscribe opens the agent's event stream, from now on, and returns its lines.
+func (s *server) subscribe(ctx context.Context, id string) (*bufio.Reader, func(), error) {
+	body, err := s.get(ctx, "/agent/"+id+"/events")
+	if err != nil {
+		return nil, nil, err
+	}
+	return bufio.NewReaderSize(body, 64<<10), func() { body.Close() }, nil
 }

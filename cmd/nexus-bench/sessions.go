@@ -39,9 +39,9 @@ func (b *bench) sessions(ctx context.Context, _ *server) (_ []row, err error) {
 		return of(func() (float64, error) { return start(b.child(ctx, "--continue="+session)) })
 	}
 	return measure(ctx, b.size.rounds,
-		figure{"journal, a record appended and synced: p50", record, sync, "fdatasync", seconds, ratioAtMost(1.5), median},
-		figure{"nexus-child, 2 messages restored: p50", restored("short"), bare, "fork-exec", seconds, atMost(30e-3), median},
-		figure{"nexus-child, " + strconv.Itoa(crashMessages) + " messages restored: p50", restored("long"), bare, "fork-exec", seconds, atMost(30e-3), median},
+		figure{"journal, a record appended and synced: p50", record, sync, "fdatasync", seconds, ratioAtMost(1.5), p50th},
+		figure{"nexus-child, 2 messages restored: p50", restored("short"), bare, "fork-exec", seconds, atMost(30e-3), p50th},
+		figure{"nexus-child, " + strconv.Itoa(crashMessages) + " messages restored: p50", restored("long"), bare, "fork-exec", seconds, atMost(30e-3), p50th},
 	)
 }
 

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -30,8 +28,8 @@ func (b *bench) starts(ctx context.Context, s *server) ([]row, error) {
 		return taken, s.destroy(ctx, id)
 	})
 	return measure(ctx, b.size.starts,
-		figure{"nexus-child, start to ready: p50", child, bare, "fork-exec", seconds, atMost(10e-3), median},
-		figure{"create_agent: p50", create, bare, "fork-exec", seconds, ratioAtMost(2), median},
+		figure{"nexus-child, start to ready: p50", child, bare, "fork-exec", seconds, atMost(10e-3), p50th},
+		figure{"create_agent: p50", create, bare, "fork-exec", seconds, ratioAtMost(2), p50th},
 	)
 }
 
@@ -61,8 +59,8 @@ func (b *bench) crashes(ctx context.Context, s *server) ([]row, error) {
 		return of(func() (float64, error) { return s.crash(ctx, conversation) })
 	}
 	return measure(ctx, b.size.rounds,
-		figure{"crash to ready, 2 messages: p50", crash(short), bare, "fork-exec", seconds, atMost(30e-3), median},
-		figure{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", crash(long), bare, "fork-exec", seconds, atMost(30e-3), median},
+		figure{"crash to ready, 2 messages: p50", crash(short), bare, "fork-exec", seconds, atMost(30e-3), p50th},
+		figure{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", crash(long), bare, "fork-exec", seconds, atMost(30e-3), p50th},
 	)
 }
 
@@ -86,40 +84,21 @@ func (s *server) session(id string) string {
 // crash kills an agent that has this conversation and is how long it takes
 // from the supervisor's starting it again, which is after the backoff, until
 // it is ready.
-func (s *server) crash(ctx context.Context, conversation []byte) (_ float64, err error) {
+func (s *server) crash(ctx context.Context, conversation []byte) (float64, error) {
 	id := s.newID()
 	if err := os.WriteFile(s.session(id), conversation, 0o600); err != nil {
 		return 0, err
 	}
-	if err := s.create(ctx, id); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	pid, err := s.pid(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	events, done, err := s.subscribe(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return 0, fmt.Errorf("kill agent %s: %w", id, err)
-	}
-	var began time.Time
-	state := []byte(`data: {"type":"agent_state","state":"`)
-	for {
-		line, err := events.ReadSlice('\n')
-		if err != nil {
-			return 0, fmt.Errorf("event stream of a crash: %w", err)
+	return s.watched(ctx, id, func(events *bufio.Reader) (float64, error) {
+		if _, err := s.killed(ctx, id); err != nil {
+			return 0, err
 		}
-		now, ok := bytes.CutPrefix(line, state)
-		switch {
-		case ok && bytes.HasPrefix(now, []byte("starting")):
-			began = time.Now()
-		case ok && bytes.HasPrefix(now, []byte("ready")) && !began.IsZero():
-			return time.Since(began).Seconds(), nil
+		const state = `data: {"type":"agent_state","state":"`
+		if err := await(events, state+"starting"); err != nil {
+			return 0, err
 		}
-	}
+		began := time.Now()
+		err := await(events, state+"ready")
+		return time.Since(began).Seconds(), err
+	})
 }

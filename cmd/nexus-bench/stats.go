@@ -29,7 +29,27 @@ type figure struct {
 	floorIs string
 	unit    unit
 	bound   bound
-	stat    func([]float64) float64 // of both series
+	stat    statistic // of both series
+}
+
+// statistic is what is told of a series.
+type statistic int
+
+const (
+	p50th statistic = iota
+	p99th
+	highest
+)
+
+func (s statistic) of(values []float64) float64 {
+	switch s {
+	case p99th:
+		return p99(values)
+	case highest:
+		return slices.Max(values)
+	case p50th:
+	}
+	return median(values)
 }
 
 // measure takes what the figures need, and returns their rows.
@@ -47,7 +67,7 @@ func measure(ctx context.Context, rounds int, figures ...figure) ([]row, error) 
 	}
 	var rows []row
 	for _, f := range figures {
-		rows = append(rows, row{f.name, f.stat(f.what.values), f.stat(f.floor.values), f.floorIs, f.unit, f.bound})
+		rows = append(rows, row{f.name, f.stat.of(f.what.values), f.stat.of(f.floor.values), f.floorIs, f.unit, f.bound})
 	}
 	return rows, nil
 }

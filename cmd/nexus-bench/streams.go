@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -30,32 +31,29 @@ func (b *bench) streams(ctx context.Context, s *server) ([]row, error) {
 		return median(rates), nil
 	})
 	return measure(ctx, max(b.size.rounds/2, 3),
-		figure{"frames a second to an event stream", frames, lines, "lines a second", perSec, ratioAtLeast(0.08), median},
-		figure{"the same", frames, blocks, fmt.Sprintf("lines a second, %d in a write", block), perSec, bound{}, median},
+		figure{"frames a second to an event stream", frames, lines, "lines a second", perSec, ratioAtLeast(0.08), p50th},
+		figure{"the same", frames, blocks, fmt.Sprintf("lines a second, %d in a write", block), perSec, bound{}, p50th},
 		figure{
 			"the same, " + strconv.Itoa(b.size.lines) + " frames in a turn", frames, brief, strconv.Itoa(briefTurn) + " frames in a turn", perSec,
-			ratioAtLeast(0.8), median,
+			ratioAtLeast(0.8), p50th,
 		},
 	)
 }
 
 // frameRate counts the deltas of one turn of n frames as a client of the
 // agent's event stream sees them.
-func (s *server) frameRate(ctx context.Context, n int) (rate float64, err error) {
+func (s *server) frameRate(ctx context.Context, n int) (float64, error) {
 	id := s.newID()
-	if err := s.create(ctx, id); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.destroy(ctx, id)) }()
-	events, done, err := s.subscribe(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	sent := make(chan error, 1)
-	go func() { sent <- s.send(ctx, id, "flood "+strconv.Itoa(n)) }()
-	defer func() { err = errors.Join(err, <-sent) }()
+	return s.watched(ctx, id, func(events *bufio.Reader) (float64, error) {
+		sent := make(chan error, 1)
+		go func() { sent <- s.send(ctx, id, "flood "+strconv.Itoa(n)) }()
+		rate, err := deltasPerSecond(events, n)
+		return rate, errors.Join(err, <-sent)
+	})
+}
 
+// deltasPerSecond reads the events of a turn that must have n deltas.
+func deltasPerSecond(events *bufio.Reader, n int) (float64, error) {
 	var began time.Time
 	delta, end := []byte("event: message_update"), []byte("event: agent_end")
 	for count := 0; ; {
