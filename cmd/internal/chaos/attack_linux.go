@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -80,19 +78,12 @@ func (a *attacker) do(ctx context.Context, step Step) error {
 // signal kills or stops the process of an agent, or of the next target that
 // has one.
 func (a *attacker) signal(ctx context.Context, step Step) error {
-	c, err := a.server.call(ctx)
+	pids, err := a.server.pids(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = &skippedError{why: err.Error()}
+	}
 	if err != nil {
 		return err
-	}
-	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-	if err != nil {
-		return &skippedError{why: err.Error()}
-	}
-	pids := map[string]int{}
-	for _, agent := range listed.Agents {
-		if agent.PID != nil {
-			pids[agent.AgentID] = *agent.PID
-		}
 	}
 	targets := a.plan.Agents - a.plan.Control
 	for i := range targets {

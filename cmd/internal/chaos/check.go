@@ -216,29 +216,27 @@ func (c *Checker) finish() (broken map[Promise][]string, counts map[Promise]int)
 	at := Record{At: c.last}
 	for _, request := range c.order {
 		s := c.sends[request]
-		if s.accepted && !s.answered && s.ended == 0 && !c.died {
-			end.violated(OneOutcome, at, "%s of %s was accepted and has no outcome", request, s.agent)
-		}
-		if s.answered && s.ended != 0 && s.endedAs != s.outcome {
-			end.violated(OneOutcome, at, "%s of %s was answered as %s, and its event says %s", request, s.agent, s.outcome, s.endedAs)
-		}
-		if s.answered && s.said.whole && s.told.whole && s.said.sum != s.told.sum {
-			end.violated(OneOutcome, at, "%s of %s (%s) was answered with another text than its events told", request, s.agent, s.outcome)
-		}
-		if c.missesTurnEnd(s) {
-			end.violated(OneOutcome, at, "%s of %s was answered as %s, and no turn_end told that", request, s.agent, s.outcome)
-		}
-		if s.cancel && s.answered && s.outcome != "cancelled" {
-			end.violated(OneOutcome, at, "%s of %s was cancelled, as the cancel was told, and %s", request, s.agent, s.outcome)
-		}
-		if s.answered && s.outcome == "completed" && s.found == 0 && c.read[s.agent] {
-			end.violated(Remembered, at, "%s of %s was answered, and is not in the conversation", request, s.agent)
-		}
-		if s.answered && s.outcome == "completed" && s.found > 0 && !s.bare && s.foundSum != s.sum {
-			end.violated(Remembered, at, "%s of %s stands otherwise in the conversation than it was answered", request, s.agent)
-		}
-		if s.found > 1 {
-			end.violated(Remembered, at, "%s of %s stands %d times in the conversation", request, s.agent, s.found)
+		completed := s.answered && s.outcome == "completed"
+		for _, one := range []struct {
+			wrong   bool
+			promise Promise
+			how     string
+		}{
+			{s.accepted && !s.answered && s.ended == 0 && !c.died, OneOutcome, "was accepted and has no outcome"},
+			{s.answered && s.ended != 0 && s.endedAs != s.outcome, OneOutcome, "was answered as " + s.outcome + ", and its event says " + s.endedAs},
+			{
+				s.answered && s.said.whole && s.told.whole && s.said.sum != s.told.sum, OneOutcome,
+				"(" + s.outcome + ") was answered with another text than its events told",
+			},
+			{c.missesTurnEnd(s), OneOutcome, "was answered as " + s.outcome + ", and no turn_end told that"},
+			{s.cancel && s.answered && s.outcome != "cancelled", OneOutcome, "was cancelled, as the cancel was told, and " + s.outcome},
+			{completed && s.found == 0 && c.read[s.agent], Remembered, "was answered, and is not in the conversation"},
+			{completed && s.found > 0 && !s.bare && s.foundSum != s.sum, Remembered, "stands otherwise in the conversation than it was answered"},
+			{s.found > 1, Remembered, fmt.Sprintf("stands %d times in the conversation", s.found)},
+		} {
+			if one.wrong {
+				end.violated(one.promise, at, "%s of %s %s", request, s.agent, one.how)
+			}
 		}
 	}
 	if c.looked == 0 {

@@ -148,20 +148,12 @@ func (d *driver) cancel(ctx context.Context, after time.Duration) {
 func (d *driver) recreate(ctx context.Context) {
 	d.unfollow()
 	defer d.follow()
-	for {
+	for destroyed := false; ; {
 		c, err := d.server.call(ctx)
-		if err == nil {
+		if err == nil && !destroyed {
 			_, err = client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: d.agent})
+			destroyed = err == nil
 		}
-		if err == nil {
-			break
-		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return
-		}
-	}
-	for {
-		c, err := d.server.call(ctx)
 		if err == nil {
 			err = d.server.create(ctx, c, d.agent)
 		}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"nexus.internal/bridge/api"
-	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -45,19 +43,13 @@ func (s *server) processes() []string {
 // strays are the processes that tools have started, and all that come of the
 // server but it, its watchdog, and what comes of the agents that live.
 func (s *server) strays(ctx context.Context) []string {
-	c, err := s.call(ctx)
+	pids, err := s.pids(ctx)
 	if err != nil {
 		return []string{err.Error()} // who cannot look has not seen that there is nothing
 	}
-	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-	if err != nil {
-		return []string{err.Error()}
-	}
 	living := map[uint64]bool{}
-	for _, agent := range listed.Agents {
-		if agent.PID != nil {
-			living[proctree.LineageOf(*agent.PID)] = true
-		}
+	for _, pid := range pids {
+		living[proctree.LineageOf(pid)] = true
 	}
 	server := s.pid()
 	return processesWith(func(pid int) bool {

@@ -54,46 +54,38 @@ func (c *Checker) missingFacts() (missing []string) {
 // notPossible follows an action in the table that was skipped.
 const notPossible = ", not possible then"
 
+// tallied is what a report counts of records, as "section: what"; of those of other kinds
+// tally knows it.
+var tallied = map[RecordKind]string{
+	Lost: "sends: answer lost with the server", Found: "sends: found in a conversation", Subscribed: "events: subscriptions",
+	Seen: "events: seen", ServerUp: "server: started", ServerDown: "server: killed",
+}
+
 // tally counts what a report has in its table, as "section: what".
 func (c *Checker) tally(r Record) {
-	switch r.Kind {
-	case Sent:
-		if r.Try == 1 {
-			c.facts["sends: asked"]++
-		} else {
-			c.facts["sends: asked again by their request_id"]++
-		}
-	case Answered:
-		if s := c.send(r); !s.answered {
-			c.facts["outcomes: "+r.Outcome]++
-		}
-		if r.Replayed {
-			c.facts["sends: replayed"]++
-		}
-	case Refused:
+	if fact, ok := tallied[r.Kind]; ok {
+		c.facts[fact]++
+	}
+	switch {
+	case r.Kind == Sent && r.Try == 1:
+		c.facts["sends: asked"]++
+	case r.Kind == Sent:
+		c.facts["sends: asked again by their request_id"]++
+	case r.Kind == Answered && !c.send(r).answered:
+		c.facts["outcomes: "+r.Outcome]++
+	case r.Kind == Refused:
 		c.facts["refusals: "+r.Type]++
-	case Lost:
-		c.facts["sends: answer lost with the server"]++
-	case Did:
+	case r.Kind == Did:
 		c.facts["deeds: "+string(r.Action)]++
-	case Skipped:
+	case r.Kind == Skipped:
 		c.facts["deeds: "+string(r.Action)+notPossible]++
-	case Seen:
-		c.facts["events: seen"]++
-		if r.Type == "gap" {
-			c.facts["events: gaps"]++
-		}
-	case Subscribed:
-		c.facts["events: subscriptions"]++
-	case ServerUp:
-		c.facts["server: started"]++
-	case ServerDown:
-		c.facts["server: killed"]++
-	case Found:
-		c.facts["sends: found in a conversation"]++
-	case Looked:
+	case r.Kind == Seen && r.Type == "gap":
+		c.facts["events: gaps"]++
+	case r.Kind == Looked:
 		c.facts["looked for: "+r.Text]++
-	case GaveUp, CancelSaid, Behind, Read, Unread, ServerDied, DiskFull, DiskFree, AttackBegan, AttackEnded, Left:
+	}
+	if r.Kind == Answered && r.Replayed {
+		c.facts["sends: replayed"]++
 	}
 }
 

@@ -188,16 +188,7 @@ func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 func (r *run) settleAll(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	var working sync.WaitGroup
-	free := make(chan struct{}, 4)
-	for i, d := range r.drivers {
-		working.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			d.repeatLastSends(limited, i >= r.plan.Control)
-		})
-	}
-	working.Wait()
+	fourAtOnce(len(r.drivers), func(i int) { r.drivers[i].repeatLastSends(limited, i >= r.plan.Control) })
 }
 
 func (r *run) stopFollowing() {

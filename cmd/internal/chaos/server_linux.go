@@ -215,18 +215,23 @@ func tail(log *os.File) string {
 
 // createAll makes the agents, four at a time.
 func (s *server) createAll(ctx context.Context) error {
-	var making sync.WaitGroup
 	errs := make([]error, len(s.names))
+	fourAtOnce(len(s.names), func(i int) { errs[i] = s.create(ctx, s.client, s.names[i]) })
+	return errors.Join(errs...)
+}
+
+// fourAtOnce calls do for 0 to n-1, four at a time.
+func fourAtOnce(n int, do func(i int)) {
+	var working sync.WaitGroup
 	free := make(chan struct{}, 4)
-	for i, name := range s.names {
-		making.Go(func() {
+	for i := range n {
+		working.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			errs[i] = s.create(ctx, s.client, name)
+			do(i)
 		})
 	}
-	making.Wait()
-	return errors.Join(errs...)
+	working.Wait()
 }
 
 // create makes an agent, or finds that there is one. What it may not do without
@@ -258,6 +263,22 @@ func (s *server) call(ctx context.Context) (*client.Client, error) {
 			return c, nil
 		}
 	}
+}
+
+// pids maps agents to their processes; those that have none are left out.
+func (s *server) pids(ctx context.Context) (map[string]int, error) {
+	c, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	listed, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
+	pids := map[string]int{}
+	for _, agent := range listed.Agents {
+		if agent.PID != nil {
+			pids[agent.AgentID] = *agent.PID
+		}
+	}
+	return pids, err
 }
 
 // pid is the process that runs now; 0 for none.
