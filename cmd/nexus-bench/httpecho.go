@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -133,9 +132,20 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 }
 
-// post sends JSON and fails on any status but 200.
+// post sends JSON and returns the answer.
 func post(ctx context.Context, client *http.Client, url, key, body string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
+	answer, err := ask(ctx, client, http.MethodPost, url, key, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	return io.ReadAll(answer)
+}
+
+// ask returns the body of an answer, which the caller must close. It fails on any status
+// but 200.
+func ask(ctx context.Context, client *http.Client, method, url, key string, body io.Reader) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +153,13 @@ func post(ctx context.Context, client *http.Client, url, key, body string) ([]by
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	res, err := client.Do(req)
+	res, err := client.Do(req) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", res.Status, answer)
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body) // it only adds to the error
+		return nil, errors.Join(fmt.Errorf("%s: %s", res.Status, text), res.Body.Close())
 	}
-	return answer, err
+	return res.Body, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 )
@@ -40,7 +41,7 @@ func readStats(pids map[string]int) error {
 
 // metrics is what GET /metrics answers.
 func (s *server) metrics(ctx context.Context) (string, error) {
-	body, err := s.get(ctx, "/metrics")
+	body, err := ask(ctx, s.client, http.MethodGet, s.url+"/metrics", s.key, nil)
 	if err != nil {
 		return "", err
 	}

@@ -201,26 +201,9 @@ func (s *server) call(ctx context.Context, path, method, params string, result a
 	return json.Unmarshal(envelope.Result, result)
 }
 
-// get asks for a path. The caller must close what it returns.
-func (s *server) get(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+s.key)
-	res, err := s.client.Do(req) //nolint:bodyclose // the caller closes it
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("get %s: %s", path, res.Status), res.Body.Close())
-	}
-	return res.Body, nil
-}
-
 // subscribe opens the agent's event stream, from now on, and returns its lines.
 func (s *server) subscribe(ctx context.Context, id string) (*bufio.Reader, func(), error) {
-	body, err := s.get(ctx, "/agent/"+id+"/events")
+	body, err := ask(ctx, s.client, http.MethodGet, s.url+"/agent/"+id+"/events", s.key, nil)
 	if err != nil {
 		return nil, nil, err
 	}
