@@ -105,7 +105,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.registry.Run(t.Context(), "", []protocol.ToolCall{tt.call}, nil)
-			want := []tool.Outcome{{Call: tt.call, Text: tt.text, IsError: tt.isError}}
+			want := []tool.Outcome{{Call: tt.call, Result: tool.Result{Text: tt.text, IsError: tt.isError}}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}

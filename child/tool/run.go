@@ -31,15 +31,11 @@ const (
 	lateGrace = 5 * time.Second
 )
 
-// Outcome is what became of one call.
+// Outcome is what became of one call. Its Text is the result, or why there is none, in
+// valid UTF-8.
 type Outcome struct {
 	Call protocol.ToolCall
-	// Text is the result, or why there is none. It is valid UTF-8.
-	Text    string
-	IsError bool
-	Images  []protocol.Image
-	Changed []string // files, absolute
-	Created []string // those of Changed that are new
+	Result
 }
 
 // Watcher is told how calls get on, on the goroutine of Run.
@@ -97,9 +93,7 @@ func (r *Registry) Run(ctx context.Context, turnID string, calls []protocol.Tool
 				if r.options.Output && w != nil {
 					c.Progress = progress{ctx, calls[i], outputs}
 				}
-				outcome := r.call(ctx, c)
-				outcome.Call = calls[i]
-				done <- finished{i, outcome}
+				done <- finished{i, Outcome{calls[i], r.call(ctx, c)}}
 				end()
 			}
 		})
@@ -122,9 +116,9 @@ func (r *Registry) Run(ctx context.Context, turnID string, calls []protocol.Tool
 }
 
 // call carries out one call within its limits.
-func (r *Registry) call(ctx context.Context, call Call) Outcome {
-	fail := func(format string, a ...any) Outcome {
-		return Outcome{Text: r.limit(call.Name, fmt.Sprintf(format, a...)), IsError: true}
+func (r *Registry) call(ctx context.Context, call Call) Result {
+	fail := func(format string, a ...any) Result {
+		return Result{Text: r.limit(call.Name, fmt.Sprintf(format, a...)), IsError: true}
 	}
 	t, known := r.tools[call.Name]
 	switch {
@@ -138,7 +132,7 @@ func (r *Registry) call(ctx context.Context, call Call) Outcome {
 		return fail("%s was not run: %d earlier calls hang", call.Name, maxStuck)
 	}
 	// The tool's name goes before what it says, unless it names itself.
-	failed := func(err error) Outcome {
+	failed := func(err error) Result {
 		text := err.Error()
 		if rest, ok := strings.CutPrefix(text, call.Name); !ok || rest == "" || (rest[0] != ':' && rest[0] != ' ') {
 			text = call.Name + ": " + text
@@ -162,10 +156,8 @@ func (r *Registry) call(ctx context.Context, call Call) Outcome {
 	if err != nil {
 		return failed(err)
 	}
-	return Outcome{
-		Text: r.limit(call.Name, result.Text), IsError: result.IsError,
-		Images: result.Images, Changed: result.Changed, Created: result.Created,
-	}
+	result.Text = r.limit(call.Name, result.Text)
+	return result
 }
 
 // invoke runs the tool in a goroutine of its own and waits for it until lateGrace

@@ -201,7 +201,7 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 			text = "there are no tools"
 		}
 		for _, c := range calls {
-			outcomes = append(outcomes, tool.Outcome{Call: c, Text: text, IsError: true})
+			outcomes = append(outcomes, tool.Outcome{Call: c, Result: tool.Result{Text: text, IsError: true}})
 			t.Done(outcomes[len(outcomes)-1])
 		}
 	default:

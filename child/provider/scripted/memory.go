@@ -18,32 +18,55 @@ type fact struct {
 	Value string // as it was said
 }
 
-// memory is what the model knows of the conversation it is in, all of it read
-// from the messages.
+// memory reads what the model knows of a conversation from its messages. It remembers how
+// far it got, so that a conversation which grew costs only what was added; of any other it
+// begins anew. It keeps the last conversation it saw and is safe for concurrent use.
 type memory struct {
-	facts    *reducer[[]fact]   // in the order in which it was said
-	lastCall *reducer[int]      // highest number of a call
-	position *reducer[position] // in the scenario, if there is one
+	script *script // nil: there is no scenario
+
+	mu    sync.Mutex        // guards all below
+	start *protocol.Message // where the conversation lies
+	seen  int               // messages in known
+	known knowledge
 }
 
-func newMemory(s *script) *memory {
-	return &memory{
-		position: &reducer[position]{step: s.next},
-		// System messages count as well: a summary of older messages is one.
-		facts: &reducer[[]fact]{step: func(told []fact, m protocol.Message) []fact {
-			if m.Role != protocol.RoleUser && m.Role != protocol.RoleSystem {
-				return told
-			}
-			return append(told, statedFacts(m.Content)...)
-		}},
-		lastCall: &reducer[int]{step: func(highest int, m protocol.Message) int {
-			for _, call := range m.ToolCalls {
-				if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
-					highest = max(highest, n)
-				}
-			}
-			return highest
-		}},
+// knowledge is what follows from messages.
+type knowledge struct {
+	facts    []fact   // in the order in which they were said
+	lastCall int      // highest number of a call
+	position position // in the scenario, if there is one
+}
+
+// read returns what the messages say, which nobody may change from then on. Only the
+// latest conversation is remembered: two that take turns are each read anew.
+func (k *memory) read(messages []protocol.Message) knowledge {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(messages) == 0 || k.start != &messages[0] || len(messages) < k.seen {
+		k.known, k.seen, k.start = knowledge{}, 0, nil
+	}
+	for _, m := range messages[k.seen:] {
+		k.add(m)
+	}
+	if k.seen = len(messages); k.seen > 0 {
+		k.start = &messages[0]
+	}
+	return k.known
+}
+
+// add reads one message. The caller holds mu.
+func (k *memory) add(m protocol.Message) {
+	if k.script != nil {
+		k.known.position = k.script.next(k.known.position, m)
+	}
+	// System messages count as well: a summary of older messages is one.
+	if (k.script == nil || k.script.After == "offline") && (m.Role == protocol.RoleUser || m.Role == protocol.RoleSystem) {
+		k.known.facts = append(k.known.facts, statedFacts(m.Content)...)
+	}
+	for _, call := range m.ToolCalls {
+		if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {
+			k.known.lastCall = max(k.known.lastCall, n)
+		}
 	}
 }
 
@@ -73,7 +96,7 @@ func recall(w *answerWriter, r provider.Request, prompt string) bool {
 			continue
 		}
 		thing := normalizeThing(match[1])
-		for _, f := range slices.Backward(w.memory.facts.reduce(r.Messages)) {
+		for _, f := range slices.Backward(w.memory.read(r.Messages).facts) {
 			if f.Thing == thing {
 				w.sayf("Your %s %s %s.", f.Thing, f.Verb, f.Value)
 				return true
@@ -113,7 +136,7 @@ func summarize(w *answerWriter, r provider.Request, prompt string) bool {
 		return false
 	}
 	text := "A conversation of " + counted(len(r.Messages), "message") + "."
-	for _, f := range latestFacts(w.memory.facts.reduce(r.Messages)) {
+	for _, f := range latestFacts(w.memory.read(r.Messages).facts) {
 		text += " The user said: my " + f.Thing + " " + f.Verb + " " + f.Value + "."
 	}
 	w.say(text, 0)

@@ -248,7 +248,7 @@ func offered(r provider.Request, name string) bool {
 // nextCall makes the id of a call that is new in the conversation: the highest
 // number used so far, and more.
 func (w *answerWriter) nextCall(messages []protocol.Message, index int) string {
-	return "call_" + strconv.Itoa(w.memory.lastCall.reduce(messages)+1+index)
+	return "call_" + strconv.Itoa(w.memory.read(messages).lastCall+1+index)
 }
 
 // report answers with what the tools gave back.

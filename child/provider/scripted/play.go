@@ -31,7 +31,7 @@ func (s *script) play(w *answerWriter, r provider.Request) {
 		w.fail(errPlayed)
 		return
 	}
-	due := w.memory.position.reduce(r.Messages[:user+1]).due
+	due := w.memory.read(r.Messages).position.due
 	switch {
 	case due == nil && s.After == "offline":
 		answer(w, r)

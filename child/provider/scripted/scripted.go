@@ -32,14 +32,14 @@ type Options struct {
 // the member of the scenario that is wrong.
 func New(o Options) (provider.Provider, error) {
 	if o.Scenario == nil {
-		return &model{models: o.Models, memory: newMemory(nil)}, nil
+		return &model{models: o.Models, memory: &memory{}}, nil
 	}
 	file, err := scenario.Parse(o.Scenario)
 	if err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
 	s := (*script)(file)
-	return &model{models: o.Models, scenario: s, memory: newMemory(s)}, nil
+	return &model{models: o.Models, scenario: s, memory: &memory{script: s}}, nil
 }
 
 // model answers by the scenario if it has one, else by the offline rules.
