@@ -20,7 +20,7 @@ func (w *worker) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	if !ok {
 		return protocol.SuccessResponse(c, protocol.Compaction{Reason: why})
 	}
-	model := w.selectedModel()
+	model := w.current().model
 	compactor := w.compactor(model)
 	compactor.Force = c.Force
 	done, err := compactor.Compact(ctx, old)

@@ -88,14 +88,14 @@ func (w *emitter) frame(e protocol.Event) []byte {
 		err = fmt.Errorf("%s of %d bytes does not fit a frame", e.Name(), len(payload))
 	}
 	if r, ok := e.(protocol.Response); ok {
-		return w.frame(protocol.FailureResponse(r.ID, r.Command, refusalOf(err)))
+		return w.frame(protocol.FailureResponse(r.ID, r.Command, refusal(err)))
 	}
 	return w.frame(protocol.Error{Message: err.Error()})
 }
 
-// refusal is a fault of the command with that id; "" for none.
-func refusal(id, message string) protocol.Error {
-	e := protocol.Error{Message: message}
+// commandError says what is wrong with the command with that id; "" for none.
+func commandError(id string, err error) protocol.Error {
+	e := protocol.Error{Message: err.Error()}
 	if id != "" {
 		e.ID = &id
 	}
@@ -203,8 +203,8 @@ func mustMarshal(v any) jsontext.Value {
 	return data
 }
 
-// refusalOf is what a response says that refuses a command because of err.
-func refusalOf(err error) protocol.Refusal {
+// refusal is what a response says that refuses a command because of err.
+func refusal(err error) protocol.Refusal {
 	no := protocol.Refusal{Error: textcut.Head(err.Error(), maxErrorText)}
 	if _, ok := errors.AsType[*toolenv.BeyondError](err); ok {
 		no.Reason = protocol.BeyondBound

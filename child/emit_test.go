@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,8 +33,8 @@ func TestNothingEmittedExceedsTheLimit(t *testing.T) {
 		{"a tool's result", func(w *emitter) { w.update(protocol.ToolcallResult{ToolID: "c", Result: long}) }, "event.truncated"},
 		{"thinking", func(w *emitter) { w.update(protocol.ThinkingDelta{Delta: long}) }, "event.delta"},
 		{"an input delta", func(w *emitter) { w.update(protocol.ToolcallInputDelta{ToolID: "c", Delta: long}) }, "event.delta"},
-		{"an error", func(w *emitter) { w.send(refusal("1", long)) }, "message"},
-		{"an error that is not UTF-8", func(w *emitter) { w.send(refusal("1", "\xff")) }, "message"},
+		{"an error", func(w *emitter) { w.send(commandError("1", errors.New(long))) }, "message"},
+		{"an error that is not UTF-8", func(w *emitter) { w.send(commandError("1", errors.New("\xff"))) }, "message"},
 		{"a response", func(w *emitter) {
 			w.send(protocol.SuccessResponse(protocol.NewSession{ID: "1"}, protocol.NewSessionAnswer{SessionID: long}))
 		}, "error"},

@@ -88,7 +88,7 @@ func response[R any](c protocol.Answered[R], answer R, err error) protocol.Respo
 }
 
 func failure(c protocol.Command, err error) protocol.Response {
-	return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(err))
+	return protocol.FailureResponse(c.Ident(), c.Name(), refusal(err))
 }
 
 func (s *server) abort(c protocol.Abort) { s.queue.abort(c) }

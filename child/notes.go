@@ -34,7 +34,7 @@ var noteNames = map[string][]string{
 // updateContext holds for the turns to come.
 func (s *server) updateContext(c protocol.UpdateContext) (answer protocol.UpdateContextAnswer, err error) {
 	note, err := newNote(c)
-	notes := slices.Clone(s.session.contextNotes())
+	notes := slices.Clone(s.session.current().notes)
 	if err == nil {
 		notes, err = applyNote(notes, note, c.Action)
 	}
@@ -134,10 +134,11 @@ func text(value jsontext.Value) (s string) {
 func (w *worker) system() string {
 	around := prompt.Surroundings{Cwd: w.ToolEnv.Cwd(), Now: time.Now()}
 	room := maxNoteBytes
-	for _, n := range w.contextNotes() {
+	now := w.current()
+	for _, n := range now.notes {
 		around.Notes = append(around.Notes, w.files.note(n, &room))
 	}
-	return w.systemPrompt().With(around)
+	return now.prompt.With(around)
 }
 
 // note is a note as the model reads it. It takes what a file needs from room.

@@ -181,7 +181,7 @@ func (s *server) read(stdin io.Reader) error {
 	for {
 		line, err := lines.Next()
 		if _, tooLarge := errors.AsType[*frame.TooLargeError](err); tooLarge {
-			s.out.post(refusal("", err.Error()))
+			s.out.post(commandError("", err))
 			continue
 		}
 		if err != nil {
@@ -189,7 +189,7 @@ func (s *server) read(stdin io.Reader) error {
 		}
 		command, err := protocol.DecodeCommand(line)
 		if err != nil {
-			s.out.post(refusal(commandID(err), err.Error()))
+			s.out.post(commandError(commandID(err), err))
 			continue
 		}
 		if _, ok := command.(protocol.Shutdown); ok {
@@ -197,7 +197,7 @@ func (s *server) read(stdin io.Reader) error {
 			return errShutdown
 		}
 		if err := checkID(command); err != nil {
-			s.out.post(refusal("", err.Error()))
+			s.out.post(commandError("", err))
 			continue
 		}
 		s.handle(command)
@@ -236,7 +236,7 @@ func commandID(err error) (id string) {
 // handle acts on one command, on the reader's goroutine.
 func (s *server) handle(c protocol.Command) {
 	if err := s.queue.checkID(c); err != nil {
-		s.out.post(refusal(c.Ident(), err.Error()))
+		s.out.post(commandError(c.Ident(), err))
 		return
 	}
 	handlers[c.Name()].handle(s, c)

@@ -22,13 +22,18 @@ type session struct {
 
 	mu            sync.Mutex // guards all below
 	id            string
-	model         Selected
-	prompt        prompt.Prompt
-	notes         []transcript.Note // replaced, never changed in place
+	settings      settings
 	usage         usageTotals
 	turns         uint64
 	haltedAtLimit bool // the last turn ended at the iteration limit
 	endedAt       time.Time
+}
+
+// settings are what the next turn is made of.
+type settings struct {
+	model  Selected
+	prompt prompt.Prompt     // without its surroundings
+	notes  []transcript.Note // replaced, never changed in place
 }
 
 // openSession makes the session with which a child begins.
@@ -41,7 +46,7 @@ func openSession(o *Options) *session {
 	o.State.Messages = nil // they are the conversation's now
 	return &session{
 		Options: o, conversation: conversation.New(state.Messages, preamble),
-		id: state.SessionID, model: o.Start, prompt: o.Prompt, notes: state.Notes,
+		id: state.SessionID, settings: settings{model: o.Start, prompt: o.Prompt, notes: state.Notes},
 		usage: usageTotals{sum: state.Usage, byModel: maps.Clone(state.ByModel)},
 		turns: state.Turns, endedAt: state.LastActionAt, haltedAtLimit: string(state.LastOutcome) == string(protocol.StopMaxIterations),
 	}
@@ -59,28 +64,21 @@ func (s *session) save(records ...transcript.Record) error {
 func (s *session) reset(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.usage, s.turns, s.haltedAtLimit, s.endedAt, s.notes = id, usageTotals{}, 0, false, time.Time{}, nil
+	s.id, s.usage, s.turns, s.haltedAtLimit, s.endedAt, s.settings.notes = id, usageTotals{}, 0, false, time.Time{}, nil
 	s.conversation.Clear()
 }
 
-// selectedModel is the model of the next turn.
-func (s *session) selectedModel() Selected {
+// current is what a turn that began now would be made of.
+func (s *session) current() settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.model
+	return s.settings
 }
 
 func (s *session) setModel(m Selected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model = m
-}
-
-// systemPrompt is the system prompt of the next turn, without its surroundings.
-func (s *session) systemPrompt() prompt.Prompt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.prompt
+	s.settings.model = m
 }
 
 func (s *session) setPrompt(p prompt.Prompt) {
@@ -88,23 +86,15 @@ func (s *session) setPrompt(p prompt.Prompt) {
 		s.Log.Warn("left out a file of the project", zap.Error(err))
 	}
 	s.mu.Lock()
-	s.prompt = p
+	s.settings.prompt = p
 	s.mu.Unlock()
 	s.conversation.SetSystem(p.Text)
-}
-
-// contextNotes are what the agent is told beside the conversation. The slice must not be
-// changed.
-func (s *session) contextNotes() []transcript.Note {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.notes
 }
 
 func (s *session) setNotes(notes []transcript.Note) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notes = notes
+	s.settings.notes = notes
 }
 
 // addUsage counts what requests to a model used.

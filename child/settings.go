@@ -37,7 +37,7 @@ func (s *server) selectModel(name string) (Selected, error) {
 	if name == "" {
 		return Selected{}, errors.New("set_model: the name is empty")
 	}
-	selected, err := s.Models.Select(name, s.session.selectedModel().ProviderName)
+	selected, err := s.Models.Select(name, s.session.current().model.ProviderName)
 	if err != nil {
 		return Selected{}, err
 	}
@@ -60,7 +60,7 @@ func (s *server) setCwd(c protocol.SetCwd) (answer protocol.SetCwdAnswer, err er
 	if err := s.ToolEnv.SetCwd(c.Cwd, c.Within); err != nil {
 		return answer, fmt.Errorf("set_cwd: %w", err)
 	}
-	held, now := s.ToolEnv.Held(), s.session.systemPrompt()
+	held, now := s.ToolEnv.Held(), s.session.current().prompt
 	if !now.Explicit {
 		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd})
 	}

@@ -13,7 +13,7 @@ func (s *session) stats() protocol.Stats {
 	defer s.mu.Unlock()
 	return protocol.Stats{
 		SessionUsage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
-		MessageCount: uint64(s.conversation.Len()), Turns: s.turns, Model: s.model.Model, SessionID: s.id,
+		MessageCount: uint64(s.conversation.Len()), Turns: s.turns, Model: s.settings.model.Model, SessionID: s.id,
 	}
 }
 
@@ -25,14 +25,14 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 	defer s.mu.Unlock()
 	state := protocol.State{
 		Queued: uint64(queued),
-		Model:  s.model.Model, Provider: s.model.ProviderName,
+		Model:  s.settings.model.Model, Provider: s.settings.model.ProviderName,
 		SessionID: s.id, SessionName: optional(s.Journal.Name()), SessionFile: optional(s.Journal.Path()), MessageCount: uint64(count),
 		Cwd: s.ToolEnv.Cwd(), Preset: s.ToolEnv.Permissions().Preset,
-		SystemPrompt: textcut.Head(s.prompt.Text, pieceSize), SystemPromptPath: optional(s.prompt.Path),
+		SystemPrompt: textcut.Head(s.settings.prompt.Text, pieceSize), SystemPromptPath: optional(s.settings.prompt.Path),
 		Tokens: tokens, MaxIterations: uint64(s.MaxIterations), HaltedAtIterationLimit: s.haltedAtLimit,
 		LastActionAt: stamp(s.endedAt), ParentAgentID: optional(s.ParentAgent),
 		Usage: s.usage.tokens(), Cost: s.usage.cost(s.Models),
-		Notes: uint64(len(s.notes)), CompactAt: uint64(max(s.CompactAt, 0)), MaxMessages: uint64(s.MaxMessages),
+		Notes: uint64(len(s.settings.notes)), CompactAt: uint64(max(s.CompactAt, 0)), MaxMessages: uint64(s.MaxMessages),
 		MCPServers: s.Servers.Status(),
 	}
 	if active != nil {
@@ -44,8 +44,8 @@ func (s *session) state(active protocol.Command, queued int) protocol.State {
 		state.Permissions = s.ToolEnv.State()
 	}
 	state.Permissions.Preset = state.Preset
-	if len(state.SystemPrompt) < len(s.prompt.Text) {
-		state.SystemPromptTruncated = &protocol.Truncation{Truncated: true, Size: uint64(len(s.prompt.Text)), File: s.prompt.Path}
+	if len(state.SystemPrompt) < len(s.settings.prompt.Text) {
+		state.SystemPromptTruncated = &protocol.Truncation{Truncated: true, Size: uint64(len(s.settings.prompt.Text)), File: s.settings.prompt.Path}
 	}
 	for _, spec := range s.ToolEnv.Tools().Specs() {
 		state.Permissions.Tools = append(state.Permissions.Tools, spec.Name)
@@ -62,7 +62,7 @@ func (s *session) sendUpdate(send func(protocol.Event)) {
 	tokens, count := s.conversation.Breakdown(), s.conversation.Len()
 	s.mu.Lock()
 	update := protocol.SessionUpdate{
-		SessionID: s.id, Model: s.model.Model, Provider: s.model.ProviderName,
+		SessionID: s.id, Model: s.settings.model.Model, Provider: s.settings.model.ProviderName,
 		Preset: s.ToolEnv.Permissions().Preset, Cwd: s.ToolEnv.Cwd(),
 		MessageCount: uint64(count), TotalTokens: tokens.Total, BudgetTokens: tokens.Budget,
 		HaltedAtIterationLimit: s.haltedAtLimit, LastActionAt: stamp(s.endedAt),

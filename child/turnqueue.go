@@ -136,7 +136,7 @@ func (q *turnQueue) abort(c protocol.Abort) {
 		return
 	case c.ID == j.command.Ident():
 	case len(j.aborts) >= maxAborts:
-		q.out.post(refusal(c.ID, fmt.Sprintf("%d aborts wait for this turn already", maxAborts)))
+		q.out.post(commandError(c.ID, fmt.Errorf("%d aborts wait for this turn already", maxAborts)))
 		return
 	default:
 		j.aborts = append(j.aborts, c)
@@ -195,7 +195,7 @@ func (q *turnQueue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, j := range q.waiting { // under the lock: the worker has not ended, so that posts are taken
-		q.out.post(refusal(j.command.Ident(), errShutdown.Error()))
+		q.out.post(commandError(j.command.Ident(), errShutdown))
 	}
 	q.waiting, q.closed = nil, true
 	q.signal()

@@ -27,7 +27,7 @@ func (s *server) prompt(c protocol.Prompt) {
 		err = s.queue.accept(c)
 	}
 	if err != nil {
-		s.out.post(refusal(c.ID, err.Error()))
+		s.out.post(commandError(c.ID, err))
 	}
 }
 
@@ -52,7 +52,7 @@ func checkPrompt(p protocol.Prompt) error {
 // followUp accepts a prompt that may wait for others.
 func (s *server) followUp(c protocol.FollowUp) {
 	if err := s.queue.accept(c); err != nil {
-		s.out.post(refusal(c.ID, err.Error()))
+		s.out.post(commandError(c.ID, err))
 	}
 }
 
@@ -118,12 +118,12 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 	w.relay.flush()
 	if result.Err != nil {
 		w.Log.Warn("turn failed", zap.String("turn", textcut.Head(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
-		w.out.send(refusal(in.ID, result.Err.Error()))
+		w.out.send(commandError(in.ID, result.Err))
 	}
 	w.sendUpdate(w.out.send)
 	w.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
 	if result.Err != nil {
-		return protocol.FailureResponse(c.Ident(), c.Name(), refusalOf(result.Err))
+		return failure(c, result.Err)
 	}
 	return protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
 }
@@ -138,7 +138,7 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	if err != nil {
 		return turn.Result{Stop: protocol.StopError, Err: err}
 	}
-	model := w.selectedModel()
+	model := w.current().model
 	w.Servers.Prepare(ctx)
 	system, tools := w.system(), w.ToolEnv.Tools()
 	w.conversation.SetModel(model.name(), model.ContextWindow)
