@@ -29,14 +29,12 @@ func (v *messages) flags(f *pflag.FlagSet) {
 
 // run puts the pages together.
 func (v *messages) run(ctx context.Context, a *App, c *client.Client, args []string) error {
-	offset, limit := v.offset, v.limit
-	all := api.GetMessagesResult{Offset: offset}
-	for {
-		next := offset + uint64(len(all.Messages))
-		page := api.GetMessagesParams{Offset: &next}
-		if limit > 0 {
-			left := limit - uint64(len(all.Messages))
-			page.Limit = &left
+	all := api.GetMessagesResult{Offset: v.offset}
+	for whole := false; !whole; {
+		had := uint64(len(all.Messages))
+		page := api.GetMessagesParams{Offset: new(v.offset + had)}
+		if v.limit > 0 {
+			page.Limit = new(v.limit - had)
 		}
 		got, err := client.Do(ctx, c, args[0], api.GetMessages, page)
 		if err != nil {
@@ -44,9 +42,7 @@ func (v *messages) run(ctx context.Context, a *App, c *client.Client, args []str
 		}
 		all.Messages, all.Total = append(all.Messages, got.Messages...), got.Total
 		have := uint64(len(all.Messages))
-		if len(got.Messages) == 0 || offset+have >= got.Total || limit > 0 && have >= limit {
-			break
-		}
+		whole = have == had || v.offset+have >= got.Total || v.limit > 0 && have >= v.limit
 	}
 	if a.json {
 		return a.PrintJSON(all)

@@ -131,17 +131,17 @@ func checkPrice(p *protocol.Price) string {
 // machine, or that have the name of a person's own. The file may be anybody's,
 // the agent's too (SPEC §9, D12).
 func (c *Config) checkProject(f file) error {
-	if f.Limits != nil {
-		return &strict.Error{Path: "limits", Problem: "is the server's to say: move it to config.json in the home"}
-	}
-	if f.Server != nil {
-		return &strict.Error{Path: "server", Problem: "is the server's to say: move it to config.json in the home"}
-	}
-	if f.Sessions != nil {
-		return &strict.Error{Path: "sessions", Problem: "is a person's to say: move it to config.json in the home"}
-	}
-	if len(f.Roles) > 0 {
-		return &strict.Error{Path: "roles", Problem: "is the server's to say: move it to config.json in the home"}
+	for _, member := range []struct {
+		path  string
+		given bool
+		whose string
+	}{
+		{"limits", f.Limits != nil, "the server's"}, {"server", f.Server != nil, "the server's"},
+		{"sessions", f.Sessions != nil, "a person's"}, {"roles", len(f.Roles) > 0, "the server's"},
+	} {
+		if member.given {
+			return &strict.Error{Path: member.path, Problem: "is " + member.whose + " to say: move it to config.json in the home"}
+		}
 	}
 	for name, p := range f.Providers {
 		problem := ""
