@@ -140,7 +140,7 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 	if err != nil {
 		return protocol.CodeResult{}, err
 	}
-	defer func() { _ = safefile.RemoveAll(context.Background(), dir) }() // what is left goes with the directory above
+	defer func() { _ = safefile.RemoveBriefly(dir) }() // what is left goes with the server's directory, and the server logs what stays
 	if err := os.WriteFile(filepath.Join(dir, t.file), []byte(r.Code), 0o600); err != nil {
 		return protocol.CodeResult{}, fmt.Errorf("write the code to be checked: %w", err)
 	}

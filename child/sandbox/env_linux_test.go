@@ -8,10 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/child/sandbox"
+	"nexus.internal/protocol/safefile"
 )
 
 // environ runs env and gives what it says, but for the test's tag and the
@@ -99,6 +101,39 @@ func TestTemp(t *testing.T) {
 	}
 	if left, err := os.ReadDir(base); len(left) > 0 || err != nil {
 		t.Errorf("left is %v, %v", left, err)
+	}
+}
+
+// The end of a program does not wait until what it left is removed: a tree of a million
+// files held a call for half a minute.
+func TestLeftovers(t *testing.T) {
+	base := t.TempDir()
+	file := filepath.Join(base, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told, proceed := make(chan error), make(chan struct{})
+	leftovers := safefile.NewRemover(func(err error) { told <- err; <-proceed })
+	leftovers.Discard(filepath.Join(file, "none")) // cannot be removed, and keeps the Remover busy
+	if err := <-told; err == nil {
+		t.Error("no error")
+	}
+	temp := filepath.Join(base, "temp")
+	for range 2 {
+		if text, exit := output(t, sandbox.Rules{Temp: temp, Leftovers: leftovers}, "", sh("mkdir -p $TMPDIR/a/b; touch $TMPDIR/a/b/c")...); exit.Code != 0 {
+			t.Errorf("exit %+v: %s", exit, text)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(temp, "*.discarded", "a", "b", "c"))
+	if all, err := os.ReadDir(temp); err != nil || len(left) != 2 || len(all) != 2 {
+		t.Errorf("left is %v of %v, %v", left, all, err)
+	}
+	close(proceed)
+	if err := leftovers.Close(time.Hour); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("at last, left is %v, %v", left, err)
 	}
 }
 

@@ -35,6 +35,7 @@ func init() {
 // reaper runs the order that it is given and returns its exit status: 0 if all
 // of the program is gone.
 func reaper() int {
+	parent := os.Getppid()
 	keepDescriptors()
 	control, reports := os.NewFile(orderFD, "orders"), os.NewFile(reportFD, "reports")
 	orders := bufio.NewReader(control)
@@ -53,7 +54,7 @@ func reaper() int {
 			f.end()
 			f.wait(func(syscall.WaitStatus) {})
 		}
-		_ = safefile.RemoveAll(context.Background(), o.Temp)
+		o.removeTemp(parent)
 		return 0
 	}
 	go func() { // these end with the process
@@ -71,8 +72,16 @@ func reaper() int {
 		}
 		_ = send(reports, last) // if nobody reads it, we are about to be told to end
 	})
-	_ = safefile.RemoveAll(context.Background(), o.Temp)
+	o.removeTemp(parent)
 	return 0
+}
+
+// removeTemp removes the program's directory for temporary files if the process that
+// started us is dead: else that does, and need not wait for us.
+func (o startRequest) removeTemp(parent int) {
+	if os.Getppid() != parent {
+		_ = safefile.RemoveAll(context.Background(), o.Temp) // what is left goes with the directory above
+	}
 }
 
 // starter runs functions on the thread that started the program.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"nexus.internal/protocol/safefile"
 )
 
 // Confinement says whether the kernel is to hold a program to its [Rules].
@@ -54,6 +56,9 @@ type Rules struct {
 	// made itself if need be. "" means the system's. Wherever it lies, the program
 	// has its own directory there, and no other.
 	Temp string
+	// Leftovers removes the program's directory after its end, which does not wait for
+	// that; nil: the program's end waits for the removal, 2 s at most.
+	Leftovers *safefile.Remover `json:"-"` // no business of the reaper's
 	// Spill is a directory that may be read, wherever it lies; "" is none.
 	Spill string
 	// Network lets the program use the network and sockets of all kinds. Without

@@ -62,6 +62,7 @@ type Process struct {
 	stdin      *os.File  // nil unless it was asked for
 	stdout     *output
 	temp       string
+	discard    func(dir string) // removes temp
 	unconfined string
 	notes      []string
 
@@ -103,7 +104,7 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
-		_ = safefile.RemoveAll(context.Background(), temp)
+		s.Rules.discard(temp)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
@@ -189,6 +190,15 @@ func makeTemp(base string) (string, error) {
 	return os.MkdirTemp(base, "nexus-tool-")
 }
 
+// discard removes the program's directory for temporary files.
+func (r Rules) discard(dir string) {
+	if r.Leftovers != nil {
+		r.Leftovers.Discard(dir)
+		return
+	}
+	_ = safefile.RemoveBriefly(dir) // what is left goes with the directory above
+}
+
 // launch starts the reaper. stderr is nil if it goes the way of stdout.
 func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err error) {
 	var ours, theirs []*os.File
@@ -223,7 +233,7 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 	cmd.ExtraFiles = []*os.File{theirControl, theirReports} // orderFD, reportFD
 	cmd.Stdout, cmd.Stderr = theirStdout, theirStdout
 	p = &Process{
-		cmd: cmd, control: control, temp: temp,
+		cmd: cmd, control: control, temp: temp, discard: s.Rules.discard,
 		began: make(chan startReport, 1), done: make(chan struct{}),
 	}
 	if s.Stdin {
@@ -271,7 +281,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
-	_ = safefile.RemoveAll(context.Background(), p.temp) // what is left goes with the directory above
+	p.discard(p.temp)
 	close(gone)
 	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
 	if stderr != nil {

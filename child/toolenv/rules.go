@@ -28,7 +28,7 @@ func (env *Env) rules(permit permission.Permit, tool string) sandbox.Rules {
 	s := policy.Sandbox(tool)
 	r := sandbox.Rules{
 		ReadWrite: s.ReadWrite, ReadOnly: s.ReadOnly, Blocked: s.Blocked, Except: s.Except,
-		Network: s.Network, Inherit: inherit, Temp: env.options.Temp, Spill: env.spill.dir,
+		Network: s.Network, Inherit: inherit, Temp: env.options.Temp, Leftovers: env.leftovers, Spill: env.spill.dir,
 	}
 	switch {
 	case policy.Level() == rights.Sandboxed || s.Bounded:

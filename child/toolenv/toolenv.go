@@ -20,6 +20,7 @@ import (
 	"nexus.internal/child/tool/sleep"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -94,7 +95,9 @@ type Env struct {
 	builtins []builtin             // those that there always are, in their order
 	registry *tool.Registry        // without tools; those of the turns follow from it
 	spill    spill
-	private  permission.Private // by both of their names
+	// leftovers removes the directories for temporary files that programs had.
+	leftovers *safefile.Remover
+	private   permission.Private // by both of their names
 
 	mu         sync.Mutex // guards all below
 	cwd        string     // without symbolic links, like all paths here
@@ -111,7 +114,7 @@ func Open(o Options) (*Env, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	env := &Env{options: o, allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}}
+	env := &Env{options: o, leftovers: safefile.NewRemover(func(err error) { o.Log.Warn("remove what a program left", zap.Error(err)) }), allowances: slices.Clone(o.Allowances), waiting: map[*openQuestion]struct{}{}}
 	env.private = permission.Private{Paths: bothNames(o.Private.Paths), Except: bothNames(o.Private.Except)}
 	if o.Spill != "" {
 		env.spill.dir = realPath(o.Spill)
@@ -461,8 +464,19 @@ func (env *Env) Open(path string) (*os.File, os.FileInfo, error) {
 	return file.Open(env.Space(tool.Call{Name: "read_file", Permit: permission.Permit{Policy: env.currentPolicy()}}), path)
 }
 
-// Close removes what was kept of results. No call may run any more.
-func (env *Env) Close() error { return env.spill.remove() }
+// leftoversPatience is how long Close waits for the removal of what programs left in the
+// system's directory for temporary files, which nobody else removes.
+const leftoversPatience = 2 * time.Second
+
+// Close removes what was kept of results, and ends the removal of what programs left. No
+// call may run any more.
+func (env *Env) Close() error {
+	if env.options.Temp != "" {
+		_ = env.leftovers.Close(0) // whoever made Temp removes it with what is left
+		return env.spill.remove()
+	}
+	return errors.Join(env.leftovers.Close(leftoversPatience), env.spill.remove())
+}
 
 // Space implements [file.Spaces]: what one call of a file tool may touch.
 func (env *Env) Space(c tool.Call) file.Space {

@@ -85,7 +85,7 @@ func (c *checkers) makeTemp() (path string, remove func() error, err error) {
 		return dir.Path(), dir.Remove, nil
 	}
 	path, err = os.MkdirTemp("", "nexus-check-")
-	return path, func() error { return safefile.RemoveAll(context.Background(), path) }, err
+	return path, func() error { return safefile.RemoveBriefly(path) }, err
 }
 
 // run starts the process, gives it the request and reads the answer.

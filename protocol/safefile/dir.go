@@ -88,9 +88,7 @@ func (d *Dir) Path() string { return d.path }
 func (d *Dir) Remove() error {
 	d.stop()
 	d.sweeping.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
-	defer cancel()
-	return errors.Join(RemoveAll(ctx, d.path), d.file.Close())
+	return errors.Join(RemoveBriefly(d.path), d.file.Close())
 }
 
 // SweepDirs removes the directories in parent whose processes are dead, until ctx ends. A
