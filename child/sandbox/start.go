@@ -135,17 +135,20 @@ func (p *Process) begin(o startRequest) (startReport, error) {
 	timer := time.AfterFunc(startPatience, p.Kill)
 	defer timer.Stop()
 	_ = p.control.SetWriteDeadline(time.Now().Add(startPatience)) // a pipe of ours has deadlines
-	if err := send(p.control, o); err != nil {
-		return startReport{}, fmt.Errorf("tell the reaper: %w", err)
+	failed := send(p.control, o)
+	if failed != nil {
+		p.Kill()
 	}
 	first, ok := <-p.began
 	switch {
-	case ok:
+	case failed == nil && ok:
 		return first, nil
-	case !timer.Stop():
+	case failed == nil && !timer.Stop():
 		return startReport{}, fmt.Errorf("it has not started within %v", startPatience)
 	case p.held.Load(): // a program runs before its reaper can report that
 		return startReport{}, errors.New("the reaper was stopped again and again before it could report the start: killed with its program")
+	case failed != nil:
+		return startReport{}, fmt.Errorf("tell the reaper: %w", failed)
 	}
 	return startReport{}, errors.New("the reaper ended without a word")
 }
