@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,12 +29,11 @@ func addBackup(app *cli.App) {
 		Short: "Save the home in a file, also while a server works in it",
 		Long: "Saves the configuration, the saved sessions with all that belongs to them, plans, the audit log and the hashes of\n" +
 			"keys in FILE, a tar.gz archive that only you can read. FILE must not exist. A server may work in the home meanwhile.",
-		Args: cli.MaxArgs(1),
+		Args: cli.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usage("usage: %s", cmd.UseLine())
-			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return saveHome(ctx, app, args[0], o) })
+			ctx, stop := cli.Interruptible(cmd.Context())
+			defer stop()
+			return saveHome(ctx, app, args[0], o)
 		},
 	}
 	o.Version = app.Version
@@ -46,25 +43,17 @@ func addBackup(app *cli.App) {
 		Short: "Make a home of a backup",
 		Long: "Makes the home that --home names (default: $NEXUS_HOME, then ~/.nexus3) of a file that nexus backup wrote. The home must\n" +
 			"not exist or be empty. A file that is damaged or cut off is refused, and nothing is left of it.",
-		Args: cli.MaxArgs(1),
+		Args: cli.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usage("usage: %s", cmd.UseLine())
-			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return restoreHome(ctx, app, args[0]) })
+			ctx, stop := cli.Interruptible(cmd.Context())
+			defer stop()
+			return restoreHome(ctx, app, args[0])
 		},
 	}
 	for _, cmd := range []*cobra.Command{save, restore} {
 		withoutFlags(cmd, "it needs no server", "port", "api-key", "json")
 		app.Add(cmd)
 	}
-}
-
-// interruptible runs f with a context that ends when the user interrupts.
-func interruptible(ctx context.Context, f func(context.Context) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return f(ctx)
 }
 
 // saveHome writes a backup of the home into a new file.

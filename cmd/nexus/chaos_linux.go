@@ -39,7 +39,7 @@ func addChaos(app *cli.App) {
 		Long: "Starts a server in a temporary home with agents on the offline model. Clients send, cancel, repeat, destroy and\n" +
 			"create while agents are killed and stopped, the disk is filled, and the server is killed and started again.\n" +
 			"Then every answer, event, process and descriptor is accounted for. Exit status 1 if a promise was broken.",
-		Args: cli.MaxArgs(0),
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.minutes < 0.05 || o.minutes > 24*60:

@@ -25,12 +25,12 @@ func configCommand(app *cli.App) *cobra.Command {
 		Long: "Check a configuration as nexus serve reads it: FILE, or config.json in the home and the mcp.json beside it.\n" +
 			"An error names the line, the column and the member, and is exit status 1. What does not keep a server from\n" +
 			"starting, as a key that is not in this environment, is a warning on stderr. --json prints all of it on stdout.",
-		Args: cli.MaxArgs(1),
+		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return checkConfig(app, strings.Join(args, "")) },
 	}, &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config.json, for editors",
-		Args:  cli.MaxArgs(0),
+		Args:  cli.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			text, err := config.Schema()
 			if err != nil {

@@ -65,7 +65,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown. Port 0 takes a free one.\n" +
 			"Turns that run or wait may finish (--drain-timeout); a second signal ends the server at once.\n" +
 			"Under systemd (Type=notify) it tells when it is ready, that it lives, and that it ends.",
-		Args: cli.MaxArgs(1),
+		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := app.CheckPort(0); err != nil {
 				return err

@@ -165,17 +165,18 @@ type noServerError struct{ problem string }
 
 func (e *noServerError) Error() string { return e.problem }
 
-// MaxArgs is a usage error for more than n arguments.
-func MaxArgs(n int) cobra.PositionalArgs {
+// Args is a usage error for fewer arguments than least, or more than most.
+func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
+		if len(args) < least || len(args) > most {
 			return Usage("usage: %s", cmd.UseLine())
 		}
 		return nil
 	}
 }
 
-// interruptible ends with ctx or with SIGINT. The second one ends the program.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+// Interruptible is a context that ends with ctx, or at SIGINT or SIGTERM. The caller must
+// call stop; from then on these signals end the program.
+func Interruptible(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }

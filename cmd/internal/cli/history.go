@@ -93,7 +93,7 @@ func (v *events) check(f *pflag.FlagSet, args []string) error {
 
 func (v *events) run(ctx context.Context, a *App, c *client.Client, args []string) error {
 	noteUnknownTypes(a, v.only.Types)
-	ctx, release := interruptible(ctx)
+	ctx, release := Interruptible(ctx)
 	defer release()
 	ctx, stop := untilNoReader(ctx, a.Stdout)
 	defer stop()

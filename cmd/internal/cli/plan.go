@@ -91,7 +91,7 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 		v.p.TimeoutS = new(v.timeout.Seconds())
 	}
 	v.told = map[string]bool{}
-	ctx, release := interruptible(ctx)
+	ctx, release := Interruptible(ctx)
 	defer release()
 	for part, err := range c.RunPlanStream(ctx, v.p) {
 		switch {

@@ -156,7 +156,7 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 // cancelOnInterrupt cancels the request at the first interrupt; the second one
 // ends the program. The caller must call stop.
 func cancelOnInterrupt(ctx context.Context, a *App, c *client.Client, agent, requestID string) (stop func()) {
-	interrupted, release := interruptible(ctx)
+	interrupted, release := Interruptible(ctx)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {

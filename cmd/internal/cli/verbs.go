@@ -111,13 +111,11 @@ func (a *App) command(r row) *cobra.Command {
 			if r.verbs != nil {
 				return VerbsOnly(cmd, args)
 			}
-			if len(args) < r.least || len(args) > r.most {
-				return Usage("usage: %s", cmd.UseLine())
+			err := Args(r.least, r.most)(cmd, args)
+			if rules, ok := r.do.(checked); ok && err == nil {
+				err = rules.check(cmd.Flags(), args)
 			}
-			if rules, ok := r.do.(checked); ok {
-				return rules.check(cmd.Flags(), args)
-			}
-			return nil
+			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if alone {
