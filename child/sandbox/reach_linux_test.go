@@ -167,7 +167,7 @@ func starve() {
 // elsewhere, and says what could not be watched.
 func watched(base string) string {
 	var says []string
-	instance, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	instance, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return err.Error()
 	}
@@ -215,9 +215,11 @@ func watched(base string) string {
 	}
 	if _, err := unix.InotifyAddWatch(instance, ".", unix.IN_CREATE); err == nil {
 		os.WriteFile("made", nil, 0o600)
-		var event [256]byte
-		if n, err := unix.Read(instance, event[:]); err == nil && bytes.Contains(event[:n], []byte("made\x00")) {
-			says = append(says, "seen")
+		var events [4096]byte // with those of the other watches, on which others act too
+		for n, err := unix.Read(instance, events[:]); err == nil; n, err = unix.Read(instance, events[:]) {
+			if bytes.Contains(events[:n], []byte("made\x00")) {
+				says = append(says, "seen")
+			}
 		}
 	}
 	if !slices.ContainsFunc(says, func(s string) bool { return !strings.HasPrefix(s, "ENOSPC ") }) {
