@@ -99,13 +99,8 @@ func (files agentFiles) attachOne(b *strings.Builder, a protocol.Attachment, roo
 	if err != nil {
 		return nil, err
 	}
-	name, kind := filepath.Base(f.path), mime.TypeByExtension(filepath.Ext(f.path))
-	if a.Name != nil {
-		name = *a.Name
-	}
-	if a.Mime != nil {
-		kind = *a.Mime
-	}
+	name := protocol.ValueOr(a.Name, filepath.Base(f.path))
+	kind := protocol.ValueOr(a.Mime, mime.TypeByExtension(filepath.Ext(f.path)))
 	why := ""
 	if found := images.MIMEType(head); found != "" {
 		kind = found

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -67,4 +68,20 @@ func (g *flowLimit) admit(raw []byte, answers bool) (bool, error) {
 	}
 	g.requests++
 	return g.requests <= maxRequests, nil
+}
+
+// readLine reads a line with its end, of at most most bytes: of a longer one the error is
+// errMessageSize. A line that the end of the stream cuts off comes with the error.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var whole []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(whole)+len(part) > most {
+			return nil, errMessageSize
+		}
+		whole = append(whole, part...)
+		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
+			return whole, err
+		}
+	}
 }

@@ -259,15 +259,9 @@ func (e *events) fail(err error) error {
 }
 
 func (e *events) line(most int) ([]byte, error) {
-	var whole []byte
-	for {
-		part, err := e.src.ReadSlice('\n')
-		if len(whole)+len(part) > most {
-			return nil, e.fail(errMessageSize)
-		}
-		whole = append(whole, part...)
-		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
-			return whole, err
-		}
+	whole, err := readLine(e.src, most)
+	if errors.Is(err, errMessageSize) {
+		e.limit.endConnection(err)
 	}
+	return whole, err
 }

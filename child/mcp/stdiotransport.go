@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -84,23 +85,11 @@ func (p *stdioTransport) Read(context.Context) (jsonrpc.Message, error) {
 // line reads up to the next newline, which it leaves out. An unfinished last one
 // is lost.
 func (p *stdioTransport) line() ([]byte, error) {
-	var whole []byte
-	for {
-		part, err := p.reader.ReadSlice('\n')
-		if len(whole)+len(part) > maxMessage {
-			return nil, errMessageSize
-		}
-		whole = append(whole, part...)
-		switch {
-		case err == nil:
-			for len(whole) > 0 && (whole[len(whole)-1] == '\n' || whole[len(whole)-1] == '\r') {
-				whole = whole[:len(whole)-1]
-			}
-			return whole, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
+	whole, err := readLine(p.reader, maxMessage)
+	if err != nil {
+		return nil, err
 	}
+	return bytes.TrimRight(whole, "\r\n"), nil
 }
 
 // decode reads a line; nil if it is not passed on. Many programs say things on

@@ -127,7 +127,7 @@ func (p *Client) Permission(ctx context.Context, r protocol.PermissionRequest) (
 	r.Deadline = time.Now().Add(p.options.Deadline).UTC().Format(time.RFC3339Nano)
 	timer := time.NewTimer(p.options.Deadline)
 	defer timer.Stop()
-	p.send(ctx, r)
+	p.Send(ctx, r)
 	end := protocol.PermissionEnd{RequestID: id}
 	select {
 	case c := <-answer:
@@ -136,11 +136,11 @@ func (p *Client) Permission(ctx context.Context, r protocol.PermissionRequest) (
 		if response.Decision == protocol.Deny {
 			end.Outcome = "denied"
 		}
-		p.send(ctx, end)
+		p.Send(ctx, end)
 		return response, nil
 	case <-timer.C:
 		end.Outcome = "expired"
-		p.send(ctx, end)
+		p.Send(ctx, end)
 		return protocol.PermissionResponse{
 			RequestID: id, Decision: protocol.Deny, Reason: fmt.Sprintf("nobody answered within %v", p.options.Deadline),
 		}, nil
@@ -163,7 +163,7 @@ func (p *Client) Call(ctx context.Context, turnID, method string, params jsontex
 		return nil, err
 	}
 	defer p.close(id)
-	p.send(ctx, protocol.HostCall{CallID: id, TurnID: turnID, Method: method, Params: params})
+	p.Send(ctx, protocol.HostCall{CallID: id, TurnID: turnID, Method: method, Params: params})
 	select {
 	case c := <-answer:
 		result := c.(protocol.HostResult)
@@ -178,12 +178,9 @@ func (p *Client) Call(ctx context.Context, turnID, method string, params jsontex
 }
 
 // Send puts an event of the agent's own, such as subagent_start, among the
-// questions. It waits until there is room or ctx ends.
-func (p *Client) Send(ctx context.Context, e protocol.Event) { p.send(ctx, e) }
-
-// send waits for whoever writes stdout, which goes on until the end of the
-// child and never waits for a tool.
-func (p *Client) send(ctx context.Context, e protocol.Event) {
+// questions. It waits until there is room or ctx ends: whoever writes stdout goes on
+// until the end of the child and never waits for a tool.
+func (p *Client) Send(ctx context.Context, e protocol.Event) {
 	select {
 	case p.events <- e:
 	case <-ctx.Done():

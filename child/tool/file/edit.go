@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -44,7 +45,7 @@ type editInput struct {
 
 func (in editInput) about() (path, summary string) { return in.Path, "edit " + in.Path }
 
-func (in editInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
+func (in editInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	switch {
 	case in.OldText == "":
 		return tool.Result{}, &strict.Error{Path: "old_text", Problem: "is empty; write_file makes a file"}
@@ -56,16 +57,11 @@ func (in editInput) run(ctx context.Context, f *files, s Space) (tool.Result, er
 		return tool.Result{}, err
 	}
 	defer p.close()
-	unlock, err := f.lock(ctx)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	defer unlock()
 	content, e, before, err := p.whole(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, isTrue(in.ReplaceAll))
+	edited, answer, err := replaced(ctx, content, in.OldText, in.NewText, protocol.Value(in.ReplaceAll))
 	if err == nil {
 		edited, err = e.encode(edited)
 	}

@@ -70,6 +70,14 @@ func (f function[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error)
 	if err := strict.Unmarshal(c.Input, &input, strict.RejectUnknown); err != nil {
 		return tool.Result{}, err
 	}
+	if f.action == protocol.ActionWrite {
+		select {
+		case f.files.writer <- struct{}{}:
+			defer func() { <-f.files.writer }()
+		case <-ctx.Done():
+			return tool.Result{}, ctx.Err()
+		}
+	}
 	return input.run(ctx, f.files, f.files.options.Spaces.Space(c))
 }
 
@@ -77,16 +85,6 @@ func (f function[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error)
 type files struct {
 	options Options
 	writer  chan struct{} // full while a call writes: of two edits at once none is lost
-}
-
-// lock waits until no other call writes. The caller must call unlock.
-func (f *files) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case f.writer <- struct{}{}:
-		return func() { <-f.writer }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // kind names what is neither a regular file nor a directory.

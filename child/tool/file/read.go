@@ -46,13 +46,7 @@ type readInput struct {
 func (in readInput) about() (path, summary string) { return in.Path, "read " + in.Path }
 
 func (in readInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
-	first, most := uint64(1), ^uint64(0)
-	if in.Offset != nil {
-		first = *in.Offset
-	}
-	if in.Limit != nil {
-		most = *in.Limit
-	}
+	first, most := protocol.ValueOr(in.Offset, 1), protocol.ValueOr(in.Limit, ^uint64(0))
 	switch {
 	case first == 0:
 		return tool.Result{}, &strict.Error{Path: "offset", Problem: "must be 1 or more"}

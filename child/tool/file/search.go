@@ -66,7 +66,7 @@ func (in searchInput) run(ctx context.Context, f *files, space Space) (tool.Resu
 		s.most = int(*in.MaxResults)
 	}
 	var err error
-	if s.matcher, err = newMatcher(in.Pattern, isTrue(in.Literal), isTrue(in.IgnoreCase)); err != nil {
+	if s.matcher, err = newMatcher(in.Pattern, protocol.Value(in.Literal), protocol.Value(in.IgnoreCase)); err != nil {
 		return tool.Result{}, err
 	}
 	var only *glob.Pattern
@@ -110,8 +110,6 @@ func (in searchInput) run(ctx context.Context, f *files, space Space) (tool.Resu
 	}
 	return tool.Result{Text: s.answer() + w.notes()}, nil
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 // filter reads the pattern that chooses files. One without a slash is for names
 // anywhere.

@@ -35,17 +35,12 @@ func (in writeInput) about() (path, summary string) {
 	return in.Path, fmt.Sprintf("write %s (%d bytes)", in.Path, len(in.Content))
 }
 
-func (in writeInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
+func (in writeInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	p, err := s.find("write", in.Path, true)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer p.close()
-	unlock, err := f.lock(ctx)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	defer unlock()
 	content, kept := p.likeOld(ctx, in.Content)
 	isNew, err := p.put(ctx, content)
 	if err != nil {

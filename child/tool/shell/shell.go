@@ -108,10 +108,7 @@ func (s *shell) parse(in jsontext.Value) (command, error) {
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
 		return command{}, err
 	}
-	c := command{command: i.Command, timeout: s.options.Timeout}
-	if i.Cwd != nil {
-		c.cwd = *i.Cwd
-	}
+	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), timeout: s.options.Timeout}
 	if i.TimeoutS != nil {
 		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
 			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
