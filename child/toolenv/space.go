@@ -1,0 +1,60 @@
+package toolenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"nexus.internal/child/permission"
+	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/file"
+	"nexus.internal/protocol"
+)
+
+// Space implements [file.Spaces]: what one call of a file tool may touch.
+func (env *Env) Space(c tool.Call) file.Space {
+	policy := c.Permit.Policy
+	accessible := policy.AccessiblePaths(c.Name)
+	if env.spill.dir != "" {
+		accessible = append(accessible, env.spill.dir)
+	}
+	return file.Space{Cwd: policy.Cwd, AllowedPaths: accessible, Checker: pathChecker{policy, c.Name, &env.spill}}
+}
+
+// pathChecker implements [file.Checker] for one call.
+type pathChecker struct {
+	policy permission.Policy
+	tool   string // its name
+	spill  *spill
+}
+
+func (p pathChecker) Check(path, asked string, write bool) error {
+	action := protocol.ActionRead
+	if write {
+		action = protocol.ActionWrite
+	}
+	d := p.policy.Path(p.tool, action, path)
+	switch {
+	case d.Verdict == permission.Allow, !write && p.spill.contains(path):
+		return nil
+	case absolutePath(p.policy.Cwd, asked) == path:
+		return errors.New(d.Reason)
+	default:
+		return fmt.Errorf("%s leads out of what this agent may touch", asked)
+	}
+}
+
+// absolutePath is a path as a model wrote it, from cwd on.
+func absolutePath(cwd, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(cwd, path)
+	}
+	return filepath.Clean(path)
+}
+
+// Open opens a regular file for reading, as read_file could without asking. Its
+// errors are words for a person. The caller closes the file.
+func (env *Env) Open(path string) (*os.File, os.FileInfo, error) {
+	return file.Open(env.Space(tool.Call{Name: "read_file", Permit: permission.Permit{Policy: env.currentPolicy()}}), path)
+}
