@@ -64,7 +64,7 @@ type Event struct {
 // when the connection does (io.ErrUnexpectedEOF where the server just left), and
 // without one after an event "end". Follow connects again.
 func (c *Client) Events(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
-	return c.events(ctx, AgentPath(id)+"/events", Filter{Types: types}.query(position(after)))
+	return c.eventsOf(id, after, types).once(ctx)
 }
 
 // Follow is Events that go on where they were when a connection breaks, also with
@@ -74,26 +74,35 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, types ...s
 // neither slow nor draining, and with one when ctx does, when the server refuses,
 // or when it is not to be had for as many tries in a row as any request is given.
 func (c *Client) Follow(ctx context.Context, id string, after uint64, types ...string) iter.Seq2[Event, error] {
-	return c.follow(ctx, AgentPath(id)+"/events", Filter{Types: types}.query(position(after)))
+	return c.eventsOf(id, after, types).follow(ctx)
 }
 
 // FollowAll follows the events of all agents that are wanted, as Follow does: from
 // the ID of an event on, "0" for all that is kept, "" for only what comes (SPEC §6.4).
 func (c *Client) FollowAll(ctx context.Context, after string, wanted Filter) iter.Seq2[Event, error] {
-	return c.follow(ctx, "/events", wanted.query(after))
+	return eventStream{c, "/events", wanted.query(after)}.follow(ctx)
 }
 
-// position is a number as a query has it.
-func position(after uint64) string {
-	if after == FromNow {
-		return ""
+// eventStream is a stream of events, and where it begins.
+type eventStream struct {
+	c     *Client
+	path  string
+	query url.Values
+}
+
+// eventsOf is the stream of an agent's events.
+func (c *Client) eventsOf(id string, after uint64, types []string) eventStream {
+	from := ""
+	if after != FromNow {
+		from = strconv.FormatUint(after, 10)
 	}
-	return strconv.FormatUint(after, 10)
+	return eventStream{c, AgentPath(id) + "/events", Filter{Types: types}.query(from)}
 }
 
-func (c *Client) events(ctx context.Context, path string, query url.Values) iter.Seq2[Event, error] {
+// once gives the events of one connection.
+func (s eventStream) once(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		response, err := c.openEvents(ctx, path, query)
+		response, err := s.open(ctx)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -101,7 +110,7 @@ func (c *Client) events(ctx context.Context, path string, query url.Values) iter
 		defer response.Body.Close()
 		for event, err := range readEvents(response.Body) {
 			if err != nil {
-				err = fmt.Errorf("get %s: %w", path, broken(ctx, err))
+				err = fmt.Errorf("get %s: %w", s.path, broken(ctx, err))
 			}
 			if !yield(event, err) || err != nil || event.Type == "end" {
 				return
@@ -113,13 +122,14 @@ func (c *Client) events(ctx context.Context, path string, query url.Values) iter
 // errOver says that a server ended a stream of events which goes on elsewhere.
 var errOver = &ConnError{errors.New("the server ended the stream")}
 
-func (c *Client) follow(ctx context.Context, path string, query url.Values) iter.Seq2[Event, error] {
+// follow gives the events of one connection after another.
+func (s eventStream) follow(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		query := maps.Clone(query) // it may be iterated over once more
+		s := eventStream{s.c, s.path, maps.Clone(s.query)} // it may be iterated over once more
 		for progress, done := true, false; progress && !done; {
 			progress = false
-			err := c.again(ctx, true, func() (err error) {
-				for event, broke := range c.events(ctx, path, query) {
+			err := s.c.again(ctx, true, func() (err error) {
+				for event, broke := range s.once(ctx) {
 					switch err = broke; {
 					case draining(err): // the next server has the events
 						err = &ConnError{errors.New(err.Error())}
@@ -131,7 +141,7 @@ func (c *Client) follow(ctx context.Context, path string, query url.Values) iter
 					}
 					progress = true
 					if event.ID != "" {
-						query.Set("after", event.ID)
+						s.query.Set("after", event.ID)
 					}
 					if done = !yield(event, nil) || event.Type == "end"; done {
 						return nil
@@ -160,20 +170,20 @@ func goesOn(event Event) bool {
 	return err == nil && ok && (end.Reason == "slow" || end.Reason == "draining")
 }
 
-func (c *Client) openEvents(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	if err := checkPath(strings.TrimSuffix(path, "/events")); err != nil {
+func (s eventStream) open(ctx context.Context) (*http.Response, error) {
+	if err := checkPath(strings.TrimSuffix(s.path, "/events")); err != nil {
 		return nil, err
 	}
-	target := c.base + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+	target := s.c.base + s.path
+	if len(s.query) > 0 {
+		target += "?" + s.query.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", path, err)
+		return nil, fmt.Errorf("get %s: %w", s.path, err)
 	}
 	r.Header.Set("Accept", "text/event-stream")
-	response, err := c.do(r, path)
+	response, err := s.c.do(r, s.path)
 	if err != nil {
 		return nil, err
 	}
@@ -181,10 +191,10 @@ func (c *Client) openEvents(ctx context.Context, path string, query url.Values) 
 		return response, nil
 	}
 	defer response.Body.Close()
-	if err := finish(ctx, path, response, nil); err != nil {
+	if err := finish(ctx, s.path, response, nil); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("get %s: %w", path, ErrNotNexus)
+	return nil, fmt.Errorf("get %s: %w", s.path, ErrNotNexus)
 }
 
 func isStream(r *http.Response) bool {
