@@ -22,7 +22,7 @@ PROGRAMS := $(PRODUCTS) nexus-bench
 TOOL     := $(GO) tool -modfile=.ci/tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build test unit scripts foreign soak fuzz race lint bench chaos cross demo test-browser oracles clean install
+.PHONY: help build generate test unit scripts foreign soak fuzz race lint bench chaos cross demo test-browser oracles clean install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ bench: build ## what nexus costs, beside the floors of this machine (BENCHFLAGS=
 
 chaos: build ## a server under attack, for a minute (CHAOSFLAGS='--minutes 10 --seed 7')
 	bin/nexus chaos $(CHAOSFLAGS)
+
+# The descriptions are compiled into the tests that come after them.
+generate: ## what follows from the table of methods: golden answers, reference, clients
+	UPDATE=1 $(GO) test -count=1 ./bridge/openrpc -run Descriptions
+	UPDATE=1 $(GO) test -count=1 ./bridge -run 'TestGolden$$'
+	UPDATE=1 $(GO) test -count=1 ./bridge/openrpc ./bridge/client/generate
 
 # Those that cmd/OPERATIONS.md names, beside the one that compiles.
 SYSTEMS := linux/amd64 linux/arm64 linux/riscv64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64 freebsd/riscv64

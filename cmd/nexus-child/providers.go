@@ -44,10 +44,14 @@ func (m *models) open(c *config.Config, choice config.Choice) (provider.Provider
 			return nil, err
 		}
 	}
-	if p.Type == "anthropic" {
+	switch p.Type {
+	case "anthropic":
 		return anthropic.New(anthropic.Options{Options: o, MaxTokens: p.MaxTokens, Thinking: anthropic.Thinking(p.Thinking)})
+	case "openai":
+		return openai.New(o)
+	default:
+		return nil, fmt.Errorf("provider %s: this program has no provider of type %q", choice.Name, p.Type)
 	}
-	return openai.New(o)
 }
 
 // brokerClient reaches the broker by its socket; nil without one. It asks for
