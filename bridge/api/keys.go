@@ -10,14 +10,14 @@ import (
 type (
 	// CreateKeyParams are those of create_key.
 	CreateKeyParams struct {
-		// What the key is good for: reading alone (read), or one agent (agent).
+		// The scope: only reading (read), or one agent (agent).
 		Scope string `json:"scope" enum:"read,agent"`
-		// The agent; for scope agent alone, and needed there.
+		// The agent; only for scope agent, and required there.
 		AgentID *string `json:"agent_id,omitempty"`
-		// Whether a key of scope agent may widen what the agent may do, up to what its owner
-		// granted, approve its calls and start MCP servers. Other keys only narrow.
+		// Whether a key of scope agent may widen the agent's permissions up to the owner's
+		// grant, approve its calls and start MCP servers. Other keys only narrow them.
 		MayGrant *bool `json:"may_grant,omitempty" default:"false"`
-		// How long the key is good, in seconds; for ever if missing.
+		// How long the key is valid, in seconds; for ever if missing.
 		ExpiresSeconds *uint64 `json:"expires_s,omitempty" min:"1" max:"315360000" unit:"seconds"`
 		// A name for people, without control characters.
 		Name *string `json:"name,omitempty" max:"64"`
@@ -34,7 +34,7 @@ type (
 		ExpiresAt *string `json:"expires_at"`
 	}
 
-	// CreateKeyResult is the only place that ever shows the key.
+	// CreateKeyResult is the only message that contains the key.
 	CreateKeyResult struct {
 		Key string `json:"key"`
 		KeyInfo
@@ -67,11 +67,11 @@ type (
 
 	// RotateKeyParams are those of rotate_key.
 	RotateKeyParams struct {
-		// How long the old key stays good, in seconds.
+		// How long the old key stays valid, in seconds.
 		GraceSeconds *uint64 `json:"grace_s,omitempty" max:"86400" unit:"seconds" default:"0"`
 	}
 
-	// RotateKeyResult says where the new key is, and never what it is.
+	// RotateKeyResult names the file of the new key, and does not contain the key.
 	RotateKeyResult struct {
 		Rotated bool   `json:"rotated"` // true
 		KeyID   string `json:"key_id"`

@@ -109,7 +109,7 @@ var (
 	}
 	DestroyAgent = Def[AgentIDParams, DestroyAgentResult]{
 		Name: "destroy_agent", Scope: Global, Effect: Changes, Agents: Created,
-		Summary: "Stop an agent and forget it; a named one's session stays saved",
+		Summary: "Stop an agent and remove it; a named one's session stays saved",
 	}
 	ListAgents = Def[None, ListAgentsResult]{
 		Name: "list_agents", Scope: Global, Effect: Reads, Agents: AnyAgent,
@@ -141,12 +141,12 @@ var (
 	}
 	DeleteSession = Def[DeleteSessionParams, DeleteSessionResult]{
 		Name: "delete_session", Scope: Global, Effect: Changes,
-		Summary: "Delete a saved session for good",
+		Summary: "Delete a saved session permanently",
 		Errors:  []ErrorKind{KindSessionInUse, KindAgentRunning, KindNotRecorded},
 	}
 	GetAgentSummaries = Def[AgentSummariesParams, AgentSummariesResult]{
 		Name: "get_agent_summaries", Scope: Global, Effect: Reads,
-		Summary: "Tell how all agents stand",
+		Summary: "Summarise the state of all agents",
 	}
 	Discover = Def[None, DiscoverResult]{
 		Name: "rpc.discover", Scope: Global, Effect: Reads,
@@ -154,29 +154,29 @@ var (
 	}
 	ShutdownServer = Def[None, SuccessResult]{
 		Name: "shutdown_server", Scope: Global, Effect: Changes, Agents: Unrestricted,
-		Summary: "Finish what runs, stop every agent and end the server",
+		Summary: "Finish the running turns, stop every agent and end the server",
 	}
 	RotateKey = Def[RotateKeyParams, RotateKeyResult]{
 		Name: "rotate_key", Scope: Global, Effect: Changes,
-		Summary: "Put another key into the server's key file",
+		Summary: "Replace the key in the server's key file",
 		Errors:  []ErrorKind{KindNotRecorded},
 	}
 	CreateKey = Def[CreateKeyParams, CreateKeyResult]{
 		Name: "create_key", Scope: Global, Effect: Changes,
-		Summary: "Make a key that is good for reading, or for one agent",
+		Summary: "Make a key for reading, or for one agent",
 		Errors:  []ErrorKind{KindTooManyKeys, KindNotRecorded},
 	}
 	ListKeys = Def[None, ListKeysResult]{
 		Name: "list_keys", Scope: Global, Effect: Reads,
-		Summary: "List the keys that create_key made and that are good",
+		Summary: "List the valid keys made by create_key",
 	}
 	CreatePageCode = Def[None, CreatePageCodeResult]{
 		Name: "create_page_code", Scope: Global, Effect: Changes,
-		Summary: "Make a code that opens the page once, within a minute, in place of the key",
+		Summary: "Make a one-time code that opens the page within a minute, instead of the key",
 	}
 	RevokeKey = Def[RevokeKeyParams, RevokeKeyResult]{
 		Name: "revoke_key", Scope: Global, Effect: Changes,
-		Summary: "End a key that create_key made",
+		Summary: "End a key made by create_key",
 		Errors:  []ErrorKind{KindNotRecorded},
 	}
 	ExecuteTask = Def[ExecuteTaskParams, ExecuteTaskResult]{
@@ -191,7 +191,7 @@ var (
 	}
 	ValidateCode = Def[ValidateCodeParams, ValidateCodeResult]{
 		Name: "validate_code", Scope: Both, Effect: Changes,
-		Summary: "Have a real checker of the machine look at code, without running it",
+		Summary: "Check code with a checker of the machine, without running it",
 		Errors:  []ErrorKind{KindCheckerNotFound, KindTimeout, KindExecutionError},
 	}
 	RunPlan = Def[RunPlanParams, RunPlanResult]{
@@ -201,7 +201,7 @@ var (
 	}
 	UpdateContext = Def[UpdateContextParams, UpdateContextResult]{
 		Name: "update_context", Scope: Both, Effect: Changes,
-		Summary: "Tell every agent, or one, something beside the conversation",
+		Summary: "Change the notes that every agent, or one, has beside the conversation",
 		Errors:  changeErrors,
 	}
 	Send = Def[SendParams, SendResult]{
@@ -211,7 +211,7 @@ var (
 	}
 	Cancel = Def[CancelParams, CancelResult]{
 		Name: "cancel", Scope: Both, Effect: Changes, Agents: Created, Unaudited: true,
-		Summary: "Cancel a send that waits or runs; globally, a run of a plan",
+		Summary: "Cancel a waiting or running send; globally, a run of a plan",
 		Errors:  []ErrorKind{KindAgentNotFound, KindPlanRecordDamaged},
 	}
 	Shutdown = Def[None, SuccessResult]{
@@ -221,7 +221,7 @@ var (
 	}
 	GetTokens = Def[None, GetTokensResult]{
 		Name: "get_tokens", Scope: Agent, Effect: Reads, Agents: Awake,
-		Summary: "Tell how the context window is used",
+		Summary: "Report the use of the context window",
 		Errors:  childErrors,
 	}
 	GetContext = Def[None, GetContextResult]{
@@ -246,32 +246,32 @@ var (
 	}
 	GetModel = Def[None, GetModelResult]{
 		Name: "get_model", Scope: Agent, Effect: Reads, Agents: Awake,
-		Summary: "Tell which model answers",
+		Summary: "Return the present model",
 		Errors:  childErrors,
 	}
 	SetModel = Def[SetModelParams, SetModelResult]{
 		Name: "set_model", Scope: Agent, Effect: Changes,
-		Summary: "Switch the model for the turns to come",
+		Summary: "Change the model from the next turn on",
 		Errors:  changeErrors,
 	}
 	SetCwd = Def[SetCwdParams, SetCwdResult]{
 		Name: "set_cwd", Scope: Agent, Effect: Changes,
-		Summary: "Move to another working directory for the turns to come",
+		Summary: "Change the working directory from the next turn on",
 		Errors:  changeErrors,
 	}
 	GetPermissions = Def[None, GetPermissionsResult]{
 		Name: "get_permissions", Scope: Agent, Effect: Reads,
-		Summary: "Tell what the agent may do, and what waits for an approval",
+		Summary: "Return the agent's permissions, and the calls that wait for an approval",
 		Errors:  childErrors,
 	}
 	SetPermissions = Def[SetPermissionsParams, SetPermissionsResult]{
 		Name: "set_permissions", Scope: Agent, Effect: Changes,
-		Summary: "Change what the agent may do, at once",
+		Summary: "Change the agent's permissions, at once",
 		Errors:  changeErrors,
 	}
 	RespondPermission = Def[RespondPermissionParams, RespondPermissionResult]{
 		Name: "respond_permission", Scope: Agent, Effect: Changes,
-		Summary: "Approve or deny a call that waits for it",
+		Summary: "Approve or deny a waiting call",
 		Errors:  []ErrorKind{KindAgentNotFound, KindPermissionRequestNotFound},
 	}
 	GetSystemPrompt = Def[None, GetSystemPromptResult]{
@@ -281,7 +281,7 @@ var (
 	}
 	SetSystemPrompt = Def[SetSystemPromptParams, UpdatedResult]{
 		Name: "set_system_prompt", Scope: Agent, Effect: Changes,
-		Summary: "Replace the system prompt for the turns to come",
+		Summary: "Replace the system prompt from the next turn on",
 		Errors:  changeErrors,
 	}
 	ListTools = Def[None, ListToolsResult]{
@@ -296,7 +296,7 @@ var (
 	}
 	MCPStatus = Def[MCPServerParams, MCPStatusResult]{
 		Name: "mcp_status", Scope: Agent, Effect: Reads,
-		Summary: "Tell how one MCP server gets on",
+		Summary: "Report the state of one MCP server",
 		Errors:  childErrors,
 	}
 	MCPConnect = Def[MCPConnectParams, MCPConnectResult]{

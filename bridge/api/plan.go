@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What run_plan does when a task has failed.
+// The values of on_failure: what run_plan does when a task has failed.
 const (
 	OnFailureStop     = "stop"     // begin nothing more; the default
 	OnFailureContinue = "continue" // go on with what does not depend on it
@@ -20,11 +20,11 @@ const (
 	PlanTimedOut  = "timed_out"
 )
 
-// DefaultPool is how many agents carry out a plan for which nobody says it.
+// DefaultPool is the default number of agents in a pool.
 const DefaultPool = 2
 
 type (
-	// RunPlanParams are a plan and who is to carry it out: Agents, or else Pool.
+	// RunPlanParams are a plan and the agents that carry it out: Agents, or else Pool.
 	RunPlanParams struct {
 		// The plan, as create_plan gives it.
 		Plan Plan `json:"plan"`
@@ -32,7 +32,7 @@ type (
 		Agents *[]string `json:"agents,omitzero"`
 		// Agents that are created for the run and destroyed after it.
 		Pool *PlanPool `json:"pool,omitzero"`
-		// What each task's agent should know.
+		// Context for each task's agent.
 		Context *TaskContext `json:"context,omitzero"`
 		// How the work is to be done.
 		Options *TaskOptions `json:"options,omitzero"`
@@ -46,8 +46,8 @@ type (
 		// What happens when a task has failed: begin no other (stop), or go on with the tasks
 		// that do not depend on it (continue).
 		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue" default:"stop"`
-		// Whether a run that has ended tries again what did not succeed, also what was
-		// cancelled.
+		// Whether an ended run tries all tasks again that did not succeed, also cancelled
+		// ones.
 		Retry *bool `json:"retry,omitzero" default:"false"`
 	}
 	// PlanPool are agents that are made alike; the members are those of
@@ -66,7 +66,7 @@ type (
 		// As of create_agent.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
 	}
-	// RunPlanResult is how a run ended.
+	// RunPlanResult is the result of a run.
 	RunPlanResult struct {
 		PlanRunID string           `json:"plan_run_id"`                                        // the request_id
 		Status    string           `json:"status" enum:"completed,failed,cancelled,timed_out"` // completed, failed, cancelled or timed_out
@@ -75,10 +75,10 @@ type (
 		// Replayed, that the run had ended before this request came.
 		Resumed  bool `json:"resumed,omitzero"`
 		Replayed bool `json:"replayed,omitzero"`
-		// Resumable says that the same request goes on with what did not succeed.
+		// Resumable says that the same request continues with the tasks that did not succeed.
 		Resumable bool `json:"resumable,omitzero"`
 	}
-	// PlanTaskResult is what became of one task.
+	// PlanTaskResult is the result of one task.
 	PlanTaskResult struct {
 		TaskID string `json:"task_id"`
 		Status string `json:"status" enum:"success,failed,cancelled,skipped"`
@@ -89,10 +89,10 @@ type (
 		Result    *ExecuteTaskResult `json:"result,omitzero"`
 		Error     *TaskError         `json:"error,omitzero"`
 		Reason    string             `json:"reason,omitzero" wire:"default"` // why it was skipped
-		// Resumable says that it failed by something else than its own work.
+		// Resumable says that it failed by another cause than its own work.
 		Resumable bool `json:"resumable,omitzero" wire:"default"`
 	}
-	// TaskError is what execute_task would have failed with.
+	// TaskError is the error that execute_task would have returned.
 	TaskError struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`

@@ -6,7 +6,7 @@ import (
 	"nexus.internal/protocol"
 )
 
-// ProvenanceUser is the provenance of what a person began.
+// ProvenanceUser is the provenance of an agent that a person began.
 const ProvenanceUser = "user"
 
 // How many sessions a page of list_sessions has.
@@ -33,8 +33,8 @@ type (
 		Offset   uint64         `json:"offset"`
 		Limit    uint64         `json:"limit"`
 		Sessions []SavedSession `json:"sessions"`
-		// LastSession is what a person used last, temporary perhaps; null if it is
-		// gone.
+		// LastSession is the session that a person used last, perhaps a temporary one;
+		// null if it is gone.
 		LastSession *string `json:"last_session"`
 	}
 
@@ -61,12 +61,12 @@ type (
 	LoadSessionParams struct {
 		// The session's name; it or last is needed.
 		SessionName *string `json:"session_name,omitzero"`
-		// The agent that goes on with the session: by default that of the session's name.
-		// Another one gets a copy.
+		// The agent that continues the session; the default is the session's name. An agent of
+		// another name gets a copy.
 		AgentID *string `json:"agent_id,omitzero"`
-		// Narrows what was saved.
+		// Narrows the saved permissions.
 		Preset *string `json:"preset,omitzero"`
-		// Takes the place of the model that was saved.
+		// Replaces the saved model.
 		Model *string `json:"model,omitzero"`
 		// Whether to load the session that a person used last.
 		Last *bool `json:"last,omitzero" default:"false"`
@@ -83,7 +83,7 @@ type (
 		NarrowedFrom string `json:"narrowed_from,omitzero"`
 	}
 
-	// SaveSessionParams name an agent, and what to save it as: itself if missing.
+	// SaveSessionParams name an agent, and the session to save it as.
 	SaveSessionParams struct {
 		// The agent's name.
 		AgentID string `json:"agent_id"`
@@ -91,7 +91,7 @@ type (
 		SessionName *string `json:"session_name,omitzero"`
 	}
 
-	// SaveSessionResult says which agent goes on with the conversation: a
+	// SaveSessionResult names the agent that continues the conversation: a
 	// temporary one has the session's name now.
 	SaveSessionResult struct {
 		Saved       bool   `json:"saved"`
@@ -114,11 +114,11 @@ type (
 		DestSession string `json:"dest_session"`
 	}
 
-	// RenameSessionParams name a session and what it is to be called.
+	// RenameSessionParams name a session and its new name.
 	RenameSessionParams struct {
 		// The session's name.
 		OldName string `json:"old_name"`
-		// The name that it gets.
+		// The new name.
 		NewName string `json:"new_name"`
 	}
 

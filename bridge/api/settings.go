@@ -14,16 +14,16 @@ import (
 type (
 	// SetCwdParams name a directory, absolute.
 	SetCwdParams struct {
-		// The working directory of the turns to come, absolute.
+		// The working directory from the next turn on, absolute.
 		Cwd string `json:"cwd"`
 	}
 
-	// SetCwdResult is the working directory of the turns to come.
+	// SetCwdResult is the working directory from the next turn on.
 	SetCwdResult struct {
 		Cwd string `json:"cwd"`
 	}
 
-	// GetPermissionsResult is what the agent may do.
+	// GetPermissionsResult is the agent's permissions.
 	GetPermissionsResult struct {
 		// PermissionLevel is yolo, trusted or sandboxed; Preset the name by which
 		// it was chosen.
@@ -36,9 +36,9 @@ type (
 		Pending []protocol.PermissionRequest `json:"pending"`
 	}
 
-	// SetPermissionsParams say what the agent may do, below its ceiling. With a
-	// preset, the lists are all that is asked for beside it; without one, what is
-	// not given stays as it is. Paths are absolute.
+	// SetPermissionsParams are the permissions to set, below the agent's ceiling. With a
+	// preset, lists that are not given are empty; without one they stay as they are. Paths
+	// are absolute.
 	SetPermissionsParams struct {
 		// trusted, sandboxed or a preset of the configuration.
 		Preset *string `json:"preset,omitzero"`
@@ -54,7 +54,7 @@ type (
 		Tools *map[string]protocol.ToolRule `json:"tools,omitzero"`
 	}
 
-	// SetPermissionsResult is what holds now.
+	// SetPermissionsResult is the permissions that hold now.
 	SetPermissionsResult struct {
 		Updated         bool   `json:"updated"`
 		PermissionLevel string `json:"permission_level"`
@@ -68,7 +68,7 @@ type (
 		// One of the decisions that the request offers: this call (allow_once), such calls
 		// until the session ends (allow_session), or deny.
 		Decision protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
-		// What the model is told with deny.
+		// The reason of a deny, for the model.
 		Reason *string `json:"reason,omitzero"`
 	}
 
@@ -79,7 +79,7 @@ type (
 		Decision  protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
 	}
 
-	// GetSystemPromptResult is the system prompt of the turns to come.
+	// GetSystemPromptResult is the system prompt from the next turn on.
 	GetSystemPromptResult struct {
 		SystemPrompt     string  `json:"system_prompt"`
 		SystemPromptPath *string `json:"system_prompt_path"`
@@ -96,8 +96,7 @@ type (
 )
 
 type (
-	// CompactResult says what became of the conversation. Reason is why nothing
-	// did.
+	// CompactResult is the result of a compaction. Reason says why there was none.
 	CompactResult struct {
 		Compacted    bool   `json:"compacted"`
 		Reason       string `json:"reason,omitzero"`
@@ -107,7 +106,7 @@ type (
 		TokensAfter  uint64 `json:"tokens_after,omitzero"`
 	}
 
-	// ListModelsResult is what set_model takes, as far as it is known.
+	// ListModelsResult is the models that set_model accepts, as far as they are known.
 	ListModelsResult struct {
 		Models []protocol.Model `json:"models"`
 	}
@@ -132,8 +131,8 @@ type (
 	MCPConnectParams struct {
 		// The server's name.
 		Server string `json:"server"`
-		// The target that mcp_status shows of the server: a server that the project names is
-		// started only by a client that repeats it.
+		// The target that mcp_status reports: a server of the project starts only if the
+		// client repeats its target.
 		Target *string `json:"target,omitzero"`
 	}
 

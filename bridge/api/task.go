@@ -51,7 +51,7 @@ type (
 		TaskType string `json:"task_type" enum:"code_generation,refactoring,analysis,testing"`
 		// The work, in words. It must not be empty.
 		Prompt string `json:"prompt"`
-		// What the executor should know.
+		// Context for the executor.
 		Context *TaskContext `json:"context,omitzero"`
 		// How the work is to be done.
 		Options *TaskOptions `json:"options,omitzero"`
@@ -62,16 +62,16 @@ type (
 		// Makes the task idempotent, and names it for cancel. A UUID if missing.
 		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
 	}
-	// TaskContext is what the executor should know. The server reads no file of
-	// it; the agent may.
+	// TaskContext is the context of a task. The server does not read its files; the
+	// agent may.
 	TaskContext struct {
-		// Files that matter. The server does not read them; the agent may.
+		// Relevant files. The server does not read them; the agent may.
 		Files *[]string `json:"files,omitzero"`
-		// Where the work lies.
+		// The directory of the work.
 		CurrentDirectory *string `json:"current_directory,omitzero"`
-		// What the code depends on.
+		// Dependencies of the code.
 		Dependencies *[]string `json:"dependencies,omitzero"`
-		// What the work must keep to.
+		// Constraints of the work.
 		Constraints *[]string `json:"constraints,omitzero"`
 	}
 	// TaskOptions are how the work is to be done.
@@ -83,7 +83,7 @@ type (
 		// The style guide.
 		StyleGuide *string `json:"style_guide,omitzero"`
 	}
-	// ExecuteTaskResult is what came of a task.
+	// ExecuteTaskResult is the result of a task.
 	ExecuteTaskResult struct {
 		Status   string       `json:"status" enum:"success,failed,cancelled"` // success, failed or cancelled
 		Output   TaskOutput   `json:"output"`
@@ -92,14 +92,14 @@ type (
 		Replayed bool `json:"replayed,omitzero" wire:"default"`
 	}
 	// TaskOutput has the agent's words, and the files that its tools recorded,
-	// absolute and sorted: what a shell command changes is not among them.
+	// absolute and sorted: files that a shell command changes are not among them.
 	TaskOutput struct {
 		Code          string   `json:"code"`
 		Explanation   string   `json:"explanation"`
 		FilesModified []string `json:"files_modified"`
 		FilesCreated  []string `json:"files_created"`
 	}
-	// TaskMetadata says what a task took.
+	// TaskMetadata is the time and the tokens of a task.
 	TaskMetadata struct {
 		ExecutionTimeMS int64  `json:"execution_time_ms"` // wall clock, waiting included
 		TokensUsed      uint64 `json:"tokens_used"`       // in and out
@@ -112,9 +112,9 @@ type (
 
 	// CreatePlanParams ask the planner for a plan.
 	CreatePlanParams struct {
-		// What is wanted, in words. It must not be empty.
+		// The request, in words. It must not be empty.
 		UserRequest string `json:"user_request"`
-		// How far the work has come.
+		// The state of the work.
 		CurrentState *PlanState `json:"current_state,omitzero"`
 		// Bounds of the plan.
 		Constraints *PlanConstraints `json:"constraints,omitzero"`
@@ -125,7 +125,7 @@ type (
 		// Makes the request idempotent, and names it for cancel. A UUID if missing.
 		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
 	}
-	// PlanState is how far the work has come. The items are any JSON.
+	// PlanState is the state of the work. The items are any JSON.
 	PlanState struct {
 		// Tasks that are done, any JSON.
 		CompletedTasks *[]jsontext.Value `json:"completed_tasks,omitzero"`
@@ -138,11 +138,11 @@ type (
 	PlanConstraints struct {
 		// How many tasks the plan may have.
 		MaxTasks *int `json:"max_tasks,omitzero" min:"1" max:"100" default:"100"`
-		// The most that the plan may be estimated at, in seconds; without timeout_s, also how
-		// long the turns may run.
+		// The longest estimate that the plan may have, in seconds; without timeout_s also the
+		// longest time of the turns.
 		TimeLimitSeconds *float64 `json:"time_limit_seconds,omitzero" min:">0" max:"86400" unit:"seconds"`
 	}
-	// CreatePlanResult is a plan that holds what Plan promises.
+	// CreatePlanResult is a valid plan.
 	CreatePlanResult struct {
 		Plan Plan `json:"plan"`
 		// Replayed says that it had been made before this request came.
@@ -153,7 +153,7 @@ type (
 	Plan struct {
 		// The tasks, 1 to 100.
 		Tasks []PlanTask `json:"tasks"`
-		// The planner's guess of the whole, in seconds.
+		// The planner's estimate of the whole, in seconds.
 		EstimatedTimeSeconds float64 `json:"estimated_time_seconds" wire:"default"`
 		// The planner's words.
 		Explanation string `json:"explanation" wire:"default"`
@@ -166,13 +166,13 @@ type (
 		Type string `json:"type" enum:"code_generation,refactoring,analysis,testing"`
 		// The work, in words.
 		Description string `json:"description"`
-		// Ids of the tasks that must have succeeded before.
+		// Ids of the tasks that must succeed before this one begins.
 		Dependencies []string `json:"dependencies" wire:"default"`
-		// Of the tasks that could begin, the one with the lowest goes first.
+		// Of the tasks that could begin, the one with the lowest priority begins first.
 		Priority int `json:"priority" wire:"default" default:"0"`
 	}
 
-	// ValidateCodeParams are code to be looked at, and never run.
+	// ValidateCodeParams are code to check, which is never run.
 	ValidateCodeParams struct {
 		// The code. It is never run.
 		Code string `json:"code"`
@@ -183,27 +183,27 @@ type (
 		// How long it may take, waiting included, in seconds.
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"600" unit:"seconds" default:"60"`
 	}
-	// ValidateCodeResult is what a checker found.
+	// ValidateCodeResult is the result of a checker.
 	ValidateCodeResult protocol.CodeResult
 
-	// UpdateContextParams change what agents are told beside the conversation.
+	// UpdateContextParams change the notes that agents have beside the conversation.
 	UpdateContextParams struct {
-		// What to do with the thing that data names.
+		// The change of the note that data names.
 		Action string `json:"action" enum:"add,remove,modify"`
-		// What kind of thing it is.
+		// The kind of the note.
 		ContextType string `json:"context_type" enum:"file,dependency,state"`
-		// The thing: an object with a path, a name or a key.
+		// The note: an object with a path, a name or a key.
 		Data jsontext.Value `json:"data" schema:"object"`
 		// The agent; the default is that of the path, or all agents.
 		AgentID *string `json:"agent_id,omitzero"`
 	}
-	// UpdateContextResult says which agents were reached.
+	// UpdateContextResult has the outcome for each agent.
 	UpdateContextResult struct {
-		// Updated says that all of them took it.
+		// Updated says that all agents accepted it.
 		Updated bool            `json:"updated"`
 		Agents  []ContextUpdate `json:"agents"` // by id
 	}
-	// ContextUpdate is what became of an update in one agent.
+	// ContextUpdate is the outcome of an update in one agent.
 	ContextUpdate struct {
 		AgentID string `json:"agent_id"`
 		Updated bool   `json:"updated"`

@@ -6,29 +6,29 @@ import (
 	"nexus.internal/protocol"
 )
 
-// What send does when the agent is busy.
+// The values of when_busy: what send does when the agent is busy.
 const (
 	WhenBusyQueue  = "queue"  // wait, first in, first out; the default
 	WhenBusyReject = "reject" // -32001 AGENT_BUSY
 	WhenBusySteer  = "steer"  // abort the running turn, then run this one
 )
 
-// What becomes of a send whose process crashes.
+// The values of on_crash: the outcome of a send whose process crashes.
 const (
 	OnCrashFail  = "fail"  // -32000 CHILD_CRASHED; the default
 	OnCrashRetry = "retry" // it is sent once more after the restart
 )
 
-// What becomes of a send whose client leaves.
+// The values of on_disconnect: the outcome of a send whose client leaves.
 const (
 	OnDisconnectContinue = "continue" // it goes on; the default
 	OnDisconnectCancel   = "cancel"   // it is cancelled
 )
 
-// What create_agent does where an agent of that name runs.
+// The values of if_exists: what create_agent does if an agent of that name runs.
 const (
 	IfExistsFail = "fail" // AGENT_EXISTS; the default
-	IfExistsUse  = "use"  // it is the answer, if it is as the parameters say
+	IfExistsUse  = "use"  // it is the result, if it matches the parameters
 )
 
 type (
@@ -40,13 +40,13 @@ type (
 		// The agent's name; 8 hexadecimal digits if missing. A leading dot makes it
 		// temporary: its session goes with it.
 		AgentID *string `json:"agent_id,omitzero"`
-		// Takes the place of the layered default; "" is none. At most 102,400 bytes.
+		// Replaces the layered default; "" is none. At most 102,400 bytes.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
-		// What the agent may do: trusted, sandboxed or a preset of the configuration. The
+		// The permissions: trusted, sandboxed or a preset of the configuration. The
 		// default is the configuration's, or sandboxed for an agent with a parent.
 		Preset *string `json:"preset,omitzero"`
-		// The working directory, absolute. The default is what was saved, then that of the
-		// parent, then default_cwd, then where the server was started.
+		// The working directory, absolute. The default is the saved one, then the parent's,
+		// then default_cwd, then the directory in which the server was started.
 		Cwd *string `json:"cwd,omitzero"`
 		// The working directory of a new agent that has neither cwd nor a parent, absolute.
 		DefaultCwd *string `json:"default_cwd,omitzero"`
@@ -59,16 +59,16 @@ type (
 		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`
 		// Names of tools that the agent does not have. At most 256.
 		DisableTools *[]string `json:"disable_tools,omitzero"`
-		// What becomes of a call that needs an approval: ask (see respond_permission) or
+		// How a call that needs an approval is decided: ask (see respond_permission) or
 		// deny.
 		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny"`
-		// What the agent, with those that it creates, may use. Missing ones are the
+		// Limits of the agent and of the agents that it creates. Missing ones are the
 		// configuration's.
 		Limits *Limits `json:"limits,omitzero"`
-		// The agent for which this one is made. It must run.
+		// The parent of this agent. It must run.
 		ParentAgentID *string `json:"parent_agent_id,omitzero"`
-		// What happens where an agent of that name runs: fail (AGENT_EXISTS), or use that
-		// agent, if it is as the other parameters say. use needs agent_id.
+		// What happens if an agent of that name runs: fail (AGENT_EXISTS), or use that
+		// agent, if it matches the other parameters. use needs agent_id.
 		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail"`
 		// A message that is sent to the agent at once. It must not be empty.
 		InitialMessage *string `json:"initial_message,omitzero"`
@@ -122,14 +122,14 @@ type (
 		NarrowedFrom string `json:"narrowed_from,omitzero"`
 		// InitialRequestID is the request_id of the initial message.
 		InitialRequestID string `json:"initial_request_id,omitzero"`
-		// InitialResponse is what send would have returned; InitialError is
-		// what it would have failed with. Either only if it was waited for.
+		// InitialResponse is the result that send would have returned, InitialError its
+		// error. Either is there only if the call waited for it.
 		InitialResponse *SendResult   `json:"initial_response,omitzero"`
 		InitialError    *InitialError `json:"initial_error,omitzero"`
 	}
 
 	// InitialError says why the initial message has no answer. The agent
-	// exists all the same.
+	// exists nevertheless.
 	InitialError struct {
 		Code    int    `json:"code"` // the JSON-RPC code that send would give
 		Message string `json:"message"`
@@ -147,7 +147,7 @@ type (
 		AgentID string `json:"agent_id"`
 	}
 
-	// ListAgentsResult is every agent the server runs, sorted by id.
+	// ListAgentsResult is every agent of the server, sorted by id.
 	ListAgentsResult struct {
 		Agents []AgentInfo `json:"agents"`
 	}
@@ -161,7 +161,7 @@ type (
 		State          string  `json:"state" enum:"stopped,starting,ready,busy,stopping,backoff,failed"` // SPEC §5.1
 		PID            *int    `json:"pid"`                                                              // null while no process runs
 		Incarnation    uint64  `json:"incarnation"`                                                      // counts from 1
-		Restarts       uint64  `json:"restarts"`                                                         // after a crash, that became ready
+		Restarts       uint64  `json:"restarts"`                                                         // after a crash, if the agent became ready
 		IsTemp         bool    `json:"is_temp"`
 		ParentAgentID  *string `json:"parent_agent_id"`
 		Provenance     string  `json:"provenance"` // who began it: ProvenanceUser or the id of an agent
@@ -201,7 +201,7 @@ type (
 		Components jsontext.Value   `json:"components"`
 	}
 
-	// SuccessResult has nothing to say but that it was done.
+	// SuccessResult says only that the work was done.
 	SuccessResult struct {
 		Success bool `json:"success"`
 	}
@@ -232,9 +232,9 @@ type (
 		SourceAgentID *string `json:"source_agent_id,omitzero"`
 	}
 
-	// CompactParams say how far to go.
+	// CompactParams are those of compact.
 	CompactParams struct {
-		// Whether to keep the last turn alone, and to take a summary that is no shorter.
+		// Whether to keep only the last turn, and to accept a summary that is no shorter.
 		Force *bool `json:"force,omitzero" default:"false"`
 	}
 
@@ -315,12 +315,12 @@ type (
 		Reasoning bool   `json:"reasoning"` // whether the model shows its reasoning
 	}
 
-	// UpdatedResult has nothing to say but that it was done.
+	// UpdatedResult says only that the change was made.
 	UpdatedResult struct {
 		Updated bool `json:"updated"`
 	}
 
-	// ListToolsResult is what the model may call.
+	// ListToolsResult is the tools that the model may call.
 	ListToolsResult struct {
 		Tools []Tool `json:"tools"`
 	}
@@ -373,5 +373,5 @@ type (
 	}
 )
 
-// Service is what a nexus server calls itself in GET /healthz.
+// Service is the name of a nexus server in GET /healthz.
 const Service = "nexus"

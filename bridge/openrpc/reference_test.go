@@ -58,9 +58,9 @@ func TestReference(t *testing.T) {
 	var out bytes.Buffer
 	out.WriteString(`# Methods
 
-Every method of the façade. SPEC.md says how a request is made and answered (§6.1, §6.2) and what the methods mean together (§6.3).
-Parameters are given by name; one without "required" may be missing or null, and unknown ones are refused. A member of a result
-with a question mark may be missing. Any method gives the errors ` + kinds(api.CommonErrors) + `; each names its others.
+Every method of the façade. SPEC.md describes requests and answers (§6.1, §6.2), and how the methods work together (§6.3).
+Parameters are given by name. One without "required" may be missing or null; unknown ones are refused. A member of a result
+with a question mark may be missing. Any method gives the errors ` + kinds(api.CommonErrors) + `; each method lists its other errors.
 
 This page is generated from the table of methods: ` + "`UPDATE=1 go test ./bridge/openrpc`" + ` writes it.
 
@@ -136,12 +136,12 @@ func keysOf(m api.Method) string {
 
 // agentsOf says of which agents another agent may ask for a method.
 var agentsOf = map[api.Reach]string{
-	api.NoAgent:      "Agents cannot ask for it.",
-	api.AnyAgent:     "Agents may ask for it.",
-	api.Awake:        "An agent may ask it of agents that run, and of those that it created.",
-	api.Peers:        "An agent may ask it of agents that may do no more than itself.",
-	api.Created:      "An agent may ask it of agents that it created.",
-	api.Unrestricted: "Only an agent without restrictions may ask for it.",
+	api.NoAgent:      "Agents cannot call it.",
+	api.AnyAgent:     "Agents may call it.",
+	api.Awake:        "An agent may call it for running agents, and for those that it created.",
+	api.Peers:        "An agent may call it for agents whose permissions are within its own.",
+	api.Created:      "An agent may call it for agents that it created.",
+	api.Unrestricted: "Only a yolo agent may call it.",
 }
 
 // parameter writes the row of one parameter, and those of the members of an object below it.

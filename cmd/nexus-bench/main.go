@@ -36,7 +36,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	bin := flags.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
 	quick := flags.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
 	agents := flags.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
-	only := flags.String("only", "", "measure only what has this in its name as progress shows it, such as sends")
+	only := flags.String("only", "", "measure only figures whose names in the progress contain this, such as sends")
 	tell := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -21,7 +21,7 @@ func main() {
 	log.SetOutput(io.Discard)
 	app := cli.New(cli.Options{
 		Name:    "nexus-rpc",
-		Summary: "Asks something of a nexus server",
+		Summary: "Calls a nexus server",
 		Version: version.Of(linked),
 		Environ: os.Environ(),
 		Stdin:   os.Stdin,

@@ -26,7 +26,7 @@ func addBackup(app *cli.App) {
 	var o backup.Options
 	save := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Save the home in a file, also while a server works in it",
+		Short: "Save the home in a file, also while a server uses it",
 		Long: "Saves the configuration, the saved sessions with all that belongs to them, plans, the audit log and the hashes of\n" +
 			"keys in FILE, a tar.gz archive that only you can read. FILE must not exist. A server may work in the home meanwhile.",
 		Args: cli.Args(1, 1),
@@ -40,9 +40,9 @@ func addBackup(app *cli.App) {
 	save.Flags().BoolVar(&o.NoKeys, "no-keys", false, "leave out the hashes of the keys that create_key made")
 	restore := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a home of a backup",
-		Long: "Makes the home that --home names (default: $NEXUS_HOME, then ~/.nexus3) of a file that nexus backup wrote. The home must\n" +
-			"not exist or be empty. A file that is damaged or cut off is refused, and nothing is left of it.",
+		Short: "Create a home from a backup",
+		Long: "Creates the home of --home (default: $NEXUS_HOME, then ~/.nexus3) from a file that nexus backup wrote. The home must\n" +
+			"not exist, or must be empty. A file that is damaged or cut off is refused, and nothing is left of it.",
 		Args: cli.Args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := cli.Interruptible(cmd.Context())

@@ -35,10 +35,10 @@ func addChaos(app *cli.App) {
 	var o chaosOptions
 	cmd := &cobra.Command{
 		Use:   "chaos",
-		Short: "Attack a server of its own, and check that it keeps its promises",
+		Short: "Attack a server of its own and check its promises",
 		Long: "Starts a server in a temporary home with agents on the offline model. Clients send, cancel, repeat, destroy and\n" +
 			"create while agents are killed and stopped, the disk is filled, and the server is killed and started again.\n" +
-			"Then every answer, event, process and descriptor is accounted for. Exit status 1 if a promise was broken.",
+			"Then every answer, event, process and descriptor is checked. Exit status 1 if a promise was broken.",
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -51,9 +51,9 @@ func addChaos(app *cli.App) {
 		},
 	}
 	cmd.Flags().Float64Var(&o.minutes, "minutes", 1, "how long to attack")
-	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "what the plan follows from (default: another each time; it is printed)")
-	cmd.Flags().IntVar(&o.agents, "agents", 20, "how many agents; a third of them is left in peace")
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also if all is well")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the plan (default: a random one; it is printed)")
+	cmd.Flags().IntVar(&o.agents, "agents", 20, "number of agents; a third of them is not attacked")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the home, the logs and the history also after a success")
 	cmd.Flags().StringVar(&o.dir, "dir", "", "")
 	cmd.Flags().BoolVar(&o.mount, "mount", false, "")
 	cmd.Flags().BoolVar(&o.disk, "disk", false, "")

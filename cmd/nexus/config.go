@@ -23,8 +23,8 @@ func configCommand(app *cli.App) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration as nexus serve reads it (default: config.json in the home)",
 		Long: "Check a configuration as nexus serve reads it: FILE, or config.json in the home and the mcp.json beside it.\n" +
-			"An error names the line, the column and the member, and is exit status 1. What does not keep a server from\n" +
-			"starting, as a key that is not in this environment, is a warning on stderr. --json prints all of it on stdout.",
+			"An error names the line, the column and the member, and is exit status 1. A fault with which a server\n" +
+			"still starts, such as a key missing in this environment, is a warning on stderr. --json prints both on stdout.",
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return checkConfig(app, strings.Join(args, "")) },
 	}, &cobra.Command{

@@ -23,8 +23,8 @@ type logOptions struct {
 }
 
 func (o *logOptions) flags(set *pflag.FlagSet) {
-	set.Var(&o.level, "log-level", "lines of the log: debug, info, warn or error, and above")
-	set.Var(&o.format, "log-format", "how they are written: auto (text on a terminal, else json), text or json")
+	set.Var(&o.level, "log-level", "lowest level of logged lines: debug, info, warn or error")
+	set.Var(&o.format, "log-format", "format of the log: auto (text on a terminal, else json), text or json")
 	set.StringVar(&o.file, "log-file", "", "write the log to `FILE`, which becomes FILE.1 at 8 MiB; three older ones are kept (default: stderr)")
 }
 

@@ -18,7 +18,7 @@ func main() {
 	log.SetOutput(io.Discard)
 	app := cli.New(cli.Options{
 		Name:    "nexus",
-		Summary: "Runs AI agents, each a process of its own",
+		Summary: "Runs AI agents, each in its own process",
 		Version: version.Of(linked),
 		Environ: os.Environ(),
 		Stdin:   os.Stdin,

@@ -64,7 +64,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 		Short: "Run the server in the foreground",
 		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown. Port 0 takes a free one.\n" +
 			"Turns that run or wait may finish (--drain-timeout); a second signal ends the server at once.\n" +
-			"Under systemd (Type=notify) it tells when it is ready, that it lives, and that it ends.",
+			"Under systemd (Type=notify) it reports when it is ready, that it lives, and that it ends.",
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := app.CheckPort(0); err != nil {
@@ -101,7 +101,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&o.child, "child", "", "path of nexus-child (default: beside nexus, then on PATH)")
 	cmd.Flags().StringVar(&o.durability, "durability", "", "how journals are saved: turn (synced, the default) or os")
 	cmd.Flags().StringVar(&o.scenario, "scenario", "", "scenario file that the offline model plays")
-	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long turns may go on when the server is asked to end")
+	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long running turns may continue when the server is asked to end")
 	cmd.Flags().DurationVar(&o.approval, "approval-timeout", defaultApproval, "how long a permission request waits before its call is denied")
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")

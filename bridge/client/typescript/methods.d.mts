@@ -673,7 +673,7 @@ export interface CallOptions {
 export interface Methods {
   /** Start an agent, or continue the saved one of that name. */
   createAgent(params?: CreateAgentParams, options?: CallOptions): Promise<CreateAgentResult>;
-  /** Stop an agent and forget it; a named one's session stays saved. */
+  /** Stop an agent and remove it; a named one's session stays saved. */
   destroyAgent(params: DestroyAgentParams, options?: CallOptions): Promise<DestroyAgentResult>;
   /** List the agents that the server runs. */
   listAgents(params?: ListAgentsParams, options?: CallOptions): Promise<ListAgentsResult>;
@@ -687,41 +687,41 @@ export interface Methods {
   cloneSession(params: CloneSessionParams, options?: CallOptions): Promise<CloneSessionResult>;
   /** Give a session another name, and its agent too. */
   renameSession(params: RenameSessionParams, options?: CallOptions): Promise<RenameSessionResult>;
-  /** Delete a saved session for good. */
+  /** Delete a saved session permanently. */
   deleteSession(params: DeleteSessionParams, options?: CallOptions): Promise<DeleteSessionResult>;
-  /** Tell how all agents stand. */
+  /** Summarise the state of all agents. */
   getAgentSummaries(params?: GetAgentSummariesParams, options?: CallOptions): Promise<GetAgentSummariesResult>;
   /** Describe all methods, as an OpenRPC document. */
   rpcDiscover(params?: RPCDiscoverParams, options?: CallOptions): Promise<RPCDiscoverResult>;
-  /** Finish what runs, stop every agent and end the server. */
+  /** Finish the running turns, stop every agent and end the server. */
   shutdownServer(params?: ShutdownServerParams, options?: CallOptions): Promise<ShutdownServerResult>;
-  /** Put another key into the server's key file. */
+  /** Replace the key in the server's key file. */
   rotateKey(params?: RotateKeyParams, options?: CallOptions): Promise<RotateKeyResult>;
-  /** Make a key that is good for reading, or for one agent. */
+  /** Make a key for reading, or for one agent. */
   createKey(params: CreateKeyParams, options?: CallOptions): Promise<CreateKeyResult>;
-  /** List the keys that create_key made and that are good. */
+  /** List the valid keys made by create_key. */
   listKeys(params?: ListKeysParams, options?: CallOptions): Promise<ListKeysResult>;
-  /** Make a code that opens the page once, within a minute, in place of the key. */
+  /** Make a one-time code that opens the page within a minute, instead of the key. */
   createPageCode(params?: CreatePageCodeParams, options?: CallOptions): Promise<CreatePageCodeResult>;
-  /** End a key that create_key made. */
+  /** End a key made by create_key. */
   revokeKey(params: RevokeKeyParams, options?: CallOptions): Promise<RevokeKeyResult>;
   /** Have the executor do one task and report in a fixed shape. */
   executeTask(params: ExecuteTaskParams, options?: CallOptions): Promise<ExecuteTaskResult>;
   /** Have the planner divide a request into tasks. */
   createPlan(params: CreatePlanParams, options?: CallOptions): Promise<CreatePlanResult>;
-  /** Have a real checker of the machine look at code, without running it. */
+  /** Check code with a checker of the machine, without running it. */
   validateCode(params: ValidateCodeParams, options?: CallOptions): Promise<ValidateCodeResult>;
   /** Carry out the tasks of a plan by several agents, in the order of their dependencies. */
   runPlan(params: RunPlanParams, options?: CallOptions): Promise<RunPlanResult>;
-  /** Tell every agent, or one, something beside the conversation. */
+  /** Change the notes that every agent, or one, has beside the conversation. */
   updateContext(params: UpdateContextParams, options?: CallOptions): Promise<UpdateContextResult>;
   /** Send a message and wait for the answer. */
   send(params: SendParams, options?: CallOptions): Promise<SendResult>;
-  /** Cancel a send that waits or runs; globally, a run of a plan. */
+  /** Cancel a waiting or running send; globally, a run of a plan. */
   cancel(params: CancelParams, options?: CallOptions): Promise<CancelResult>;
   /** Stop the agent's process; the next send starts it again. */
   shutdown(params?: ShutdownParams, options?: CallOptions): Promise<ShutdownResult>;
-  /** Tell how the context window is used. */
+  /** Report the use of the context window. */
   getTokens(params?: GetTokensParams, options?: CallOptions): Promise<GetTokensResult>;
   /** Describe the conversation. */
   getContext(params?: GetContextParams, options?: CallOptions): Promise<GetContextResult>;
@@ -731,27 +731,27 @@ export interface Methods {
   compact(params?: CompactParams, options?: CallOptions): Promise<CompactResult>;
   /** List the models that the agent can be switched to. */
   listModels(params?: ListModelsParams, options?: CallOptions): Promise<ListModelsResult>;
-  /** Tell which model answers. */
+  /** Return the present model. */
   getModel(params?: GetModelParams, options?: CallOptions): Promise<GetModelResult>;
-  /** Switch the model for the turns to come. */
+  /** Change the model from the next turn on. */
   setModel(params: SetModelParams, options?: CallOptions): Promise<SetModelResult>;
-  /** Move to another working directory for the turns to come. */
+  /** Change the working directory from the next turn on. */
   setCwd(params: SetCwdParams, options?: CallOptions): Promise<SetCwdResult>;
-  /** Tell what the agent may do, and what waits for an approval. */
+  /** Return the agent's permissions, and the calls that wait for an approval. */
   getPermissions(params?: GetPermissionsParams, options?: CallOptions): Promise<GetPermissionsResult>;
-  /** Change what the agent may do, at once. */
+  /** Change the agent's permissions, at once. */
   setPermissions(params?: SetPermissionsParams, options?: CallOptions): Promise<SetPermissionsResult>;
-  /** Approve or deny a call that waits for it. */
+  /** Approve or deny a waiting call. */
   respondPermission(params: RespondPermissionParams, options?: CallOptions): Promise<RespondPermissionResult>;
   /** Read the system prompt. */
   getSystemPrompt(params?: GetSystemPromptParams, options?: CallOptions): Promise<GetSystemPromptResult>;
-  /** Replace the system prompt for the turns to come. */
+  /** Replace the system prompt from the next turn on. */
   setSystemPrompt(params: SetSystemPromptParams, options?: CallOptions): Promise<SetSystemPromptResult>;
   /** List the tools that the model may call. */
   listTools(params?: ListToolsParams, options?: CallOptions): Promise<ListToolsResult>;
   /** List the MCP servers of the agent's configuration. */
   mcpListServers(params?: MCPListServersParams, options?: CallOptions): Promise<MCPListServersResult>;
-  /** Tell how one MCP server gets on. */
+  /** Report the state of one MCP server. */
   mcpStatus(params: MCPStatusParams, options?: CallOptions): Promise<MCPStatusResult>;
   /** Start an MCP server, also one that the project names. */
   mcpConnect(params: MCPConnectParams, options?: CallOptions): Promise<MCPConnectResult>;

@@ -53,8 +53,8 @@ func (v *create) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.Provider}, "provider", "provider of the model")
 	f.Var(optional{&v.p.Cwd}, "cwd", "working directory (default: this one; a saved agent keeps its own)")
 	f.Var(optional{&v.p.SystemPrompt}, "system", "system prompt")
-	f.Var(optional{&v.p.Approvals}, "approvals", "what becomes of calls that want an approval: ask (see approvals) or deny")
-	f.Var(optional{&v.p.IfExists}, "if-exists", "where an agent of that name runs: fail (the default) or use it")
+	f.Var(optional{&v.p.Approvals}, "approvals", "how calls that need an approval are decided: ask (see approvals) or deny")
+	f.Var(optional{&v.p.IfExists}, "if-exists", "if an agent of that name runs: fail (the default) or use it")
 }
 
 func (v *create) check(*pflag.FlagSet, []string) error {

@@ -129,7 +129,7 @@ func visible(text string) string {
 type allow struct{ session bool }
 
 func (v *allow) flags(f *pflag.FlagSet) {
-	f.BoolVar(&v.session, "session", false, "and the like of it, for the rest of the session")
+	f.BoolVar(&v.session, "session", false, "also similar calls, for the rest of the session")
 }
 
 func (v *allow) run(ctx context.Context, a *App, c *client.Client, args []string) error {
@@ -144,7 +144,7 @@ func (v *allow) run(ctx context.Context, a *App, c *client.Client, args []string
 type deny struct{ reason string }
 
 func (v *deny) flags(f *pflag.FlagSet) {
-	f.StringVar(&v.reason, "reason", "", "what the model is told")
+	f.StringVar(&v.reason, "reason", "", "text for the model")
 }
 
 func (v *deny) run(ctx context.Context, a *App, c *client.Client, args []string) error {

@@ -17,7 +17,7 @@ import (
 type call struct{ agent string }
 
 const callHelp = "Call any method with parameters in JSON and print its result. PARAMS - reads them from stdin.\n\n" +
-	`METHOD is one of the page at /docs of the server, or of "call rpc.discover", which says all about their parameters.`
+	`The page at /docs of the server, and "call rpc.discover", describe the methods and their parameters.`
 
 func (v *call) flags(f *pflag.FlagSet) {
 	f.StringVar(&v.agent, "agent", "", "the agent whose method is called")

@@ -79,9 +79,9 @@ type events struct {
 }
 
 func (v *events) flags(f *pflag.FlagSet) {
-	f.StringVar(&v.after, "after", "", "seq, or without AGENT id, of the last event seen; 0 is all that is kept (default: only what comes)")
+	f.StringVar(&v.after, "after", "", "seq, or without AGENT id, of the last event seen; 0 selects all stored events (default: only new events)")
 	f.StringSliceVar(&v.only.Types, "types", nil, "only events of these types, as in turn_end,error")
-	f.StringSliceVar(&v.only.Agents, "agents", nil, "only those of these agents, as in a,b")
+	f.StringSliceVar(&v.only.Agents, "agents", nil, "only events of these agents, as in a,b")
 }
 
 func (v *events) check(f *pflag.FlagSet, args []string) error {

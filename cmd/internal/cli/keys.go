@@ -51,9 +51,9 @@ type createKey struct {
 
 func (v *createKey) flags(f *pflag.FlagSet) {
 	f.StringVar(&v.agent, "agent", "", "agent that the key is for (default: a key for reading)")
-	f.BoolVar(&v.grants, "may-grant", false, "the key may widen what --agent may do, up to what its owner granted, and approve its calls")
-	f.StringVar(&v.name, "name", "", "what people call it")
-	f.DurationVar(&v.expires, "expires", 0, "how long it is good, as in 24h (default: until it is revoked)")
+	f.BoolVar(&v.grants, "may-grant", false, "the key may widen the permissions of --agent, up to the owner's grant, and approve its calls")
+	f.StringVar(&v.name, "name", "", "name for people")
+	f.DurationVar(&v.expires, "expires", 0, "how long the key is valid, as in 24h (default: until it is revoked)")
 }
 
 func (v *createKey) check(f *pflag.FlagSet, _ []string) error {

@@ -35,7 +35,7 @@ type openResult struct {
 type openPage struct{ show bool }
 
 func (v *openPage) flags(f *pflag.FlagSet) {
-	f.BoolVar(&v.show, "print", false, "print the address, which opens the page once within a minute, and start no browser")
+	f.BoolVar(&v.show, "print", false, "print the address, which opens the page once within a minute, instead of starting a browser")
 }
 
 func (v *openPage) run(ctx context.Context, a *App, c *client.Client, _ []string) error {

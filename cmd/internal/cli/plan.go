@@ -31,25 +31,25 @@ type plan struct {
 	told        map[string]bool // the tasks whose ends were shown
 }
 
-const planHelp = `Carry out the tasks of a plan by several agents, in the order of their dependencies, and say how it gets on.
+const planHelp = `Carry out the tasks of a plan by several agents, in the order of their dependencies, and print the progress.
 
-FILE is a plan in JSON, or what create_plan gave; - reads it from stdin:
+FILE is a plan in JSON, or the result of create_plan; - reads it from stdin:
   {"tasks": [{"id": "code", "type": "code_generation", "description": "Write the handler"},
              {"id": "test", "type": "testing", "description": "Test it", "dependencies": ["code"]}]}
 A type is code_generation, refactoring, analysis or testing.
 
-An interrupt ends the watching and not the run. The same command with --run RUN watches it again, goes on with it after
-the end of the server or a fault, and shows its result once it has ended. "cancel RUN" ends it for good.`
+An interrupt ends the watching, not the run. The same command with --run RUN watches the run again, continues it after
+the end of the server or a fault, and prints the result of an ended run. "cancel RUN" cancels the run.`
 
 func (v *plan) flags(f *pflag.FlagSet) {
-	f.Var(optional{&v.p.RequestID}, "run", "name of the run, to watch it, go on with it or cancel it by (default: a new one)")
+	f.Var(optional{&v.p.RequestID}, "run", "name of the run, by which to watch, continue or cancel it (default: a new one)")
 	f.StringSliceVar(&v.agents, "agents", nil, "agents that carry it out, as in a,b (default: a pool of new ones)")
-	f.IntVar(&v.size, "size", api.DefaultPool, "how many agents the pool has")
+	f.IntVar(&v.size, "size", api.DefaultPool, "number of agents in the pool")
 	f.Var(optional{&v.pool.Preset}, "preset", "permissions of the pool's agents, such as trusted or sandboxed")
-	f.Var(optional{&v.pool.Cwd}, "cwd", "directory that the pool's agents work in (default: this one)")
+	f.Var(optional{&v.pool.Cwd}, "cwd", "working directory of the pool's agents (default: this one)")
 	f.Var(optional{&v.pool.Model}, "model", "model of the pool's agents")
-	f.BoolVar(&v.goOn, "continue", false, "go on with what does not depend on a task that failed")
-	f.BoolVar(&v.retry, "retry", false, "try again whatever did not succeed in a run that has ended")
+	f.BoolVar(&v.goOn, "continue", false, "continue with tasks that do not depend on a failed one")
+	f.BoolVar(&v.retry, "retry", false, "in an ended run, try all tasks again that did not succeed")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the run, as in 10m")
 }
 

@@ -22,9 +22,9 @@ type listSessions struct {
 }
 
 func (v *listSessions) flags(f *pflag.FlagSet) {
-	f.Uint64Var(&v.offset, "offset", 0, "how many to pass over, the latest used first")
+	f.Uint64Var(&v.offset, "offset", 0, "number of sessions to skip, the latest used first")
 	f.Uint64Var(&v.limit, "limit", api.DefaultSessions, "at most this many (0: all)")
-	f.BoolVar(&v.temp, "temp", false, "with those of temporary agents")
+	f.BoolVar(&v.temp, "temp", false, "include those of temporary agents")
 }
 
 func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []string) error {
@@ -85,7 +85,7 @@ type load struct {
 
 func (v *load) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.last, "last", false, "the session that a person used last")
-	f.Var(optional{&v.p.AgentID}, "as", "agent that goes on with a copy of it")
+	f.Var(optional{&v.p.AgentID}, "as", "agent that continues a copy of the session")
 	f.Var(optional{&v.p.Preset}, "preset", "permission level instead of the saved one: trusted or sandboxed")
 	f.Var(optional{&v.p.Model}, "model", "model instead of the saved one")
 }

@@ -34,9 +34,9 @@ type send struct {
 const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin. An interrupt cancels the turn."
 
 func (v *send) flags(f *pflag.FlagSet) {
-	f.Var(optional{&v.p.RequestID}, "request-id", "id to cancel it by, and to send it no more than once")
+	f.Var(optional{&v.p.RequestID}, "request-id", "id by which to cancel it, and to send it at most once")
 	f.Var(optional{&v.p.WhenBusy}, "when-busy", "queue (the default), reject or steer")
-	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more when the agent is back")
+	f.Var(optional{&v.p.OnCrash}, "on-crash", "fail (the default) or retry: send it once more after the restart")
 	f.DurationVar(&v.timeout, "timeout", 0, "limit on the turn, as in 90s")
 }
 

@@ -58,7 +58,7 @@ const many = 1 << 30
 // verbs are those of nexus-rpc.
 func verbs() []row {
 	return []row{
-		{use: "detect", short: "Tell what listens on the port", do: local(detect)},
+		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
 		{use: "list", start: true, short: api.ListAgents.Summary, do: calls(api.ListAgents, nothing, agentsTable)},
 		{use: "create [AGENT] [FLAGS]", most: 1, start: true, short: api.CreateAgent.Summary, do: new(create)},
 		{use: "stop AGENT", least: 1, most: 1, short: api.Shutdown.Summary, do: action(stop)},
@@ -67,8 +67,8 @@ func verbs() []row {
 		{use: "status AGENT", least: 1, most: 1, short: "Describe an agent", do: action(status)},
 		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, short: api.Cancel.Summary, long: cancelHelp, do: action(cancel)},
 		{use: "approvals", short: "List the calls of all agents that wait for an approval", do: action(approvals)},
-		{use: "allow REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Let a call run that waits for it", do: new(allow)},
-		{use: "deny REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Refuse a call that waits for an approval", do: new(deny)},
+		{use: "allow REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Allow a call that waits for an approval", do: new(allow)},
+		{use: "deny REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Deny a call that waits for an approval", do: new(deny)},
 		{use: "plan FILE [FLAGS]", least: 1, most: 1, short: api.RunPlan.Summary, long: planHelp, do: new(plan)},
 		{use: "shutdown", short: api.ShutdownServer.Summary, do: action(shutdown)},
 		{use: "sessions [FLAGS]", short: api.ListSessions.Summary, do: new(listSessions)},
@@ -81,19 +81,19 @@ func verbs() []row {
 			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
 		},
 		{
-			use: "import FILE…", least: 1, most: many, short: "Save sessions that an earlier program kept as JSON, each under the name that it bears",
+			use: "import FILE…", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles),
 		},
 		{use: "messages AGENT [FLAGS]", least: 1, most: 1, short: api.GetMessages.Summary, do: new(messages)},
 		{
 			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
-			short: "Print what an agent does, one JSON event a line, until it is destroyed; without AGENT, what all do",
+			short: "Print an agent's events, one JSON object a line, until it is destroyed; without AGENT those of all agents",
 		},
 		{use: "keys", short: api.ListKeys.Summary, do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
 			{use: "create [FLAGS]", short: api.CreateKey.Summary, do: new(createKey)},
 			{use: "revoke KEY_ID", least: 1, most: 1, short: api.RevokeKey.Summary, do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
 		}},
-		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser, without its key", do: new(openPage)},
+		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser by a one-time code", do: new(openPage)},
 		{
 			use: "call METHOD [PARAMS] [FLAGS]", least: 1, most: 2, long: callHelp, do: new(call),
 			short: "Call any method with parameters in JSON and print its result",

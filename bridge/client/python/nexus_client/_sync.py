@@ -41,7 +41,7 @@ class SyncMethods:
         return cast(results.CreateAgent, self._call("create_agent", locals()))
 
     def destroy_agent(self, agent_id: str) -> results.DestroyAgent:
-        """Stop an agent and forget it; a named one's session stays saved."""
+        """Stop an agent and remove it; a named one's session stays saved."""
         return cast(results.DestroyAgent, self._call("destroy_agent", locals()))
 
     def list_agents(self) -> results.ListAgents:
@@ -83,7 +83,7 @@ class SyncMethods:
         return cast(results.RenameSession, self._call("rename_session", locals()))
 
     def delete_session(self, session_name: str) -> results.DeleteSession:
-        """Delete a saved session for good."""
+        """Delete a saved session permanently."""
         return cast(results.DeleteSession, self._call("delete_session", locals()))
 
     def get_agent_summaries(
@@ -92,7 +92,7 @@ class SyncMethods:
         *,
         include_context: Optional[bool] = None,
     ) -> results.GetAgentSummaries:
-        """Tell how all agents stand."""
+        """Summarise the state of all agents."""
         return cast(results.GetAgentSummaries, self._call("get_agent_summaries", locals()))
 
     def rpc_discover(self) -> results.RPCDiscover:
@@ -100,11 +100,11 @@ class SyncMethods:
         return cast(results.RPCDiscover, self._call("rpc.discover", locals()))
 
     def shutdown_server(self) -> results.ShutdownServer:
-        """Finish what runs, stop every agent and end the server."""
+        """Finish the running turns, stop every agent and end the server."""
         return cast(results.ShutdownServer, self._call("shutdown_server", locals()))
 
     def rotate_key(self, grace_s: Optional[int] = None) -> results.RotateKey:
-        """Put another key into the server's key file."""
+        """Replace the key in the server's key file."""
         return cast(results.RotateKey, self._call("rotate_key", locals()))
 
     def create_key(
@@ -116,19 +116,19 @@ class SyncMethods:
         expires_s: Optional[int] = None,
         name: Optional[str] = None,
     ) -> results.CreateKey:
-        """Make a key that is good for reading, or for one agent."""
+        """Make a key for reading, or for one agent."""
         return cast(results.CreateKey, self._call("create_key", locals()))
 
     def list_keys(self) -> results.ListKeys:
-        """List the keys that create_key made and that are good."""
+        """List the valid keys made by create_key."""
         return cast(results.ListKeys, self._call("list_keys", locals()))
 
     def create_page_code(self) -> results.CreatePageCode:
-        """Make a code that opens the page once, within a minute, in place of the key."""
+        """Make a one-time code that opens the page within a minute, instead of the key."""
         return cast(results.CreatePageCode, self._call("create_page_code", locals()))
 
     def revoke_key(self, key_id: str) -> results.RevokeKey:
-        """End a key that create_key made."""
+        """End a key made by create_key."""
         return cast(results.RevokeKey, self._call("revoke_key", locals()))
 
     def execute_task(
@@ -166,7 +166,7 @@ class SyncMethods:
         *,
         timeout_s: Optional[float] = None,
     ) -> results.ValidateCode:
-        """Have a real checker of the machine look at code, without running it."""
+        """Check code with a checker of the machine, without running it."""
         return cast(results.ValidateCode, self._call("validate_code", locals()))
 
     def run_plan(
@@ -214,7 +214,7 @@ class SyncMethods:
         data: Dict[str, Any],
         agent_id: Optional[str] = None,
     ) -> results.UpdateContext:
-        """Tell every agent, or one, something beside the conversation."""
+        """Change the notes that every agent, or one, has beside the conversation."""
         return cast(results.UpdateContext, self._call("update_context", locals()))
 
     def send(
@@ -255,7 +255,7 @@ class SyncMethods:
         return cast(Generator[Part, None, None], self._stream("send", locals()))
 
     def cancel(self, request_id: str) -> results.Cancel:
-        """Cancel a send that waits or runs; globally, a run of a plan."""
+        """Cancel a waiting or running send; globally, a run of a plan."""
         return cast(results.Cancel, self._call("cancel", locals()))
 
     def shutdown(self) -> results.Shutdown:
@@ -263,7 +263,7 @@ class SyncMethods:
         return cast(results.Shutdown, self._call("shutdown", locals()))
 
     def get_tokens(self) -> results.GetTokens:
-        """Tell how the context window is used."""
+        """Report the use of the context window."""
         return cast(results.GetTokens, self._call("get_tokens", locals()))
 
     def get_context(self) -> results.GetContext:
@@ -288,19 +288,19 @@ class SyncMethods:
         return cast(results.ListModels, self._call("list_models", locals()))
 
     def get_model(self) -> results.GetModel:
-        """Tell which model answers."""
+        """Return the present model."""
         return cast(results.GetModel, self._call("get_model", locals()))
 
     def set_model(self, model: str) -> results.SetModel:
-        """Switch the model for the turns to come."""
+        """Change the model from the next turn on."""
         return cast(results.SetModel, self._call("set_model", locals()))
 
     def set_cwd(self, cwd: str) -> results.SetCwd:
-        """Move to another working directory for the turns to come."""
+        """Change the working directory from the next turn on."""
         return cast(results.SetCwd, self._call("set_cwd", locals()))
 
     def get_permissions(self) -> results.GetPermissions:
-        """Tell what the agent may do, and what waits for an approval."""
+        """Return the agent's permissions, and the calls that wait for an approval."""
         return cast(results.GetPermissions, self._call("get_permissions", locals()))
 
     def set_permissions(
@@ -313,7 +313,7 @@ class SyncMethods:
         blocked_paths: Optional[List[str]] = None,
         tools: Optional[Dict[str, params.ToolRule]] = None,
     ) -> results.SetPermissions:
-        """Change what the agent may do, at once."""
+        """Change the agent's permissions, at once."""
         return cast(results.SetPermissions, self._call("set_permissions", locals()))
 
     def respond_permission(
@@ -322,7 +322,7 @@ class SyncMethods:
         decision: Literal["allow_once", "allow_session", "deny"],
         reason: Optional[str] = None,
     ) -> results.RespondPermission:
-        """Approve or deny a call that waits for it."""
+        """Approve or deny a waiting call."""
         return cast(results.RespondPermission, self._call("respond_permission", locals()))
 
     def get_system_prompt(self) -> results.GetSystemPrompt:
@@ -330,7 +330,7 @@ class SyncMethods:
         return cast(results.GetSystemPrompt, self._call("get_system_prompt", locals()))
 
     def set_system_prompt(self, system_prompt: Optional[str]) -> results.SetSystemPrompt:
-        """Replace the system prompt for the turns to come."""
+        """Replace the system prompt from the next turn on."""
         return cast(results.SetSystemPrompt, self._call("set_system_prompt", locals()))
 
     def list_tools(self) -> results.ListTools:
@@ -342,7 +342,7 @@ class SyncMethods:
         return cast(results.MCPListServers, self._call("mcp_list_servers", locals()))
 
     def mcp_status(self, server: str) -> results.MCPStatus:
-        """Tell how one MCP server gets on."""
+        """Report the state of one MCP server."""
         return cast(results.MCPStatus, self._call("mcp_status", locals()))
 
     def mcp_connect(self, server: str, target: Optional[str] = None) -> results.MCPConnect:
