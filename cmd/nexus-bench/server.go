@@ -20,6 +20,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/cmd/internal/greeting"
 )
 
 // server is a real nexus serve on a free port with a home of its own. Calls
@@ -65,23 +66,16 @@ func (b *bench) startServerTo(ctx context.Context, log io.Writer, flags ...strin
 		return nil, fmt.Errorf("start %s (is it built? make build): %w", nexus, err)
 	}
 	s := &server{cmd: cmd, home: home, client: newClient()}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
-			s.url = url
-		}
-		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
-			key, err := os.ReadFile(path)
-			if err != nil {
-				return nil, errors.Join(err, s.stop())
-			}
-			s.key = strings.TrimSpace(string(key))
-		}
-		if s.url != "" && s.key != "" {
-			return s, nil
-		}
+	url, path, err := greeting.Read(out)
+	if path == "" {
+		return nil, fmt.Errorf("%s did not start, run it to see why: %w", strings.Join(cmd.Args, " "), errors.Join(err, s.stop()))
 	}
-	return nil, fmt.Errorf("%s did not start, run it to see why: %w", strings.Join(cmd.Args, " "), errors.Join(lines.Err(), s.stop()))
+	key, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	s.url, s.key = url, strings.TrimSpace(string(key))
+	return s, nil
 }
 
 // stop ends the server and waits for it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -28,6 +27,7 @@ import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/greeting"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
@@ -199,7 +199,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		return err
 	}
 	log.Info("server started", zap.String("address", listener.Addr().String()), zap.Int("pid", os.Getpid()), zap.String("child", o.child))
-	if err := announce(app.Stdout, listener.Addr().String(), cfg.Home.KeyPath(port)); err != nil {
+	if err := greeting.Write(app.Stdout, listener.Addr().String(), cfg.Home.KeyPath(port)); err != nil {
 		log.Warn("announce the server", zap.Error(err))
 	}
 	if err := group.Run(); err != nil && !errors.Is(err, errAsked) {
@@ -349,13 +349,6 @@ func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net
 		user = "the nexus server of another home listens on"
 	}
 	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)
-}
-
-// announce is the contract with whoever started the server: two lines on
-// stdout, once, when it can be called. Nothing else is ever written there.
-func announce(stdout io.Writer, address, keyPath string) error {
-	_, err := fmt.Fprintf(stdout, "nexus listening on http://%s\nkey file: %s\n", address, keyPath)
-	return err
 }
 
 // findChild returns the absolute path of nexus-child: the one named, the one

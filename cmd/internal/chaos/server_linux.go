@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
+	"nexus.internal/cmd/internal/greeting"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/textcut"
@@ -136,16 +136,12 @@ func (s *server) start(ctx context.Context) error {
 // readGreeting reads where a server listens, and its key.
 func readGreeting(out io.Reader) (o client.Options, err error) {
 	o.Retries = -1 // each try is accounted for
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if url, ok := strings.CutPrefix(lines.Text(), "nexus listening on "); ok {
-			o.URL = url
-		}
-		if path, ok := strings.CutPrefix(lines.Text(), "key file: "); ok {
-			o.Key, err = auth.Read(path)
-			return o, err
-		}
+	path := ""
+	if o.URL, path, err = greeting.Read(out); path == "" {
+		return o, errors.Join(errors.New("it does not say where it listens"), err)
 	}
-	return o, errors.New("it does not say where it listens")
+	o.Key, err = auth.Read(path)
+	return o, err
 }
 
 // watch waits for the end of a process, and notes one that nobody asked for.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/cmd/internal/greeting"
 	"nexus.internal/protocol/safefile"
 )
 
@@ -55,14 +55,12 @@ func startServer(cfg *config.Config, port int, environ []string) (s started, err
 		return s, fmt.Errorf("start the server: %w", err)
 	}
 	s = started{pid: cmd.Process.Pid, log: logPath}
-	scanner := bufio.NewScanner(stdout)
-	for scanner.Scan() {
-		if strings.HasPrefix(scanner.Text(), "key file: ") {
-			return s, cmd.Process.Release()
-		}
+	_, keyFile, err := greeting.Read(stdout)
+	if keyFile != "" {
+		return s, cmd.Process.Release()
 	}
-	// stdout ended without the announcement: so does the server.
-	err = errors.Join(scanner.Err(), cmd.Wait())
+	// stdout ended without a greeting: so does the server.
+	err = errors.Join(err, cmd.Wait())
 	if err == nil {
 		err = errors.New("it ended at once")
 	}

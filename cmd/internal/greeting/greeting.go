@@ -1,0 +1,42 @@
+// Package greeting is what nexus serve says on stdout once it listens, for those who
+// started it.
+//
+//	err := greeting.Write(os.Stdout, "127.0.0.1:8765", keyFile)
+//	url, keyFile, err := greeting.Read(stdout) // http://127.0.0.1:8765
+//
+// See cmd/OPERATIONS.md §2.
+package greeting
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	address = "nexus listening on "
+	key     = "key file: "
+)
+
+// Write says where a server listens, as HOST:PORT, and which file has its key. It is called
+// once, when both are true, and nothing else is ever written to the server's stdout.
+func Write(w io.Writer, hostPort, keyFile string) error {
+	_, err := fmt.Fprintf(w, "%shttp://%s\n%s%s\n", address, hostPort, key, keyFile)
+	return err
+}
+
+// Read reads what Write wrote, up to its end. Both are "" where r ends before that; the
+// error is that of reading.
+func Read(r io.Reader) (url, keyFile string, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), address); ok {
+			url = text
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), key); ok && url != "" {
+			return url, text, nil
+		}
+	}
+	return "", "", lines.Err()
+}
