@@ -20,14 +20,14 @@ var handlers = handlerTable(
 	handle((*server).followUp),
 	handle((*server).compact),
 	handle((*server).abort),
-	answer((*server).ping),
+	report((*server).ping),
 	answer((*server).newSession),
 	answer((*server).setModel),
-	answer((*server).getMessages),
+	report((*server).getMessages),
 	answerLater(modelLists, (*server).listModels),
-	answer((*server).getStats),
-	answer((*server).getState),
-	answer((*server).listTools),
+	report((*server).getStats),
+	report((*server).getState),
+	report((*server).listTools),
 	answer((*server).setCwd),
 	answer((*server).setPermissions),
 	answer((*server).setSystemPrompt),
@@ -58,7 +58,12 @@ func handle[C protocol.Command](do func(*server, C)) commandHandler {
 	return commandHandler{zero.Name(), func(s *server, c protocol.Command) { do(s, c.(C)) }}
 }
 
-// answer is a command that is responded to at once.
+// report is a command that is always answered.
+func report[C protocol.Answered[R], R any](do func(*server, C) R) commandHandler {
+	return handle(func(s *server, c C) { s.out.post(protocol.SuccessResponse(c, do(s, c))) })
+}
+
+// answer is a command that is answered, or refused because of the error.
 func answer[C protocol.Answered[R], R any](do func(*server, C) (R, error)) commandHandler {
 	return handle(func(s *server, c C) {
 		answer, err := do(s, c)
@@ -99,7 +104,7 @@ func (s *server) compact(c protocol.Compact) {
 	}
 }
 
-func (s *server) ping(protocol.Ping) (answer protocol.Acknowledged, err error) { return answer, nil }
+func (*server) ping(protocol.Ping) protocol.Acknowledged { return protocol.Acknowledged{} }
 
 func (s *server) newSession(protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
 	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
@@ -117,16 +122,12 @@ func (s *server) newSession(protocol.NewSession) (answer protocol.NewSessionAnsw
 	return answer, nil
 }
 
-func (s *server) getStats(protocol.GetSessionStats) (protocol.Stats, error) {
-	return s.session.stats(), nil
-}
+func (s *server) getStats(protocol.GetSessionStats) protocol.Stats { return s.session.stats() }
 
-func (s *server) getState(protocol.GetState) (protocol.State, error) {
-	return s.session.state(s.queue.status()), nil
-}
+func (s *server) getState(protocol.GetState) protocol.State { return s.session.state(s.queue.status()) }
 
-func (s *server) listTools(protocol.ToolsList) (protocol.ToolList, error) {
-	return protocol.ToolList{Tools: s.ToolEnv.Tools().Specs()}, nil
+func (s *server) listTools(protocol.ToolsList) protocol.ToolList {
+	return protocol.ToolList{Tools: s.ToolEnv.Tools().Specs()}
 }
 
 func (s *server) listModels(ctx context.Context, _ protocol.GetAvailableModels) (protocol.AvailableModels, error) {

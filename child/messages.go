@@ -14,7 +14,7 @@ import (
 const pageSize = frame.MaxWritten - 64<<10
 
 // getMessages answers with as many messages as were asked for and fit a frame.
-func (s *server) getMessages(c protocol.GetMessages) (protocol.MessagesPage, error) {
+func (s *server) getMessages(c protocol.GetMessages) protocol.MessagesPage {
 	all := s.session.conversation.Messages()
 	total := uint64(len(all))
 	offset := min(protocol.Value(c.Offset), total)
@@ -32,7 +32,7 @@ func (s *server) getMessages(c protocol.GetMessages) (protocol.MessagesPage, err
 		}
 		page = append(page, value...)
 	}
-	return protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}, nil
+	return protocol.MessagesPage{Messages: append(page, ']'), Total: total, Offset: offset}
 }
 
 // encodeMessage writes one message, or its head where it alone would exceed a

@@ -39,7 +39,7 @@ func (in globInput) about() (path, summary string) {
 	return path, fmt.Sprintf("find %s in %s", in.Pattern, path)
 }
 
-func (in globInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
+func (in globInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	asked := protocol.ValueOr(in.Path, ".")
 	p, err := s.find("glob", asked, false)
 	if err != nil {

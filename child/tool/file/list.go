@@ -40,7 +40,7 @@ func (in listInput) about() (path, summary string) {
 	return path, "list " + path
 }
 
-func (in listInput) run(ctx context.Context, f *files, s Space) (tool.Result, error) {
+func (in listInput) run(ctx context.Context, _ *files, s Space) (tool.Result, error) {
 	asked := protocol.ValueOr(in.Path, ".")
 	p, err := s.find("list", asked, false)
 	if err != nil {

@@ -57,7 +57,7 @@ func (in searchInput) about() (path, summary string) {
 	return path, fmt.Sprintf("search %s for %s", path, in.Pattern)
 }
 
-func (in searchInput) run(ctx context.Context, f *files, space Space) (tool.Result, error) {
+func (in searchInput) run(ctx context.Context, _ *files, space Space) (tool.Result, error) {
 	s := search{lines: bufio.NewReaderSize(nil, maxLine), most: defaultResults}
 	if in.MaxResults != nil {
 		if *in.MaxResults < 1 || *in.MaxResults > maxResults {
