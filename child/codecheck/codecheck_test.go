@@ -182,7 +182,7 @@ func TestInstallation(t *testing.T) {
 	home := filepath.Join(top, "homes", "me")
 	for _, name := range []string{
 		"me/notes", "me/.ssh/id", "me/src/secret.go", "me/.cargo/credentials.toml", "me/.cargo/lib/library", "me/bin/data", "me/lib/library", "me/.rustup/settings.toml",
-		"me/.rustup/tmp", "me/.pyenv/versions/3/library", "me/go/src/secret.go", "me/go/bin/x", "other/notes", "other/lib/secret", "me/lib/nexus/keys.json", "me/lib/nexus/cache/kept",
+		"me/.rustup/tmp", "me/.pyenv/versions/3/library", "me/node_modules/other/library", "me/go/src/secret.go", "me/go/bin/x", "other/notes", "other/lib/secret", "me/lib/nexus/keys.json", "me/lib/nexus/cache/kept",
 	} {
 		path := filepath.Join(top, "homes", name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(name+"\n"), 0o600)); err != nil {
@@ -197,6 +197,7 @@ func TestInstallation(t *testing.T) {
 		{"in the home's bin", "me/bin", "homes/me/bin", "me/bin/data me/lib/library " + versions},
 		{"by a link", "me/bin", "links", "me/bin/data me/lib/library " + versions},
 		{"of cargo", "me/.cargo/bin", "homes/me/.cargo/bin", "me/.cargo/lib/library " + versions},
+		{"of npm", "me/node_modules/.bin", "homes/me/node_modules/.bin", "me/node_modules/other/library " + versions},
 		{"of Go's user", "me/go/bin", "homes/me/go/bin", "me/go/bin/x " + versions},
 		{"in the home itself", "me", "homes/me", versions},
 		{"beside its home", "other/bin", "homes/other/bin", "other/lib/secret " + versions},

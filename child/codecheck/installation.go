@@ -68,6 +68,9 @@ func installation(program, home string) []string {
 		dir, name := filepath.Split(path)
 		dir = filepath.Clean(dir)
 		add(dir, []string{name})
+		if top, _, npm := strings.Cut(dir+"/", "/node_modules/"); npm { // the programs of packages lie in other packages
+			add(top, []string{"node_modules"})
+		}
 		if top := filepath.Dir(dir); filepath.Base(dir) == "bin" {
 			add(top, besideBin)
 			if _, err := os.Stat(filepath.Join(top, "pkg", "tool")); err == nil { // else a go/bin has somebody's work beside it
