@@ -71,6 +71,24 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// The configuration that child/AGENT.md shows to newcomers is taken as it stands there.
+func TestDocumentedConfiguration(t *testing.T) {
+	page, err := os.ReadFile("../../../child/AGENT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, _ := strings.Cut(string(page), "\n### 4.3 ")
+	_, sample, _ = strings.Cut(sample, "```json\n")
+	sample, _, found := strings.Cut(sample, "```")
+	if !found || !strings.Contains(sample, `"default_model"`) {
+		t.Fatalf("child/AGENT.md §4.3 does not begin with a configuration: %s", sample)
+	}
+	c := load(t, sample)
+	if choice, err := c.Models.Choose(config.Wish{}); err != nil || choice.Name != "openrouter" || choice.Model != "openai/gpt-4o-mini" {
+		t.Errorf("it chooses %+v, %v", choice, err)
+	}
+}
+
 // An editor that has the schema finds what is wrong with the form of a file.
 func TestSchemaRefuses(t *testing.T) {
 	checkSchema(t, []byte(vendors+"}"))
