@@ -56,8 +56,8 @@ func (a *answer) exceeds(d provider.Delta) bool {
 	return said+max(input, whole) > conversation.MaxAnswer
 }
 
-// take handles one delta.
-func (a *answer) take(d provider.Delta) {
+// apply takes one delta into the answer and passes it on.
+func (a *answer) apply(d provider.Delta) {
 	if _, again := d.(provider.Retry); !again {
 		a.begun = true
 	}
@@ -78,7 +78,7 @@ func (a *answer) take(d provider.Delta) {
 		a.start(d.ID, d.Name)
 	case provider.CallInput:
 		a.input += len(d.Fragment)
-		a.Emit(protocol.ToolcallInputDelta{ToolID: a.ours(d.ID), Delta: clean(d.Fragment)})
+		a.Emit(protocol.ToolcallInputDelta{ToolID: a.callID(d.ID), Delta: clean(d.Fragment)})
 	case provider.Call:
 		a.call(d.ToolCall)
 	case provider.Retry:
@@ -98,12 +98,12 @@ func (a *answer) start(id, name string) {
 	a.used[ours] = true
 	a.ids[id] = append(a.ids[id], ours)
 	a.started = append(a.started, ours)
-	a.Emit(protocol.ToolcallStart{ToolID: ours, ToolName: short(name)})
+	a.Emit(protocol.ToolcallStart{ToolID: ours, ToolName: toolName(name)})
 }
 
-// ours is our id of the call that input belongs to: of those that the provider
+// callID is our id of the call that input belongs to: of those that the provider
 // calls id, the last one that began.
-func (a *answer) ours(id string) string {
+func (a *answer) callID(id string) string {
 	if len(a.ids[id]) == 0 {
 		a.start(id, "")
 	}
@@ -117,15 +117,15 @@ func (a *answer) call(c protocol.ToolCall) {
 		a.start(c.ID, c.Name)
 	}
 	id := c.ID
-	c.ID, c.Name, c.Input = a.ids[id][0], short(c.Name), input(c.Input)
+	c.ID, c.Name, c.Input = a.ids[id][0], toolName(c.Name), input(c.Input)
 	a.ids[id] = a.ids[id][1:]
 	a.calls = append(a.calls, c)
 	a.whole += len(c.Input)
 	a.Emit(protocol.ToolcallInput{ToolID: c.ID, Input: c.Input})
 }
 
-// fault is what is wrong with an answer that came to its end; nil if nothing is.
-func (a *answer) fault() error {
+// check says what is wrong with an answer that came to its end; nil if nothing is.
+func (a *answer) check() error {
 	switch {
 	case a.usage == nil:
 		return ErrIncomplete
@@ -138,9 +138,9 @@ func (a *answer) fault() error {
 	}
 }
 
-// cost is what the answer cost: what the provider counted, or for an answer
+// usageOrEstimate is what the answer cost: what the provider counted, or for an answer
 // that began and was cut off an estimate. Nil is nothing that is known of.
-func (a *answer) cost() *protocol.TurnUsage {
+func (a *answer) usageOrEstimate() *protocol.TurnUsage {
 	if a.usage != nil || !a.begun {
 		return a.usage
 	}
@@ -172,8 +172,8 @@ func (a *answer) message() protocol.Message {
 // clean makes text that can be written as JSON.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// short is the name of a tool; one that is too long names none.
-func short(name string) string { return clean(textcut.Head(name, maxCallID)) }
+// toolName is the name of a tool; one that is too long names none.
+func toolName(name string) string { return clean(textcut.Head(name, maxCallID)) }
 
 // input makes JSON of what the model gave: itself, an empty object for
 // nothing, and a string for what is no JSON, which the registry then refuses.

@@ -103,7 +103,7 @@ func (r Runner) Run(ctx context.Context, in Input) Result {
 			return Result{Stop: protocol.StopMaxIterations, Usage: t.usage}
 		}
 		var calls []protocol.ToolCall
-		calls, err = t.ask(ctx)
+		calls, err = t.nextAnswer(ctx)
 		if err == nil && len(calls) == 0 {
 			return Result{Stop: protocol.StopCompleted, Usage: t.usage}
 		}
@@ -136,19 +136,19 @@ func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
 	return t.Journal.Append(transcript.Message{Message: m, Usage: usage})
 }
 
-// ask gets one answer and returns the calls it asks for, those of a failed
+// nextAnswer gets one answer, saves it, and returns the calls it asks for, those of a failed
 // answer included.
-func (t *run) ask(ctx context.Context) ([]protocol.ToolCall, error) {
-	a, err := t.answer(ctx)
+func (t *run) nextAnswer(ctx context.Context) ([]protocol.ToolCall, error) {
+	a, err := t.requestAnswer(ctx)
 	if a == nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err == nil {
-		err = a.fault()
+		err = a.check()
 	}
-	usage := a.cost()
+	usage := a.usageOrEstimate()
 	if usage != nil {
 		t.usage.Add(*usage)
 	}
@@ -180,7 +180,7 @@ func (t *run) stream(ctx context.Context, request provider.Request, a *answer) (
 		if a.exceeds(delta) {
 			return ErrEndless
 		}
-		a.take(delta)
+		a.apply(delta)
 	}
 	return nil
 }

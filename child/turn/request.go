@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
 	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/transcript"
 )
 
 const (
@@ -23,75 +21,10 @@ const (
 	maxImages = 20 << 20
 )
 
-// Compactor replaces the first messages of a conversation by a summary. All
-// fields but Offline and Force are required.
-type Compactor struct {
-	Provider provider.Provider
-	Model    string
-	// Offline says that no language model stands behind the provider: summaries
-	// are made by rule and cost nothing.
-	Offline      bool
-	Conversation *conversation.Conversation
-	Journal      Recorder
-	Log          *zap.Logger
-	// Force takes a summary that is no shorter than what it stands for.
-	Force bool
-}
-
-// Compaction is what became of one.
-type Compaction struct {
-	// Reason says why the conversation is as it was; "" if it is not.
-	Reason  string
-	Summary protocol.Message
-	// TokensBefore and TokensAfter are estimates.
-	TokensBefore, TokensAfter uint64
-	// Usage is what it cost, also if nothing came of it.
-	Usage protocol.TurnUsage
-	// ByRule says that no model wrote the summary.
-	ByRule bool
-}
-
-// Compact replaces old, which are the first messages of the Conversation. The model
-// writes the summary; where it fails to, the summary is made by rule. It is in
-// the journal before it holds. The error is that of ctx or of the journal, and
-// then nothing has changed.
-func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compaction, error) {
-	done := Compaction{ByRule: true}
-	text := ""
-	if !c.Offline {
-		var err error
-		text, done.Usage, err = conversation.SummarizeByModel(ctx, c.Provider, c.Model, old, c.Conversation.TextBudget())
-		if ctx.Err() != nil {
-			return done, context.Cause(ctx)
-		}
-		if done.ByRule = err != nil; done.ByRule {
-			c.Log.Warn("the model could not summarise, so it is done by rule", zap.String("error", provider.Brief(err)))
-		}
-	}
-	if done.ByRule {
-		text = conversation.SummarizeByRule(old)
-	}
-	done.Summary = conversation.NewSummary(text, time.Now())
-	done.TokensBefore, done.TokensAfter = c.Conversation.CompactionTokens(len(old), done.Summary)
-	if done.TokensAfter >= done.TokensBefore && !c.Force {
-		done.Reason = "a summary would be no shorter"
-		return done, nil
-	}
-	record := transcript.Compaction{
-		Dropped: uint64(len(old)), Summary: done.Summary, TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter,
-		Usage: &done.Usage, At: time.Now().UTC(),
-	}
-	if err := c.Journal.Commit(record); err != nil {
-		return done, err
-	}
-	c.Conversation.Compact(len(old), done.Summary)
-	return done, nil
-}
-
-// answer asks once, or again with less where the provider finds the request too
+// requestAnswer asks once, or again with less where the provider finds the request too
 // large. It is nil if nothing could be asked. Where there is no less, the error
 // is the provider's.
-func (t *run) answer(ctx context.Context) (*answer, error) {
+func (t *run) requestAnswer(ctx context.Context) (*answer, error) {
 	percent := t.CompactAt
 	var refused *answer
 	var why error
