@@ -6,6 +6,18 @@ import (
 	"nexus.internal/cmd/internal/cli"
 )
 
+// flagUsage gives a flag of all verbs another text in the help of one verb, for which it
+// means something else. It is called before the verb is added.
+func flagUsage(cmd *cobra.Command, name, usage string) {
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if flag := cmd.InheritedFlags().Lookup(name); flag != nil {
+			flag.Usage = usage
+		}
+		help(cmd, args)
+	})
+}
+
 // withoutFlags refuses flags of all verbs that one verb cannot honour, and leaves
 // them out of its help. It is called before the verb is added.
 func withoutFlags(cmd *cobra.Command, why string, names ...string) {

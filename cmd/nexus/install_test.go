@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +26,7 @@ func installer(t *testing.T) (dir string, install func(variables ...string)) {
 	}
 	dir = t.TempDir()
 	for name, target := range map[string]string{
-		"bin": programs, "bridge": "", "child": "", "cmd": "", "supervisor": "", "CHANGELOG.md": "", "LICENSE": "", "NOTICE": "", "README.md": "", "SPEC.md": "",
+		"bin": programs, "bridge": "", "child": "", "cmd": "", "fixtures": "", "supervisor": "", "CHANGELOG.md": "", "CONTRIBUTING.md": "", "LICENSE": "", "NOTICE": "", "README.md": "", "SPEC.md": "",
 	} {
 		if target == "" {
 			target = filepath.Join(top, name)
@@ -62,7 +65,7 @@ func TestInstallStaged(t *testing.T) {
 	install("DESTDIR="+stage, "PREFIX=/usr/local")
 	for dir, want := range map[string][]string{
 		"bin":             {"nexus", "nexus-child", "nexus-rpc"},
-		"share/doc/nexus": {"CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "SPEC.md", "bridge", "child", "cmd", "supervisor"},
+		"share/doc/nexus": {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "NOTICE", "README.md", "SPEC.md", "bridge", "child", "cmd", "fixtures", "supervisor"},
 		// SPEC links to them by these paths.
 		"share/doc/nexus/bridge":     {"METHODS.md", "SECURITY.md"},
 		"share/doc/nexus/child":      {"AGENT.md"},
@@ -73,6 +76,70 @@ func TestInstallStaged(t *testing.T) {
 			t.Errorf("what is in %s (-want +got):\n%s", dir, diff)
 		}
 	}
+	if dead := deadLinks(t, filepath.Join(stage, "usr/local/share/doc/nexus")); len(dead) > 0 {
+		t.Errorf("links of installed pages that lead nowhere: %q", dead)
+	}
+}
+
+// What a page links to is there, in the sources and, by TestInstallStaged, where pages are
+// installed.
+func TestLinks(t *testing.T) {
+	if dead := deadLinks(t, "../.."); len(dead) > 0 {
+		t.Errorf("links that lead nowhere: %q", dead)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// deadLinks finds the relative links of the pages below root that lead to no file, or to no
+// heading of its page, or out of root.
+func deadLinks(t *testing.T, root string) (dead []string) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			found++
+			name, anchor, _ := strings.Cut(match[1], "#")
+			target := path
+			if name != "" {
+				target = filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
+			}
+			inside, err := filepath.Rel(root, target)
+			page, unread := os.ReadFile(target)
+			if err != nil || !filepath.IsLocal(inside) || unread != nil || anchor != "" && !slices.Contains(anchors(page), anchor) {
+				dead = append(dead, path+": "+match[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Fatalf("found %d links: %v", found, err)
+	}
+	return dead
+}
+
+// anchors are the names by which links lead to the headings of a page.
+func anchors(page []byte) (names []string) {
+	for _, match := range heading.FindAllStringSubmatch(string(page), -1) {
+		names = append(names, strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
+	}
+	return names
 }
 
 // make install puts the programs where they run already: a file that is executed

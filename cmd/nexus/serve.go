@@ -62,7 +62,8 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [PORT]",
 		Short: "Run the server in the foreground",
-		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown. Port 0 takes a free one.\n" +
+		Long: "Run the server in the foreground until SIGINT, SIGTERM or nexus-rpc shutdown.\n" +
+			"It listens on PORT, else --port, else $NEXUS_PORT, else 8765, whatever the home; port 0 takes a free one.\n" +
 			"Turns that run or wait may finish (--drain-timeout); a second signal ends the server at once.\n" +
 			"Under systemd (Type=notify) it reports when it is ready, that it lives, and that it ends.",
 		Args: cli.Args(0, 1),
@@ -107,6 +108,7 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
 	o.log.flags(cmd.Flags())
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json")
+	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
 	return cmd
 }
 

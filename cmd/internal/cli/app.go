@@ -72,7 +72,7 @@ func New(o Options) *App {
 	a.root.SetOut(a.out)
 	a.root.SetErr(o.Stderr)
 	flags := a.root.PersistentFlags()
-	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, then that of the home's server, then 8765)")
+	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, also beside --home; then that of the home's server; then 8765)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key; or the key, which other users can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")

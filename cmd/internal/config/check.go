@@ -129,7 +129,7 @@ func checkPrice(p *protocol.Price) string {
 // checkProject refuses what a project's file may not say: what agents may
 // spend, and providers that would be sent a key, that lie elsewhere than on this
 // machine, or that have the name of a person's own. The file may be anybody's,
-// the agent's too (SPEC §9, D12).
+// the agent's too (child/AGENT.md, D12).
 func (c *Config) checkProject(f file) error {
 	for _, member := range []struct {
 		path  string

@@ -30,7 +30,7 @@ func checkPreset(name string, p protocol.Permissions) error {
 }
 
 // checkPresets refuses what a project's file says about permissions: it comes
-// from anybody, and the agent itself may write it (SPEC §9, D12).
+// from anybody, and the agent itself may write it (child/AGENT.md, D12).
 func (f file) checkPresets() error {
 	for name := range f.Presets {
 		return &strict.Error{Path: "presets." + name, Problem: "stands in a project's file, which may define no presets: move it to config.json in the home"}
