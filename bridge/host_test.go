@@ -168,7 +168,7 @@ func TestHostMethods(t *testing.T) {
 		{"box", "get_tokens", `{"agent_id":"yolo"}`, tokens},
 		{"box", "get_tokens", `{}`, "error -32602 Missing required parameter: agent_id"},
 		{"box", "get_tokens", `{"agent_id":5}`, "error -32602 Invalid parameter agent_id: must be a string"},
-		{"box", "get_tokens", `{"agent_id":"../x"}`, "error -32602 Invalid parameter agent_id: is not the name of an agent"},
+		{"box", "get_tokens", `{"agent_id":"../x"}`, "error -32602 Invalid parameter agent_id: want a name like worker-1: a letter or digit, then up to 62 letters, digits, '_', '-' and single '.'; one more '.' in front makes it temporary"},
 		{"box", "get_tokens", `{"agent_id":"nobody"}`, "error -32602 Agent not found: nobody: no agent of that name runs, and none is saved"},
 		{"box", "set_permissions", `{"agent_id":"box","preset":"trusted"}`, "error -32003 Not permitted: an agent cannot ask for set_permissions"},
 		{"box", "create_agent", `{"env":{"A":"b"}}`, "error -32602 Invalid parameter env: box cannot set it: that is for people"},

@@ -21,8 +21,8 @@ type Role string
 
 // The roles that a configuration can give.
 const (
-	Planner  Role = "planner"
-	Executor Role = "executor"
+	Planner  Role = api.RolePlanner
+	Executor Role = api.RoleExecutor
 )
 
 // Options are what a Registry needs.

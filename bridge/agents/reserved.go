@@ -2,29 +2,19 @@ package agents
 
 import (
 	"errors"
-	"strings"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 )
 
-// PlanPrefix begins the names of agents that carry out a plan.
-const PlanPrefix = ".plan-"
-
-// CheckName is NOT_PERMITTED if no client and no agent may give an agent or a session
-// that name: it is a role's, or that of the agent of a configured role, also where no
-// such agent is there yet, or one that run_plan gives. Whoever took it before the server
-// does would get what is meant for the role.
+// CheckName is api.CheckReserved with the roles that are configured.
 func (r *Registry) CheckName(id string) error {
-	reserved := strings.HasPrefix(id, PlanPrefix) || id == string(Planner) || id == string(Executor)
+	var roleAgents []string
 	for _, p := range r.settings.Load().Roles {
-		reserved = reserved || id == protocol.Value(p.AgentID)
+		roleAgents = append(roleAgents, protocol.Value(p.AgentID))
 	}
-	if !reserved {
-		return nil
-	}
-	return api.Denied("%s is a reserved name: the server itself creates the agent of a role or of a plan; choose another name", id)
+	return api.CheckReserved(id, roleAgents...)
 }
 
 // CheckRole is NOT_PERMITTED if the agent that a role is to have was begun by another

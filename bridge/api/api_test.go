@@ -13,6 +13,41 @@ import (
 	"nexus.internal/protocol"
 )
 
+// Every method says of a name that no agent can have which parameter has it and what is
+// wanted, in the same words; none looks for such an agent.
+func TestBadAgentNames(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		decode func() error
+	}{
+		{"create_agent agent_id", decoded[api.CreateAgentParams](`{"agent_id":"a/b"}`)},
+		{"create_agent parent_agent_id", decoded[api.CreateAgentParams](`{"parent_agent_id":"a/b"}`)},
+		{"destroy_agent agent_id", decoded[api.AgentIDParams](`{"agent_id":"a/b"}`)},
+		{"save_session agent_id", decoded[api.SaveSessionParams](`{"agent_id":"a/b"}`)},
+		{"save_session session_name", decoded[api.SaveSessionParams](`{"agent_id":"a","session_name":"a/b"}`)},
+		{"load_session session_name", decoded[api.LoadSessionParams](`{"session_name":"a/b"}`)},
+		{"load_session agent_id", decoded[api.LoadSessionParams](`{"session_name":"a","agent_id":"a/b"}`)},
+		{"rename_session old_name", decoded[api.RenameSessionParams](`{"old_name":"a/b","new_name":"c"}`)},
+		{"delete_session session_name", decoded[api.DeleteSessionParams](`{"session_name":"a/b"}`)},
+		{"execute_task agent_id", decoded[api.ExecuteTaskParams](`{"task_type":"testing","prompt":"x","agent_id":"a/b"}`)},
+		{"create_plan agent_id", decoded[api.CreatePlanParams](`{"user_request":"x","agent_id":"a/b"}`)},
+		{"update_context agent_id", decoded[api.UpdateContextParams](`{"action":"add","context_type":"state","data":{},"agent_id":"a/b"}`)},
+		{"create_key agent_id", decoded[api.CreateKeyParams](`{"scope":"agent","agent_id":"a/b"}`)},
+	} {
+		_, param, _ := strings.Cut(test.name, " ")
+		if err := test.decode(); err == nil || !strings.HasPrefix(err.Error(), "Invalid parameter "+param+": want a name like worker-1: ") {
+			t.Errorf("%s: got %v", test.name, err)
+		}
+	}
+}
+
+func decoded[P any](params string) func() error {
+	return func() error {
+		_, err := api.Decode[P]([]byte(params))
+		return err
+	}
+}
+
 func TestValidAgentID(t *testing.T) {
 	for _, id := range []string{"a", "worker-1", ".1", "A_b.c-d", "0", strings.Repeat("x", 63), "." + strings.Repeat("x", 63)} {
 		if !api.ValidAgentID(id) {

@@ -92,8 +92,8 @@ func (p CreateKeyParams) check() error {
 		if p.AgentID == nil {
 			return missing("agent_id")
 		}
-		if !ValidAgentID(*p.AgentID) {
-			return Invalid("agent_id", "is no agent id")
+		if err := CheckAgentID(*p.AgentID); err != nil {
+			return err
 		}
 	}
 	if strings.ContainsFunc(protocol.Value(p.Name), unicode.IsControl) {

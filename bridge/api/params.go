@@ -114,14 +114,18 @@ const (
 	ApprovalsAllow = "allow"
 )
 
+func (p AgentIDParams) check() error { return CheckAgentID(p.AgentID) }
+
 func (p CreateAgentParams) check() error {
 	if p.AgentID != nil {
 		if err := CheckAgentID(*p.AgentID); err != nil {
 			return err
 		}
 	}
-	if p.ParentAgentID != nil && !ValidAgentID(*p.ParentAgentID) {
-		return Invalid("parent_agent_id", "is not the name of an agent")
+	if p.ParentAgentID != nil {
+		if err := checkName("parent_agent_id", *p.ParentAgentID); err != nil {
+			return err
+		}
 	}
 	for name, dir := range map[string]*string{"cwd": p.Cwd, "default_cwd": p.DefaultCwd} {
 		if dir != nil && !path.IsAbs(*dir) {

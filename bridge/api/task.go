@@ -251,10 +251,10 @@ func (p UpdateContextParams) check() error {
 }
 
 func checkAgentID(id *string) error {
-	if id != nil && !ValidAgentID(*id) {
-		return Invalid("agent_id", "is not the name of an agent")
+	if id == nil {
+		return nil
 	}
-	return nil
+	return CheckAgentID(*id)
 }
 
 // Problems says what is wrong with a plan of at most most tasks: all that can be

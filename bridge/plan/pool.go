@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol"
@@ -49,7 +48,7 @@ func (r *Runner) newPool(by *rpc.Call, p api.RunPlanParams) *pool {
 func workerID(number int) string {
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	return fmt.Sprintf(agents.PlanPrefix+"%x-%d", secret, number+1)
+	return fmt.Sprintf(api.PlanPrefix+"%x-%d", secret, number+1)
 }
 
 // id is the name of a worker.

@@ -242,11 +242,11 @@ func splitTarget(m api.Method, params jsontext.Value) (target string, rest jsont
 	if m.Scope == api.Global {
 		return target, params, nil
 	}
-	switch {
-	case !there:
+	if !there {
 		return "", nil, &api.ParamError{Param: "agent_id", Problem: "Missing required parameter: agent_id"}
-	case !api.ValidAgentID(target):
-		return "", nil, api.Invalid("agent_id", "is not the name of an agent")
+	}
+	if err := api.CheckAgentID(target); err != nil {
+		return "", nil, err
 	}
 	delete(members, "agent_id")
 	var out bytes.Buffer

@@ -55,11 +55,15 @@ type Imported struct {
 }
 
 // Import saves a session that an earlier program kept as JSON, under the name
-// that it bears. It fails with an *Error of ErrExists if there is one, and else
-// says what is wrong with the data.
-func (c *Catalogue) Import(data []byte) (Imported, error) {
+// that it bears. It fails with an *Error of ErrExists if there is one, is NOT_PERMITTED
+// if the name is reserved (roleAgents are those of api.CheckReserved), and else says what
+// is wrong with the data.
+func (c *Catalogue) Import(data []byte, roleAgents ...string) (Imported, error) {
 	records, imported, err := convert(data, time.Now())
 	if err != nil {
+		return Imported{}, err
+	}
+	if err := api.CheckReserved(imported.Name, roleAgents...); err != nil {
 		return Imported{}, err
 	}
 	var text []byte

@@ -58,6 +58,8 @@ func TestImportRefuses(t *testing.T) {
 		{"no name", `{"messages":[]}`, "agent_id"},
 		{"a name elsewhere", `{"agent_id":"../x","messages":[]}`, "agent_id"},
 		{"a temporary name", `{"agent_id":".1","messages":[]}`, "agent_id"},
+		{"a role's name", `{"agent_id":"planner","messages":[]}`, "planner is a reserved name"},
+		{"the name of a role's agent", `{"agent_id":"maker","messages":[]}`, "maker is a reserved name"},
 		{"no messages", `{"agent_id":"x"}`, "messages"},
 		{"an unknown role", `{"agent_id":"x","messages":[{"role":"user"},{"role":"robot"}]}`, "messages[1].role"},
 		{"a result of nothing", `{"agent_id":"x","messages":[{"role":"tool","content":"a","tool_call_id":"c"}]}`, "messages[0].tool_call_id"},
@@ -67,7 +69,7 @@ func TestImportRefuses(t *testing.T) {
 		{"no time", `{"agent_id":"x","messages":[],"created_at":"yesterday"}`, "created_at"},
 		{"an unknown maker", `{"agent_id":"x","messages":[],"provenance":"../boss"}`, "provenance"},
 	} {
-		if _, err := c.Import([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := c.Import([]byte(tt.text), "maker"); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want one about %s", tt.name, err, tt.want)
 		}
 	}

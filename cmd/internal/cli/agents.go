@@ -144,9 +144,6 @@ func stop(ctx context.Context, a *App, c *client.Client, args []string) error {
 
 func destroy(ctx context.Context, a *App, c *client.Client, args []string) error {
 	id := args[0]
-	if err := api.CheckAgentID(id); err != nil { // the server would say that there is none
-		return err
-	}
 	destroyed, err := client.Do(ctx, c, "", api.DestroyAgent, api.AgentIDParams{AgentID: id})
 	if err != nil {
 		return err

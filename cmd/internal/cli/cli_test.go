@@ -178,6 +178,17 @@ func TestHelpOfUnknownVerb(t *testing.T) {
 	}
 }
 
+// A call's input is shown as JSON that is escaped once, whatever its text has.
+func TestMessagesShowCalls(t *testing.T) {
+	const input = `{"command":"printf \"a\\tb\\\\n\" \u001b\n"}`
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"total":1,"messages":[{"role":"assistant","content":"","tool_calls":[{"id":"1","name":"shell","input":`+input+`}]}]}}`)
+	}, nil, "messages", "a")
+	if want := "assistant:  → shell " + input + "\n"; got.stdout != want {
+		t.Errorf("got %q, want %q", got.stdout, want)
+	}
+}
+
 // No line of a table ends with blanks.
 func TestTablesEndWithTheirText(t *testing.T) {
 	got := run(t, func(w http.ResponseWriter, _ *http.Request) {

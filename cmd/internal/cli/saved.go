@@ -159,14 +159,18 @@ func wasDeleted(r api.DeleteSessionResult) bool { return r.Deleted }
 // importFiles needs no server: it writes where the next request to that name
 // finds it.
 func importFiles(_ context.Context, a *App, args []string) error {
-	home, err := a.Home()
+	cfg, err := a.LoadConfig("") // whose roles reserve names
 	if err != nil {
 		return err
 	}
-	catalogue := sessions.New(home)
+	var roleAgents []string
+	for _, role := range cfg.Roles {
+		roleAgents = append(roleAgents, role.AgentID)
+	}
+	catalogue := sessions.New(string(cfg.Home))
 	var errs []error
 	for _, path := range args {
-		errs = append(errs, importFile(a.printer, catalogue, path))
+		errs = append(errs, importFile(a.printer, catalogue, path, roleAgents))
 	}
 	return errors.Join(errs...)
 }
@@ -174,7 +178,7 @@ func importFiles(_ context.Context, a *App, args []string) error {
 // maxImport bounds a session that is imported, in bytes.
 const maxImport = 64 << 20
 
-func importFile(p *printer, catalogue *sessions.Catalogue, path string) error {
+func importFile(p *printer, catalogue *sessions.Catalogue, path string, roleAgents []string) error {
 	file, err := os.Open(path) // whatever it is: somebody named it
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
@@ -184,7 +188,7 @@ func importFile(p *printer, catalogue *sessions.Catalogue, path string) error {
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	imported, err := catalogue.Import(data)
+	imported, err := catalogue.Import(data, roleAgents...)
 	if err != nil {
 		return fmt.Errorf("import %s: %w", path, err)
 	}
