@@ -193,17 +193,12 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 	}
 	var outcomes []tool.Outcome
 	switch {
-	case why != nil || ctx.Err() != nil || t.Tools == nil:
-		text := "cancelled"
-		if why != nil && ctx.Err() == nil {
-			text = "not run: the turn failed"
-		} else if why == nil && ctx.Err() == nil {
-			text = "there are no tools"
-		}
-		for _, c := range calls {
-			outcomes = append(outcomes, tool.Outcome{Call: c, Result: tool.Result{Text: text, IsError: true}})
-			t.Done(outcomes[len(outcomes)-1])
-		}
+	case ctx.Err() != nil:
+		outcomes = t.refuse(calls, "cancelled")
+	case why != nil:
+		outcomes = t.refuse(calls, "not run: the turn failed")
+	case t.Tools == nil:
+		outcomes = t.refuse(calls, "there are no tools")
 	default:
 		outcomes = t.Tools.Run(ctx, t.id, calls, t)
 	}
@@ -223,6 +218,17 @@ func (t *run) runTools(ctx context.Context, calls []protocol.ToolCall, why error
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// refuse gives each call a result that says why it is not run.
+func (t *run) refuse(calls []protocol.ToolCall, why string) []tool.Outcome {
+	var outcomes []tool.Outcome
+	for _, c := range calls {
+		o := tool.Outcome{Call: c, Result: tool.Result{Text: why, IsError: true}}
+		t.Done(o)
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
 }
 
 // Output implements [tool.Watcher].
