@@ -2,9 +2,6 @@ package bridge_test
 
 import (
 	"fmt"
-	"iter"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,31 +12,20 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/store"
 )
 
-// onDisk has the events of agents in the directory of each.
-type onDisk func(id string) string
-
-func (dir onDisk) After(id string, number uint64) iter.Seq2[supervisor.Event, error] {
-	return eventlog.Read(dir(id), number)
-}
-
-// logged starts a server whose agents keep their events on disk, and returns where.
-func logged(t *testing.T) (r *rig, dir func(id string) string) {
-	writer := eventlog.New(eventlog.Options{})
-	t.Cleanup(writer.Close)
-	home := t.TempDir()
-	dir = func(id string) string { return filepath.Join(home, id) }
+// logged starts a server that keeps its agents' records on disk.
+func logged(t *testing.T) (r *rig, kept *store.Local) {
 	r = rigged(t, func(r *rig, o *bridge.Options) {
-		r.memory = func(id string) (supervisor.Memory, error) {
-			events, err := writer.Open(dir(id))
-			return supervisor.Memory{Events: events}, err
-		}
-		o.EventHistory = onDisk(dir)
+		kept = sessions.Local(r.home, false, nil)
+		r.records = func(id string) (supervisor.Records, error) { return kept.Open(id, false) }
+		o.EventHistory = kept
 	})
-	return r, dir
+	t.Cleanup(kept.Close)
+	return r, kept
 }
 
 func (r *rig) destroy(id string) {
@@ -86,21 +72,21 @@ func TestAllEventsAway(t *testing.T) {
 		name string
 		// away is what happens to a, which the client knows, and to b, which it does
 		// not; it returns what is to be told, where the client saw n events of a.
-		away func(r *rig, n uint64, dir func(id string) string) story
+		away func(r *rig, n uint64, kept *store.Local) story
 	}{
-		{"a goes on and is destroyed", func(r *rig, n uint64, _ func(string) string) story {
+		{"a goes on and is destroyed", func(r *rig, n uint64, _ *store.Local) story {
 			r.say("a", "more")
 			last := r.last("a")
 			r.destroy("a")
 			return story{"a": {fmt.Sprintf("%d-%d", n+1, last+2), fmt.Sprint("removed ", last+2)}}
 		}},
-		{"a is destroyed and created again", func(r *rig, n uint64, _ func(string) string) story {
+		{"a is destroyed and created again", func(r *rig, n uint64, _ *store.Local) story {
 			r.destroy("a")
 			r.create("a")
 			last := r.last("a")
 			return story{"a": {fmt.Sprintf("%d-%d", n+1, n+2), fmt.Sprint("removed ", n+2), fmt.Sprintf("%d-%d", n+3, last)}}
 		}},
-		{"b comes, goes and comes again", func(r *rig, _ uint64, _ func(string) string) story {
+		{"b comes, goes and comes again", func(r *rig, _ uint64, _ *store.Local) story {
 			r.create("b")
 			r.say("b", "one")
 			last := r.last("b")
@@ -108,31 +94,31 @@ func TestAllEventsAway(t *testing.T) {
 			r.create("b")
 			return story{"b": {fmt.Sprint("1-", last+2), fmt.Sprint("removed ", last+2), fmt.Sprintf("%d-%d", last+3, r.last("b"))}}
 		}},
-		{"b comes and goes, and so does what is kept of it", func(r *rig, _ uint64, dir func(string) string) story {
+		{"b comes and goes, and so does what is kept of it", func(r *rig, _ uint64, kept *store.Local) story {
 			r.create("b")
 			last := r.last("b")
 			r.destroy("b")
-			if err := os.RemoveAll(dir("b")); err != nil {
+			if err := kept.Delete("b"); err != nil {
 				r.t.Fatal(err)
 			}
 			return story{"b": {fmt.Sprint("gap 1-", last+2), fmt.Sprint("removed ", last+2)}}
 		}},
-		{"a becomes another one, who has more to tell", func(r *rig, n uint64, dir func(string) string) story {
+		{"a becomes another one, who has more to tell", func(r *rig, n uint64, kept *store.Local) story {
 			r.destroy("a")
-			if err := os.RemoveAll(dir("a")); err != nil {
+			if err := kept.Delete("a"); err != nil {
 				r.t.Fatal(err)
 			}
 			r.create("a")
 			r.say("a", "another")
 			r.say("a", "more")
 			for onDisk := uint64(0); onDisk < n+2; { // so that it could be taken for the other one's
-				for e := range eventlog.Read(dir("a"), 0) {
+				for e := range kept.Events("a", 0) {
 					onDisk = e.Seq
 				}
 			}
 			return story{"a": {fmt.Sprintf("gap %d-%d", n+1, n+2), fmt.Sprint("removed ", n+2), fmt.Sprint("1-", r.last("a"))}}
 		}},
-		{"a is destroyed, and what is saved becomes another's", func(r *rig, n uint64, _ func(string) string) story {
+		{"a is destroyed, and what is saved becomes another's", func(r *rig, n uint64, _ *store.Local) story {
 			r.destroy("a")
 			if _, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"}); err != nil {
 				r.t.Fatal(err)
@@ -142,14 +128,14 @@ func TestAllEventsAway(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, dir := logged(t)
+			r, kept := logged(t)
 			r.create("a")
 			r.say("a", "hello")
 			next, leave := r.listen("?after=0", "")
 			seen := until(next, "turn_end", 1)
 			leave()
 			from := seen[len(seen)-1]
-			want := tt.away(r, from.seq, dir)
+			want := tt.away(r, from.seq, kept)
 			left := 0 // events to come
 			for _, runs := range want {
 				for _, run := range runs {
@@ -178,10 +164,8 @@ func TestAllEventsAway(t *testing.T) {
 // A later server cannot know whom an earlier one had meanwhile, and says so; of
 // those that the client names it tells what is on disk, and goes on when they run.
 func TestAllEventsLaterServer(t *testing.T) {
-	r, dir := logged(t)
-	writer := eventlog.New(eventlog.Options{})
-	defer writer.Close()
-	before, err := writer.Open(dir("a"))
+	r, kept := logged(t)
+	before, err := kept.Open("a", false)
 	if err != nil {
 		t.Fatal(err)
 	}

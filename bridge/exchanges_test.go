@@ -61,7 +61,7 @@ const (
 func full(s *stage) {
 	disk := &fullDisk{}
 	disk.full.Store(true)
-	s.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: disk}, nil }
+	s.records = func(string) (supervisor.Records, error) { return disk, nil }
 	s.create("b")
 }
 

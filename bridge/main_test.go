@@ -69,7 +69,7 @@ type rig struct {
 	addr     string
 	launcher *supervisortest.Launcher
 	sup      *supervisor.Supervisor
-	memory   func(id string) (supervisor.Memory, error) // of an agent
+	records  openRecords // of an agent
 	sessions *sessions.Catalogue
 	server   *bridge.Server
 	client   *client.Client
@@ -77,6 +77,11 @@ type rig struct {
 	served   chan struct{} // closed when Serve has returned
 	stop     context.CancelFunc
 }
+
+// openRecords opens the records of agents.
+type openRecords func(agent string) (supervisor.Records, error)
+
+func (f openRecords) Open(agent string) (supervisor.Records, error) { return f(agent) }
 
 // rigged starts a server; change may adapt its options and its children.
 func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
@@ -86,8 +91,8 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 		launcher: &supervisortest.Launcher{}, served: make(chan struct{}),
 	}
 	r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: stateful} }
-	r.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{}, nil }
-	r.sessions = sessions.New(r.home)
+	r.records = func(string) (supervisor.Records, error) { return supervisor.NoRecords{}, nil }
+	r.sessions = sessions.New(r.home, nil)
 	var err error
 	if r.keys, err = auth.OpenKeyring(auth.KeyPath(r.home, 1), filepath.Join(r.home, "keys.json")); err != nil {
 		t.Fatal(err)
@@ -101,7 +106,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), r.logs, zap.DebugLevel))
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
-		Memory: func(id string) (supervisor.Memory, error) { return r.memory(id) },
+		Store: openRecords(func(id string) (supervisor.Records, error) { return r.records(id) }),
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return r.server.HostCall(ctx, from, method, params)
 		},

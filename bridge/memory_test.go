@@ -20,8 +20,12 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
-// fullDisk is an outcome log that can take nothing while it is full.
-type fullDisk struct{ full atomic.Bool }
+// fullDisk are records that can take no request while it is full.
+type fullDisk struct {
+	supervisor.NoRecords
+
+	full atomic.Bool
+}
 
 func (d *fullDisk) Accept(string, [sha256.Size]byte) error {
 	if d.full.Load() {
@@ -30,20 +34,10 @@ func (d *fullDisk) Accept(string, [sha256.Size]byte) error {
 	return nil
 }
 
-func (*fullDisk) Past(func(string, [sha256.Size]byte, *supervisor.Result)) {}
-
-func (*fullDisk) Find(...string) (map[string]supervisor.Result, error) { return nil, nil }
-
-func (*fullDisk) End(supervisor.Result) {}
-
-func (*fullDisk) Close() error { return nil }
-
-func (*fullDisk) Remove() error { return nil }
-
 func TestNotRecorded(t *testing.T) {
 	disk := &fullDisk{}
 	r := rigged(t, func(r *rig, _ *bridge.Options) {
-		r.memory = func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: disk}, nil }
+		r.records = func(string) (supervisor.Records, error) { return disk, nil }
 	})
 	r.create("a")
 	disk.full.Store(true)

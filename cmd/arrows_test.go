@@ -64,6 +64,10 @@ var arrows = []rule{
 		of:   []string{"supervisor/..."}, except: []string{"supervisor/broker/..."}, deny: []string{"net/http"},
 	},
 	{
+		name: "the store knows what it keeps and nobody who asks for it",
+		of:   []string{"supervisor/store/..."}, deny: []string{"..."}, allow: []string{"protocol/...", "supervisor", "supervisor/store/..."}, deps: true,
+	},
+	{
 		name: "the supervisor knows neither who asks nor what a child is made of",
 		of:   []string{"supervisor/..."}, deny: []string{"bridge/...", "child/...", "cmd/..."}, deps: true,
 	},
@@ -111,7 +115,7 @@ var arrows = []rule{
 	{
 		name: "processes are started in few places",
 		of:   []string{"..."}, deny: []string{"os/exec"},
-		except: []string{"supervisor/proc/...", "child/sandbox/...", "cmd/..."},
+		except: []string{"supervisor/proc/...", "supervisor/store/storetest", "child/sandbox/...", "cmd/..."},
 	},
 	{
 		name: "fixtures are for tests",
@@ -150,6 +154,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 		{ImportPath: module + "supervisor", Imports: []string{"os/exec", module + "protocol"}, Deps: []string{module + "protocol"}},
 		{ImportPath: module + "supervisor/stdio", Imports: []string{"net/http"}},
 		{ImportPath: module + "supervisor/broker", Imports: []string{"net/http"}},
+		{ImportPath: module + "supervisor/store", Deps: []string{module + "supervisor", module + "supervisor/broker"}},
 		{ImportPath: module + "bridge", Imports: []string{module + "supervisor"}, Deps: []string{module + "supervisor", module + "supervisor/proc"}},
 		{ImportPath: module + "bridge/httpd", Imports: []string{module + "bridge/rpc"}, Deps: []string{module + "bridge/agents"}},
 		{ImportPath: module + "bridge/events", Imports: []string{module + "bridge/httpd"}},
@@ -170,6 +175,7 @@ func TestCheckFindsPlanted(t *testing.T) {
 		"supervisor imports os/exec: the supervisor's root is pure state and time",
 		"supervisor imports os/exec: processes are started in few places",
 		"supervisor/stdio imports net/http: the supervisor's HTTP is the broker's",
+		"supervisor/store imports supervisor/broker: the store knows what it keeps and nobody who asks for it",
 		"bridge imports supervisor/proc: the bridge reaches agents by the supervisor alone",
 		"bridge/httpd imports bridge/agents: HTTP knows no methods and no agents' registry",
 		"bridge/events imports bridge/httpd: event streams know no HTTP server and no agents' registry",

@@ -21,8 +21,8 @@ type Agent struct {
 	launcher     Launcher
 	log          *zap.Logger
 	created      time.Time
-	memory       Memory
-	fresh        bool // there was no memory before
+	records      Records
+	fresh        bool // nothing was kept before
 	hub          hub
 	since        uint64         // the number of the hub's last event at the beginning
 	registration *Registration  // of the Supervisor, whose mutex guards it
@@ -65,8 +65,8 @@ type Info struct {
 	LastError string
 }
 
-// newAgent makes an agent that remembers what memory has.
-func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
+// newAgent makes an agent that goes on where its records end.
+func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
 	spec.StartTimeout = cmp.Or(spec.StartTimeout, DefaultStartTimeout)
 	spec.AbortGrace = cmp.Or(spec.AbortGrace, DefaultAbortGrace)
 	spec.PingEvery = cmp.Or(spec.PingEvery, DefaultPingEvery)
@@ -76,15 +76,13 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, memory Memory) *Agent {
 		sup: s, spec: spec, launcher: l,
 		log:     s.log.With(zap.String("agent", spec.ID)),
 		created: time.Now(),
-		memory:  memory,
+		records: records,
 		removed: make(chan struct{}),
 	}
 	a.guarded = agentState{agent: a, calls: newCalls()}
 	a.hub.slow = func() { s.count.slow.Add(1) }
-	if memory.Events != nil {
-		a.hub.log, a.hub.last = memory.Events, memory.Events.Last()
-		a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
-	}
+	a.hub.log, a.hub.last = records, records.Last()
+	a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
 	a.since = a.hub.last
 	a.guarded.turns.known = a.restore()
 	return a
@@ -162,12 +160,9 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	return t, true, nil
 }
 
-// record has the log of outcomes keep that the turn is accepted.
+// record has the records keep that the turn is accepted.
 func (a *Agent) record(t *Turn) error {
-	if a.memory.Outcomes == nil {
-		return nil
-	}
-	if err := a.memory.Outcomes.Accept(t.id, t.digest); err != nil {
+	if err := a.records.Accept(t.id, t.digest); err != nil {
 		a.log.Warn("prompt refused", zap.Error(err))
 		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 	}
@@ -375,12 +370,12 @@ func (a *Agent) closeIdle(reason error) (err error) {
 	return err
 }
 
-// join waits for all goroutines of a closed agent, and ends its events and what
-// it remembers.
+// join waits for all goroutines of a closed agent, and ends its events and
+// records.
 func (a *Agent) join() {
 	a.work.Wait()
 	a.hub.close()
-	a.closeMemory()
+	a.closeRecords()
 }
 
 func (a *Agent) publish(typ string, data []byte) {

@@ -1,7 +1,6 @@
 package supervisor_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -222,13 +221,10 @@ func TestPingAfterOurOwnSleep(t *testing.T) {
 	})
 }
 
-// heavy is a log of outcomes on a disk that takes its time.
-type heavy struct{ supervisor.OutcomeLog }
+// heavy are records on a disk that takes its time.
+type heavy struct{ supervisor.NoRecords }
 
-func (heavy) Past(func(string, [sha256.Size]byte, *supervisor.Result)) {}
-func (heavy) Accept(string, [sha256.Size]byte) error                   { return nil }
-func (heavy) Close() error                                             { return nil }
-func (heavy) End(supervisor.Result)                                    { time.Sleep(time.Minute) } // in the bubble's time
+func (heavy) End(supervisor.Result) { time.Sleep(time.Minute) } // in the bubble's time
 
 // While the server waits for its own disk it does not read, and no child is to
 // blame for that.
@@ -237,7 +233,7 @@ func TestPingWhileTheDiskIsSlow(t *testing.T) {
 		h := &house{T: t, launcher: &supervisortest.Launcher{}}
 		h.sup = supervisor.New(supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": h.launcher}, StopTimeout: time.Hour,
-			Memory: func(string) (supervisor.Memory, error) { return supervisor.Memory{Outcomes: heavy{}}, nil },
+			Store: openRecords(func(string) (supervisor.Records, error) { return heavy{}, nil }),
 		})
 		defer h.drain()
 		a := h.start("alice")

@@ -37,7 +37,7 @@ type Event struct {
 // by more than hubLimit loses its subscription (ErrSlow); the agent never waits
 // for one.
 type hub struct {
-	log    EventLog    // may be nil
+	log    Records
 	slow   func()      // called for each subscription that was lost
 	unread func(error) // called when the log cannot be read
 
@@ -56,9 +56,7 @@ func (h *hub) publish(typ string, data []byte) {
 	h.last++
 	e := Event{Seq: h.last, Type: typ, Data: data}
 	h.events = append(h.events, e)
-	if h.log != nil {
-		h.log.Append(e)
-	}
+	h.log.Append(e)
 	h.size += len(data) + eventCost
 	h.trim()
 	for s := range h.subs {
@@ -125,7 +123,7 @@ func (h *hub) subscribe(begun bool, from func(last uint64) uint64) *Subscription
 	if s.read > h.last { // numbers began anew since: nothing of these was seen
 		s.read, s.begun = 0, true
 	}
-	if h.log == nil || s.read+1 >= h.first() {
+	if s.read+1 >= h.first() {
 		h.attach(s)
 	}
 	return s
@@ -241,19 +239,17 @@ func (s *Subscription) readLog(first uint64) []Event {
 		}
 		read = max(read, to)
 	}
-	if h.log != nil {
-		size := 0
-		for e, err := range h.log.Read(read) {
-			if err != nil {
-				h.unread(err)
-				break
-			}
-			skip(e.Seq - 1)
-			s.batch = append(s.batch, e)
-			read = e.Seq
-			if size += len(e.Data) + eventCost; size >= batchSize {
-				return s.batch
-			}
+	size := 0
+	for e, err := range h.log.Read(read) {
+		if err != nil {
+			h.unread(err)
+			break
+		}
+		skip(e.Seq - 1)
+		s.batch = append(s.batch, e)
+		read = e.Seq
+		if size += len(e.Data) + eventCost; size >= batchSize {
+			return s.batch
 		}
 	}
 	skip(first - 1)

@@ -213,7 +213,7 @@ func BenchmarkPublish(b *testing.B) {
 func TestBatches(t *testing.T) {
 	const most = 64 << 10
 	d := &diary{}
-	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+	remembering(t, func(string) supervisor.Records { return d }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
 		a := h.start("alice")
 		early := h.subscribe(a, 0)
 		h.say(a, 2000) // 2005 events

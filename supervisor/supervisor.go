@@ -29,10 +29,8 @@ type Options struct {
 	Log *zap.Logger
 	// Host answers what agents ask by host_call (Spec.HostCalls). Nil refuses all.
 	Host HostHandler
-	// Memory opens what the agent of that id remembers, before it is started. It
-	// is not called again for that id before what it gave is closed. Nil: nothing is
-	// remembered.
-	Memory func(id string) (Memory, error)
+	// Store opens the records of agents. Nil: nothing is kept of them.
+	Store Store
 	// Launched is told how long each incarnation took to be ready. It must not block.
 	// May be nil.
 	Launched func(took time.Duration)
@@ -56,7 +54,7 @@ type Supervisor struct {
 	trace       tracing.Start
 	restarts    restarts
 	launched    func(time.Duration)
-	memory      func(id string) (Memory, error)
+	store       Store     // may be nil
 	waits       waitGraph // between agents, by host calls
 	idPrefix    string    // of the ids that we make, hard to guess
 	ids         atomic.Uint64
@@ -66,7 +64,7 @@ type Supervisor struct {
 	agents   map[string]*Agent
 	history  history
 	changed  chan struct{}   // closed and replaced when agents does
-	opening  map[string]bool // ids of those to come, whose memory is being opened
+	opening  map[string]bool // ids of those to come, whose records are being opened
 	draining bool
 	removals sync.WaitGroup // of agents, and of openings; Add only under mu
 }
@@ -82,15 +80,12 @@ func New(o Options) *Supervisor {
 		launched:    o.Launched,
 		trace:       o.Trace,
 		restarts:    newRestarts(),
-		memory:      o.Memory,
+		store:       o.Store,
 		idPrefix:    "nx-" + strconv.FormatUint(rand.Uint64(), 36) + "-",
 		agents:      map[string]*Agent{},
 		history:     newHistory(),
 		changed:     make(chan struct{}),
 		opening:     map[string]bool{},
-	}
-	if s.memory == nil {
-		s.memory = func(string) (Memory, error) { return Memory{}, nil }
 	}
 	if s.log == nil {
 		s.log = zap.NewNop()
@@ -173,7 +168,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
 	return a, nil
 }
 
-// enter opens the memory of a new agent, enters it and launches its first
+// enter opens the records of a new agent, enters it and launches its first
 // incarnation.
 func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, *incarnation, error) {
 	s.mu.Lock()
@@ -191,9 +186,9 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 	defer s.removals.Done()
 
 	var a *Agent
-	memory, err := s.memory(spec.ID) // no lock is held: the disk may be slow
+	records, err := s.open(spec.ID) // no lock is held: the disk may be slow
 	if err == nil {
-		a = newAgent(s, spec, l, memory)
+		a = newAgent(s, spec, l, records)
 	} else {
 		err = fmt.Errorf("start %s: %w", spec.ID, &StartError{Err: err})
 	}
@@ -204,13 +199,21 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 	case err != nil:
 		return nil, nil, err
 	case s.draining:
-		a.closeMemory()
+		a.closeRecords()
 		return nil, nil, ErrDraining
 	}
 	s.agents[spec.ID] = a
 	a.registration = s.history.begin(a)
 	s.notify()
 	return a, a.start(ctx), nil
+}
+
+// open opens the records of an agent.
+func (s *Supervisor) open(agent string) (Records, error) {
+	if s.store == nil {
+		return NoRecords{}, nil
+	}
+	return s.store.Open(agent)
 }
 
 // Agent finds an agent by its id; ErrNotFound if there is none.

@@ -37,7 +37,7 @@ func (s *agentState) admit(p protocol.Prompt, digest [sha256.Size]byte, o Prompt
 	if err := s.reserve(t); err != nil {
 		return nil, false, err
 	}
-	s.agent.work.Add(1) // until it is entered: the memory stays open
+	s.agent.work.Add(1) // until it is entered: the records stay open
 	return t, true, nil
 }
 

@@ -58,7 +58,7 @@ func (a *Agent) locked(f func(s *agentState) []effect) []effect {
 func (s *agentState) due() effect {
 	a, inc := s.agent, s.inc
 	if t, ok := s.turns.finished.claim(); ok {
-		a.work.Add(1) // the memory is closed after that
+		a.work.Add(1) // the records are closed after that
 		return func() { a.notify(t) }
 	}
 	if inc == nil {
@@ -125,9 +125,7 @@ func (a *Agent) flush(next effect) {
 func (a *Agent) notify(t *Turn) {
 	defer a.work.Done()
 	for ok := true; ok; {
-		if a.memory.Outcomes != nil {
-			a.memory.Outcomes.End(t.result)
-		}
+		a.records.End(t.result)
 		a.update(func(s *agentState) []effect {
 			s.notified(t)
 			t, ok = s.turns.finished.next()

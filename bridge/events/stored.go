@@ -29,7 +29,7 @@ func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err 
 		return nil, ctx.Err()
 	}
 	size, before, more := 0, p.read, false
-	for e, err := range p.s.o.History.After(p.id, p.read) {
+	for e, err := range p.s.o.History.Events(p.id, p.read) {
 		if err != nil {
 			p.s.o.Log.Warn("events of an agent that is gone are not read", zap.String("agent", p.id), zap.Error(err))
 			break

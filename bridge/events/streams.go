@@ -29,9 +29,9 @@ type Agents interface {
 // History is what is kept of agents' events, whether they run or not. It is safe for
 // concurrent use.
 type History interface {
-	// After yields the events of an agent above a number, in order. A number that is left
+	// Events yields the events of an agent above a number, in order. A number that is left
 	// out is not kept.
-	After(agent string, number uint64) iter.Seq2[supervisor.Event, error]
+	Events(agent string, after uint64) iter.Seq2[supervisor.Event, error]
 }
 
 // Options are what Streams need.
@@ -65,7 +65,7 @@ func New(o Options) *Streams {
 
 type noHistory struct{}
 
-func (noHistory) After(string, uint64) iter.Seq2[supervisor.Event, error] {
+func (noHistory) Events(string, uint64) iter.Seq2[supervisor.Event, error] {
 	return func(func(supervisor.Event, error) bool) {}
 }
 

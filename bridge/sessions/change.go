@@ -16,6 +16,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor/store"
 )
 
 // A change has one moment at which it happens: the file of the session appears,
@@ -53,19 +54,18 @@ func (c *Catalogue) Clone(src, dest string) error {
 	header := transcript.Header{Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC()}
 	write := func(w io.Writer) error { return transcript.Renamed(w, f, info.Size(), header) }
 	return c.begin(dest, write, func() error {
-		for _, p := range parts {
-			if !p.copied {
-				continue
-			}
-			if info, err := os.Lstat(c.part(src, p.suffix)); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-				// A copy would be without it, and might do more: what was used of limits.
-				return unreadable(src, fmt.Errorf("%s: %w", c.part(src, p.suffix), safefile.ErrNotRegular))
-			}
-			if err := copyAll(c.part(src, p.suffix), c.part(dest, p.suffix)); err != nil {
-				return err
-			}
+		images := c.part(src, imagesSuffix)
+		if info, err := os.Lstat(images); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return unreadable(src, fmt.Errorf("%s: %w", images, safefile.ErrNotRegular))
 		}
-		return nil
+		err := c.kept.Clone(src, dest)
+		if _, damaged := errors.AsType[*store.DamagedError](err); damaged {
+			return unreadable(src, err)
+		}
+		if err != nil {
+			return err
+		}
+		return copyAll(images, c.part(dest, imagesSuffix))
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *Catalogue) begin(id string, write func(io.Writer) error, prepare func()
 		return err
 	}
 	defer func() { err = errors.Join(err, c.settle()) }()
-	next := c.part(id, ".next")
+	next := c.part(id, nextSuffix)
 	if err := errors.Join(c.removeParts(id), prepare(), writeSynced(next, write)); err != nil {
 		return &Error{Name: id, Err: err}
 	}
@@ -274,15 +274,13 @@ func (c *Catalogue) settle() error {
 	switch {
 	case !strings.HasSuffix(string(data), "\n") || len(words) < 2 || valid(words[1:]...) != nil:
 	case words[0] == "rename" && len(words) == 3 && !c.taken(words[1]):
-		for _, p := range parts {
-			err := os.Rename(c.part(words[1], p.suffix), c.part(words[2], p.suffix))
-			if !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
+		err := os.Rename(c.part(words[1], imagesSuffix), c.part(words[2], imagesSuffix))
+		if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
-		errs = append(errs, safefile.SyncDir(c.Dir(words[1])), safefile.SyncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
+		errs = append(errs, c.kept.Rename(words[1], words[2]), safefile.SyncDir(c.Dir(words[1])), safefile.SyncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
 	case words[0] == "begin" || words[0] == "delete":
-		errs = append(errs, os.RemoveAll(c.part(words[1], ".next")))
+		errs = append(errs, os.RemoveAll(c.part(words[1], nextSuffix)))
 		if !c.taken(words[1]) {
 			errs = append(errs, c.removeParts(words[1]))
 		}

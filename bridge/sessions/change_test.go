@@ -23,7 +23,7 @@ import (
 )
 
 func TestChanges(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	save(t, c, "a", 3, transcript.Settings{Cwd: new("/site"), ParentAgentID: new("boss"), Depth: new(uint64(2))})
 	saveParts(t, c, "a", "of a")
 	saveParts(t, c, "b", "of an earlier b")
@@ -83,7 +83,7 @@ func TestChanges(t *testing.T) {
 
 func TestRefusedChanges(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	save(t, c, "a", 1, transcript.Settings{})
 	save(t, c, "b", 2, transcript.Settings{})
 	write(t, c.Path("damaged"), "not a session\n")
@@ -140,7 +140,7 @@ func TestRefusedChanges(t *testing.T) {
 
 // changeOnAndOn is the process that is killed: it says when it begins.
 func changeOnAndOn(home, what string) {
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	fmt.Println("begun")
 	for i := 0; ; i++ {
 		var err error
@@ -168,7 +168,7 @@ func TestKilledInAChange(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			c := sessions.New(home)
+			c := sessions.New(home, nil)
 			save(t, c, "a", 5, transcript.Settings{Cwd: new("/site")})
 			saveParts(t, c, "a", "whole")
 			if what == "rename" {

@@ -29,7 +29,7 @@ func TestHostileDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(home) })
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	save(t, c, "sound", 2, transcript.Settings{})
 	dir := filepath.Dir(c.Path("sound"))
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -106,7 +106,7 @@ func TestHostileLeftovers(t *testing.T) {
 			"folder":   func(path string) error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
 		} {
 			t.Run(name+" "+what, func(t *testing.T) {
-				c := sessions.New(t.TempDir())
+				c := sessions.New(t.TempDir(), nil)
 				save(t, c, "sound", 2, transcript.Settings{})
 				write(t, outside, "secret\n")
 				if err := plant(filepath.Join(filepath.Dir(c.Path("sound")), name)); err != nil {
@@ -160,7 +160,7 @@ func listed(t *testing.T, c *sessions.Catalogue) string {
 // Sessions that come and go while they are listed spoil no list, and those that
 // stay are in each.
 func TestListWhileSessionsVanish(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	save(t, c, "stays", 1, transcript.Settings{})
 	stop := make(chan struct{})
 	var work sync.WaitGroup
@@ -196,7 +196,7 @@ func TestListWhileSessionsVanish(t *testing.T) {
 
 // A copy is not older than what it says of its beginning.
 func TestTimesOfACopy(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	save(t, c, "a", 1, transcript.Settings{})
 	for i := range 50 {
 		if err := c.Clone("a", fmt.Sprint("copy-", i)); err != nil {

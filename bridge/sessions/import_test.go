@@ -18,7 +18,7 @@ import (
 var someID = regexp.MustCompile(`"session_id":"[0-9a-f-]{36}"`)
 
 func TestImport(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	got, err := c.Import(fixtures.Read(t, "sessions/foreign.json"))
 	if diff := cmp.Diff(sessions.Imported{Name: "my-project", Messages: 7, Preset: "trusted"}, got); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
@@ -51,7 +51,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportRefuses(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	for _, tt := range []struct{ name, text, want string }{
 		{"no JSON", `{"agent_id":`, ""},
 		{"no object", `[]`, ""},
@@ -85,7 +85,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte(`{"agent_id":"x","messages":[{"role":"user"},{"role":"assistant","tool_calls":[{"id":"c","name":"n","arguments":[1,
 		2]}]}],"created_at":"0000-01-01T00:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := sessions.New(t.TempDir())
+		c := sessions.New(t.TempDir(), nil)
 		imported, err := c.Import(data)
 		if err != nil {
 			return

@@ -17,7 +17,7 @@ import (
 
 func TestList(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	if _, total, err := c.List(0, 10, true); total != 0 || err != nil {
 		t.Fatalf("of a new home: %d, %v", total, err)
 	}
@@ -81,7 +81,7 @@ func TestList(t *testing.T) {
 
 func TestLast(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	if got := c.Last(); got != "" {
 		t.Errorf("of a new home: %q", got)
 	}
@@ -115,7 +115,7 @@ func TestLast(t *testing.T) {
 // What was read once is read again when it was written to, also where its length
 // stays the same.
 func TestSummaryIsOfNow(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	for i, want := range []uint64{1, 2, 2, 5} {
 		save(t, c, "a", int(want), transcript.Settings{Cwd: new(fmt.Sprint("/site/", i))})
 		if err := os.Chtimes(c.Path("a"), begun, begun.Add(time.Duration(i)*time.Second)); err != nil {
@@ -141,7 +141,7 @@ func TestSummaryIsOfNow(t *testing.T) {
 // with, or has another name by now, with all others.
 func TestListOfUnnamed(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	ids := []string{
 		"0a8f9c1e-0000-4000-8000-00000000000a", "0a8f9c1e-0000-4000-8000-00000000000b",
 		"0a8f9c1e-0000-4000-8000-00000000000c", "0a8f9c1e-0000-4000-8000-00000000000d",
@@ -161,7 +161,7 @@ func TestListOfUnnamed(t *testing.T) {
 		}
 	}
 	write(t, strings.TrimSuffix(c.Path(ids[0]), ".jsonl")+".files/image", "x")
-	write(t, c.UsagePath(ids[1]), "x")
+	write(t, beside(c, ids[1], ".usage"), "x")
 	list := func(temp bool) (got []string) {
 		page, _, err := c.List(0, 10, temp)
 		if err != nil {

@@ -58,10 +58,14 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
+// beside is the path of what belongs to a session and has that suffix.
+func beside(c *sessions.Catalogue, id, suffix string) string {
+	return strings.TrimSuffix(c.Path(id), ".jsonl") + suffix
+}
+
 // parts are the files that belong to a session beside its own.
 func parts(c *sessions.Catalogue, id string) []string {
-	base := strings.TrimSuffix(c.Path(id), ".jsonl")
-	return []string{base + ".files/image", base + ".usage", base + ".outcomes", base + ".events/1"}
+	return []string{beside(c, id, ".files/image"), beside(c, id, ".usage"), beside(c, id, ".outcomes"), beside(c, id, ".events/1")}
 }
 
 func saveParts(t testing.TB, c *sessions.Catalogue, id, text string) {

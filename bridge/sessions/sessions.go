@@ -1,6 +1,6 @@
 // Package sessions knows where the saved conversations of agents lie.
 //
-//	catalogue := sessions.New(home)
+//	catalogue := sessions.New(home, nil)
 //	dir := catalogue.Dir("worker-1") // for the child that writes it
 //	if catalogue.Exists("worker-1") { … }
 //
@@ -25,15 +25,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"nexus.internal/bridge/api"
+	"nexus.internal/supervisor/store"
 )
 
 // Catalogue is the saved sessions of one home.
 type Catalogue struct {
 	home     string
+	kept     store.Store
 	changing sync.Mutex // held during each change
 
 	mu      sync.Mutex // guards both
@@ -41,8 +45,21 @@ type Catalogue struct {
 	headers map[string]header
 }
 
-// New returns the catalogue of a home. It touches nothing.
-func New(home string) *Catalogue { return &Catalogue{home: home} }
+// New returns the catalogue of a home, and of what is kept of its agents: nil for what
+// is in the home, as Local has it. It touches nothing.
+func New(home string, kept store.Store) *Catalogue {
+	if kept == nil {
+		kept = Local(home, false, nil)
+	}
+	return &Catalogue{home: home, kept: kept}
+}
+
+// Local returns the store of what is kept of agents beside their sessions in a home. With
+// noSync the system brings accounts to the disk when it likes; log may be nil.
+func Local(home string, noSync bool, log *zap.Logger) *store.Local {
+	c := &Catalogue{home: home}
+	return store.NewLocal(store.Options{Path: c.part, Dirs: []string{c.Dir("named"), tempDir(home)}, NoSync: noSync, Log: log})
+}
 
 // tempDir is the directory of the temporary sessions of a home.
 func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
@@ -51,7 +68,7 @@ func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
 // process did not live to finish is finished or undone, and what temporary
 // agents left is removed, but for the last one that a person used.
 func Tidy(home string) error {
-	c := New(home)
+	c := New(home, nil)
 	release, err := c.exclusive()
 	if err != nil {
 		return err
@@ -59,6 +76,7 @@ func Tidy(home string) error {
 	defer release()
 	errs := []error{c.settle()}
 	last := c.Last()
+	errs = append(errs, c.kept.Retain(func(agent string) bool { return !api.IsTemp(agent) || agent == last }))
 	if !api.IsTemp(last) {
 		errs = append(errs, os.RemoveAll(tempDir(home)))
 	}
@@ -67,7 +85,7 @@ func Tidy(home string) error {
 		errs = append(errs, err)
 	}
 	for _, entry := range entries {
-		if !belongs(entry.Name(), last) {
+		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix {
 			errs = append(errs, os.RemoveAll(filepath.Join(tempDir(home), entry.Name())))
 		}
 	}
@@ -89,46 +107,22 @@ func (c *Catalogue) Dir(id string) string {
 // Path is the file of id's session. It may not exist yet.
 func (c *Catalogue) Path(id string) string { return c.part(id, suffix) }
 
-// UsagePath is the file of what id used of its limits (SPEC §5.7).
-func (c *Catalogue) UsagePath(id string) string { return c.part(id, ".usage") }
+// What follows an agent's name in that of its session, of the directory of its images,
+// and of a session that is being made.
+const (
+	suffix       = ".jsonl"
+	imagesSuffix = ".files"
+	nextSuffix   = ".next"
+)
 
-const suffix = ".jsonl"
-
-// parts are what belongs to a session beside its file, by what follows its name.
-var parts = []struct {
-	suffix string
-	// copied says that it goes with the conversation, so that a copy has it too;
-	// the rest is the agent's own.
-	copied bool
-}{
-	{".files", true}, // images
-	{".usage", true},
-	{".outcomes", false},
-	{".events", false},
-}
-
-// part is the path of one of them.
+// part is the path of a file or directory of an agent.
 func (c *Catalogue) part(id, suffix string) string { return filepath.Join(c.Dir(id), id+suffix) }
 
-// belongs reports whether a file of that name is of the session id.
-func belongs(name, id string) bool {
-	rest, ok := strings.CutPrefix(name, id)
-	if !ok {
-		return false
-	}
-	for _, p := range parts {
-		if rest == p.suffix {
-			return true
-		}
-	}
-	return rest == suffix
+// isOurs reports whether a file of that name is of a session, and not one that the store
+// has.
+func isOurs(name string) bool {
+	return slices.Contains([]string{suffix, imagesSuffix, nextSuffix}, filepath.Ext(name))
 }
-
-// OutcomesPath is the file of how the prompts of id ended (SPEC §5.3).
-func (c *Catalogue) OutcomesPath(id string) string { return c.part(id, ".outcomes") }
-
-// EventsDir is the directory of id's events (SPEC §5.6).
-func (c *Catalogue) EventsDir(id string) string { return c.part(id, ".events") }
 
 // Exists reports whether a saved session of that name is there. A temporary
 // agent has none, whatever an earlier run left behind.
@@ -160,10 +154,7 @@ func (c *Catalogue) RemoveTemp(id string) error {
 	return nil
 }
 
+// removeParts removes what belongs to a session beside its file.
 func (c *Catalogue) removeParts(id string) error {
-	var errs []error
-	for _, p := range parts {
-		errs = append(errs, os.RemoveAll(c.part(id, p.suffix)))
-	}
-	return errors.Join(errs...)
+	return errors.Join(os.RemoveAll(c.part(id, imagesSuffix)), c.kept.Delete(id))
 }

@@ -10,7 +10,7 @@ import (
 
 func TestCatalogue(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	for _, id := range []string{"named", ".1", "empty", "folder"} {
 		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
 			t.Fatal(err)
@@ -48,11 +48,11 @@ func TestCatalogue(t *testing.T) {
 	if got, want := c.Path(".1"), filepath.Join(home, "run", "temp", ".1.jsonl"); got != want {
 		t.Errorf("got path %s, want %s", got, want)
 	}
-	beside := filepath.Join(filepath.Dir(c.Path(".1")), ".1.files")
-	if err := os.Mkdir(beside, 0o700); err != nil {
+	images := filepath.Join(filepath.Dir(c.Path(".1")), ".1.files")
+	if err := os.Mkdir(images, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(beside, "image"), c.UsagePath(".1")} {
+	for _, path := range []string{filepath.Join(images, "image"), beside(c, ".1", ".usage")} {
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestCatalogue(t *testing.T) {
 	if !c.Exists("named") {
 		t.Error("a named session was removed")
 	}
-	for _, path := range []string{c.Path(".1"), beside, c.UsagePath(".1")} {
+	for _, path := range []string{c.Path(".1"), images, beside(c, ".1", ".usage")} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is still there", filepath.Base(path))
 		}
@@ -75,7 +75,7 @@ func TestCatalogue(t *testing.T) {
 // A new server begins without the temporary sessions of one that was killed.
 func TestTidy(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	for _, id := range []string{".t", "named"} {
 		if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
 			t.Fatal(err)

@@ -95,12 +95,6 @@ func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
 }
 
 // measure opens the files of a session, between two changes of the sessions.
-//
-// Their sizes are taken in the order that keeps promises: events may lack what an
-// outcome says, as after a kill; an outcome is written after the session has the
-// turn, and a prompt is given to the child after its outcome's record has begun.
-// So if no outcome is written while the session's size is taken, the session has
-// what the outcomes say and no prompt that they do not know.
 func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
 	release, err := c.exclusive()
 	if err != nil {
@@ -116,47 +110,30 @@ func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
 			s.close()
 		}
 	}()
-	if err := s.addAll(c.EventsDir(id)); err != nil {
-		return nil, unreadable(id, err)
+	session := func() error {
+		file, err := c.open(id)
+		if err != nil {
+			return err
+		}
+		s.open = append(s.open, file)
+		s.session, err = s.measure(file)
+		return err
 	}
-	before := len(s.files)
-	for tries := 0; ; tries++ {
-		session, err := c.open(id)
-		if err != nil {
-			return nil, err
-		}
-		s.open = append(s.open, session)
-		outcomes, err := s.add(c.OutcomesPath(id))
-		if err == nil {
-			s.session, err = s.measure(session)
-		}
-		if err != nil {
-			return nil, unreadable(id, err)
-		}
-		if tries == snapshotTries || unchanged(c.OutcomesPath(id), outcomes) {
-			break // a prompt that it does not know may run twice, if it is sent again
-		}
-		s.files = s.files[:before]
+	if kept, ok := c.kept.(interface { // a store that has no files has none in a snapshot
+		Snapshot(agent string, take func(path string) (fs.FileInfo, error), session func() error) error
+	}); ok {
+		err = kept.Snapshot(id, s.add, session)
+	} else {
+		err = session()
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return nil, err
 	}
 	// Images are there before the session names them.
-	if err := errors.Join(s.addAll(c.part(id, ".files")), ignore(s.add(c.UsagePath(id)))); err != nil {
+	if err = errors.Join(err, s.addAll(c.part(id, imagesSuffix))); err != nil {
 		return nil, unreadable(id, err)
 	}
 	return s, nil
-}
-
-// snapshotTries is how often a session is looked at again as its outcomes grow.
-const snapshotTries = 100
-
-func ignore(_ fs.FileInfo, err error) error { return err }
-
-// unchanged reports whether the file at path is as it was; nil is none.
-func unchanged(path string, was fs.FileInfo) bool {
-	is, err := os.Lstat(path)
-	if was == nil || err != nil {
-		return was == nil && errors.Is(err, fs.ErrNotExist)
-	}
-	return os.SameFile(is, was) && is.Size() == was.Size()
 }
 
 // snapshot is the files of one session.
@@ -197,7 +174,7 @@ func (s *snapshot) add(path string) (fs.FileInfo, error) {
 	return s.measure(file)
 }
 
-// measure takes an open file as it is now.
+// measure takes an open file as it is now, instead of an earlier one of that path.
 func (s *snapshot) measure(file *os.File) (fs.FileInfo, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -207,7 +184,8 @@ func (s *snapshot) measure(file *os.File) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.files = append(s.files, File{Path: filepath.ToSlash(path), Size: info.Size(), Modified: info.ModTime(), ReaderAt: file})
+	taken := File{Path: filepath.ToSlash(path), Size: info.Size(), Modified: info.ModTime(), ReaderAt: file}
+	s.files = append(slices.DeleteFunc(s.files, func(f File) bool { return f.Path == taken.Path }), taken)
 	return info, nil
 }
 

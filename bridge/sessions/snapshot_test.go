@@ -36,7 +36,7 @@ func taken(t *testing.T, c *sessions.Catalogue) (files map[string]string, count 
 
 func TestSnapshot(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	save(t, c, "a", 1, transcript.Settings{})
 	saveParts(t, c, "a", "of a")
 	saveParts(t, c, "lost", "of no session")
@@ -78,7 +78,7 @@ func TestSnapshot(t *testing.T) {
 // no server, and not its end either.
 func TestSnapshotDuringChanges(t *testing.T) {
 	home := t.TempDir()
-	c := sessions.New(home)
+	c := sessions.New(home, nil)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		save(t, c, id, 1, transcript.Settings{})
 	}
@@ -87,7 +87,7 @@ func TestSnapshotDuringChanges(t *testing.T) {
 	count, err := c.Snapshot(func(f sessions.File) error {
 		if !changed {
 			changed = true
-			other := sessions.New(home) // of another process
+			other := sessions.New(home, nil) // of another process
 			if err := errors.Join(other.Rename("a", "y"), other.Rename("b", "z"), other.Delete("c"), sessions.Tidy(home)); err != nil {
 				return err
 			}
@@ -105,14 +105,14 @@ func TestSnapshotDuringChanges(t *testing.T) {
 // A snapshot that is taken while an agent works has, as after a kill, each turn
 // that ended, and no prompt that its outcomes do not know.
 func TestSnapshotOfWork(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	save(t, c, "a", 0, transcript.Settings{})
 	session, err := os.OpenFile(c.Path("a"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	outcomes, err := os.OpenFile(c.OutcomesPath("a"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	outcomes, err := os.OpenFile(beside(c, "a", ".outcomes"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // What an agent created is under it by its other name too, and with it what those
 // created; else its budget and its end would be none of theirs any more.
 func TestRenameKeepsTheTie(t *testing.T) {
-	c := sessions.New(t.TempDir())
+	c := sessions.New(t.TempDir(), nil)
 	by := func(id string) transcript.Settings { return transcript.Settings{ParentAgentID: &id} }
 	save(t, c, "boss", 1, transcript.Settings{})
 	save(t, c, "kid", 1, by("boss"))

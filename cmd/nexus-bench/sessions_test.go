@@ -37,7 +37,7 @@ func TestFill(t *testing.T) {
 	if err := b.fill(filepath.Join(home, "sessions"), pageSessions+2); err != nil {
 		t.Fatal(err)
 	}
-	page, total, err := sessions.New(home).List(pageSessions-1, 2, false)
+	page, total, err := sessions.New(home, nil).List(pageSessions-1, 2, false)
 	if err != nil || total != pageSessions+2 || len(page) != 2 || page[0].Messages != crashMessages || page[1].Messages != 2 {
 		t.Errorf("%d in all, %+v, %v", total, page, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/protocol/rights"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/store"
 )
 
 // maxSystemPrompt bounds a system prompt that travels in a variable of the environment,
@@ -93,7 +94,7 @@ func (s *agentSpecs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
 	socket, held, err := s.models.Register(broker.Agent{
 		ID: id, Parent: protocol.Value(p.ParentAgentID), Ancestors: p.Ancestors, Limits: s.limits(p.Limits), New: !p.Restored,
 	})
-	if e, ok := errors.AsType[*broker.DamagedError](err); ok {
+	if e, ok := errors.AsType[*store.DamagedError](err); ok {
 		err = &sessions.Error{Name: e.Agent, Err: fmt.Errorf("%w: %w", sessions.ErrUnreadable, e)}
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func TestSpec(t *testing.T) {
 		},
 	}
 	s := &agentSpecs{
-		child: "/opt/nexus-child", approval: 90 * time.Second, sessions: sessions.New("/home/me"),
+		child: "/opt/nexus-child", approval: 90 * time.Second, sessions: sessions.New("/home/me", nil),
 		models: book{&known}, config: fixed{held},
 	}
 	tests := []struct {

@@ -7,16 +7,14 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/metrics"
-	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor/broker"
 )
 
-// newBroker makes the broker that has the keys of the providers. With noSync what is
-// used is not brought to the disk at once.
-func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tracing.Start, log *zap.Logger) (*broker.Broker, error) {
+// newBroker makes the broker that has the keys of the providers.
+func newBroker(s *settings, accounts broker.Accounts, trace tracing.Start, log *zap.Logger) (*broker.Broker, error) {
 	if err := proctree.SetUndumpable(); err != nil {
 		return nil, fmt.Errorf("protect the keys: %w", err)
 	}
@@ -28,8 +26,7 @@ func newBroker(s *settings, catalogue *sessions.Catalogue, noSync bool, trace tr
 	return broker.New(broker.Options{
 		Providers: s.providers,
 		Limits:    s.limits,
-		File:      catalogue.UsagePath,
-		NoSync:    noSync,
+		Accounts:  accounts,
 		Dirs:      dirs,
 		Trace:     trace,
 		Log:       log,

@@ -156,7 +156,7 @@ func (f *faulty) wantNarrowedBackup() {
 			f.Fatalf("%s: %v: %s", args[0], err, out)
 		}
 	}
-	saved, err := sessions.New(restored).Summary("well")
+	saved, err := sessions.New(restored, nil).Summary("well")
 	if err != nil || saved.Settings.Permissions == nil || saved.Settings.Permissions.Preset != "sandboxed" {
 		f.Errorf("the backup of a sandboxed agent: %+v, %v", saved.Settings.Permissions, err)
 	}

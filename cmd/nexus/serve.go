@@ -34,9 +34,9 @@ import (
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
-	"nexus.internal/supervisor/eventlog"
 	"nexus.internal/supervisor/proc"
 	"nexus.internal/supervisor/stdio"
+	"nexus.internal/supervisor/store"
 )
 
 // defaultApproval is how long a permission request waits (SPEC §6.3).
@@ -231,22 +231,23 @@ type assembly struct {
 // assemble makes the parts of a server and their actors, which end once asked does;
 // ask ends it.
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
-	catalogue := sessions.New(string(a.cfg.Home))
+	kept := sessions.Local(string(a.cfg.Home), a.o.durability == "os", a.log)
+	catalogue := sessions.New(string(a.cfg.Home), kept)
+	records := agentRecords{kept, catalogue}
 	if err := a.config.begin(a.cfg); err != nil {
 		return nil, err
 	}
-	models, err := newBroker(a.config.settings(), catalogue, a.o.durability == "os", a.trace, a.log)
+	models, err := newBroker(a.config.settings(), kept, a.trace, a.log)
 	if err != nil {
 		return nil, err
 	}
-	events := eventlog.New(eventlog.Options{Log: a.log})
 	var front *bridge.Server // made before there are agents to ask it
 	sup := supervisor.New(supervisor.Options{
 		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 			return front.HostCall(ctx, from, method, params)
 		},
 		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
-		Memory:    memoryOf(catalogue, events, a.log),
+		Store:     records,
 		Log:       a.log,
 		Trace:     a.trace,
 		Launched:  func(took time.Duration) { front.Launched(took) },
@@ -271,8 +272,8 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		Settings:     a.config.settings().front,
 		Shutdown:     ask,
 		Moved:        models.Forget,
-		Outcome:      outcomeOf(catalogue),
-		EventHistory: eventHistory{catalogue},
+		Outcome:      records.Outcome,
+		EventHistory: kept,
 		Version:      a.version,
 		Guard:        a.guard.Mechanisms().String(),
 		Probe:        probe,
@@ -289,11 +290,10 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		PlansDir:           a.cfg.Home.PlansDir(),
 	})
 	if err != nil {
-		events.Close()
 		return nil, errors.Join(err, models.Close())
 	}
 	a.config.serve(models, front)
-	return a.actors(asked, ask, wiring{front: front, sup: sup, models: models, events: events, probe: probe}), nil
+	return a.actors(asked, ask, wiring{front: front, sup: sup, models: models, kept: kept, probe: probe}), nil
 }
 
 // wiring are what a server consists of.
@@ -301,7 +301,7 @@ type wiring struct {
 	front  *bridge.Server
 	sup    *supervisor.Supervisor
 	models *broker.Broker
-	events *eventlog.Writer
+	kept   *store.Local
 	probe  auth.Key // by which the server asks itself
 }
 
@@ -324,7 +324,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 	brokering, stopBrokering := context.WithCancel(context.WithoutCancel(asked))
 	group.Add(func() error {
 		defer stopBrokering()
-		defer p.events.Close() // after the logs of the agents
+		defer p.kept.Close() // after the records of the agents
 		return p.sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
 	group.Add(func() error {

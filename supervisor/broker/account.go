@@ -74,7 +74,6 @@ const maxAncestry = 16
 // account is what the broker knows of one agent. Broker.mu guards it.
 type account struct {
 	id           string
-	file         string   // "" if it is kept in memory alone
 	savedParent  string   // the agent that made it, as it was saved
 	parent       *account // its account
 	limits       Limits
@@ -88,7 +87,7 @@ type account struct {
 	requests    ratelimit.Bucket
 	tokens      ratelimit.Bucket
 
-	saving sync.Mutex // one writer of file at a time; taken before Broker.mu
+	saving sync.Mutex // it is saved by one goroutine at a time; taken before Broker.mu
 }
 
 // ancestry is the account and those of its ancestors. Who made whom may have become a
@@ -107,12 +106,12 @@ func (a *account) ancestry() []*account {
 }
 
 // evict forgets the accounts that do nothing and lose nothing by that: their
-// file has it all. b.mu is held.
+// store has it all. b.mu is held.
 func (b *Broker) evict() {
 	now := time.Now()
 	needed := map[*account]bool{}
 	for _, acc := range b.accounts {
-		if acc.file == "" || acc.sockets > 0 || acc.running > 0 ||
+		if b.options.Accounts == nil || acc.sockets > 0 || acc.running > 0 ||
 			!acc.requests.IsFull(now, ratelimit.PerMinute(acc.limits.RequestsPerMinute)) || !acc.tokens.IsFull(now, ratelimit.PerMinute(acc.limits.TokensPerMinute)) {
 			for _, a := range acc.ancestry() {
 				needed[a] = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/store"
 )
 
 // Options are what a Broker is made of.
@@ -25,11 +25,8 @@ type Options struct {
 	Providers map[string]Provider
 	// Limits hold for agents that have none of their own.
 	Limits Limits
-	// File names the file that keeps what an agent used and its limits; ""
-	// keeps them in memory. Nil means "" for all. Its directory is made when it is needed.
-	File func(agent string) string
-	// NoSync leaves it to the system when what is in the files reaches the disk.
-	NoSync bool
+	// Accounts keeps what agents used and their limits. Nil: they are in memory alone.
+	Accounts Accounts
 	// Dirs are where the directory of the sockets is made: in the first that
 	// takes sockets. No agent may reach them, and they hold nothing else.
 	Dirs []string
@@ -37,6 +34,12 @@ type Options struct {
 	Trace tracing.Start
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
+}
+
+// Accounts is the part of a [store.Store] that the broker needs.
+type Accounts interface {
+	Account(agent string) (*store.Account, error)
+	SetAccount(agent string, a *store.Account) error
 }
 
 // Broker forwards the requests of agents to their models.
@@ -65,9 +68,6 @@ type Broker struct {
 func New(o Options) (*Broker, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
-	}
-	if o.File == nil {
-		o.File = func(string) string { return "" }
 	}
 	b := &Broker{
 		options: o, log: o.Log.Named("broker"), transport: newTransport(), uid: os.Getuid(),
@@ -189,7 +189,7 @@ type Agent struct {
 // children will find, and the limits that hold for it. It is called again when
 // an agent is made again; an agent that nobody registered has Options.Limits and
 // no parent. Where its limits, or those of an agent above it, cannot be read, the error is
-// a *DamagedError, or a *supervisor.StartError if that may pass.
+// a *store.DamagedError, or a *supervisor.StartError if that may pass.
 func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 	if err := b.prepare(a); err != nil {
 		return "", Limits{}, err
@@ -241,10 +241,10 @@ func (b *Broker) prepare(a Agent) error {
 	if !a.New {
 		return nil
 	}
-	acc := &account{id: a.ID, file: b.options.File(a.ID), limits: b.limits}
-	if acc.file != "" {
-		if err := os.Remove(acc.file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("forget what an earlier agent %s used: %w", a.ID, err)
+	acc := &account{id: a.ID, limits: b.limits}
+	if b.options.Accounts != nil {
+		if err := b.options.Accounts.SetAccount(a.ID, nil); err != nil {
+			return err
 		}
 	}
 	b.accounts[a.ID] = acc
@@ -260,7 +260,7 @@ func (b *Broker) socketPath(agent string) string {
 }
 
 // Forget drops what the broker keeps of an agent that does not run, so that its
-// file is read again when an agent of that name is made: the file has become
+// account is read again when an agent of that name is made: what is saved has become
 // another's. What it holds stays as it is.
 func (b *Broker) Forget(agent string) {
 	b.mu.Lock()

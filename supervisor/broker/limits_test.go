@@ -20,7 +20,13 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/store"
 )
+
+// accountsIn keeps accounts in a directory.
+func accountsIn(dir string) broker.Accounts {
+	return store.NewLocal(store.Options{Path: func(agent, part string) string { return filepath.Join(dir, agent+part) }, Dirs: []string{dir}})
+}
 
 // costs answers every request with a usage of 600 tokens.
 func costs(w http.ResponseWriter, _ *http.Request) {
@@ -61,8 +67,8 @@ func TestBudget(t *testing.T) {
 func TestProcessLimitsOfTheLine(t *testing.T) {
 	dir := t.TempDir()
 	o := broker.Options{
-		Limits: broker.Limits{Process: supervisor.Limits{OpenFiles: 512}},
-		File:   func(agent string) string { return filepath.Join(dir, agent+".usage") },
+		Limits:   broker.Limits{Process: supervisor.Limits{OpenFiles: 512}},
+		Accounts: accountsIn(dir),
 	}
 	boss := supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OutputBytesPerSecond: 5, TurnTime: time.Minute}
 	asked := supervisor.Limits{MemoryBytes: 2 << 30, Processes: 50, CPUSeconds: 9}
@@ -256,8 +262,8 @@ func TestManyAtOnce(t *testing.T) {
 func TestTotalsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	o := broker.Options{
-		Limits: broker.Limits{Tokens: 5000},
-		File:   func(agent string) string { return filepath.Join(dir, agent+".usage") },
+		Limits:   broker.Limits{Tokens: 5000},
+		Accounts: accountsIn(dir),
 	}
 	h := newHouse(t, o, costs)
 	socket, end := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Tokens: 1000}})
@@ -265,7 +271,7 @@ func TestTotalsAreKept(t *testing.T) {
 	h.ask(socket, "{}")
 	end()
 	want := broker.Usage{Requests: 1, Input: 450, CacheRead: 50, Output: 100}
-	if info, err := os.Stat(o.File("a")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, "a.usage")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file: %v, %v", info, err)
 	}
 	h.start(broker.Agent{ID: "c"}) // forgets what nobody needs
@@ -325,10 +331,10 @@ func TestDamagedFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := newHouse(t, broker.Options{File: func(agent string) string { return filepath.Join(dir, agent+".usage") }}, costs)
+			h := newHouse(t, broker.Options{Accounts: accountsIn(dir)}, costs)
 			for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Tokens: 5}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Ancestors: []string{"a"}}} {
 				_, _, err := h.Register(a)
-				if e, ok := errors.AsType[*broker.DamagedError](err); !ok || e.Agent != "a" || e.Path != file {
+				if e, ok := errors.AsType[*store.DamagedError](err); !ok || e.Agent != "a" || e.Place != file {
 					t.Errorf("register %+v: %v", a, err)
 				}
 			}
@@ -352,7 +358,7 @@ func TestDamagedFile(t *testing.T) {
 // What the system says of other things than the file is no damage.
 func TestUsageCannotBeReadNow(t *testing.T) {
 	name := strings.Repeat("long", 1000) // for a file's name
-	h := newHouse(t, broker.Options{File: func(string) string { return filepath.Join(t.TempDir(), name) }}, costs)
+	h := newHouse(t, broker.Options{Accounts: accountsIn(filepath.Join(t.TempDir(), name))}, costs)
 	_, _, err := h.Register(broker.Agent{ID: "a"})
 	if _, ok := errors.AsType[*supervisor.StartError](err); !ok {
 		t.Errorf("got %v", err)
@@ -391,7 +397,7 @@ func TestCutOffAnswerCosts(t *testing.T) {
 // used; one that runs is not forgotten.
 func TestForget(t *testing.T) {
 	dir := t.TempDir()
-	o := broker.Options{File: func(agent string) string { return filepath.Join(dir, agent+".usage") }}
+	o := broker.Options{Accounts: accountsIn(dir)}
 	h := newHouse(t, o, costs)
 	limits := &broker.Limits{Tokens: 1000, RequestsPerMinute: 100}
 	socket, end := h.start(broker.Agent{ID: "spent", Limits: &broker.Limits{Tokens: 100}})
@@ -405,7 +411,7 @@ func TestForget(t *testing.T) {
 	}
 	end()
 	h.Forget("spent")
-	if err := os.Rename(o.File("spent"), o.File("rich")); err != nil {
+	if err := o.Accounts.(*store.Local).Rename("spent", "rich"); err != nil {
 		t.Fatal(err)
 	}
 	h.Forget("rich")

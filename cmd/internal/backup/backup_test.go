@@ -215,7 +215,7 @@ func TestNarrowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"a": "sandboxed", "b": "trusted"} {
-		saved, err := sessions.New(other).Summary(name)
+		saved, err := sessions.New(other, nil).Summary(name)
 		if err != nil || saved.Settings.Permissions.Preset != want || saved.Settings.Granted.Preset != want {
 			t.Errorf("%s is %+v, %v", name, saved.Settings, err)
 		}

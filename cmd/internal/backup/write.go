@@ -83,7 +83,7 @@ func (b *writer) all(o Options) error {
 	if err := errors.Join(append(errs, b.plans())...); err != nil {
 		return err
 	}
-	b.report.Sessions, err = sessions.New(b.home).Snapshot(b.add)
+	b.report.Sessions, err = sessions.New(b.home, nil).Snapshot(b.add)
 	if err != nil {
 		return err
 	}

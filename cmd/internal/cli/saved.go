@@ -167,7 +167,7 @@ func importFiles(_ context.Context, a *App, args []string) error {
 	for _, role := range cfg.Roles {
 		roleAgents = append(roleAgents, role.AgentID)
 	}
-	catalogue := sessions.New(string(cfg.Home))
+	catalogue := sessions.New(string(cfg.Home), nil)
 	var errs []error
 	for _, path := range args {
 		errs = append(errs, importFile(a.printer, catalogue, path, roleAgents))

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/store/internal/eventlog"
 )
 
 // What a segment is read as is what it says: written again it is the same, and

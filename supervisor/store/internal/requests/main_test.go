@@ -1,4 +1,4 @@
-package outcomes_test
+package requests_test
 
 import (
 	"crypto/sha256"
@@ -8,19 +8,19 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 func TestMain(m *testing.M) {
-	if play := os.Getenv("OUTCOMES_PLAY"); play != "" {
+	if play := os.Getenv("REQUESTS_PLAY"); play != "" {
 		os.Exit(perform(play))
 	}
 	goleak.VerifyTestMain(m)
 }
 
-func open(t testing.TB, path string, o outcomes.Options) *outcomes.Log {
+func open(t testing.TB, path string, o requests.Options) *requests.Log {
 	t.Helper()
-	l, err := outcomes.Open(path, o)
+	l, err := requests.Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ type record struct {
 	ended  *supervisor.Result
 }
 
-func past(l *outcomes.Log) (all []record) {
+func past(l *requests.Log) (all []record) {
 	l.Past(func(id string, digest [sha256.Size]byte, ended *supervisor.Result) {
 		all = append(all, record{id, digest, ended})
 	})

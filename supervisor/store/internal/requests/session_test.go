@@ -1,4 +1,4 @@
-package outcomes_test
+package requests_test
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 func said(role protocol.Role, turn, text string) transcript.Record {
@@ -65,7 +65,7 @@ func TestFind(t *testing.T) {
 			if tt.session != "" {
 				must(t, os.WriteFile(session, []byte(tt.session), 0o600))
 			}
-			l := open(t, filepath.Join(dir, "alice.outcomes"), outcomes.Options{Session: session})
+			l := open(t, filepath.Join(dir, "alice.outcomes"), requests.Options{Session: session})
 			found, err := l.Find("1", "unheard \xff")
 			must(t, err)
 			r, ok := found["1"]
@@ -80,7 +80,7 @@ func TestFind(t *testing.T) {
 			}
 			must(t, l.Accept("1", [32]byte{}))
 			must(t, l.Close())
-			looked, err := outcomes.Look(filepath.Join(dir, "alice.outcomes"), session, "1")
+			looked, err := requests.Look(filepath.Join(dir, "alice.outcomes"), session, "1")
 			if want := cmp.Or(tt.want, supervisor.Crashed); looked != want || err != nil {
 				t.Errorf("looked up: %q, %v, want %q", looked, err, want)
 			}
@@ -93,12 +93,12 @@ func TestLook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alice.outcomes")
 	look := func(id string, want supervisor.Outcome) {
 		t.Helper()
-		if got, err := outcomes.Look(path, "", id); got != want || err != nil {
+		if got, err := requests.Look(path, "", id); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", id, got, err, want)
 		}
 	}
 	look("1", "")
-	l := open(t, path, outcomes.Options{})
+	l := open(t, path, requests.Options{})
 	must(t, l.Accept("1", [32]byte{}))
 	look("1", supervisor.Crashed)
 	l.End(supervisor.Result{TurnID: "1", Outcome: supervisor.Cancelled, Err: supervisor.ErrAborted})
@@ -106,7 +106,7 @@ func TestLook(t *testing.T) {
 	look("2", "")
 	must(t, l.Close())
 	must(t, os.WriteFile(path, []byte(`{"type":"outcomes","version":99}`+"\n"), 0o600))
-	if _, err := outcomes.Look(path, "", "1"); err == nil {
+	if _, err := requests.Look(path, "", "1"); err == nil {
 		t.Error("a file of a later version is read")
 	}
 }

@@ -1,10 +1,10 @@
-package outcomes_test
+package requests_test
 
 import (
 	"bytes"
 	"testing"
 
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 // What is read and written anew says the same when it is read again, and
@@ -19,15 +19,15 @@ func FuzzFile(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		again, good, done, waiting, err := outcomes.Again(data)
+		again, good, done, waiting, err := requests.Again(data)
 		if err != nil {
 			return
 		}
 		if good > len(data) || good > 0 && data[good-1] != '\n' {
 			t.Fatalf("%d of %d bytes are good", good, len(data))
 		}
-		third, good, done2, waiting2, err := outcomes.Again(again)
-		if err != nil || good != len(again) || done2 != min(done, outcomes.MaxOutcomes) || waiting2 != waiting {
+		third, good, done2, waiting2, err := requests.Again(again)
+		if err != nil || good != len(again) || done2 != min(done, requests.MaxOutcomes) || waiting2 != waiting {
 			t.Fatalf("%d and %d records came back as %d and %d (%v), %d of %d bytes", done, waiting, done2, waiting2, err, good, len(again))
 		}
 		if !bytes.Equal(third, again) {

@@ -15,7 +15,7 @@ import (
 // twice, also while more is published; what the log has lost is told as gaps.
 func TestEventsFromTheLog(t *testing.T) {
 	d := &diary{lost: func(seq uint64) bool { return seq >= 500 && seq < 600 || seq == 700 }}
-	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+	remembering(t, func(string) supervisor.Records { return d }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
 		a := h.start("alice")
 		h.say(a, 3000)
 		more := 3
@@ -59,7 +59,7 @@ func TestEventsFromTheLog(t *testing.T) {
 // What the log has lost up to what is in memory is a gap too.
 func TestEventsThatTheLogLost(t *testing.T) {
 	d := &diary{lost: func(seq uint64) bool { return seq >= 100 }}
-	remembering(t, func(string) supervisor.Memory { return supervisor.Memory{Events: d} }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
+	remembering(t, func(string) supervisor.Records { return d }, always(supervisortest.Play{Prompt: talk}), func(h *house) {
 		a := h.start("alice")
 		h.say(a, 1000) // 1005 events
 		got := h.all(a, 97, 100)

@@ -2,26 +2,25 @@ package supervisor
 
 import (
 	"crypto/sha256"
-	"errors"
 	"iter"
 
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 )
 
-// Memory is what an agent remembers beyond the life of the server: its events
-// and how its prompts ended (SPEC §5.3, §5.6). The agent owns it from the start
-// to the end and closes it: it stays as long as the agent's session does. A nil
-// part remembers nothing.
-type Memory struct {
-	Events   EventLog
-	Outcomes OutcomeLog
+// Store opens what is kept of agents beyond the life of the server. Package
+// supervisor/store has one on disk. It is safe for concurrent use, for different agents.
+type Store interface {
+	// Open opens the records of an agent, before the agent is started. It is not called
+	// again for that agent before these are closed.
+	Open(agent string) (Records, error)
 }
 
-// EventLog keeps the numbered events of one agent. Package supervisor/eventlog
-// has one on disk. It is safe for concurrent use.
-type EventLog interface {
-	// Last is the number after which numbers go on; 0 for a new log.
+// Records are the numbered events of one agent, which prompts it accepted and how each
+// ended (SPEC §5.3, §5.6). The agent owns them from the start to the end and closes them:
+// they stay as long as the agent's session does. They are safe for concurrent use.
+type Records interface {
+	// Last is the number after which events go on; 0 where none was kept.
 	Last() uint64
 	// Append hands over the next event. It does not wait for the disk.
 	Append(e Event)
@@ -29,15 +28,7 @@ type EventLog interface {
 	// appended when it is ranged over. A number left out is not kept any more. An
 	// error ends the sequence.
 	Read(after uint64) iter.Seq2[Event, error]
-	Close() error
-	// Remove closes it and takes it off the disk.
-	Remove() error
-}
-
-// OutcomeLog records which prompts were accepted and how each ended. Package
-// supervisor/outcomes has one on disk. It is safe for concurrent use.
-type OutcomeLog interface {
-	// Past tells, once, what was recorded before it was opened: the last
+	// Past tells, once, what was recorded before they were opened: the last
 	// outcomes, oldest first, then the prompts without one, for which ended is nil.
 	Past(yield func(id string, digest [sha256.Size]byte, ended *Result))
 	// Find tells how turns ended according to the agent's own session; those that
@@ -48,22 +39,32 @@ type OutcomeLog interface {
 	// End records the outcome of r.TurnID.
 	End(r Result)
 	Close() error
-	// Remove closes it and takes it off the disk.
+	// Remove closes them and keeps nothing.
 	Remove() error
 }
 
-// restore takes up what was remembered when the agent's memory was opened, and
+// NoRecords are the [Records] of an agent of which nothing is kept.
+type NoRecords struct{}
+
+func (NoRecords) Last() uint64                                                  { return 0 }
+func (NoRecords) Append(Event)                                                  {}
+func (NoRecords) Read(uint64) iter.Seq2[Event, error]                           { return func(func(Event, error) bool) {} }
+func (NoRecords) Past(func(id string, digest [sha256.Size]byte, ended *Result)) {}
+func (NoRecords) Find(...string) (map[string]Result, error)                     { return nil, nil }
+func (NoRecords) Accept(string, [sha256.Size]byte) error                        { return nil }
+func (NoRecords) End(Result)                                                    {}
+func (NoRecords) Close() error                                                  { return nil }
+func (NoRecords) Remove() error                                                 { return nil }
+
+// restore takes up what was recorded when the agent's records were opened, and
 // ends what was cut off by the end of an earlier server: as the agent's session
 // has it, else as crashed. It comes before the first incarnation.
 func (a *Agent) restore() (known outcomes) {
-	a.fresh = a.memory.Events == nil || a.memory.Events.Last() == 0
-	if a.memory.Outcomes == nil {
-		return known
-	}
+	a.fresh = a.records.Last() == 0
 	over := make(chan struct{})
 	close(over)
 	var cut []*Turn
-	a.memory.Outcomes.Past(func(id string, digest [sha256.Size]byte, ended *Result) {
+	a.records.Past(func(id string, digest [sha256.Size]byte, ended *Result) {
 		a.fresh = false
 		t := &Turn{id: id, digest: digest, agent: a, done: over, ended: true}
 		if ended == nil {
@@ -80,7 +81,7 @@ func (a *Agent) restore() (known outcomes) {
 	for i, t := range cut {
 		ids[i] = t.id
 	}
-	found, err := a.memory.Outcomes.Find(ids...)
+	found, err := a.records.Find(ids...)
 	if err != nil {
 		a.log.Warn("turns that were cut off are not looked for", zap.Error(err))
 	}
@@ -95,7 +96,7 @@ func (a *Agent) restore() (known outcomes) {
 		}
 		r.Attempt = t.attempt
 		t.result, t.text = r, nil
-		a.memory.Outcomes.End(r)
+		a.records.End(r)
 		a.publish("turn_end", turnEndEvent(t.id, r.Outcome, r.Err))
 		known.record(t)
 	}
@@ -104,15 +105,12 @@ func (a *Agent) restore() (known outcomes) {
 
 // recoverText finds in the event log what was said in turns that were cut off.
 func (a *Agent) recoverText(cut []*Turn) {
-	if a.memory.Events == nil {
-		return
-	}
 	byID := make(map[string]*Turn, len(cut))
 	for _, t := range cut {
 		byID[t.id] = t
 	}
 	var at *Turn
-	for e, err := range a.memory.Events.Read(0) {
+	for e, err := range a.records.Read(0) {
 		if err != nil {
 			a.log.Warn("what was said before the server ended is not read", zap.Error(err))
 			return
@@ -132,21 +130,13 @@ func (a *Agent) recoverText(cut []*Turn) {
 	}
 }
 
-// closeMemory gives up what the agent has of it; all its goroutines have ended.
-func (a *Agent) closeMemory() {
-	remove := a.fresh && !a.ranBefore() // it was never there
-	var errs []error
-	if l := a.memory.Events; l != nil && remove {
-		errs = append(errs, l.Remove())
-	} else if l != nil {
-		errs = append(errs, l.Close())
+// closeRecords gives them up; all goroutines of the agent have ended.
+func (a *Agent) closeRecords() {
+	end := a.records.Close
+	if a.fresh && !a.ranBefore() { // it was never there
+		end = a.records.Remove
 	}
-	if l := a.memory.Outcomes; l != nil && remove {
-		errs = append(errs, l.Remove())
-	} else if l != nil {
-		errs = append(errs, l.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		a.log.Warn("memory not closed well", zap.Error(err))
+	if err := end(); err != nil {
+		a.log.Warn("records not closed well", zap.Error(err))
 	}
 }

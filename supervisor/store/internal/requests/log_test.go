@@ -1,4 +1,4 @@
-package outcomes_test
+package requests_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 // What was told once is told again, to the letter, by another server.
@@ -43,7 +43,7 @@ func TestEveryOutcomeComesBack(t *testing.T) {
 		{"something else", supervisor.Result{Outcome: supervisor.Erred, Err: errors.New("strange")}, nil},
 	}
 	path := filepath.Join(t.TempDir(), "sessions", "alice.outcomes")
-	l := open(t, path, outcomes.Options{})
+	l := open(t, path, requests.Options{})
 	for _, tt := range tests {
 		must(t, l.Accept(tt.name, sum(tt.name)))
 		tt.r.TurnID = tt.name
@@ -53,7 +53,7 @@ func TestEveryOutcomeComesBack(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	l = open(t, path, outcomes.Options{})
+	l = open(t, path, requests.Options{})
 	got := past(l)
 	if len(got) != len(tests) || len(past(l)) != 0 {
 		t.Fatalf("%d records came back, then %d", len(got), len(past(l)))
@@ -93,7 +93,7 @@ func TestEveryOutcomeComesBack(t *testing.T) {
 // for until it has one.
 func TestWhatWasCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	l := open(t, path, outcomes.Options{})
+	l := open(t, path, requests.Options{})
 	for _, id := range []string{"c", "a", "b", "a"} {
 		must(t, l.Accept(id, sum(id)))
 	}
@@ -101,7 +101,7 @@ func TestWhatWasCutOff(t *testing.T) {
 	l.End(completed("nobody", "asked"))
 	for range 2 {
 		must(t, l.Close())
-		l = open(t, path, outcomes.Options{})
+		l = open(t, path, requests.Options{})
 		var got []string
 		for _, r := range past(l) {
 			got = append(got, fmt.Sprintf("%s %v", r.id, r.ended != nil))
@@ -113,7 +113,7 @@ func TestWhatWasCutOff(t *testing.T) {
 	l.End(supervisor.Result{TurnID: "c", Outcome: supervisor.Crashed, Err: errors.New("cut off")})
 	l.End(completed("c", "a second outcome"))
 	must(t, l.Close())
-	got := past(open(t, path, outcomes.Options{}))
+	got := past(open(t, path, requests.Options{}))
 	if len(got) != 3 || got[1].id != "c" || got[1].ended.Outcome != supervisor.Crashed {
 		t.Errorf("got %+v", got)
 	}
@@ -121,9 +121,9 @@ func TestWhatWasCutOff(t *testing.T) {
 
 func TestTheFileIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	l := open(t, path, outcomes.Options{})
+	l := open(t, path, requests.Options{})
 	must(t, l.Accept("waits", sum("waits")))
-	long := strings.Repeat("€", outcomes.MaxText/3+10)
+	long := strings.Repeat("€", requests.MaxText/3+10)
 	largest, last := int64(0), 0
 	check := func(prefix string, n int, text string) {
 		for i := range n {
@@ -136,9 +136,9 @@ func TestTheFileIsBounded(t *testing.T) {
 		}
 		last = n - 1
 		must(t, l.Close())
-		l = open(t, path, outcomes.Options{})
+		l = open(t, path, requests.Options{})
 		got := past(l)
-		if len(got) != outcomes.MaxOutcomes+1 {
+		if len(got) != requests.MaxOutcomes+1 {
 			t.Fatalf("%s: %d records", prefix, len(got))
 		}
 		if end := got[len(got)-2]; end.id != fmt.Sprintf("%s-%d", prefix, last) || end.ended == nil {
@@ -148,7 +148,7 @@ func TestTheFileIsBounded(t *testing.T) {
 			t.Error("what waits is forgotten")
 		}
 		if kept := got[len(got)-2].ended; !strings.HasPrefix(text, kept.Text) || !utf8.ValidString(kept.Text) ||
-			kept.Truncated != (len(text) > outcomes.MaxText) || len(kept.Text) < min(len(text), outcomes.MaxText-3) {
+			kept.Truncated != (len(text) > requests.MaxText) || len(kept.Text) < min(len(text), requests.MaxText-3) {
 			t.Errorf("%s: %d bytes of text, truncated %v", prefix, len(kept.Text), kept.Truncated)
 		}
 	}
@@ -157,14 +157,14 @@ func TestTheFileIsBounded(t *testing.T) {
 		t.Errorf("short answers: the file had %d bytes", largest)
 	}
 	check("long", 300, long)
-	if largest > outcomes.MaxTexts+outcomes.MaxGrowth+1<<20 {
+	if largest > requests.MaxTexts+requests.MaxGrowth+1<<20 {
 		t.Errorf("long answers: the file had %d bytes", largest)
 	}
 	// An id that is forgotten is a new one.
 	must(t, l.Accept("short-0", sum("other")))
 	l.End(completed("short-0", "new"))
 	must(t, l.Close())
-	got := past(open(t, path, outcomes.Options{}))
+	got := past(open(t, path, requests.Options{}))
 	if r := got[len(got)-2]; r.id != "short-0" || r.digest != sum("other") || r.ended.Text != "new" {
 		t.Errorf("got %+v", r)
 	}
@@ -173,10 +173,10 @@ func TestTheFileIsBounded(t *testing.T) {
 // One server at a time has an agent, also after its file was written anew.
 func TestInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	l := open(t, path, outcomes.Options{})
-	for i := range outcomes.MaxOutcomes + 10 {
-		if i%100 == 0 || i > outcomes.MaxOutcomes {
-			if _, err := outcomes.Open(path, outcomes.Options{}); !errors.Is(err, outcomes.ErrInUse) {
+	l := open(t, path, requests.Options{})
+	for i := range requests.MaxOutcomes + 10 {
+		if i%100 == 0 || i > requests.MaxOutcomes {
+			if _, err := requests.Open(path, requests.Options{}); !errors.Is(err, requests.ErrInUse) {
 				t.Fatalf("a second Open after %d: %v", i, err)
 			}
 		}
@@ -190,12 +190,12 @@ func TestInUse(t *testing.T) {
 		t.Errorf("Accept after Close = %v", err)
 	}
 	l.End(completed("late", ""))
-	l = open(t, path, outcomes.Options{})
+	l = open(t, path, requests.Options{})
 	must(t, l.Remove())
 	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
 		t.Errorf("after Remove there is %v", left)
 	}
-	if got := past(open(t, path, outcomes.Options{})); len(got) != 0 {
+	if got := past(open(t, path, requests.Options{})); len(got) != 0 {
 		t.Errorf("after Remove: %v", got)
 	}
 }
@@ -204,12 +204,12 @@ func TestInUse(t *testing.T) {
 // anything behind the end.
 func TestEveryTornTailIsCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	l := open(t, path, outcomes.Options{})
+	l := open(t, path, requests.Options{})
 	must(t, l.Accept("1", sum("1")))
 	must(t, l.Close())
 	sound, err := os.ReadFile(path)
 	must(t, err)
-	l = open(t, path, outcomes.Options{})
+	l = open(t, path, requests.Options{})
 	l.End(completed("1", "yes"))
 	must(t, l.Close())
 	whole, err := os.ReadFile(path)
@@ -217,7 +217,7 @@ func TestEveryTornTailIsCutOff(t *testing.T) {
 	for n := len(sound); n < len(whole); n++ {
 		for _, tail := range []string{"", "\x00\x00\x00", "{\n", "\n"} {
 			must(t, os.WriteFile(path, append(whole[:n:n], tail...), 0o600))
-			l := open(t, path, outcomes.Options{})
+			l := open(t, path, requests.Options{})
 			got := past(l)
 			cut := n < len(whole)-1 || tail != "\n"
 			if len(got) != 1 || (got[0].ended == nil) != cut {
@@ -225,7 +225,7 @@ func TestEveryTornTailIsCutOff(t *testing.T) {
 			}
 			l.End(completed("1", "again"))
 			must(t, l.Close())
-			if got := past(open(t, path, outcomes.Options{})); got[0].ended == nil {
+			if got := past(open(t, path, requests.Options{})); got[0].ended == nil {
 				t.Fatalf("torn after %d bytes, then %q: nothing can be added", n, tail)
 			}
 			must(t, os.Remove(path))
@@ -237,8 +237,8 @@ func TestALaterVersionIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	data := []byte(`{"type":"outcomes","version":7}` + "\n")
 	must(t, os.WriteFile(path, data, 0o600))
-	_, err := outcomes.Open(path, outcomes.Options{})
-	if e, ok := errors.AsType[*outcomes.VersionError](err); !ok || e.Got != 7 {
+	_, err := requests.Open(path, requests.Options{})
+	if e, ok := errors.AsType[*requests.VersionError](err); !ok || e.Got != 7 {
 		t.Errorf("Open = %v", err)
 	}
 	if left, _ := os.ReadFile(path); string(left) != string(data) {
@@ -247,7 +247,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 }
 
 func BenchmarkAcceptAndEnd(b *testing.B) {
-	l := open(b, filepath.Join(b.TempDir(), "a"), outcomes.Options{})
+	l := open(b, filepath.Join(b.TempDir(), "a"), requests.Options{})
 	text := strings.Repeat("x", 200)
 	n := 0
 	b.ReportAllocs()

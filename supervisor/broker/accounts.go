@@ -2,75 +2,16 @@ package broker
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/safefile"
-	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/store"
 )
-
-// maxRecord bounds an account's file, in bytes: several times what one can have.
-const maxRecord = 64 << 10
-
-// DamagedError says that what an agent used, and its limits, cannot be read, so that
-// neither it nor an agent that it made may start: they would have fewer limits.
-type DamagedError struct {
-	Agent string
-	Path  string
-	Err   error // what is wrong with the file
-}
-
-func (e *DamagedError) Error() string {
-	return fmt.Sprintf("what agent %s used of its limits, %s: %v", e.Agent, e.Path, e.Err)
-}
-
-func (e *DamagedError) Unwrap() error { return e.Err }
-
-// record is the layout of an account's file.
-type record struct {
-	Parent        string        `json:"parent,omitempty" wire:"default"`
-	Limits        *recordLimits `json:"limits,omitzero"`
-	Spent         uint64        `json:"spent_tokens"`
-	Requests      uint64        `json:"requests"`
-	Estimated     uint64        `json:"estimated_requests"`
-	Input         uint64        `json:"input_tokens"`
-	Output        uint64        `json:"output_tokens"`
-	CacheRead     uint64        `json:"cache_read_input_tokens"`
-	CacheCreation uint64        `json:"cache_creation_input_tokens"`
-}
-
-// recordLimits are limits that are an agent's own.
-type recordLimits struct {
-	Tokens            uint64 `json:"tokens"`
-	RequestsPerMinute uint64 `json:"requests_per_minute"`
-	TokensPerMinute   uint64 `json:"tokens_per_minute"`
-	Concurrent        uint64 `json:"concurrent"`
-	// Agents is nil in the file of a server that did not bound them.
-	Agents *uint64 `json:"agents,omitzero"`
-
-	Process *recordProcess `json:"process,omitzero"`
-}
-
-type recordProcess struct {
-	MemoryBytes          int64 `json:"memory_bytes"`
-	Processes            int64 `json:"processes"`
-	OpenFiles            int64 `json:"open_files"`
-	CPUSeconds           int64 `json:"cpu_s"`
-	OutputBytesPerSecond int64 `json:"output_bytes_per_s"`
-	TurnSeconds          int64 `json:"turn_s"`
-}
 
 // lockWithAccounts reads the accounts of agents, and of those that these come from, as far as
 // they are not in memory, and returns with b.mu held; on an error it is not. That is a
-// *DamagedError, or a *supervisor.StartError of what may pass. No file is read while b.mu
+// *store.DamagedError, or a *supervisor.StartError of what may pass. Nothing is read while b.mu
 // is held.
 func (b *Broker) lockWithAccounts(agents ...string) error {
 	read := map[string]*account{}
@@ -128,26 +69,16 @@ func (b *Broker) nextUnread(read map[string]*account, agents []string) (string, 
 // readAccount is what is saved of an agent, or its first account; one without limits of its own
 // has none yet. The caller holds no lock.
 func (b *Broker) readAccount(agent string) (*account, error) {
-	acc := &account{id: agent, file: b.options.File(agent)}
-	if acc.file == "" {
+	acc := &account{id: agent}
+	if b.options.Accounts == nil {
 		return acc, nil
 	}
-	var r record
-	data, err := safefile.Read(acc.file, maxRecord)
-	if errors.Is(err, fs.ErrNotExist) {
-		return acc, nil
+	r, err := b.options.Accounts.Account(agent)
+	if _, damaged := errors.AsType[*store.DamagedError](err); err != nil && !damaged {
+		err = &supervisor.StartError{Err: err}
 	}
-	if err == nil {
-		err = strict.Unmarshal(data, &r, strict.IgnoreUnknown)
-	}
-	if errno, ok := errors.AsType[syscall.Errno](err); ok && !errors.Is(errno, fs.ErrPermission) {
-		return nil, &supervisor.StartError{Err: fmt.Errorf("read what agent %s used: %w", agent, err)}
-	}
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err // the path is told
-	}
-	if err != nil {
-		return nil, &DamagedError{Agent: agent, Path: acc.file, Err: err}
+	if err != nil || r == nil {
+		return acc, err
 	}
 	acc.spent = r.Spent
 	acc.usage = Usage{
@@ -173,10 +104,9 @@ func (b *Broker) readAccount(agent string) (*account, error) {
 	return acc, nil
 }
 
-// saveAccount writes an account's file anew, so that it is whole at any time. The
-// caller holds no lock.
+// saveAccount saves an account. The caller holds no lock.
 func (b *Broker) saveAccount(acc *account) error {
-	if acc.file == "" {
+	if b.options.Accounts == nil {
 		return nil
 	}
 	acc.saving.Lock()
@@ -187,15 +117,15 @@ func (b *Broker) saveAccount(acc *account) error {
 		return nil
 	}
 	l, u := acc.limits, acc.usage
-	r := record{
+	r := &store.Account{
 		Spent: acc.spent, Requests: u.Requests, Estimated: u.Estimated,
 		Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheCreation,
 	}
 	if acc.hasOwnLimits {
-		r.Limits = &recordLimits{
+		r.Limits = &store.Limits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
 			Concurrent: l.Concurrent, Agents: &l.Agents,
-			Process: &recordProcess{
+			Process: &store.ProcessLimits{
 				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
 				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,
 				TurnSeconds: int64(l.Process.TurnTime / time.Second),
@@ -206,15 +136,5 @@ func (b *Broker) saveAccount(acc *account) error {
 		r.Parent = acc.parent.id
 	}
 	b.mu.Unlock()
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(acc.file), 0o700); err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	if err := safefile.Replace(acc.file, append(data, '\n'), !b.options.NoSync); err != nil {
-		return fmt.Errorf("save what agent %s used: %w", acc.id, err)
-	}
-	return nil
+	return b.options.Accounts.SetAccount(acc.id, r)
 }

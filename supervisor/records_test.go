@@ -17,13 +17,14 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
-// diary is an event log in memory. What its lost names is not kept.
+// diary are records of events in memory. What its lost names is not kept.
 type diary struct {
+	supervisor.NoRecords
+
 	mu      sync.Mutex // guards all below
 	events  []supervisor.Event
 	last    uint64
 	lost    func(seq uint64) bool
-	ended   string // how: "closed", "removed"
 	reading func()
 }
 
@@ -53,12 +54,10 @@ func (d *diary) Read(after uint64) iter.Seq2[supervisor.Event, error] {
 	}
 }
 
-func (d *diary) Close() error { d.ended = "closed"; return nil }
-
-func (d *diary) Remove() error { d.ended = "removed"; return nil }
-
-// ledger is an outcome log in memory.
+// ledger are records of requests in memory.
 type ledger struct {
+	supervisor.NoRecords
+
 	past   []pastTurn
 	found  map[string]supervisor.Result
 	hold   chan struct{} // Accept and End wait for a value, unless nil
@@ -68,7 +67,7 @@ type ledger struct {
 	mu       sync.Mutex // guards all below
 	accepted []string
 	results  []supervisor.Result
-	ended    string
+	ended    string // how: "closed", "removed"
 }
 
 type pastTurn struct {
@@ -115,15 +114,20 @@ func (l *ledger) Close() error { l.ended = "closed"; return nil }
 
 func (l *ledger) Remove() error { l.ended = "removed"; return nil }
 
-// remembering is run with a memory for each agent.
-func remembering(t *testing.T, memory func(id string) supervisor.Memory, plan func(supervisor.Spec, int) supervisortest.Play, f func(h *house)) {
+// openRecords opens the records of agents.
+type openRecords func(agent string) (supervisor.Records, error)
+
+func (f openRecords) Open(agent string) (supervisor.Records, error) { return f(agent) }
+
+// remembering is run with records for each agent.
+func remembering(t *testing.T, records func(id string) supervisor.Records, plan func(supervisor.Spec, int) supervisortest.Play, f func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		launcher := &supervisortest.Launcher{Plan: plan}
 		h := &house{T: t, launcher: launcher}
 		h.sup = supervisor.New(supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": launcher},
-			Memory:    func(id string) (supervisor.Memory, error) { return memory(id), nil },
+			Store:     openRecords(func(id string) (supervisor.Records, error) { return records(id), nil }),
 			Spread:    func() float64 { return 0.5 },
 		})
 		defer h.drain()
@@ -131,9 +135,19 @@ func remembering(t *testing.T, memory func(id string) supervisor.Memory, plan fu
 	})
 }
 
-// with is the same memory for all agents of a test.
-func with(d *diary, l *ledger) func(string) supervisor.Memory {
-	return func(string) supervisor.Memory { return supervisor.Memory{Events: d, Outcomes: l} }
+// both are the records of a diary and a ledger.
+type both struct {
+	*ledger
+	events *diary
+}
+
+func (b both) Last() uint64                                         { return b.events.Last() }
+func (b both) Append(e supervisor.Event)                            { b.events.Append(e) }
+func (b both) Read(after uint64) iter.Seq2[supervisor.Event, error] { return b.events.Read(after) }
+
+// with is the same records for all agents of a test.
+func with(d *diary, l *ledger) func(string) supervisor.Records {
+	return func(string) supervisor.Records { return both{l, d} }
 }
 
 // all reads everything that is kept, until n events have come.
@@ -222,13 +236,13 @@ func TestOutcomeIsRecordedFirst(t *testing.T) {
 // agents, not another agent, nor that one's removal.
 func TestSlowDisk(t *testing.T) {
 	slow := &ledger{}
-	memory := func(id string) supervisor.Memory {
+	records := func(id string) supervisor.Records {
 		if id == "alice" {
-			return supervisor.Memory{Outcomes: slow}
+			return slow
 		}
-		return supervisor.Memory{Outcomes: &ledger{}}
+		return &ledger{}
 	}
-	remembering(t, memory, nil, func(h *house) {
+	remembering(t, records, nil, func(h *house) {
 		slow.hold = make(chan struct{}) // of the bubble
 		a, b := h.start("alice"), h.start("bob")
 		told := make(chan supervisor.Result, 1)
@@ -397,8 +411,7 @@ func TestMemoryEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, l := &diary{last: c.last}, &ledger{}
-			memory := supervisor.Memory{Events: d, Outcomes: l}
-			remembering(t, func(string) supervisor.Memory { return memory }, always(c.play), func(h *house) {
+			remembering(t, with(d, l), always(c.play), func(h *house) {
 				_, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice"})
 				if (err != nil) != (c.play.Refuse != nil) {
 					h.Errorf("Start = %v", err)
@@ -406,8 +419,8 @@ func TestMemoryEnds(t *testing.T) {
 				if err == nil {
 					err = h.sup.Remove(h.Context(), "alice")
 				}
-				if d.ended != c.want || l.ended != c.want {
-					h.Errorf("events %s, outcomes %s, want %s; %v", d.ended, l.ended, c.want, err)
+				if l.ended != c.want {
+					h.Errorf("the records are %s, want %s; %v", l.ended, c.want, err)
 				}
 			})
 		})
@@ -422,10 +435,10 @@ func TestMemoryNotOpened(t *testing.T) {
 		h := &house{T: t, launcher: &supervisortest.Launcher{}}
 		h.sup = supervisor.New(supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": h.launcher},
-			Memory: func(string) (supervisor.Memory, error) {
+			Store: openRecords(func(string) (supervisor.Records, error) {
 				<-opening
-				return supervisor.Memory{}, broken
-			},
+				return supervisor.NoRecords{}, broken
+			}),
 		})
 		started := make(chan error, 1)
 		go func() {

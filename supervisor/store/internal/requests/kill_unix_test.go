@@ -1,6 +1,6 @@
 //go:build unix
 
-package outcomes_test
+package requests_test
 
 import (
 	"bufio"
@@ -19,12 +19,12 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 // perform is what a process of the tests does: one life of a server.
 func perform(play string) int {
-	dir := os.Getenv("OUTCOMES_DIR")
+	dir := os.Getenv("REQUESTS_DIR")
 	var err error
 	switch play {
 	case "serve":
@@ -45,7 +45,7 @@ func command(t *testing.T, play, dir string, env ...string) *exec.Cmd {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), append(env, "OUTCOMES_PLAY="+play, "OUTCOMES_DIR="+dir)...)
+	cmd.Env = append(os.Environ(), append(env, "REQUESTS_PLAY="+play, "REQUESTS_DIR="+dir)...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -58,7 +58,7 @@ func paths(dir string) (log, session string) {
 // on stdout what a client would have been told, once it may be.
 func serve(dir string) error {
 	path, session := paths(dir)
-	l, err := outcomes.Open(path, outcomes.Options{Session: session})
+	l, err := requests.Open(path, requests.Options{Session: session})
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func serve(dir string) error {
 		_, err := saved.Write(data)
 		return err
 	}
-	id := func(n int) string { return fmt.Sprintf("%s-%d", os.Getenv("OUTCOMES_LIFE"), n) }
+	id := func(n int) string { return fmt.Sprintf("%s-%d", os.Getenv("REQUESTS_LIFE"), n) }
 	for n := 0; ; n++ {
 		if err := l.Accept(id(n), sum(id(n))); err != nil {
 			return err
@@ -115,7 +115,7 @@ func TestKill(t *testing.T) {
 		lives = 15
 	}
 	for life := range lives {
-		cmd := command(t, "serve", dir, fmt.Sprintf("OUTCOMES_LIFE=%d", life))
+		cmd := command(t, "serve", dir, fmt.Sprintf("REQUESTS_LIFE=%d", life))
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())
@@ -134,7 +134,7 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // killed
 
-		l := open(t, path, outcomes.Options{Session: session})
+		l := open(t, path, requests.Options{Session: session})
 		got := map[string]*supervisor.Result{}
 		var open []string
 		for _, r := range past(l) {
@@ -148,7 +148,7 @@ func TestKill(t *testing.T) {
 		}
 		found, err := l.Find(open...)
 		must(t, err)
-		for _, id := range order[max(0, len(order)-outcomes.MaxOutcomes):] {
+		for _, id := range order[max(0, len(order)-requests.MaxOutcomes):] {
 			ended, ok := got[id]
 			_, saved := found[id]
 			if !ok && told[id] != "" && order[len(order)-1] != id {
@@ -184,7 +184,7 @@ func TestNoRoom(t *testing.T) {
 func limited(dir string) error {
 	signal.Ignore(syscall.SIGXFSZ) // so that the write fails instead
 	path, _ := paths(dir)
-	l, err := outcomes.Open(path, outcomes.Options{})
+	l, err := requests.Open(path, requests.Options{})
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func limited(dir string) error {
 			return err
 		}
 	}
-	for i := range outcomes.MaxOutcomes { // so that the file is written anew
+	for i := range requests.MaxOutcomes { // so that the file is written anew
 		id := fmt.Sprint(i)
 		if err := l.Accept(id, sum(id)); err != nil {
 			return err
@@ -243,7 +243,7 @@ func limited(dir string) error {
 		return err
 	}
 	for _, path := range []string{path, copied} {
-		if l, err = outcomes.Open(path, outcomes.Options{}); err != nil {
+		if l, err = requests.Open(path, requests.Options{}); err != nil {
 			return err
 		}
 		found := map[string]*supervisor.Result{}

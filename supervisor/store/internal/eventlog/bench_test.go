@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/store/internal/eventlog"
 )
 
 var frame = []byte(`{"type":"message_update","event":{"type":"text_delta","delta":"twelve words of text that a model may say "}}`)

@@ -1,4 +1,4 @@
-package outcomes_test
+package requests_test
 
 import (
 	"os"
@@ -7,16 +7,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nexus.internal/supervisor/outcomes"
+	"nexus.internal/supervisor/store/internal/requests"
 )
 
 // A process that is started while a log is closed has its descriptor for a moment.
 // The log can be opened all the same: it was taken for another server's.
 func TestLockOfAChild(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.outcomes")
-	for name, end := range map[string]func(*outcomes.Log) error{"closed": (*outcomes.Log).Close, "removed": (*outcomes.Log).Remove} {
+	for name, end := range map[string]func(*requests.Log) error{"closed": (*requests.Log).Close, "removed": (*requests.Log).Remove} {
 		t.Run(name, func(t *testing.T) {
-			log, err := outcomes.Open(path, outcomes.Options{})
+			log, err := requests.Open(path, requests.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestLockOfAChild(t *testing.T) {
 			if err := end(log); err != nil {
 				t.Fatal(err)
 			}
-			again, err := outcomes.Open(path, outcomes.Options{})
+			again, err := requests.Open(path, requests.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

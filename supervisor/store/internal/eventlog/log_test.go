@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/store/internal/eventlog"
 )
 
 // event makes one whose data has about size bytes.

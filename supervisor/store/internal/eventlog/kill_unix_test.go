@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/eventlog"
+	"nexus.internal/supervisor/store/internal/eventlog"
 )
 
 // small makes segments turn over within a few hundred events.

@@ -1,7 +1,7 @@
-// Package outcomes keeps how the prompts of an agent ended, so that each has one
+// Package requests keeps how the prompts of an agent ended, so that each has one
 // outcome and a repeated request id gets it, after a kill of the server too.
 //
-//	l, err := outcomes.Open(path, outcomes.Options{Session: session})
+//	l, err := requests.Open(path, requests.Options{Session: session})
 //	l.Past(func(id string, digest [32]byte, ended *supervisor.Result) { … })
 //	err = l.Accept(id, digest)   // before anybody is told that it was accepted
 //	l.End(result)                // before anybody is told how it ended
@@ -27,4 +27,4 @@
 //
 // A Log is safe for concurrent use and starts no goroutine. It decides on no
 // outcome. See SPEC §5.3.
-package outcomes
+package requests
