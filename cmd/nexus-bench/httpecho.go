@@ -153,7 +153,7 @@ func ask(ctx context.Context, client *http.Client, method, url, key string, body
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	res, err := client.Do(req) //nolint:bodyclose // the caller closes it
+	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	}
 	defer lines.Flush() // whoever reads them holds nobody up
 
-	listener, err := listen(ctx, app, o, string(cfg.Home))
+	listener, err := listen(ctx, o, string(cfg.Home))
 	if err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 }
 
 // listen takes the port, or says who has it.
-func listen(ctx context.Context, app *cli.App, o serveOptions, home string) (net.Listener, error) {
+func listen(ctx context.Context, o serveOptions, home string) (net.Listener, error) {
 	listener, err := httpd.Listen(o.host, o.port)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err

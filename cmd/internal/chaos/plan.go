@@ -62,10 +62,28 @@ type weighted struct {
 var (
 	controlActions = []weighted{{Echo, "", 12}, {Count, "", 4}, {HangUp, "", 1}}
 	targetActions  = []weighted{
-		{Echo, "", 20}, {Count, "", 6}, {HangUp, "", 6}, {Burst, "", 6}, {Cancel, "", 10}, {Steer, "", 4}, {Timeout, "", 4},
-		{Repeat, "", 6}, {Rebirth, "", 3}, {Shutdown, "", 2},
-		{Prompt, "flood", 5}, {Prompt, "think", 2}, {Prompt, "error", 2}, {Prompt, "exit", 1}, {Prompt, "panic", 1}, {Prompt, "die", 1},
-		{Prompt, "setsid", 3}, {Prompt, "fork", 3}, {Prompt, "ignore", 3}, {Prompt, "hold", 3}, {Prompt, "storm", 2}, {Prompt, "bare", 2},
+		{Echo, "", 20},
+		{Count, "", 6},
+		{HangUp, "", 6},
+		{Burst, "", 6},
+		{Cancel, "", 10},
+		{Steer, "", 4},
+		{Timeout, "", 4},
+		{Repeat, "", 6},
+		{Rebirth, "", 3},
+		{Shutdown, "", 2},
+		{Prompt, "flood", 5},
+		{Prompt, "think", 2},
+		{Prompt, "error", 2},
+		{Prompt, "exit", 1},
+		{Prompt, "panic", 1},
+		{Prompt, "die", 1},
+		{Prompt, "setsid", 3},
+		{Prompt, "fork", 3},
+		{Prompt, "ignore", 3},
+		{Prompt, "hold", 3},
+		{Prompt, "storm", 2},
+		{Prompt, "bare", 2},
 	}
 	attacks = []weighted{{Kill, "", 10}, {Stop, "", 7}, {FillDisk, "", 1}, {KillServer, "", 1}}
 )

@@ -136,7 +136,7 @@ func (s *server) start(ctx context.Context) error {
 // readGreeting reads where a server listens, and its key.
 func readGreeting(out io.Reader) (o client.Options, err error) {
 	o.Retries = -1 // each try is accounted for
-	path := ""
+	var path string
 	if o.URL, path, err = greeting.Read(out); path == "" {
 		return o, errors.Join(errors.New("it does not say where it listens"), err)
 	}

@@ -136,8 +136,10 @@ func (c *Config) checkProject(f file) error {
 		given bool
 		whose string
 	}{
-		{"limits", f.Limits != nil, "the server's"}, {"server", f.Server != nil, "the server's"},
-		{"sessions", f.Sessions != nil, "a person's"}, {"roles", len(f.Roles) > 0, "the server's"},
+		{"limits", f.Limits != nil, "the server's"},
+		{"server", f.Server != nil, "the server's"},
+		{"sessions", f.Sessions != nil, "a person's"},
+		{"roles", len(f.Roles) > 0, "the server's"},
 	} {
 		if member.given {
 			return &strict.Error{Path: member.path, Problem: "is " + member.whose + " to say: move it to config.json in the home"}
