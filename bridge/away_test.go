@@ -22,7 +22,7 @@ func logged(t *testing.T) (r *rig, kept *store.Local) {
 	r = rigged(t, func(r *rig, o *bridge.Options) {
 		kept = sessions.Local(r.home, false, nil)
 		r.records = func(id string) (supervisor.Records, error) { return kept.Open(id, false) }
-		o.EventHistory = kept
+		o.Store = withHistory{o.Store, kept}
 	})
 	t.Cleanup(kept.Close)
 	return r, kept

@@ -207,13 +207,13 @@ var exchanges = []exchange{
 		name: "directory-gone", row: "the session's working directory is gone", status: 200, code: -32001, message: unavail, kind: "DIRECTORY_GONE",
 		request: rpc("/rpc", "create_agent", `{"agent_id":"b","cwd":"/"}`),
 		change: func(o *bridge.Options) {
-			spec := o.Spec
-			o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
+			built := o.Runtime
+			o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
 				if protocol.Value(p.AgentID) == "b" {
 					return supervisor.Spec{}, &agents.MissingDirError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
 				}
-				return spec(p)
-			}
+				return built.BuildSpec(p)
+			}}
 		},
 	},
 	{

@@ -57,10 +57,10 @@ func familyOf(t *testing.T, names ...string) *family {
 	f := &family{asked: make(chan agents.AgentSpec, 64)}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
 			f.asked <- p
 			return supervisor.Spec{HostCalls: true}, nil
-		}
+		}}
 	})
 	for _, name := range names {
 		f.create(name)
@@ -268,13 +268,13 @@ func TestCreatorDestroyedMeanwhile(t *testing.T) {
 	f := &family{}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
 			if *p.AgentID == "child" {
 				close(starting)
 				<-start
 			}
 			return supervisor.Spec{HostCalls: true}, nil
-		}
+		}}
 	})
 	f.create("trusted")
 	created := make(chan error, 1)
@@ -392,16 +392,14 @@ func TestHostSendIsCut(t *testing.T) {
 
 // An agent without restrictions can end the server.
 func TestHostShutdown(t *testing.T) {
-	asked := make(chan struct{})
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Shutdown = func() { close(asked) }
 	})
 	r.create("yolo")
 	if _, err := client.Do(r.ctx(), r.client, "yolo", api.Send, api.SendParams{Content: "shutdown_server {}"}); err != nil {
 		t.Logf("the send went with it: %v", err)
 	}
-	<-asked
+	<-r.server.Draining()
 	_, failure := r.server.HostCall(context.Background(), supervisor.Caller{AgentID: "yolo"}, "list_agents", []byte("{}"))
 	if failure == nil || !strings.Contains(failure.Message, "shutting down") {
 		t.Errorf("a call afterwards: %+v", failure)

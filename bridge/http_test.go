@@ -201,7 +201,6 @@ func TestLoopbackOnly(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	release := make(chan struct{})
-	asked := make(chan struct{})
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(func(c *supervisortest.Child, p protocol.Prompt) {
 			select {
@@ -211,7 +210,6 @@ func TestDrain(t *testing.T) {
 			}
 		})(r, o)
 		o.DrainTimeout = patience
-		o.Shutdown = func() { close(asked) }
 	})
 	r.create("a")
 	running := r.begin("a", "run")
@@ -220,7 +218,7 @@ func TestDrain(t *testing.T) {
 	if _, err := client.Do(r.ctx(), r.client, "", api.ShutdownServer, api.None{}); err != nil {
 		t.Fatal(err)
 	}
-	<-asked
+	<-r.server.Draining()
 	if _, err := io.WriteString(conn, withLength(r.head("POST /rpc HTTP/1.1"), list)); err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,10 @@ func TestAttackChangeWithReadOnlyKey(t *testing.T) {
 // shut down, neither to be asked nor to be followed.
 func TestAttackStartWithReadOnlyKey(t *testing.T) {
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
-		o.Check = func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+		o.Runtime = withCheck{o.Runtime, func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 			t.Error("a checker was started")
 			return api.ValidateCodeResult{}, nil
-		}
+		}}
 	})
 	bearer, _ := r.scoped(auth.ScopeRead, "")
 	r.save("home/sessions/saved.jsonl", []byte(savedText), 1)

@@ -49,9 +49,9 @@ func TestLimitIsTold(t *testing.T) {
 func TestTurnLimitIsTold(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
 			return supervisor.Spec{Limits: supervisor.Limits{TurnTime: time.Second}}, nil
-		}
+		}}
 	})
 	r.create("a")
 	for range 2 {

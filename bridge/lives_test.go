@@ -85,13 +85,13 @@ func TestDestroyedMeanwhile(t *testing.T) {
 func TestRestore(t *testing.T) {
 	var asked atomic.Int32
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
-		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
 			asked.Add(1)
 			for range 1000 { // the others come to the same point meanwhile
 				runtime.Gosched()
 			}
 			return supervisor.Spec{}, nil
-		}
+		}}
 	})
 	path := r.sessions.Path("saved")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

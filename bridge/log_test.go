@@ -123,10 +123,9 @@ func TestUnauthenticatedAreCounted(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	r := rigged(t, nil)
 	whole := bridge.Options{
-		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: "127.0.0.1:1",
-		Spec: nil,
+		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: "127.0.0.1:1", Store: noStore{}, Status: figures{},
 	}
 	if _, err := bridge.New(whole); err == nil {
-		t.Error("New takes options without Spec")
+		t.Error("New takes options without a Runtime")
 	}
 }

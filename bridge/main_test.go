@@ -33,27 +33,6 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
-// looks is a checker that finds fault with one word.
-func looks(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
-	result := api.ValidateCodeResult{
-		Valid: true, Checker: protocol.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
-		Diagnostics: []protocol.CodeDiagnostic{}, UncheckedRules: append([]string{}, protocol.Value(p.Rules)...),
-	}
-	switch {
-	case p.Language == "cobol":
-		return result, &protocol.CodeError{Kind: protocol.UnknownLanguage, Message: `"cobol" is none of go, python`}
-	case p.Language == "rust":
-		return result, &protocol.CodeError{Kind: protocol.MissingChecker, Message: "no checker for rust is on this machine: install rustc"}
-	case p.Code == "slow":
-		<-ctx.Done()
-		return result, ctx.Err()
-	case p.Code == "bad":
-		result.Valid = false
-		result.Diagnostics = []protocol.CodeDiagnostic{{Line: 1, Column: 1, Severity: "error", Rule: "words", Message: "bad"}}
-	}
-	return result, nil
-}
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must happen; nothing is asserted
@@ -120,13 +99,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
-		PlansDir: filepath.Join(r.home, "plans"), Check: looks,
-		Spec: func(p agents.AgentSpec) (supervisor.Spec, error) {
-			if protocol.Value(p.Model) == "none" {
-				return supervisor.Spec{}, api.Invalid("model", "there is no model none")
-			}
-			return supervisor.Spec{HostCalls: true}, nil
-		},
+		PlansDir: filepath.Join(r.home, "plans"), Runtime: plainRuntime{}, Store: noStore{}, Status: figures{},
 	}
 	if change != nil {
 		change(r, &o)

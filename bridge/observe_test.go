@@ -17,7 +17,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/logfile"
-	"nexus.internal/bridge/metrics"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -39,7 +38,7 @@ func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r
 	r = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(turn)(r, o)
 		o.Audit = log
-		o.Models = func() metrics.Models { return metrics.Models{Running: 3} }
+		o.Status = figures{running: 3}
 	})
 	return r, func() []string {
 		data, err := os.ReadFile(path)

@@ -1,18 +1,17 @@
 package bridge
 
 import (
-	"context"
 	"time"
 
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/httpd"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/logfile"
+	"nexus.internal/bridge/methods"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/tracing"
@@ -23,14 +22,34 @@ import (
 // server ends.
 const DefaultDrainTimeout = 30 * time.Second
 
+// Runtime knows the programs that run for agents: their own processes, and checkers of code.
+type Runtime interface {
+	agents.SpecBuilder
+	methods.CodeChecker
+}
+
+// Store is what is kept of agents beside their sessions.
+type Store interface {
+	agents.Store
+	events.History
+}
+
+// Status is what the server's process tells of itself, for GET /readyz and GET /metrics.
+type Status interface {
+	httpd.Health
+	metrics.ModelStats
+}
+
 // Options are what a Server needs. Zero durations mean the default beside them.
 type Options struct {
 	// Supervisor runs the agents. Required.
 	Supervisor *supervisor.Supervisor
-	// Spec says how to run an agent. AgentID is always set; with that alone,
-	// it is an agent whose saved session is to be continued. An *api.ParamError
-	// reaches the client as it is. Required; safe for concurrent use.
-	Spec func(agents.AgentSpec) (supervisor.Spec, error)
+	// Runtime knows the programs that run for agents. Required.
+	Runtime Runtime
+	// Store is what is kept of agents beside their sessions. Required.
+	Store Store
+	// Status is what the server's process tells of itself. Required.
+	Status Status
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.
@@ -49,29 +68,11 @@ type Options struct {
 	// Signatures are those that were used; it is not closed. Nil remembers them as long
 	// as the server lives, which is enough for full keys alone.
 	Signatures *limit.Seen
-	// Models tells what the models' services were asked, for GET /metrics; safe for
-	// concurrent use. May be nil.
-	Models func() metrics.Models
-	// Shutdown is called when a client asks for shutdown_server, after the
-	// server has stopped taking new requests; it must not block. May be nil:
-	// Serve returns in any case.
-	Shutdown func()
-	// Check looks at code for validate_code, within ctx. A *protocol.CodeError reaches the
-	// client as it is. Required; safe for concurrent use.
-	Check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
 	// Settings are those of the configuration at the start; Reload replaces them.
 	Settings
 	// MaxUnauthenticated bounds the connections: see [httpd.Options]. 0 is
 	// [httpd.DefaultMaxUnauthenticated].
 	MaxUnauthenticated int
-	// Moved is called when what is saved under a name is about to become another
-	// session's, or none's, and no agent of that name runs. May be nil.
-	Moved func(id string)
-	// Outcome is how a send to an agent that does not run ended; "" if that is not
-	// known. May be nil.
-	Outcome func(agent, requestID string) (supervisor.Outcome, error)
-	// EventHistory is what is on disk of agents' events. May be nil.
-	EventHistory events.History
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string
@@ -83,11 +84,6 @@ type Options struct {
 	// else: such requests have no rate and no line of the access log. Nobody else
 	// may know it. The zero value is none.
 	Probe auth.Key
-	// Checks are what GET /readyz asks.
-	Checks []httpd.Check
-	// Warnings tells, for GET /readyz, what is wrong with the configuration and does
-	// not keep the server from working; safe for concurrent use. May be nil.
-	Warnings func() []string
 
 	// Bounds of HTTP, with the defaults of [httpd.Options].
 	ReadTimeout, IdleTimeout, WriteTimeout time.Duration

@@ -1,7 +1,6 @@
 package bridge_test
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
-	"nexus.internal/bridge/httpd"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -23,16 +21,7 @@ func TestReady(t *testing.T) {
 	var full atomic.Bool
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
 		o.Guard = "subreaper tag"
-		o.Warnings = func() []string { return []string{"a key is missing"} }
-		o.Checks = []httpd.Check{
-			{Name: "home", Ask: func() error {
-				if full.Load() {
-					return errors.New("no space left")
-				}
-				return nil
-			}},
-			{Name: "broker", Ask: func() error { return nil }},
-		}
+		o.Status = figures{full: &full}
 	})
 	r.create("a")
 	if response, body := r.do("GET", "/readyz", nil, "Authorization", "Bearer nxk_other"); response.StatusCode != http.StatusForbidden {

@@ -23,10 +23,10 @@ func TestSendWhileRenamed(t *testing.T) {
 				r.launcher.Plan = func(supervisor.Spec, int) supervisortest.Play {
 					return supervisortest.Play{Command: stateful, StopAfter: 200 * time.Millisecond}
 				}
-				o.Moved = func(string) {
+				o.Store = withForget{o.Store, func(string) {
 					moving <- struct{}{}
 					<-goOn
-				}
+				}}
 			})
 			r.create("a")
 			r.save("home/sessions/a.jsonl", []byte(savedText), 1)
@@ -89,10 +89,10 @@ func TestRenameToWhatOnlyRuns(t *testing.T) {
 func TestLastIsRenamed(t *testing.T) {
 	moving, goOn := make(chan struct{}, 2), make(chan struct{})
 	r := rigged(t, func(_ *rig, o *bridge.Options) {
-		o.Moved = func(string) {
+		o.Store = withForget{o.Store, func(string) {
 			moving <- struct{}{}
 			<-goOn
-		}
+		}}
 	})
 	r.create("other")
 	r.create(".a")

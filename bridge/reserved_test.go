@@ -17,7 +17,7 @@ import (
 func TestAttackTakeARolesName(t *testing.T) {
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }
+		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }}
 		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}}
 	})}
 	f.create("trusted")

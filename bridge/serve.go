@@ -19,6 +19,10 @@ const cutTimeout = time.Second
 // called again.
 func (s *Server) Drain() { s.requests.Close() }
 
+// Draining is closed once the server refuses new requests, also because a client has called
+// shutdown_server.
+func (s *Server) Draining() <-chan struct{} { return s.requests.Closing() }
+
 // Serve serves the connections of ln until ctx ends, Drain is called or
 // listening fails. Then it drains: new requests are refused, running ones and
 // the turns of all agents, also those that nobody waits for, may take up to

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
-	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/httpd"
@@ -39,34 +38,34 @@ type Server struct {
 // New returns a Server that serves at once. It fails if an option that is
 // required is missing, or if Addr is not on loopback.
 func New(o Options) (*Server, error) {
-	if o.Supervisor == nil || o.Spec == nil || o.Sessions == nil || o.Keys == nil || o.PlansDir == "" || o.Check == nil {
-		return nil, errors.New("new façade: Supervisor, Spec, Sessions, Keys, PlansDir and Check are required")
+	if o.Supervisor == nil || o.Runtime == nil || o.Store == nil || o.Status == nil || o.Sessions == nil || o.Keys == nil || o.PlansDir == "" {
+		return nil, errors.New("new façade: Supervisor, Runtime, Store, Status, Sessions, Keys and PlansDir are required")
 	}
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log.Named("bridge"), requests: rpc.NewDrainGroup()}
 	var err error
 	s.agents, err = agents.New(agents.Options{
-		Supervisor: o.Supervisor, Sessions: o.Sessions, Spec: o.Spec, Replaced: o.Moved, Outcome: o.Outcome,
+		Supervisor: o.Supervisor, Sessions: o.Sessions, Specs: o.Runtime, Store: o.Store,
 		CommandTimeout: o.CommandTimeout, Log: s.log, Settings: o.Settings.Settings,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Models, Version: o.Version})
+	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
-		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: checker(o.Check), Shutdown: s.shutdown,
+		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
 	s.http, err = httpd.New(httpd.Options{
 		Router: s.router,
 		Events: events.New(events.Options{
-			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.EventHistory, Heartbeat: o.Heartbeat, Log: s.log,
+			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Heartbeat: o.Heartbeat, Log: s.log,
 		}),
 		Requests: s.requests, Keys: o.Keys, Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
 		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log,
-		Readiness: httpd.Readiness{Supervisor: o.Supervisor, Guard: o.Guard, Checks: o.Checks, Warnings: o.Warnings},
+		Readiness: httpd.Readiness{Supervisor: o.Supervisor, Guard: o.Guard, Health: o.Status},
 		Access:    o.AccessOptions, MaxUnauthenticated: o.MaxUnauthenticated,
 		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, WriteTimeout: o.WriteTimeout, Heartbeat: o.Heartbeat,
 	})
@@ -82,22 +81,6 @@ func New(o Options) (*Server, error) {
 func (s *Server) Reload(to Settings) {
 	s.http.Reload(to.AccessOptions)
 	s.agents.Reload(to.Settings)
-}
-
-// shutdown ends the server at the wish of a client.
-func (s *Server) shutdown() {
-	s.Drain()
-	if s.o.Shutdown != nil {
-		s.o.Shutdown()
-	}
-}
-
-// checker is Options.Check as an interface.
-type checker func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
-
-// Check implements [methods.CodeChecker].
-func (c checker) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
-	return c(ctx, p)
 }
 
 // HostCall answers what an agent asks by a host_call: see [rpc.AgentCalls]. It is the

@@ -43,16 +43,16 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 	s.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		s.rig = r
 		plays(s.play)(r, o)
-		spec := o.Spec
-		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
-			made, err := spec(p)
+		built := o.Runtime
+		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
+			made, err := built.BuildSpec(p)
 			made.QueueLimit, made.Policy = 8, policy
 			if *p.AgentID == "one" {
 				made.Labels.MaxAgents = new(uint64(1))
 			}
 			return made, err
-		}
-		o.Check = func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+		}}
+		o.Runtime = withCheck{o.Runtime, func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 			switch p.Code {
 			case "strange":
 				return api.ValidateCodeResult{}, &protocol.CodeError{Kind: protocol.CheckerFailed, Message: "looks: exit status 7"}
@@ -61,8 +61,8 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 			case "unforeseen":
 				return api.ValidateCodeResult{}, errors.New("a secret")
 			}
-			return looks(ctx, p)
-		}
+			return built.Check(ctx, p)
+		}}
 		launch := r.launcher.Plan
 		r.launcher.Plan = func(spec supervisor.Spec, n int) supervisortest.Play {
 			if spec.ID == "broken" {

@@ -44,13 +44,13 @@ func TestAttackManyAgents(t *testing.T) {
 	}
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(many)(r, o)
-		o.Spec = func(p agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
 			limit := most
 			if protocol.Value(p.ParentAgentID) != "" {
 				limit = 4 // of each below
 			}
 			return supervisor.Spec{HostCalls: true, Labels: supervisor.Labels{MaxAgents: new(uint64(limit))}}, nil
-		}
+		}}
 	})}
 	f.create("trusted")
 	f.create("trusted-other") // no part of it

@@ -206,7 +206,7 @@ func TestBusyAgent(t *testing.T) {
 func TestQueueFull(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }
+		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }}
 	})
 	r.create("a")
 	r.begin("a", "run")
@@ -278,9 +278,9 @@ func TestFailedAgent(t *testing.T) {
 			}
 			supervisortest.Echo(c, p)
 		})(r, o)
-		o.Spec = func(agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
 			return supervisor.Spec{Policy: supervisor.Policy{Limit: -1}}, nil
-		}
+		}}
 	})
 	r.create("a")
 	_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "crash"})

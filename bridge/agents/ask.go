@@ -33,6 +33,6 @@ func (r *Registry) Cancel(ctx context.Context, id, requestID string) (bool, erro
 		return a.Abort(ctx, requestID)
 	}
 	defer unlock()
-	outcome, err := r.o.Outcome(id, requestID)
+	outcome, err := r.o.Store.Outcome(id, requestID)
 	return outcome == supervisor.Cancelled, err
 }

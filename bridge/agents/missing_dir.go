@@ -9,7 +9,7 @@ import (
 
 // MissingDirError says that the directory in which a saved session worked is gone, or a link by
 // now, and that it may work in no other than those allowed to it: elsewhere it could do more
-// than before. [Options.Spec] finds it.
+// than before. [SpecBuilder] finds it.
 type MissingDirError struct {
 	Session string   // its name
 	Cwd     string   // absolute

@@ -25,21 +25,32 @@ const (
 	Executor Role = api.RoleExecutor
 )
 
+// SpecBuilder says how to run an agent as a process. It is safe for concurrent use.
+type SpecBuilder interface {
+	// BuildSpec returns how to run the agent. With the AgentID alone, it is an agent whose
+	// saved session is to be continued. An *api.ParamError reaches the client as it is.
+	BuildSpec(AgentSpec) (supervisor.Spec, error)
+}
+
+// Store is what is kept of agents beside their sessions. It is safe for concurrent use.
+type Store interface {
+	// Outcome is how a send to an agent that does not run ended; "" if that is not known.
+	Outcome(agent, requestID string) (supervisor.Outcome, error)
+	// Forget drops what is kept of an agent in memory: what is saved under its name is about
+	// to become another session's, or none's. No agent of that name runs.
+	Forget(agent string)
+}
+
 // Options are what a Registry needs.
 type Options struct {
 	// Supervisor runs the agents. Required.
 	Supervisor *supervisor.Supervisor
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
-	// Spec says how to run an agent. With the AgentID alone, it is an agent whose saved
-	// session is to be continued. An *api.ParamError reaches the client as it is. Required; safe for concurrent use.
-	Spec func(AgentSpec) (supervisor.Spec, error)
-	// Replaced is called when what is saved under a name is about to become another
-	// session's, or none's, and no agent of that name runs. May be nil.
-	Replaced func(id string)
-	// Outcome is how a send to an agent that does not run ended; "" if that is not
-	// known. May be nil.
-	Outcome func(agent, requestID string) (supervisor.Outcome, error)
+	// Specs says how to run an agent. Required.
+	Specs SpecBuilder
+	// Store is what is kept of agents beside their sessions. Required.
+	Store Store
 	// CommandTimeout is how long a child may take to answer anything but a prompt; 0 is
 	// DefaultCommandTimeout.
 	CommandTimeout time.Duration
@@ -71,16 +82,10 @@ type Registry struct {
 
 // New returns a Registry. It fails if an option that is required is missing.
 func New(o Options) (*Registry, error) {
-	if o.Supervisor == nil || o.Sessions == nil || o.Spec == nil {
-		return nil, errors.New("new registry of agents: Supervisor, Sessions and Spec are required")
+	if o.Supervisor == nil || o.Sessions == nil || o.Specs == nil || o.Store == nil {
+		return nil, errors.New("new registry of agents: Supervisor, Sessions, Specs and Store are required")
 	}
 	o.CommandTimeout = cmp.Or(o.CommandTimeout, DefaultCommandTimeout)
-	if o.Replaced == nil {
-		o.Replaced = func(string) {}
-	}
-	if o.Outcome == nil {
-		o.Outcome = func(string, string) (supervisor.Outcome, error) { return "", nil }
-	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

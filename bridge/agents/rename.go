@@ -78,10 +78,10 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 	return err
 }
 
-// moved says that what is saved under a name is about to become another session's,
+// replaced says that what is saved under a name is about to become another session's,
 // or none's.
 func (r *Registry) replaced(id string) {
-	r.o.Replaced(id)
+	r.o.Store.Forget(id)
 	r.o.Supervisor.Forget(id)
 }
 

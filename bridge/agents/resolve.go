@@ -53,7 +53,7 @@ func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, e
 		return nil, err
 	}
 	defer started()
-	spec, err := r.o.Spec(p)
+	spec, err := r.o.Specs.BuildSpec(p)
 	if _, ok := errors.AsType[*api.ParamError](err); ok {
 		return nil, err
 	}

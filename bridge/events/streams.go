@@ -40,7 +40,7 @@ type Options struct {
 	Supervisor *supervisor.Supervisor
 	// Agents finds them. Required.
 	Agents Agents
-	// History is read for agents that do not run; nil is one that has nothing.
+	// History is read for agents that do not run. Required.
 	History History
 	// Heartbeat is how long a stream may be quiet. Required.
 	Heartbeat time.Duration
@@ -57,16 +57,7 @@ type Streams struct {
 
 // New returns Streams without any stream.
 func New(o Options) *Streams {
-	if o.History == nil {
-		o.History = noHistory{}
-	}
 	return &Streams{o: o, code: newRegistrationCode()}
-}
-
-type noHistory struct{}
-
-func (noHistory) Events(string, uint64) iter.Seq2[supervisor.Event, error] {
-	return func(func(supervisor.Event, error) bool) {}
 }
 
 // Request is what a client asks for.

@@ -17,19 +17,22 @@ type Readiness struct {
 	Supervisor *supervisor.Supervisor
 	// Guard says by what means no process outlives its agent.
 	Guard  string
-	Checks []Check
-	// Warnings tells what is wrong with the configuration and does not keep the server
-	// from working; safe for concurrent use. May be nil.
-	Warnings func() []string
+	Health Health
 }
 
-// Check is one thing that the server needs for its work.
+// Health checks, for each GET /readyz, what the server needs for its work. It is safe for
+// concurrent use.
+type Health interface {
+	Checks() []Check
+	// Warnings tells what is wrong with the configuration and does not keep the server
+	// from working.
+	Warnings() []string
+}
+
+// Check is the state of one thing that the server needs for its work.
 type Check struct {
-	// Name is that of its member in GET /readyz.
-	Name string
-	// Ask says what is wrong; nil is nothing. It is asked for each GET /readyz and
-	// must be safe for concurrent use.
-	Ask func() error
+	Name string // that of its member in GET /readyz
+	Err  error  // what is wrong; nil is nothing
 }
 
 // ready answers GET /readyz (SPEC §6.4): 503 if the server takes no work, or
@@ -42,18 +45,16 @@ func (s *Server) ready(x *exchange) {
 		Agents: map[string]int{}, TurnsRunning: stats.Agents[supervisor.Busy], TurnsWaiting: stats.Waiting,
 		Guard: s.o.Readiness.Guard, Checks: map[string]string{}, Warnings: []string{}, Goroutines: runtime.NumGoroutine(),
 	}
-	if s.o.Readiness.Warnings != nil {
-		r.Warnings = append(r.Warnings, s.o.Readiness.Warnings()...)
-	}
+	r.Warnings = append(r.Warnings, s.o.Readiness.Health.Warnings()...)
 	for state, n := range stats.Agents {
 		r.Agents[state.String()] = n
 	}
-	for _, c := range s.o.Readiness.Checks {
+	for _, c := range s.o.Readiness.Health.Checks() {
 		r.Checks[c.Name] = "ok"
-		if err := c.Ask(); err != nil {
-			r.Checks[c.Name] = err.Error()
+		if c.Err != nil {
+			r.Checks[c.Name] = c.Err.Error()
 			r.Status = "unready"
-			r.Reasons = append(r.Reasons, c.Name+": "+err.Error())
+			r.Reasons = append(r.Reasons, c.Name+": "+c.Err.Error())
 		}
 	}
 	if s.o.Requests.Closed() {

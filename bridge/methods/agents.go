@@ -139,7 +139,7 @@ func (m *agentMethods) list(_ context.Context, c *rpc.Call, _ api.None) (api.Lis
 }
 
 func (m *agentMethods) shutdownServer(context.Context, *rpc.Call, api.None) (api.SuccessResult, error) {
-	m.shutdown()
+	m.requests.Close()
 	return api.SuccessResult{Success: true}, nil
 }
 

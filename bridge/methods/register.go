@@ -27,8 +27,8 @@ type Options struct {
 	Keys    *auth.Keyring
 	Codes   *auth.Codes // of the page
 	Checker CodeChecker
-	// Shutdown ends the server; it must not block.
-	Shutdown func()
+	// Requests are closed by shutdown_server, which ends the server.
+	Requests *rpc.DrainGroup
 	// Addr is the host and port of the server, Version its version.
 	Addr, Version string
 	Log           *zap.Logger
@@ -38,7 +38,7 @@ type (
 	agentMethods struct {
 		agents   *agents.Registry
 		turns    *turnMethods
-		shutdown func()
+		requests *rpc.DrainGroup
 	}
 	turnMethods struct {
 		agents *agents.Registry
@@ -64,7 +64,7 @@ type (
 // Register gives each method of the table its code.
 func Register(r *rpc.Router, o Options) {
 	turns := &turnMethods{agents: o.Agents, plans: o.Plans, log: o.Log}
-	all := &agentMethods{agents: o.Agents, turns: turns, shutdown: o.Shutdown}
+	all := &agentMethods{agents: o.Agents, turns: turns, requests: o.Requests}
 	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents}
 	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
 	tasks := &taskMethods{agents: o.Agents, tasks: task.Runner{Agents: o.Agents}, checker: o.Checker}

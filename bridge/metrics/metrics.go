@@ -20,12 +20,14 @@ const maxScrapes = 4
 type Options struct {
 	// Supervisor runs the agents. Required.
 	Supervisor *supervisor.Supervisor
-	// Models tells what the models' services were asked. It is asked for each scrape
-	// and must be safe for concurrent use; nil tells of none.
-	Models func() Models
+	// Models is asked for each scrape. Required.
+	Models ModelStats
 	// Version is that of the program.
 	Version string
 }
+
+// ModelStats tells what the models' services were asked. It is safe for concurrent use.
+type ModelStats interface{ Models() Models }
 
 // Models is what the models' services were asked since the server started.
 type Models struct {

@@ -42,11 +42,15 @@ func server(t *testing.T, n int) (*metrics.Metrics, *supervisor.Supervisor) {
 			t.Fatal(err)
 		}
 	}
-	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: func() metrics.Models {
-		return metrics.Models{Running: 1, Services: []metrics.Service{{
-			Provider: "p", Requests: map[string]uint64{"answered": 2}, Tokens: map[string]uint64{"input": 3}, Estimated: 4,
-		}}}
-	}}), sup
+	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: modelStats{}}), sup
+}
+
+type modelStats struct{}
+
+func (modelStats) Models() metrics.Models {
+	return metrics.Models{Running: 1, Services: []metrics.Service{{
+		Provider: "p", Requests: map[string]uint64{"answered": 2}, Tokens: map[string]uint64{"input": 3}, Estimated: 4,
+	}}}
 }
 
 func scrape(m *metrics.Metrics) string {

@@ -119,10 +119,7 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 		emit(oneCPU, prometheus.CounterValue, one.CPU.Seconds(), one.id)
 		gauge(oneMemory, float64(one.MemoryBytes), one.id)
 	}
-	if s.o.Models == nil {
-		return
-	}
-	models := s.o.Models()
+	models := s.o.Models.Models()
 	gauge(modelsRunning, float64(models.Running))
 	for _, service := range models.Services {
 		for result, n := range service.Requests {

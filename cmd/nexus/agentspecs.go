@@ -44,6 +44,12 @@ type agentSpecs struct {
 	models     accounts
 }
 
+// childRuntime knows how to run nexus-child: as an agent, and to check code.
+type childRuntime struct {
+	*agentSpecs
+	*checkers
+}
+
 // settingsSource is a configuration of which the settings may change.
 type settingsSource interface{ settings() *settings }
 
@@ -56,13 +62,13 @@ type accounts interface {
 	Ancestors(agent string) []supervisor.Share
 }
 
-// spec says how to run an agent. The first incarnation begins the session of
+// BuildSpec implements [agents.SpecBuilder]. The first incarnation begins the session of
 // that name, or continues it; what p asks for overrides what the session saved.
 // Later ones insist on the session and take everything from it, so that what
 // was changed meanwhile (set_model) holds. The error is an *api.ParamError where
 // the parameters are at fault, a *sessions.Error where the agent's limits, or those of one
 // above it, cannot be read, and a *agents.MissingDirError where its directory is gone.
-func (s *agentSpecs) spec(p agents.AgentSpec) (supervisor.Spec, error) {
+func (s *agentSpecs) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) {
 	id := protocol.Value(p.AgentID)
 	ceiling, err := ceilingOf(p)
 	if err != nil {

@@ -175,7 +175,7 @@ func TestSpec(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := s.spec(agents.AgentSpec{CreateAgentParams: tt.params, Depth: tt.depth, Ceiling: tt.ceiling})
+			got, err := s.BuildSpec(agents.AgentSpec{CreateAgentParams: tt.params, Depth: tt.depth, Ceiling: tt.ceiling})
 			if tt.wantInvalid != "" {
 				invalid, ok := errors.AsType[*api.ParamError](err)
 				if !ok || invalid.Param != tt.wantInvalid {

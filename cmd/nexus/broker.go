@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"nexus.internal/bridge/metrics"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/tracing"
@@ -45,22 +44,4 @@ func brokerProviders(cfg *config.Config) map[string]broker.Provider {
 		providers[name] = broker.Provider{BaseURL: p.BaseURL, Auth: broker.Auth(p.AuthMethod), Key: key, KeyName: p.APIKeyEnv}
 	}
 	return providers
-}
-
-// modelMetrics is what the broker counted, for the metrics.
-func modelMetrics(s broker.Stats) metrics.Models {
-	m := metrics.Models{Running: s.Running}
-	for name, t := range s.Providers {
-		m.Services = append(m.Services, metrics.Service{
-			Provider: name,
-			Requests: map[string]uint64{
-				"answered": t.Answered, "failed": t.Failed, "unreachable": t.Unreachable, "abandoned": t.Abandoned, "refused": t.Refused,
-			},
-			Tokens: map[string]uint64{
-				"input": t.Used.Input, "output": t.Used.Output, "cache_read": t.Used.CacheRead, "cache_creation": t.Used.CacheCreation,
-			},
-			Estimated: t.Used.Estimated,
-		})
-	}
-	return m
 }

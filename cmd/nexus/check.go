@@ -46,8 +46,8 @@ func newCheckers(child string, current settingsSource, cfg *config.Config, guard
 	}
 }
 
-// check is bridge.Options.Check. When ctx ends, nothing of the checker is left.
-func (c *checkers) check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+// Check implements [methods.CodeChecker]. When ctx ends, nothing of the checker is left.
+func (c *checkers) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 	select {
 	case c.room <- struct{}{}:
 		defer func() { <-c.room }()

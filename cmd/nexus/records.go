@@ -3,6 +3,7 @@ package main
 import (
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/broker"
 	"nexus.internal/supervisor/store"
 )
 
@@ -26,3 +27,12 @@ func (r agentRecords) Outcome(agent, request string) (supervisor.Outcome, error)
 	}
 	return r.Store.Outcome(agent, request)
 }
+
+// agentStore is what is kept of agents, on disk and by the broker.
+type agentStore struct {
+	agentRecords
+	models *broker.Broker
+}
+
+// Forget implements [agents.Store].
+func (s agentStore) Forget(agent string) { s.models.Forget(agent) }

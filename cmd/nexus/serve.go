@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,6 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/bridge/httpd"
-	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
@@ -259,34 +257,23 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	}
 	probe := auth.Generate()
 	front, err = bridge.New(bridge.Options{
-		Supervisor:   sup,
-		Spec:         agents.spec,
-		Sessions:     catalogue,
-		Keys:         a.files.keys,
-		Addr:         a.listener.Addr().String(),
-		Log:          a.log,
-		Trace:        a.trace,
-		Audit:        a.files.audit,
-		Signatures:   a.files.signatures,
-		Models:       func() metrics.Models { return modelMetrics(models.Stats()) },
-		Settings:     a.config.settings().front,
-		Shutdown:     ask,
-		Moved:        models.Forget,
-		Outcome:      records.Outcome,
-		EventHistory: kept,
-		Version:      a.version,
-		Guard:        a.guard.Mechanisms().String(),
-		Probe:        probe,
-		Checks: []httpd.Check{
-			{Name: "home", Ask: func() error {
-				return cmp.Or(a.homeLock.Check(), checkWritable(string(a.cfg.Home)), checkWritable(catalogue.Dir("named")))
-			}},
-			{Name: "broker", Ask: models.Check},
-		},
-		Warnings:           a.config.warnings,
+		Supervisor:         sup,
+		Runtime:            childRuntime{agents, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
+		Store:              agentStore{records, models},
+		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models},
+		Sessions:           catalogue,
+		Keys:               a.files.keys,
+		Addr:               a.listener.Addr().String(),
+		Log:                a.log,
+		Trace:              a.trace,
+		Audit:              a.files.audit,
+		Signatures:         a.files.signatures,
+		Settings:           a.config.settings().front,
+		Version:            a.version,
+		Guard:              a.guard.Mechanisms().String(),
+		Probe:              probe,
 		MaxUnauthenticated: maxUnauthenticated(),
 		DrainTimeout:       max(a.o.drain, 1), // 0 would be the default
-		Check:              newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log).check,
 		PlansDir:           a.cfg.Home.PlansDir(),
 	})
 	if err != nil {
@@ -311,7 +298,10 @@ type wiring struct {
 func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring) *run.Group {
 	group := &run.Group{}
 	group.Add(func() error {
-		<-asked.Done()
+		select {
+		case <-asked.Done():
+		case <-p.front.Draining():
+		}
 		return errAsked
 	}, func(error) { ask() })
 

@@ -1,0 +1,109 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+
+	"nexus.internal/bridge"
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/events"
+	"nexus.internal/bridge/httpd"
+	"nexus.internal/bridge/metrics"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+)
+
+// plainRuntime is the runtime of a rig.
+type plainRuntime struct{}
+
+func (plainRuntime) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) {
+	if protocol.Value(p.Model) == "none" {
+		return supervisor.Spec{}, api.Invalid("model", "there is no model none")
+	}
+	return supervisor.Spec{HostCalls: true}, nil
+}
+
+// Check finds fault with one word.
+func (plainRuntime) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	result := api.ValidateCodeResult{
+		Valid: true, Checker: protocol.CodeChecker{Name: "looks", Version: "1", Command: []string{"looks", "code"}},
+		Diagnostics: []protocol.CodeDiagnostic{}, UncheckedRules: append([]string{}, protocol.Value(p.Rules)...),
+	}
+	switch {
+	case p.Language == "cobol":
+		return result, &protocol.CodeError{Kind: protocol.UnknownLanguage, Message: `"cobol" is none of go, python`}
+	case p.Language == "rust":
+		return result, &protocol.CodeError{Kind: protocol.MissingChecker, Message: "no checker for rust is on this machine: install rustc"}
+	case p.Code == "slow":
+		<-ctx.Done()
+		return result, ctx.Err()
+	case p.Code == "bad":
+		result.Valid = false
+		result.Diagnostics = []protocol.CodeDiagnostic{{Line: 1, Column: 1, Severity: "error", Rule: "words", Message: "bad"}}
+	}
+	return result, nil
+}
+
+// withSpec is a runtime that builds its specs so.
+type withSpec struct {
+	bridge.Runtime
+	build func(agents.AgentSpec) (supervisor.Spec, error)
+}
+
+func (w withSpec) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) { return w.build(p) }
+
+// withCheck is a runtime that checks code so.
+type withCheck struct {
+	bridge.Runtime
+	check func(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error)
+}
+
+func (w withCheck) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	return w.check(ctx, p)
+}
+
+// noStore has nothing.
+type noStore struct{}
+
+func (noStore) Outcome(string, string) (supervisor.Outcome, error) { return "", nil }
+func (noStore) Forget(string)                                      {}
+func (noStore) Events(string, uint64) iter.Seq2[supervisor.Event, error] {
+	return func(func(supervisor.Event, error) bool) {}
+}
+
+// withForget is a store that is told what to forget.
+type withForget struct {
+	bridge.Store
+	forget func(agent string)
+}
+
+func (w withForget) Forget(agent string) { w.forget(agent) }
+
+// withHistory is a store with events.
+type withHistory struct {
+	bridge.Store
+	history events.History
+}
+
+func (w withHistory) Events(agent string, n uint64) iter.Seq2[supervisor.Event, error] {
+	return w.history.Events(agent, n)
+}
+
+// figures is the status of a rig.
+type figures struct {
+	running int          // requests to models
+	full    *atomic.Bool // whether the disk is; nil is never
+}
+
+func (f figures) Checks() []httpd.Check {
+	var err error
+	if f.full != nil && f.full.Load() {
+		err = errors.New("no space left")
+	}
+	return []httpd.Check{{Name: "home", Err: err}, {Name: "broker"}}
+}
+func (figures) Warnings() []string       { return []string{"a key is missing"} }
+func (f figures) Models() metrics.Models { return metrics.Models{Running: f.running} }

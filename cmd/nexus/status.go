@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"nexus.internal/bridge/httpd"
+	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/cmd/internal/cli"
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/supervisor/broker"
+)
+
+// status is what this process tells of itself.
+type status struct {
+	home     string
+	lock     *cli.HomeLock
+	sessions *sessions.Catalogue
+	config   *configuration
+	models   *broker.Broker
+}
+
+// Checks implements [httpd.Health].
+func (s status) Checks() []httpd.Check {
+	return []httpd.Check{
+		{Name: "home", Err: cmp.Or(s.lock.Check(), checkWritable(s.home), checkWritable(s.sessions.Dir("named")))},
+		{Name: "broker", Err: s.models.Check()},
+	}
+}
+
+// Warnings implements [httpd.Health].
+func (s status) Warnings() []string { return s.config.warnings() }
+
+// Models implements [metrics.ModelStats].
+func (s status) Models() metrics.Models {
+	stats := s.models.Stats()
+	m := metrics.Models{Running: stats.Running}
+	for name, t := range stats.Providers {
+		m.Services = append(m.Services, metrics.Service{
+			Provider: name,
+			Requests: map[string]uint64{
+				"answered": t.Answered, "failed": t.Failed, "unreachable": t.Unreachable, "abandoned": t.Abandoned, "refused": t.Refused,
+			},
+			Tokens: map[string]uint64{
+				"input": t.Used.Input, "output": t.Used.Output, "cache_read": t.Used.CacheRead, "cache_creation": t.Used.CacheCreation,
+			},
+			Estimated: t.Used.Estimated,
+		})
+	}
+	return m
+}
+
+// checkWritable says why nothing can be saved in a directory; nil if something can, or if
+// the directory is not there: it is made when it is needed.
+func checkWritable(dir string) error {
+	err := safefile.Probe(dir, 4096)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("nothing can be saved: %w", err)
+}
