@@ -51,6 +51,7 @@ type rig struct {
 	records  openRecords // of an agent
 	sessions *sessions.Catalogue
 	server   *bridge.Server
+	host     struct{ *bridge.Server } // of sup, and server
 	client   *client.Client
 	logs     *logBuffer
 	served   chan struct{} // closed when Serve has returned
@@ -86,9 +87,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
 		Store: openRecords(func(id string) (supervisor.Records, error) { return r.records(id) }),
-		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
-			return r.server.HostCall(ctx, from, method, params)
-		},
+		Host:  &r.host,
 	})
 
 	ln, err := httpd.Listen("127.0.0.1", 0)
@@ -107,6 +106,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	if r.server, err = bridge.New(o); err != nil {
 		t.Fatal(err)
 	}
+	r.host.Server = r.server
 	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key, Retries: -1}); err != nil {
 		t.Fatal(err)
 	}

@@ -83,11 +83,12 @@ func (s *Server) Reload(to Settings) {
 	s.agents.Reload(to.Settings)
 }
 
-// HostCall answers what an agent asks by a host_call: see [rpc.AgentCalls]. It is the
-// supervisor.HostHandler of the server's agents.
+var _ supervisor.Host = (*Server)(nil)
+
+// HostCall implements [supervisor.Host]: see [rpc.AgentCalls].
 func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 	return rpc.AgentCalls{Router: s.router, Requests: s.requests, Log: s.log}.Serve(ctx, from, method, params)
 }
 
-// Launched counts, for GET /metrics, an agent's process that became ready.
+// Launched implements [supervisor.Host]. It counts, for GET /metrics, an agent's process that became ready.
 func (s *Server) Launched(took time.Duration) { s.metrics.Launched(took) }

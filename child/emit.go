@@ -44,19 +44,28 @@ type emitter struct {
 	file string
 }
 
-// newEmitter returns an emitter to w. onError is called once, with the first
-// error of the stream.
-func newEmitter(w io.Writer, ascii bool, file string, onError func(error)) *emitter {
+// newEmitter returns an emitter to w. fail is called once, with the first error of w.
+func newEmitter(w io.Writer, ascii bool, file string, fail func(error)) *emitter {
 	e := &emitter{ascii: ascii, file: file}
-	e.out = writequeue.New(writequeue.Options{
-		Write: frame.NewWriter(w).Write, Ready: writequeue.Poll(w), MaxPieces: maxAnswers, MaxBytes: maxAnswerBytes,
-		Lost: func(n int) []byte {
-			return e.frame(protocol.Error{Message: fmt.Sprintf("%s%d answers were lost", protocol.AnswersLost, n)})
-		},
-		Failed: onError,
-	})
+	e.out = writequeue.New(stdout{frame.NewWriter(w), writequeue.Poll(w), e, fail}, writequeue.Bounds{Pieces: maxAnswers, Bytes: maxAnswerBytes})
 	return e
 }
+
+// stdout is the stream of an emitter.
+type stdout struct {
+	*frame.Writer
+	writequeue.Poller
+	emitter *emitter
+	fail    func(error)
+}
+
+// Lost implements [writequeue.Stream].
+func (s stdout) Lost(n int) []byte {
+	return s.emitter.frame(protocol.Error{Message: fmt.Sprintf("%s%d answers were lost", protocol.AnswersLost, n)})
+}
+
+// Failed implements [writequeue.Stream].
+func (s stdout) Failed(err error) { s.fail(fmt.Errorf("write stdout: %w", err)) }
 
 // encode makes the frame of e, newline excluded.
 func (w *emitter) encode(e protocol.Event) ([]byte, error) {

@@ -46,7 +46,7 @@ type server struct {
 func newServer(stdout io.Writer, options Options) *server {
 	o := options.withDefaults()
 	s := &server{Options: o, lost: make(chan error, 1)}
-	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), func(err error) { s.lose(fmt.Errorf("write stdout: %w", err)) })
+	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), s.lose)
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.session = openSession(o)

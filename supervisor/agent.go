@@ -80,9 +80,8 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
 		removed: make(chan struct{}),
 	}
 	a.guarded = agentState{agent: a, calls: newCalls()}
-	a.hub.slow = func() { s.count.slow.Add(1) }
+	a.hub.slow, a.hub.errors = &s.count.slow, a.log
 	a.hub.log, a.hub.last = records, records.Last()
-	a.hub.unread = func(err error) { a.log.Warn("events not read", zap.Error(err)) }
 	a.since = a.hub.last
 	a.guarded.turns.known = a.restore()
 	return a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
@@ -27,12 +28,17 @@ type Caller struct {
 	Incarnation uint64
 }
 
-// HostHandler answers what an agent asks of its parent by a host_call: method
-// and params are as the child wrote them, params being a JSON value. It is
-// called by a goroutine of its own for each call and is to return soon after
-// ctx ends: the caller has cancelled, its turn has ended, or its process. What
-// it returns then is told to nobody.
-type HostHandler func(ctx context.Context, from Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError)
+// Host is the program that has a Supervisor, as its agents see it.
+type Host interface {
+	// HostCall answers what an agent asks of its parent by a host_call: method
+	// and params are as the child wrote them, params being a JSON value. It is
+	// called by a goroutine of its own for each call and is to return soon after
+	// ctx ends: the caller has cancelled, its turn has ended, or its process. What
+	// it returns then is told to nobody.
+	HostCall(ctx context.Context, from Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError)
+	// Launched is told how long an incarnation took to be ready. It must not block.
+	Launched(took time.Duration)
+}
 
 // hostCall is one that is under way.
 type hostCall struct {
@@ -100,7 +106,7 @@ func (inc *incarnation) hostCall(t *Turn, c protocol.HostCall) {
 	a := inc.agent
 	from := Caller{AgentID: a.spec.ID, TurnID: t.id, Incarnation: inc.number}
 	a.work.Go(func() {
-		value, failure := a.sup.host(ctx, from, c.Method, c.Params)
+		value, failure := a.sup.host.HostCall(ctx, from, c.Method, c.Params)
 		a.update(func(s *agentState) []effect {
 			cancel(nil)
 			if inc.host.answered(c.CallID, call) { // else nobody waits any more

@@ -21,7 +21,7 @@ import (
 )
 
 // sends answers host calls of the method send {to, message}, as the façade does.
-func sends(h *house) supervisor.HostHandler {
+func sends(h *house) hostCall {
 	return func(ctx context.Context, from supervisor.Caller, _ string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 		var p struct{ To, Message string }
 		if err := json.Unmarshal(params, &p, json.MatchCaseInsensitiveNames(true)); err != nil {
@@ -135,7 +135,7 @@ func TestHostCallRefused(t *testing.T) {
 		})
 	})
 	t.Run("too many", func(t *testing.T) {
-		hosted(t, func(*house) supervisor.HostHandler {
+		hosted(t, func(*house) hostCall {
 			return func(ctx context.Context, _ supervisor.Caller, _ string, _ jsontext.Value) (jsontext.Value, *protocol.HostError) {
 				<-ctx.Done()
 				return nil, nil

@@ -4,6 +4,9 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
 
 	"nexus.internal/protocol"
 )
@@ -38,8 +41,8 @@ type Event struct {
 // for one.
 type hub struct {
 	log    Records
-	slow   func()      // called for each subscription that was lost
-	unread func(error) // called when the log cannot be read
+	slow   *atomic.Uint64 // counts the subscriptions that were lost
+	errors *zap.Logger    // gets a line where the log cannot be read
 
 	mu     sync.Mutex // guards all below
 	events []Event    // the last event has the number last
@@ -92,7 +95,7 @@ func (h *hub) wanted(seq uint64) bool {
 		}
 		s.err = ErrSlow
 		delete(h.subs, s)
-		h.slow()
+		h.slow.Add(1)
 		s.wake()
 	}
 	return wanted
@@ -242,7 +245,7 @@ func (s *Subscription) readLog(first uint64) []Event {
 	size := 0
 	for e, err := range h.log.Read(read) {
 		if err != nil {
-			h.unread(err)
+			h.errors.Warn("events not read", zap.Error(err))
 			break
 		}
 		skip(e.Seq - 1)

@@ -95,7 +95,9 @@ func (a *Agent) bringUp(ctx context.Context, inc *incarnation) (Conn, error) {
 	began := time.Now()
 	conn, err := a.launcher.Launch(ctx, a.spec, a.ranBefore())
 	if err == nil {
-		a.sup.launched(time.Since(began))
+		if a.sup.host != nil {
+			a.sup.host.Launched(time.Since(began))
+		}
 	}
 	return conn, err
 }

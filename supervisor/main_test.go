@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
 	"nexus.internal/protocol"
@@ -30,7 +31,7 @@ func run(t *testing.T, plan func(s supervisor.Spec, n int) supervisortest.Play, 
 }
 
 // hosted is run with what answers host calls.
-func hosted(t *testing.T, host func(h *house) supervisor.HostHandler, plan func(s supervisor.Spec, n int) supervisortest.Play, f func(h *house)) {
+func hosted(t *testing.T, host func(h *house) hostCall, plan func(s supervisor.Spec, n int) supervisortest.Play, f func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		launcher := &supervisortest.Launcher{Plan: plan}
@@ -47,6 +48,14 @@ func hosted(t *testing.T, host func(h *house) supervisor.HostHandler, plan func(
 		f(h)
 	})
 }
+
+// hostCall is a host that answers calls so.
+type hostCall func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError)
+
+func (f hostCall) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
+	return f(ctx, from, method, params)
+}
+func (hostCall) Launched(time.Duration) {}
 
 func (h *house) drain() {
 	h.Helper()

@@ -1,10 +1,12 @@
 package supervisor_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/protocol"
@@ -64,17 +66,25 @@ func TestCountsRepeats(t *testing.T) {
 	})
 }
 
+// stopwatch is a host that notes how long starts took.
+type stopwatch []time.Duration
+
+func (s *stopwatch) Launched(took time.Duration) { *s = append(*s, took) }
+func (*stopwatch) HostCall(context.Context, supervisor.Caller, string, jsontext.Value) (jsontext.Value, *protocol.HostError) {
+	return nil, nil
+}
+
 // Starts that succeed are told with the time that they took.
 func TestLaunched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var took []time.Duration
+		var took stopwatch
 		launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{ReadyAfter: 70 * time.Millisecond})}
 		h := &house{T: t, launcher: launcher, sup: supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": launcher}, Launched: func(d time.Duration) { took = append(took, d) },
+			Launchers: map[string]supervisor.Launcher{"": launcher}, Host: &took,
 		})}
 		defer h.drain()
 		h.start("a")
-		if diff := cmp.Diff([]time.Duration{70 * time.Millisecond}, took); diff != "" {
+		if diff := cmp.Diff(stopwatch{70 * time.Millisecond}, took); diff != "" {
 			t.Errorf("starts (-want +got):\n%s", diff)
 		}
 	})

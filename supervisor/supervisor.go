@@ -28,12 +28,9 @@ type Options struct {
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
 	// Host answers what agents ask by host_call (Spec.HostCalls). Nil refuses all.
-	Host HostHandler
+	Host Host
 	// Store opens the records of agents. Nil: nothing is kept of them.
 	Store Store
-	// Launched is told how long each incarnation took to be ready. It must not block.
-	// May be nil.
-	Launched func(took time.Duration)
 	// Trace begins a span for each turn. Nil begins none.
 	Trace tracing.Start
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
@@ -50,10 +47,9 @@ type Supervisor struct {
 	stopTimeout time.Duration
 	spread      func() float64
 	count       counters
-	host        HostHandler
+	host        Host
 	trace       tracing.Start
 	restarts    restarts
-	launched    func(time.Duration)
 	store       Store     // may be nil
 	waits       waitGraph // between agents, by host calls
 	idPrefix    string    // of the ids that we make, hard to guess
@@ -77,7 +73,6 @@ func New(o Options) *Supervisor {
 		stopTimeout: cmp.Or(o.StopTimeout, DefaultStopTimeout),
 		spread:      o.Spread,
 		host:        o.Host,
-		launched:    o.Launched,
 		trace:       o.Trace,
 		restarts:    newRestarts(),
 		store:       o.Store,
@@ -89,9 +84,6 @@ func New(o Options) *Supervisor {
 	}
 	if s.log == nil {
 		s.log = zap.NewNop()
-	}
-	if s.launched == nil {
-		s.launched = func(time.Duration) {}
 	}
 	if s.spread == nil {
 		s.spread = rand.Float64

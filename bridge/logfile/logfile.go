@@ -32,9 +32,8 @@ type Options struct {
 
 // Log is a log in files.
 type Log struct {
-	path   string
-	sync   bool
-	opened func(*os.File)
+	path string
+	o    Options
 
 	mu    sync.Mutex // guards what follows, and the files
 	file  *os.File   // nil before the first line and after an error
@@ -48,7 +47,7 @@ type Log struct {
 // exists; the files are made with mode 0600, and have it. What is no plain file
 // is refused, and so are links.
 func Open(path string, o Options) (*Log, error) {
-	l := &Log{path: path, sync: o.Durable, opened: o.Opened}
+	l := &Log{path: path, o: o}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(); err != nil {
@@ -80,7 +79,7 @@ func (l *Log) Write(line []byte) error {
 // Sync returns once all lines that were written before are on the disk. One call
 // serves all that wait meanwhile.
 func (l *Log) Sync() error {
-	if !l.sync {
+	if !l.o.Durable {
 		return nil
 	}
 	l.mu.Lock()
@@ -153,8 +152,8 @@ func (l *Log) open() error {
 		return errors.Join(err, file.Close())
 	}
 	l.file = file
-	if l.opened != nil {
-		l.opened(file)
+	if l.o.Opened != nil {
+		l.o.Opened(file)
 	}
 	return nil
 }
@@ -201,7 +200,7 @@ func (l *Log) close() error {
 		return nil
 	}
 	var err error
-	if l.sync {
+	if l.o.Durable {
 		err = l.file.Sync()
 	}
 	err = errors.Join(err, l.file.Close())

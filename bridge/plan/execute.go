@@ -29,7 +29,21 @@ const (
 // to nothing.
 const maxAttempts = 3
 
-// ExecuteOptions are what Execute needs. All but Tell and Pause are required.
+// Work carries out tasks. Started and Ended are called by the goroutine of Execute.
+type Work interface {
+	// Do carries out one task, in a goroutine of its own, and returns soon after
+	// the end of ctx. needs are the results of its dependencies, in their order.
+	// The result stands only if next is Ended, or if there is no other attempt.
+	Do(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, next Next)
+	// RequestID is the id of an attempt at a task.
+	RequestID(taskID string, attempt int) string
+	// Started is told of an attempt that was recorded and begins.
+	Started(Start)
+	// Ended is told of a result that was recorded.
+	Ended(api.PlanTaskResult)
+}
+
+// ExecuteOptions are what Execute needs. All but Pause are required.
 type ExecuteOptions struct {
 	// Plan has no problems: see api.Plan.Problems.
 	Plan    api.Plan
@@ -38,15 +52,7 @@ type ExecuteOptions struct {
 	// not depend on it goes on.
 	StopOnFailure bool
 	Record        *Record
-	// Do carries out one task, in a goroutine of its own, and returns soon after
-	// the end of ctx. needs are the results of its dependencies, in their order.
-	// The result stands only if next is Ended, or if there is no other attempt.
-	Do func(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, next Next)
-	// RequestID is the id of an attempt at a task.
-	RequestID func(taskID string, attempt int) string
-	// Tell hears of what was recorded, from the goroutine of Execute: exactly one
-	// argument is not nil.
-	Tell func(*Start, *api.PlanTaskResult)
+	Work          Work
 	// Pause is closed when nothing more is to be begun and the run is to go on
 	// later. What is under way may end.
 	Pause <-chan struct{}
@@ -139,7 +145,7 @@ func (r *execution) settle(ctx context.Context, f finished) error {
 		return nil // whatever it died of, it would not have without
 	case f.next != Ended && r.vain[s.TaskID] < maxAttempts && len(r.free)+len(r.under) > 0:
 		s = Start{TaskID: s.TaskID, Worker: s.Worker, Attempt: s.Attempt + 1}
-		s.RequestID = r.RequestID(s.TaskID, s.Attempt)
+		s.RequestID = r.Work.RequestID(s.TaskID, s.Attempt)
 		return r.Record.start(s)
 	}
 	err := r.record(result)
@@ -161,9 +167,7 @@ func (r *execution) record(result api.PlanTaskResult) error {
 	if err := r.Record.end(result); err != nil {
 		return err
 	}
-	if r.Tell != nil {
-		r.Tell(nil, &result)
-	}
+	r.Work.Ended(result)
 	return nil
 }
 
@@ -188,18 +192,16 @@ func (r *execution) step(ctx context.Context) error {
 				s.Worker = r.free[0]
 			}
 		} else {
-			s.RequestID = r.RequestID(t.ID, s.Attempt)
+			s.RequestID = r.Work.RequestID(t.ID, s.Attempt)
 			if err := r.Record.start(s); err != nil {
 				return err
 			}
 		}
-		if r.Tell != nil {
-			r.Tell(&s, nil)
-		}
+		r.Work.Started(s)
 		r.free = slices.DeleteFunc(r.free, func(w int) bool { return w == s.Worker })
 		r.under[t.ID] = s
 		go func() { // joined by Execute, which takes a result for each task that is under way
-			result, next := r.Do(ctx, s, t, needs)
+			result, next := r.Work.Do(ctx, s, t, needs)
 			r.finished <- finished{result, next}
 		}()
 	}

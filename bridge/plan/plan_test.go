@@ -48,7 +48,7 @@ func (s *stage) say(format string, args ...any) {
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, plan.Next) {
+func (s *stage) Do(ctx context.Context, st plan.Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, plan.Next) {
 	s.mu.Lock()
 	if s.inside[st.Worker] {
 		s.t.Errorf("worker %d has two tasks", st.Worker)
@@ -92,17 +92,13 @@ func (s *stage) do(ctx context.Context, st plan.Start, t api.PlanTask, needs []a
 func (s *stage) options(p api.Plan, workers int) plan.ExecuteOptions {
 	s.inside = map[int]bool{}
 	return plan.ExecuteOptions{
-		Plan: p, Workers: workers, Do: s.do,
-		RequestID: func(task string, attempt int) string { return fmt.Sprintf("%s.%d", task, attempt) },
-		Tell: func(begun *plan.Start, ended *api.PlanTaskResult) {
-			if begun != nil {
-				s.say("+%s", begun.RequestID)
-			} else {
-				s.say("%s:%s", ended.TaskID, ended.Status)
-			}
-		},
+		Plan: p, Workers: workers, Work: s,
 	}
 }
+
+func (*stage) RequestID(task string, attempt int) string { return fmt.Sprintf("%s.%d", task, attempt) }
+func (s *stage) Started(st plan.Start)                   { s.say("+%s", st.RequestID) }
+func (s *stage) Ended(r api.PlanTaskResult)              { s.say("%s:%s", r.TaskID, r.Status) }
 
 // run opens the record and executes.
 func (s *stage) run(ctx context.Context, o plan.ExecuteOptions) (string, error) {

@@ -223,20 +223,7 @@ func (r *Runner) carryOut(ctx context.Context, run *run, p api.RunPlanParams, re
 	run.start(p.Plan, record)
 	status, err := Execute(ctx, ExecuteOptions{
 		Plan: p.Plan, Workers: len(pool.ids), StopOnFailure: stops(p),
-		Record: record, Pause: r.o.Requests.Closing(),
-		RequestID: func(task string, attempt int) string { return attemptID(run.id, task, attempt) },
-		Do: func(ctx context.Context, st Start, t api.PlanTask, needs []api.PlanTaskResult) (api.PlanTaskResult, Next) {
-			return r.carryTask(ctx, pool, st, taskOf(p, t, needs))
-		},
-		Tell: func(begun *Start, ended *api.PlanTaskResult) {
-			if begun != nil {
-				run.note(api.TaskStart, api.TaskStartParams{
-					PlanRunID: run.id, TaskID: begun.TaskID, AgentID: pool.id(begun.Worker), RequestID: begun.RequestID,
-				})
-				return
-			}
-			run.note(api.TaskEnd, api.TaskEndParams{PlanRunID: run.id, PlanTaskResult: *ended})
-		},
+		Work: &work{runner: r, run: run, params: p, pool: pool}, Record: record, Pause: r.o.Requests.Closing(),
 	})
 	pool.close()
 	if err == nil {
@@ -308,8 +295,27 @@ func (r *Runner) Interrupt() {
 	}
 }
 
-// carryTask has a worker do one attempt at a task.
-func (r *Runner) carryTask(ctx context.Context, pool *pool, st Start, p api.ExecuteTaskParams) (result api.PlanTaskResult, next Next) {
+// work is the [Work] of a run.
+type work struct {
+	runner *Runner
+	run    *run
+	params api.RunPlanParams
+	pool   *pool
+}
+
+func (w *work) RequestID(task string, attempt int) string { return attemptID(w.run.id, task, attempt) }
+
+func (w *work) Started(s Start) {
+	w.run.note(api.TaskStart, api.TaskStartParams{PlanRunID: w.run.id, TaskID: s.TaskID, AgentID: w.pool.id(s.Worker), RequestID: s.RequestID})
+}
+
+func (w *work) Ended(result api.PlanTaskResult) {
+	w.run.note(api.TaskEnd, api.TaskEndParams{PlanRunID: w.run.id, PlanTaskResult: result})
+}
+
+// Do has a worker do one attempt at a task.
+func (w *work) Do(ctx context.Context, st Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, next Next) {
+	r, pool := w.runner, w.pool
 	result = api.PlanTaskResult{TaskID: st.TaskID, Status: api.TaskFailed, AgentID: pool.id(st.Worker), RequestID: st.RequestID}
 	fail := func(err error) {
 		told := rpc.ToError(err)
@@ -328,7 +334,7 @@ func (r *Runner) carryTask(ctx context.Context, pool *pool, st Start, p api.Exec
 	var done api.ExecuteTaskResult
 	var why error
 	if err == nil {
-		done, why, err = r.tasks.Run(ctx, a, p, st.RequestID)
+		done, why, err = r.tasks.Run(ctx, a, taskOf(w.params, t, needs), st.RequestID)
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:

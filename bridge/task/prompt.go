@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/bridge/api"
 	"nexus.internal/protocol"
 )
@@ -41,17 +43,9 @@ func PlanPrompt(p api.CreatePlanParams, most int) string {
 	if s := p.CurrentState; s != nil {
 		for _, part := range []struct {
 			name  string
-			items int
-			item  func(int) string
-		}{
-			{"Completed tasks", len(protocol.Value(s.CompletedTasks)), func(i int) string { return string((*s.CompletedTasks)[i]) }},
-			{"Pending tasks", len(protocol.Value(s.PendingTasks)), func(i int) string { return string((*s.PendingTasks)[i]) }},
-		} {
-			items := make([]string, part.items)
-			for i := range items {
-				items[i] = part.item(i)
-			}
-			list(&b, part.name, items)
+			items *[]jsontext.Value
+		}{{"Completed tasks", s.CompletedTasks}, {"Pending tasks", s.PendingTasks}} {
+			list(&b, part.name, protocol.Value(part.items))
 		}
 		if len(s.Context) > 0 {
 			fmt.Fprintf(&b, "\nContext: %s\n", s.Context)
@@ -81,7 +75,7 @@ func RepairPrompt(why error) string {
 		"Do not repeat the work. Answer with the corrected JSON object alone.\n"
 }
 
-func list(b *strings.Builder, name string, items []string) {
+func list[T ~string | ~[]byte](b *strings.Builder, name string, items []T) {
 	if len(items) == 0 {
 		return
 	}

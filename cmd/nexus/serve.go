@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -26,7 +25,6 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/greeting"
-	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/tracing"
@@ -187,9 +185,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	asked, ask := context.WithCancel(ctx)
 	defer ask()
 	current := newConfiguration(app, o, log)
-	ended := onSignal{
-		ask: ask, reload: current.reloadTelling, tidy: func() { _ = kept.keys.Close() },
-	}.watch(asked)
+	ended := onSignal{ask: ask, config: current, keys: kept.keys}.watch(asked)
 	defer ended()
 	group, err := assemble(asked, ask, assembly{
 		o: o, cfg: cfg, config: current, homeLock: held, listener: listener, files: kept, guard: guard, log: log, trace: trace,
@@ -239,16 +235,13 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, err
 	}
-	var front *bridge.Server // made before there are agents to ask it
+	host := new(struct{ *bridge.Server }) // set before there are agents to ask it
 	sup := supervisor.New(supervisor.Options{
-		Host: func(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
-			return front.HostCall(ctx, from, method, params)
-		},
+		Host:      host,
 		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
 		Store:     records,
 		Log:       a.log,
 		Trace:     a.trace,
-		Launched:  func(took time.Duration) { front.Launched(took) },
 	})
 	agents := &agentSpecs{
 		child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
@@ -256,7 +249,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 		models: models,
 	}
 	probe := auth.Generate()
-	front, err = bridge.New(bridge.Options{
+	front, err := bridge.New(bridge.Options{
 		Supervisor:         sup,
 		Runtime:            childRuntime{agents, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
 		Store:              agentStore{records, models},
@@ -279,6 +272,7 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}
+	host.Server = front
 	a.config.serve(models, front)
 	return a.actors(asked, ask, wiring{front: front, sup: sup, models: models, kept: kept, probe: probe}), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -12,17 +13,16 @@ import (
 type onSignal struct {
 	// ask asks the server to end, at SIGINT, SIGTERM, or a SIGHUP that says that its
 	// terminal is gone.
-	ask func()
-	// reload is called at any other SIGHUP, by one goroutine at a time. ctx ends with
-	// the server.
-	reload func(ctx context.Context)
-	// tidy is called before a second signal ends the process.
-	tidy func()
+	ask context.CancelFunc
+	// config is reloaded at any other SIGHUP.
+	config *configuration
+	// keys are closed before a second signal ends the process.
+	keys io.Closer
 }
 
 // watch begins to heed signals. A SIGINT or SIGTERM that comes once the server was
 // asked to end (asked has ended, however it came to that) ends the process at once, as
-// that signal does, after tidy. The caller must call stop; signals have no effect from
+// that signal does, after keys are closed. The caller must call stop; signals have no effect from
 // then on.
 func (on onSignal) watch(asked context.Context) (stop func()) {
 	closing := terminalClosing()
@@ -46,7 +46,7 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 		}
 		select {
 		case last := <-signals:
-			on.tidy()
+			_ = on.keys.Close()
 			endBySignal(last, ignored && last == syscall.SIGINT)
 		case <-ended:
 		}
@@ -58,7 +58,7 @@ func (on onSignal) watch(asked context.Context) (stop func()) {
 				if closing() {
 					on.ask()
 				} else {
-					on.reload(ctx)
+					on.config.reloadTelling(ctx)
 				}
 			case <-ended:
 				return

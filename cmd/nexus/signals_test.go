@@ -16,9 +16,17 @@ import (
 // asEnding is the name under which the test program does nothing but heed signals.
 const asEnding = "end-at-signals"
 
+// tidied are keys that say so when they are closed.
+type tidied struct{}
+
+func (tidied) Close() error {
+	_, err := fmt.Println("tidied")
+	return err
+}
+
 func init() { // before TestMain builds programs
 	if filepath.Base(os.Args[0]) == asEnding {
-		onSignal{ask: func() { fmt.Println("asked") }, tidy: func() { fmt.Println("tidied") }}.watch(context.Background())
+		onSignal{ask: func() { fmt.Println("asked") }, keys: tidied{}}.watch(context.Background())
 		fmt.Println("watching")
 		<-time.After(time.Minute) // a process that signals do not end is ended by this
 	}

@@ -28,7 +28,7 @@ func TestRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		count := 0
-		for room(size) {
+		for room.Ready(size) {
 			piece := bytes.Repeat([]byte{'x'}, size)
 			if err := raw.Control(func(fd uintptr) {
 				if n, err := unix.Write(int(fd), piece); n != size || err != nil { // the pipe is non-blocking in Go
@@ -51,10 +51,10 @@ func TestRoomElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !writequeue.Poll(f)(1 << 20) {
+	if !writequeue.Poll(f).Ready(1 << 20) {
 		t.Error("a regular file has no room")
 	}
-	if writequeue.Poll(&bytes.Buffer{}) != nil {
+	if writequeue.Poll(&bytes.Buffer{}).Ready(1) {
 		t.Error("the room of a writer that is no file is known")
 	}
 }

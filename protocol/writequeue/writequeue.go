@@ -1,7 +1,7 @@
 // Package writequeue writes to a stream that nobody may be reading, without making
 // those wait who cannot afford to.
 //
-//	out := writequeue.New(writequeue.Options{Write: frames.Write, Ready: writequeue.Poll(os.Stdout), MaxPieces: 1024, MaxBytes: 8 << 20})
+//	out := writequeue.New(stream, writequeue.Bounds{Pieces: 1024, Bytes: 8 << 20})
 //	out.Send(frame) // waits until it is written
 //	out.Post(frame) // never waits
 //	<-out.Close()   // all that was posted is written
@@ -16,32 +16,33 @@ package writequeue
 
 import "sync"
 
-// Options say where to write and how much may wait.
-type Options struct {
+// Stream is where pieces are written.
+type Stream interface {
 	// Write writes one piece, and may block. It is called by one goroutine at a
-	// time and must not keep the slice. Required.
-	Write func(piece []byte) error
-	// Ready reports whether Write would take n bytes now without blocking. Nil
-	// means that this is never known.
-	Ready func(n int) bool
-	// MaxPieces and MaxBytes bound what waits. A piece beyond them is lost.
-	MaxPieces, MaxBytes int
+	// time and must not keep the slice.
+	Write(piece []byte) error
+	// Ready reports whether Write would take n bytes now without blocking: see [Poller].
+	Ready(n int) bool
 	// Lost makes the piece that tells of n lost ones. It is written once there
-	// is room again. Nil tells nobody.
-	Lost func(n int) []byte
+	// is room again.
+	Lost(n int) []byte
 	// Failed is called once, with the first error of Write. All that waits is
-	// dropped then, and so is what comes. It must not wait. Nil does nothing.
-	Failed func(error)
+	// dropped then, and so is what comes. It must not wait.
+	Failed(err error)
 }
+
+// Bounds are how much may wait. A piece beyond them is lost.
+type Bounds struct{ Pieces, Bytes int }
 
 // Writer writes pieces in order.
 type Writer struct {
-	o     Options
+	out   Stream
+	most  Bounds
 	token chan struct{} // holds one while somebody writes; a channel, as it is waited for in line
 
 	mu       sync.Mutex // guards all below; never held while writing
-	waiting  [][]byte   // at most MaxPieces; what comes beyond is lost
-	bytes    int        // of what waits, at most MaxBytes
+	waiting  [][]byte   // at most most.Pieces; what comes beyond is lost
+	bytes    int        // of what waits, at most most.Bytes
 	lost     int        // pieces since the last that was written
 	draining bool       // a goroutine will write what waits
 	failed   bool
@@ -50,8 +51,8 @@ type Writer struct {
 }
 
 // New returns a Writer.
-func New(o Options) *Writer {
-	return &Writer{o: o, token: make(chan struct{}, 1), done: make(chan struct{})}
+func New(out Stream, most Bounds) *Writer {
+	return &Writer{out: out, most: most, token: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // Send writes what waits and then the piece. It returns when both are written,
@@ -75,7 +76,7 @@ func (w *Writer) Post(piece []byte) {
 	switch {
 	case w.failed || w.closed:
 		return
-	case len(w.waiting) >= w.o.MaxPieces || w.bytes+len(piece) > w.o.MaxBytes:
+	case len(w.waiting) >= w.most.Pieces || w.bytes+len(piece) > w.most.Bytes:
 		w.lost++
 	default:
 		w.waiting = append(w.waiting, piece)
@@ -89,7 +90,7 @@ func (w *Writer) Post(piece []byte) {
 
 // writeNow writes the piece if nothing waits, nobody writes and there is room.
 func (w *Writer) writeNow(piece []byte) bool {
-	if w.o.Ready == nil || w.busy() {
+	if w.busy() {
 		return false
 	}
 	select {
@@ -98,7 +99,7 @@ func (w *Writer) writeNow(piece []byte) bool {
 		return false
 	}
 	defer func() { <-w.token }()
-	if w.busy() || !w.o.Ready(len(piece)) {
+	if w.busy() || !w.out.Ready(len(piece)) {
 		return false
 	}
 	w.write(piece)
@@ -173,10 +174,10 @@ func (w *Writer) next() []byte {
 	w.waiting = nil
 	lost := w.lost
 	w.lost = 0
-	if lost == 0 || w.o.Lost == nil {
+	if lost == 0 {
 		return nil
 	}
-	return w.o.Lost(lost)
+	return w.out.Lost(lost)
 }
 
 // write writes one piece, unless the stream has failed. The caller has the
@@ -188,14 +189,12 @@ func (w *Writer) write(piece []byte) {
 	if failed {
 		return
 	}
-	err := w.o.Write(piece)
+	err := w.out.Write(piece)
 	if err == nil {
 		return
 	}
 	w.mu.Lock()
 	w.failed, w.waiting, w.bytes, w.lost = true, nil, 0, 0
 	w.mu.Unlock()
-	if w.o.Failed != nil {
-		w.o.Failed(err)
-	}
+	w.out.Failed(err)
 }

@@ -16,12 +16,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tap is a stream that takes one piece each time it is opened.
 type tap struct {
-	open chan struct{}
-	got  []string
-	err  error
+	open  chan struct{}
+	got   []string
+	err   error
+	ready bool
+	told  []error // of failures
 }
 
-func (s *tap) write(piece []byte) error {
+func (s *tap) Write(piece []byte) error {
 	<-s.open
 	if s.err != nil {
 		return s.err
@@ -30,12 +32,14 @@ func (s *tap) write(piece []byte) error {
 	return nil
 }
 
-func lost(n int) []byte { return fmt.Appendf(nil, "lost %d", n) }
+func (s *tap) Ready(int) bool   { return s.ready }
+func (*tap) Lost(n int) []byte  { return fmt.Appendf(nil, "lost %d", n) }
+func (s *tap) Failed(err error) { s.told = append(s.told, err) }
 
 func TestPostNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{})}
-		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 3, MaxBytes: 8, Lost: lost})
+		w := writequeue.New(s, writequeue.Bounds{Pieces: 3, Bytes: 8})
 		go w.Send([]byte("sent"))
 		synctest.Wait() // it is stuck
 		for _, piece := range []string{"1", "2", "too large", "3", "4", "5"} {
@@ -62,7 +66,7 @@ func TestPostNeverWaits(t *testing.T) {
 func TestSendWritesWhatWaitsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{})}
-		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 9, MaxBytes: 99})
+		w := writequeue.New(s, writequeue.Bounds{Pieces: 9, Bytes: 99})
 		flooded := make(chan struct{})
 		go func() {
 			defer close(flooded)
@@ -85,18 +89,17 @@ func TestSendWritesWhatWaitsFirst(t *testing.T) {
 // none, what follows stays behind it though there is room again.
 func TestPostWritesAtOnceWhereThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &tap{open: make(chan struct{}, 9)}
-		room := true
-		w := writequeue.New(writequeue.Options{Write: s.write, Ready: func(int) bool { return room }, MaxPieces: 9, MaxBytes: 99})
+		s := &tap{open: make(chan struct{}, 9), ready: true}
+		w := writequeue.New(s, writequeue.Bounds{Pieces: 9, Bytes: 99})
 		s.open <- struct{}{}
 		w.Post([]byte("1"))
 		if len(s.got) != 1 {
 			t.Fatal("not written at once")
 		}
-		room = false
+		s.ready = false
 		w.Post([]byte("2"))
 		synctest.Wait()
-		room = true
+		s.ready = true
 		w.Post([]byte("3"))
 		close(s.open)
 		<-w.Close()
@@ -109,8 +112,7 @@ func TestPostWritesAtOnceWhereThereIsRoom(t *testing.T) {
 func TestAFailureIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tap{open: make(chan struct{}), err: errors.New("no reader")}
-		var told []error
-		w := writequeue.New(writequeue.Options{Write: s.write, MaxPieces: 1, MaxBytes: 9, Lost: lost, Failed: func(err error) { told = append(told, err) }})
+		w := writequeue.New(s, writequeue.Bounds{Pieces: 1, Bytes: 9})
 		for range 3 {
 			w.Post([]byte("x"))
 		}
@@ -119,8 +121,8 @@ func TestAFailureIsToldOnce(t *testing.T) {
 		w.Post([]byte("y"))
 		w.Send([]byte("z"))
 		<-w.Close()
-		if len(told) != 1 || len(s.got) != 0 {
-			t.Errorf("told %v, written %v", told, s.got)
+		if len(s.told) != 1 || len(s.got) != 0 {
+			t.Errorf("told %v, written %v", s.told, s.got)
 		}
 	})
 }

@@ -37,9 +37,7 @@ const dataField = "data:"
 
 // Write takes the next bytes. It never fails.
 func (m *meter) Write(p []byte) (int, error) {
-	if m.scanner.usage == nil {
-		m.scanner.usage = m.count
-	}
+	m.scanner.meter = m
 	if !m.events {
 		m.scanner.write(p)
 		return len(p), nil

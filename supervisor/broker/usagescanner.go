@@ -13,7 +13,7 @@ const (
 // the usage objects at its top and in those members. What is not JSON makes it
 // find nothing.
 type usageScanner struct {
-	usage func(raw []byte, in member) // called for each; nil for none
+	meter *meter // takes each usage object; nil for none
 
 	depth     int
 	inString  bool
@@ -180,12 +180,12 @@ func (s *usageScanner) close() {
 	}
 	if s.keptDepth != 0 && s.depth == s.keptDepth {
 		s.keptDepth = 0
-		if s.usage != nil {
+		if s.meter != nil {
 			in := other
 			if s.depth == 3 {
 				in = s.within
 			}
-			s.usage(s.kept, in)
+			s.meter.count(s.kept, in)
 		}
 	}
 	s.depth--

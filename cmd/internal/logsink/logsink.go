@@ -40,14 +40,29 @@ type Sink struct {
 // Logger and of what was lost.
 func New(stderr io.Writer, format Format) Sink {
 	encoder := format.encoder(stderr)
-	return Sink{encoder: encoder, out: writequeue.New(writequeue.Options{
-		Write: func(line []byte) error {
-			_, err := stderr.Write(line)
-			return err
-		},
-		Ready: writequeue.Poll(stderr), MaxPieces: MaxLines, MaxBytes: MaxBytes, Lost: func(n int) []byte { return lost(encoder, n) },
-	})}
+	return Sink{encoder: encoder, out: writequeue.New(
+		lines{writequeue.Poll(stderr), stderr, encoder}, writequeue.Bounds{Pieces: MaxLines, Bytes: MaxBytes},
+	)}
 }
+
+// lines is the stream of a Sink.
+type lines struct {
+	writequeue.Poller
+	stderr  io.Writer
+	encoder zapcore.Encoder
+}
+
+// Write implements [writequeue.Stream].
+func (l lines) Write(line []byte) error {
+	_, err := l.stderr.Write(line)
+	return err
+}
+
+// Lost implements [writequeue.Stream].
+func (l lines) Lost(n int) []byte { return lost(l.encoder, n) }
+
+// Failed implements [writequeue.Stream]: there is nowhere to tell it.
+func (lines) Failed(error) {}
 
 // Logger returns a logger that writes lines of that level and above.
 func (s Sink) Logger(level Level) *zap.Logger {
