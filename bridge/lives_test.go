@@ -2,17 +2,10 @@ package bridge_test
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -80,136 +73,4 @@ func TestDestroyedMeanwhile(t *testing.T) {
 		t.Error(err)
 	}
 	r.await(running)
-}
-
-func TestRestore(t *testing.T) {
-	var asked atomic.Int32
-	r := rigged(t, func(_ *rig, o *bridge.Options) {
-		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
-			asked.Add(1)
-			for range 1000 { // the others come to the same point meanwhile
-				runtime.Gosched()
-			}
-			return supervisor.Spec{}, nil
-		}}
-	})
-	path := r.sessions.Path("saved")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	for i := range 8 {
-		work.Go(func() {
-			if _, err := client.Do(r.ctx(), r.client, "saved", api.Send, api.SendParams{Content: fmt.Sprint(i)}); err != nil {
-				t.Errorf("send to a saved agent: %v", err)
-			}
-		})
-	}
-	work.Wait()
-	if n := asked.Load(); n != 1 || len(r.launcher.Launches("saved")) != 1 {
-		t.Errorf("the agent was prepared %d times, want once", n)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "saved"}); err != nil {
-		t.Fatal(err)
-	}
-	created, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("saved")})
-	if err != nil || !created.Restored || created.MessageCount == nil {
-		t.Errorf("create of a saved agent: %+v, %v, want it restored", created, err)
-	}
-}
-
-func TestCancelAndShutdownDoNotStartASavedAgent(t *testing.T) {
-	r := rigged(t, nil)
-	path := r.sessions.Path("saved")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := client.Do(r.ctx(), r.client, "saved", api.Cancel, api.CancelParams{RequestID: "x"}); err != nil || got.Cancelled {
-		t.Errorf("cancel: %+v, %v", got, err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "saved", api.Shutdown, api.None{}); err != nil {
-		t.Errorf("shutdown: %v", err)
-	}
-	if n := len(r.launcher.Launches("saved")); n != 0 {
-		t.Errorf("the agent was launched %d times, want never", n)
-	}
-}
-
-func TestTemporaryAgentLeavesNothing(t *testing.T) {
-	r := rigged(t, nil)
-	path := r.sessions.Path(".1")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("left by an earlier one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, ".1", api.Send, api.SendParams{Content: "x"}); rpcError(t, err).HTTPStatus != 404 {
-		t.Errorf("a temporary agent was restored: %v", err)
-	}
-	created, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new(".1")})
-	if err != nil || created.Restored {
-		t.Fatalf("create: %+v, %v", created, err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the earlier agent's file is still there: %v", err)
-	}
-	if err := os.WriteFile(path, []byte("its own"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: ".1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the agent's file outlived it: %v", err)
-	}
-}
-
-func TestCreateAtOnce(t *testing.T) {
-	r := rigged(t, nil)
-	var work sync.WaitGroup
-	results := make([]error, 8)
-	for i := range results {
-		work.Go(func() {
-			_, results[i] = client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("a")})
-		})
-	}
-	work.Wait()
-	made := 0
-	for _, err := range results {
-		if err == nil {
-			made++
-		} else {
-			wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_EXISTS", 200)
-		}
-	}
-	if made != 1 {
-		t.Errorf("%d of 8 made the agent, want one", made)
-	}
-}
-
-func TestDepthOfAgents(t *testing.T) {
-	r := rigged(t, nil)
-	r.create("g0")
-	for i := 1; i <= 6; i++ {
-		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{
-			AgentID: new(fmt.Sprintf("g%d", i)), ParentAgentID: new(fmt.Sprintf("g%d", i-1)),
-		})
-		if i <= 5 && err != nil {
-			t.Fatalf("generation %d: %v", i, err)
-		}
-		if i == 6 {
-			wantError(t, err, jsonrpc.CodeInvalidParams, "INVALID_PARAMS", 200)
-		}
-	}
-	list, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
-	if err != nil || list.Agents[0].ChildCount != 1 || *list.Agents[1].ParentAgentID != "g0" {
-		t.Errorf("list: %+v, %v", list, err)
-	}
 }

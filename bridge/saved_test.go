@@ -10,7 +10,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
-	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
@@ -152,65 +151,4 @@ func TestLastTemporarySession(t *testing.T) {
 	if _, err := r.sessions.Summary(".1"); err == nil {
 		t.Error("it is not the last any more, and still there")
 	}
-}
-
-func TestRenameOfABusyAgent(t *testing.T) {
-	running, stop := make(chan struct{}), make(chan struct{})
-	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
-		close(running)
-		<-stop
-		c.Finish(p, "done")
-	}))
-	r.create("a")
-	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
-	sent := make(chan error)
-	go func() {
-		_, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
-		sent <- err
-	}()
-	<-running
-	_, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
-	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	close(stop)
-	if err := <-sent; err != nil {
-		t.Errorf("the send that ran: %v", err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"})
-	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "helper"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "", api.RenameSession, api.RenameSessionParams{OldName: "a", NewName: "b"}); err != nil || r.sessions.Exists("a") || !r.sessions.Exists("b") {
-		t.Errorf("rename: %v", err)
-	}
-}
-
-// A session is deleted with its agent where that has no process: one that was shut
-// down, or that failed. One that runs, or created others, keeps it.
-func TestDeleteOfAStoppedAgent(t *testing.T) {
-	r := rigged(t, nil)
-	r.create("a")
-	r.save("home/sessions/a.jsonl", []byte(savedText), 1)
-	_, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
-	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, api.CreateAgentParams{AgentID: new("helper"), ParentAgentID: new("a")}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Do(r.ctx(), r.client, "a", api.Shutdown, api.None{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
-	wantError(t, err, jsonrpc.CodeUnavailable, "AGENT_RUNNING", 200)
-	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: "helper"}); err != nil {
-		t.Fatal(err)
-	}
-	deleted, err := client.Do(r.ctx(), r.client, "", api.DeleteSession, api.DeleteSessionParams{SessionName: "a"})
-	if err != nil || !deleted.Deleted || r.sessions.Exists("a") {
-		t.Errorf("delete: %+v, %v", deleted, err)
-	}
-	_, err = client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
-	wantError(t, err, jsonrpc.CodeInvalidParams, "AGENT_NOT_FOUND", 404)
 }

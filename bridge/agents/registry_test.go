@@ -1,0 +1,224 @@
+package agents_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"nexus.internal/bridge/agents"
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/supervisortest"
+)
+
+// A saved agent is started once, however many ask for it at once.
+func TestResolveOfASavedAgent(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	var built atomic.Int32
+	h.build = func() {
+		built.Add(1)
+		for range 1000 { // the others come to the same point meanwhile
+			runtime.Gosched()
+		}
+	}
+	h.save("saved", "{}\n")
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			a, err := h.Resolve(t.Context(), "saved")
+			if err != nil {
+				t.Errorf("resolve a saved agent: %v", err)
+				return
+			}
+			h.say(a, "hello")
+		})
+	}
+	work.Wait()
+	if n := built.Load(); n != 1 || len(h.launcher.Launches("saved")) != 1 {
+		t.Errorf("the agent was prepared %d times, want once", n)
+	}
+	h.destroy("saved")
+	if _, from, err := h.create("saved", ""); from != agents.WasSaved || err != nil {
+		t.Errorf("create of a saved agent: %q, %v", from, err)
+	}
+}
+
+func TestTemporaryAgentLeavesNothing(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	h.save(".1", "left by an earlier one")
+	_, err := h.Resolve(t.Context(), ".1")
+	want(t, err, api.KindAgentNotFound)
+	if _, from, err := h.create(".1", ""); from != agents.IsNew || err != nil {
+		t.Fatalf("create: %q, %v", from, err)
+	}
+	path := h.sessions.Path(".1")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the earlier agent's file is still there: %v", err)
+	}
+	h.save(".1", "its own")
+	h.destroy(".1")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the agent's file outlived it: %v", err)
+	}
+}
+
+func TestCreateAtOnce(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	var work sync.WaitGroup
+	results := make([]error, 8)
+	for i := range results {
+		work.Go(func() { _, _, results[i] = h.create("a", "") })
+	}
+	work.Wait()
+	made := 0
+	for _, err := range results {
+		if err == nil {
+			made++
+		} else {
+			want(t, err, api.KindAgentExists)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d of 8 made the agent, want one", made)
+	}
+}
+
+func TestDepthOfAgents(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	names := []string{"g0", "g1", "g2", "g3", "g4", "g5", "g6"}
+	h.made("g0", "")
+	for i := 1; i <= 5; i++ {
+		h.made(names[i], names[i-1])
+	}
+	_, _, err := h.create("g6", "g5")
+	want(t, err, api.KindInvalidParams)
+	if got := h.Created("g0"); !slices.Equal(got, []string{"g1"}) || !h.Descends("g5", "g0") || h.Descends("g0", "g5") {
+		t.Errorf("created for g0: %q", got)
+	}
+}
+
+// Nothing that is asked for of an agent that runs is silently not so.
+func TestCheckSame(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	h.made("parent", "")
+	a, _, err := h.Create(t.Context(), person(), agents.AgentSpec{CreateAgentParams: api.CreateAgentParams{
+		AgentID: new("trusted"), Limits: &api.Limits{Tokens: new(uint64(7))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for params, differs := range map[string]string{
+		`"preset":"trusted","cwd":"/site/.","model":"test/echo","provider":"test","system_prompt":"You are a test."`: "",
+		`"approvals":"deny","disable_tools":["shell"],"limits":{"tokens":7},"model":"echo"`:                          "",
+		`"preset":"sandboxed"`:          "preset",
+		`"cwd":"/other"`:                "cwd",
+		`"model":"other/echo"`:          "model",
+		`"provider":"other"`:            "provider",
+		`"system_prompt":""`:            "system_prompt",
+		`"approvals":"ask"`:             "approvals",
+		`"parent_agent_id":"parent"`:    "parent_agent_id",
+		`"disable_tools":["read_file"]`: "disable_tools",
+		`"allowed_write_paths":["/"]`:   "allowed_write_paths",
+		`"limits":{"tokens":8}`:         "limits",
+		`"env":{"A":"b"},"model":"x"`:   "model, env",
+	} {
+		given, err := api.Decode[api.CreateAgentParams]([]byte(`{"agent_id":"trusted","if_exists":"use",` + params + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.CheckSame(t.Context(), a, given)
+		e, _ := errors.AsType[*api.Error](err)
+		if differs == "" && err == nil {
+			continue
+		}
+		if e == nil || e.Kind != api.KindAgentExists || e.Details != "agent trusted is there and differs in "+differs {
+			t.Errorf("%s: got %v, want a difference in %q", params, err, differs)
+		}
+	}
+}
+
+func TestRenameOfABusyAgent(t *testing.T) {
+	running, stop := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		close(running)
+		<-stop
+		c.Finish(p, "done")
+	}})
+	a := h.made("a", "")
+	h.save("a", savedText)
+	var sent sync.WaitGroup
+	sent.Go(func() { h.say(a, "x") })
+	<-running
+	want(t, h.Rename(t.Context(), "a", "b"), api.KindAgentRunning)
+	close(stop)
+	sent.Wait()
+	h.made("helper", "a")
+	want(t, h.Rename(t.Context(), "a", "b"), api.KindAgentRunning)
+	h.destroy("helper")
+	if err := h.Rename(t.Context(), "a", "b"); err != nil || h.sessions.Exists("a") || !h.sessions.Exists("b") {
+		t.Errorf("rename: %v", err)
+	}
+}
+
+// The name of an agent that runs is taken, also while nothing of it is saved.
+func TestRenameToWhatOnlyRuns(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	a := h.made("a", "")
+	h.save("a", savedText)
+	h.made("b", "")
+	if h.sessions.Exists("b") {
+		t.Fatal("b is saved")
+	}
+	want(t, h.Rename(t.Context(), "a", "b"), api.KindSessionExists)
+	h.say(a, "hello") // it kept its name
+}
+
+// What a person used last is not removed while it gets another name, although
+// somebody uses another agent meanwhile.
+func TestLastIsRenamed(t *testing.T) {
+	moving, goOn := make(chan struct{}, 2), make(chan struct{})
+	h := newHouse(t, supervisortest.Play{})
+	h.forget = func(string) {
+		moving <- struct{}{}
+		<-goOn
+	}
+	h.made(".a", "")
+	h.SetLast(".a")
+	h.save(".a", savedText)
+	renamed := make(chan error, 1)
+	go func() { renamed <- h.Rename(t.Context(), ".a", "a") }()
+	<-moving
+	h.SetLast("other")
+	close(goOn)
+	if err := <-renamed; err != nil || !h.sessions.Exists("a") {
+		t.Errorf("renamed: %v", err)
+	}
+}
+
+// A session is deleted with its agent where that has no process. One that runs, or
+// created others, keeps it.
+func TestDeleteOfAStoppedAgent(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	a := h.made("a", "")
+	h.save("a", savedText)
+	_, err := h.DeleteSession(t.Context(), "a")
+	want(t, err, api.KindAgentRunning)
+	h.made("helper", "a")
+	if err := a.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.DeleteSession(t.Context(), "a")
+	want(t, err, api.KindAgentRunning)
+	h.destroy("helper")
+	if deleted, err := h.DeleteSession(t.Context(), "a"); !deleted || err != nil || h.sessions.Exists("a") {
+		t.Errorf("delete: %v, %v", deleted, err)
+	}
+	if _, err := h.sup.Agent("a"); !errors.Is(err, supervisor.ErrNotFound) {
+		t.Errorf("the agent of the session: %v", err)
+	}
+}
