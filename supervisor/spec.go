@@ -41,9 +41,9 @@ type Spec struct {
 	// Limits bound what the agent may take, and what it and those created for it may take
 	// together.
 	Limits Limits
-	// Above are the agents that it comes from, its creator first, with the limits that
+	// Ancestors are the agents that it comes from, its creator first, with the limits that
 	// its processes share with theirs: memory, processes and time on the processors.
-	Above []Share
+	Ancestors []Share
 }
 
 // Share is what the processes of an agent and of those that it created may take together.

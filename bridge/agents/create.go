@@ -11,9 +11,9 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// Keep takes a new agent back if the one that it was made for has gone
-// meanwhile, or does not want it any more.
-func (r *Registry) Keep(ctx context.Context, c *rpc.Call, a, parent *supervisor.Agent) error {
+// RemoveIfAbandoned destroys a new agent if the one that it was made for has gone
+// meanwhile, or does not want it any more. The error says that.
+func (r *Registry) RemoveIfAbandoned(ctx context.Context, c *rpc.Call, a, parent *supervisor.Agent) error {
 	var gone error
 	if parent != nil {
 		if now, err := r.o.Supervisor.Agent(parent.ID()); err != nil || now != parent {

@@ -41,9 +41,9 @@ func (l *lastUsed) is(id string) bool {
 	return l.id == id
 }
 
-// Used says that a person talks to the agent. The home says so at once, or within
+// NoteUsed says that a person talks to the agent. The home says so at once, or within
 // a second.
-func (r *Registry) Used(a *supervisor.Agent) {
+func (r *Registry) NoteUsed(a *supervisor.Agent) {
 	id := a.ID()
 	if r.last.is(id) || a.Info().Labels.Provenance != "" {
 		return

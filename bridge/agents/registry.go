@@ -76,7 +76,7 @@ type Registry struct {
 	log      *zap.Logger
 	settings atomic.Pointer[Settings]
 	locks    KeyLock
-	births   births
+	tree     treeLimit
 	last     lastUsed
 }
 

@@ -48,7 +48,7 @@ func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, e
 	} else if p.Cwd == nil {
 		p.Cwd = p.DefaultCwd
 	}
-	started, err := r.births.add(r.o.Supervisor, p)
+	started, err := r.tree.add(r.o.Supervisor, p)
 	if err != nil {
 		return nil, err
 	}

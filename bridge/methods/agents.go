@@ -50,7 +50,7 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 			err = m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a)
 		}
 	default:
-		err = m.agents.Keep(ctx, c, a, parent)
+		err = m.agents.RemoveIfAbandoned(ctx, c, a, parent)
 	}
 	if err != nil {
 		return api.CreateAgentResult{}, err
@@ -65,7 +65,7 @@ func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgen
 		result.NarrowedFrom = a.Info().Labels.NarrowedFrom
 	}
 	if p.InitialMessage != nil {
-		m.agents.Used(a)
+		m.agents.NoteUsed(a)
 		if err := m.sendFirst(ctx, c, a, p, &result); err != nil {
 			return api.CreateAgentResult{}, err
 		}

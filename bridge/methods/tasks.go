@@ -58,7 +58,7 @@ func (m *taskMethods) execute(ctx context.Context, c *rpc.Call, p api.ExecuteTas
 	if err != nil {
 		return api.ExecuteTaskResult{}, err
 	}
-	m.agents.Used(a)
+	m.agents.NoteUsed(a)
 	if c.Request.IsNotification() {
 		_, err := m.tasks.Begin(ctx, a, task.Prompt{ID: task.RequestID(p.RequestID), Text: task.ExecutePrompt(p), Timeout: task.Timeout(p.TimeoutS)})
 		return api.ExecuteTaskResult{}, err
@@ -76,7 +76,7 @@ func (m *taskMethods) createPlan(ctx context.Context, c *rpc.Call, p api.CreateP
 	if err != nil {
 		return api.CreatePlanResult{}, err
 	}
-	m.agents.Used(a)
+	m.agents.NoteUsed(a)
 	most, limit := api.MaxTasks, task.TimeLimit(p)
 	if p.Constraints != nil && p.Constraints.MaxTasks != nil {
 		most = *p.Constraints.MaxTasks

@@ -25,7 +25,7 @@ func (m *turnMethods) send(ctx context.Context, c *rpc.Call, p api.SendParams, o
 	if err != nil {
 		return api.SendResult{}, err
 	}
-	m.agents.Used(a)
+	m.agents.NoteUsed(a)
 	return m.sendTo(ctx, c, a, p, out)
 }
 

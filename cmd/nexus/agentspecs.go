@@ -58,7 +58,7 @@ type accounts interface {
 	// Register makes an agent known and tells where the socket of its model will be,
 	// and which limits hold.
 	Register(broker.Agent) (socket string, l broker.Limits, err error)
-	// Above tells which agents a registered one comes from.
+	// Ancestors tells which agents a registered one comes from.
 	Ancestors(agent string) []supervisor.Share
 }
 
@@ -122,13 +122,13 @@ func (s *agentSpecs) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) {
 		flag{"provider", protocol.Value(p.Provider)},
 	)...)
 	return supervisor.Spec{
-		ID:     id,
-		Argv:   first,
-		Resume: append([]string{s.child, "--continue=" + id}, always...),
-		Env:    env,
-		Dir:    protocol.Value(p.Cwd),
-		Limits: held.Process,
-		Above:  s.models.Ancestors(id),
+		ID:        id,
+		Argv:      first,
+		Resume:    append([]string{s.child, "--continue=" + id}, always...),
+		Env:       env,
+		Dir:       protocol.Value(p.Cwd),
+		Limits:    held.Process,
+		Ancestors: s.models.Ancestors(id),
 
 		HostCalls: true,
 		Labels:    supervisor.Labels{MaxAgents: &held.Agents},

@@ -12,19 +12,19 @@ import (
 // itself, those that it created, and theirs.
 const DefaultTreeAgents = 32
 
-// births are the agents that are being started, with those above each, so that two
-// starts at once are counted. The zero value is ready.
-type births struct {
-	mu    sync.Mutex // guards above, and each count with what follows from it
-	above map[string][]string
+// treeLimit bounds how many agents are below one. It knows those that are being started, so
+// that two starts at once are counted. The zero value is ready.
+type treeLimit struct {
+	mu       sync.Mutex          // guards starting, and each count with what follows from it
+	starting map[string][]string // the ancestors of each agent that is being started
 }
 
 // add counts an agent that is to be started among those of each agent above
 // it. It returns what takes it out of the count of starts again, once the agent has
 // been started or not; the error is TOO_MANY_AGENTS.
-func (b *births) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), err error) {
-	id, above := *p.AgentID, ancestors(sup, p)
-	if len(above) == 0 {
+func (b *treeLimit) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), err error) {
+	id, line := *p.AgentID, ancestors(sup, p)
+	if len(line) == 0 {
 		return func() {}, nil
 	}
 	b.mu.Lock()
@@ -41,14 +41,14 @@ func (b *births) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), e
 			sizes[at]++
 		}
 	}
-	for starting, line := range b.above {
-		if _, counted := parents[starting]; !counted {
+	for other, line := range b.starting {
+		if _, counted := parents[other]; !counted {
 			for _, at := range line {
 				sizes[at]++
 			}
 		}
 	}
-	for _, at := range above {
+	for _, at := range line {
 		if most := mostAgents(sup, at); most > 0 && sizes[at] >= most {
 			return nil, &api.Error{
 				Kind:        api.KindTooManyAgents,
@@ -57,14 +57,14 @@ func (b *births) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), e
 			}
 		}
 	}
-	if b.above == nil {
-		b.above = map[string][]string{}
+	if b.starting == nil {
+		b.starting = map[string][]string{}
 	}
-	b.above[id] = above
+	b.starting[id] = line
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.above, id)
+		delete(b.starting, id)
 	}, nil
 }
 
