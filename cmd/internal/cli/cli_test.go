@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/cmd/internal/cli"
 )
@@ -411,6 +412,15 @@ func TestCall(t *testing.T) {
 		got := run(t, echo, nil, append([]string{"call"}, test.args...)...)
 		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", test.args, diff)
+		}
+	}
+	for _, m := range api.Methods { // a method needs no verb of its own
+		args := []string{"call", m.Name}
+		if m.Scope == api.Agent {
+			args = append(args, "--agent", "a")
+		}
+		if got := run(t, echo, nil, args...); got.status != 0 || !strings.Contains(got.stdout, `"method":"`+m.Name+`"`) {
+			t.Errorf("%q: %+v", args, got)
 		}
 	}
 }
