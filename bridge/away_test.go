@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -192,42 +191,5 @@ func TestAllEventsLaterServer(t *testing.T) {
 	}
 	if diff := cmp.Diff(story{"a": {"2-5"}}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// The id of a stream of one agent's events tells a key for that agent nothing of how
-// many other agents there were, and another server's goes on with a gap.
-func TestAttackCountAgentsByEventID(t *testing.T) {
-	opaque := regexp.MustCompile(`^\*:[0-9a-f]{32}$`)
-	r, other := rigged(t, nil), rigged(t, nil)
-	id := func(r *rig, after string) (string, bool) {
-		next, leave := r.listen("?agents=a", after)
-		defer leave()
-		e := next()
-		if e.name != "open" {
-			t.Fatalf("the first event is %+v", e)
-		}
-		return e.id, e.gap
-	}
-	first, _ := id(r, "")
-	elsewhere, _ := id(other, "")
-	r.create("b")
-	second, gap := id(r, first)
-	if gap {
-		t.Error("its own id goes on with a gap")
-	}
-	third, _ := id(r, "")
-	if !opaque.MatchString(first) || !opaque.MatchString(second) || first == third || first == elsewhere {
-		t.Errorf("the ids %s, %s, %s and of another server %s", first, second, third, elsewhere)
-	}
-	for _, after := range []string{elsewhere, "*:7"} {
-		if _, gap := id(r, after); !gap {
-			t.Errorf("after %s of another server there is no gap", after)
-		}
-	}
-	for _, after := range []string{"*:", "*:x", "*:" + strings.Repeat("0", 33)} {
-		if response, body := r.do("GET", "/events?after="+after, nil); response.StatusCode != 400 {
-			t.Errorf("after %s: HTTP %d %s", after, response.StatusCode, body)
-		}
 	}
 }
