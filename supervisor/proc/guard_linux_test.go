@@ -115,11 +115,16 @@ func nestEnv(pipe, how string) []string {
 func watchdogOf(pid int) int {
 	all, _ := proctree.All()
 	for _, id := range all {
-		if s, err := proctree.ReadStat(id); err != nil || s.Parent != pid {
-			continue
+		line := ""
+		for line == "" { // it is being executed: the kernel has its arguments soon
+			s, err := proctree.ReadStat(id)
+			if err != nil || s.Parent != pid || s.Ended() {
+				break
+			}
+			data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id))
+			line = string(data)
 		}
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id))
-		if slices.Contains(strings.Split(string(line), "\x00"), "__watchdog") {
+		if slices.Contains(strings.Split(line, "\x00"), "__watchdog") {
 			return id
 		}
 	}
