@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
+	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
@@ -296,5 +299,41 @@ func TestAttackWithoutKeyBehindOneWithAKey(t *testing.T) {
 		if response, body := readResponse(t, in); response.StatusCode != []int{200, 401}[i%2] {
 			t.Errorf("request %d: HTTP %d %s", i, response.StatusCode, body)
 		}
+	}
+}
+
+// starvedListener accepts its first connections for an error, as the system does while it
+// cannot watch their descriptors.
+type starvedListener struct {
+	net.Listener
+	failures atomic.Int64
+}
+
+func (l *starvedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.failures.Add(-1) >= 0 {
+		return nil, errors.Join(c.Close(), &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("epoll_ctl", syscall.ENOSPC)})
+	}
+	return c, err
+}
+
+// A program that uses up the watches of its user (fs.epoll.max_user_watches) once ended the
+// server. A client now sees that its connection is closed, and a later one is served.
+func TestServerSurvivesFailedAccept(t *testing.T) {
+	starved := &starvedListener{}
+	starved.failures.Store(2)
+	r := rigged(t, func(r *rig, _ *bridge.Options) {
+		starved.Listener, r.listener = r.listener, starved
+	})
+	for range 2 {
+		if n, err := r.dial().Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read %d bytes, %v, want a closed connection", n, err)
+		}
+	}
+	if _, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{}); err != nil {
+		t.Error(err)
+	}
+	if logs := r.logs.String(); !strings.Contains(logs, "no space left on device") || !strings.Contains(logs, "connections are accepted again") {
+		t.Errorf("the log does not have the failure and its end:\n%s", logs)
 	}
 }

@@ -54,6 +54,7 @@ type rig struct {
 	host     struct{ *bridge.Server } // of sup, and server
 	client   *client.Client
 	logs     *logBuffer
+	listener net.Listener
 	served   chan struct{} // closed when Serve has returned
 	stop     context.CancelFunc
 }
@@ -94,7 +95,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.addr = ln.Addr().String()
+	r.listener, r.addr = ln, ln.Addr().String()
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
@@ -110,19 +111,19 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key, Retries: -1}); err != nil {
 		t.Fatal(err)
 	}
-	r.run(ln)
+	r.run()
 	return r
 }
 
 // run serves until the test ends, and joins everything then.
-func (r *rig) run(ln net.Listener) {
+func (r *rig) run() {
 	serving, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	supervising, stopSup := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {
 		defer close(r.served)
-		if err := r.server.Serve(serving, ln); err != nil {
+		if err := r.server.Serve(serving, r.listener); err != nil {
 			r.t.Errorf("Serve: %v", err)
 		}
 	})

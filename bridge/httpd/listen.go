@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/accept"
 )
 
 func ownHosts(port string) map[string]bool {
@@ -70,10 +72,11 @@ func (s *Server) newServer() (server *http.Server, cancel context.CancelCauseFun
 	}, cancel
 }
 
-// Serve serves the connections of ln until Stop, or until listening fails, which is its
-// error. ln is closed. It may be called once; Stop must follow.
+// Serve serves the connections of ln until Stop, or until ln is closed by another, which is
+// its error. No other error of ln ends it (package accept). ln is closed. It may be called
+// once; Stop must follow.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.server.Serve(listener{Listener: ln, limiter: newConnLimiter(s.o.MaxUnauthenticated)})
+	err := s.server.Serve(listener{Listener: accept.Retry(ln, s.log), limiter: newConnLimiter(s.o.MaxUnauthenticated)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -47,6 +48,7 @@ type Broker struct {
 	options   Options
 	log       *zap.Logger
 	transport *http.Transport
+	listen    func(path string) (net.Listener, error) // listenAt, but in tests
 	uid       int
 	dir       *safefile.Dir // of the sockets
 	closeOnce sync.Once
@@ -70,7 +72,7 @@ func New(o Options) (*Broker, error) {
 		o.Log = zap.NewNop()
 	}
 	b := &Broker{
-		options: o, log: o.Log.Named("broker"), transport: newTransport(), uid: os.Getuid(),
+		options: o, log: o.Log.Named("broker"), transport: newTransport(), listen: listenAt, uid: os.Getuid(),
 		accounts: map[string]*account{}, sockets: map[*agentSocket]struct{}{}, traffic: map[string]*Traffic{},
 	}
 	if err := b.Reload(o.Providers, o.Limits, func() error { return nil }); err != nil {

@@ -53,6 +53,18 @@ func (b *Broker) DialWith(dial func(ctx context.Context, network, address string
 	b.transport.DialContext = dial
 }
 
+// ListenWith has wrap change the listeners of sockets that are opened from now on. It is
+// called before the first Register.
+func (b *Broker) ListenWith(wrap func(net.Listener) net.Listener) {
+	b.listen = func(path string) (net.Listener, error) {
+		ln, err := listenAt(path)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(ln), nil
+	}
+}
+
 // LowerMaxEvent bounds events by n bytes until undo is called: the whole bound takes long to
 // fill under the race detector.
 func LowerMaxEvent(n int) (undo func()) {

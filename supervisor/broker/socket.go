@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"nexus.internal/protocol/accept"
 )
 
 const (
@@ -65,7 +67,7 @@ func (b *Broker) openSocket(agent string) (*agentSocket, error) {
 	path := b.socketPath(agent)
 	// One that is there belongs to an incarnation whose end is not over: its
 	// socket must not become the next one's.
-	ln, err := listenAt(path)
+	ln, err := b.listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
@@ -92,7 +94,7 @@ func (b *Broker) openSocket(agent string) (*agentSocket, error) {
 	b.sockets[sock] = struct{}{}
 	go func() {
 		defer close(sock.acceptEnded)
-		_ = sock.server.Serve(&listener{UnixListener: ln, socket: sock}) // ends by close alone
+		_ = sock.server.Serve(&listener{Listener: accept.Retry(ln, b.log), socket: sock}) // ends by close alone
 	}()
 	return sock, nil
 }
@@ -172,17 +174,18 @@ type peerKey struct{}
 
 // listener accepts connections and asks the kernel who made them.
 type listener struct {
-	*net.UnixListener
-	socket *agentSocket
+	net.Listener // of Unix sockets
+	socket       *agentSocket
 }
 
 // Accept implements [net.Listener].
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.AcceptUnix()
+		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
+		c := accepted.(*net.UnixConn)
 		p, err := peerOf(c)
 		if err != nil {
 			l.socket.broker.log.Warn("who asks for a model is not known", zap.Error(err))

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,6 +201,37 @@ func TestStopEndsUnreadRequest(t *testing.T) {
 	}
 	if err := <-broken; err == nil {
 		t.Error("the request was answered")
+	}
+}
+
+// starvedListener accepts its first connection for an error, as the system does while it
+// cannot watch its descriptor.
+type starvedListener struct {
+	net.Listener
+	failed bool
+}
+
+func (l *starvedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && !l.failed {
+		l.failed = true
+		return nil, errors.Join(c.Close(), &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("epoll_ctl", syscall.ENOSPC)})
+	}
+	return c, err
+}
+
+// An error of the system once ended an agent's way to its models until the agent was
+// started again.
+func TestSocketSurvivesFailedAccept(t *testing.T) {
+	h := newHouse(t, broker.Options{}, costs)
+	h.ListenWith(func(ln net.Listener) net.Listener { return &starvedListener{Listener: ln} })
+	socket, _ := h.start(broker.Agent{ID: "a"})
+	if res, err := client(socket).Post("http://broker/p/chat/completions", "", strings.NewReader("{}")); err == nil {
+		res.Body.Close()
+		t.Errorf("the connection that failed was answered: %s", res.Status)
+	}
+	if res, body := h.ask(socket, "{}"); res.StatusCode != http.StatusOK {
+		t.Errorf("then: %s %s", res.Status, body)
 	}
 }
 

@@ -37,8 +37,9 @@ func trySocket(path string) error {
 }
 
 // listenAt makes a socket for this user alone, which the caller removes.
-func listenAt(path string) (ln *net.UnixListener, err error) {
-	err = safefile.SocketPath(path, func(short string) (err error) {
+func listenAt(path string) (net.Listener, error) {
+	var ln *net.UnixListener
+	err := safefile.SocketPath(path, func(short string) (err error) {
 		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
 		return err
 	})
