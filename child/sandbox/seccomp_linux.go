@@ -183,6 +183,7 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 	program = append(program, noSetID()...)
 	program = append(program, limits...)
 	program = append(program, ofItselfAlone()...)
+	program = append(program, noLeases...)
 	if v == noView { // else the program has a namespace for them
 		deny(systemV)
 	}
@@ -224,6 +225,19 @@ var limits = []unix.SockFilter{
 	{Code: equal, K: 0, Jf: 2},
 	{Code: load, K: dataArg2 + 4},
 	{Code: equal, K: 0, Jt: 1},
+	refuse(unix.EPERM),
+	allow,
+}
+
+// noLeases is the part of the filter that lets no program take a lease or a
+// delegation of a file, which holds up whoever opens the file for up to 45 s, or a
+// notification of a directory, which watches like inotify.
+var noLeases = []unix.SockFilter{
+	{Code: equal, K: unix.SYS_FCNTL, Jf: 6},
+	{Code: load, K: dataArg1},
+	{Code: equal, K: unix.F_SETLEASE, Jt: 2},
+	{Code: equal, K: unix.F_NOTIFY, Jt: 1},
+	{Code: equal, K: unix.F_SETDELEG, Jf: 1},
 	refuse(unix.EPERM),
 	allow,
 }

@@ -61,6 +61,14 @@ func change(path string) string {
 		try("fchown", unix.Fchown(fd, uid, gid))
 		try("ftimes", call(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times[0])), 0))
 		try("fsetxattr", unix.Fsetxattr(fd, "user.x", []byte("x"), 0))
+		try("lease", call(unix.SYS_FCNTL, uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK))
+		if err := call(unix.SYS_FCNTL, uintptr(fd), unix.F_SETDELEG, 0); err != unix.EPERM {
+			says = append(says, "delegation") // an older kernel knows none
+		}
+		unix.Close(fd)
+	}
+	if fd, err := unix.Open(filepath.Dir(path), unix.O_RDONLY, 0); err == nil {
+		try("notify", call(unix.SYS_FCNTL, uintptr(fd), unix.F_NOTIFY, 4)) // DN_CREATE
 		unix.Close(fd)
 	}
 	_, err := os.ReadDir(filepath.Dir(path))
@@ -219,7 +227,7 @@ func attributes(args []string) {
 // What is said of a file beside its content can be changed where the program may
 // write, and nowhere else: neither in a home below that nor beside it. The names
 // in the home are not told either, nor does a sandboxed program watch what it may not
-// read. Memory that is shared by a key is the program's
+// read, nor any program take a lease, which would hold up others. Memory that is shared by a key is the program's
 // own, or there is none.
 func TestAttributes(t *testing.T) {
 	const (
@@ -272,7 +280,7 @@ func TestAttributes(t *testing.T) {
 				for _, at := range []struct{ path, name string }{{"work/src/file", "own"}, {"work/.nexus3/sessions/file", "home"}, {"beside/file", "beside"}} {
 					can, ok := tt.want[kind+" "+at.name]
 					if !ok {
-						can = strings.Replace(all, "list", "list fanotify", 1)
+						can = strings.Replace(all, "list", "lease delegation notify list fanotify", 1)
 					}
 					fmt.Fprintf(&want, "%s %s: %s\n", kind, at.path, can)
 				}
