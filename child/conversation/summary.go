@@ -16,6 +16,9 @@ import (
 // summaryHead opens the content of every summary.
 const summaryHead = "Summary of the earlier conversation:\n"
 
+// answeredHead opens the lines of a summary made by rule that quote an answer.
+const answeredHead = "(answered: "
+
 const (
 	lineLimit    = 200     // bytes of one message in a summary made by rule
 	summaryLimit = 8 << 10 // bytes of a summary made by rule
@@ -40,6 +43,21 @@ func NewSummary(text string, at time.Time) protocol.Message {
 	return protocol.Message{Role: protocol.RoleUser, Content: summaryHead + text, At: at.UTC()}
 }
 
+// UserText is what the user said in a message: of a summary made by rule, all but
+// the answers.
+func UserText(m protocol.Message) string {
+	if !IsSummary(m) {
+		return m.Content
+	}
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimPrefix(m.Content, summaryHead)) {
+		if !strings.HasPrefix(line, answeredHead) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 // SummarizeByRule summarises without a model: what the user said and how each turn was
 // answered, the beginning of each, the same for the same messages. Where that
 // is too much, the oldest lines go.
@@ -52,7 +70,7 @@ func SummarizeByRule(messages []protocol.Message) string {
 		case m.Role == protocol.RoleUser:
 			lines = append(lines, textcut.Line(m.Content, lineLimit))
 		case m.Role == protocol.RoleAssistant && m.Content != "":
-			lines = append(lines, "(answered: "+textcut.Line(m.Content, lineLimit)+")")
+			lines = append(lines, answeredHead+textcut.Line(m.Content, lineLimit)+")")
 		}
 	}
 	length := 0

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
 )
@@ -61,7 +62,7 @@ func (k *memory) add(m protocol.Message) {
 	}
 	// System messages count as well: a summary of older messages is one.
 	if (k.script == nil || k.script.After == "offline") && (m.Role == protocol.RoleUser || m.Role == protocol.RoleSystem) {
-		k.known.facts = append(k.known.facts, statedFacts(m.Content)...)
+		k.known.facts = append(k.known.facts, statedFacts(conversation.UserText(m))...)
 	}
 	for _, call := range m.ToolCalls {
 		if n, err := strconv.Atoi(strings.TrimPrefix(call.ID, "call_")); err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"nexus.internal/child/conversation"
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/scripted"
 	"nexus.internal/child/tool"
@@ -179,6 +180,15 @@ func TestHonest(t *testing.T) {
 		if words := len(strings.Fields(got.Text)); got.Words != words {
 			t.Errorf("%q: %d deltas for %d words", prompt, got.Words, words)
 		}
+	}
+}
+
+// What was answered is not what the user said, also where a summary quotes it.
+func TestRememberNoAnswerInSummary(t *testing.T) {
+	old := []protocol.Message{user("My name is Alice"), said("Nice to meet you, Alice!"), user("hello"), said(`You can ask me (as in "my name is Bob")`)}
+	summary := conversation.NewSummary(conversation.SummarizeByRule(old), time.Time{})
+	if got := ask(t.Context(), t, offline(t), request(summary, user("what is my name?"))); got.Text != "Your name is Alice." {
+		t.Errorf("got %q", got.Text)
 	}
 }
 
