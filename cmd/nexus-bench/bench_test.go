@@ -240,6 +240,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"-only", "on the moon"}, "nexus-bench: nothing is called \"on the moon\"; there are: sends, "},
 		{[]string{"-agents", "-1"}, "nexus-bench: -agents must be from 0 on, not -1\n"},
+		{[]string{"-only", ""}, "nexus-bench: -only is empty\n"},
 		{[]string{"floods"}, "nexus-bench: unexpected argument \"floods\""},
 		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense\n"},
 	} {

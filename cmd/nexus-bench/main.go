@@ -51,7 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: stderr}
-	if err := b.check(*agents, flags.Args()); err != nil {
+	if err := b.check(*agents, flags); err != nil {
 		fmt.Fprintf(stderr, "nexus-bench: %v\n", err)
 		return 2
 	}
@@ -134,9 +134,18 @@ func report(ctx context.Context, w io.Writer, b *bench) error {
 }
 
 // check finds what cannot be meant by the command line.
-func (b *bench) check(agents int, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q: see nexus-bench -help", args[0])
+func (b *bench) check(agents int, flags *flag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: see nexus-bench -help", flags.Arg(0))
+	}
+	empty := ""
+	flags.Visit(func(f *flag.Flag) {
+		if f.Value.String() == "" {
+			empty = f.Name
+		}
+	})
+	if empty != "" {
+		return fmt.Errorf("-%s is empty", empty)
 	}
 	if agents < 0 {
 		return fmt.Errorf("-agents must be from 0 on, not %d", agents)

@@ -35,7 +35,7 @@ func TestEmptyFlags(t *testing.T) {
 	home := t.TempDir()
 	for _, flag := range []string{
 		"session", "continue", "session-dir", "system-file", "model", "provider", "profile", "cwd", "preset", "scenario",
-		"parent-agent", "config",
+		"parent-agent", "config", "pass-env",
 	} {
 		if got := refused(t, command(t, home, nil, "--"+flag, "")); !strings.Contains(got, "--"+flag+" is empty") {
 			t.Errorf("--%s: %s", flag, got)

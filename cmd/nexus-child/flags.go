@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -120,7 +119,7 @@ func parse(args []string) (*flags, error) {
 	case err != nil:
 		return f, errors.New(badflag.Problem(err, set))
 	}
-	if err := f.check(args); err != nil {
+	if err := f.check(); err != nil {
 		return f, err
 	}
 	return f, f.readSystemEnv()
@@ -147,14 +146,9 @@ func (f *flags) readSystemEnv() error {
 }
 
 // check finds what the parser lets through.
-func (f *flags) check(args []string) error {
-	for _, arg := range args {
-		if !utf8.ValidString(arg) {
-			return fmt.Errorf("argument %q is not UTF-8", arg)
-		}
-	}
-	if name := f.empty(); name != "" {
-		return fmt.Errorf("--%s is empty", name)
+func (f *flags) check() error {
+	if problem := badflag.Text(f.set, "system"); problem != "" {
+		return errors.New(problem)
 	}
 	switch {
 	case f.set.NArg() > 0:
@@ -216,21 +210,6 @@ func readPermissions(flag, text string) (*protocol.Permissions, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return p, nil
-}
-
-// empty is the name of a flag that was given without a value; "" for none. The
-// system prompt alone may be empty.
-func (f *flags) empty() (name string) {
-	f.set.Visit(func(given *pflag.Flag) {
-		value := given.Value.String()
-		if given.Value.Type() == "string" && value == "" && given.Name != "system" {
-			name = given.Name
-		}
-	})
-	if slices.Contains(f.configs, "") {
-		return "config"
-	}
-	return name
 }
 
 // bare reports whether the flags say nothing about where the conversation is saved,

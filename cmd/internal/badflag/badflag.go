@@ -9,6 +9,8 @@ package badflag
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -43,4 +45,28 @@ func Problem(err error, flags *pflag.FlagSet) string {
 		}
 	}
 	return err.Error()
+}
+
+// Text says which given flag has a text that cannot be meant; "" if none has. A text must be
+// UTF-8. Only the flags in mayBeEmpty may be empty: elsewhere an empty text, mostly an unset
+// variable of a script, would stand for a flag that was not given, and mean more.
+func Text(flags *pflag.FlagSet, mayBeEmpty ...string) (problem string) {
+	flags.Visit(func(f *pflag.Flag) {
+		texts := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			texts = list.GetSlice()
+		} else if f.Value.Type() != "string" {
+			return
+		}
+		switch {
+		case slices.Contains(mayBeEmpty, f.Name) && len(texts) == 1 && texts[0] == "":
+		case len(texts) == 0 || slices.Equal(texts, []string{""}):
+			problem = fmt.Sprintf("--%s is empty", f.Name)
+		case slices.Contains(texts, ""):
+			problem = fmt.Sprintf("--%s has an empty element", f.Name)
+		case slices.ContainsFunc(texts, func(text string) bool { return !utf8.ValidString(text) }):
+			problem = fmt.Sprintf("--%s is not UTF-8", f.Name)
+		}
+	})
+	return problem
 }

@@ -97,7 +97,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	signal.Notify(pipes, syscall.SIGPIPE)
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
-	initHelp(a.root)
+	prepare(a.root)
 	err := errors.Join(a.root.ExecuteContext(ctx), a.helpErr)
 	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text
 		err = errors.Join(err, lost)

@@ -366,8 +366,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"send", "a", "m", "--timeout", "-1s"}, "--timeout must be above 0, not -1s"},
 		{[]string{"send", "a", "m", "--timeout", "0s"}, "--timeout must be above 0, not 0s"},
 		{[]string{"send", "a", "m", "--timeout", "soon"}, `--timeout must be a duration as in 90s, not "soon"`},
-		{[]string{"send", "a", "m", "--request-id", ""}, "--request-id must not be empty"},
-		{[]string{"send", "a", "m", "--when-busy="}, "--when-busy must be"},
+		{[]string{"plan", "nosuch.json", "--timeout", "0s"}, "--timeout must be above 0, not 0s"},
 		{[]string{"list", "--port", "x"}, `--port must be a whole number, not "x"`},
 		{[]string{"list", "--json=maybe"}, `--json must be true or false, not "maybe"`},
 		{[]string{"messages", "a", "--offset", "-1"}, `--offset must be a whole number from 0 on, not "-1"`},
@@ -384,6 +383,50 @@ func TestUsage(t *testing.T) {
 				t.Errorf("got %d %q, want 2 and %q", got.status, got.stderr, test.say)
 			}
 		})
+	}
+}
+
+// A text that was given empty would stand for one that was not given, and mean more: the
+// server's own key, all agents, another home.
+func TestGivenTexts(t *testing.T) {
+	bad := map[string]string{"": "is empty", "\xff": "is not UTF-8"}
+	for _, test := range []struct{ flag, line string }{
+		{"--api-key", "list"}, {"--home", "list"}, {"--agent", "call update_context {}"}, {"--run", "plan FILE"}, {"--cwd", "plan FILE"},
+		{"--agents", "plan FILE"}, {"--after", "events a"}, {"--types", "events"}, {"--request-id", "send a m"}, {"--when-busy", "send a m"},
+		{"--agent", "keys create"}, {"--name", "keys create"}, {"--as", "load s"}, {"--preset", "create"}, {"--reason", "deny r"},
+	} {
+		for text, problem := range bad {
+			checkRefused(t, test.flag+" "+problem, append(strings.Fields(test.line), test.flag, text)...)
+		}
+	}
+	for line, name := range map[string]string{
+		"": "VERB", "list": "an argument", "create": "AGENT", "cancel": "REQUEST_ID", "send a": "MESSAGE", "call m": "PARAMS",
+		"clone a": "NAME", "keys": "an argument",
+	} {
+		for text, problem := range bad {
+			checkRefused(t, name+" "+problem, append(strings.Fields(line), text)...)
+		}
+	}
+	checkRefused(t, "AGENT is empty", "cancel", "", "r")
+	checkRefused(t, "FILE is empty", "import", "a.json", "")
+	checkRefused(t, "--types has an empty element", "events", "--types", "a,,b")
+	checkRefused(t, "--system is not UTF-8", "create", "--system", "a\xff")
+	for _, args := range [][]string{{"create", "a", "--system", ""}, {"plan", "\xff"}} {
+		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agent_id":"a"}}`)
+		}, nil, args...)
+		if got.status == 2 {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// checkRefused reports a command line that is not a usage error with this problem.
+func checkRefused(t *testing.T, problem string, args ...string) {
+	t.Helper()
+	got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") }, nil, args...)
+	if want := (outcome{2, "", "nexus-rpc: " + problem + "\n"}); got != want {
+		t.Errorf("%q: got %+v, want %+v", args, got, want)
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/protocol/suggest"
 )
 
@@ -54,13 +57,50 @@ func (a *App) help(show func(*cobra.Command, []string)) func(*cobra.Command, []s
 	}
 }
 
-// initHelp adds --help to cmd and all below it before cobra looks for the verb: else it
-// takes VERB of --help VERB for the value of a flag that it does not know.
-func initHelp(cmd *cobra.Command) {
+// prepare prepares cmd and all below it to be run. Each gets --help before cobra looks for
+// the verb: else it takes VERB of --help VERB for the value of a flag that it does not know.
+// Each refuses texts that cannot be meant before it looks at its arguments.
+func prepare(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
-	for _, verb := range cmd.Commands() {
-		initHelp(verb)
+	rules := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := checkTexts(cmd, args); err != nil || rules == nil {
+			return err
+		}
+		return rules(cmd, args)
 	}
+	for _, verb := range cmd.Commands() {
+		prepare(verb)
+	}
+}
+
+// checkTexts is a usage error for a flag or an argument that is empty or not UTF-8. A system
+// prompt may be empty. The name of a file may have any bytes.
+func checkTexts(cmd *cobra.Command, args []string) error {
+	if problem := badflag.Text(cmd.Flags(), "system"); problem != "" {
+		return Usage("%s", problem)
+	}
+	for i, arg := range args {
+		switch name := argumentName(cmd, len(args), i); {
+		case arg == "":
+			return Usage("%s is empty", name)
+		case !utf8.ValidString(arg) && name != "FILE":
+			return Usage("%s is not UTF-8", name)
+		}
+	}
+	return nil
+}
+
+// argumentName is how the usage of cmd names argument i of n.
+func argumentName(cmd *cobra.Command, n, i int) string {
+	names := slices.DeleteFunc(strings.Fields(cmd.Use)[1:], func(word string) bool { return word == "[FLAGS]" })
+	if n < len(names) { // the optional ones were left out
+		names = slices.DeleteFunc(names, func(name string) bool { return name[0] == '[' })
+	}
+	if len(names) == 0 {
+		return "an argument"
+	}
+	return strings.Trim(names[min(i, len(names)-1)], "[]…")
 }
 
 // helpVerb is help VERB, the same as VERB --help.

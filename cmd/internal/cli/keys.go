@@ -58,8 +58,6 @@ func (v *createKey) flags(f *pflag.FlagSet) {
 
 func (v *createKey) check(f *pflag.FlagSet, _ []string) error {
 	switch {
-	case f.Changed("agent") && v.agent == "":
-		return Usage("--agent must not be empty") // it would be a key for reading everything
 	case v.grants && v.agent == "":
 		return Usage("--may-grant is for a key with --agent")
 	case f.Changed("expires") && v.expires < time.Second:

@@ -15,7 +15,6 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
-	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/strict"
 )
@@ -54,6 +53,9 @@ func (v *plan) flags(f *pflag.FlagSet) {
 }
 
 func (v *plan) check(f *pflag.FlagSet, _ []string) error {
+	if err := aboveZero(f, "timeout", v.timeout); err != nil {
+		return err
+	}
 	if f.Changed("size") {
 		v.pool.Size = &v.size
 	}
@@ -78,7 +80,7 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 	if v.p.Plan, err = readPlan(a.Stdin, args[0]); err != nil {
 		return err
 	}
-	if protocol.Value(v.p.RequestID) == "" {
+	if v.p.RequestID == nil {
 		v.p.RequestID = new(uuid.NewString())
 	}
 	if v.goOn {

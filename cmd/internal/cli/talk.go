@@ -41,16 +41,13 @@ func (v *send) flags(f *pflag.FlagSet) {
 }
 
 func (v *send) check(f *pflag.FlagSet, _ []string) error {
-	empty := func(text *string) bool { return text != nil && *text == "" }
-	switch {
-	case empty(v.p.RequestID):
-		return Usage("--request-id must not be empty")
-	case empty(v.p.WhenBusy):
-		return Usage("--when-busy must be queue, reject or steer, not empty")
-	case empty(v.p.OnCrash):
-		return Usage("--on-crash must be fail or retry, not empty")
-	case f.Changed("timeout") && v.timeout <= 0:
-		return Usage("--timeout must be above 0, not %v", v.timeout)
+	return aboveZero(f, "timeout", v.timeout)
+}
+
+// aboveZero is a usage error for a flag that was given and is not above 0.
+func aboveZero(f *pflag.FlagSet, name string, value time.Duration) error {
+	if f.Changed(name) && value <= 0 {
+		return Usage("--%s must be above 0, not %v", name, value)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/protocol"
 )
 
 // row is one row of the table of verbs.
@@ -174,8 +175,8 @@ func ends[P, R any](m api.Def[P, R], ask func([]string) P, was func(R) bool, mis
 // optional is a flag whose parameter stays nil unless it is given.
 type optional struct{ parameter **string }
 
-func (optional) Type() string   { return "string" }
-func (optional) String() string { return "" }
+func (optional) Type() string     { return "string" }
+func (o optional) String() string { return protocol.Value(*o.parameter) }
 
 // Set implements pflag.Value.
 func (o optional) Set(text string) error {
