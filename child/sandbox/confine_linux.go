@@ -49,7 +49,7 @@ func confine(r Rules, temp string, v view) (notes []string, listener int, err er
 	if err := inheritNone(); err != nil {
 		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
 	}
-	if notes, err = landlock(r, temp); err != nil {
+	if notes, err = landlock(r, temp, v); err != nil {
 		return nil, -1, err
 	}
 	listener, err = filterCalls(r, v)

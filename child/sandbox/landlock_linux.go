@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,16 @@ const (
 	rightsUDP = unix.LANDLOCK_ACCESS_NET_BIND_UDP | unix.LANDLOCK_ACCESS_NET_CONNECT_SEND_UDP
 )
 
+// usableDevices are all that a program can open in /dev, unless it is granted more
+// of it by name.
+var usableDevices = append([]string{"/dev/random", "/dev/urandom"}, devices...)
+
+// unblocked are the paths that are not blocked.
+func (r Rules) unblocked(paths []string) []string {
+	blocked := resolved(r.Blocked)
+	return slices.DeleteFunc(slices.Clone(paths), func(at string) bool { return deepest(at, blocked) > deepest(at, r.Except) })
+}
+
 // nameServices are sockets that names are looked up by.
 var nameServices = []string{"/run/systemd/resolve", "/run/nscd"}
 
@@ -59,8 +70,9 @@ type ruleset struct {
 }
 
 // landlock holds this thread, and what is started from it, to the rules. The
-// notes say what that costs a program.
-func landlock(r Rules, temp string) (notes []string, err error) {
+// notes say what that costs a program. Without a view, in which devices cannot be
+// opened, nothing in /dev is granted but what programs need.
+func landlock(r Rules, temp string, v view) (notes []string, err error) {
 	attr := attributes(landlockVersion(), r.Network)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
@@ -68,6 +80,15 @@ func landlock(r Rules, temp string) (notes []string, err error) {
 	}
 	defer unix.Close(int(fd))
 	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: resolved(r.Blocked), except: r.Except}
+	if v == noView {
+		below := append([]string{"/dev/shm"}, usableDevices...)
+		for _, at := range slices.Concat(r.ReadWrite, r.ReadOnly) {
+			if strings.HasPrefix(at, "/dev/") {
+				below = append(below, at)
+			}
+		}
+		set.blocked, set.except = append(set.blocked, "/dev"), slices.Concat(r.Except, r.unblocked(below))
+	}
 	system := systemPaths
 	if r.readsAll() {
 		system = nil

@@ -17,8 +17,9 @@ import (
 // view is by which namespaces a confined program is kept from seeing what is
 // blocked and from changing modes, owners, times and other attributes of files
 // outside of what it may write: Landlock has no rights for these. In its mount
-// namespace what is blocked is covered, and all but ReadWrite is mounted
-// read-only. An IPC namespace keeps it from the shared memory of others, and ends
+// namespace what is blocked is covered, all but ReadWrite is mounted read-only, and
+// devices cannot be opened but for those that all programs need: one that holds a
+// file system has all files, and Landlock cannot tell it from a file. An IPC namespace keeps it from the shared memory of others, and ends
 // its own with it.
 type view int
 
@@ -97,10 +98,12 @@ func (v view) enter(r Rules, temp string) error {
 	if err != nil {
 		return err
 	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV}
 	if !slices.Contains(r.ReadWrite, "/") {
-		if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-			return fmt.Errorf("make files read-only: %w", err)
-		}
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("make files read-only: %w", err)
 	}
 	for _, at := range slices.Sorted(maps.Keys(places)) { // what lies above comes first
 		if err := put(at, places, cwd); err != nil {
@@ -139,6 +142,9 @@ func (v view) places(r Rules, temp string) (map[string]place, error) {
 		if !p.cover && same(places, at, p.write, slices.Contains(r.ReadWrite, "/")) {
 			delete(places, at)
 		}
+	}
+	for _, at := range r.unblocked(usableDevices) {
+		places[at] = place{} // which devices can be written to is Landlock's to say
 	}
 	for at, p := range places {
 		fd, dir, err := openPlace(at)
@@ -205,8 +211,15 @@ func put(at string, places map[string]place, cwd string) error {
 		}
 	}
 	defer unix.Close(tree)
+	var attr unix.MountAttr
 	if !p.write {
-		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if p.dir { // a file is meant as it is, also a device
+		attr.Attr_set |= unix.MOUNT_ATTR_NODEV
+	}
+	if attr.Attr_set != 0 {
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	}
 	if err == nil {
 		err = unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)

@@ -139,6 +139,38 @@ func setID(dir string) string {
 	return strings.Join(says, " ")
 }
 
+// devices says which of the devices are there and may be opened, also if that fails.
+func devices(paths []string) string {
+	var says []string
+	for _, path := range paths {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		if err == nil {
+			unix.Close(fd)
+		}
+		if err != unix.EACCES && err != unix.ENOENT {
+			says = append(says, filepath.Base(path))
+		}
+	}
+	return strings.Join(says, " ")
+}
+
+// someDevices are devices that all programs need, and others: one from which much can
+// be read, one that makes terminals, and what holds file systems. In a view there are
+// also those that root has put in other places.
+func someDevices(base, how string) []string {
+	paths := []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero", "/dev/kmsg", "/dev/ptmx"}
+	if how != "bare" {
+		paths = append(paths, filepath.Join(base, "work", "disk"), filepath.Join(base, "work", "memory"), filepath.Join(base, "beside", "memory"))
+	}
+	all, _ := filepath.Glob("/dev/*")
+	for _, path := range all {
+		if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 // ordinary is what programs do as a rule, and then what they may not do by links
 // and other names.
 const ordinary = `
@@ -203,6 +235,14 @@ func attributes(args []string) {
 		if kind == "unconfined" {
 			continue
 		}
+		p, err = sandbox.Start(context.Background(), sandbox.Spec{Argv: role("devices", someDevices(base, args[1])...), Dir: work, Rules: rules})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		text, _ = io.ReadAll(p.Stdout())
+		p.Close()
+		fmt.Printf("%s devices: %s", kind, text)
 		if kind == "sandboxed" {
 			p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: role("watched", base), Dir: filepath.Join(work, "src"), Rules: rules})
 			if err != nil {
@@ -227,7 +267,8 @@ func attributes(args []string) {
 // What is said of a file beside its content can be changed where the program may
 // write, and nowhere else: neither in a home below that nor beside it. The names
 // in the home are not told either, nor does a sandboxed program watch what it may not
-// read, nor any program take a lease, which would hold up others. Memory that is shared by a key is the program's
+// read, nor any program take a lease, which would hold up others, or open a device that
+// tells of files or terminals of others. Memory that is shared by a key is the program's
 // own, or there is none.
 func TestAttributes(t *testing.T) {
 	const (
@@ -292,6 +333,9 @@ func TestAttributes(t *testing.T) {
 					can = "others memory semaphores queue; left: memory semaphores queue"
 				}
 				fmt.Fprintf(&want, "%s shared: %s\n", kind, can)
+				if kind != "unconfined" {
+					fmt.Fprintf(&want, "%s devices: full null random tty urandom zero\n", kind)
+				}
 				if kind == "sandboxed" {
 					fmt.Fprintf(&want, "watched: %s\n", tt.want["watched"])
 				}
@@ -327,6 +371,15 @@ func placeFor(t *testing.T, uid uint32) (base string, argv []string) {
 	argv[0] = bin
 	if os.Getuid() != 0 {
 		return base, argv
+	}
+	for path, dev := range map[string]uint64{"work/disk": unix.Mkdev(7, 0), "work/memory": unix.Mkdev(1, 5), "beside/memory": unix.Mkdev(1, 5)} {
+		mode := uint32(unix.S_IFCHR)
+		if path == "work/disk" {
+			mode = unix.S_IFBLK
+		}
+		if err := unix.Mknod(filepath.Join(base, path), mode|0o666, int(dev)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for path := filepath.Dir(base); path != "/tmp" && path != "/"; path = filepath.Dir(path) {
 		os.Chmod(path, 0o777)
