@@ -13,11 +13,11 @@ import (
 func (c *Conversation) Compactable(keep int) (old []protocol.Message, ok bool, why string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.compactable(keep)
+	return c.compactable(keep, c.tooLarge(c.surroundings()))
 }
 
-func (c *Conversation) compactable(keep int) (old []protocol.Message, ok bool, why string) {
-	n := c.beforeLast(keep)
+func (c *Conversation) compactable(keep int, leftOut []unanswered) (old []protocol.Message, ok bool, why string) {
+	n := c.beforeLast(keep, leftOut)
 	switch {
 	case n == 0:
 		kept := fmt.Sprintf("the last %d turns are always kept", keep)
@@ -29,19 +29,6 @@ func (c *Conversation) compactable(keep int) (old []protocol.Message, ok bool, w
 		return nil, false, "nothing has been said since the last summary that is old enough to summarise"
 	}
 	return slices.Clip(c.messages[:n]), true, ""
-}
-
-// beforeLast is how many messages there are before the last turns; 0 if these
-// are all. c.mu is held.
-func (c *Conversation) beforeLast(turns int) int {
-	for i := len(c.messages) - 1; i > 0; i-- {
-		if c.messages[i].Role == protocol.RoleUser {
-			if turns--; turns == 0 {
-				return i
-			}
-		}
-	}
-	return 0
 }
 
 // DueForCompaction says which of the first messages compaction is to replace once the
@@ -56,11 +43,11 @@ func (c *Conversation) DueForCompaction(percent int) []protocol.Message {
 	if b.Total < limit {
 		return nil
 	}
-	keep := KeepTurns
-	if n := c.beforeLast(keep); n == 0 || b.System+b.Tools+c.tokens(c.windowFrom(n).bytes) >= limit {
+	keep, leftOut := KeepTurns, c.tooLarge(b)
+	if n := c.beforeLast(keep, leftOut); n == 0 || b.System+b.Tools+c.tokens(c.sizeFrom(n, leftOut).size) >= limit {
 		keep = 1
 	}
-	old, _, _ := c.compactable(keep)
+	old, _, _ := c.compactable(keep, leftOut)
 	return old
 }
 
@@ -70,7 +57,7 @@ func (c *Conversation) CompactionTokens(dropped int, summary protocol.Message) (
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.breakdown()
-	left := c.windowFrom(dropped).bytes + size(summary).size
+	left := c.sizeFrom(dropped, c.tooLarge(b)).size + size(summary).size
 	return b.Total, b.System + b.Tools + c.tokens(left)
 }
 

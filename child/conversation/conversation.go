@@ -10,7 +10,8 @@
 //
 // Sizes in tokens are estimates: a quarter of the bytes, corrected by what the
 // provider counted last. They are kept as messages come, so that no call but
-// Compact takes longer for a longer conversation, nor any for more than one turn.
+// Compact takes longer for a longer conversation, nor any for more than one turn,
+// unless a turn that failed is too large for every request.
 // What is learned from a provider makes requests smaller, but none impossible.
 // A Conversation is safe for concurrent use and starts no goroutine. It refuses to
 // part a tool call from its result. See SPEC.md §4.8.
@@ -66,7 +67,8 @@ type Conversation struct {
 	// messages are appended to and never changed in place, so that parts of
 	// them can be handed out.
 	messages      []protocol.Message
-	sums          []sum // of the messages up to and including each one
+	sums          []sum        // of the messages up to and including each one
+	unanswered    []unanswered // past turns, the oldest first
 	preamble      Preamble
 	preambleBytes uint64  // bytes of the preamble
 	factor        float64 // tokens counted for each one estimated
@@ -102,14 +104,17 @@ func New(messages []protocol.Message, f Preamble) *Conversation {
 }
 
 func (c *Conversation) replace(messages []protocol.Message) {
-	c.messages, c.sums, c.omittedBefore = messages, make([]sum, 0, len(messages)), 0
+	c.messages, c.sums, c.unanswered, c.omittedBefore = messages, make([]sum, 0, len(messages)), nil, 0
 	c.count(messages)
 }
 
-// count goes on with the sums.
+// count goes on with the sums, and with the turns that have no answer.
 func (c *Conversation) count(messages []protocol.Message) {
 	total := c.sizeBefore(len(c.sums))
 	for _, m := range messages {
+		if m.Role == protocol.RoleUser {
+			c.endTurn(len(c.sums))
+		}
 		one := size(m)
 		total.text += one.text
 		total.size += one.size
@@ -123,12 +128,6 @@ func (c *Conversation) sizeBefore(n int) sum {
 		return sum{}
 	}
 	return c.sums[n-1]
-}
-
-// windowFrom is the window that begins at the nth message.
-func (c *Conversation) windowFrom(n int) Window {
-	rest := c.sizeBefore(len(c.messages)).minus(c.sizeBefore(n))
-	return Window{Messages: slices.Clip(c.messages[n:]), TextBytes: rest.text, bytes: rest.size}
 }
 
 func size(m protocol.Message) sum {
@@ -210,14 +209,20 @@ func (c *Conversation) Breakdown() protocol.ContextTokens {
 }
 
 func (c *Conversation) breakdown() protocol.ContextTokens {
-	b := protocol.ContextTokens{
-		System:   c.tokens(uint64(len(c.preamble.System))),
-		Tools:    c.tokens(c.preambleBytes - uint64(len(c.preamble.System))),
-		Messages: c.tokens(c.sizeBefore(len(c.messages)).size),
-		Budget:   c.preamble.ContextWindow,
-	}
+	b := c.surroundings()
+	b.Messages = c.tokens(c.sizeFrom(0, c.tooLarge(b)).size)
 	b.Total = b.System + b.Tools + b.Messages
-	b.Available = c.availableTokens()
+	return b
+}
+
+// surroundings is the breakdown without the messages.
+func (c *Conversation) surroundings() protocol.ContextTokens {
+	b := protocol.ContextTokens{
+		System:    c.tokens(uint64(len(c.preamble.System))),
+		Tools:     c.tokens(c.preambleBytes - uint64(len(c.preamble.System))),
+		Budget:    c.preamble.ContextWindow,
+		Available: c.availableTokens(),
+	}
 	if c.maxBytes > 0 {
 		least := b.System + b.Tools + c.tokens(c.promptBytes())
 		b.Available = min(b.Available, max(c.tokens(c.maxBytes), least))
@@ -232,7 +237,7 @@ func (c *Conversation) availableTokens() uint64 {
 
 // promptBytes is how large the message is that began the last turn, in bytes.
 func (c *Conversation) promptBytes() uint64 {
-	n := c.beforeLast(1)
+	n := c.beforeLast(1, nil)
 	return c.sizeBefore(min(n+1, len(c.messages))).minus(c.sizeBefore(n)).size
 }
 

@@ -21,7 +21,8 @@ const (
 )
 
 // Fit returns the messages of the next request: all, or where they exceed what
-// is available or Preamble.MaxMessages, the latest whole turns that do not. Of a
+// is available or Preamble.MaxMessages, the latest whole turns that do not. A
+// turn that failed and alone exceeds what is available is left out in any case. Of a
 // last turn that alone exceeds it, what its calls carried is left out or cut,
 // the oldest first; the conversation itself stays as it is. ErrTooLarge says that not
 // even that helps. What was learned from the provider is no reason for it: then
@@ -30,23 +31,23 @@ func (c *Conversation) Fit() (Window, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.breakdown()
-	total := c.sizeBefore(len(c.messages))
+	leftOut := c.tooLarge(b)
 	fits := func(i int) bool {
-		return b.System+b.Tools+c.tokens(total.minus(c.sizeBefore(i)).size) <= b.Available
+		return b.System+b.Tools+c.tokens(c.sizeFrom(i, leftOut).size) <= b.Available
 	}
 	first := c.omittedByNumber()
 	if first == 0 && fits(0) {
-		return c.windowFrom(0), nil
+		return c.windowFrom(0, leftOut), nil
 	}
 	first = max(first, 1, sort.Search(len(c.messages), fits))
 	for i := first; i < len(c.messages); i++ {
 		if c.messages[i].Role == protocol.RoleUser {
-			return c.windowFrom(i), nil
+			return c.windowFrom(i, leftOut), nil
 		}
 	}
-	last := c.beforeLast(1)
+	last := c.beforeLast(1, nil)
 	if fits(last) { // one turn of more than MaxMessages
-		return c.windowFrom(last), nil
+		return c.windowFrom(last, nil), nil
 	}
 	return c.truncateResults(last, b)
 }
@@ -67,7 +68,7 @@ func (c *Conversation) omittedByNumber() int {
 // quarter more than needed, so that the requests after it can begin as this one
 // does. Then the latest results are cut, each to its share. c.mu is held.
 func (c *Conversation) truncateResults(start int, b protocol.ContextTokens) (Window, error) {
-	w := c.windowFrom(start)
+	w := c.windowFrom(start, nil)
 	turn := slices.Clone(w.Messages)
 	w.Messages = turn
 	put := func(i int, m protocol.Message) {

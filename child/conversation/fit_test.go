@@ -3,6 +3,7 @@ package conversation_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -358,5 +359,67 @@ func TestSignaturesCost(t *testing.T) {
 	d := conversation.New([]protocol.Message{{Role: protocol.RoleAssistant, ThinkingSignature: strings.Repeat("g", 4000)}}, conversation.Preamble{ContextWindow: 100_000})
 	if got := d.Breakdown().Messages; got != 1004 {
 		t.Errorf("got %d", got)
+	}
+}
+
+// A turn that failed for its size, or for that of its answer, does not cost the
+// turns before it: neither requests nor compaction count it.
+func TestFailedTurnTooLarge(t *testing.T) {
+	large := strings.Repeat("x", 5000)
+	partial := says(large)
+	partial.Interrupted = true
+	refused := append([]protocol.Message{user(large)}, step("1", `{}`, "not run")...)
+	ran := append([]protocol.Message{user("go")}, step("1", `{"a":"`+large+`"}`, large)...)
+	tests := []struct {
+		name    string
+		failed  []protocol.Message
+		leftOut bool
+	}{
+		{"prompt", []protocol.Message{user(large)}, true},
+		{"prompt with calls", refused, true},
+		{"answer", []protocol.Message{user("go"), partial}, true},
+		{"answer that is whole", []protocol.Message{user("go"), says(large)}, false},
+		{"results that can be shortened", ran, false},
+		{"what fits", []protocol.Message{user(large[:1000])}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before := []protocol.Message{user("a"), says("b"), user("c"), says("d")}
+			after := []protocol.Message{user("e"), says("f"), user("g")}
+			preamble := conversation.Preamble{System: "s", ContextWindow: 1333}
+			want := conversation.New(slices.Concat(before, after), preamble)
+			all := slices.Concat(before, tt.failed, after)
+			d := conversation.New(nil, preamble)
+			for _, m := range all {
+				d.Add(m)
+			}
+			for name, d := range map[string]*conversation.Conversation{"grown": d, "restored": conversation.New(all, preamble)} {
+				if same := d.Breakdown() == want.Breakdown(); same != tt.leftOut {
+					t.Errorf("%s: %+v", name, d.Breakdown())
+				}
+				if !tt.leftOut {
+					continue
+				}
+				got, err := d.Fit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				expected, err := want.Fit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(expected, got, cmp.AllowUnexported(conversation.Window{})); diff != "" {
+					t.Errorf("%s: window (-want +got):\n%s", name, diff)
+				}
+				if old := d.DueForCompaction(80); old != nil {
+					t.Errorf("%s: %d messages are due", name, len(old))
+				}
+			}
+		})
+	}
+	// The turns that are kept are those that requests carry.
+	d := conversation.New([]protocol.Message{user("a"), says("b"), user("c"), says("d"), user(large), user("e")}, conversation.Preamble{ContextWindow: 1333})
+	if old, ok, why := d.Compactable(conversation.KeepTurns); !ok || len(old) != 2 {
+		t.Errorf("of the turns before a failed one %d messages are replaced: %s", len(old), why)
 	}
 }

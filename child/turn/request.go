@@ -29,10 +29,13 @@ func (t *run) requestAnswer(ctx context.Context) (*answer, error) {
 	var refused *answer
 	var why error
 	for try := 1; ; try++ {
-		if err := t.makeRoom(ctx, percent); err != nil {
-			return nil, err
-		}
 		window, err := t.Conversation.Fit()
+		if err == nil {
+			if err := t.makeRoom(ctx, percent); err != nil {
+				return nil, err
+			}
+			window, err = t.Conversation.Fit()
+		}
 		switch {
 		case refused != nil && (err != nil || !window.Smaller(refused.window)):
 			return refused, why

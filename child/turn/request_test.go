@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,51 @@ func TestTheContextIsKept(t *testing.T) {
 					t.Errorf("%d compactions in the journal, want %d", compacted, want)
 				}
 			})
+		})
+	}
+}
+
+// A prompt or an answer that is too large fails its turn and costs nothing of
+// what was said before.
+func TestTooLargeCostsNoHistory(t *testing.T) {
+	tests := []struct {
+		name   string
+		prompt string
+		answer []any
+		want   error
+		asked  string
+	}{
+		{"prompt", strings.Repeat("p", 20_000), nil, conversation.ErrTooLarge, "answer"},
+		{"answer", "go", []any{provider.Text{Text: strings.Repeat("a", conversation.MaxAnswer)}, provider.Text{Text: "a"}}, turn.ErrEndless, "answer answer"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := talk(4000, 300, 300, 300, 300)
+			s := &service{answers: [][]any{{hello, stop}}, summarise: shortSummary}
+			if tt.answer != nil {
+				s.answers = [][]any{tt.answer, {hello, stop}}
+			}
+			r := turn.Runner{
+				Compactor:     turn.Compactor{Provider: s, Model: "m", Conversation: d, Journal: &disk{}, Log: zap.NewNop()},
+				MaxIterations: 5, CompactAt: 80, Listener: &listener{},
+			}
+			before := slices.Clone(d.Messages())
+			if got := r.Run(t.Context(), turn.Input{ID: "1", Message: tt.prompt}); !errors.Is(got.Err, tt.want) || got.Usage.InputTokens > 2000 {
+				t.Errorf("ended with %v for %d tokens", got.Err, got.Usage.InputTokens)
+			}
+			if after := d.Messages(); len(after) <= len(before) || !cmp.Equal(before, after[:len(before)]) || after[len(before)].Content != tt.prompt {
+				t.Fatalf("the conversation of %d messages and a prompt has %d, the first %.80q", len(before), len(after), after[0].Content)
+			}
+			if got := r.Run(t.Context(), turn.Input{ID: "2", Message: "and now?"}); got.Stop != protocol.StopCompleted {
+				t.Fatalf("the next turn ended with %s, %v", got.Stop, got.Err)
+			}
+			sent := s.requests[len(s.requests)-1].Messages
+			if last := sent[len(sent)-1]; !cmp.Equal(before, sent[:len(sent)-1]) || last.Content != "and now?" {
+				t.Errorf("the next turn sends %d messages, want %d", len(sent), len(before)+1)
+			}
+			if got := strings.Join(s.asked, " "); got != tt.asked {
+				t.Errorf("asked for %s, want %s", got, tt.asked)
+			}
 		})
 	}
 }
