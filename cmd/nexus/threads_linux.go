@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nexus.internal/protocol/proctree"
 )
 
 // roomForThreads says why this process may not make n threads more, as far as it
@@ -39,7 +41,7 @@ func threadsOf(uid int) int {
 	paths, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is good
 	total := 0
 	for _, path := range paths {
-		status, _ := os.ReadFile(path) // "" for one that has ended
+		status, _ := proctree.ReadFile(path) // "" for one that has ended, or that hides it
 		owner, threads := -1, 0
 		for line := range strings.Lines(string(status)) {
 			name, value, _ := strings.Cut(line, ":")

@@ -25,11 +25,11 @@ func Children(pid int) ([]int, error) {
 	var pids []int
 	listed := false
 	for _, thread := range threads {
-		data, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+		data, err := ReadFile(filepath.Join(tasks, thread.Name(), "children"))
 		switch {
 		case err == nil:
 			listed = true
-		case !Gone(err): // gone is the thread, or the kernel keeps no lists
+		case !Gone(err) && !Leased(failed): // gone is the thread, or the kernel keeps no lists
 			failed = err
 		}
 		for _, field := range bytes.Fields(data) {
@@ -55,7 +55,7 @@ func byParent() (map[int][]int, error) {
 		switch {
 		case err == nil:
 			children[s.Parent] = append(children[s.Parent], pid)
-		case !Gone(err):
+		case !Gone(err) && !Leased(failed):
 			failed = err
 		}
 	}
@@ -63,7 +63,8 @@ func byParent() (map[int][]int, error) {
 }
 
 // Descendants lists the processes that descend from the given ones, these
-// excluded, zombies included. With an error there may be more.
+// excluded, zombies included. With an error there may be more; [Leased] tells if one of
+// several was a lease.
 func Descendants(of ...int) ([]int, error) {
 	children, failed := Children, error(nil)
 	if !ListsChildren() {
@@ -77,7 +78,7 @@ func Descendants(of ...int) ([]int, error) {
 	var found []int
 	for todo := slices.Clone(of); len(todo) > 0; todo = todo[1:] {
 		pids, err := children(todo[0])
-		if err != nil && !Gone(err) {
+		if err != nil && !Gone(err) && !Leased(failed) {
 			failed = err
 		}
 		for _, pid := range pids {

@@ -85,7 +85,7 @@ func LineageOf(pid int) uint64 {
 		return 0 // also of another user's, which we could not end either
 	}
 	// Another user's, and we are root, if not in every way. It takes 50 times as long.
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	data, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
 		return 0
 	}

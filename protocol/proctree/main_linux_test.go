@@ -41,6 +41,21 @@ var roles = map[string]func(){
 	"subreaper": subreaper,
 	"starved":   starved,
 	"tracer":    tracer,
+	// lessee has a child, and leases on what /proc says of it.
+	"lessee": func() {
+		runtime.LockOSThread()
+		spawn(os.Stdout, "stay", nil)
+		for _, path := range []string{"self/stat", "self/status", "thread-self/children"} {
+			fd, err := unix.Open("/proc/"+path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err == nil {
+				_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
+		stay("here")
+	},
 	// traced makes its parent its tracer, and stops.
 	"traced": func() {
 		runtime.LockOSThread()

@@ -45,6 +45,26 @@ func FuzzProcFiles(f *testing.F) {
 	})
 }
 
+// A lease on a file of a process in /proc delays nobody who reads it, and is told.
+func TestLease(t *testing.T) {
+	cmd, says, _ := start(t, "lessee", &syscall.SysProcAttr{Setpgid: true}, 2)
+	pid := cmd.Process.Pid
+	_, stat := proctree.ReadStat(pid)
+	_, memory := proctree.Memory(pid)
+	_, children := proctree.Children(pid)
+	_, descendants := proctree.Descendants(os.Getpid())
+	_, searched := proctree.SearchChildren()
+	for _, err := range []error{stat, memory, children, descendants, searched} {
+		if !proctree.Leased(err) {
+			t.Errorf("it is not told: %v", err)
+		}
+	}
+	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	allEnd(t, says)
+}
+
 // A process is there with its start time alone, and until it ends: what has its id
 // later is another one.
 func TestProcess(t *testing.T) {
@@ -58,8 +78,8 @@ func TestProcess(t *testing.T) {
 	if !p.Lives() || later.Lives() {
 		t.Errorf("it lives: %v, so does one that began later: %v", p.Lives(), later.Lives())
 	}
-	if got := proctree.Memory(p.PID); got < 1<<16 {
-		t.Errorf("it has %d bytes of memory", got)
+	if got, err := proctree.Memory(p.PID); got < 1<<16 || err != nil {
+		t.Errorf("it has %d bytes of memory, %v", got, err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (s Stat) Ended() bool { return s.State == 'Z' || s.State == 'X' }
 // ReadStat reads the state of a process. [Gone] tells whether an error means that
 // there is no such process.
 func ReadStat(pid int) (Stat, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return Stat{}, err
 	}
@@ -97,11 +97,11 @@ func (p Process) Lives() bool {
 	return s.Started == p.Started && !s.Ended()
 }
 
-// Memory is the memory of a process that no file backs, in bytes; 0 if the process
-// is gone.
-func Memory(pid int) int64 {
-	data, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status") // it is gone
-	return parseMemory(data)
+// Memory is the memory of a process that no file backs, in bytes. [Gone] tells whether
+// an error means that there is no such process.
+func Memory(pid int) (int64, error) {
+	data, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	return parseMemory(data), err
 }
 
 func parseMemory(status []byte) int64 {

@@ -30,7 +30,8 @@ const (
 // cgroups is the directory of a server's cgroups (version 2).
 type cgroups struct {
 	dir           string
-	memory, tasks bool // the kernel bounds these for those below
+	kill          *os.File // cgroup.kill; nil: those below are found by the tag alone
+	memory, tasks bool     // the kernel bounds these for those below
 }
 
 // findCgroups makes the directory where that can be done, and tells what it is
@@ -60,11 +61,12 @@ func makeCgroups(parent string, t proctree.LineageTag, try func(dir string) erro
 	// Each by itself: one that is not there must not keep the other away.
 	for _, control := range []string{"+memory", "+pids"} {
 		for _, dir := range []string{parent, c.dir} { // it has it already, or we see below that it has not
-			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(control), 0)
+			_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), control)
 		}
 	}
-	data, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.subtree_control")) // then it has none
+	data, _ := proctree.ReadFile(filepath.Join(c.dir, "cgroup.subtree_control")) // then it has none
 	active := strings.Fields(string(data))
+	c.kill = openKill(c.dir)
 	c.memory, c.tasks = slices.Contains(active, "memory"), slices.Contains(active, "pids")
 	return c, nil
 }
@@ -119,9 +121,34 @@ func within(path, root string) bool {
 	return root == "/" || path == root || strings.HasPrefix(path, root+"/")
 }
 
+// openKill opens cgroup.kill of a cgroup; nil if it cannot.
+func openKill(dir string) *os.File {
+	file, err := proctree.Open(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY)
+	if err != nil {
+		return nil
+	}
+	return file
+}
+
+// killBy ends all that is in the cgroup of an open cgroup.kill.
+func killBy(file *os.File) {
+	_, _ = file.WriteAt([]byte("1"), 0) // whoever is left is found by the tag
+}
+
+// writeFile writes to a file of a cgroup that exists.
+func writeFile(path, value string) error {
+	file, err := proctree.Open(path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(value)
+	return errors.Join(err, file.Close())
+}
+
 // remove ends all that is below and removes the directory.
 func (c *cgroups) remove() {
-	_ = os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0) // whoever is left is found by the tag
+	killBy(c.kill)
+	c.kill.Close()
 	limit := time.Now().Add(proctree.KillPatience)
 	for {
 		entries, _ := os.ReadDir(c.dir)
@@ -139,20 +166,29 @@ func (c *cgroups) remove() {
 }
 
 // cgroup is that of one process with its tree. nil is none.
+//
+// Programs of our user own its files: they could take a lease on one, which keeps those
+// that open it waiting, or take its mode away. So the files that are needed while such
+// programs run are opened before the first one starts. There are four at most.
 type cgroup struct {
 	dir           string
-	file          *os.File // dir; nil once the process has started
-	memory, tasks bool     // limits are set
+	file          *os.File            // dir; closed once the process has started
+	files         map[string]*os.File // by name; those that the kernel has
+	memory, tasks bool                // limits are set
+	killed        bool                // the kernel has killed for its limit; set by remove
 }
+
+// maxCounters bounds a file of counters, in bytes.
+const maxCounters = 4 << 10
 
 // make makes a cgroup with limits.
 func (c *cgroups) make(number uint64, l Limits) (*cgroup, error) {
-	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(number, 16))}
+	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(number, 16)), files: map[string]*os.File{}}
 	if err := os.Mkdir(g.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make its cgroup: %w", err)
 	}
 	set := func(name, value string) error {
-		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(value), 0o600); err != nil {
+		if err := writeFile(filepath.Join(g.dir, name), value); err != nil {
 			return fmt.Errorf("limit its cgroup: %w", err)
 		}
 		return nil
@@ -166,13 +202,35 @@ func (c *cgroups) make(number uint64, l Limits) (*cgroup, error) {
 		err = set("pids.max", strconv.FormatInt(l.Processes, 10))
 	}
 	if err == nil {
-		g.file, err = os.Open(g.dir)
+		err = g.open()
 	}
 	if err != nil {
+		g.file.Close()
 		g.remove()
 		return nil, err
 	}
 	return g, nil
+}
+
+// open opens the directory and the files that are needed later.
+func (g *cgroup) open() (err error) {
+	for name, flag := range map[string]int{
+		"cgroup.kill": os.O_WRONLY, "cpu.stat": os.O_RDONLY, "memory.events": os.O_RDONLY, "pids.events": os.O_RDONLY,
+	} {
+		if name == "memory.events" && !g.memory || name == "pids.events" && !g.tasks {
+			continue
+		}
+		file, err := proctree.Open(filepath.Join(g.dir, name), flag)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // an older kernel
+		}
+		if err != nil {
+			return fmt.Errorf("open its cgroup: %w", err)
+		}
+		g.files[name] = file
+	}
+	g.file, err = os.Open(g.dir)
+	return err
 }
 
 // started gives up what was needed for the start.
@@ -184,20 +242,26 @@ func (g *cgroup) started() {
 
 func (g *cgroup) kill() {
 	if g != nil {
-		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // whoever is left is found by the tag
+		killBy(g.files["cgroup.kill"])
 	}
 }
 
-// remove removes it, if nobody is in it. It is tried again with the server's.
+// remove closes it and removes it, if nobody is in it. Its directory's removal is tried
+// again with the server's.
 func (g *cgroup) remove() {
-	if g != nil {
-		_ = unix.Rmdir(g.dir)
+	if g == nil {
+		return
 	}
+	g.killed = g.outOfMemory()
+	for _, file := range g.files {
+		file.Close()
+	}
+	_ = unix.Rmdir(g.dir)
 }
 
 // outOfMemory reports whether the kernel killed for the sake of its limit.
 func (g *cgroup) outOfMemory() bool {
-	return g != nil && g.memory && g.counter("memory.events", "oom_kill") > 0
+	return g != nil && (g.killed || g.memory && g.counter("memory.events", "oom_kill") > 0)
 }
 
 // usage is what the cgroup knows, and limits that are kept there left out.
@@ -209,7 +273,9 @@ func (g *cgroup) usage() usage {
 
 // counter reads a number of a file of NAME NUMBER lines; 0 if it is not there.
 func (g *cgroup) counter(file, name string) int64 {
-	data, _ := os.ReadFile(filepath.Join(g.dir, file)) // then there is no such number
+	data := make([]byte, maxCounters)
+	n, _ := g.files[file].ReadAt(data, 0) // at its end; or there is no such number
+	data = data[:n]
 	for line := range bytes.Lines(data) {
 		if fields := bytes.Fields(line); len(fields) == 2 && string(fields[0]) == name {
 			n, _ := strconv.ParseInt(string(fields[1]), 10, 64)

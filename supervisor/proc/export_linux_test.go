@@ -14,11 +14,15 @@ type Cgroup struct{ g *cgroup }
 // MakeCgroup makes one for the given limits, as if the kernel kept both kinds.
 func MakeCgroup(dir string, l Limits) (*Cgroup, error) {
 	g, err := (&cgroups{dir: dir, memory: true, tasks: true}).make(7, l)
-	if err == nil {
-		g.started()
+	if err != nil {
+		return nil, err
 	}
-	return &Cgroup{g}, err
+	g.started()
+	return &Cgroup{g}, nil
 }
+
+// Remove closes its files and forgets it.
+func (c *Cgroup) Remove() { c.g.remove() }
 
 // OutOfMemory reports whether the kernel killed in it for its limit.
 func (c *Cgroup) OutOfMemory() bool { return c.g.outOfMemory() }

@@ -52,11 +52,15 @@ type usage struct {
 	tasks  int64 // processes and threads
 	cpu    time.Duration
 	denied bool // a task was refused to it
+	hidden bool // a lease keeps a process of it from being measured
 }
 
-// exceeded names the limit that is exceeded, "" for none.
+// exceeded names the limit that is exceeded, "" for none. A tree that cannot be measured
+// exceeds any.
 func (l Limits) exceeded(u usage) string {
 	switch {
+	case u.hidden:
+		return "measurement refused (a lease on a file in /proc)"
 	case l.MemoryBytes > 0 && u.memory > l.MemoryBytes:
 		return l.memory()
 	case l.Processes > 0 && (u.tasks > l.Processes || u.denied):

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 var roles = map[string]func(){
 	"nest": nest, "brood": brood, "fledge": fledge, "storm": storm, "server": server, "faults": faults,
-	"poor": poor, "spinner": spinner, "blower": blower, "opener": opener,
+	"poor": poor, "spinner": spinner, "blower": blower, "opener": opener, "lessee": lessee,
 	// echo copies its stdin until it ends.
 	"echo": func() { io.Copy(os.Stdout, os.Stdin) },
 	// polite says goodbye when it is told to go.

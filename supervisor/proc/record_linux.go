@@ -211,8 +211,8 @@ func (r *record) sweep() (left []int, err error) {
 	if r.cgroup == "" {
 		return proctree.EndLineage(r.tag.Has, func() {})
 	}
-	c := &cgroups{dir: r.cgroup}
-	left, err = proctree.EndLineage(r.tag.Has, (&cgroup{dir: r.cgroup}).kill)
+	c := &cgroups{dir: r.cgroup, kill: openKill(r.cgroup)}
+	left, err = proctree.EndLineage(r.tag.Has, func() { killBy(c.kill) })
 	c.remove()
 	return left, err
 }

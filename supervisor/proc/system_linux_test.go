@@ -50,7 +50,8 @@ func TestGuardNeedsDirectory(t *testing.T) {
 }
 
 // Where the kernel has cgroups for us, each process is in one of its own, and
-// no directory is left of it. Where it has none, the reason is told.
+// no directory is left of it; others cannot lease the files by which it is ended and
+// measured. Where the kernel has none, the reason is told.
 func TestCgroups(t *testing.T) {
 	g, err := proc.NewGuard(proc.GuardOptions{Dir: t.TempDir()})
 	if err != nil {
@@ -66,6 +67,24 @@ func TestCgroups(t *testing.T) {
 	if m := g.Mechanisms(); m.CgroupKill != in || !in && !strings.Contains(m.String(), "no cgroups: ") {
 		t.Errorf("means %s, but the process is in %s", m, data)
 	}
+	dirs := func() (found []string) {
+		for line := range strings.Lines(string(data)) {
+			if _, path, _ := strings.Cut(strings.TrimSpace(line), "0::"); strings.Contains(path, "/nexus-") {
+				here, _ := filepath.Glob("/sys/fs/cgroup" + path + "*")
+				below, _ := filepath.Glob("/sys/fs/cgroup/*" + path + "*")
+				found = append(append(found, here...), below...)
+			}
+		}
+		return found
+	}
+	for _, dir := range dirs() {
+		said := takeLeases(t, filepath.Join(dir, "cpu.stat"), filepath.Join(dir, "cgroup.kill"), filepath.Join(dir, "../cgroup.kill"), filepath.Join(dir, "cgroup.procs"))
+		for _, line := range said[:3] {
+			if !strings.HasSuffix(line, " resource temporarily unavailable") {
+				t.Errorf("another process can take leases in %s: %q", dir, said)
+			}
+		}
+	}
 	p.Stop(killed(), nil)
 	if err := gone(patience); err != nil {
 		t.Error(err)
@@ -73,20 +92,31 @@ func TestCgroups(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	for line := range strings.Lines(string(data)) {
-		if _, path, _ := strings.Cut(strings.TrimSpace(line), "0::"); strings.Contains(path, "/nexus-") {
-			found, _ := filepath.Glob("/sys/fs/cgroup/*" + path + "*")
-			more, _ := filepath.Glob("/sys/fs/cgroup" + path + "*")
-			if len(found)+len(more) > 0 {
-				t.Errorf("left: %v %v", found, more)
-			}
-		}
+	if left := dirs(); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
-// What the kernel is told of limits, and what it tells of them, in files.
-func TestLimitsInCgroup(t *testing.T) {
+// standInCgroup makes a directory that stands for a server's cgroup, with one for the limits
+// of a process. It has the files that the kernel makes.
+func standInCgroup(t *testing.T) string {
+	t.Helper()
 	server := t.TempDir()
+	dir := filepath.Join(server, "7")
+	err := os.Mkdir(dir, 0o700)
+	for _, name := range []string{"cgroup.kill", "cpu.stat", "memory.events", "memory.max", "memory.oom.group", "pids.events", "pids.max"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// What the kernel is told of limits, and what it tells of them, in files. That it killed is
+// known when these are gone.
+func TestLimitsInCgroup(t *testing.T) {
+	server := standInCgroup(t)
 	limits := proc.Limits{MemoryBytes: 512 << 20, Processes: 40, CPUSeconds: 60}
 	c, err := proc.MakeCgroup(server, limits)
 	if err != nil {
@@ -116,6 +146,10 @@ func TestLimitsInCgroup(t *testing.T) {
 		if got := c.Exceeded(limits); got != step.exceeded || c.OutOfMemory() != step.killed {
 			t.Errorf("%s %q: exceeded %q, killed for memory %v", step.file, step.content, got, c.OutOfMemory())
 		}
+	}
+	c.Remove()
+	if err := os.RemoveAll(dir); err != nil || !c.OutOfMemory() {
+		t.Errorf("once it is removed (%v), it was killed for memory: %v", err, c.OutOfMemory())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -181,15 +182,20 @@ func (t *tree) usage() usage {
 		adopted, _ := t.guard.adopted(t.isOurs, false) // those that could be listed
 		pids = append(pids, adopted...)
 	}
-	below, _ := proctree.Descendants(pids...) // those that could be listed
-	for _, pid := range append(pids, below...) {
-		s, err := proctree.ReadStat(pid)
-		if err != nil {
-			continue // it is gone
-		}
+	below, err := proctree.Descendants(pids...) // those that could be listed
+	pids = append(pids, below...)
+	if proctree.Leased(err) && t.number != 0 { // a lease hides some, but not their numbers
+		marked, _ := proctree.OfLineage(t.isOurs) // as above
+		pids = append(pids, marked...)
+	}
+	slices.Sort(pids)
+	for _, pid := range slices.Compact(pids) {
+		s, err := proctree.ReadStat(pid) // or it is gone
+		memory, hidden := proctree.Memory(pid)
 		u.tasks += s.Threads
 		u.cpu += s.CPU
-		u.memory += proctree.Memory(pid)
+		u.memory += memory
+		u.hidden = u.hidden || proctree.Leased(err) || proctree.Leased(hidden)
 	}
 	if t.cgroup != nil {
 		u.cpu = cpu
