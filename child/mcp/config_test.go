@@ -130,10 +130,11 @@ func TestLoadRefuses(t *testing.T) {
 // of no use; what is wrong is told as a server's failure.
 func TestLoadBrokenProject(t *testing.T) {
 	personal, secret := write(t, `{"mcpServers":{"mine":{"command":"x"}}}`), write(t, `{"mcpServers":{"linked":{"command":"x"}}}`)
-	for _, tc := range []struct {
+	type brokenCase struct {
 		name, want string
 		make       func(path string) error
-	}{
+	}
+	tests := []brokenCase{
 		{"no JSON", "mcp.json:1:2: ", func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }},
 		{"a pipe that nobody writes to", "mcp.json: is not a regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
 		{"a directory", "mcp.json: is not a regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
@@ -143,7 +144,13 @@ func TestLoadBrokenProject(t *testing.T) {
 			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(secret), dir))
 		}},
 		{"too much", "mcp.json: is larger than 1048576 bytes", func(path string) error { return os.WriteFile(path, make([]byte, 1<<20+1), 0o600) }},
-	} {
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		tests = append(tests, brokenCase{"another user's", "mcp.json: belongs to another user", func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte("{}"), 0o644), os.Chown(path, 12345, -1))
+		}})
+	}
+	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), ".nexus3")
 			path := filepath.Join(dir, "mcp.json")

@@ -71,3 +71,48 @@ func TestAPersonalFileThatIsNone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Any user may put a .git and a NEXUS.md into a directory such as /tmp, above that of an
+// agent: such text once became its system prompt.
+func TestAnothersFilesAreLeftOut(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can give files away
+	}
+	for _, tt := range []struct {
+		name    string
+		foreign []string // what belongs to another user
+		text    string   // of the prompt in repo/a
+		leftOut []string
+	}{
+		{"nothing", nil, "top of a", nil},
+		{"the files of a shared directory", []string{"repo/.git", "repo/NEXUS.md"}, "of a", []string{"repo is not the project's root: its .git belongs to another user"}},
+		{"the .git alone", []string{"repo/.git"}, "of a", []string{"repo is not the project's root: its .git belongs to another user"}},
+		{"a file of the project", []string{"repo/NEXUS.md"}, "of a", []string{"repo/NEXUS.md: belongs to another user"}},
+		{"that of the working directory", []string{"repo/a/NEXUS.md"}, "top", []string{"repo/a/NEXUS.md: belongs to another user"}},
+		{"the directory above", []string{"repo"}, "of a", []string{"repo is not the project's root: it belongs to another user"}},
+		{"the working directory", []string{"repo/a"}, "top", []string{"repo/a/NEXUS.md: is in a, which belongs to another user"}},
+		{"a directory without .git further up", []string{"."}, "top of a", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := tree(t, map[string]string{"repo/.git": "", "repo/NEXUS.md": "top", "repo/a/NEXUS.md": "of a"})
+			if err := os.Chmod(filepath.Join(dir, "repo"), 0o777|os.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range tt.foreign {
+				if err := os.Chown(filepath.Join(dir, name), 12345, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := prompt.Load(prompt.Options{Cwd: filepath.Join(dir, "repo/a")})
+			text := strings.Replace(got.Text, "\n\n# Instructions for a (they prevail over those above)\n\n", " ", 1)
+			if err != nil || text != tt.text || len(got.LeftOut) != len(tt.leftOut) {
+				t.Fatalf("got %q without %v, %v, want %q", text, got.LeftOut, err, tt.text)
+			}
+			for i, want := range tt.leftOut {
+				if why := got.LeftOut[i].Error(); !strings.HasSuffix(why, filepath.Join(dir, want)) {
+					t.Errorf("left out: %s, want %s", why, want)
+				}
+			}
+		})
+	}
+}

@@ -10,7 +10,9 @@
 // Functions keep no state. A file must be regular and UTF-8 text, all files together
 // at most MaxSize, and no link leads out of a project. A file of the project that is
 // anything else is left out, as the agent itself may have put it there; one of the
-// home is an error. No file is waited for. See SPEC.md §4.7.
+// home is an error. No file is waited for. A .git or a file of the project that belongs
+// neither to our user nor to root is left out, too: any user may make one in a directory
+// such as /tmp. See child/AGENT.md §4.7.
 package prompt
 
 import (
@@ -46,7 +48,7 @@ type Prompt struct {
 	// Explicit says that somebody asked for this very prompt, so that it is
 	// saved with the session.
 	Explicit bool
-	// LeftOut says which files of the project could not be read, and why.
+	// LeftOut says which files of the project are not used, and why.
 	LeftOut []error
 }
 
@@ -109,7 +111,8 @@ func layers(o Options) (p Prompt, err error) {
 // out of it.
 func (p *Prompt) addProject(cwd, home string) {
 	leaveOut := func(err error) { p.LeftOut = append(p.LeftOut, err) }
-	top := projectRoot(cwd)
+	top, foreign := projectRoot(cwd)
+	p.LeftOut = append(p.LeftOut, foreign...)
 	root, err := os.OpenRoot(top)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -147,14 +150,25 @@ func (p *Prompt) addProject(cwd, home string) {
 }
 
 // projectRoot is the nearest directory from cwd upwards that has a .git, or cwd
-// itself if none has.
-func projectRoot(cwd string) string {
+// itself if none has. The search ends below a directory that belongs to another user, and
+// takes no .git of one; leftOut says where it would have ended otherwise.
+func projectRoot(cwd string) (top string, leftOut []error) {
 	for dir := cwd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir
+		git, err := os.Lstat(filepath.Join(dir, ".git"))
+		if above, failed := os.Stat(dir); dir != cwd && failed == nil && !safefile.OursOrRoots(above) {
+			if err == nil {
+				leftOut = append(leftOut, fmt.Errorf("directory %s is not the project's root: it %w", dir, safefile.ErrForeign))
+			}
+			return cwd, leftOut
+		}
+		switch {
+		case err == nil && safefile.OursOrRoots(git):
+			return dir, leftOut
+		case err == nil:
+			leftOut = append(leftOut, fmt.Errorf("directory %s is not the project's root: its .git %w", dir, safefile.ErrForeign))
 		}
 		if dir == filepath.Dir(dir) {
-			return cwd
+			return cwd, leftOut
 		}
 	}
 }

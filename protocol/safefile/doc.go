@@ -10,8 +10,9 @@
 //
 // Open refuses links, directories, pipes, sockets and devices, and waits for none of
 // them. It follows links among the directories of a path: a home may be one. OpenLinked
-// and OpenIn also follow links to the file, OpenIn none that leads out of its root. A
-// file that is larger than it can be is not read.
+// and OpenIn also follow links to the file, OpenIn none that leads out of its root. OpenIn
+// and ReadOwn refuse what belongs to another user: their directory may be one that all may
+// write. A file that is larger than it can be is not read.
 //
 // A lock is one of flock(2): it belongs to the open file and ends with it, however the
 // process ends. MakeDir locks a directory the same way: one that nobody has locked is of

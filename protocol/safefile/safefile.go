@@ -13,6 +13,10 @@ import (
 // of a file. It comes in a *fs.PathError.
 var ErrNotRegular = errors.New("is not a regular file")
 
+// ErrForeign says that a file belongs neither to our user nor to root. It comes in a
+// *fs.PathError.
+var ErrForeign = errors.New("belongs to another user")
+
 // ErrLocked says that another open file has the lock.
 var ErrLocked = errors.New("it is locked")
 
@@ -35,10 +39,43 @@ func OpenLinked(path string) (*os.File, error) {
 	return regular(file, err, path, os.Stat)
 }
 
-// OpenIn is OpenLinked for a name in root. A link out of root is an error of root.
+// OpenIn is OpenLinked for a name in root, where another user may have put something: the
+// error is ErrForeign unless the file, each directory of name, and a link in the place of
+// any of these belong to our user or root. A link out of root is an error of root.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
-	file, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
-	return regular(file, err, name, root.Stat)
+	return openOwn(name, root.Lstat, func() (*os.File, error) {
+		file, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+		return regular(file, err, name, root.Stat)
+	})
+}
+
+// openOwn opens the file with that name, as OpenIn does.
+func openOwn(name string, lstat func(string) (fs.FileInfo, error), open func() (*os.File, error)) (*os.File, error) {
+	for part := name; part != "."; part = filepath.Dir(part) {
+		info, err := lstat(part)
+		if err != nil {
+			return nil, err
+		}
+		if !OursOrRoots(info) {
+			foreign := &fs.PathError{Op: "open", Path: name, Err: ErrForeign}
+			if part != name {
+				foreign.Err = fmt.Errorf("is in %s, which %w", part, ErrForeign)
+			}
+			return nil, foreign
+		}
+	}
+	file, err := open()
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !OursOrRoots(info) {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrForeign}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // regular closes a file that is not a regular one. stat looks at path, for the reason of
@@ -75,6 +112,16 @@ func Read(path string, limit int64) ([]byte, error) {
 // ReadLinked is Read for what OpenLinked opens.
 func ReadLinked(path string, limit int64) ([]byte, error) {
 	file, err := OpenLinked(path)
+	return readClose(file, err, limit)
+}
+
+// ReadOwn is ReadLinked for a name in dir, but refuses what OpenIn refuses as another
+// user's. A link may lead out of dir.
+func ReadOwn(dir, name string, limit int64) ([]byte, error) {
+	path := filepath.Join(dir, name)
+	file, err := openOwn(name,
+		func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(dir, name)) },
+		func() (*os.File, error) { return OpenLinked(path) })
 	return readClose(file, err, limit)
 }
 

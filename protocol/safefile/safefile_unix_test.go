@@ -230,3 +230,51 @@ func TestProbe(t *testing.T) {
 		t.Errorf("where there is no room: %v", err)
 	}
 }
+
+// A directory that all may write holds files of any user: those of a project are ours or
+// root's, and so are the directories and links on the way to them.
+func TestOpenRefusesAnothersFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can give files away
+	}
+	for _, tt := range []struct {
+		name, foreign string
+		want          string // "" is no error
+	}{
+		{"of a shared directory", ".", ""},
+		{"a file", "sub/file", "belongs to another user"},
+		{"its directory", "sub", "is in sub, which belongs to another user"},
+		{"a link to ours", "sub/link", "belongs to another user"},
+		{"the target of ours", "target", "belongs to another user"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := errors.Join(
+				os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, "sub/file"), []byte("x"), 0o644),
+				os.WriteFile(filepath.Join(dir, "target"), []byte("x"), 0o644), os.Symlink("../target", filepath.Join(dir, "sub/link")),
+				os.Lchown(filepath.Join(dir, tt.foreign), 12345, -1),
+			); err != nil {
+				t.Fatal(err)
+			}
+			name := "sub/file"
+			if tt.foreign == "sub/link" || tt.foreign == "target" {
+				name = "sub/link"
+			}
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			file, opened := safefile.OpenIn(root, name)
+			if opened == nil {
+				file.Close()
+			}
+			_, read := safefile.ReadOwn(dir, name, 1)
+			for _, err := range []error{opened, read} {
+				if errors.Is(err, safefile.ErrForeign) != (tt.want != "") || err != nil && !strings.HasSuffix(err.Error(), tt.want) {
+					t.Errorf("got %v, want %q", err, tt.want)
+				}
+			}
+		})
+	}
+}

@@ -21,6 +21,9 @@ const DefaultPort = 8765
 // otherwise.
 const DefaultHome = ".nexus3"
 
+// projectFile is the name, in an agent's working directory, of a project's configuration.
+const projectFile = ".nexus3/config.json"
+
 // MaxFileSize bounds a configuration file, in bytes.
 const MaxFileSize = 1 << 20
 
@@ -250,7 +253,7 @@ func (c *Config) Personal() []byte {
 	return c.personal
 }
 
-// mergePersonal is merge for the personal configuration, which is remembered.
+// mergePersonal is mergeText for the personal configuration, which is remembered.
 func (c *Config) mergePersonal(path string) error {
 	data, err := readBounded(path)
 	if err != nil {
@@ -262,14 +265,18 @@ func (c *Config) mergePersonal(path string) error {
 
 // mergeOthers reads the files that override the personal one.
 func (c *Config) mergeOthers(cwd string, extra []string) error {
-	personal, project := c.personalPath(), filepath.Join(cwd, ".nexus3", "config.json")
+	personal, project := c.personalPath(), filepath.Join(cwd, projectFile)
 	if cwd != "" && filepath.Clean(project) != filepath.Clean(personal) {
-		if err := c.merge(project, untrusted); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.mergeProject(cwd); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	for _, path := range extra {
-		if err := c.merge(path, trusted); err != nil {
+		data, err := readBounded(path)
+		if err != nil {
+			return &FileError{Path: path, Err: err}
+		}
+		if err := c.mergeText(path, data, trusted); err != nil {
 			return err
 		}
 	}
@@ -296,16 +303,18 @@ var vendors = map[string]Provider{
 	},
 }
 
-// merge reads one file and lays it over what is known. The error is a *FileError.
-func (c *Config) merge(path string, by trust) error {
-	data, err := readBounded(path)
+// mergeProject is mergeText for the file of the project in cwd, which must belong to our
+// user or root.
+func (c *Config) mergeProject(cwd string) error {
+	path := filepath.Join(cwd, projectFile)
+	data, err := withoutPath(safefile.ReadOwn(cwd, projectFile, MaxFileSize))
 	if err != nil {
-		return &FileError{Path: path, Project: by == untrusted, Err: err}
+		return &FileError{Path: path, Project: true, Err: err}
 	}
-	return c.mergeText(path, data, by)
+	return c.mergeText(path, data, untrusted)
 }
 
-// mergeText is merge for a file that holds data.
+// mergeText lays a file that holds data over what is known. The error is a *FileError.
 func (c *Config) mergeText(path string, data []byte, by trust) error {
 	f, err := c.parse(data, by)
 	if err == nil {
@@ -382,7 +391,10 @@ func (c *Config) noteKeys(providers map[string]Provider) {
 
 // readBounded reads a regular file of at most MaxFileSize. Its errors name no path.
 func readBounded(path string) ([]byte, error) {
-	data, err := safefile.ReadLinked(path, MaxFileSize)
+	return withoutPath(safefile.ReadLinked(path, MaxFileSize))
+}
+
+func withoutPath(data []byte, err error) ([]byte, error) {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}

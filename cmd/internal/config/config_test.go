@@ -13,6 +13,7 @@ import (
 
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 func write(t *testing.T, path, text string) string {
@@ -229,6 +230,18 @@ func TestLaterFilesOverride(t *testing.T) {
 		}
 		if c.Files[1] != project {
 			t.Errorf("files %v", c.Files)
+		}
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		if err := os.Chown(project, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd)
+		if e, ok := errors.AsType[*config.FileError](err); !ok || !e.Project || e.Path != project || !errors.Is(err, safefile.ErrForeign) {
+			t.Errorf("a project's file that belongs to another user: %v", err)
+		}
+		if err := os.Chown(project, 0, -1); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if _, err := config.Load([]string{"NEXUS_HOME=" + home}, cwd, filepath.Join(cwd, "none.json")); !errors.Is(err, fs.ErrNotExist) {
