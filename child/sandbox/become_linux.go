@@ -63,7 +63,7 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 		return nil, startReport{}, fmt.Errorf("start it: %w", err)
 	}
 	_ = send(orders, o) // if nobody reads it, the report says why
-	first, listener := outcome(reports)
+	first, listener := outcome(pid, reports)
 	if first.Error == "" && first.NoView == "" {
 		detach()
 		if listener >= 0 {
@@ -83,31 +83,80 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 	return nil, first, nil
 }
 
+// How the reaper answers a report of a listener: it has it, or it needs to be sent
+// it.
+const (
+	listenerTaken  = 't'
+	listenerWanted = 'w'
+)
+
 // outcome is what became of a process that was to become the program: its last
 // report, and the listener of its filter if it has one, or -1.
-func outcome(reports *os.File) (last startReport, listener int) {
+func outcome(pid int, reports *os.File) (last startReport, listener int) {
 	last, listener = startReport{Error: "it ended before it was the program"}, -1
+	r := bufio.NewReader(reports)
+	for {
+		var next startReport
+		if err := receive(r, &next); err != nil {
+			return last, listener
+		}
+		if next.Listener == 0 {
+			last = next
+			continue
+		}
+		var err error
+		if listener, err = processFD(pid, next.Listener); err == nil {
+			_, _ = reports.Write([]byte{listenerTaken}) // if nobody reads it, the next report says why
+			continue
+		}
+		_, _ = reports.Write([]byte{listenerWanted})
+		listener, r = sentListener(reports)
+	}
+}
+
+// processFD makes a copy of a descriptor of a process.
+func processFD(pid, fd int) (int, error) {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(process)
+	return unix.PidfdGetfd(process, fd, 0)
+}
+
+// sentListener receives a listener, -1 if there is none with what comes next. The
+// reader is for what follows.
+func sentListener(reports *os.File) (listener int, rest *bufio.Reader) {
 	start, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, size, err := 0, 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		n, size, _, _, err = unix.Recvmsg(int(reports.Fd()), start, rights, unix.MSG_CMSG_CLOEXEC)
 	}
+	rest, listener = bufio.NewReader(io.MultiReader(bytes.NewReader(start[:max(n, 0)]), reports)), -1
 	if err != nil {
-		return last, -1
+		return listener, rest
 	}
 	if messages, err := unix.ParseSocketControlMessage(rights[:size]); err == nil && len(messages) == 1 {
 		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
 			listener = fds[0]
 		}
 	}
-	r := bufio.NewReader(io.MultiReader(bytes.NewReader(start[:n]), reports))
-	for {
-		var next startReport
-		if err := receive(r, &next); err != nil {
-			return last, listener
-		}
-		last = next
+	return listener, rest
+}
+
+// passListener has the reaper take the listener. Sending it is the second choice,
+// for where the reaper may not take it, as in some containers: how many descriptors
+// may be on their way is counted for all processes of a user, so another process can
+// prevent it.
+func passListener(reports *os.File, listener int) error {
+	if err := send(reports, startReport{Listener: listener}); err != nil {
+		return err
 	}
+	answer := make([]byte, 1)
+	if _, err := io.ReadFull(reports, answer); err != nil || answer[0] == listenerTaken {
+		return err
+	}
+	return unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(listener), nil, 0) // a space may stand before a report
 }
 
 // become confines this process and makes it the program. It returns only if that
@@ -136,8 +185,8 @@ func become() int {
 	if err != nil {
 		return fail(startReport{Error: "confine it: " + err.Error()})
 	}
-	if listener >= 0 { // with a space, which may stand before a report
-		if err := unix.Sendmsg(reportFD, []byte{' '}, unix.UnixRights(listener), nil, 0); err != nil {
+	if listener >= 0 {
+		if err := passListener(reports, listener); err != nil {
 			return fail(startReport{Error: "confine it: pass on the listener: " + err.Error()})
 		}
 	}

@@ -186,6 +186,7 @@ var roles = map[string]func(args []string){
 	},
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },
+	"crowded":    crowded,
 	"devices":    func(args []string) { fmt.Println(devices(args)) },
 	"watched":    func(args []string) { fmt.Println(watched(args[0])) },
 	"extended":   func(args []string) { fmt.Println(extended(args[0])) },

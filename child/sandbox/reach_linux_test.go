@@ -2,8 +2,11 @@ package sandbox_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -297,6 +300,50 @@ func TestExtendedAttributes(t *testing.T) {
 		"tar --xattrs --acls -cf x.tar in && tar --xattrs --acls -xpf x.tar -C out && install -m 600 own new && test -f out/in/copy -a -f again/copy"
 	if text, exit := output(t, p.sandboxed(), p.work, sh("set -e; ("+tools+") 2>&1")...); exit.Code != 0 {
 		t.Errorf("exit %+v: %s", exit, text)
+	}
+}
+
+// crowded runs a program while descriptors are on their way, more than its user may
+// have so with the limit that it runs under.
+func crowded(args []string) {
+	const limit, each, times = 256, 200, 3
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		panic(err)
+	}
+	for range times {
+		if err := unix.Sendmsg(pair[0], []byte{'x'}, unix.UnixRights(make([]int, each)...), nil, 0); err != nil {
+			panic(err)
+		}
+	}
+	if err := syscall.Setrlimit(unix.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		panic(err)
+	}
+	self, _ := os.Executable()
+	p, err := sandbox.Start(context.Background(), sandbox.Spec{Argv: sh("echo fine"), Dir: args[0], Rules: sandbox.Rules{
+		Confinement: sandbox.Always, ReadWrite: args[:1], ReadOnly: []string{self},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, _ := io.ReadAll(p.Stdout())
+	fmt.Printf("%s", text)
+	p.Close()
+}
+
+// No process keeps another agent's programs from starting by descriptors that it
+// sends and nobody receives.
+func TestDescriptorsOnTheirWay(t *testing.T) {
+	const uid = 65534 // not root, who is held to no number of descriptors
+	base, argv := placeFor(t, uid)
+	cmd := exec.Command(argv[0], "role", "crowded", filepath.Join(base, "work"))
+	cmd.Env = append(os.Environ(), "TMPDIR="+base)
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+	if text, err := cmd.CombinedOutput(); string(text) != "fine\n" {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 

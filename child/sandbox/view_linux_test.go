@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -139,38 +140,6 @@ func setID(dir string) string {
 	return strings.Join(says, " ")
 }
 
-// devices says which of the devices are there and may be opened, also if that fails.
-func devices(paths []string) string {
-	var says []string
-	for _, path := range paths {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-		if err == nil {
-			unix.Close(fd)
-		}
-		if err != unix.EACCES && err != unix.ENOENT {
-			says = append(says, filepath.Base(path))
-		}
-	}
-	return strings.Join(says, " ")
-}
-
-// someDevices are devices that all programs need, and others: one from which much can
-// be read, one that makes terminals, and what holds file systems. In a view there are
-// also those that root has put in other places.
-func someDevices(base, how string) []string {
-	paths := []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero", "/dev/kmsg", "/dev/ptmx"}
-	if how != "bare" {
-		paths = append(paths, filepath.Join(base, "work", "disk"), filepath.Join(base, "work", "memory"), filepath.Join(base, "beside", "memory"))
-	}
-	all, _ := filepath.Glob("/dev/*")
-	for _, path := range all {
-		if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
 // ordinary is what programs do as a rule, and then what they may not do by links
 // and other names.
 const ordinary = `
@@ -194,7 +163,8 @@ const ordinary = `
 // they could change.
 func attributes(args []string) {
 	base, prepare := args[0], map[string]func() error{
-		"views": func() error { return nil }, "bare": sandboxtest.WithoutNamespaces, "listener": sandboxtest.WithListener,
+		"views": func() error { return nil }, "bare": sandboxtest.WithoutNamespaces,
+		"container": func() error { return errors.Join(sandboxtest.WithoutNamespaces(), sandboxtest.WithoutCopies()) }, "listener": sandboxtest.WithListener,
 	}[args[1]]
 	if err := prepare(); err != nil {
 		panic(err)
@@ -277,6 +247,8 @@ func TestAttributes(t *testing.T) {
 		refused = "ENOTDIR file; EACCES outside; EACCES BASE/beside; EACCES ../../beside/file; %s BASE/work/.nexus3/sessions; EACCES ../.nexus3; " +
 			"ENOENT BASE/work/.nexus3/nothing; ENOENT nothing; EACCES /; EACCES /tmp; EACCES /etc/shadow; EACCES /proc; EACCES /proc/1; " +
 			"EACCES TMP/..; EACCES /proc/self/fd/101; seen"
+		unwatched = "ENOSPC .; ENOSPC file; ENOSPC inside; ENOSPC ../src/../src; ENOSPC BASE/work/src/file; ENOSPC /usr/bin; ENOSPC /dev/null; " +
+			"ENOSPC TMP; ENOSPC ..; ENOSPC /proc/self/fd/100; ENOSPC outside; ENOSPC file; ENOSPC ..; ENOSPC ..; "
 	)
 	for _, tt := range []struct {
 		name string
@@ -299,6 +271,11 @@ func TestAttributes(t *testing.T) {
 		{"ordinary user without namespaces", 65534, "bare", map[string]string{
 			"trusted own": decided + " watch", "trusted home": "stat list watch", "trusted beside": "stat open list watch",
 			"sandboxed own": decided + " watch", "sandboxed home": "stat list", "sandboxed beside": "stat", "watched": fmt.Sprintf(refused, "EACCES"),
+		}},
+		{"ordinary user in a container", 65534, "container", map[string]string{
+			"trusted own": decided + " watch", "trusted home": "stat list watch", "trusted beside": "stat open list watch",
+			"sandboxed own": decided, "sandboxed home": "stat list", "sandboxed beside": "stat",
+			"watched": unwatched + strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf(refused, "EACCES"), "ENOTDIR file; "), "; seen"),
 		}},
 		{"ordinary user whose listener is taken", 65534, "listener", map[string]string{
 			"trusted own": all, "trusted home": "", "trusted beside": "stat open list watch",
@@ -325,7 +302,7 @@ func TestAttributes(t *testing.T) {
 					}
 					fmt.Fprintf(&want, "%s %s: %s\n", kind, at.path, can)
 				}
-				can := map[string]string{"bare": "; left: "}[tt.how]
+				can := map[string]string{"bare": "; left: ", "container": "; left: "}[tt.how]
 				if can == "" {
 					can = "memory semaphores queue; left: "
 				}

@@ -150,10 +150,5 @@ func takeFD(tid uint32, fd int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(process)
-	return unix.PidfdGetfd(process, fd, 0)
+	return processFD(pid, fd)
 }

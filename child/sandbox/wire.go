@@ -41,6 +41,7 @@ type startReport struct {
 	NoView     string // why a program that is to be confined cannot have that view
 	View       view   // the first to be tried for the next program
 	Notes      []string
+	Listener   int // a descriptor that the reaper is to take before the program starts; 0 is none
 	Exited     bool
 	Code       int // -1 if a signal ended it
 	Signal     int

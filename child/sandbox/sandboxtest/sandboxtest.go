@@ -6,7 +6,7 @@
 //
 // It is for tests alone, and asks the kernel itself to do without: from then on
 // the process and whatever it starts are told that there is no Landlock, that they
-// may make no namespaces, or that another has the listener of their filters.
+// may make no namespaces, or copy no descriptors, or that another has the listener of their filters.
 package sandboxtest
 
 import (
@@ -37,6 +37,17 @@ func WithoutNamespaces() error {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE, Jf: 3},
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: firstArgument},
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_NEWNS | unix.CLONE_NEWUSER, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}, 0)
+}
+
+// WithoutCopies takes the copying of other processes' descriptors from them in the
+// same way, as container runtimes do.
+func WithoutCopies() error {
+	return filter([]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PIDFD_GETFD, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}, 0)
