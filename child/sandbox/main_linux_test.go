@@ -73,6 +73,21 @@ var roles = map[string]func(args []string){
 			fmt.Println(errno == 0, errno)
 		}
 	},
+	// children runs a program, and starts another, which it finds and ends.
+	"children": func([]string) {
+		argv := role("pairs")
+		run := exec.Command(argv[0], argv[1:]...).Run()
+		argv = role("stubborn")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		found, err := os.FindProcess(cmd.Process.Pid)
+		if err == nil {
+			err = found.Kill()
+		}
+		fmt.Println(run, err, cmd.Wait())
+	},
 	"pairs": func([]string) {
 		for _, kind := range []int{unix.SOCK_STREAM | unix.SOCK_CLOEXEC, unix.SOCK_SEQPACKET, unix.SOCK_DGRAM} {
 			_, err := unix.Socketpair(unix.AF_UNIX, kind, 0)

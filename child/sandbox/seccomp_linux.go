@@ -188,7 +188,7 @@ func callFilter(r Rules, v view) []unix.SockFilter {
 		deny(systemV)
 	}
 	if !r.readsAll() {
-		deny([]calls{readAttributes, readMounts})
+		deny([]calls{readAttributes, readMounts, openProcess})
 		program = append(program, noAccess...)
 		program = append(program, watches...)
 	}

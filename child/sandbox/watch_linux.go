@@ -33,6 +33,11 @@ var readAttributes = calls{unix.EOPNOTSUPP, []uint32{
 // a program may not read: among these are the paths that are covered.
 var readMounts = calls{unix.ENOSYS, []uint32{unix.SYS_LISTMOUNT, unix.SYS_STATMOUNT}}
 
+// openProcess opens a process by its ID, and the descriptor tells of it: its user, its
+// parent, its control group. A filter cannot tell the program's own processes from others;
+// without the call, programs do as on an older kernel.
+var openProcess = calls{unix.ENOSYS, []uint32{unix.SYS_PIDFD_OPEN}}
+
 // noAccess is the part of the filter that opens no file for neither reading nor
 // writing (access mode 3): Landlock lets any file be opened so, and its attributes
 // be read then.
