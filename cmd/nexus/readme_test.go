@@ -20,7 +20,8 @@ import (
 )
 
 // documented says what the sh blocks of each section of the pages must print.
-// README's sections are one session. Expected in a program's name is what it prints.
+// README's blocks are one session, with its program in Python. Expected in a program's name
+// is what it prints.
 var documented = map[string][]string{
 	"README.md": {
 		`{"jsonrpc":"2.0","id":1,"result":{"agent_id":"chat","url":"/agent/chat"`,
@@ -36,7 +37,6 @@ var documented = map[string][]string{
 	"SPEC.md 3.10 Flags":              {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
 	"cmd/OPERATIONS.md 2.2 nexus-rpc": {"Your name is Alice.", "worker-2", "careful", "nxk_"},
 	"child/AGENT.md 4.5 Permissions":  {`hello`, `"stop_reason":"completed"`},
-	"README.md python":                {"Your name is Alice."},
 	"cmd/OPERATIONS.md python":        {"Your name is Alice.", "completed", "AGENT_NOT_FOUND", "create_agent"},
 	"cmd/OPERATIONS.md ts":            {"Your name is Alice.", "completed"},
 }
@@ -63,6 +63,9 @@ func TestDocumentedCommands(t *testing.T) {
 			if !ok {
 				t.Errorf("%s has commands, and there is no line for it in this test", s.name)
 				continue
+			}
+			if page == "README.md" && strings.Contains(s.text, python) {
+				want = append(want, "\nYour name is Alice.\n")
 			}
 			switch {
 			case s.language != "sh":
@@ -96,12 +99,24 @@ type section struct{ name, language, text string }
 
 var fence = regexp.MustCompile("(?ms)^(#{2,3}) ([^\n]+)$|^```([a-z]+)\n(.*?)^```$")
 
-// sections returns what can be run of a page: the sh blocks of each section joined,
-// all of README's as one, and each program in python or ts.
+// python begins a program in a script.
+const python = "python3 - <<'END'\n"
+
+// sections returns what can be run of a page: the sh blocks of each section joined, and
+// each program in python or ts. All blocks of README are one script, its program in Python
+// where it stands, if it can be run here.
 func sections(page, text string) (list []section) {
 	name := page
+	_, noPython := exec.LookPath("python3")
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
-		switch heading, language, block := m[2], m[3], m[4]; {
+		heading, language, block := m[2], m[3], m[4]
+		if page == "README.md" && language == "python" {
+			if noPython != nil {
+				continue
+			}
+			language, block = "sh", python+block+"END\n"
+		}
+		switch {
 		case heading != "":
 			if page != "README.md" {
 				name = page + " " + heading
@@ -122,7 +137,7 @@ func sections(page, text string) (list []section) {
 // runDocumented runs a script in a folder that looks like a fresh clone after make
 // build. NEXUS_PORT is a free port, because a test must not fight over a fixed one.
 func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
-	dir := t.TempDir()
+	dir, clients := t.TempDir(), clientsDir(t)
 	tools := filepath.Join(dir, "tools")
 	if err := os.Mkdir(tools, 0o700); err != nil {
 		t.Fatal(err)
@@ -151,7 +166,8 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NEXUS_HOME="+filepath.Join(dir, "home"), "NEXUS_PORT="+port, "NEXUS3_API_KEY=", "PATH="+tools+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "NEXUS_HOME="+filepath.Join(dir, "home"), "NEXUS_PORT="+port, "NEXUS3_API_KEY=", "PATH="+tools+":"+os.Getenv("PATH"),
+		"PYTHONPATH="+filepath.Join(clients, "python"), "PYTHONDONTWRITEBYTECODE=1")
 	// What the script starts in the background goes with it, also if it fails.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -187,11 +203,7 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 
 // runDocumentedProgram runs a program against a server, twice, as a newcomer does.
 func runDocumentedProgram(t *testing.T, s section, want []string) {
-	clients, err := filepath.Abs("../../bridge/client")
-	if err != nil {
-		t.Fatal(err)
-	}
-	interpreter, file, run := "python3", "program.py", "PYTHONPATH='"+clients+"/python' python3 -B program.py\n"
+	interpreter, file, run := "python3", "program.py", "python3 program.py\n"
 	if s.language == "ts" {
 		interpreter, file, run = "node", "program.mjs", "node program.mjs\n"
 	}
@@ -201,9 +213,18 @@ func runDocumentedProgram(t *testing.T, s section, want []string) {
 	}
 	runDocumented(t, "bin/nexus serve &\n"+
 		"until curl -s http://127.0.0.1:$NEXUS_PORT/healthz; do sleep 0.2; done\n"+
-		"mkdir node_modules; ln -s '"+clients+"/typescript' node_modules/nexus-client\n"+
+		"mkdir node_modules; ln -s '"+clientsDir(t)+"/typescript' node_modules/nexus-client\n"+
 		"cat > "+file+" <<'END'\n"+s.text+"END\n"+run+run+
 		"bin/nexus-rpc shutdown\nwait\n", true, want)
+}
+
+// clientsDir has the clients in Python and TypeScript.
+func clientsDir(t *testing.T) string {
+	dir, err := filepath.Abs("../../bridge/client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func freePort() (string, error) {
