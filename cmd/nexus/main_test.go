@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -51,7 +52,46 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	release, err := guardPrograms(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer release()
 	return m.Run()
+}
+
+// guardPrograms starts a process that outlives this one if this one is killed, as by
+// go test's -timeout. It kills then what the tests left: all that runs a program of dir,
+// and all that has dir in the environment that it got. The caller must call release.
+func guardPrograms(dir string) (release func(), err error) {
+	const variable = "NEXUS_TEST_PROGRAMS"
+	cmd := exec.Command("sh", "-c", `
+		read -r released && exit
+		while
+			found=
+			for p in /proc/[0-9]*; do
+				case $(readlink "$p/exe") in
+				"$0"/*) ;;
+				*) tr '\0' '\n' < "$p/environ" | grep -qxF "$1=$0" || continue ;;
+				esac
+				kill -KILL "${p#/proc/}" && found=yes
+			done
+			[ "$found" ]
+		do :; done 2> /dev/null
+		rm -rf "$0"`, dir, variable)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends our group does not end it
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("guard the programs: %w", err)
+	}
+	return func() {
+		_, _ = io.WriteString(stdin, "released\n") // of which it dies, or of the end of stdin
+		_ = cmd.Wait()
+	}, os.Setenv(variable, dir)
 }
 
 func takePrograms(dir string) error {
