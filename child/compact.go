@@ -22,7 +22,7 @@ func (w *worker) compact(ctx context.Context, c protocol.Compact) protocol.Respo
 	}
 	model := w.current().model
 	compactor := w.compactor(model)
-	compactor.Force = c.Force
+	compactor.RuleIfFailed, compactor.Force = true, c.Force
 	done, err := compactor.Compact(ctx, old)
 	w.addUsage(model, done.Usage)
 	switch {

@@ -441,6 +441,36 @@ func TestCompact(t *testing.T) {
 	))
 }
 
+// talked adds four long turns to a conversation.
+func talked(o *child.Options) {
+	for range 4 {
+		for _, role := range []protocol.Role{protocol.RoleUser, protocol.RoleAssistant} {
+			o.State.Messages = append(o.State.Messages, protocol.Message{Role: role, Content: strings.Repeat("long words ", 60)})
+		}
+	}
+}
+
+// down is a provider that does not answer.
+type down struct{ provider.Provider }
+
+func (down) Stream(context.Context, provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) { yield(nil, errors.New("the service is down")) }
+}
+
+// A summary that was asked for is made by rule where the model makes none, and
+// the answer says so; none is made because a turn would like one.
+func TestCompactByRule(t *testing.T) {
+	o := options()
+	talked(&o)
+	o.Start.Provider, o.Start.Offline, o.Start.ContextWindow, o.CompactAt = down{}, false, 2000, 50
+	play(t, o, []string{
+		`> {"type":"prompt","id":"1","message":"go"}`, `< {"type":"error","message":"the service is down"}`, `< {"type":"agent_end","stop_reason":"error"}`, `< {"type":"response","id":"1","ok":false}`,
+		`> {"type":"get_messages","id":"m","limit":0}`, `< {"id":"m","total":9}`,
+		`> {"type":"compact","id":"c"}`, `< {"id":"c","ok":true,"compacted":true,"by":"rule"}`,
+		`> {"type":"get_messages","id":"m","limit":0}`, `< {"id":"m","total":4}`,
+	})
+}
+
 // What cannot be saved is refused and changes nothing.
 func TestAnUnsavedChangeIsNone(t *testing.T) {
 	o := options()
@@ -448,11 +478,7 @@ func TestAnUnsavedChangeIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 4 {
-		for _, role := range []protocol.Role{protocol.RoleUser, protocol.RoleAssistant} {
-			o.State.Messages = append(o.State.Messages, protocol.Message{Role: role, Content: strings.Repeat("long words ", 60)})
-		}
-	}
+	talked(&o)
 	o.Journal = j
 	if err := j.Close(); err != nil { // from now on nothing can be saved
 		t.Fatal(err)

@@ -4,7 +4,7 @@
 //	c := conversation.New(restored, conversation.Preamble{System: text, Tools: specs, Model: "m", ContextWindow: 128_000})
 //	c.Add(m)
 //	old := c.DueForCompaction(80)     // what compaction is to replace now; nil for nothing
-//	window, err := c.Fit()           // what the next request may carry
+//	window, err := c.Fit(0)          // what the next request may carry
 //	c.RecordAnswer(window, usage)  // what the provider counted for it, or
 //	c.RecordTooLarge(window)       // that it was too much
 //

@@ -43,7 +43,7 @@ func TestBreakdownFollowsTheProvider(t *testing.T) {
 	if diff := cmp.Diff(want, d.Breakdown()); diff != "" {
 		t.Errorf("estimate (-want +got):\n%s", diff)
 	}
-	whole, err := d.Fit()
+	whole, err := d.Fit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestFit(t *testing.T) {
 	}{{10_000, 8}, {500, 4}, {100, -1}}
 	for _, tt := range tests {
 		d := conversation.New(turns, conversation.Preamble{ContextWindow: tt.window})
-		got, err := d.Fit()
+		got, err := d.Fit(0)
 		if tt.want < 0 {
 			if !errors.Is(err, conversation.ErrTooLarge) {
 				t.Errorf("window %d: got %d messages, %v", tt.window, len(got.Messages), err)
@@ -112,7 +112,7 @@ func TestPairsStayWhole(t *testing.T) {
 			}
 		}
 		d := conversation.New(messages, conversation.Preamble{ContextWindow: rapid.Uint64Range(10, 2000).Draw(t, "window")})
-		if fit, err := d.Fit(); err == nil {
+		if fit, err := d.Fit(0); err == nil {
 			check("fit", fit.Messages)
 			var text, whole uint64
 			for _, m := range fit.Messages {

@@ -20,14 +20,15 @@ const (
 	minShare = 512
 )
 
-// Fit returns the messages of the next request: all, or where they exceed what
-// is available or Preamble.MaxMessages, the latest whole turns that do not. A
-// turn that failed and alone exceeds what is available is left out in any case. Of a
-// last turn that alone exceeds it, what its calls carried is left out or cut,
-// the oldest first; the conversation itself stays as it is. ErrTooLarge says that not
-// even that helps. What was learned from the provider is no reason for it: then
-// the least of a request is tried, and the provider has its say.
-func (c *Conversation) Fit() (Window, error) {
+// Fit returns the messages of the next request: all from message from on, which is 0
+// or begins a turn; where they exceed what is available or Preamble.MaxMessages,
+// the latest whole turns that do not. A turn that failed and alone exceeds what
+// is available is left out in any case. Of a last turn that alone exceeds it,
+// what its calls carried is left out or cut, the oldest first; the conversation
+// itself stays as it is. ErrTooLarge says that not even that helps. What was
+// learned from the provider is no reason for it: then the least of a request is
+// tried, and the provider has its say.
+func (c *Conversation) Fit(from int) (Window, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.breakdown()
@@ -35,7 +36,7 @@ func (c *Conversation) Fit() (Window, error) {
 	fits := func(i int) bool {
 		return b.System+b.Tools+c.tokens(c.sizeFrom(i, leftOut).size) <= b.Available
 	}
-	first := c.omittedByNumber()
+	first := max(from, c.omittedByNumber())
 	if first == 0 && fits(0) {
 		return c.windowFrom(0, leftOut), nil
 	}

@@ -34,7 +34,7 @@ func TestARunningTurnIsSqueezed(t *testing.T) {
 	}
 	contents := func() (lengths []int) {
 		t.Helper()
-		window, err := d.Fit()
+		window, err := d.Fit(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestARunningTurnIsSqueezed(t *testing.T) {
 		t.Errorf("so that the next request begins alike (-want +got):\n%s", diff)
 	}
 	d.Add(step("5", `{}`, strings.Repeat("é", 4000))...)
-	window, err := d.Fit()
+	window, err := d.Fit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestLongInputsAreLeftOut(t *testing.T) {
 	input := `{"path":"a.txt","content":"` + strings.Repeat("c", 5000) + `"}`
 	d := conversation.New([]protocol.Message{user("go")}, conversation.Preamble{ContextWindow: 1333})
 	d.Add(step("1", input, "wrote a.txt")...)
-	window, err := d.Fit()
+	window, err := d.Fit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestLatestResultsShare(t *testing.T) {
 	for id, n := range map[string]int{"a": 9000, "b": 100, "c": 1500} {
 		d.Add(protocol.Message{Role: protocol.RoleTool, ToolCallID: id, Content: strings.Repeat(id, n)})
 	}
-	window, err := d.Fit()
+	window, err := d.Fit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestNothingHelps(t *testing.T) {
 		"a prompt":    {user(strings.Repeat("x", 5000))},
 		"a long text": append([]protocol.Message{user("go")}, append([]protocol.Message{says(strings.Repeat("x", 5000))}, step("1", `{}`, "r")...)...),
 	} {
-		if window, err := conversation.New(messages, conversation.Preamble{ContextWindow: 1333}).Fit(); !errors.Is(err, conversation.ErrTooLarge) {
+		if window, err := conversation.New(messages, conversation.Preamble{ContextWindow: 1333}).Fit(0); !errors.Is(err, conversation.ErrTooLarge) {
 			t.Errorf("%s: got %d messages, %v", name, len(window.Messages), err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestFitFits(t *testing.T) {
 			for i := range rapid.IntRange(0, 6).Draw(t, "steps") {
 				d.Add(step(fmt.Sprint(d.Len(), i), fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("i", rapid.IntRange(0, 900).Draw(t, "input"))),
 					strings.Repeat("é", rapid.IntRange(0, 4000).Draw(t, "result")))...)
-				window, err := d.Fit()
+				window, err := d.Fit(0)
 				if err != nil {
 					if !errors.Is(err, conversation.ErrTooLarge) {
 						t.Fatal(err)
@@ -174,7 +174,7 @@ func TestMaxMessages(t *testing.T) {
 	var sizes []int
 	for i := range 60 {
 		d.Add(user(fmt.Sprint(i)))
-		window, err := d.Fit()
+		window, err := d.Fit(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestMaxMessages(t *testing.T) {
 	for i := range 30 {
 		long = append(long, step(fmt.Sprint(i), `{}`, "r")...)
 	}
-	window, err := conversation.New(long, conversation.Preamble{ContextWindow: 1_000_000, MaxMessages: 40}).Fit()
+	window, err := conversation.New(long, conversation.Preamble{ContextWindow: 1_000_000, MaxMessages: 40}).Fit(0)
 	if err != nil || len(window.Messages) != 61 {
 		t.Errorf("a turn of more messages: %d, %v", len(window.Messages), err)
 	}
@@ -226,7 +226,7 @@ func TestDue(t *testing.T) {
 		}
 	}
 	d := turns(500, 500)
-	window, err := d.Fit()
+	window, err := d.Fit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestDue(t *testing.T) {
 	if got := len(d.DueForCompaction(80)); got != 2 {
 		t.Errorf("after a provider found that too large: got %d messages", got)
 	}
-	smaller, err := d.Fit()
+	smaller, err := d.Fit(0)
 	if err != nil || len(smaller.Messages) >= len(window.Messages) {
 		t.Errorf("the next request has %d messages, %v", len(smaller.Messages), err)
 	}
@@ -279,7 +279,7 @@ func TestRender(t *testing.T) {
 func TestWhatIsLearnedIsNoEnd(t *testing.T) {
 	fit := func(d *conversation.Conversation) conversation.Window {
 		t.Helper()
-		window, err := d.Fit()
+		window, err := d.Fit(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,12 +340,12 @@ func TestTheLeastIsTried(t *testing.T) {
 	}
 	for name, learn := range learn {
 		d := turn()
-		whole, err := d.Fit()
+		whole, err := d.Fit(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		learn(d, whole)
-		window, err := d.Fit()
+		window, err := d.Fit(0)
 		if err != nil || !window.Smaller(whole) {
 			t.Fatalf("%s: %v, smaller %v", name, err, window.Smaller(whole))
 		}
@@ -400,11 +400,11 @@ func TestFailedTurnTooLarge(t *testing.T) {
 				if !tt.leftOut {
 					continue
 				}
-				got, err := d.Fit()
+				got, err := d.Fit(0)
 				if err != nil {
 					t.Fatal(err)
 				}
-				expected, err := want.Fit()
+				expected, err := want.Fit(0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,7 @@ func FuzzSqueeze(f *testing.F) {
 		d := conversation.New(nil, conversation.Preamble{ContextWindow: 1333})
 		d.Add(user("go"))
 		d.Add(step("1", input, strings.Repeat("é", size))...)
-		window, err := d.Fit()
+		window, err := d.Fit(0)
 		if err != nil {
 			return
 		}

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +14,7 @@ import (
 )
 
 // Compactor replaces the first messages of a conversation by a summary. All
-// fields but Offline and Force are required.
+// fields but Offline, RuleIfFailed and Force are required.
 type Compactor struct {
 	Provider provider.Provider
 	Model    string
@@ -23,6 +24,8 @@ type Compactor struct {
 	Conversation *conversation.Conversation
 	Journal      Recorder
 	Log          *zap.Logger
+	// RuleIfFailed makes a summary by rule where the model fails to write one.
+	RuleIfFailed bool
 	// Force takes a summary that is no shorter than what it stands for.
 	Force bool
 }
@@ -40,18 +43,20 @@ type Compaction struct {
 	ByRule bool
 }
 
-// Compact replaces old, which are the first messages of the Conversation. The model
-// writes the summary; where it fails to, the summary is made by rule. It is in
-// the journal before it holds. The error is that of ctx or of the journal, and
-// then nothing has changed.
+// Compact replaces old, which are the first messages of the Conversation, by a
+// summary. It is in the journal before it holds. The error is that of ctx, the
+// model or the journal, and then nothing has changed.
 func (c Compactor) Compact(ctx context.Context, old []protocol.Message) (Compaction, error) {
 	done := Compaction{ByRule: true}
 	text := ""
 	if !c.Offline {
 		var err error
 		text, done.Usage, err = conversation.SummarizeByModel(ctx, c.Provider, c.Model, old, c.Conversation.TextBudget())
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return done, context.Cause(ctx)
+		case err != nil && !c.RuleIfFailed:
+			return done, fmt.Errorf("summarise: %w", err)
 		}
 		if done.ByRule = err != nil; done.ByRule {
 			c.Log.Warn("the model could not summarise, so it is done by rule", zap.String("error", provider.Brief(err)))

@@ -29,12 +29,12 @@ func (t *run) requestAnswer(ctx context.Context) (*answer, error) {
 	var refused *answer
 	var why error
 	for try := 1; ; try++ {
-		window, err := t.Conversation.Fit()
+		window, err := t.Conversation.Fit(t.first)
 		if err == nil {
-			if err := t.makeRoom(ctx, percent); err != nil {
+			if err := t.makeRoom(ctx, percent, refused != nil); err != nil {
 				return nil, err
 			}
-			window, err = t.Conversation.Fit()
+			window, err = t.Conversation.Fit(t.first)
 		}
 		switch {
 		case refused != nil && (err != nil || !window.Smaller(refused.window)):
@@ -58,25 +58,32 @@ func (t *run) requestAnswer(ctx context.Context) (*answer, error) {
 
 // makeRoom compacts, once in a turn, if the conversation takes percent of what
 // is available. Only the end of ctx is an error: without a summary the oldest
-// turns are left out.
-func (t *run) makeRoom(ctx context.Context, percent int) error {
-	if t.compacted || percent <= 0 {
+// turns are left out of requests, and all that was to be summarised after the
+// provider refused one.
+func (t *run) makeRoom(ctx context.Context, percent int, refused bool) error {
+	if percent <= 0 || t.compacted && !t.unsummarised {
 		return nil
 	}
 	old := t.Conversation.DueForCompaction(percent)
 	if old == nil {
 		return nil
 	}
-	t.compacted = true
-	done, err := t.Compact(ctx, old)
-	t.usage.Add(done.Usage)
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		t.Log.Warn("the conversation could not be compacted", zap.Error(err))
-	case done.Reason == "":
-		t.Compacted()
+	if !t.compacted {
+		t.compacted = true
+		done, err := t.Compact(ctx, old)
+		t.usage.Add(done.Usage)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			t.Log.Warn("the conversation could not be compacted", zap.String("error", provider.Brief(err)))
+			t.unsummarised = true
+		case done.Reason == "":
+			t.Compacted()
+		}
+	}
+	if refused && t.unsummarised {
+		t.first = len(old)
 	}
 	return nil
 }

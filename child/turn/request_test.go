@@ -98,11 +98,11 @@ func TestTheContextIsKept(t *testing.T) {
 			asked: "summary answer", stop: "completed", first: "Summary of the earlier conversation:\nshort", told: 1, input: 20,
 		},
 		{
-			name: "where it fails to, it is done by rule", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: []any{errNoSummary}},
-			asked: "summary answer", stop: "completed", first: "Summary of the earlier conversation:\nturn 0", told: 1, input: 10,
+			name: "where it fails to, nothing is lost", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: []any{errNoSummary}},
+			asked: "summary answer", stop: "completed", first: "turn 0", input: 10,
 		},
 		{
-			name: "and so it is offline", conversation: talk(4000, 5000, 5000, 400), offline: true,
+			name: "offline it is done by rule", conversation: talk(4000, 5000, 5000, 400), offline: true,
 			asked: "answer", stop: "completed", first: "Summary of the earlier conversation:\nturn 0", told: 1, input: 10,
 		},
 		{
@@ -124,6 +124,14 @@ func TestTheContextIsKept(t *testing.T) {
 		{
 			name: "also where compaction is never wanted", conversation: talk(4000, 3000, 3000, 400), service: service{summarise: shortSummary, holds: 5000}, never: true,
 			asked: "too large summary answer", stop: "completed", first: "Summary of the earlier conversation:\nshort", told: 1, input: 20,
+		},
+		{
+			name: "also where the model cannot summarise", conversation: talk(4000, 3000, 3000, 400), service: service{summarise: []any{errNoSummary}, holds: 500},
+			asked: "too large too large answer", stop: "completed", first: "turn 0", input: 10,
+		},
+		{
+			name: "also where it could not before", conversation: talk(4000, 5000, 5000, 400), service: service{summarise: []any{errNoSummary}, holds: 500},
+			asked: "too large too large answer", stop: "completed", first: "turn 0", input: 10,
 		},
 		{
 			name: "and does not even hold the prompt", conversation: talk(4000), service: service{holds: 1},

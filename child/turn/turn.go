@@ -126,6 +126,11 @@ type run struct {
 	// compacted says that old messages gave way to a summary, or that this was
 	// tried: once in a turn is enough.
 	compacted bool
+	// unsummarised says that this was tried, and failed.
+	unsummarised bool
+	// first is the first message of requests: what is before it was to give way
+	// to a summary, and is too large to be sent without one.
+	first int
 }
 
 // add puts a message into the conversation and the journal. The conversation has it even
