@@ -2,18 +2,19 @@ package api
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"nexus.internal/protocol"
 )
 
 // Bounds of an agent's own variables.
 const (
 	MaxEnv     = 64        // variables
 	MaxEnvSize = 128 << 10 // bytes of all names and values
-)
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	maxEnvName = 128 // bytes
+)
 
 // reserved are variables that decide how a program is found, loaded or read by a
 // shell, where an agent lives, or how Go's runtime works.
@@ -32,7 +33,7 @@ func CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		upper := strings.ToUpper(name)
 		switch {
-		case !variableName.MatchString(name):
+		case !protocol.IsVariableName(name), len(name) > maxEnvName:
 			return Invalid("env", "%q is no name of a variable", clip(name))
 		case slices.Contains(reserved, upper), strings.HasPrefix(upper, "LD_"), strings.HasPrefix(upper, "DYLD_"),
 			strings.HasPrefix(upper, "NEXUS"), strings.HasPrefix(upper, "BASH_FUNC_"), strings.HasSuffix(upper, "_API_KEY"):

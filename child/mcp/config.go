@@ -69,7 +69,11 @@ func (s Server) commandLine() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		words = append(words, name+"="+quote(s.Env[name]))
 	}
-	words = append(words, quote(s.Command))
+	if strings.Contains(s.Command, "=") {
+		words = append(words, alwaysQuote(s.Command)) // else it looks like a variable, and the next word like the program
+	} else {
+		words = append(words, quote(s.Command))
+	}
 	for _, arg := range s.Args {
 		words = append(words, quote(arg))
 	}
@@ -88,8 +92,10 @@ func quote(word string) string {
 	if word != "" && strings.TrimFunc(word, plain) == "" {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return alwaysQuote(word)
 }
+
+func alwaysQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // newServer makes a checked entry into a Server.
 func newServer(e mcpfile.Entry, name string, project bool, getenv func(string) (string, bool)) Server {

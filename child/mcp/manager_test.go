@@ -205,6 +205,18 @@ func TestProject(t *testing.T) {
 	})
 }
 
+// TestApprovalShowsWhatRuns has names in a project's file that read like something else: a
+// program like the value of a variable, and a server like the end of the sentence.
+func TestApprovalShowsWhatRuns(t *testing.T) {
+	m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "x of this project: ls #", Project: true, Command: "A=b/c", Args: []string{"ls"}}}})
+	m.Prepare(t.Context())
+	const line = `'A=b/c' ls`
+	scope, err := m.Tools()[0].(tool.Scoped).Scope(input(t))
+	if err != nil || scope.Command != line || scope.Summary != "start the MCP server 'x of this project: ls #' of this project: "+line {
+		t.Errorf("scope %+v, %v", scope, err)
+	}
+}
+
 // TestNotConnected is about a personal server that was never connected: the model
 // is told why, and can try again.
 func TestNotConnected(t *testing.T) {

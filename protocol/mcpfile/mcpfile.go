@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
@@ -196,8 +197,11 @@ func (e Entry) check(path string, project bool) error {
 			}
 		}
 	}
-	for name := range e.Env {
-		if name == "" || strings.ContainsAny(name, "=${") || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		switch {
+		case !protocol.IsVariableName(name):
+			return wrong("env", "has %.40q, which is no name of a variable: want letters, digits and _, no digit first", name)
+		case strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "DYLD_"):
 			return wrong("env", "has %.40q, which cannot be set", name)
 		}
 	}

@@ -43,10 +43,7 @@ func (s Server) check() error {
 	return nil
 }
 
-var (
-	roleNames = []string{"planner", "executor"}
-	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
+var roleNames = []string{"planner", "executor"}
 
 // check finds values that the types allow and the meaning does not.
 func (f file) check() error {
@@ -79,7 +76,7 @@ func (f file) check() error {
 			return fmt.Errorf("the name of a provider: %w", protocol.CheckModelName(name))
 		case checkEnums(p, path) != nil:
 			return checkEnums(p, path)
-		case p.APIKeyEnv != "" && !envName.MatchString(p.APIKeyEnv): // it may be a key, so it is not quoted
+		case p.APIKeyEnv != "" && !protocol.IsVariableName(p.APIKeyEnv): // it may be a key, so it is not quoted
 			return &strict.Error{Path: path + ".api_key_env", Problem: "is no name of an environment variable"}
 		case p.MaxTokens < 0:
 			return &strict.Error{Path: path + ".max_tokens", Problem: "is less than 0"}
