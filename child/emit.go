@@ -218,6 +218,9 @@ func refusal(err error) protocol.Refusal {
 	if _, ok := errors.AsType[*toolenv.BeyondError](err); ok {
 		no.Reason = protocol.BeyondBound
 	}
+	if _, ok := errors.AsType[*busyError](err); ok {
+		no.Reason = protocol.Busy
+	}
 	if e, ok := errors.AsType[*saveError](err); ok {
 		no.Reason = protocol.NotSaved
 		if e.narrowed != nil {

@@ -2,7 +2,6 @@ package child
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -108,7 +107,7 @@ func (*server) ping(protocol.Ping) protocol.Acknowledged { return protocol.Ackno
 
 func (s *server) newSession(protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
 	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
-		return answer, errors.New("new_session is refused while a turn runs")
+		return answer, &busyError{protocol.NewSession{}.Name()}
 	}
 	answer.SessionID = journal.NewSessionID()
 	if err := s.session.save(transcript.Reset{SessionID: answer.SessionID, At: time.Now().UTC()}); err != nil {

@@ -329,8 +329,8 @@ func TestServe(t *testing.T) {
 			`> {"type":"tools_list"}`, `< {"type":"response","id":"","command":"tools_list","ok":true,"tools":"*"}`,
 			`> {"type":"get_available_models","id":"l"}`, `< {"id":"l","ok":true,"models":"*"}`,
 			`> {"type":"set_model","id":"b","model":"b"}`, `< {"id":"b","ok":true,"model":"b","provider":"puppet"}`,
-			`> {"type":"compact","id":"c"}`, `< {"type":"response","id":"c","command":"compact","ok":false,"error":"compact is refused while a turn runs"}`,
-			`> {"type":"new_session","id":"n"}`, `< {"type":"response","id":"n","ok":false,"error":"new_session is refused while a turn runs"}`,
+			`> {"type":"compact","id":"c"}`, `< {"type":"response","id":"c","command":"compact","ok":false,"error":"compact is refused while a turn runs","reason":"busy"}`,
+			`> {"type":"new_session","id":"n"}`, `< {"type":"response","id":"n","ok":false,"error":"new_session is refused while a turn runs","reason":"busy"}`,
 			abort, `< {"type":"agent_end","usage":{"model":"a"}}`, cancelled, abortOK,
 		}},
 		{"set_model: an unknown one changes nothing", []string{

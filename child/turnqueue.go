@@ -88,9 +88,14 @@ func (q *turnQueue) mayWait(c protocol.Command) error {
 		}
 		return errors.New("another prompt is in flight; wait for its response, abort it, or send a follow_up")
 	default:
-		return fmt.Errorf("%s is refused while a turn runs", c.Name())
+		return &busyError{c.Name()}
 	}
 }
+
+// busyError says that a command is not accepted while a turn or a compaction runs.
+type busyError struct{ command string }
+
+func (e *busyError) Error() string { return e.command + " is refused while a turn runs" }
 
 // inFlight says which of the jobs has the id of the command; nil if none has.
 func inFlight(c protocol.Command, jobs []*job) error {

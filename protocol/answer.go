@@ -122,7 +122,7 @@ type (
 // Refusal is what a response has that says no ("ok":false), to any command.
 type Refusal struct {
 	Error  string `json:"error" wire:"default"`
-	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound"`
+	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound,busy"`
 	// Permissions are those that hold now, where SetPermissions could not be saved and
 	// what it takes from the agent holds all the same.
 	Permissions *Permissions `json:"permissions,omitzero"`
@@ -135,6 +135,7 @@ const (
 	StorageFull = "storage_full" // there is no room on the session's disk
 	NotSaved    = "not_saved"    // the session's file cannot be written otherwise
 	BeyondBound = "beyond_bound" // the change is beyond its Bound
+	Busy        = "busy"         // a turn or a compaction runs
 )
 
 // SuccessResponse is the response to c with its answer. Text in it that is not UTF-8 is replaced.

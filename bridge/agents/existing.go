@@ -76,7 +76,10 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 	if names != nil {
 		return &api.Error{
 			Kind: api.KindAgentExists, About: a.ID(), Details: fmt.Sprintf("agent %s is there and differs in %s", a.ID(), strings.Join(names, ", ")),
-			Suggestions: []string{"Leave out what differs, change it by the agent's own methods, or destroy the agent first."},
+			Suggestions: []string{
+				"Leave out what differs, change it by the agent's own methods (set_permissions for preset), or use another name.",
+				"If the agent is destroyed and created again, it continues its saved session: preset, paths and tools only narrow what was saved.",
+			},
 		}
 	}
 	return nil

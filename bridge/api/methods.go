@@ -237,7 +237,7 @@ var (
 	Compact = Def[CompactParams, CompactResult]{
 		Name: "compact", Scope: Agent, Effect: Changes,
 		Summary: "Replace all but the last turns of the conversation by a summary",
-		Errors:  childErrors,
+		Errors:  append(childErrors[:len(childErrors):len(childErrors)], KindAgentBusy),
 	}
 	ListModels = Def[None, ListModelsResult]{
 		Name: "list_models", Scope: Agent, Effect: Reads,

@@ -64,7 +64,8 @@ type (
 		// The agent that continues the session; the default is the session's name. An agent of
 		// another name gets a copy.
 		AgentID *string `json:"agent_id,omitzero"`
-		// Narrows the saved permissions.
+		// The permissions at most: it narrows the saved ones and never widens them.
+		// set_permissions can do that.
 		Preset *string `json:"preset,omitzero"`
 		// Replaces the saved model.
 		Model *string `json:"model,omitzero"`

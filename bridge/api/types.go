@@ -43,7 +43,8 @@ type (
 		// Replaces the layered default; "" is none. At most 102,400 bytes.
 		SystemPrompt *string `json:"system_prompt,omitzero"`
 		// The permissions: trusted, sandboxed or a preset of the configuration. The
-		// default is the configuration's, or sandboxed for an agent with a parent.
+		// default is the configuration's, or sandboxed for an agent with a parent. It narrows
+		// a saved agent and never widens it: set_permissions can do that.
 		Preset *string `json:"preset,omitzero"`
 		// The working directory, absolute. The default is the saved one, then the parent's,
 		// then default_cwd, then the directory in which the server was started.
@@ -217,8 +218,9 @@ type (
 		// What happens while another turn runs: wait behind it (queue), AGENT_BUSY
 		// (reject), or abort it and go first (steer).
 		WhenBusy *string `json:"when_busy,omitzero" enum:"queue,reject,steer" default:"queue"`
-		// How long the turn may run, in seconds, rounded up to whole nanoseconds. No limit if
-		// missing.
+		// How long the turn may run, in seconds, rounded up to whole nanoseconds. The
+		// agent's limits.turn_s is the default and the upper bound; without that there is
+		// no limit.
 		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds"`
 		// What happens if the agent's process crashes: CHILD_CRASHED (fail), or send the
 		// message once more after the restart (retry).

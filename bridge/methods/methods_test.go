@@ -108,7 +108,7 @@ func TestWhyAChangeIsRefused(t *testing.T) {
 	var now string // the reason; set while no call runs
 	h := newHouse(t, func(c *supervisortest.Child, cmd protocol.Command) bool {
 		switch cmd.(type) {
-		case protocol.SetCwd, protocol.SetPermissions, protocol.SetModel, protocol.SetSystemPrompt, protocol.UpdateContext:
+		case protocol.SetCwd, protocol.SetPermissions, protocol.SetModel, protocol.SetSystemPrompt, protocol.UpdateContext, protocol.Compact:
 			if now == "unreadable" {
 				c.Respond(cmd, map[string]any{"ok": true, "cwd": 7, "permissions": 7, "model": 7, "system_prompt_path": 7, "notes": "7"})
 			} else {
@@ -121,7 +121,7 @@ func TestWhyAChangeIsRefused(t *testing.T) {
 	h.save("a")
 	for reason, want := range map[string]string{
 		"": "INVALID_PARAMS", protocol.StorageFull: "STORAGE_FULL", protocol.NotSaved: "NOT_RECORDED", protocol.BeyondBound: "NOT_PERMITTED",
-		"unreadable": "EXECUTION_ERROR",
+		protocol.Busy: "AGENT_BUSY", "unreadable": "EXECUTION_ERROR",
 	} {
 		now = reason
 		for method, params := range map[string]string{
@@ -132,6 +132,10 @@ func TestWhyAChangeIsRefused(t *testing.T) {
 				t.Errorf("%q: %s: %s, want %s", reason, method, got, want)
 			}
 		}
+	}
+	now = protocol.Busy
+	if got := h.call("a", "compact", `{}`); gjson.Get(got, "error.data.type").Str != "AGENT_BUSY" {
+		t.Errorf("compact of a busy agent: %s", got)
 	}
 }
 

@@ -37,7 +37,7 @@ func (m *taskMethods) taskAgent(ctx context.Context, c *rpc.Call, role agents.Ro
 	if !ok {
 		return nil, &api.Error{
 			Kind: api.KindRoleNotConfigured, Details: fmt.Sprintf("no agent is configured as %s", role),
-			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or one for roles.%s in config.json, and start the server again.", role)},
+			Suggestions: []string{fmt.Sprintf("Name an agent by agent_id, or configure roles.%s in config.json and send SIGHUP to the server: it reloads the file.", role)},
 		}
 	}
 	if err := m.agents.CheckRole(role, *p.AgentID); err != nil {

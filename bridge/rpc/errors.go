@@ -273,6 +273,9 @@ func ofProcess(err error) *api.Error {
 		}
 	}
 	e, ok := errors.AsType[*supervisor.ChildError](err)
+	if ok && e.Reason == protocol.Busy {
+		return say(api.KindAgentBusy, e, "Send it again when the agent's turn has ended, or cancel that turn.")
+	}
 	if ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
 		return ofChange(e)
 	}

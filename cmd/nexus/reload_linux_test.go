@@ -120,8 +120,13 @@ func TestReload(t *testing.T) {
 	create("newer", "p/two", "second")
 	want("a new agent, after an error", s.send("newer", "x"), "B two")
 
-	write(text("D", `{"id":"one"}`, "third", ""))
+	plan := func() string { return s.call("/", "create_plan", `{"user_request":"x"}`) }
+	want("a role that nobody has", plan(), "configure roles.planner in config.json and send SIGHUP to the server")
+	write(text("D", `{"id":"one"}`, "third", `,"roles":{"planner":{"agent_id":"thinker"}}`))
 	reload("STATUS=reloaded")
+	if got := plan(); strings.Contains(got, "ROLE_NOT_CONFIGURED") || !strings.Contains(s.call("/", "list_agents", `{}`), `"thinker"`) {
+		t.Errorf("a role that is there: %s", got)
+	}
 	want("a model that is gone", s.call("/agent/old", "set_model", `{"model":"two"}`), "unknown model")
 	want("one that is there", s.call("/agent/old", "set_model", `{"model":"one"}`), `"result"`)
 	want("the agent that runs, at last", s.send("old", "x"), "D one")
