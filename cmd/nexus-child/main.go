@@ -14,6 +14,7 @@ import (
 	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -46,10 +47,10 @@ func main() {
 // exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	switch {
-	case len(args) == 1 && args[0] == "version":
-		args = []string{"--version"}
-	case len(args) == 1 && args[0] == "help":
-		args = []string{"--help"}
+	case len(args) > 0 && args[0] == "version":
+		args = append([]string{"--version"}, args[1:]...)
+	case len(args) > 0 && args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help") // last: an argument before it is refused
 	case len(args) == 2 && (args[0] == "schema" || args[0] == "check") && (args[1] == "--help" || args[1] == "-h"):
 		args = args[1:]
 	}

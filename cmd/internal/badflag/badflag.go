@@ -33,7 +33,7 @@ var wants = map[string]string{
 // that was probably meant; else the text of the error itself.
 func Problem(err error, flags *pflag.FlagSet) string {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		var names []string
+		names := []string{"help"} // which not every set has as a flag
 		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if near := suggest.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return err.Error() + ": did you mean --" + near + "?"
