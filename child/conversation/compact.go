@@ -32,9 +32,10 @@ func (c *Conversation) compactable(keep int, leftOut []unanswered) (old []protoc
 }
 
 // DueForCompaction says which of the first messages compaction is to replace once the
-// conversation takes percent of what is available; nil if it does not, or if
-// there are none. The last KeepTurns turns are kept if that makes enough room,
-// else the last one. The messages are shared and must not be changed.
+// conversation takes percent of what is available; nil if it does not, if there
+// are none, or if the last turn alone takes all of it. The last KeepTurns turns
+// are kept if that makes enough room, else the last one. The messages are shared
+// and must not be changed.
 func (c *Conversation) DueForCompaction(percent int) []protocol.Message {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -46,6 +47,9 @@ func (c *Conversation) DueForCompaction(percent int) []protocol.Message {
 	keep, leftOut := KeepTurns, c.tooLarge(b)
 	if n := c.beforeLast(keep, leftOut); n == 0 || b.System+b.Tools+c.tokens(c.sizeFrom(n, leftOut).size) >= limit {
 		keep = 1
+	}
+	if keep == 1 && b.System+b.Tools+c.tokens(c.sizeFrom(c.beforeLast(1, nil), nil).size) >= b.Available {
+		return nil // a request would not even have room for the summary
 	}
 	old, _, _ := c.compactable(keep, leftOut)
 	return old

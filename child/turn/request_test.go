@@ -195,17 +195,19 @@ func TestTooLargeCostsNoHistory(t *testing.T) {
 	tests := []struct {
 		name   string
 		prompt string
+		holds  int // bytes of a request, for the service
 		answer []any
 		want   error
 		asked  string
 	}{
-		{"prompt", strings.Repeat("p", 20_000), nil, conversation.ErrTooLarge, "answer"},
-		{"answer", "go", []any{provider.Text{Text: strings.Repeat("a", conversation.MaxAnswer)}, provider.Text{Text: "a"}}, turn.ErrEndless, "answer answer"},
+		{"prompt", strings.Repeat("p", 40_000), 0, nil, conversation.ErrTooLarge, "answer"},
+		{"prompt, as only the service knows", strings.Repeat("p", 9000), 5000, nil, provider.ErrContextWindow, "too large too large answer"},
+		{"answer", "go", 0, []any{provider.Text{Text: strings.Repeat("a", conversation.MaxAnswer)}, provider.Text{Text: "a"}}, turn.ErrEndless, "answer answer"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := talk(4000, 300, 300, 300, 300)
-			s := &service{answers: [][]any{{hello, stop}}, summarise: shortSummary}
+			d := talk(8000, 300, 300, 300, 300)
+			s := &service{holds: tt.holds, answers: [][]any{{hello, stop}}, summarise: shortSummary}
 			if tt.answer != nil {
 				s.answers = [][]any{tt.answer, {hello, stop}}
 			}
