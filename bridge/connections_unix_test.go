@@ -42,11 +42,17 @@ func TestAttackIdleConnections(t *testing.T) {
 }
 
 func besieged(t *testing.T, n, most int) {
-	r := rigged(t, func(_ *rig, o *bridge.Options) { o.MaxUnauthenticated = most })
+	r := rigged(t, func(_ *rig, o *bridge.Options) {
+		o.MaxUnauthenticated = most
+		o.ReadTimeout, o.IdleTimeout = time.Hour, time.Hour // however long the strangers take to come
+	})
 	known := r.dial() // older than all of them, and with a key
 	in := bufio.NewReader(known)
 	ask := func() {
 		t.Helper()
+		if err := known.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := io.WriteString(known, withLength(r.head("POST /rpc HTTP/1.1"), list)); err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"nexus.internal/bridge/client"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
+	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/supervisortest"
 )
 
@@ -261,15 +262,15 @@ func TestHeartbeat(t *testing.T) {
 
 // A client that does not read loses its connection; the agent's turn goes on.
 func TestSlowClientLosesItsConnection(t *testing.T) {
-	const chunk = 64 << 10
+	const chunks, chunk = 256, 64 << 10 // 16 MiB: more than sockets hold
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(func(c *supervisortest.Child, p protocol.Prompt) {
-			for range 512 { // 32 MiB: more than sockets hold
+			for range chunks {
 				c.Say(strings.Repeat("x", chunk))
 			}
 			c.Finish(p, "")
 		})(r, o)
-		o.WriteTimeout = 2 * time.Second // in which the answer of the send can be written
+		o.WriteTimeout = 2 * time.Second // enough for the answer of create_agent
 	})
 	r.create("a")
 	ended := r.logs.seen(`"route":"events"`)
@@ -277,16 +278,23 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 	if _, err := io.WriteString(conn, r.head("GET /agent/a/events?after=0 HTTP/1.1")+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x"})
-	if err != nil || !got.Truncated {
-		t.Fatalf("send: %v, want its answer", err)
+	agent, err := r.sup.Agent("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn, err := agent.Prompt(r.ctx(), protocol.Prompt{Message: "x"}, supervisor.PromptOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := turn.Wait(r.ctx()); err != nil || got.Outcome != supervisor.Completed {
+		t.Fatalf("the turn ended as %v, %v", got.Outcome, err)
 	}
 	select {
 	case <-ended: // although nothing was read
 	case <-time.After(patience):
 		t.Fatal("the server still waits for the client")
 	}
-	if n, _ := io.Copy(io.Discard, conn); n >= 512*chunk {
+	if n, _ := io.Copy(io.Discard, conn); n >= chunks*chunk {
 		t.Errorf("the slow client got all %d bytes", n)
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
+	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -29,9 +31,19 @@ func (r *rig) stream(agent, body string) *bufio.Scanner {
 	if _, err := io.WriteString(conn, withLength(head, body)); err != nil {
 		r.t.Fatal(err)
 	}
-	lines := bufio.NewScanner(conn)
+	lines := bufio.NewScanner(patientConn{conn})
 	lines.Buffer(nil, 32<<20)
 	return lines
+}
+
+// patientConn waits for the next bytes as long as patience, however long all of them take.
+type patientConn struct{ net.Conn }
+
+func (c patientConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
 }
 
 // data is the next event's.
@@ -71,20 +83,23 @@ func rest(t *testing.T, lines *bufio.Scanner) (joined string, result gjson.Resul
 // A client that reads slower than a turn talks gets larger chunks, and all of
 // the text: the agent's events let go of what it has yet to read.
 func TestStreamingSendReadSlowly(t *testing.T) {
-	const words = 100_000 // as events or as text, far more than a subscriber or a socket may owe
-	word := strings.Repeat("wörd ", 12)
-	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
-		for range words {
-			c.Say(word)
-		}
-		c.Finish(p, "")
-	}))
+	const words = 2000 // as events or as text, more than a subscriber or a socket may owe
+	word := strings.Repeat("wörd ", 600)
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			for range words {
+				c.Say(word)
+			}
+			c.Finish(p, "")
+		})(r, o)
+		o.WriteTimeout = time.Hour // however long the turn takes, at whose end the stream is read
+	})
 	r.create("a")
 	lines := r.stream("a", `{"jsonrpc":"2.0","method":"send","params":{"content":"x","request_id":"r"},"id":1}`)
 	if start := data(t, lines); start.Get("method").Str != api.StreamStart {
 		t.Fatalf("the stream begins with %s", start)
 	}
-	whole, err := client.Do(r.ctx(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")}) // returns at the end
+	whole, err := client.Do(t.Context(), r.client, "a", api.Send, api.SendParams{Content: "x", RequestID: new("r")}) // returns at the end
 	if err != nil {
 		t.Fatal(err)
 	}
