@@ -282,11 +282,11 @@ func TestSlowClientLosesItsConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn, err := agent.Prompt(r.ctx(), protocol.Prompt{Message: "x"}, supervisor.PromptOptions{})
+	turn, err := agent.Prompt(t.Context(), protocol.Prompt{Message: "x"}, supervisor.PromptOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := turn.Wait(r.ctx()); err != nil || got.Outcome != supervisor.Completed {
+	if got, err := turn.Wait(t.Context()); err != nil || got.Outcome != supervisor.Completed {
 		t.Fatalf("the turn ended as %v, %v", got.Outcome, err)
 	}
 	select {
