@@ -7,14 +7,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/badflag"
+	"nexus.internal/protocol/jsonrpc"
 )
 
 // Exit statuses (SPEC §2.2).
@@ -75,7 +79,7 @@ func New(o Options) *App {
 	flags.Var(portFlag{a.target}, "port", "port of the server (default: $NEXUS_PORT, also beside --home; then that of the home's server; then 8765)")
 	flags.StringVar(&a.apiKey, "api-key", "", "@FILE that holds the API key; or the key, which other users can see in the list of processes (default: $NEXUS3_API_KEY, then the server's key file)")
 	flags.StringVar(&a.home, "home", "", "home directory of nexus (default: $NEXUS_HOME, then ~/.nexus3)")
-	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.BoolVar(&a.json, "json", false, "print JSON, and an error as JSON on stderr")
 	for _, r := range verbs() {
 		a.root.AddCommand(a.command(r))
 	}
@@ -108,16 +112,42 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	if errors.Is(err, errNoReader) {
 		return ExitNoReader
 	}
-	if text := a.advise(err); text != "" {
-		a.note("%s", block(text))
-	}
+	status, kind := ExitRefused, "FAILED"
 	if _, ok := errors.AsType[*usageError](err); ok {
-		return ExitUsage
+		status, kind = ExitUsage, "USAGE"
+	} else if _, ok := errors.AsType[*noServerError](err); ok {
+		status, kind = ExitNoServer, "NO_SERVER"
 	}
-	if _, ok := errors.AsType[*noServerError](err); ok {
-		return ExitNoServer
+	switch asked := a.json || status == ExitUsage && slices.Contains(args, "--json"); { // perhaps behind a wrong flag
+	case err.Error() == "":
+	case asked:
+		a.errorJSON(err, kind)
+	default:
+		a.note("%s", block(a.advise(err)))
 	}
-	return ExitRefused
+	return status
+}
+
+// errorJSON writes an error as a line of JSON to stderr: that of a server as it is, and
+// another one, without a code, with kind as its type.
+func (a *App) errorJSON(err error, kind string) {
+	type object struct {
+		Code    int               `json:"code,omitzero"`
+		Message string            `json:"message"`
+		Data    jsonrpc.ErrorData `json:"data"`
+	}
+	said := object{Message: err.Error(), Data: jsonrpc.ErrorData{Type: kind}}
+	if e, ok := errors.AsType[*client.RPCError](err); ok {
+		said = object{e.Code, e.Message, e.Data}
+	}
+	line, failed := json.Marshal(struct {
+		Error object `json:"error"`
+	}{said}, jsontext.AllowInvalidUTF8(true))
+	if failed != nil {
+		a.note("%s", block(err.Error()))
+		return
+	}
+	_, _ = a.errs.Write(append(line, '\n')) // there is no other place to say that it fails
 }
 
 // advise is an error with what the server suggests, a line each. Of some errors the
@@ -125,7 +155,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 func (a *App) advise(err error) string {
 	text := err.Error()
 	e, ok := errors.AsType[*client.RPCError](err)
-	if !ok || a.json || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
+	if !ok || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
 		return text
 	}
 	return strings.Join(append([]string{text}, e.Data.RecoverySuggestions...), "\n")

@@ -147,7 +147,7 @@ func TestFullStdout(t *testing.T) {
 	serve := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"agents":[]}}`)
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"help", "send"}, {"send", "--help"}, {"version"}, {"list"}, {"--json", "list"}, {"detect"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help", "send"}, {"send", "--help"}, {"version"}, {"list"}, {"detect"}} {
 		if got := run(t, serve, brokenPipe{}, args...); got.status != 1 || got.stderr != "nexus-rpc: broken pipe\n" {
 			t.Errorf("%v: got %d %q", args, got.status, got.stderr)
 		}
@@ -427,6 +427,30 @@ func checkRefused(t *testing.T, problem string, args ...string) {
 	got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") }, nil, args...)
 	if want := (outcome{2, "", "nexus-rpc: " + problem + "\n"}); got != want {
 		t.Errorf("%q: got %+v, want %+v", args, got, want)
+	}
+}
+
+// With --json, an error is a line of JSON on stderr, too.
+func TestErrorsAsJSON(t *testing.T) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(404)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Agent not found: a","data":{"type":"AGENT_NOT_FOUND","details":"d","recovery_suggestions":["r"]}}}`)
+	}
+	local := func(kind, message string) string {
+		return `{"error":{"message":"` + message + `","data":{"type":"` + kind + `","details":"","recovery_suggestions":[]}}}` + "\n"
+	}
+	for line, want := range map[string]outcome{
+		"messages a --json":      {1, "", `{"error":{"code":-32602,"message":"Agent not found: a","data":{"type":"AGENT_NOT_FOUND","details":"d","recovery_suggestions":["r"]}}}` + "\n"},
+		"--json list --port 0":   {2, "", local("USAGE", "--port must be from 1 to 65535, not 0")},
+		"list --jsn --json":      {2, "", local("USAGE", "unknown flag: --jsn: did you mean --json?")},
+		"nosuch --json":          {2, "", local("USAGE", `unknown verb \"nosuch\": see nexus-rpc --help`)},
+		"stop a --json --port 1": {3, "", local("NO_SERVER", "no server on port 1: start one with nexus serve")},
+		"plan nosuch --json":     {1, "", local("FAILED", "read the plan: open nosuch: no such file or directory")},
+		"messages a --json=off":  {2, "", "nexus-rpc: --json must be true or false, not \"off\"\n"},
+	} {
+		if got := run(t, refuse, nil, strings.Fields(line)...); got != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", line, got, want)
+		}
 	}
 }
 

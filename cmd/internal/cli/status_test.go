@@ -72,7 +72,6 @@ func TestSuggestions(t *testing.T) {
 		args       []string
 	}{
 		{"AGENT_FAILED", bare + "  Call shutdown of the agent.\n  Or end it.\n", []string{"messages", "f"}},
-		{"AGENT_FAILED", bare, []string{"--json", "messages", "f"}},
 		{"INVALID_PARAMS", bare, []string{"messages", "f"}},
 	} {
 		got := run(t, answering(t, refuse(test.kind)), nil, test.args...)
