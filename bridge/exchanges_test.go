@@ -81,7 +81,7 @@ var exchanges = []exchange{
 	{
 		name: "slow", row: "it is not whole", status: 408, code: -32600, message: "Request timeout", kind: "REQUEST_TIMEOUT",
 		request: post("/rpc", "", "Content-Length: 10"),
-		change:  func(o *bridge.Options) { o.ReadTimeout = 200 * time.Millisecond },
+		change:  func(o *bridge.Options) { o.ReadTimeout = time.Second },
 	},
 	{
 		name: "host", row: "Host is not", status: 403, code: -32003, message: "Host not allowed", kind: "FORBIDDEN_HOST",
