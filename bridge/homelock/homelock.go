@@ -65,6 +65,9 @@ func Record(file *os.File, port int) error {
 // Find says which server holds a home. None is no error, neither is a home that is
 // not there.
 func Find(home string) (Server, error) {
+	if err := safefile.CheckHomeDir(home); err != nil {
+		return Server{}, err
+	}
 	file, err := safefile.Open(Path(home), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Server{}, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,11 +64,21 @@ func checkConfig(app *cli.App, path string) error {
 			return err
 		}
 	}
-	said := "no config.json: everything is as it is built in"
-	if len(cfg.Files) > 0 {
-		said = cfg.Files[0] + ": no errors"
+	files := cfg.Files
+	if servers := cfg.Home.Path("mcp.json"); path == "" {
+		if _, err := os.Stat(servers); err == nil {
+			files = append(files, servers)
+		}
 	}
-	return app.Printf("%s\n", said)
+	if len(files) == 0 {
+		return app.Printf("no config.json: everything is as it is built in\n")
+	}
+	for _, file := range files {
+		if err := app.Printf("%s: no errors\n", file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checked is what config check prints with --json.

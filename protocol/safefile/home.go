@@ -32,6 +32,9 @@ var trusted = []struct {
 // it, where they are symbolic links. The error says how to mend it. What is missing, or
 // cannot be looked at, is no error: nothing is read there.
 func CheckHome(home string) error {
+	if err := CheckHomeDir(home); err != nil {
+		return err
+	}
 	if err := check(home, followed); err != nil {
 		return err
 	}
@@ -50,6 +53,15 @@ func CheckHome(home string) error {
 		if err := check(filepath.Join(home, e.Name()), ignored); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckHomeDir refuses a home that is something else than a directory. One that is missing,
+// or cannot be looked at, is no error.
+func CheckHomeDir(home string) error {
+	if info, err := os.Stat(home); err == nil && !info.IsDir() {
+		return fmt.Errorf("home %s is not a directory", home)
 	}
 	return nil
 }

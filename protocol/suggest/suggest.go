@@ -16,7 +16,8 @@ const maxName = 64
 // Nearest returns the one of known that differs least from name, of several the one
 // that begins and ends as name does for the longest; "" if none is near. A name is near if at most a third of its
 // characters, and at least one, would have to be inserted, removed, replaced or
-// swapped with its neighbour. Upper and lower case are alike.
+// swapped with its neighbour. If none is near, it is the only one that begins with name, of
+// at least three bytes. Upper and lower case are alike.
 func Nearest(name string, known []string) string {
 	if name == "" || len(name) > maxName {
 		return ""
@@ -33,7 +34,27 @@ func Nearest(name string, known []string) string {
 			best, least, alike = candidate, d, same
 		}
 	}
+	if best == "" && len(name) >= minBeginning {
+		return begunBy(name, known)
+	}
 	return best
+}
+
+// minBeginning is the length of the shortest beginning that counts, in bytes.
+const minBeginning = 3
+
+// begunBy is the only one of known that begins with name; "" if there is none, or several.
+func begunBy(name string, known []string) (only string) {
+	for _, candidate := range known {
+		if !strings.HasPrefix(strings.ToLower(candidate), name) || len(candidate) > maxName {
+			continue
+		}
+		if only != "" {
+			return ""
+		}
+		only = candidate
+	}
+	return only
 }
 
 // sameEnds is how many bytes two names have in common at their beginnings and ends.

@@ -16,7 +16,10 @@ func TestNearest(t *testing.T) {
 		{"default-model", "default_model"},
 		{"default_provdier", "default_provider"},
 		{"sl", "ls"},
-		{"srve", "serve"}, // as near to save
+		{"srve", "serve"},    // as near to save
+		{"prof", "profiles"}, // its beginning
+		{"default", ""},      // that of two
+		{"pr", ""},
 		{"x", ""},
 		{"", ""},
 		{"limits", ""},

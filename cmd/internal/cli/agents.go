@@ -184,7 +184,10 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 	}
 	gone := watchServer(home, a.Port)
 	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
-	if err != nil {
+	if kindOf(err) == api.KindServerDraining {
+		result.Success = true // it ends, as was asked before
+		a.note("the server is shutting down already")
+	} else if err != nil {
 		gone.forget()
 		return err
 	}

@@ -163,6 +163,7 @@ func TestHelpOfUnknownVerb(t *testing.T) {
 		"keys creat --help":  `unknown verb "creat": did you mean nexus-rpc keys create?`,
 		"keys --help revok":  `unknown verb "revok": did you mean nexus-rpc keys revoke?`,
 		"serve --help":       `unknown verb "serve": it is one of nexus (nexus serve)`,
+		"stat --help":        `unknown verb "stat": did you mean nexus-rpc status?`,
 		"--help":             "",
 		"--help keys create": "",
 		"keys -h":            "",
@@ -427,6 +428,17 @@ func checkRefused(t *testing.T, problem string, args ...string) {
 	got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") }, nil, args...)
 	if want := (outcome{2, "", "nexus-rpc: " + problem + "\n"}); got != want {
 		t.Errorf("%q: got %+v, want %+v", args, got, want)
+	}
+}
+
+// A server that shuts down already does what shutdown asks for.
+func TestShutdownOfADrainingServer(t *testing.T) {
+	got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(503)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Resource unavailable","data":{"type":"SERVER_DRAINING","details":"d","recovery_suggestions":["r"]}}}`)
+	}, nil, "shutdown")
+	if want := (outcome{0, "the server is shutting down\n", "nexus-rpc: the server is shutting down already\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

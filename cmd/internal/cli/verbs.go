@@ -60,7 +60,7 @@ const many = 1 << 30
 func verbs() []row {
 	return []row{
 		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
-		{use: "list", start: true, short: api.ListAgents.Summary, do: calls(api.ListAgents, nothing, agentsTable)},
+		{use: "list [FLAGS]", start: true, short: api.ListAgents.Summary, do: calls(api.ListAgents, nothing, agentsTable)},
 		{use: "create [AGENT] [FLAGS]", most: 1, start: true, short: api.CreateAgent.Summary, do: new(create)},
 		{use: "stop AGENT", least: 1, most: 1, short: api.Shutdown.Summary, do: action(stop)},
 		{use: "destroy AGENT", least: 1, most: 1, short: api.DestroyAgent.Summary, do: action(destroy)},
