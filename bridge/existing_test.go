@@ -44,7 +44,8 @@ func TestCreateOrUse(t *testing.T) {
 		t.Errorf("a saved one: %+v, %v", old, err)
 	}
 	for _, refused := range []api.CreateAgentParams{
-		{AgentID: new("trusted")}, {AgentID: new("trusted"), IfExists: new("fail")},
+		{AgentID: new("trusted")},
+		{AgentID: new("trusted"), IfExists: new("fail")},
 		{AgentID: new("trusted"), IfExists: new("use"), Preset: new("sandboxed")}, // it is trusted
 	} {
 		_, err := client.Do(r.ctx(), r.client, "", api.CreateAgent, refused)

@@ -392,9 +392,21 @@ func TestUsage(t *testing.T) {
 func TestGivenTexts(t *testing.T) {
 	bad := map[string]string{"": "is empty", "\xff": "is not UTF-8"}
 	for _, test := range []struct{ flag, line string }{
-		{"--api-key", "list"}, {"--home", "list"}, {"--agent", "call update_context {}"}, {"--run", "plan FILE"}, {"--cwd", "plan FILE"},
-		{"--agents", "plan FILE"}, {"--after", "events a"}, {"--types", "events"}, {"--request-id", "send a m"}, {"--when-busy", "send a m"},
-		{"--agent", "keys create"}, {"--name", "keys create"}, {"--as", "load s"}, {"--preset", "create"}, {"--reason", "deny r"},
+		{"--api-key", "list"},
+		{"--home", "list"},
+		{"--agent", "call update_context {}"},
+		{"--run", "plan FILE"},
+		{"--cwd", "plan FILE"},
+		{"--agents", "plan FILE"},
+		{"--after", "events a"},
+		{"--types", "events"},
+		{"--request-id", "send a m"},
+		{"--when-busy", "send a m"},
+		{"--agent", "keys create"},
+		{"--name", "keys create"},
+		{"--as", "load s"},
+		{"--preset", "create"},
+		{"--reason", "deny r"},
 	} {
 		for text, problem := range bad {
 			checkRefused(t, test.flag+" "+problem, append(strings.Fields(test.line), test.flag, text)...)
