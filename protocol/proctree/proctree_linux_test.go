@@ -54,9 +54,9 @@ func TestLease(t *testing.T) {
 	_, children := proctree.Children(pid)
 	_, descendants := proctree.Descendants(os.Getpid())
 	_, searched := proctree.SearchChildren()
-	for _, err := range []error{stat, memory, children, descendants, searched} {
+	for name, err := range map[string]error{"stat": stat, "memory": memory, "children": children, "descendants": descendants, "search": searched} {
 		if !proctree.Leased(err) {
-			t.Errorf("it is not told: %v", err)
+			t.Errorf("%s: the lease is not told: %v", name, err)
 		}
 	}
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
