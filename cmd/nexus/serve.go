@@ -133,10 +133,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := cfg.Home.MakeDirs(); err != nil {
 		return err
 	}
-	if o.child, err = findChild(o.child); err != nil {
-		return err
-	}
-	if o.scenario, err = findScenario(o.scenario); err != nil {
+	if err := o.find(); err != nil {
 		return err
 	}
 	lines, log, err := o.log.open(app.Stderr)
@@ -335,6 +332,15 @@ func listen(ctx context.Context, o serveOptions, home string) (net.Listener, err
 		user = "the nexus server of another home listens on"
 	}
 	return nil, fmt.Errorf("%s port %d; choose another port, or 0 for a free one", user, o.port)
+}
+
+// find makes the paths of the child and of the scenario absolute.
+func (o *serveOptions) find() (err error) {
+	if o.child, err = findChild(o.child); err != nil {
+		return err
+	}
+	o.scenario, err = findScenario(o.scenario)
+	return err
 }
 
 // findChild returns the absolute path of nexus-child: the one named, the one
