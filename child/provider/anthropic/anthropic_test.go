@@ -2,7 +2,6 @@ package anthropic_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -298,42 +297,7 @@ func TestContextWindow(t *testing.T) {
 
 // An abort ends a silent service, a stalled stream and a wait between two tries.
 func TestAbort(t *testing.T) {
-	whole := recorded(t, "text.sse")
-	half := bytes.Index(whole, []byte("Alice"))
-	half += bytes.Index(whole[half:], []byte("\n\n")) + 2
-	for _, tt := range []struct {
-		name   string
-		answer http.HandlerFunc
-		after  func(provider.Delta) bool // abort once this was seen; nil: once the request is there
-	}{
-		{"silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil},
-		{"stalled", httpapitest.Stalled(whole[:half]), func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
-		{"waiting", httpapitest.Status(529, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
-			_, ok := d.(provider.Retry)
-			return ok
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx, abort := context.WithCancel(t.Context())
-			defer abort()
-			s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if tt.after == nil {
-					abort()
-				}
-				tt.answer(w, r)
-			})
-			var last error
-			for delta, err := range claude(t, s, nil).Stream(ctx, hello) {
-				last = err
-				if err == nil && tt.after != nil && tt.after(delta) {
-					abort()
-				}
-			}
-			if !errors.Is(last, context.Canceled) {
-				t.Errorf("ended with %v, want context.Canceled", last)
-			}
-		})
-	}
+	httpapitest.Abort(t, recorded(t, "text.sse"), 529, func(t *testing.T, s *httpapitest.Service) provider.Provider { return claude(t, s, nil) }, hello)
 }
 
 // A stream that says nothing for the idle time is given up; a ping puts that

@@ -2,8 +2,6 @@ package openai_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -18,46 +16,7 @@ import (
 
 // An abort ends a silent service, a stalled stream and a wait between two tries.
 func TestAbort(t *testing.T) {
-	whole := recorded(t, "text.sse")
-	half := bytes.Index(whole, []byte("Alice"))
-	half += bytes.Index(whole[half:], []byte("\n\n")) + 2
-	stall := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	for _, tt := range []struct {
-		name   string
-		answer http.HandlerFunc
-		after  func(provider.Delta) bool // abort once this was seen; nil: once the request is there
-	}{
-		{"silent", stall, nil},
-		{"stalled", func(w http.ResponseWriter, r *http.Request) {
-			httpapitest.Stream(whole[:half])(w, r)
-			stall(w, r)
-		}, func(d provider.Delta) bool { return d == provider.Text{Text: ", Alice"} }},
-		{"waiting", httpapitest.Status(429, "{}", "Retry-After", "60"), func(d provider.Delta) bool {
-			_, ok := d.(provider.Retry)
-			return ok
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx, abort := context.WithCancel(t.Context())
-			defer abort()
-			s := httpapitest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if tt.after == nil {
-					abort()
-				}
-				tt.answer(w, r)
-			})
-			var last error
-			for delta, err := range acme(t, s, nil).Stream(ctx, hello) {
-				last = err
-				if err == nil && tt.after != nil && tt.after(delta) {
-					abort()
-				}
-			}
-			if !errors.Is(last, context.Canceled) {
-				t.Errorf("ended with %v, want context.Canceled", last)
-			}
-		})
-	}
+	httpapitest.Abort(t, recorded(t, "text.sse"), 429, func(t *testing.T, s *httpapitest.Service) provider.Provider { return acme(t, s, nil) }, hello)
 }
 
 // A service that says nothing for the idle time is given up; a comment that
