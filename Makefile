@@ -100,7 +100,7 @@ demo: build ## two agents, one killed in mid-sentence, back with its memory
 
 # The pages link to each other by these paths.
 PAGES := README.md SPEC.md CHANGELOG.md CONTRIBUTING.md LICENSE NOTICE bridge/METHODS.md bridge/SECURITY.md child/AGENT.md \
-	cmd/OPERATIONS.md cmd/nexus-bench/FIGURES.md fixtures/page/screenshot.png fixtures/parent/parent.mjs supervisor/SUPERVISION.md
+	cmd/OPERATIONS.md cmd/nexus-bench/FIGURES.md cmd/nexus-bench/scale.svg fixtures/page/screenshot.png fixtures/parent/parent.mjs supervisor/SUPERVISION.md
 # It builds nothing, as sudo knows no go. A program that runs cannot be written to, but
 # another can take its name, at once.
 install: ## what make build made, in DESTDIR/PREFIX/bin, also where it runs

@@ -149,7 +149,7 @@ func TestAttackDeclaredOtherwise(t *testing.T) {
 	}
 }
 
-// What a query has and we do not know is named, and so is what it has twice.
+// What a query has and we do not know is named, with what was probably meant, and so is what it has twice.
 func TestUnknownQueryMembers(t *testing.T) {
 	r := rigged(t, nil)
 	r.create("a")
@@ -167,6 +167,13 @@ func TestUnknownQueryMembers(t *testing.T) {
 		if response.StatusCode != 400 || !strings.Contains(gjson.Get(body, "error.message").Str, say) || gjson.Get(body, "error.data.type").Str != "INVALID_PARAMS" {
 			t.Errorf("%s: HTTP %d %s", target, response.StatusCode, body)
 		}
+	}
+	if _, body := r.do("GET", "/events?agent=a", nil); !strings.Contains(body, "Did you mean agents?") {
+		t.Errorf("a slip of a member: %s", body)
+	}
+	_, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"preset":"trustd"}}`)
+	if gjson.Get(body, "error.data.details").Str != "did you mean trusted?" {
+		t.Errorf("a slip of a preset: %s", body)
 	}
 	if response, _ := r.do("GET", "/docs?", nil); response.StatusCode != 200 {
 		t.Errorf("an empty query: HTTP %d", response.StatusCode)

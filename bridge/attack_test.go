@@ -370,7 +370,8 @@ func TestAttackTooManyRequests(t *testing.T) {
 		t.Fatalf("HTTP %d %s", response.StatusCode, body)
 	}
 	response, body := r.post("/rpc", "["+list+","+list+","+list+"]")
-	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "12" || gjson.Get(body, "error.data.type").Str != "RATE_LIMITED" {
+	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "12" || gjson.Get(body, "error.data.type").Str != "RATE_LIMITED" ||
+		gjson.Get(body, "error.data.details").Str != "more requests came than may be answered; try again in 12 s" {
 		t.Errorf("one too many: HTTP %d, Retry-After %q, %s", response.StatusCode, response.Header.Get("Retry-After"), body)
 	}
 	wantWhole(t, body, jsonrpc.CodeRateLimited)

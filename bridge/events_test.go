@@ -224,21 +224,43 @@ func TestEventsEndWithTheAgent(t *testing.T) {
 	fixtures.Golden(t, "frames/supervisor/end.json", append(last.Data, '\n'))
 }
 
+// A stream ends as draining with its server, so that its client comes again; also with the
+// keys of a server that a second signal ends, which have not been revoked, nor has one that
+// another key has replaced.
 func TestEventsEndWithTheServer(t *testing.T) {
-	r := rigged(t, nil)
-	r.create("a")
-	var last client.Event
-	var seen uint64
-	for event, err := range r.client.Events(r.ctx(), "a", 0) {
-		if err != nil {
-			t.Fatal(err)
+	closeKeys := func(r *rig) {
+		if err := r.keys.Close(); err != nil {
+			t.Error(err)
 		}
-		last = event
-		seen = max(seen, event.Seq)
-		r.stop()
 	}
-	if string(last.Data) != fmt.Sprintf(`{"type":"end","reason":"draining","after":%d}`, seen) {
-		t.Errorf("the last event is %+v", last)
+	for name, end := range map[string]func(r *rig){
+		"drained": func(r *rig) { r.stop() }, "its keys": closeKeys,
+		"its keys, one of which was replaced": func(r *rig) {
+			if _, err := r.keys.Rotate(time.Hour); err != nil {
+				t.Error(err)
+			}
+			closeKeys(r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rigged(t, nil)
+			r.create("a")
+			var last client.Event
+			var seen uint64
+			for event, err := range r.client.Events(r.ctx(), "a", 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = event
+				if seen == 0 {
+					end(r)
+				}
+				seen = max(seen, event.Seq)
+			}
+			if string(last.Data) != fmt.Sprintf(`{"type":"end","reason":"draining","after":%d}`, seen) {
+				t.Errorf("the last event is %+v", last)
+			}
+		})
 	}
 }
 

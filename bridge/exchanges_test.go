@@ -4,6 +4,7 @@ package bridge_test
 
 import (
 	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,7 +20,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
-	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -204,15 +204,14 @@ var exchanges = []exchange{
 		before:  func(s *stage) { s.save("home/sessions/b.jsonl", []byte(savedText+"nonsense\n"+savedText), 1) },
 	},
 	{
-		name: "directory-gone", row: "the session's working directory is gone", status: 200, code: -32001, message: unavail, kind: "DIRECTORY_GONE",
+		name: "directory-gone", row: "the session's working directory is gone or may not be entered", status: 200, code: -32001, message: unavail, kind: "DIRECTORY_GONE",
 		request: rpc("/rpc", "create_agent", `{"agent_id":"b","cwd":"/"}`),
 		change: func(o *bridge.Options) {
-			built := o.Runtime
-			o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
-				if protocol.Value(p.AgentID) == "b" {
-					return supervisor.Spec{}, &agents.MissingDirError{Session: "b", Cwd: "/gone", Wanted: protocol.Value(p.Cwd), Allowed: []string{"/srv/data"}}
+			o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+				if s.ID == "b" {
+					return &agents.MissingDirError{Session: "b", Cwd: "/gone", Err: fs.ErrNotExist, Wanted: s.Cwd, Allowed: []string{"/srv/data"}}
 				}
-				return built.BuildSpec(p)
+				return nil
 			}}
 		},
 	},
@@ -328,7 +327,7 @@ var exchanges = []exchange{
 		request: `send {"agent_id":"a","content":"x"}`,
 	},
 	{
-		name: "draining", row: "the server is going down", status: 503, code: -32001, message: unavail, kind: "SERVER_DRAINING", request: post("/rpc", list),
+		name: "draining", row: "the server is going down", status: 503, code: -32001, message: unavail, kind: "SERVER_DRAINING", request: post("/rpc", discover),
 		change: func(o *bridge.Options) { o.DrainTimeout = patience },
 		before: func(s *stage) { // with a turn that keeps it, and its connections, for a while
 			s.hang()

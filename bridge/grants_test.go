@@ -98,12 +98,21 @@ func TestAttackWidenWithAgentKey(t *testing.T) {
 		for _, method := range []string{
 			`"mcp_connect","params":{"server":"files"}`, `"respond_permission","params":{"request_id":"x","decision":"allow_once"}`,
 			`"respond_permission","params":{"request_id":"x","decision":"allow_session"}`,
+			`"respond_permission","params":{"request_id":"x","d\u0065cision":"allow_once"}`, // the same name
 		} {
 			_, body := r.post("/agent/trusted-a", `{"jsonrpc":"2.0","id":1,"method":`+method+`}`, "Authorization", caller.bearer)
 			denied := gjson.Get(body, "error.data.type").Str == "NOT_PERMITTED"
 			if denied != (caller.within == protocol.WithinHeld) {
 				t.Errorf("%s: %s: %s", caller.name, method, body)
 			}
+		}
+		for params, raises := range map[string]bool{`{"tokens":8}`: true, `{"tokens":0}`: true, `{"tokens":7}`: false, `{"tokens":6}`: false} {
+			_, body := r.post("/agent/trusted-a", `{"jsonrpc":"2.0","id":1,"method":"set_limits","params":{"limits":`+params+`}}`, "Authorization", caller.bearer)
+			denied := gjson.Get(body, "error.data.type").Str == "NOT_PERMITTED"
+			if denied != (raises && caller.within != protocol.WithinCeiling) {
+				t.Errorf("%s: set_limits %s: %s", caller.name, params, body)
+			}
+			r.post("/agent/trusted-a", `{"jsonrpc":"2.0","id":1,"method":"set_limits","params":{"limits":{"tokens":7}}}`) // by the owner
 		}
 		_, body := r.post("/agent/trusted-a", `{"jsonrpc":"2.0","id":1,"method":"respond_permission","params":{"request_id":"x","decision":"deny"}}`, "Authorization", caller.bearer)
 		if gjson.Get(body, "error.data.type").Str != "PERMISSION_REQUEST_NOT_FOUND" {

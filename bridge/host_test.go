@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -50,16 +49,16 @@ func calls(c *supervisortest.Child, p protocol.Prompt) {
 // yolo are. What Spec was asked for is in its asked.
 type family struct {
 	*rig
-	asked chan agents.AgentSpec // the last ones
+	asked chan supervisor.Spec // the last ones
 }
 
 func familyOf(t *testing.T, names ...string) *family {
-	f := &family{asked: make(chan agents.AgentSpec, 64)}
+	f := &family{asked: make(chan supervisor.Spec, 64)}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
-			f.asked <- p
-			return supervisor.Spec{HostCalls: true}, nil
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+			f.asked <- *s
+			return nil
 		}}
 	})
 	for _, name := range names {
@@ -89,21 +88,23 @@ func (f *family) want(agent, method, params, want string) {
 func TestHostCreate(t *testing.T) {
 	f := familyOf(t, "trusted", "box")
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`, `{"agent_id":"b","url":"/agent/b"}`)
-	want := agents.AgentSpec{
-		CreateAgentParams: api.CreateAgentParams{AgentID: new("b"), ParentAgentID: new("trusted"), Preset: new("sandboxed"), Cwd: new("/site")},
-		Depth:             1,
+	want := supervisor.Spec{
+		ID: "b", Fresh: true, Cwd: "/site", Permissions: protocol.Permissions{Preset: "sandboxed"},
+		Labels: supervisor.Labels{Parent: "trusted", Provenance: "trusted", Depth: 1},
 		Ceiling: &protocol.Permissions{
 			Preset: "trusted", DisabledTools: []string{"shell"}, AllowedPaths: []string{"/data", "/site"}, BlockedPaths: []string{"/site/keys"},
 		},
 	}
-	if diff := cmp.Diff(want, <-f.asked); diff != "" {
+	got := <-f.asked
+	want.Labels.EnvDigest, got.Host = got.Labels.EnvDigest, nil
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what is to be run (-want +got):\n%s", diff)
 	}
 	f.want("trusted", "create_agent", `{"agent_id":"b"}`,
 		"error -32602 Agent already exists: b")
 	f.want("trusted", "create_agent", `{"agent_id":"c","preset":"trusted","cwd":"/elsewhere","allowed_write_paths":[]}`,
 		`{"agent_id":"c","url":"/agent/c"}`)
-	if p := <-f.asked; *p.Preset != "trusted" || *p.Cwd != "/elsewhere" || len(*p.AllowedWritePaths) != 0 {
+	if p := <-f.asked; p.Permissions.Preset != "trusted" || p.Cwd != "/elsewhere" || p.Permissions.WritePaths == nil || len(p.Permissions.WritePaths) != 0 {
 		t.Errorf("asked for %+v", p)
 	}
 	f.want("box", "create_agent", `{"agent_id":"d","preset":"trusted"}`,
@@ -113,9 +114,9 @@ func TestHostCreate(t *testing.T) {
 	f.want("trusted", "create_agent", `{"agent_id":"d","parent_agent_id":"box"}`,
 		"error -32602 Invalid parameter parent_agent_id: trusted creates agents for itself alone")
 	f.want("trusted", "create_agent", `{"agent_id":"d","colour":"red"}`, "error -32602 Unknown parameter: colour")
-	got := f.ask("trusted", "create_agent", `{"agent_id":"d","initial_message":"hello","wait_for_initial_response":true}`)
-	if !strings.Contains(got, `"initial_response":{"content":"hello"`) {
-		t.Errorf("initial response: %s", got)
+	created := f.ask("trusted", "create_agent", `{"agent_id":"d","initial_message":"hello","wait_for_initial_response":true}`)
+	if !strings.Contains(created, `"initial_response":{"content":"hello"`) {
+		t.Errorf("initial response: %s", created)
 	}
 	list, err := client.Do(f.ctx(), f.client, "", api.ListAgents, api.None{})
 	if err != nil {
@@ -154,8 +155,8 @@ func TestApprovalsAreInherited(t *testing.T) {
 	}
 	<-f.asked
 	f.ask("trusted", "create_agent", `{"agent_id":"b"}`)
-	if p := <-f.asked; protocol.Value(p.Approvals) != "ask" {
-		t.Errorf("approvals of the new one: %q", protocol.Value(p.Approvals))
+	if p := <-f.asked; p.Labels.Approvals != "ask" {
+		t.Errorf("approvals of the new one: %q", p.Labels.Approvals)
 	}
 }
 
@@ -268,12 +269,12 @@ func TestCreatorDestroyedMeanwhile(t *testing.T) {
 	f := &family{}
 	f.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
-			if *p.AgentID == "child" {
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+			if s.ID == "child" {
 				close(starting)
 				<-start
 			}
-			return supervisor.Spec{HostCalls: true}, nil
+			return nil
 		}}
 	})
 	f.create("trusted")

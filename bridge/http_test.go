@@ -24,7 +24,10 @@ import (
 	"nexus.internal/supervisor/supervisortest"
 )
 
-const list = `{"jsonrpc":"2.0","method":"list_agents","id":1}`
+const (
+	list     = `{"jsonrpc":"2.0","method":"list_agents","id":1}`
+	discover = `{"jsonrpc":"2.0","method":"rpc.discover","id":1}`
+)
 
 // wantWhole checks that a body is a whole JSON-RPC error.
 func wantWhole(t *testing.T, body string, code jsonrpc.Code) {
@@ -221,7 +224,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-r.server.Draining()
-	if _, err := io.WriteString(conn, withLength(r.head("POST /rpc HTTP/1.1"), list)); err != nil {
+	if _, err := io.WriteString(conn, withLength(r.head("POST /rpc HTTP/1.1"), discover)); err != nil {
 		t.Fatal(err)
 	}
 	response, body := readResponse(t, bufio.NewReader(conn))
@@ -241,6 +244,53 @@ func TestDrain(t *testing.T) {
 		c.Close()
 		t.Error("the server still listens")
 	}
+}
+
+// While the server drains, what it waits for can be seen and ended: a call that waited for an
+// approval held the server for the whole time of the drain, and its turn was cancelled.
+func TestApprovalsAndCancelsWhileDraining(t *testing.T) {
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(func(c *supervisortest.Child, p protocol.Prompt) {
+			if c.Spec().ID == "b" {
+				supervisortest.UntilAborted(c, p)
+				return
+			}
+			answer, _ := c.Permission(p, protocol.PermissionRequest{ToolName: "shell", Action: protocol.ActionExecute, Summary: "make"})
+			c.Say(string(answer.Decision))
+			c.Finish(p, "")
+		})(r, o)
+		o.DrainTimeout = patience
+	})
+	r.create("a")
+	r.create("b")
+	asking := r.begin("a", "asks")
+	(&family{rig: r}).until("a", "permission_request")
+	long := r.begin("b", "long")
+	if _, err := client.Do(r.ctx(), r.client, "", api.ShutdownServer, api.None{}); err != nil {
+		t.Fatal(err)
+	}
+	<-r.server.Draining()
+	agents, err := client.Do(r.ctx(), r.client, "", api.ListAgents, api.None{})
+	if err != nil || len(agents.Agents) != 2 || len(agents.Agents[0].Pending) != 1 {
+		t.Fatalf("the agents: %+v, %v", agents, err)
+	}
+	if response, body := r.post("/rpc", "["+list+","+discover+"]"); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("with a call of another method: HTTP %d %s", response.StatusCode, body)
+	}
+	answer := api.RespondPermissionParams{RequestID: agents.Agents[0].Pending[0].RequestID, Decision: protocol.Deny}
+	if _, err := client.Do(r.ctx(), r.client, "a", api.RespondPermission, answer); err != nil {
+		t.Error(err)
+	}
+	if s := r.await(asking); s.err != nil || *s.result.Content != "deny" {
+		t.Errorf("the turn that asked: %+v", s)
+	}
+	if done, err := client.Do(r.ctx(), r.client, "b", api.Cancel, api.CancelParams{RequestID: "long"}); err != nil || !done.Cancelled {
+		t.Errorf("cancel: %+v, %v", done, err)
+	}
+	if s := r.await(long); s.err != nil || !s.result.Cancelled {
+		t.Errorf("the turn that was cancelled: %+v", s)
+	}
+	<-r.served
 }
 
 // At the end of the drain's time nothing begins any more: what waits has ended before

@@ -391,7 +391,27 @@ func TestPageCode(t *testing.T) {
 	if _, body := r.post("/", callBody("create_page_code"), "Authorization", bearer); gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
 		t.Errorf("by a key for reading: %s", body)
 	}
+	// The key that rotate_key replaces does not get the new one, nor makes others.
 	last := code()
+	if _, body := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"rotate_key","params":{"grace_s":60}}`); !gjson.Get(body, "result.rotated").Bool() {
+		t.Fatal(body)
+	}
+	if status, body := give("Code " + last); status != 403 || gjson.Get(body, "key").Exists() {
+		t.Errorf("a code of a key in its grace: HTTP %d", status)
+	}
+	for _, one := range []string{
+		callBody("create_page_code"), callBody("rotate_key"), `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"read"}}`,
+	} {
+		if _, body := r.post("/", one); gjson.Get(body, "error.data.type").Str != "NOT_PERMITTED" {
+			t.Errorf("by a key in its grace: %s", body)
+		}
+	}
+	now, err := auth.Read(r.keys.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.key = now
+	last = code()
 	if _, body := r.post("/", callBody("rotate_key")); !gjson.Get(body, "result.rotated").Bool() {
 		t.Fatal(body)
 	}

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -49,8 +47,9 @@ func TestLimitIsTold(t *testing.T) {
 func TestTurnLimitIsTold(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
-			return supervisor.Spec{Limits: supervisor.Limits{TurnTime: time.Second}}, nil
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+			s.Limits.TurnSeconds = 1
+			return nil
 		}}
 	})
 	r.create("a")

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
+	"nexus.internal/supervisor"
 )
 
 // Nothing that a client or a model says, and no key, may reach the log.
@@ -117,6 +118,36 @@ func TestUnauthenticatedAreCounted(t *testing.T) {
 	}
 	if !strings.Contains(r.logs.String(), `"by_route_and_status":{"rpc 403":10}`) {
 		t.Error("the others are not counted")
+	}
+}
+
+// A key for less and an agent's model have as many lines as they need, and not as many as they
+// can make.
+func TestLimitedAreCounted(t *testing.T) {
+	r := rigged(t, nil)
+	_, made := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_key","params":{"scope":"read"}}`)
+	const call = `{"jsonrpc":"2.0","id":1,"method":"create_agent"}`
+	for range 15 {
+		r.post("/", "["+call+strings.Repeat(","+call, 49)+"]", "Authorization", "Bearer "+gjson.Get(made, "result.key").Str)
+	}
+	for range 700 {
+		_, _ = r.server.HostCall(r.ctx(), supervisor.Caller{AgentID: "a"}, "nonsense", []byte("{}"))
+	}
+	response, _ := r.post("/", list)
+	if lines := r.linesOf(response); len(lines) != 1 {
+		t.Errorf("a client's request has %d lines, want 1", len(lines))
+	}
+	logs := r.logs.String()
+	if got := strings.Count(logs, `"rpc request"`); got != 550 {
+		t.Errorf("%d calls of a key for less have lines, want 550", got)
+	}
+	if got := strings.Count(logs, `"host call"`); got != 600 {
+		t.Errorf("%d calls of an agent have lines, want 600", got)
+	}
+	for _, want := range []string{`"by_route_and_status":{"rpc 200":4}`, `"by_route_and_status":{"host_call error":100}`} {
+		if !strings.Contains(logs, want) {
+			t.Errorf("the log lacks %s", want)
+		}
 	}
 }
 

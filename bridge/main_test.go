@@ -51,7 +51,6 @@ type rig struct {
 	records  openRecords // of an agent
 	sessions *sessions.Catalogue
 	server   *bridge.Server
-	host     struct{ *bridge.Server } // of sup, and server
 	client   *client.Client
 	logs     *logBuffer
 	listener net.Listener
@@ -62,7 +61,7 @@ type rig struct {
 // openRecords opens the records of agents.
 type openRecords func(agent string) (supervisor.Records, error)
 
-func (f openRecords) Open(agent string) (supervisor.Records, error) { return f(agent) }
+func (f openRecords) Open(agent string, _ bool) (supervisor.Records, error) { return f(agent) }
 
 // rigged starts a server; change may adapt its options and its children.
 func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
@@ -88,7 +87,6 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	r.sup = supervisor.New(supervisor.Options{
 		Launchers: map[string]supervisor.Launcher{"": r.launcher}, Log: log,
 		Store: openRecords(func(id string) (supervisor.Records, error) { return r.records(id) }),
-		Host:  &r.host,
 	})
 
 	ln, err := httpd.Listen("127.0.0.1", 0)
@@ -99,7 +97,7 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	o := bridge.Options{
 		Supervisor: r.sup, Sessions: r.sessions, Keys: r.keys, Addr: r.addr, Log: log, Version: "test",
 		Settings: bridge.Settings{Settings: agents.Settings{Presets: map[string]string{"reviewer": rights.Sandboxed, "root": rights.Yolo}}},
-		PlansDir: filepath.Join(r.home, "plans"), Runtime: plainRuntime{}, Store: noStore{}, Status: figures{},
+		PlansDir: filepath.Join(r.home, "plans"), Runtime: plainRuntime{new(sync.Map)}, Store: noStore{}, Status: figures{},
 	}
 	if change != nil {
 		change(r, &o)
@@ -107,7 +105,6 @@ func rigged(t *testing.T, change func(*rig, *bridge.Options)) *rig {
 	if r.server, err = bridge.New(o); err != nil {
 		t.Fatal(err)
 	}
-	r.host.Server = r.server
 	if r.client, err = client.New(client.Options{URL: "http://" + r.addr, Key: r.key, Retries: -1}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,14 @@
 package bridge_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +29,7 @@ import (
 func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r *rig, changes func() []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := logfile.Open(path, logfile.Options{Durable: true})
+	log, err := logfile.OpenTiers(path, logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +43,19 @@ func watched(t *testing.T, turn func(*supervisortest.Child, protocol.Prompt)) (r
 		o.Audit = log
 		o.Status = figures{running: 3}
 	})
-	return r, func() []string {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+	return r, func() (lines []string) {
+		for _, name := range logfile.TierFiles(path) {
+			data, err := os.ReadFile(name)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			lines = slices.AppendSeq(lines, strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n"))
 		}
-		return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+		slices.SortStableFunc(lines, func(a, b string) int {
+			return gjson.Get(a, "timestamp").Time().Compare(gjson.Get(b, "timestamp").Time())
+		})
+		return lines
 	}
 }
 
@@ -81,7 +91,7 @@ func TestAudit(t *testing.T) {
 	}
 	call("/agent/trusted", "respond_permission", `{"request_id":"`+asked+`","decision":"deny","reason":"private"}`)
 	<-running
-	made := call("/", "create_key", `{"scope":"read","name":"ci"}`)
+	made := call("/", "create_key", `{"scope":"read","name":"ci","expires_s":3600}`)
 	reader := gjson.Get(made, "result.key").Str
 	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"destroy_agent","params":{"agent_id":"kid"}}`, "Authorization", "Bearer "+reader)
 	call("/", "destroy_agent", `{"agent_id":"trusted"}`)
@@ -125,15 +135,96 @@ func TestAudit(t *testing.T) {
 		`full set_cwd trusted error -32602 {"cwd":"/none"}`,
 		`full set_system_prompt trusted success  {}`,
 		`full respond_permission trusted success  {"decision":"deny","request_id":"` + asked + `","tool":"shell"}`,
-		`full create_key  success  {"key_id":"` + gjson.Get(made, "result.key_id").Str + `","name":"ci","scope":"read"}`,
+		`full create_key  success  {"key_id":"` + gjson.Get(made, "result.key_id").Str + `","name":"ci","scope":"read"} {"expires_s":3600}`,
 		`ci destroy_agent  error -32003 {"agent_id":"kid"}`,
 		`full destroy_agent  success  {"agent_id":"kid"}`, // with its creator
 		`full destroy_agent  success  {"agent_id":"trusted"}`,
 		`full create_agent  success  {"agent_id":"` + unnamed + `"} {"disable_tools":["shell"]}`,
-		`full rotate_key  success  {"key_id":"` + rotated + `"}`,
+		`full rotate_key  success  {"key_id":"` + rotated + `"} {"grace_s":60}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("audit log (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever is limited displaces no line of others by many of its own: neither by refused calls nor
+// by good ones, neither with a key nor as an agent, nor by agents that it creates for that.
+func TestAuditIsNotDisplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := logfile.OpenTiers(path, logfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	r := rigged(t, func(r *rig, o *bridge.Options) {
+		plays(supervisortest.Echo)(r, o)
+		o.Audit = log
+	})
+	r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{"agent_id":"a","preset":"trusted"}}`)
+	key := func(params string) []string {
+		_, made := r.post("/", `{"jsonrpc":"2.0","id":1,"method":"create_key","params":`+params+`}`)
+		return []string{"Authorization", "Bearer " + gjson.Get(made, "result.key").Str}
+	}
+	read, other, own := key(`{"scope":"read","name":"read"}`), key(`{"scope":"read","name":"other"}`), key(`{"scope":"agent","agent_id":"a","name":"own"}`)
+	hostCall := func(from, params string) *protocol.HostError {
+		_, failure := r.server.HostCall(r.ctx(), supervisor.Caller{AgentID: from}, "create_agent", []byte(params))
+		return failure
+	}
+	if failure := hostCall("a", `{"agent_id":"kid"}`); failure != nil {
+		t.Fatal(failure)
+	}
+	sizes := func() (sizes []int) {
+		for _, name := range []string{"audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl"} {
+			data, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes = append(sizes, len(data))
+		}
+		return sizes
+	}
+	long := `["/` + strings.Repeat("x", 3900) + `"]`
+	flood := func(path, method, params string, key []string) {
+		call := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+		if _, body := r.post(path, "["+call+strings.Repeat(","+call, 49)+"]", key...); len(gjson.Parse(body).Array()) != 50 {
+			t.Fatal(body)
+		}
+	}
+	before := sizes()
+	for _, c := range []struct {
+		name  string
+		flood func()
+	}{
+		{"refused calls of a key", func() {
+			for range 5 {
+				flood("/", "create_agent", `{"agent_id":"b","name":"`+strings.Repeat("x", 256)+`","allowed_write_paths":`+long+`}`, read)
+			}
+		}},
+		{"good calls of a key", func() { flood("/agent/a", "set_permissions", `{"blocked_paths":`+long+`}`, own) }},
+		{"an agent's calls", func() {
+			for _, from := range []string{"a", "kid", "a", "kid"} { // which are one principal
+				for range 10 {
+					if hostCall(from, `{"agent_id":"kid","allowed_write_paths":`+long+`}`) == nil {
+						t.Fatal("there are two agents of one name")
+					}
+				}
+			}
+		}},
+	} {
+		c.flood()
+		after := sizes()
+		if after[0] != before[0] || after[1] > before[1]+logfile.LimitedBytes+1024 || after[2] <= before[2] {
+			t.Errorf("%s: the logs had %d bytes and have %d", c.name, before, after)
+		}
+		before = after
+	}
+	flood("/", "destroy_agent", `{"agent_id":"kid"}`, other)
+	if after := sizes(); after[1] == before[1] || after[2] != before[2] {
+		t.Errorf("another key's calls: the logs had %d bytes and have %d", before, after)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(data), `"agent_id":"a"`) {
+		t.Errorf("%s, %v", data, err)
 	}
 }
 
@@ -141,7 +232,7 @@ func TestAudit(t *testing.T) {
 // server is killed meanwhile; and agents that roles and plans make have theirs.
 func TestAuditOfWhatIsUnderWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := logfile.Open(path, logfile.Options{Durable: true})
+	log, err := logfile.OpenTiers(path, logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +303,7 @@ func TestAuditLost(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	lost, err := logfile.Open(filepath.Join(dir, "audit.jsonl"), logfile.Options{Durable: true})
+	lost, err := logfile.OpenTiers(filepath.Join(dir, "audit.jsonl"), logfile.Options{Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}

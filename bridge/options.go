@@ -9,10 +9,10 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/httpd"
-	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/logfile"
 	"nexus.internal/bridge/methods"
 	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/tracing"
 	"nexus.internal/supervisor"
@@ -22,9 +22,9 @@ import (
 // server ends.
 const DefaultDrainTimeout = 30 * time.Second
 
-// Runtime knows the programs that run for agents: their own processes, and checkers of code.
+// Runtime knows what the machine can run: agents, and checkers of code.
 type Runtime interface {
-	agents.SpecBuilder
+	agents.Admission
 	methods.CodeChecker
 }
 
@@ -38,6 +38,7 @@ type Store interface {
 type Status interface {
 	httpd.Health
 	metrics.ModelStats
+	metrics.SpareStats
 }
 
 // Options are what a Server needs. Zero durations mean the default beside them.
@@ -54,9 +55,7 @@ type Options struct {
 	Sessions *sessions.Catalogue
 	// Keys are those that a client may present. Required.
 	Keys *auth.Keyring
-	// Addr is the host and port that is listened on; its port is the one that
-	// Host headers must name. Required.
-	Addr string
+	Addr string // see [httpd.Options]. Required.
 	// Trace begins a span for each call. Nil begins none, and the trace that a client
 	// names is passed on.
 	Trace tracing.Start
@@ -64,26 +63,20 @@ type Options struct {
 	Log *zap.Logger
 	// Audit gets a line for each call that changes something; it is not closed. Nil
 	// records none.
-	Audit *logfile.Log
+	Audit *logfile.Tiers
 	// Signatures are those that were used; it is not closed. Nil remembers them as long
 	// as the server lives, which is enough for full keys alone.
-	Signatures *limit.Seen
+	Signatures *replay.Cache
 	// Settings are those of the configuration at the start; Reload replaces them.
 	Settings
-	// MaxUnauthenticated bounds the connections: see [httpd.Options]. 0 is
-	// [httpd.DefaultMaxUnauthenticated].
-	MaxUnauthenticated int
+	MaxUnauthenticated int // see [httpd.Options]
 	// PlansDir is where the records of plans are kept, one file for each run; it
 	// is made when it is needed, and one process uses it at a time. Required.
 	PlansDir string
-	// Version is what GET /healthz says.
-	Version string
+	Version  string // see [httpd.Options]
 	// Guard says by what means no process outlives its agent, for GET /readyz.
 	Guard string
-	// Probe is a key by which the server's own process asks GET /readyz, and nothing
-	// else: such requests have no rate and no line of the access log. Nobody else
-	// may know it. The zero value is none.
-	Probe auth.Key
+	Probe auth.Key // see [httpd.Options]
 
 	// Bounds of HTTP, with the defaults of [httpd.Options].
 	ReadTimeout, IdleTimeout, WriteTimeout time.Duration
@@ -112,7 +105,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.Signatures == nil {
-		o.Signatures = new(limit.Seen)
+		o.Signatures = new(replay.Cache)
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"nexus.internal/bridge"
@@ -16,14 +17,29 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// plainRuntime is the runtime of a rig.
-type plainRuntime struct{}
+// plainRuntime is the runtime of a rig. It keeps what set_limits says of tokens.
+type plainRuntime struct{ tokens *sync.Map }
 
-func (plainRuntime) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) {
-	if protocol.Value(p.Model) == "none" {
+func (plainRuntime) Admit(s supervisor.Spec, _ *api.Limits) (supervisor.Spec, error) {
+	if s.Model == "none" {
 		return supervisor.Spec{}, api.Invalid("model", "there is no model none")
 	}
-	return supervisor.Spec{HostCalls: true}, nil
+	return s, nil
+}
+
+func (r plainRuntime) Limits(agent string) (agents.HeldLimits, error) {
+	held := agents.HeldLimits{Held: protocol.Limits{Tokens: 7, Agents: 32}, Outer: protocol.Limits{Agents: 64}, TokensUsed: 3}
+	if set, ok := r.tokens.Load(agent); ok {
+		held.Held.Tokens = *set.(*uint64)
+	}
+	return held, nil
+}
+
+func (r plainRuntime) SetLimits(agent string, given api.Limits) error {
+	if given.Tokens != nil {
+		r.tokens.Store(agent, given.Tokens)
+	}
+	return nil
 }
 
 // Check finds fault with one word.
@@ -47,13 +63,19 @@ func (plainRuntime) Check(ctx context.Context, p api.ValidateCodeParams) (api.Va
 	return result, nil
 }
 
-// withSpec is a runtime that builds its specs so.
+// withSpec is a runtime that also changes the specs that it admits, or refuses them.
 type withSpec struct {
 	bridge.Runtime
-	build func(agents.AgentSpec) (supervisor.Spec, error)
+	change func(*supervisor.Spec) error
 }
 
-func (w withSpec) BuildSpec(p agents.AgentSpec) (supervisor.Spec, error) { return w.build(p) }
+func (w withSpec) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error) {
+	s, err := w.Runtime.Admit(s, own)
+	if err == nil {
+		err = w.change(&s)
+	}
+	return s, err
+}
 
 // withCheck is a runtime that checks code so.
 type withCheck struct {
@@ -105,5 +127,6 @@ func (f figures) Checks() []httpd.Check {
 	}
 	return []httpd.Check{{Name: "home", Err: err}, {Name: "broker"}}
 }
-func (figures) Warnings() []string       { return []string{"a key is missing"} }
-func (f figures) Models() metrics.Models { return metrics.Models{Running: f.running} }
+func (figures) Warnings() []string                   { return []string{"a key is missing"} }
+func (f figures) Spares() (waiting int, used uint64) { return 0, 0 }
+func (f figures) Models() metrics.Models             { return metrics.Models{Running: f.running} }

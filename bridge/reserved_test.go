@@ -9,7 +9,6 @@ import (
 	"nexus.internal/bridge"
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
-	"nexus.internal/supervisor"
 )
 
 // The name of a role, of the agent that is to have it, and of a plan's agents is taken by
@@ -17,7 +16,6 @@ import (
 func TestAttackTakeARolesName(t *testing.T) {
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(calls)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{HostCalls: true}, nil }}
 		o.Roles = map[agents.Role]api.CreateAgentParams{agents.Executor: {AgentID: new("maker")}}
 	})}
 	f.create("trusted")

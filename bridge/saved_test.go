@@ -139,7 +139,7 @@ func TestLastTemporarySession(t *testing.T) {
 	if err != nil || loaded.AgentID != ".1" || !loaded.Restored {
 		t.Errorf("got %+v, %v", loaded, err)
 	}
-	if p := <-f.asked; !p.Restored {
+	if p := <-f.asked; p.Fresh {
 		t.Error("its limits would begin anew")
 	}
 	if _, err := client.Do(r.ctx(), r.client, "", api.DestroyAgent, api.AgentIDParams{AgentID: ".1"}); err != nil {

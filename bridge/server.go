@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
@@ -31,6 +30,7 @@ type Server struct {
 	agents  *agents.Registry
 	plans   *plan.Runner
 	codes   auth.Codes
+	lines   *rpc.LineLimit // closed by http
 
 	requests *rpc.DrainGroup // calls and plans under way: what a drain waits for
 }
@@ -45,26 +45,27 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, log: o.Log.Named("bridge"), requests: rpc.NewDrainGroup()}
 	var err error
 	s.agents, err = agents.New(agents.Options{
-		Supervisor: o.Supervisor, Sessions: o.Sessions, Specs: o.Runtime, Store: o.Store,
+		Supervisor: o.Supervisor, Sessions: o.Sessions, Admission: o.Runtime, Store: o.Store, Host: s,
 		CommandTimeout: o.CommandTimeout, Log: s.log, Settings: o.Settings.Settings,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Version: o.Version})
+	s.metrics = metrics.New(metrics.Options{Supervisor: o.Supervisor, Models: o.Status, Spares: o.Status, Version: o.Version})
 	s.router = rpc.NewRouter(rpc.Options{Access: s.agents.Access(), Metrics: s.metrics, Log: s.log, Trace: o.Trace, Audit: o.Audit})
 	s.plans = plan.NewRunner(plan.Options{Agents: s.agents, Dir: o.PlansDir, Requests: s.requests, Log: s.log})
 	methods.Register(s.router, methods.Options{
 		Agents: s.agents, Plans: s.plans, Keys: o.Keys, Codes: &s.codes, Checker: o.Runtime, Requests: s.requests,
 		Addr: o.Addr, Version: o.Version, Log: s.log,
 	})
+	s.lines = rpc.NewLineLimit(o.Log.Named("access"))
 	s.http, err = httpd.New(httpd.Options{
 		Router: s.router,
 		Events: events.New(events.Options{
 			Supervisor: o.Supervisor, Agents: s.agents.Access(), History: o.Store, Heartbeat: o.Heartbeat, Log: s.log,
 		}),
-		Requests: s.requests, Keys: o.Keys, Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
-		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log,
+		Requests: s.requests, Keys: o.Keys, Budget: rpc.NewBudget(rpc.DefaultBudget, rpc.DefaultKeyBudget), Codes: &s.codes, Signatures: o.Signatures, Probe: o.Probe,
+		Addr: o.Addr, Version: o.Version, Metrics: s.metrics, Log: o.Log, Lines: s.lines,
 		Readiness: httpd.Readiness{Supervisor: o.Supervisor, Guard: o.Guard, Health: o.Status},
 		Access:    o.AccessOptions, MaxUnauthenticated: o.MaxUnauthenticated,
 		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, WriteTimeout: o.WriteTimeout, Heartbeat: o.Heartbeat,
@@ -87,8 +88,5 @@ var _ supervisor.Host = (*Server)(nil)
 
 // HostCall implements [supervisor.Host]: see [rpc.AgentCalls].
 func (s *Server) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
-	return rpc.AgentCalls{Router: s.router, Requests: s.requests, Log: s.log}.Serve(ctx, from, method, params)
+	return rpc.AgentCalls{Router: s.router, Requests: s.requests, Log: s.log, Lines: s.lines}.Serve(ctx, from, method, params)
 }
-
-// Launched implements [supervisor.Host]. It counts, for GET /metrics, an agent's process that became ready.
-func (s *Server) Launched(took time.Duration) { s.metrics.Launched(took) }

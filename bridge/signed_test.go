@@ -16,7 +16,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
-	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/replay"
 	"nexus.internal/protocol/jsonrpc"
 )
 
@@ -104,7 +104,7 @@ func TestAttackReplayedSignature(t *testing.T) {
 // the latest counts. Those of full keys, which end with the server, are not on the disk.
 func TestSignaturesAreRememberedLongEnough(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signatures")
-	seen, err := limit.OpenSeen(path)
+	seen, err := replay.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

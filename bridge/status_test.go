@@ -20,7 +20,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
@@ -43,15 +42,14 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 	s.rig = rigged(t, func(r *rig, o *bridge.Options) {
 		s.rig = r
 		plays(s.play)(r, o)
-		built := o.Runtime
-		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
-			made, err := built.BuildSpec(p)
-			made.QueueLimit, made.Policy = 8, policy
-			if *p.AgentID == "one" {
-				made.Labels.MaxAgents = new(uint64(1))
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+			s.QueueLimit, s.Policy = 8, policy
+			if s.ID == "one" {
+				s.MaxAgents = new(uint64(1))
 			}
-			return made, err
+			return nil
 		}}
+		checks := o.Runtime
 		o.Runtime = withCheck{o.Runtime, func(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
 			switch p.Code {
 			case "strange":
@@ -61,7 +59,7 @@ func staged(t *testing.T, change func(*bridge.Options), policy supervisor.Policy
 			case "unforeseen":
 				return api.ValidateCodeResult{}, errors.New("a secret")
 			}
-			return built.Check(ctx, p)
+			return checks.Check(ctx, p)
 		}}
 		launch := r.launcher.Plan
 		r.launcher.Plan = func(spec supervisor.Spec, n int) supervisortest.Play {

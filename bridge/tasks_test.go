@@ -45,6 +45,18 @@ func playTask(c *supervisortest.Child, p protocol.Prompt) {
 	c.Finish(p, reply)
 }
 
+// The error of a task whose answer the model's service cut off says so.
+func TestTaskAnswerCutOff(t *testing.T) {
+	r := rigged(t, plays(func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Say(`{"status":"succ`)
+		c.FinishWith(p, "", protocol.StopMaxTokens)
+	}))
+	r.create("a")
+	if _, got := r.post("/agent/a", `{"jsonrpc":"2.0","id":1,"method":"execute_task","params":{"task_type":"testing","prompt":"x"}}`); !strings.Contains(got, "cut the answer off (max_tokens)") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // The files of a task are found behind any number of messages that came since,
 // and none of another turn are among them.
 func TestTaskFilesOfLongConversation(t *testing.T) {

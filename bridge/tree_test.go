@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -44,12 +43,13 @@ func TestAttackManyAgents(t *testing.T) {
 	}
 	f := &family{rig: rigged(t, func(r *rig, o *bridge.Options) {
 		plays(many)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(p agents.AgentSpec) (supervisor.Spec, error) {
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
 			limit := most
-			if protocol.Value(p.ParentAgentID) != "" {
+			if s.Labels.Parent != "" {
 				limit = 4 // of each below
 			}
-			return supervisor.Spec{HostCalls: true, Labels: supervisor.Labels{MaxAgents: new(uint64(limit))}}, nil
+			s.MaxAgents = new(uint64(limit))
+			return nil
 		}}
 	})}
 	f.create("trusted")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"nexus.internal/bridge"
-	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol"
@@ -206,7 +205,7 @@ func TestBusyAgent(t *testing.T) {
 func TestQueueFull(t *testing.T) {
 	r := rigged(t, func(r *rig, o *bridge.Options) {
 		plays(supervisortest.UntilAborted)(r, o)
-		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{QueueLimit: 1}, nil }}
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error { s.QueueLimit = 1; return nil }}
 	})
 	r.create("a")
 	r.begin("a", "run")
@@ -278,8 +277,9 @@ func TestFailedAgent(t *testing.T) {
 			}
 			supervisortest.Echo(c, p)
 		})(r, o)
-		o.Runtime = withSpec{o.Runtime, func(agents.AgentSpec) (supervisor.Spec, error) {
-			return supervisor.Spec{Policy: supervisor.Policy{Limit: -1}}, nil
+		o.Runtime = withSpec{o.Runtime, func(s *supervisor.Spec) error {
+			s.Policy.Limit = -1
+			return nil
 		}}
 	})
 	r.create("a")

@@ -74,7 +74,6 @@ func (b *background) startCommand(limit taskLimit, run func(ctx context.Context)
 	return nil
 }
 
-// close lets what runs finish and starts nothing more.
 func (b *background) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

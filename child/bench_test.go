@@ -50,7 +50,7 @@ func BenchmarkTurn(b *testing.B) {
 }
 
 // serveWith makes a child with that many messages behind it.
-func serveWith(b *testing.B, saved string, messages int) (serve func(in, out *os.File) error, end func()) {
+func serveWith(b testing.TB, saved string, messages int) (serve func(in, out *os.File) error, end func()) {
 	b.Helper()
 	offline, err := scripted.New(scripted.Options{})
 	if err != nil {

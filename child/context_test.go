@@ -1,6 +1,7 @@
 package child_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -66,7 +67,7 @@ func saved(t *testing.T, o child.Options) *transcript.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, _, err := transcript.Parse(data)
+	state, _, err := transcript.Parse(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,8 @@ func TestCompactionInATurn(t *testing.T) {
 	play(t, o, []string{
 		`< {"type":"session_update","message_count":6}`,
 		`> {"type":"prompt","id":"1","message":"say hello"}`,
-		`< {"type":"session_update","message_count":4}`, text, `< {"type":"session_update","message_count":5}`,
+		`< {"type":"message_update","event":{"type":"compaction_start"}}`, `< {"type":"session_update","message_count":4}`,
+		`< {"type":"message_update","event":{"type":"compaction_end","compacted":true}}`, text, `< {"type":"session_update","message_count":5}`,
 		`< {"type":"agent_end"}`, `< {"type":"response","id":"1","ok":true}`,
 		`> {"type":"get_messages","id":"m","limit":1}`, `< {"id":"m","total":5}`,
 		`> {"type":"get_state","id":"g"}`, `< {"id":"g","compact_at":50}`,

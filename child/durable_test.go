@@ -30,9 +30,14 @@ func (h *history) add(step string) {
 	h.steps = append(h.steps, step)
 }
 
-func (h *history) Write(line []byte) (int, error) {
-	h.add(gjson.GetBytes(line, "type").String())
-	return len(line), nil
+// Write notes the types of the frames of one write.
+func (h *history) Write(lines []byte) (int, error) {
+	var types []string
+	for line := range bytes.Lines(lines) {
+		types = append(types, gjson.GetBytes(line, "type").String())
+	}
+	h.add(strings.Join(types, "+"))
+	return len(lines), nil
 }
 
 // synced notes which record was the last in the file when it was synced.
@@ -48,7 +53,7 @@ func (h *history) synced(f *os.File) error {
 }
 
 // A turn that was answered survives the machine: its last record is on the disk
-// before its agent_end is written (SPEC §4.6).
+// before its agent_end is written (SPEC §4.6). What closes a turn is one write.
 func TestATurnIsOnTheDiskBeforeItsEndIsTold(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -58,16 +63,16 @@ func TestATurnIsOnTheDiskBeforeItsEndIsTold(t *testing.T) {
 		want   []string
 	}{
 		{name: "completed", prompt: "say hello", want: []string{
-			"ready", "message_update", "sync turn_end 1 completed", "agent_end", "response",
+			"ready", "message_update", "sync turn_end 1 completed", "agent_end+response",
 		}},
 		{name: "failed", prompt: "fail", want: []string{
-			"ready", "message_update", "sync turn_end 1 error", "error", "agent_end", "response",
+			"ready", "message_update", "sync turn_end 1 error", "error+agent_end+response",
 		}},
 		{name: "left to the operating system", noSync: true, prompt: "say hello", want: []string{
-			"ready", "message_update", "agent_end", "response",
+			"ready", "message_update", "agent_end+response",
 		}},
 		{name: "not on the disk, so not completed", broken: errors.New("the disk is gone"), prompt: "say hello", want: []string{
-			"ready", "message_update", "sync turn_end 1 completed", "error", "agent_end", "response",
+			"ready", "message_update", "sync turn_end 1 completed", "error+agent_end+response",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -32,7 +32,8 @@ const (
 )
 
 // emitter is the only writer to stdout. It is safe for concurrent use; each
-// frame is one write. After the first failed write it is silent.
+// frame is one write, but those that close a turn, which share one. After the first
+// failed write it is silent.
 //
 // The worker sends: it waits until the frame is written, so that a turn goes no
 // faster than it is read. All others post: they never wait, so that commands are
@@ -59,12 +60,10 @@ type stdout struct {
 	fail    func(error)
 }
 
-// Lost implements [writequeue.Stream].
 func (s stdout) Lost(n int) []byte {
 	return s.emitter.frame(protocol.Error{Message: fmt.Sprintf("%s%d answers were lost", protocol.AnswersLost, n)})
 }
 
-// Failed implements [writequeue.Stream].
 func (s stdout) Failed(err error) { s.fail(fmt.Errorf("write stdout: %w", err)) }
 
 // encode makes the frame of e, newline excluded.
@@ -78,6 +77,22 @@ func (w *emitter) encode(e protocol.Event) ([]byte, error) {
 
 // send writes one event and waits until it is written.
 func (w *emitter) send(e protocol.Event) { w.out.Send(w.frame(e)) }
+
+// sendAll writes events by one write and waits until it is done. It calls last when what came
+// before is written, and adds the events that last returns: what is posted from then on comes
+// after them.
+func (w *emitter) sendAll(events []protocol.Event, last func() []protocol.Event) {
+	frames := make([][]byte, 0, len(events))
+	for _, e := range events {
+		frames = append(frames, w.frame(e))
+	}
+	w.out.SendFrom(func() [][]byte {
+		for _, e := range last() {
+			frames = append(frames, w.frame(e))
+		}
+		return frames
+	})
+}
 
 // post writes one event, later if that would take waiting.
 func (w *emitter) post(e protocol.Event) { w.out.Post(w.frame(e)) }
@@ -102,7 +117,6 @@ func (w *emitter) frame(e protocol.Event) []byte {
 	return w.frame(protocol.Error{Message: err.Error()})
 }
 
-// commandError says what is wrong with the command with that id; "" for none.
 func commandError(id string, err error) protocol.Error {
 	e := protocol.Error{Message: err.Error()}
 	if id != "" {
@@ -163,7 +177,7 @@ func (w *emitter) headOf(whole string) jsontext.Value {
 func (w *emitter) shortResult(e protocol.ToolcallResult) protocol.ToolcallResult {
 	return protocol.ToolcallResult{
 		ToolID: e.ToolID, Result: strings.ToValidUTF8(textcut.Head(e.Result, pieceSize), "\uFFFD"),
-		Truncated: true, Size: int64(len(e.Result)), File: w.file,
+		Truncated: true, Size: int64(len(e.Result)), File: w.file, IsError: e.IsError,
 	}
 }
 
@@ -203,7 +217,6 @@ func escape(payload []byte) []byte {
 	return out
 }
 
-// mustMarshal writes a value of ours, which cannot fail.
 func mustMarshal(v any) jsontext.Value {
 	data, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -238,7 +251,7 @@ type saveError struct {
 	err error
 	// narrowed is what holds now: what the change takes from the agent holds all the
 	// same. Nil if nothing has changed.
-	narrowed *toolenv.Held
+	narrowed *toolenv.Rights
 }
 
 func (e *saveError) Error() string {

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/images"
 	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -45,7 +46,7 @@ func (files agentFiles) open(path string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if below, err := filepath.Rel(files.env.Cwd(), path); err == nil && filepath.IsLocal(below) {
+	if below, ok := safefile.Below(files.env.Cwd(), path); ok {
 		path = below
 	}
 	return &opened{File: f, path: path, size: info.Size()}, nil

@@ -13,7 +13,7 @@ import (
 
 // handlers says what the reader does on each command but shutdown, by the command's name.
 // A handler runs on the reader's goroutine, and waits neither for a turn, nor for the
-// network, nor for whoever reads stdout.
+// network, nor for the reader of stdout.
 var handlers = handlerTable(
 	handle((*server).prompt),
 	handle((*server).followUp),
@@ -83,7 +83,6 @@ func answerLater[C protocol.Answered[R], R any](limit taskLimit, do func(*server
 	})
 }
 
-// response is the answer to a command, or its refusal because of err.
 func response[R any](c protocol.Answered[R], answer R, err error) protocol.Response {
 	if err != nil {
 		return failure(c, err)
@@ -105,9 +104,9 @@ func (s *server) compact(c protocol.Compact) {
 
 func (*server) ping(protocol.Ping) protocol.Acknowledged { return protocol.Acknowledged{} }
 
-func (s *server) newSession(protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
+func (s *server) newSession(c protocol.NewSession) (answer protocol.NewSessionAnswer, err error) {
 	if active, _ := s.queue.status(); active != nil { // and if not, nothing begins before the reader reads on
-		return answer, &busyError{protocol.NewSession{}.Name()}
+		return answer, &busyError{c, active}
 	}
 	answer.SessionID = journal.NewSessionID()
 	if err := s.session.save(transcript.Reset{SessionID: answer.SessionID, At: time.Now().UTC()}); err != nil {
@@ -143,7 +142,6 @@ func (s *server) disconnectServer(ctx context.Context, c protocol.MCPDisconnect)
 	return s.serverAnswer(c, c.Server, s.Servers.Disconnect(ctx, c.Server))
 }
 
-// serverAnswer says how an MCP server is after a command to it.
 func (s *server) serverAnswer(c protocol.Command, name string, err error) (answer protocol.MCPAnswer, _ error) {
 	if err != nil {
 		return answer, fmt.Errorf("%s: %w", c.Name(), err)

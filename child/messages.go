@@ -53,7 +53,6 @@ func (w *emitter) encodeMessage(m protocol.Message) (jsontext.Value, int) {
 	return value, w.lengthOf(value)
 }
 
-// lengthOf is how long a value becomes in a frame.
 func (w *emitter) lengthOf(value jsontext.Value) int {
 	if w.ascii {
 		return len(escape(value))

@@ -121,7 +121,6 @@ func noteMembers(data jsontext.Value) (map[string]jsontext.Value, error) {
 	return members, json.Unmarshal(data, &members)
 }
 
-// text is a JSON string; "" if it is none.
 func text(value jsontext.Value) (s string) {
 	if value.Kind() != '"' || json.Unmarshal(value, &s) != nil {
 		return ""

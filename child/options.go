@@ -42,7 +42,6 @@ type Selected struct {
 	Offline bool
 }
 
-// name tells models of several providers apart.
 func (s Selected) name() string { return s.ProviderName + "/" + s.Model }
 
 // Defaults of Options (SPEC §7).
@@ -99,16 +98,13 @@ type Options struct {
 	// MaxMessages is how many messages a request may carry; 0 means
 	// DefaultMaxMessages.
 	MaxMessages int
-	// Grace bounds the time from shutdown to the return of Serve; 0 means
-	// DefaultGrace.
-	Grace time.Duration
 	// Ending is called once, as the end begins: with nil when the child was told
 	// to end or its input did, or with why stdout was lost. A program sets itself
 	// a deadline here for what Serve cannot bound, such as a disk that hangs. It
 	// must not wait. Nil does nothing.
 	Ending func(err error)
 	// Log is where the child logs; nil means nowhere. It must not be stdout, and
-	// writing to it must not wait for whoever reads it.
+	// writing to it must not wait for its reader.
 	Log *zap.Logger
 }
 
@@ -116,9 +112,6 @@ type Options struct {
 func (o Options) withDefaults() *Options {
 	if o.MaxIterations <= 0 {
 		o.MaxIterations = DefaultMaxIterations
-	}
-	if o.Grace <= 0 {
-		o.Grace = DefaultGrace
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

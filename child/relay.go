@@ -34,9 +34,8 @@ func (r *relay) run(stop <-chan struct{}) {
 			r.pass(e)
 		case passed := <-r.flushes:
 			r.passAll()
-			r.responding.Lock()
-			close(passed) // a call that was answered ends after the response to its answer
-			r.responding.Unlock()
+			r.awaitResponse()
+			close(passed)
 		case <-stop:
 			r.passAll()
 			return
@@ -48,6 +47,7 @@ func (r *relay) pass(e protocol.Event) {
 	r.responding.Lock()
 	defer r.responding.Unlock()
 	r.out.post(e)
+	r.parent.Passed()
 }
 
 // passAll passes on what waits now.
@@ -66,12 +66,22 @@ func (r *relay) passAll() {
 // on its way before any frame that is sent after it. The worker alone calls it,
 // while run runs.
 func (r *relay) flush() {
-	if r.parent == nil {
-		return
+	switch {
+	case r.parent == nil:
+	case r.parent.Quiet(): // as in nearly all turns: run need not be woken
+		r.awaitResponse()
+	default:
+		passed := make(chan struct{})
+		r.flushes <- passed
+		<-passed
 	}
-	passed := make(chan struct{})
-	r.flushes <- passed
-	<-passed
+}
+
+// awaitResponse returns once an answer that is acted on is responded to: a call that was
+// answered ends after the response to its answer.
+func (r *relay) awaitResponse() {
+	r.responding.Lock()
+	defer r.responding.Unlock()
 }
 
 // answer hands the parent's answer to the tool that asked, and responds to it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/writequeue"
 )
 
 // ErrNoReader says that nobody reads stdout any more.
@@ -46,7 +48,7 @@ type server struct {
 func newServer(stdout io.Writer, options Options) *server {
 	o := options.withDefaults()
 	s := &server{Options: o, lost: make(chan error, 1)}
-	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), s.lose)
+	s.out = newEmitter(stdout, o.ASCII, o.Journal.Path(), s.stdoutFailed)
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.session = openSession(o)
@@ -58,11 +60,11 @@ func newServer(stdout io.Writer, options Options) *server {
 
 // Serve runs the child until shutdown, the end of stdin, the end of ctx, or
 // the loss of stdout's reader, which is ErrNoReader or the error of the write.
-// It returns nil otherwise, at most Options.Grace after it was told to end; the
+// It returns nil otherwise, at most DefaultGrace after it was told to end; the
 // end of stdin alone lets it finish what was read first.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) error {
 	s := newServer(stdout, o)
-	unwatch := watchReader(stdout, func() { s.lose(ErrNoReader) })
+	unwatch := watchReader(stdout, func() { s.stdoutFailed(ErrNoReader) })
 	defer unwatch()
 	s.out.post(protocol.Ready{SessionID: s.State.SessionID, Model: s.Start.Model, ProtocolVersion: protocol.Version})
 	s.session.sendUpdate(s.out.post)
@@ -95,7 +97,7 @@ func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, o Options) er
 		}
 	}
 	s.stop()
-	grace := s.Grace
+	grace := DefaultGrace
 	if err != nil {
 		grace = lostGrace // nobody waits for what is left but the journal
 	}
@@ -121,8 +123,8 @@ func (s *server) work() (done <-chan struct{}) {
 	return ended
 }
 
-// lose begins the end because of an error of stdout.
-func (s *server) lose(err error) {
+// stdoutFailed begins the end because of an error of stdout.
+func (s *server) stdoutFailed(err error) {
 	s.announceEnd(err)
 	select {
 	case s.lost <- err:
@@ -174,7 +176,7 @@ func interrupt(stdin io.Reader) bool {
 }
 
 // read takes commands until stdin ends or one says shutdown. It never waits
-// for a turn nor for whoever reads stdout, so that abort, ping and shutdown are
+// for a turn nor for the reader of stdout, so that abort, ping and shutdown are
 // acted on at once.
 func (s *server) read(stdin io.Reader) error {
 	lines := frame.NewReader(stdin)
@@ -249,10 +251,24 @@ func (s *server) drain() {
 }
 
 // stop ends the turn that runs and drops those that wait. It does not wait for
-// whoever reads stdout.
+// the reader of stdout.
 func (s *server) stop() {
 	s.announceEnd(nil)
 	s.background.close()
 	s.queue.drop()
 	s.cancel(errShutdown)
+}
+
+// watchReader calls gone, once, when stdout, a pipe or a socket, has lost its reader: the
+// parent is dead then. stop ends the watch.
+func watchReader(stdout io.Writer, gone func()) (stop func()) {
+	f, ok := stdout.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return func() {}
+	}
+	return writequeue.WatchReader(f, gone)
 }

@@ -471,6 +471,29 @@ func TestCompactByRule(t *testing.T) {
 	})
 }
 
+// stuck is a provider that answers nothing until it is stopped.
+type stuck struct{ provider.Provider }
+
+func (stuck) Stream(ctx context.Context, _ provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) {
+		<-ctx.Done()
+		yield(nil, context.Cause(ctx))
+	}
+}
+
+// What a compaction keeps waiting is told of a compaction: there is no turn to cancel.
+func TestRefusedWhileACompactionRuns(t *testing.T) {
+	o := options()
+	talked(&o)
+	o.Start.Provider, o.Start.Offline = stuck{}, false
+	play(t, o, []string{
+		`> {"type":"compact","id":"c"}`,
+		`> {"type":"compact","id":"d"}`, `< {"id":"d","ok":false,"error":"compact is refused while a compaction runs","reason":"busy"}`,
+		`> {"type":"new_session","id":"n"}`, `< {"id":"n","ok":false,"error":"new_session is refused while a compaction runs","reason":"busy"}`,
+		`> {"type":"abort","id":"a"}`, `< {"id":"c","ok":true,"compacted":false}`, `< {"id":"a","ok":true}`,
+	})
+}
+
 // What cannot be saved is refused and changes nothing.
 func TestAnUnsavedChangeIsNone(t *testing.T) {
 	o := options()

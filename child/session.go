@@ -68,7 +68,6 @@ func (s *session) reset(id string) {
 	s.conversation.Clear()
 }
 
-// current is what a turn that began now would be made of.
 func (s *session) current() settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,14 +96,12 @@ func (s *session) setNotes(notes []transcript.Note) {
 	s.settings.notes = notes
 }
 
-// addUsage counts what requests to a model used.
 func (s *session) addUsage(m Selected, usage protocol.TurnUsage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.usage.add(m.name(), usage)
 }
 
-// countTurn counts a turn that has ended.
 func (s *session) countTurn(stop protocol.StopReason, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,11 +56,11 @@ func (s *server) setCwd(c protocol.SetCwd) (answer protocol.SetCwdAnswer, err er
 	if s.ToolEnv == nil {
 		return answer, errors.New("set_cwd: there is no working directory")
 	}
-	before := s.ToolEnv.Held()
+	before := s.ToolEnv.Rights()
 	if err := s.ToolEnv.SetCwd(c.Cwd, c.Within); err != nil {
 		return answer, fmt.Errorf("set_cwd: %w", err)
 	}
-	held, now := s.ToolEnv.Held(), s.session.current().prompt
+	held, now := s.ToolEnv.Rights(), s.session.current().prompt
 	if !now.Explicit {
 		now, err = prompt.Load(prompt.Options{Home: s.Home, Cwd: held.Cwd})
 	}
@@ -82,14 +82,14 @@ func (s *server) setPermissions(c protocol.SetPermissions) (answer protocol.SetP
 	if s.ToolEnv == nil {
 		return answer, errors.New("set_permissions: there are no tools")
 	}
-	before := s.ToolEnv.Held()
+	before := s.ToolEnv.Rights()
 	if err := s.changePermissions(c, before); err != nil {
 		return answer, fmt.Errorf("set_permissions: %w", err)
 	}
-	now := s.ToolEnv.Held()
+	now := s.ToolEnv.Rights()
 	err = s.session.save(transcript.Settings{Permissions: &now.Permissions, Granted: &now.Granted, At: time.Now().UTC()})
 	if failed, ok := errors.AsType[*saveError](err); ok && s.ToolEnv.Narrow(before) {
-		now = s.ToolEnv.Held()
+		now = s.ToolEnv.Rights()
 		failed.narrowed = &now
 		// It is kept, and goes before all that is saved from now on; no turn begins
 		// before that.
@@ -103,7 +103,7 @@ func (s *server) setPermissions(c protocol.SetPermissions) (answer protocol.SetP
 }
 
 // changePermissions does what the command says, or nothing.
-func (s *server) changePermissions(c protocol.SetPermissions, before toolenv.Held) error {
+func (s *server) changePermissions(c protocol.SetPermissions, before toolenv.Rights) error {
 	var asked protocol.Permissions
 	switch {
 	case (c.Preset == nil) == (c.Permissions == nil):

@@ -88,14 +88,20 @@ func (q *turnQueue) mayWait(c protocol.Command) error {
 		}
 		return errors.New("another prompt is in flight; wait for its response, abort it, or send a follow_up")
 	default:
-		return &busyError{c.Name()}
+		return &busyError{c, q.active.command}
 	}
 }
 
-// busyError says that a command is not accepted while a turn or a compaction runs.
-type busyError struct{ command string }
+// busyError says that a command is not accepted while the job of another one runs.
+type busyError struct{ command, running protocol.Command }
 
-func (e *busyError) Error() string { return e.command + " is refused while a turn runs" }
+func (e *busyError) Error() string {
+	what := "turn"
+	if _, compacting := e.running.(protocol.Compact); compacting {
+		what = "compaction"
+	}
+	return fmt.Sprintf("%s is refused while a %s runs", e.command.Name(), what)
+}
 
 // inFlight says which of the jobs has the id of the command; nil if none has.
 func inFlight(c protocol.Command, jobs []*job) error {
@@ -163,8 +169,8 @@ func (q *turnQueue) next() *job {
 }
 
 // finish makes room for the next job, and returns the aborts that are to be answered.
-// It comes before the response is written: who has read the response may send a prompt
-// at once.
+// It comes before the frames that close the turn are written: a parent that has read
+// agent_end may send a prompt at once, without the response.
 func (q *turnQueue) finish(j *job) []protocol.Abort {
 	j.cancel(nil)
 	q.mu.Lock()

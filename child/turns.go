@@ -49,7 +49,6 @@ func checkPrompt(p protocol.Prompt) error {
 	return nil
 }
 
-// followUp accepts a prompt that may wait for others.
 func (s *server) followUp(c protocol.FollowUp) {
 	if err := s.queue.accept(c); err != nil {
 		s.out.post(commandError(c.ID, err))
@@ -68,17 +67,18 @@ type worker struct {
 // runJobs runs jobs until there will be no more.
 func (w *worker) runJobs() {
 	for j := w.queue.next(); j != nil; j = w.queue.next() {
-		response := w.run(j)
-		aborts := w.queue.finish(j)
-		w.out.send(response)
-		for _, a := range aborts {
-			w.out.send(protocol.SuccessResponse(a, protocol.TurnDone{}))
-		}
+		w.out.sendAll(w.run(j), func() (aborts []protocol.Event) {
+			for _, a := range w.queue.finish(j) {
+				aborts = append(aborts, protocol.SuccessResponse(a, protocol.TurnDone{}))
+			}
+			return aborts
+		})
 	}
 }
 
-// run carries out one job and returns its response.
-func (w *worker) run(j *job) protocol.Response {
+// run carries out one job and returns the events that close it, of which its response is the
+// last.
+func (w *worker) run(j *job) []protocol.Event {
 	switch c := j.command.(type) {
 	case protocol.Prompt:
 		ctx := j.ctx
@@ -91,14 +91,14 @@ func (w *worker) run(j *job) protocol.Response {
 	case protocol.FollowUp:
 		return w.runTurn(j.ctx, c, turn.Input{ID: c.ID, Message: c.Message})
 	case protocol.Compact:
-		return w.compact(j.ctx, c)
+		return []protocol.Event{w.compact(j.ctx, c)}
 	default:
 		panic("child: no job: " + c.Name())
 	}
 }
 
-// runTurn runs a turn, saves how it ended, and returns the response to its prompt.
-func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) protocol.Response {
+// runTurn runs a turn, saves how it ended, and returns the events that close it.
+func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnDone], in turn.Input) (closing []protocol.Event) {
 	result := w.takeTurn(ctx, in)
 	end := transcript.TurnEnd{
 		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
@@ -118,14 +118,14 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 	w.relay.flush()
 	if result.Err != nil {
 		w.Log.Warn("turn failed", zap.String("turn", textcut.Head(in.ID, 64)), zap.String("error", provider.Brief(result.Err)))
-		w.out.send(commandError(in.ID, result.Err))
+		closing = append(closing, commandError(in.ID, result.Err))
 	}
-	w.sendUpdate(w.out.send)
-	w.out.send(protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
+	w.sendUpdate(func(e protocol.Event) { closing = append(closing, e) })
+	closing = append(closing, protocol.AgentEnd{Usage: result.Usage, StopReason: result.Stop, TurnID: in.ID})
 	if result.Err != nil {
-		return failure(c, result.Err)
+		return append(closing, failure(c, result.Err))
 	}
-	return protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted})
+	return append(closing, protocol.SuccessResponse(c, protocol.TurnDone{Cancelled: result.Stop == protocol.StopAborted}))
 }
 
 // takeTurn runs the turn itself, unless it cannot be saved or its attachments
@@ -156,14 +156,18 @@ func (w *worker) takeTurn(ctx context.Context, in turn.Input) turn.Result {
 	return result
 }
 
-// Compacted implements [turn.Listener].
 func (w *worker) Compacted() { w.sendUpdate(w.out.send) }
 
 // Emit implements [turn.Listener]. The result of a call comes after all that the call
 // asked and told the parent.
 func (w *worker) Emit(e protocol.AssistantEvent) {
-	if _, ok := e.(protocol.ToolcallResult); ok {
+	switch e.(type) {
+	case protocol.ToolcallResult:
 		w.relay.flush()
+	case protocol.Retry, protocol.CompactionStart, protocol.CompactionEnd:
+		if !w.SessionUpdates {
+			return
+		}
 	}
 	w.out.update(e)
 }

@@ -74,7 +74,7 @@ var arrows = []rule{
 	{
 		name: "the bridge reaches agents by the supervisor alone",
 		of:   []string{"bridge/..."}, deps: true,
-		deny: []string{"child/...", "cmd/...", "supervisor/proc/...", "supervisor/stdio/...", "supervisor/acp/..."},
+		deny: []string{"child/...", "cmd/...", "supervisor/..."}, allow: []string{"supervisor", "supervisor/store/..."},
 	},
 	{
 		name: "HTTP knows no methods and no agents' registry",
@@ -128,6 +128,10 @@ var arrows = []rule{
 	{
 		name: "the vendors' SDKs are for .ci/oracles",
 		of:   []string{"..."}, deny: []string{"github.com/openai/...", "github.com/anthropics/..."}, tests: true,
+	},
+	{
+		name: "the server's façade reads JSON by types",
+		of:   []string{"bridge/..."}, except: []string{"bridge/client/..."}, deny: []string{"github.com/tidwall/gjson"},
 	},
 	{
 		name: "JSON has one decoder and one encoder",

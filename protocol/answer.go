@@ -140,6 +140,9 @@ const (
 
 // SuccessResponse is the response to c with its answer. Text in it that is not UTF-8 is replaced.
 func SuccessResponse[R any](c Answered[R], answer R) Response {
+	if any(answer) == any(TurnDone{}) {
+		return Response{ID: c.Ident(), Command: c.Name(), Body: jsontext.Value(plainSuccess)}
+	}
 	return respond(c.Ident(), c.Name(), true, answer)
 }
 
@@ -148,6 +151,9 @@ func SuccessResponse[R any](c Answered[R], answer R) Response {
 func FailureResponse(id, command string, refusal Refusal) Response {
 	return respond(id, command, false, refusal)
 }
+
+// plainSuccess is the body of a response without an answer, as most turns have it.
+const plainSuccess = `{"ok":true}`
 
 var replaceText = []json.Options{jsontext.AllowInvalidUTF8(true)} // made once
 

@@ -55,6 +55,31 @@ type (
 		Truncated bool   `json:"truncated,omitzero" wire:"default"`
 		Size      int64  `json:"size,omitzero" wire:"default"`
 		File      string `json:"file,omitzero" wire:"default"`
+		// IsError says that Result tells of a failure, a refusal or an abort.
+		IsError bool `json:"is_error,omitzero" wire:"default"`
+	}
+
+	// Retry says that the model's service failed and is asked again, WaitMS milliseconds
+	// later: this is try Attempt of at most MaxAttempts. Added by nexus; sent only to
+	// parents that said --session-updates, as are the two below.
+	Retry struct {
+		Reason      string `json:"reason"`
+		Attempt     uint64 `json:"attempt"`
+		MaxAttempts uint64 `json:"max_attempts"`
+		WaitMS      uint64 `json:"wait_ms"`
+	}
+
+	// CompactionStart says that old messages are about to give way to a summary, for
+	// which the model may be asked.
+	CompactionStart struct{}
+
+	// CompactionEnd says what became of it. The tokens, estimates of the whole
+	// conversation, are 0 unless Compacted; Reason says why it is as it was.
+	CompactionEnd struct {
+		Compacted    bool   `json:"compacted"`
+		TokensBefore uint64 `json:"tokens_before,omitzero" wire:"default"`
+		TokensAfter  uint64 `json:"tokens_after,omitzero" wire:"default"`
+		Reason       string `json:"reason,omitzero" wire:"default"`
 	}
 
 	// UnknownAssistantEvent is a step of a type this package does not know.
@@ -71,6 +96,9 @@ func (ToolcallInputDelta) Name() string      { return "toolcall_input_delta" }
 func (ToolcallInput) Name() string           { return "toolcall_input" }
 func (ToolcallOutputDelta) Name() string     { return "toolcall_output_delta" }
 func (ToolcallResult) Name() string          { return "toolcall_result" }
+func (Retry) Name() string                   { return "retry" }
+func (CompactionStart) Name() string         { return "compaction_start" }
+func (CompactionEnd) Name() string           { return "compaction_end" }
 func (e UnknownAssistantEvent) Name() string { return e.Type }
 
 func (TextDelta) assistantEvent()             {}
@@ -80,11 +108,14 @@ func (ToolcallInputDelta) assistantEvent()    {}
 func (ToolcallInput) assistantEvent()         {}
 func (ToolcallOutputDelta) assistantEvent()   {}
 func (ToolcallResult) assistantEvent()        {}
+func (Retry) assistantEvent()                 {}
+func (CompactionStart) assistantEvent()       {}
+func (CompactionEnd) assistantEvent()         {}
 func (UnknownAssistantEvent) assistantEvent() {}
 
 // AssistantEvents are the zero values of all steps of a turn, in the order of SPEC §3.5.
 func AssistantEvents() []AssistantEvent {
 	return []AssistantEvent{
-		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{},
+		TextDelta{}, ThinkingDelta{}, ToolcallStart{}, ToolcallInputDelta{}, ToolcallInput{}, ToolcallOutputDelta{}, ToolcallResult{}, Retry{}, CompactionStart{}, CompactionEnd{},
 	}
 }

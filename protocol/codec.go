@@ -102,6 +102,14 @@ func (f Frame) decode() (Event, error) {
 // *UnknownTypeError and *MemberError, each with the id of the line where one
 // could be read. Every error leaves the stream usable.
 func DecodeCommand(line []byte) (Command, error) {
+	if prompt, ok := plainPrompt(line); ok {
+		return prompt, nil
+	}
+	return decodeCommand(line)
+}
+
+// decodeCommand is DecodeCommand for lines of every kind.
+func decodeCommand(line []byte) (Command, error) {
 	typ, err := open(line)
 	if err != nil {
 		return nil, err
@@ -117,10 +125,71 @@ func DecodeCommand(line []byte) (Command, error) {
 	return command, nil
 }
 
+// plainPrompt reads the prompt of a line that has no space between its parts and no member
+// but those of a prompt, each once and a string, or [] for the attachments: that is how parents
+// write most commands. Of any other line it says nothing.
+func plainPrompt(line []byte) (p Prompt, ok bool) {
+	const attachments = `"attachments":[]`
+	var typ string
+	names := [...]string{"type", "id", "message", "source", "source_agent_id", "traceparent"}
+	values := [len(names)]*string{&typ, &p.ID, &p.Message, &p.Source, &p.SourceAgentID, &p.Traceparent}
+	var seen [len(names)]bool
+	var scratch [512]byte
+	rest := line
+	for before := byte('{'); len(rest) > 1 && rest[0] == before; before = ',' {
+		rest = rest[1:]
+		if bytes.HasPrefix(rest, []byte(attachments)) && p.Attachments == nil {
+			p.Attachments, rest = []Attachment{}, rest[len(attachments):]
+			continue
+		}
+		name, after := quoted(rest)
+		if len(name) == 0 || len(after) == 0 || after[0] != ':' {
+			return p, false
+		}
+		i := slices.Index(names[:], string(name[1:len(name)-1]))
+		var text []byte
+		if text, rest = quoted(after[1:]); len(text) == 0 || i < 0 || seen[i] {
+			return p, false
+		}
+		value, err := jsontext.AppendUnquote(scratch[:0], text)
+		if err != nil {
+			return p, false
+		}
+		*values[i], seen[i] = string(value), true
+	}
+	return p, string(rest) == "}" && typ == p.Name() && seen[1] && seen[2]
+}
+
+// quoted is the string that text begins with, in its quotes, and what is after it; nil if it
+// begins with none.
+func quoted(text []byte) (str, after []byte) {
+	if len(text) == 0 || text[0] != '"' {
+		return nil, nil
+	}
+	end := closingQuote(text, 1)
+	if end < 0 {
+		return nil, nil
+	}
+	return text[:end+1], text[end+1:]
+}
+
 // AppendCommand appends the frame of c to dst, newline excluded. It fails only
 // on strings that are not UTF-8.
 func AppendCommand(dst []byte, c Command) ([]byte, error) {
+	if p, ok := c.(Prompt); ok && len(p.Attachments) == 0 {
+		return appendMembers(dst, p.Name(), func(m *Members) { m.prompt(p) })
+	}
 	return appendTagged(dst, c.Name(), c)
+}
+
+// EncodeEvent is the frame of an event of ours, newline excluded. It panics where AppendEvent
+// fails.
+func EncodeEvent(e Event) []byte {
+	data, err := AppendEvent(nil, e)
+	if err != nil {
+		panic("protocol: " + err.Error())
+	}
+	return data
 }
 
 // AppendEvent appends the frame of e to dst, newline excluded. It fails on
@@ -135,9 +204,29 @@ func AppendEvent(dst []byte, e Event) ([]byte, error) {
 		return appendResponse(dst, e)
 	case UnknownEvent:
 		return appendRaw(dst, e.Type, e.Raw)
+	case AgentEnd:
+		return appendMembers(dst, e.Name(), func(m *Members) { m.agentEnd(e) })
+	case SessionUpdate:
+		return appendMembers(dst, e.Name(), func(m *Members) { m.sessionUpdate(e) })
+	case TurnStart:
+		return appendMembers(dst, e.Name(), func(m *Members) { m.turnStart(e) })
+	case TurnEnd:
+		return appendMembers(dst, e.Name(), func(m *Members) { m.turnEnd(e) })
 	default:
 		return appendTagged(dst, e.Name(), e)
 	}
+}
+
+// appendMembers appends {"type":NAME, …what add adds}.
+func appendMembers(dst []byte, name string, add func(*Members)) ([]byte, error) {
+	m := NewMembers(slices.Grow(dst, 384))
+	m.String("type", name)
+	add(&m)
+	out, err := m.Close()
+	if err != nil {
+		return dst, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return out, nil
 }
 
 // open checks a line as a whole and reads the member that a frame is routed by.
@@ -174,7 +263,6 @@ func distinct(line []byte) error {
 	return compareNames(line)
 }
 
-// compareNames is distinct for names of every kind.
 func compareNames(line []byte) error {
 	frame := gjson.ParseBytes(line)
 	if err := checkCase(frame); err != nil {
@@ -369,13 +457,22 @@ func decodeResponse(line []byte) (Event, error) {
 	return Response{ID: head.ID, Command: head.Command, Body: append(body, '}')}, nil
 }
 
-// ofFrame reports that a response's body cannot have a member of that name.
 func ofFrame(name string) bool { return name == "type" || name == "id" || name == "command" }
 
 func appendResponse(dst []byte, r Response) ([]byte, error) {
-	out, err := appendTagged(dst, r.Name(), responseHead{r.ID, r.Command})
-	if err != nil || len(r.Body) == 0 {
-		return out, err
+	out := append(dst, `{"type":"response","id":`...) // one for each turn: not through reflection
+	out, err := jsontext.AppendQuote(out, r.ID)
+	if err == nil {
+		out, err = jsontext.AppendQuote(append(out, `,"command":`...), r.Command)
+	}
+	if err != nil {
+		return dst, fmt.Errorf("encode response: %w", err)
+	}
+	if out = append(out, '}'); len(r.Body) == 0 {
+		return out, nil
+	}
+	if string(r.Body) == plainSuccess {
+		return splice(out, r.Body), nil
 	}
 	body, err := jsontext.AppendFormat(nil, r.Body, jsontext.PreserveRawStrings(true))
 	if err != nil {
@@ -422,7 +519,8 @@ func appendTagged(dst []byte, name string, value any) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("encode %s: %w", name, err)
 	}
-	out := append(dst, `{"type":"`...)
+	out := slices.Grow(dst, len(`{"type":"","}`)+len(name)+len(members))
+	out = append(out, `{"type":"`...)
 	out = append(out, name...)
 	out = append(out, `"}`...)
 	return splice(out, members), nil

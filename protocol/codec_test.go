@@ -207,12 +207,13 @@ func TestTurnUsageAdd(t *testing.T) {
 	sum := protocol.TurnUsage{InputTokens: 1, CacheCreation5m: new(uint64(1)), Model: new("a")}
 	sum.Add(protocol.TurnUsage{
 		InputTokens: 2, OutputTokens: 3, CacheReadInputTokens: 4, CacheCreationInputTokens: 5,
-		CacheCreation5m: new(uint64(2)), CacheCreation1h: new(uint64(6)), Model: new("b"),
+		CacheCreation5m: new(uint64(2)), CacheCreation1h: new(uint64(6)), Model: new("b"), Estimated: true,
 	})
 	want := protocol.TurnUsage{
 		InputTokens: 3, OutputTokens: 3, CacheReadInputTokens: 4, CacheCreationInputTokens: 5,
-		CacheCreation5m: new(uint64(3)), CacheCreation1h: new(uint64(6)), Model: new("b"),
+		CacheCreation5m: new(uint64(3)), CacheCreation1h: new(uint64(6)), Model: new("b"), Estimated: true,
 	}
+	sum.Add(protocol.TurnUsage{}) // which was counted
 	if diff := cmp.Diff(want, sum); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,6 +1,13 @@
 package protocol
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // Command is a message from the parent to the child. The set is closed: the
 // types of this file that implement it.
@@ -105,16 +112,17 @@ type (
 	}
 
 	// SetPermissions changes what the agent may do, never beyond its ceiling
-	// (SPEC §4.5). Exactly one of its two members is given.
+	// (SPEC §4.5). Exactly one of Preset and Permissions is given. Unknown members within
+	// the permissions are errors: a misspelt rule would forbid nothing.
 	SetPermissions struct {
 		ID string `json:"id"`
 		// Preset is a preset's name.
 		Preset      *string      `json:"preset,omitzero"`
-		Permissions *Permissions `json:"permissions,omitzero"`
+		Permissions *Permissions `json:"permissions,omitzero" strict:"closed"`
 		// Within bounds what is asked for.
 		Within Bound `json:"within,omitempty" wire:"default"`
 		// Granted lowers the grant: it is at most this afterwards.
-		Granted *Permissions `json:"granted,omitzero"`
+		Granted *Permissions `json:"granted,omitzero" strict:"closed"`
 	}
 
 	// SetSystemPrompt replaces the system prompt for the turns to come.
@@ -125,7 +133,7 @@ type (
 		SystemPrompt *string `json:"system_prompt,omitzero"`
 	}
 
-	// UpdateContext adds, changes or removes one thing that the agent is told
+	// UpdateContext adds, changes or removes one thing that the model gets
 	// beside the conversation (SPEC §4.8).
 	UpdateContext struct {
 		ID          string         `json:"id"`
@@ -154,7 +162,7 @@ type (
 		ID        string   `json:"id"`
 		RequestID string   `json:"request_id"`
 		Decision  Decision `json:"decision"`
-		// Reason is told to the model where the decision is a no.
+		// Reason is shown to the model where the decision is a no.
 		Reason string `json:"reason,omitempty" wire:"default"`
 	}
 
@@ -267,4 +275,26 @@ func Commands() []Command {
 		HostResult{},
 		Shutdown{},
 	}
+}
+
+// Attachment names a file that goes with a [Prompt]. The child reads it from
+// its own file system, within its sandbox.
+type Attachment struct {
+	// The absolute path, without a ".." segment.
+	Path string `json:"path"`
+	// What people call the file; the base name of the path if missing.
+	Name *string `json:"name,omitzero"`
+	// The MIME type, as a hint; if missing, the agent looks for itself.
+	Mime *string `json:"mime,omitzero"`
+}
+
+// Check reports whether the path keeps the rules of SPEC §3.8.
+func (a Attachment) Check() error {
+	switch {
+	case !path.IsAbs(a.Path):
+		return fmt.Errorf("attachment path %q is not absolute", a.Path)
+	case slices.Contains(strings.Split(a.Path, "/"), ".."):
+		return fmt.Errorf("attachment path %q contains a .. segment", a.Path)
+	}
+	return nil
 }

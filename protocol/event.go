@@ -20,6 +20,10 @@ const (
 	StopAborted       StopReason = "aborted"
 	StopError         StopReason = "error"
 	StopMaxIterations StopReason = "max_iterations"
+	// StopMaxTokens and StopContentFilter say that the model's service ended the answer
+	// early: the text is its beginning.
+	StopMaxTokens     StopReason = "max_tokens"
+	StopContentFilter StopReason = "content_filter"
 )
 
 // AnswersLost is how the message of an [Error] without id begins that says how
@@ -67,7 +71,7 @@ type (
 		Usage TurnUsage `json:"usage"`
 		// StopReason and TurnID are added by nexus; another child may omit
 		// them. TurnID is the prompt's id.
-		StopReason StopReason `json:"stop_reason,omitempty" wire:"default"`
+		StopReason StopReason `json:"stop_reason,omitempty" wire:"default" enum:"completed,max_iterations,max_tokens,content_filter,aborted,error"`
 		TurnID     string     `json:"turn_id,omitempty" wire:"default"`
 	}
 
@@ -159,7 +163,7 @@ type (
 	}
 )
 
-// Reserved reports whether events of that type are told by the supervisor or the
+// Reserved reports whether events of that type are made by the supervisor or the
 // façade alone (SPEC §5.6, §6.4), so that a child must not write them. A type that no
 // version of this package knows is not reserved: a newer child may write it.
 func Reserved(typ string) bool {

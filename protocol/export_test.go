@@ -11,6 +11,12 @@ var (
 	CompareNames = compareNames
 )
 
+// The quick reading of a prompt, and the careful one of every command.
+var (
+	PlainPrompt      = plainPrompt
+	DecodeAnyCommand = decodeCommand
+)
+
 // The names of the closed sets, sorted.
 func CommandTypes() []string   { return slices.Sorted(maps.Keys(commands)) }
 func AssistantTypes() []string { return slices.Sorted(maps.Keys(assistantEvents)) }

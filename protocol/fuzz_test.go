@@ -37,6 +37,7 @@ func (r routed) text(raw jsontext.Value) (s string, ok bool) {
 func FuzzDecodeCommand(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
+		sameAsCareful(t, line)
 		command, err := protocol.DecodeCommand(line)
 		var second routed
 		readable := json.Unmarshal(line, &second) == nil

@@ -54,7 +54,7 @@ var goldenCommands = map[string]protocol.Command{
 	"mcp_connect-project":       protocol.MCPConnect{ID: "19", Server: "files", Target: new("files --root .")},
 	"mcp_disconnect":            protocol.MCPDisconnect{ID: "20", Server: "files"},
 	"permission_response":       protocol.PermissionResponse{ID: "16", RequestID: "p1", Decision: protocol.Deny, Reason: "not that file"},
-	"host_result":               protocol.HostResult{ID: "17", CallID: "h1", Result: jsontext.Value(`{"content":"done"}`)},
+	"host_result":               protocol.HostResult{ID: "17", CallID: "h1", Result: jsontext.Value(`{"content":"done","request_id":"r1","stop_reason":"completed"}`)},
 	"host_result-error":         protocol.HostResult{ID: "18", CallID: "h2", Error: &protocol.HostError{Code: -32602, Message: "Agent not found: a"}},
 	"shutdown":                  protocol.Shutdown{},
 }
@@ -91,7 +91,14 @@ var goldenEvents = map[string]protocol.Event{
 	"message_update-unknown": update(protocol.UnknownAssistantEvent{
 		Type: "citation", Raw: jsontext.Value(`{"type":"citation","url":"\u0061"}`),
 	}),
-	"message_update-output": update(protocol.ToolcallOutputDelta{ToolID: "call_1", Delta: "ok 1\n"}),
+	"message_update-output":       update(protocol.ToolcallOutputDelta{ToolID: "call_1", Delta: "ok 1\n"}),
+	"message_update-result-error": update(protocol.ToolcallResult{ToolID: "call_1", Result: "no such file", IsError: true}),
+	"message_update-retry": update(protocol.Retry{
+		Reason: "429 Too Many Requests; try 2 of 4 in 500ms", Attempt: 2, MaxAttempts: 4, WaitMS: 500,
+	}),
+	"message_update-compaction":      update(protocol.CompactionStart{}),
+	"message_update-compacted":       update(protocol.CompactionEnd{Compacted: true, TokensBefore: 90000, TokensAfter: 1200}),
+	"message_update-compaction-none": update(protocol.CompactionEnd{Reason: "a summary would be no shorter"}),
 	"permission_request": protocol.PermissionRequest{
 		RequestID: "p1", TurnID: "1", ToolID: "call_1", ToolName: "shell", Action: protocol.ActionExecute,
 		Summary: "run make", Reason: "trusted asks before a program is run", Input: jsontext.Value(`{"command":"make"}`),

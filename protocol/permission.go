@@ -22,8 +22,8 @@ type Permissions struct {
 
 // ToolRule says more about one tool.
 type ToolRule struct {
-	// What happens to its calls: allow, ask or deny; "" leaves it to the preset.
-	Mode string `json:"mode,omitempty" wire:"default" enum:"allow,ask,deny,"`
+	// What happens to its calls: allow, ask or deny; where it is missing, the preset decides.
+	Mode string `json:"mode,omitempty" wire:"default" enum:"allow,ask,deny" filled:"allow, ask or deny"`
 	// The only places that this tool may touch, absolute; any that the agent may if missing.
 	AllowedPaths []string `json:"allowed_paths,omitzero" wire:"default"`
 	// Places that this tool must not touch besides, absolute.

@@ -35,7 +35,7 @@ type (
 
 	// StreamOpen is the first event of a stream of all agents.
 	StreamOpen struct {
-		// Gap says that there may have been agents since of which nothing is told.
+		// Gap says that there may have been agents since that no event tells of.
 		Gap bool `json:"gap,omitzero" wire:"default"`
 	}
 

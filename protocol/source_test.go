@@ -22,3 +22,11 @@ func TestCheckSource(t *testing.T) {
 		}
 	}
 }
+
+func TestIsVariableName(t *testing.T) {
+	for name, want := range map[string]bool{"A": true, "_": true, "a_1": true, "Z9": true, "": false, "1a": false, "a-b": false, "a\n": false, "é": false, "a=b": false} {
+		if got := protocol.IsVariableName(name); got != want {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+}

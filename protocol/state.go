@@ -89,6 +89,8 @@ type (
 		OutputTokens             uint64 `json:"output_tokens" wire:"default"`
 		CacheReadInputTokens     uint64 `json:"cache_read_input_tokens" wire:"default"`
 		CacheCreationInputTokens uint64 `json:"cache_creation_input_tokens" wire:"default"`
+		// Estimated says that the models' services did not count all of it.
+		Estimated bool `json:"estimated,omitzero" wire:"default"`
 	}
 
 	// MCPServer is an MCP server of the agent's configuration (SPEC §4.9).

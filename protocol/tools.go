@@ -11,9 +11,9 @@ import (
 	"nexus.internal/protocol/suggest"
 )
 
-// builtinTools are the names of the tools that agents have without MCP servers
-// (SPEC §4.4).
-var builtinTools = []string{
+// BuiltinTools are the names of the tools that agents have without MCP servers, sorted
+// (SPEC §4.4). It must not be changed.
+var BuiltinTools = []string{
 	"edit_file", "glob", "list_directory", "nexus_cancel", "nexus_create", "nexus_destroy", "nexus_send", "nexus_shutdown",
 	"nexus_status", "read_file", "search_text", "shell", "sleep", "write_file",
 }
@@ -26,11 +26,11 @@ var serverTool = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // built-in tool nor one that a tool of an MCP server could have. A rule for it would
 // do nothing, which whoever made the rule did not mean.
 func CheckToolName(name string) error {
-	if slices.Contains(builtinTools, name) || serverTool().MatchString(name) {
+	if slices.Contains(BuiltinTools, name) || serverTool().MatchString(name) {
 		return nil
 	}
 	problem := fmt.Sprintf("is %.64q, which is no tool", name)
-	if near := suggest.Nearest(name, builtinTools); near != "" {
+	if near := suggest.Nearest(name, BuiltinTools); near != "" {
 		return fmt.Errorf("%s; did you mean %q?", problem, near)
 	}
 	return fmt.Errorf("%s, want a tool's name such as shell, or one of an MCP server such as mcp_files_read", problem)

@@ -16,6 +16,8 @@ type TurnUsage struct {
 	// to live; nil where the provider does not say.
 	CacheCreation5m *uint64 `json:"cache_creation_5m,omitzero"`
 	CacheCreation1h *uint64 `json:"cache_creation_1h,omitzero"`
+	// Estimated says that the model's service did not count all of it.
+	Estimated bool `json:"estimated,omitzero" wire:"default"`
 	// Model is the model that answered, nil if unknown.
 	Model *string `json:"model,omitzero"`
 }
@@ -29,6 +31,7 @@ func (u *TurnUsage) Add(v TurnUsage) {
 	u.CacheCreationInputTokens = sum(u.CacheCreationInputTokens, v.CacheCreationInputTokens)
 	u.CacheCreation5m = addCount(u.CacheCreation5m, v.CacheCreation5m)
 	u.CacheCreation1h = addCount(u.CacheCreation1h, v.CacheCreation1h)
+	u.Estimated = u.Estimated || v.Estimated
 	if v.Model != nil {
 		u.Model = v.Model
 	}

@@ -29,11 +29,7 @@ type Agent struct {
 	removed      chan struct{}  // closed when nothing is left of it
 	work         sync.WaitGroup // goroutines of incarnations; Go and Add only within updates
 
-	// accepting is held while a prompt is looked up, recorded and entered, so that its id
-	// is looked up after an earlier prompt was recorded; taken before mu.
-	accepting sync.Mutex
-
-	mu      sync.Mutex // guards what follows; never held while anything blocks
+	stateMu sync.Mutex // guards what follows; never held while anything blocks
 	guarded agentState // once it is made, only update touches it
 }
 
@@ -47,6 +43,7 @@ type Info struct {
 	LastRestart Reason // of the crash before the last of these; "" if there was none
 	CreatedAt   time.Time
 	Labels      Labels
+	MaxAgents   *uint64 // as Spec.MaxAgents, or what SetLimits made of it
 	// ShouldShutdown says that Shutdown was called and nothing was asked of
 	// the agent since.
 	ShouldShutdown bool
@@ -67,7 +64,6 @@ type Info struct {
 
 // newAgent makes an agent that goes on where its records end.
 func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
-	spec.StartTimeout = cmp.Or(spec.StartTimeout, DefaultStartTimeout)
 	spec.AbortGrace = cmp.Or(spec.AbortGrace, DefaultAbortGrace)
 	spec.PingEvery = cmp.Or(spec.PingEvery, DefaultPingEvery)
 	spec.PingTimeout = cmp.Or(spec.PingTimeout, DefaultPingTimeout)
@@ -79,7 +75,7 @@ func newAgent(s *Supervisor, spec Spec, l Launcher, records Records) *Agent {
 		records: records,
 		removed: make(chan struct{}),
 	}
-	a.guarded = agentState{agent: a, calls: newCalls()}
+	a.guarded = agentState{agent: a, calls: newCalls(), limits: spec.Limits, maxAgents: spec.MaxAgents, backoff: backoff{policy: spec.Policy}}
 	a.hub.slow, a.hub.errors = &s.count.slow, a.log
 	a.hub.log, a.hub.last = records, records.Last()
 	a.since = a.hub.last
@@ -97,7 +93,7 @@ func (a *Agent) Info() Info {
 		info.State, info.Incarnation, info.Restarts, info.LastRestart = s.state, s.incarnations, s.restarts, s.lastRestart
 		info.ShouldShutdown, info.LastError = s.shutdown, s.lastError
 		info.Update, info.Narrowed = s.session, s.narrowed.holds
-		info.Queued = len(s.turns.waiting)
+		info.Queued, info.MaxAgents = len(s.turns.waiting), s.maxAgents
 		if s.turns.current != nil {
 			info.Running = s.turns.current.id
 		}
@@ -112,6 +108,15 @@ func (a *Agent) Info() Info {
 	return info
 }
 
+// SetLimits puts other limits in the place of Spec.Limits and Spec.MaxAgents: for turns
+// that are accepted later, and for processes that start later.
+func (a *Agent) SetLimits(l Limits, maxAgents uint64) {
+	a.update(func(s *agentState) []effect {
+		s.limits, s.maxAgents = l, &maxAgents
+		return nil
+	})
+}
+
 // Prompt hands the agent a prompt and returns once it is accepted; ctx is only
 // looked at before that. p.ID is the request id, made here if empty. The same
 // id with the same content joins the turn that waits or runs, or gives the
@@ -119,7 +124,7 @@ func (a *Agent) Info() Info {
 // ErrTurnConflict. A prompt to an agent in backoff waits for the restart; one
 // to a stopped agent starts it. It waits for the prompt to be recorded. Errors:
 // ErrQueueFull, ErrBusy, ErrFailed, ErrDraining, ErrNotFound (removed),
-// ErrTurnConflict, ErrUnrecorded.
+// ErrTurnConflict, ErrUnrecorded, and that of ctx.
 func (a *Agent) Prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) (*Turn, error) {
 	t, _, err := a.prompt(ctx, p, o)
 	return t, err
@@ -134,24 +139,36 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 		p.ID = a.sup.nextID()
 	}
 	digest := digest(p)
-	a.accepting.Lock()
-	a.update(func(s *agentState) []effect {
-		t, fresh, err = s.admit(p, digest, o)
-		return nil
-	})
+	for {
+		var recorded <-chan struct{}
+		a.update(func(s *agentState) []effect {
+			if recorded = s.turns.beingRecorded(p.ID); recorded == nil {
+				t, fresh, err = s.admit(p, digest, o)
+			}
+			return nil
+		})
+		if recorded == nil {
+			break
+		}
+		select { // that id is known after that, or free
+		case <-recorded:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
 	if !fresh {
-		a.accepting.Unlock()
 		return t, false, err
 	}
 	err = a.record(t)
 	a.update(func(s *agentState) []effect {
 		defer a.work.Done() // of admit; after what is due
+		s.turns.recorded(t)
 		if err == nil {
 			s.enter(ctx, t, o)
 		} else {
 			t.drop(&a.sup.budget)
 		}
-		return append([]effect{a.accepting.Unlock}, s.here()...)
+		return s.here()
 	})
 	if err != nil {
 		return nil, false, err
@@ -159,7 +176,6 @@ func (a *Agent) prompt(ctx context.Context, p protocol.Prompt, o PromptOptions) 
 	return t, true, nil
 }
 
-// record has the records keep that the turn is accepted.
 func (a *Agent) record(t *Turn) error {
 	if err := a.records.Accept(t.id, t.digest); err != nil {
 		a.log.Warn("prompt refused", zap.Error(err))
@@ -353,11 +369,9 @@ func (a *Agent) close(reason error) (begun bool) {
 	return begun
 }
 
-// closeIdle refuses everything from now on, unless a prompt runs or waits, or is
-// being recorded and will: ErrBusy.
+// closeIdle refuses everything from now on, unless a prompt runs, waits or is being
+// recorded: ErrBusy.
 func (a *Agent) closeIdle(reason error) (err error) {
-	a.accepting.Lock()
-	defer a.accepting.Unlock()
 	a.update(func(s *agentState) []effect {
 		if s.turns.occupied() {
 			err = ErrBusy

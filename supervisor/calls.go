@@ -40,16 +40,12 @@ func newCalls() calls {
 	return calls{pending: map[string]*call{}, inFlight: map[string]struct{}{}}
 }
 
-// restart forgets what the last incarnation owed.
 func (c *calls) restart() { clear(c.inFlight) }
 
-// full reports whether one more is too many.
 func (c *calls) full() bool { return len(c.pending) >= maxPending }
 
-// idle reports whether no command waits for its response.
 func (c *calls) idle() bool { return len(c.pending) == 0 }
 
-// enqueue keeps a call until it can be sent.
 func (c *calls) enqueue(q *call) {
 	c.expect(q)
 	c.unsent = append(c.unsent, q)
@@ -85,50 +81,45 @@ func (c *calls) answered(id string, r answer) bool {
 		return false
 	}
 	if q != nil {
-		c.settle(q, r)
+		c.complete(q, r)
 	}
 	delete(c.inFlight, id)
 	return true
 }
 
-// settle gives a call its answer and forgets it.
-func (c *calls) settle(q *call, r answer) {
+func (c *calls) complete(q *call, r answer) {
 	c.forget(q)
 	q.deliver(r)
 }
 
-// forget gives up a call: its answer is told to nobody.
 func (c *calls) forget(q *call) {
 	delete(c.pending, q.command.Ident())
 	c.unsent = slices.DeleteFunc(c.unsent, func(u *call) bool { return u == q })
 }
 
-// fail settles all calls with err.
 func (c *calls) fail(err error) {
 	c.failUnsent(err)
 	c.failSent(err)
 }
 
-// failUnsent settles the calls that the child was not given yet.
 func (c *calls) failUnsent(err error) {
 	for _, q := range slices.Clone(c.unsent) {
-		c.settle(q, answer{err: err})
+		c.complete(q, answer{err: err})
 	}
 }
 
-// failSent settles the calls that the child was given.
 func (c *calls) failSent(err error) {
 	for _, q := range c.sent() {
-		c.settle(q, answer{err: err})
+		c.complete(q, answer{err: err})
 	}
 }
 
-// lose settles the calls that were sent, as the child says that answers are lost. It
+// markLost completes the calls that were sent, as the child says that answers are lost. It
 // does not say which, so all that it owes are taken for lost.
-func (c *calls) lose(message string) {
+func (c *calls) markLost(message string) {
 	clear(c.inFlight)
 	for _, q := range c.sent() {
-		c.settle(q, answer{err: &ChildError{Command: q.command.Name(), Message: message}})
+		c.complete(q, answer{err: &ChildError{Command: q.command.Name(), Message: message}})
 	}
 }
 

@@ -77,6 +77,54 @@ func TestRestartWithoutAProcess(t *testing.T) {
 	})
 }
 
+// An agent whose directory is gone is not started again and again: it fails, for the reason
+// that helps.
+func TestRestartWithoutItsDirectory(t *testing.T) {
+	gone := &supervisor.StartError{Err: &supervisor.DirError{Dir: "/gone", Err: errors.New("its working directory /gone: no such file or directory")}}
+	run(t, series(supervisortest.Play{}, supervisortest.Play{Refuse: gone}), func(h *house) {
+		a := h.start("alice")
+		if err := a.Shutdown(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		start := time.Now()
+		r := h.outcome(h.prompt(a, "1", ""), supervisor.Crashed)
+		if e, ok := errors.AsType[*supervisor.DirError](r.Err); !ok || e.Dir != "/gone" || since(start) != 0 {
+			h.Errorf("%v after %v", r.Err, since(start))
+		}
+		if info := h.state(a, supervisor.Failed); info.Incarnation != 2 {
+			h.Errorf("incarnation %d", info.Incarnation)
+		}
+	})
+}
+
+// A process is started in the directory in which the one before worked last: that of
+// its start may be gone.
+func TestDirectoryOfARestart(t *testing.T) {
+	var dirs []string
+	plan := func(s supervisor.Spec, _ int) supervisortest.Play {
+		dirs = append(dirs, s.Cwd)
+		return supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+			c.Emit(protocol.SessionUpdate{SessionID: "s", Cwd: "/new"})
+			supervisortest.Echo(c, p)
+		}}
+	}
+	run(t, plan, func(h *house) {
+		a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Cwd: "/old"})
+		if err != nil {
+			h.Fatal(err)
+		}
+		for _, turn := range []string{"1", "2"} {
+			h.outcome(h.prompt(a, turn, ""), supervisor.Completed)
+			if err := a.Shutdown(h.Context()); err != nil {
+				h.Fatal(err)
+			}
+		}
+		if want := []string{"/old", "/new"}; !slices.Equal(dirs, want) {
+			h.Errorf("started in %v, want %v", dirs, want)
+		}
+	})
+}
+
 // Events of a crash: what was said, the end of the turn, the states.
 func TestCrashIsPublished(t *testing.T) {
 	run(t, series(supervisortest.Play{Prompt: crash}, supervisortest.Play{}), func(h *house) {
@@ -244,6 +292,28 @@ func TestUnreadableResponse(t *testing.T) {
 		if !strings.Contains(r.Err.Error(), `unreadable response: response: member "id" is missing`) {
 			h.Errorf("error %v", r.Err)
 		}
+	})
+}
+
+// What follows a line that cannot be read, in the same write, is not carried out: neither a
+// success, nor an event.
+func TestNothingCountsAfterAnUnreadableLine(t *testing.T) {
+	play := supervisortest.Play{Prompt: func(c *supervisortest.Child, p protocol.Prompt) {
+		c.Line(`{"type":"agent_end","usage":{"input_tokens":-5},"stop_reason":"completed"}`)
+		c.Line(`{"type":"message_update","event":{"type":"text_delta","delta":"late"}}`)
+		c.Line(`{"type":"response","id":"` + p.ID + `","command":"prompt","ok":true}`)
+	}}
+	run(t, series(play, supervisortest.Play{}), func(h *house) {
+		a := h.start("alice")
+		if r := h.outcome(h.prompt(a, "1", ""), supervisor.Crashed); r.Text != "" || !strings.Contains(r.Err.Error(), "unreadable agent_end") {
+			h.Errorf("result %+v", r)
+		}
+		for _, e := range h.events(a) {
+			if e.Type == "message_update" {
+				h.Errorf("event %s", e.Data)
+			}
+		}
+		h.outcome(h.prompt(a, "2", ""), supervisor.Completed)
 	})
 }
 

@@ -3,7 +3,7 @@
 //
 //	s := supervisor.New(supervisor.Options{Launchers: launchers, Log: log})
 //	go s.Run(ctx)                                  // stops everything when ctx ends
-//	agent, err := s.Start(ctx, supervisor.Spec{ID: "alice", Argv: argv})
+//	agent, err := s.Start(ctx, supervisor.Spec{ID: "alice", Cwd: dir})
 //	turn, err := agent.Prompt(ctx, protocol.Prompt{ID: id, Message: "hello"}, supervisor.PromptOptions{})
 //	result, err := turn.Wait(ctx)
 //
@@ -11,12 +11,12 @@
 // agent's mutex and in which nothing blocks. What an update leads to and may block (a
 // command to write, an outcome to record) runs after it. Each incarnation has one
 // goroutine that launches it, reads its frames in order and accounts for its end;
-// commands are written by whoever gives them, in the order they were accepted. So a
+// commands are written by their callers, in the order they were accepted. So a
 // caller's prompt and a child's answer take no detour, and an idle agent costs one
 // goroutine here and one timer. All exported methods are safe for concurrent use. All
 // goroutines are joined by Remove and Run.
 //
-// What an agent asks for by host_call is answered by [Options.Host], in a
+// What an agent asks for by host_call is answered by [Spec.Host], in a
 // goroutine for each call that ends with the turn that asked. What one agent
 // asks of another goes by [Agent.Delegate], which refuses a turn that would
 // wait for itself and cancels what nobody waits for any more.

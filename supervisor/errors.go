@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -74,6 +75,18 @@ func (e *SessionError) Error() string {
 	return "session " + e.Name + " cannot be read"
 }
 
+// DirError says that a working directory is gone, is none, or may not be entered, which is
+// fs.ErrPermission. It says the same each time until somebody mends the directory, so the
+// child is not started again. It stands in a StartError.
+type DirError struct {
+	Agent string // whose directory it is
+	Dir   string
+	Err   error
+}
+
+func (e *DirError) Error() string { return e.Err.Error() }
+func (e *DirError) Unwrap() error { return e.Err }
+
 // HandshakeError says that a program is no child of ours: its first frame is
 // not ready, or not that of our version. It says the same each time, so it is
 // not started again (SPEC §5.4). It stands in a StartError.
@@ -83,7 +96,7 @@ func (e *HandshakeError) Error() string { return e.Err.Error() }
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
 // TurnLimitError is ErrTurnTimeout where the time was not the sender's but the
-// agent's own, Limits.TurnTime.
+// agent's own, Limits.TurnSeconds.
 type TurnLimitError struct{ TurnTime time.Duration }
 
 // Limit is its name, as in "turn limit 60 s".
@@ -103,14 +116,19 @@ type CrashError struct {
 	Exit *Exit
 	// Session is why there is none, nil for any other reason.
 	Session *SessionError
+	// Dir is why no process was started, nil for any other reason.
+	Dir *DirError
 }
 
-// Unwrap returns Session.
+// Unwrap returns Session or Dir.
 func (e *CrashError) Unwrap() error {
-	if e.Session == nil {
-		return nil
+	switch {
+	case e.Session != nil:
+		return e.Session
+	case e.Dir != nil:
+		return e.Dir
 	}
-	return e.Session
+	return nil
 }
 
 func (e *CrashError) Error() string {
@@ -169,3 +187,43 @@ type CommandError struct {
 
 func (e *CommandError) Error() string { return fmt.Sprintf("send %s: %v", e.Command, e.Err) }
 func (e *CommandError) Unwrap() error { return e.Err }
+
+// Reason is what ended an incarnation that was not asked to end (SPEC §5.4).
+type Reason string
+
+// The reasons. A crash has exactly one.
+const (
+	ReasonExit     Reason = "exit"     // it exited, with whatever status
+	ReasonSignal   Reason = "signal"   // a signal ended it that was not ours
+	ReasonStart    Reason = "start"    // a restart did not become ready, or the server lacked something for it
+	ReasonProtocol Reason = "protocol" // a restart was no child of our version: *HandshakeError
+	ReasonPing     Reason = "ping"     // it did not answer a ping
+	ReasonStdin    Reason = "stdin"    // it did not read its stdin
+	ReasonOutput   Reason = "output"   // its stdout was closed, or not to be read as frames
+	ReasonCancel   Reason = "cancel"   // it did not honour a cancel
+	ReasonLimit    Reason = "limit"    // it went over one of its limits
+)
+
+// Reasons lists all reasons.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonExit, ReasonSignal, ReasonStart, ReasonProtocol, ReasonPing, ReasonStdin, ReasonOutput, ReasonCancel, ReasonLimit,
+	}
+}
+
+// tally counts by reason. It is safe for concurrent use.
+type tally struct{ counts [9]atomic.Uint64 }
+
+// add counts one. A reason that is not listed is a broken invariant.
+func (t *tally) add(r Reason) { t.counts[slices.Index(Reasons(), r)].Add(1) }
+
+// snapshot has the reasons that were counted.
+func (t *tally) snapshot() map[Reason]uint64 {
+	counts := map[Reason]uint64{}
+	for i, r := range Reasons() {
+		if n := t.counts[i].Load(); n > 0 {
+			counts[r] = n
+		}
+	}
+	return counts
+}

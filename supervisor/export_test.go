@@ -35,13 +35,20 @@ func (s *Supervisor) Held() int64 { return s.budget.bytes.Load() }
 
 // Hold keeps everybody from an agent's state and from its events until release.
 func Hold(a *Agent) (release func()) {
-	a.mu.Lock()
+	a.stateMu.Lock()
 	a.hub.mu.Lock()
 	return func() {
 		a.hub.mu.Unlock()
-		a.mu.Unlock()
+		a.stateMu.Unlock()
 	}
 }
 
 // Handle routes a frame as if the agent's child had written it.
 func Handle(a *Agent, f protocol.Frame) { a.handle(a.guarded.inc, f) }
+
+// NewUnspread is New, but the delays before restarts are their means.
+func NewUnspread(o Options) *Supervisor {
+	s := New(o)
+	s.spread = func() float64 { return 0.5 }
+	return s
+}

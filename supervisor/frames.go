@@ -23,6 +23,8 @@ func (a *Agent) handle(inc *incarnation, f protocol.Frame) {
 	raw := bytes.Clone(f.Raw)
 	a.update(func(s *agentState) []effect {
 		switch {
+		case inc.lost == ReasonOutput: // nothing of such a child counts after that
+			return nil
 		case !acted:
 			a.publish(f.Type, raw)
 			if t := s.turns.running(); t != nil && f.Type == "message_update" {
@@ -125,7 +127,7 @@ func (s *agentState) fault(raw []byte, e protocol.Error) {
 	}
 	if e.ID == nil && strings.HasPrefix(e.Message, protocol.AnswersLost) {
 		s.inc.heartbeat.answer()
-		s.calls.lose(e.Message)
+		s.calls.markLost(e.Message)
 		s.sendCalls()
 	}
 	s.agent.publish(e.Name(), raw)
@@ -140,7 +142,7 @@ func (s *agentState) fault(raw []byte, e protocol.Error) {
 	}
 }
 
-// confirmRefused ends a turn of which the child says that it does not run it.
+// confirmRefused ends a turn that the child says it does not run.
 func (s *agentState) confirmRefused(t *Turn) {
 	get := protocol.GetState{ID: s.agent.sup.nextID()}
 	q := &call{command: get, deliver: func(r answer) {
@@ -163,7 +165,7 @@ func turnStartEvent(id string, attempt int) []byte {
 	if attempt > 1 {
 		e.Attempt = attempt
 	}
-	return encode(e)
+	return protocol.EncodeEvent(e)
 }
 
 func turnEndEvent(id string, o Outcome, err error) []byte {
@@ -171,17 +173,7 @@ func turnEndEvent(id string, o Outcome, err error) []byte {
 	if err != nil {
 		e.Error = text(err.Error())
 	}
-	return encode(e)
+	return protocol.EncodeEvent(e)
 }
 
-// text is s with what is not UTF-8 in it replaced.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-// encode writes an event of ours, whose texts are UTF-8.
-func encode(e protocol.Event) []byte {
-	data, err := protocol.AppendEvent(nil, e)
-	if err != nil {
-		panic("supervisor: " + err.Error())
-	}
-	return data
-}

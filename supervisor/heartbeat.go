@@ -45,7 +45,6 @@ func (h *heartbeat) start(spec *Spec, probe func()) {
 	h.timer = time.AfterFunc(h.every, probe)
 }
 
-// answer notes a sign of life.
 func (h *heartbeat) answer() { h.answered = time.Now() }
 
 // overtaken gives up the ping that waits if something else was answered in its
@@ -87,7 +86,6 @@ func (h *heartbeat) probe(idle, late bool) verdict {
 	return v
 }
 
-// stop ends the probes.
 func (h *heartbeat) stop() {
 	if h.timer != nil {
 		h.timer.Stop()

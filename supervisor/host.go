@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
@@ -28,16 +27,14 @@ type Caller struct {
 	Incarnation uint64
 }
 
-// Host is the program that has a Supervisor, as its agents see it.
+// Host answers what agents ask of the program that has the Supervisor.
 type Host interface {
 	// HostCall answers what an agent asks of its parent by a host_call: method
 	// and params are as the child wrote them, params being a JSON value. It is
 	// called by a goroutine of its own for each call and is to return soon after
 	// ctx ends: the caller has cancelled, its turn has ended, or its process. What
-	// it returns then is told to nobody.
+	// it returns then is dropped.
 	HostCall(ctx context.Context, from Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError)
-	// Launched is told how long an incarnation took to be ready. It must not block.
-	Launched(took time.Duration)
 }
 
 // hostCall is one that is under way.
@@ -67,7 +64,6 @@ func (h *hostCalls) answered(callID string, c *hostCall) bool {
 	return true
 }
 
-// cancel gives up a call that the child does not wait for any more.
 func (h *hostCalls) cancel(callID string) {
 	if c := h.under[callID]; c != nil {
 		delete(h.under, callID)
@@ -106,7 +102,7 @@ func (inc *incarnation) hostCall(t *Turn, c protocol.HostCall) {
 	a := inc.agent
 	from := Caller{AgentID: a.spec.ID, TurnID: t.id, Incarnation: inc.number}
 	a.work.Go(func() {
-		value, failure := a.sup.host.HostCall(ctx, from, c.Method, c.Params)
+		value, failure := a.spec.Host.HostCall(ctx, from, c.Method, c.Params)
 		a.update(func(s *agentState) []effect {
 			cancel(nil)
 			if inc.host.answered(c.CallID, call) { // else nobody waits any more
@@ -120,7 +116,7 @@ func (inc *incarnation) hostCall(t *Turn, c protocol.HostCall) {
 // refuseHost says why a call is not carried out; "" if it is.
 func (inc *incarnation) refuseHost(t *Turn, c protocol.HostCall) string {
 	switch {
-	case inc.agent.sup.host == nil || !inc.agent.spec.HostCalls:
+	case inc.agent.spec.Host == nil:
 		return "this agent may not ask for other agents"
 	case t == nil || t.id != c.TurnID:
 		return "the turn that asks does not run"

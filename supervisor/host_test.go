@@ -101,6 +101,22 @@ func TestHostCall(t *testing.T) {
 	})
 }
 
+// A turn may wait for another agent's turn for as long as that takes, over however many
+// agents: nothing but the limits of the turns ends it, and no ping is missed.
+func TestLongHostCall(t *testing.T) {
+	long := func(c *supervisortest.Child, p protocol.Prompt) {
+		if c.Sleep(20 * time.Hour) {
+			supervisortest.Echo(c, p)
+		}
+	}
+	hosted(t, sends, always(relays(long)), func(h *house) {
+		a := h.start("a")
+		h.start("b")
+		h.start("c")
+		h.says(h.prompt(a, "1", "b: c: hello"), `"\"hello\""`)
+	})
+}
+
 // An agent whose parent does not take its calls gets an answer all the same.
 func TestHostCallRefused(t *testing.T) {
 	ask := func(turn func(c *supervisortest.Child, p protocol.Prompt)) supervisortest.Play {
@@ -238,6 +254,18 @@ func TestDelegateJoins(t *testing.T) {
 	})
 }
 
+// turnCheck tells which turn is checked, and has a verdict on it.
+type turnCheck struct {
+	id       string
+	checks   chan<- string
+	verdicts <-chan error
+}
+
+func (c turnCheck) CheckTurn(context.Context) error {
+	c.checks <- c.id
+	return <-c.verdicts
+}
+
 // A prompt that has to wait is checked before it begins, again if the process ends
 // meanwhile; it does not run if it is refused, and the next one does. What begins at once
 // is not checked.
@@ -256,7 +284,7 @@ func TestDelegateChecksWhatWaited(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				_, err := b.Delegate(h.Context(), supervisor.Caller{AgentID: "a" + id}, protocol.Prompt{ID: id, Message: id}, supervisor.PromptOptions{
-					Check: func(context.Context) error { checks <- id; return <-verdicts },
+					Check: turnCheck{id, checks, verdicts},
 				})
 				done <- err
 			}()

@@ -110,7 +110,6 @@ func (h *hub) close() {
 	}
 }
 
-// number is that of the last event.
 func (h *hub) number() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +117,7 @@ func (h *hub) number() uint64 {
 }
 
 // subscribe begins after the number that from makes of the last one. begun says
-// that all is wanted from the first event on, so that what is not kept is told.
+// that all is wanted from the first event on, so that a gap stands for what is not kept.
 func (h *hub) subscribe(begun bool, from func(last uint64) uint64) *Subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +146,7 @@ func (h *hub) first() uint64 { return h.last - uint64(len(h.events)) + 1 }
 // not kept any more.
 func GapEvent(from, to uint64) Event {
 	e := protocol.Gap{From: from, To: to}
-	return Event{Seq: to, Type: e.Name(), Data: encode(e)}
+	return Event{Seq: to, Type: e.Name(), Data: protocol.EncodeEvent(e)}
 }
 
 // Subscription is a place in the events of one agent. Next is for one

@@ -35,14 +35,13 @@ type incarnation struct {
 	permissions pendingPermissions
 }
 
-// killNow is a context for Conn.Stop that leaves out the polite rungs.
-var killNow = func() context.Context {
+// KillNow is a context for Conn.Stop that leaves out the polite rungs: it has ended.
+var KillNow = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// start launches the first incarnation.
 func (a *Agent) start(ctx context.Context) (inc *incarnation) {
 	a.update(func(s *agentState) []effect {
 		inc = s.launch(ctx, false)
@@ -66,6 +65,7 @@ func (a *Agent) live(ctx context.Context, inc *incarnation) {
 	if err != nil {
 		return
 	}
+	var pace outputPace
 	for {
 		f, err := conn.Recv()
 		if err != nil {
@@ -76,8 +76,9 @@ func (a *Agent) live(ctx context.Context, inc *incarnation) {
 			break
 		}
 		a.handle(inc, f)
+		pace.read(a, len(f.Raw))
 	}
-	a.bury(inc, conn.Stop(killNow))
+	a.bury(inc, conn.Stop(KillNow))
 }
 
 // bringUp launches the child, once it may be.
@@ -89,20 +90,25 @@ func (a *Agent) bringUp(ctx context.Context, inc *incarnation) (Conn, error) {
 		}
 		defer done()
 	}
-	timeout := a.spec.StartTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not ready in %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, fmt.Errorf("not ready in %s", StartTimeout))
 	defer cancel()
 	began := time.Now()
-	conn, err := a.launcher.Launch(ctx, a.spec, a.ranBefore())
-	if err == nil {
-		if a.sup.host != nil {
-			a.sup.host.Launched(time.Since(began))
+	spec := a.spec
+	a.update(func(s *agentState) []effect {
+		spec.Limits = s.limits
+		if s.session != nil && s.session.Cwd != "" { // the one before may be gone
+			spec.Cwd = s.session.Cwd
 		}
+		return nil
+	})
+	conn, err := a.launcher.Launch(ctx, spec, a.ranBefore())
+	if err == nil {
+		a.sup.count.launched.observe(time.Since(began))
 	}
 	return conn, err
 }
 
-// bury accounts for an incarnation of which nothing is left, after the turn that it ran.
+// bury accounts for an incarnation that has left nothing, after the turn that it ran.
 func (a *Agent) bury(inc *incarnation, exit Exit) {
 	var crash *CrashError
 	var last *Turn // that has ended with it
@@ -141,17 +147,15 @@ func (inc *incarnation) cutOff(err error) {
 	}
 }
 
-// ending reports whether it was asked to stop, or given up.
 func (inc *incarnation) ending() bool { return inc.lost != "" || inc.stopped != nil }
 
-// enqueue has a command written, unless the incarnation is ending.
 func (inc *incarnation) enqueue(c protocol.Command) {
 	if !inc.ending() {
 		inc.sendQueue.add(c)
 	}
 }
 
-// cancelPending drops what the child would have been told, ends what it asked for, and
+// cancelPending drops the commands that were not written, ends what it asked for, and
 // looks after it no more.
 func (inc *incarnation) cancelPending() {
 	inc.heartbeat.stop()

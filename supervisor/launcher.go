@@ -2,10 +2,9 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/proctree"
 )
 
 // Launcher starts one incarnation of an agent. It is the seam between the
@@ -14,7 +13,8 @@ import (
 type Launcher interface {
 	// Launch returns once the child is ready and speaks our version of the
 	// protocol. ctx bounds the start alone. again says that this agent ran
-	// before, so that Spec.Resume applies. On failure nothing is left running
+	// before: it goes on with what it saved, and what the Spec has for the first process
+	// alone does not apply. On failure nothing is left running
 	// and the error carries what is known of the exit (*StartError), and says
 	// so if another attempt is of no use (*HandshakeError).
 	Launch(ctx context.Context, s Spec, again bool) (Conn, error)
@@ -48,37 +48,9 @@ type Conn interface {
 	Usage() Usage
 }
 
-// Usage is what one process takes; zero where the system does not tell.
-type Usage struct {
-	// CPU is its time on the processors, with that of what it started and waited
-	// for.
-	CPU time.Duration
-	// MemoryBytes are what it has in memory, shared pages included; 0 once it is
-	// gone. What it started is not in it.
-	MemoryBytes int64
-}
-
-// Exit is how an incarnation ended.
-type Exit struct {
-	// Code is the exit status; -1 if a signal ended it.
-	Code int
-	// Signal is the signal's name as in "killed"; "" if none ended it.
-	Signal string
-	// Stderr is the tail of what it wrote to stderr since the last turn began, or
-	// since it started, at most 4 KiB, redacted.
-	Stderr string
-	// Limit is that of Spec.Limits which ended it, as in "memory limit 512 MiB"; or
-	// "turn limit 60 s" where it did not end a turn of that length. "" if none did.
-	Limit string
-}
-
-// String is "exit status 3", "signal: killed" or "killed: memory limit 512 MiB".
-func (e Exit) String() string {
-	if e.Limit != "" {
-		return "killed: " + e.Limit
-	}
-	if e.Signal != "" {
-		return "signal: " + e.Signal
-	}
-	return fmt.Sprintf("exit status %d", e.Code)
-}
+// Usage is what one process takes, and Exit how an incarnation ended: Exit.Stderr is what it
+// wrote since the last turn began, or since it started.
+type (
+	Usage = proctree.Usage
+	Exit  = proctree.Exit
+)

@@ -14,20 +14,15 @@ import (
 
 // This file is the life of an agent: what its incarnations make of its state.
 
-// starvePatience is how long what waits goes on waiting while the server lacks
-// something for a restart.
-const starvePatience = 10 * time.Second
-
 // setState moves to next and tells subscribers, except for the moves between
 // Ready and Busy, which turn_start and turn_end tell.
 func (s *agentState) setState(next State, reason string) {
 	s.state = s.state.move(next)
 	s.agent.log.Debug("state", zap.Stringer("state", next), zap.String("reason", reason))
 	e := protocol.AgentState{State: next.String(), Incarnation: s.incarnations, Reason: text(reason)}
-	s.agent.publish(e.Name(), encode(e))
+	s.agent.publish(e.Name(), protocol.EncodeEvent(e))
 }
 
-// failed is ErrFailed with the reason.
 func (s *agentState) failed() error { return fmt.Errorf("%w: %s", ErrFailed, s.lastError) }
 
 // wakeUp starts a stopped agent that has something to do.
@@ -78,6 +73,7 @@ func (s *agentState) unlaunched(inc *incarnation, err error) {
 			crash.Cause, crash.Exit = e.Err.Error(), e.Exit
 		}
 		crash.Session, _ = errors.AsType[*SessionError](err)
+		crash.Dir, _ = errors.AsType[*DirError](err)
 		if _, ok := errors.AsType[*HandshakeError](err); ok {
 			crash.Reason = ReasonProtocol
 		}
@@ -92,8 +88,8 @@ func (s *agentState) unlaunched(inc *incarnation, err error) {
 func (s *agentState) launched(inc *incarnation, conn Conn) {
 	defer close(inc.settled)
 	inc.conn = conn
-	s.ran, s.starved = true, nil
-	s.agent.sup.count.launches.Add(1)
+	s.ran = true
+	s.backoff.ready()
 	if inc.stopped != nil { // while it was launched
 		inc.err = inc.stopped
 		s.agent.work.Go(func() { conn.Stop(context.Background()) })
@@ -153,31 +149,22 @@ func (s *agentState) rest(inc *incarnation) {
 
 // resourceBackoff decides on what follows a restart for which the server lacked something.
 // It is tried again for as long as it takes, and does not count as a crash. What
-// waits goes on waiting for starvePatience in all, and is then told.
+// waits goes on waiting for starvePatience in all, and then gets the error.
 func (s *agentState) resourceBackoff(err error) {
 	s.lastError, s.lastCrash = err.Error(), ReasonStart
 	s.inc = nil
-	now := time.Now()
-	s.starved = remember(s.starved, now)
-	patient := s.agent.spec.Policy
-	patient.Limit = crashMemory
-	delay, _ := patient.Next(s.starved, now, s.agent.sup.spread())
+	delay, late := s.backoff.lacked(s.agent.sup.spread())
 	s.restartAfter(delay, err.Error())
-	if now.Sub(s.starved[0]) >= starvePatience {
+	if late {
 		s.failQueue(Erred, err)
 		s.calls.fail(err)
 	}
 }
 
-// remember adds a moment to the last ones.
-func remember(moments []time.Time, now time.Time) []time.Time {
-	return append(moments[max(0, len(moments)-crashMemory+1):], now)
-}
-
 // restartAfter lets the next incarnation come after a delay.
 func (s *agentState) restartAfter(delay time.Duration, reason string) {
 	s.setState(Backoff, reason)
-	s.timer = time.AfterFunc(delay, func() {
+	s.backoff.wait(delay, func() {
 		s.agent.update(func(s *agentState) []effect {
 			if s.state == Backoff && s.closed == nil {
 				s.launch(context.Background(), true)
@@ -201,10 +188,8 @@ func (s *agentState) crashed(inc *incarnation, crash *CrashError) {
 	s.agent.log.Warn("agent crashed", about...)
 	s.calls.failSent(crash)
 	s.inc = nil
-	now := time.Now()
-	s.crashes, s.starved = remember(s.crashes, now), nil
-	delay, again := s.agent.spec.Policy.Next(s.crashes, now, s.agent.sup.spread())
-	if !again || crash.Reason == ReasonProtocol {
+	delay, again := s.backoff.crashed(crash.Reason == ReasonStart, s.agent.sup.spread())
+	if !again || crash.Reason == ReasonProtocol || crash.Dir != nil {
 		s.setState(Failed, crash.Error())
 		s.failQueue(Crashed, crash)
 		s.calls.fail(crash)
@@ -220,12 +205,9 @@ func (s *agentState) stop(reason error) <-chan struct{} {
 	s.calls.failUnsent(reason)
 	inc := s.inc
 	if inc == nil {
-		if s.timer != nil {
-			s.timer.Stop()
-			s.timer = nil
-		}
+		s.backoff.stop()
 		if s.state != Stopped {
-			s.crashes, s.starved = nil, nil
+			s.backoff.forgive()
 			s.setState(Stopped, "")
 		}
 		nothing := make(chan struct{})
@@ -258,5 +240,5 @@ func (s *agentState) markLost(inc *incarnation, reason Reason, cause string) {
 	if s.state != Stopping {
 		s.setState(Stopping, cause)
 	}
-	s.agent.work.Go(func() { inc.conn.Stop(killNow) })
+	s.agent.work.Go(func() { inc.conn.Stop(KillNow) })
 }

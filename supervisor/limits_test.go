@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestTurnTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, always(supervisortest.Play{Prompt: supervisortest.UntilAborted}), func(h *house) {
-				a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: supervisor.Limits{TurnTime: c.limit}})
+				a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: supervisor.Limits{TurnSeconds: uint64(c.limit.Seconds())}})
 				if err != nil {
 					h.Fatal(err)
 				}
@@ -48,6 +49,38 @@ func TestTurnTime(t *testing.T) {
 	}
 }
 
+// Limits that are changed hold for the turns and the processes that begin later.
+func TestSetLimits(t *testing.T) {
+	var launched []supervisor.Limits
+	plan := func(s supervisor.Spec, _ int) supervisortest.Play {
+		launched = append(launched, s.Limits)
+		return supervisortest.Play{Prompt: supervisortest.UntilAborted}
+	}
+	run(t, plan, func(h *house) {
+		first, second := supervisor.Limits{TurnSeconds: 3600, Processes: 1}, supervisor.Limits{TurnSeconds: 1, Processes: 2}
+		a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: first})
+		if err != nil {
+			h.Fatal(err)
+		}
+		a.SetLimits(second, 3)
+		begin := time.Now()
+		h.outcome(h.prompt(a, "1", ""), supervisor.TimedOut)
+		if since(begin) != time.Second {
+			h.Errorf("the turn ended after %v", since(begin))
+		}
+		if got := a.Info().MaxAgents; got == nil || *got != 3 {
+			h.Errorf("it may have %v agents", got)
+		}
+		if err := a.Shutdown(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		h.outcome(h.prompt(a, "2", ""), supervisor.TimedOut)
+		if want := []supervisor.Limits{first, second}; !slices.Equal(launched, want) {
+			h.Errorf("launched with %+v, want %+v", launched, want)
+		}
+	})
+}
+
 // A child that does not end the turn when the agent's limit of turns is over is
 // killed for that, and the limit is told.
 func TestTurnTimeOfDeafChild(t *testing.T) {
@@ -60,7 +93,7 @@ func TestTurnTimeOfDeafChild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, always(supervisortest.Play{Prompt: supervisortest.Hang}), func(h *house) {
-				a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: supervisor.Limits{TurnTime: 2 * time.Second}})
+				a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", Limits: supervisor.Limits{TurnSeconds: 2}})
 				if err != nil {
 					h.Fatal(err)
 				}

@@ -22,6 +22,7 @@ type house struct {
 	*testing.T
 	launcher *supervisortest.Launcher
 	sup      *supervisor.Supervisor
+	host     supervisor.Host // of the agents
 }
 
 // run plays f in a bubble and stops the supervisor afterwards.
@@ -38,12 +39,11 @@ func hosted(t *testing.T, host func(h *house) hostCall, plan func(s supervisor.S
 		h := &house{T: t, launcher: launcher}
 		o := supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": launcher},
-			Spread:    func() float64 { return 0.5 }, // delays are their means
 		}
 		if host != nil {
-			o.Host = host(h)
+			h.host = host(h)
 		}
-		h.sup = supervisor.New(o)
+		h.sup = supervisor.NewUnspread(o)
 		defer h.drain()
 		f(h)
 	})
@@ -55,7 +55,6 @@ type hostCall func(ctx context.Context, from supervisor.Caller, method string, p
 func (f hostCall) HostCall(ctx context.Context, from supervisor.Caller, method string, params jsontext.Value) (jsontext.Value, *protocol.HostError) {
 	return f(ctx, from, method, params)
 }
-func (hostCall) Launched(time.Duration) {}
 
 func (h *house) drain() {
 	h.Helper()
@@ -81,7 +80,7 @@ func series(plays ...supervisortest.Play) func(supervisor.Spec, int) supervisort
 
 func (h *house) start(id string) *supervisor.Agent {
 	h.Helper()
-	a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: id, HostCalls: true})
+	a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: id, Host: h.host})
 	if err != nil {
 		h.Fatalf("Start(%s): %v", id, err)
 	}

@@ -9,7 +9,6 @@ type outbox[T any] struct {
 
 func (o *outbox[T]) add(item T) { o.items = append(o.items, item) }
 
-// clear drops what nobody has taken yet.
 func (o *outbox[T]) clear() { o.items = nil }
 
 // claim takes the first item, and the claim with it; false if there is none, or somebody

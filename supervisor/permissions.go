@@ -13,7 +13,7 @@ import (
 // denied at once (SPEC §7).
 const maxAsked = 64
 
-// pendingPermission is a permission request that was told and whose end was not.
+// pendingPermission is a permission request that was published and whose end was not.
 type pendingPermission struct {
 	protocol.PermissionRequest
 	answered bool        // the child has the answer, and will say what came of it
@@ -24,12 +24,10 @@ type pendingPermission struct {
 // first; at most maxAsked of them wait for an answer. The owner guards them.
 type pendingPermissions struct{ all []pendingPermission }
 
-// full reports whether one more is too many.
 func (p *pendingPermissions) full() bool {
 	return len(p.waiting()) >= maxAsked || len(p.all) >= 2*maxAsked
 }
 
-// add keeps a request until it has ended.
 func (p *pendingPermissions) add(r protocol.PermissionRequest) {
 	p.all = append(p.all, pendingPermission{PermissionRequest: r, ended: make(chan string, 1)})
 }
@@ -85,7 +83,7 @@ func (p *pendingPermissions) answer(a protocol.PermissionResponse) (ended <-chan
 }
 
 // permissionAsked keeps and tells a permission_request until it has ended. One
-// too many is denied and, as nobody is asked, told to nobody; so is one of an
+// too many is denied and, as nobody is asked, published nowhere; so is one of an
 // incarnation that is being ended.
 func (inc *incarnation) permissionAsked(raw []byte, r protocol.PermissionRequest) {
 	switch {
@@ -107,12 +105,12 @@ func (inc *incarnation) permissionAsked(raw []byte, r protocol.PermissionRequest
 func (inc *incarnation) cancelPermissions(which func(pendingPermission) bool) {
 	for _, id := range inc.permissions.cancel(which) {
 		e := protocol.PermissionEnd{RequestID: id, Outcome: cancelled}
-		inc.agent.publish(e.Name(), encode(e))
+		inc.agent.publish(e.Name(), protocol.EncodeEvent(e))
 	}
 }
 
 // PermissionRequests are those that wait for an answer, oldest first. They are
-// kept by the agent, not by whoever listens, and end with their answer, their
+// kept by the agent, not by a listener, and end with their answer, their
 // deadline, their turn or the process.
 func (a *Agent) PermissionRequests() (waiting []protocol.PermissionRequest) {
 	a.update(func(s *agentState) []effect {
@@ -171,4 +169,49 @@ type DecisionError struct {
 
 func (e *DecisionError) Error() string {
 	return fmt.Sprintf("%s is not among what the request offers: %v", e.Decision, e.Offered)
+}
+
+// This file is about what was taken from an agent and is not in its session yet.
+
+// unsaved is what a child holds and was granted by its owner, if its session has more.
+// Zero if the session has it all.
+type unsaved struct {
+	holds, granted *protocol.Permissions
+}
+
+// unsavedOf is what a child could not save, after its answer to a set_permissions;
+// before is what that was before.
+func unsavedOf(err error, before unsaved) unsaved {
+	refused, ok := errors.AsType[*ChildError](err)
+	switch {
+	case !ok: // it was saved, and all before it
+		return unsaved{}
+	case refused.Holds != nil:
+		return unsaved{refused.Holds, refused.Granted}
+	default: // nothing has changed
+		return before
+	}
+}
+
+// command has a child hold and be granted no more than u.
+func (u unsaved) command(id string) protocol.SetPermissions {
+	return protocol.SetPermissions{ID: id, Permissions: u.holds, Within: protocol.WithinHeld, Granted: u.granted}
+}
+
+// SaveNarrowed has the agent's session say what was taken from the agent and could not
+// be saved when that was done. It does nothing if there is no such thing; else it waits
+// for the child, and starts that of a stopped agent. The error, that of Do, is why the
+// session still says more than the agent may: a *ChildError with the Reason of the
+// child. It is safe for concurrent use.
+func (a *Agent) SaveNarrowed(ctx context.Context) error {
+	var narrowed unsaved
+	a.update(func(s *agentState) []effect {
+		narrowed = s.narrowed
+		return nil
+	})
+	if narrowed.holds == nil {
+		return nil
+	}
+	_, err := Do(ctx, a, narrowed.command(""))
+	return err
 }

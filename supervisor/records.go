@@ -11,9 +11,10 @@ import (
 // Store opens what is kept of agents beyond the life of the server. Package
 // supervisor/store has one on disk. It is safe for concurrent use, for different agents.
 type Store interface {
-	// Open opens the records of an agent, before the agent is started. It is not called
-	// again for that agent before these are closed.
-	Open(agent string) (Records, error)
+	// Open opens the records of an agent, before the agent is started. With fresh those of an
+	// earlier agent of that name are removed before. It is not called again for that agent
+	// before these are closed.
+	Open(agent string, fresh bool) (Records, error)
 }
 
 // Records are the numbered events of one agent, which prompts it accepted and how each
@@ -43,7 +44,7 @@ type Records interface {
 	Remove() error
 }
 
-// NoRecords are the [Records] of an agent of which nothing is kept.
+// NoRecords are the [Records] of an agent without records.
 type NoRecords struct{}
 
 func (NoRecords) Last() uint64                                                  { return 0 }

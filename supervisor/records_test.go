@@ -117,7 +117,7 @@ func (l *ledger) Remove() error { l.ended = "removed"; return nil }
 // openRecords opens the records of agents.
 type openRecords func(agent string) (supervisor.Records, error)
 
-func (f openRecords) Open(agent string) (supervisor.Records, error) { return f(agent) }
+func (f openRecords) Open(agent string, _ bool) (supervisor.Records, error) { return f(agent) }
 
 // remembering is run with records for each agent.
 func remembering(t *testing.T, records func(id string) supervisor.Records, plan func(supervisor.Spec, int) supervisortest.Play, f func(h *house)) {
@@ -125,10 +125,9 @@ func remembering(t *testing.T, records func(id string) supervisor.Records, plan 
 	synctest.Test(t, func(t *testing.T) {
 		launcher := &supervisortest.Launcher{Plan: plan}
 		h := &house{T: t, launcher: launcher}
-		h.sup = supervisor.New(supervisor.Options{
+		h.sup = supervisor.NewUnspread(supervisor.Options{
 			Launchers: map[string]supervisor.Launcher{"": launcher},
 			Store:     openRecords(func(id string) (supervisor.Records, error) { return records(id), nil }),
-			Spread:    func() float64 { return 0.5 },
 		})
 		defer h.drain()
 		f(h)
@@ -285,6 +284,75 @@ func TestSlowDisk(t *testing.T) {
 			h.Error(err)
 		}
 	})
+}
+
+// While a prompt is recorded it counts as one that waits, and the same prompt again, in
+// spite of a disk that hangs, waits for no longer than its caller does.
+func TestAskedWhileRecorded(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, refuse := range []error{nil, full} {
+		l := &ledger{refuse: refuse}
+		remembering(t, with(&diary{}, l), nil, func(h *house) {
+			l.hold = make(chan struct{})
+			a, err := h.sup.Start(h.Context(), supervisor.Spec{ID: "alice", QueueLimit: 1})
+			if err != nil {
+				h.Fatal(err)
+			}
+			ask := func(ctx context.Context, id, message string, o supervisor.PromptOptions) <-chan error {
+				failed := make(chan error, 1)
+				go func() {
+					_, err := a.Prompt(ctx, protocol.Prompt{ID: id, Message: message}, o)
+					failed <- err
+				}()
+				synctest.Wait()
+				return failed
+			}
+			told := func(failed <-chan error) error {
+				select {
+				case err := <-failed:
+					return err
+				default:
+					return errors.New("it waits")
+				}
+			}
+			first := ask(h.Context(), "1", "x", supervisor.PromptOptions{})
+			again := ask(h.Context(), "1", "x", supervisor.PromptOptions{})
+			other := ask(h.Context(), "1", "y", supervisor.PromptOptions{})
+			ctx, cancel := context.WithCancel(h.Context())
+			gone := ask(ctx, "1", "x", supervisor.PromptOptions{})
+			cancel()
+			synctest.Wait()
+			if err := told(gone); !errors.Is(err, context.Canceled) {
+				h.Errorf("joined and gave up: %v", err)
+			}
+			if err := told(ask(h.Context(), "2", "x", supervisor.PromptOptions{})); !errors.Is(err, supervisor.ErrQueueFull) {
+				h.Errorf("beside a full queue: %v", err)
+			}
+			if err := told(ask(h.Context(), "2", "x", supervisor.PromptOptions{WhenBusy: supervisor.Reject})); !errors.Is(err, supervisor.ErrBusy) {
+				h.Errorf("beside a prompt that is recorded: %v", err)
+			}
+			if err := h.sup.RemoveIdle(h.Context(), "alice"); !errors.Is(err, supervisor.ErrBusy) {
+				h.Errorf("removed while a prompt is recorded: %v", err)
+			}
+			close(l.hold)
+			synctest.Wait()
+			wantOther := supervisor.ErrTurnConflict
+			if refuse != nil {
+				wantOther = refuse
+			}
+			for _, c := range []struct {
+				got  <-chan error
+				want error
+			}{{first, refuse}, {again, refuse}, {other, wantOther}} {
+				if err := told(c.got); !errors.Is(err, c.want) {
+					h.Errorf("%v, want %v", err, c.want)
+				}
+			}
+			if refuse == nil && len(l.accepted) != 1 {
+				h.Errorf("accepted %v", l.accepted)
+			}
+		})
+	}
 }
 
 // A prompt that is accepted as its agent goes is cancelled, and recorded so.

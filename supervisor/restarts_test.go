@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +119,37 @@ func TestRestartsHaveTheirTime(t *testing.T) {
 		failed(slots())
 		time.Sleep(time.Nanosecond) // in the bubble's time
 		failed(2 * slots())
+	})
+}
+
+// An agent whose restarts all hang has failed after some, however long each takes; what
+// waits is told. Once it is ready again, they count no more.
+func TestRestartsThatAllHang(t *testing.T) {
+	well := 0 // the incarnation that is ready
+	run(t, func(_ supervisor.Spec, n int) supervisortest.Play {
+		return supervisortest.Play{NeverReady: n > 1 && n != well}
+	}, func(h *house) {
+		a := h.start("alice")
+		for round := range 2 {
+			before := h.state(a, supervisor.Ready).Incarnation
+			well = int(before) + 4
+			h.launcher.Child("alice").Crash(supervisor.Exit{Code: 1})
+			synctest.Wait()
+			h.outcome(h.prompt(a, "", "x"), supervisor.Completed)
+			if got := h.state(a, supervisor.Ready).Incarnation; got != before+4 {
+				h.Errorf("round %d: incarnation %d, want %d", round, got, before+4)
+			}
+		}
+		well = 0
+		before := a.Info().Incarnation
+		h.launcher.Child("alice").Crash(supervisor.Exit{Code: 1})
+		synctest.Wait()
+		r := h.outcome(h.prompt(a, "last", "x"), supervisor.Crashed)
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "not ready in 10s") {
+			h.Errorf("the waiting prompt ended with %v", r.Err)
+		}
+		if info := h.state(a, supervisor.Failed); info.Incarnation != before+6 {
+			h.Errorf("failed in incarnation %d, want the sixth after %d", info.Incarnation, before)
+		}
 	})
 }

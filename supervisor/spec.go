@@ -1,30 +1,52 @@
 package supervisor
 
-import "time"
+import (
+	"time"
 
-// Spec is what it takes to run one agent. It is opaque to this package: the
-// launcher of its kind makes a process of it.
+	"nexus.internal/protocol"
+)
+
+// Spec is one agent, of whatever program it is made: what it is, what it may do, and the
+// bounds within which it runs. It is made once. The launcher of its kind makes processes of
+// it; what this package reads itself stands below Host.
 type Spec struct {
 	// ID is the agent's durable name, unique in a Supervisor.
 	ID string
 	// Kind selects the launcher; "" is the default one.
 	Kind string
-	// Argv is the program and its arguments for the first incarnation.
-	Argv []string
-	// Resume is Argv for all later incarnations: the one that insists on the
-	// saved conversation. Nil means Argv.
-	Resume []string
-	// Env is the child's whole environment as KEY=VALUE; nil means empty.
-	Env []string
-	// Dir is the child's working directory; "" means the supervisor's.
-	Dir string
-	// HostCalls says that the child may ask for other agents by host_call; one
-	// that may not is answered with an error.
-	HostCalls bool
-	// Labels travel with the agent into Info, unread by this package.
+	// Cwd is the working directory, absolute; "" means the saved one, else the supervisor's.
+	Cwd string
+	// Model and Provider are of its first process; "" means the saved one, else the
+	// configuration's.
+	Model    string
+	Provider string
+	// SystemPrompt replaces the layered default, also if it is empty; nil does not.
+	SystemPrompt *string
+	// Permissions are what was asked for. With its DisabledTools or WritePaths, even empty
+	// ones, it is more than a preset.
+	Permissions protocol.Permissions
+	// Ceiling is what the agent's permissions cannot exceed: those of its parent. Nil is no
+	// bound.
+	Ceiling *protocol.Permissions
+	// Env are variables of its own, for its programs too.
+	Env map[string]string
+	// Fresh says that no earlier agent of that name goes on here: what the Store keeps of one
+	// is removed. Else its processes go on with what is saved.
+	Fresh bool
+	// Labels travel with the agent into Info. Launchers read them, this package does not.
 	Labels Labels
-	// StartTimeout bounds the time to ready; 0 means DefaultStartTimeout.
-	StartTimeout time.Duration
+	// Ancestors are the agents above Labels.Parent, the nearest first, of one that goes on.
+	Ancestors []string
+
+	// ModelSocket is the path of the unix socket by which the agent reaches its models, and
+	// Shares are the agents that it comes from, its creator first, with the limits that its
+	// processes share with theirs: memory, processes and time on the processors. The launcher
+	// of package broker sets both at each launch.
+	ModelSocket string
+	Shares      []Share
+
+	// Host answers what the child asks for by host_call. Nil refuses all.
+	Host Host
 	// AbortGrace is how long a cancel may take until the child counts as
 	// wedged and is killed; 0 means DefaultAbortGrace.
 	AbortGrace time.Duration
@@ -41,9 +63,9 @@ type Spec struct {
 	// Limits bound what the agent may take, and what it and those created for it may take
 	// together.
 	Limits Limits
-	// Ancestors are the agents that it comes from, its creator first, with the limits that
-	// its processes share with theirs: memory, processes and time on the processors.
-	Ancestors []Share
+	// MaxAgents bounds the agents of its tree, itself included, for who starts them: 0 is no
+	// bound, nil the default.
+	MaxAgents *uint64
 }
 
 // Share is what the processes of an agent and of those that it created may take together.
@@ -52,13 +74,15 @@ type Share struct {
 	Limits Limits
 }
 
+// StartTimeout bounds the time of each launch to ready.
+const StartTimeout = 10 * time.Second
+
 // Defaults of a Spec (SPEC §5).
 const (
-	DefaultStartTimeout = 10 * time.Second
-	DefaultAbortGrace   = 5 * time.Second
-	DefaultPingEvery    = 15 * time.Second
-	DefaultPingTimeout  = 15 * time.Second
-	DefaultQueueLimit   = 64
+	DefaultAbortGrace  = 5 * time.Second
+	DefaultPingEvery   = 15 * time.Second
+	DefaultPingTimeout = 15 * time.Second
+	DefaultQueueLimit  = 64
 )
 
 // Labels are what is kept with an agent for whoever started it.
@@ -71,11 +95,11 @@ type Labels struct {
 	Depth uint64
 	// Approvals says what becomes of calls that need one; "" if nobody said it.
 	Approvals string
-	// LimitsDigest and EnvDigest stand for what it was started with.
-	LimitsDigest, EnvDigest string
+	// EnvDigest stands for the variables that it was started with.
+	EnvDigest string
+	// Cwd is where it was started, absolute, without symbolic links: where it works until
+	// its process says where. "" if that is not known.
+	Cwd string
 	// NarrowedFrom is the saved preset, if the agent got a lower one; "" for none.
 	NarrowedFrom string
-	// MaxAgents bounds the agents of its tree, itself included: 0 is no bound, nil the
-	// default.
-	MaxAgents *uint64
 }

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +14,7 @@ type Stats struct {
 	// Waiting is how many prompts wait in all queues.
 	Waiting int
 
-	Launches       uint64            // incarnations that became ready
+	LaunchTimes    LaunchTimes       // of incarnations that became ready
 	LaunchFailures uint64            // that did not
 	Crashes        map[Reason]uint64 // of both kinds, before and after ready
 	Restarts       map[Reason]uint64 // incarnations that became ready after a crash, by the reason of that crash
@@ -25,11 +27,49 @@ type Stats struct {
 	Outcomes map[Outcome]uint64
 }
 
+// LaunchTimes tell how long incarnations took to be ready.
+type LaunchTimes struct {
+	Count  uint64
+	Sum    time.Duration
+	Within map[float64]uint64 // how many took at most so many seconds
+}
+
+// launchBounds are the keys of LaunchTimes.Within, in seconds, ascending.
+var launchBounds = [...]float64{.005, .01, .02, .03, .05, .075, .1, .25, .5, 1, 2.5, 5, 10}
+
+// launchTimes counts them. It is safe for concurrent use.
+type launchTimes struct {
+	mu    sync.Mutex // guards all below
+	sum   time.Duration
+	count [len(launchBounds) + 1]uint64 // by the first bound that holds; the last is of none
+}
+
+func (l *launchTimes) observe(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum += took
+	i, _ := slices.BinarySearch(launchBounds[:], took.Seconds())
+	l.count[i]++
+}
+
+func (l *launchTimes) snapshot() LaunchTimes {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := LaunchTimes{Sum: l.sum, Within: map[float64]uint64{}}
+	for i, n := range l.count {
+		if t.Count += n; i < len(launchBounds) {
+			t.Within[launchBounds[i]] = t.Count
+		}
+	}
+	return t
+}
+
 type counters struct {
-	launches, launchFailures, slow, events         atomic.Uint64
+	launchFailures, slow, events                   atomic.Uint64
 	prompts, repeats, retries                      atomic.Uint64
 	completed, cancelled, erred, crashed, timedOut atomic.Uint64
 	crashes, restarts                              tally
+	launched                                       launchTimes
 	cpu                                            atomic.Int64 // nanoseconds, of those that are gone
 }
 
@@ -54,7 +94,7 @@ func (c *counters) outcome(o Outcome) *atomic.Uint64 {
 func (s *Supervisor) Stats() Stats {
 	st := Stats{
 		Agents:         map[State]int{},
-		Launches:       s.count.launches.Load(),
+		LaunchTimes:    s.count.launched.snapshot(),
 		LaunchFailures: s.count.launchFailures.Load(),
 		Crashes:        s.count.crashes.snapshot(),
 		Restarts:       s.count.restarts.snapshot(),

@@ -1,12 +1,10 @@
 package supervisor_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/protocol"
@@ -66,26 +64,23 @@ func TestCountsRepeats(t *testing.T) {
 	})
 }
 
-// stopwatch is a host that notes how long starts took.
-type stopwatch []time.Duration
-
-func (s *stopwatch) Launched(took time.Duration) { *s = append(*s, took) }
-func (*stopwatch) HostCall(context.Context, supervisor.Caller, string, jsontext.Value) (jsontext.Value, *protocol.HostError) {
-	return nil, nil
-}
-
-// Starts that succeed are told with the time that they took.
-func TestLaunched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var took stopwatch
-		launcher := &supervisortest.Launcher{Plan: always(supervisortest.Play{ReadyAfter: 70 * time.Millisecond})}
-		h := &house{T: t, launcher: launcher, sup: supervisor.New(supervisor.Options{
-			Launchers: map[string]supervisor.Launcher{"": launcher}, Host: &took,
-		})}
-		defer h.drain()
-		h.start("a")
-		if diff := cmp.Diff(stopwatch{70 * time.Millisecond}, took); diff != "" {
-			t.Errorf("starts (-want +got):\n%s", diff)
+// Starts that succeed are counted by the time that they took; one of a bound is within it.
+func TestLaunchTimes(t *testing.T) {
+	plan := func(s supervisor.Spec, _ int) supervisortest.Play {
+		took, _ := time.ParseDuration(s.ID)
+		return supervisortest.Play{ReadyAfter: took}
+	}
+	run(t, plan, func(h *house) {
+		for _, took := range []string{"70ms", "100ms", "6s"} {
+			if _, err := h.sup.Start(h.Context(), supervisor.Spec{ID: took}); err != nil {
+				h.Fatal(err)
+			}
+		}
+		want := supervisor.LaunchTimes{Count: 3, Sum: 6170 * time.Millisecond, Within: map[float64]uint64{
+			.005: 0, .01: 0, .02: 0, .03: 0, .05: 0, .075: 1, .1: 2, .25: 2, .5: 2, 1: 2, 2.5: 2, 5: 2, 10: 3,
+		}}
+		if diff := cmp.Diff(want, h.sup.Stats().LaunchTimes); diff != "" {
+			h.Errorf("starts (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -27,17 +27,12 @@ type Options struct {
 	Launchers map[string]Launcher
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
-	// Host answers what agents ask by host_call (Spec.HostCalls). Nil refuses all.
-	Host Host
 	// Store opens the records of agents. Nil: nothing is kept of them.
 	Store Store
 	// Trace begins a span for each turn. Nil begins none.
 	Trace tracing.Start
 	// StopTimeout bounds Run's wait at the end; 0 means DefaultStopTimeout.
 	StopTimeout time.Duration
-	// Spread returns numbers in [0,1) that spread restarts in time; nil means
-	// random ones.
-	Spread func() float64
 }
 
 // Supervisor is a set of agents.
@@ -45,11 +40,11 @@ type Supervisor struct {
 	launchers   map[string]Launcher
 	log         *zap.Logger
 	stopTimeout time.Duration
-	spread      func() float64
+	spread      func() float64 // numbers in [0,1) that spread restarts in time
 	count       counters
-	host        Host
 	trace       tracing.Start
 	restarts    restarts
+	activity    activity  // of all agents
 	store       Store     // may be nil
 	waits       waitGraph // between agents, by host calls
 	idPrefix    string    // of the ids that we make, hard to guess
@@ -71,8 +66,7 @@ func New(o Options) *Supervisor {
 		launchers:   o.Launchers,
 		log:         o.Log,
 		stopTimeout: cmp.Or(o.StopTimeout, DefaultStopTimeout),
-		spread:      o.Spread,
-		host:        o.Host,
+		spread:      rand.Float64,
 		trace:       o.Trace,
 		restarts:    newRestarts(),
 		store:       o.Store,
@@ -85,13 +79,9 @@ func New(o Options) *Supervisor {
 	if s.log == nil {
 		s.log = zap.NewNop()
 	}
-	if s.spread == nil {
-		s.spread = rand.Float64
-	}
 	return s
 }
 
-// nextID makes an id for a command of ours.
 func (s *Supervisor) nextID() string {
 	return s.idPrefix + strconv.FormatUint(s.ids.Add(1), 10)
 }
@@ -138,7 +128,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 }
 
 // Start launches a new agent and returns when it is ready. ctx bounds the
-// start alone, as does Spec.StartTimeout. Errors: ErrExists, ErrDraining, or
+// start alone, as does StartTimeout. Errors: ErrExists, ErrDraining, or
 // why it did not become ready (*StartError); then nothing is kept.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Agent, error) {
 	launcher, ok := s.launchers[spec.Kind]
@@ -178,7 +168,7 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 	defer s.removals.Done()
 
 	var a *Agent
-	records, err := s.open(spec.ID) // no lock is held: the disk may be slow
+	records, err := s.open(spec) // no lock is held: the disk may be slow
 	if err == nil {
 		a = newAgent(s, spec, l, records)
 	} else {
@@ -200,12 +190,11 @@ func (s *Supervisor) enter(ctx context.Context, spec Spec, l Launcher) (*Agent, 
 	return a, a.start(ctx), nil
 }
 
-// open opens the records of an agent.
-func (s *Supervisor) open(agent string) (Records, error) {
+func (s *Supervisor) open(spec Spec) (Records, error) {
 	if s.store == nil {
 		return NoRecords{}, nil
 	}
-	return s.store.Open(agent)
+	return s.store.Open(spec.ID, spec.Fresh)
 }
 
 // Agent finds an agent by its id; ErrNotFound if there is none.
@@ -263,7 +252,7 @@ func (s *Supervisor) Remove(ctx context.Context, id string) error {
 	}
 }
 
-// RemoveIdle is Remove for an agent of which no prompt runs or waits; ErrBusy if
+// RemoveIdle is Remove for an agent without a prompt that runs or waits; ErrBusy if
 // one does. From then on none is accepted.
 func (s *Supervisor) RemoveIdle(ctx context.Context, id string) error {
 	a, err := s.Agent(id)

@@ -56,10 +56,16 @@ type PromptOptions struct {
 	// restart, unless it was cancelled, timed out or had ended by then, or the
 	// agent fails. Timeout bounds both together.
 	Retry bool
-	// Check, unless nil, is asked by Delegate before an attempt that had to wait begins;
-	// it may block. With an error the turn does not run, and ends as failed with it. What
-	// begins as soon as it is accepted is not checked.
-	Check func(ctx context.Context) error
+	// Check, unless nil, is asked by Delegate before an attempt that had to wait begins.
+	// What begins as soon as it is accepted is not checked.
+	Check TurnCheck
+}
+
+// TurnCheck decides whether a turn that had to wait may begin.
+type TurnCheck interface {
+	// CheckTurn may block; ctx is that of the prompt. With an error the turn does not run,
+	// and ends as failed with it.
+	CheckTurn(ctx context.Context) error
 }
 
 // Outcome is how an accepted prompt ended. It has exactly one.
@@ -98,12 +104,13 @@ type Turn struct {
 	id     string
 	digest [sha256.Size]byte // of the prompt's content
 	retry  bool
-	done   chan struct{} // closed when result is recorded and told
+	done   chan struct{} // closed when result is recorded and published
 
 	agent *Agent
 
 	// The rest is a part of the agent's state until done is closed, and does not
 	// change after.
+	recorded    chan struct{}   // closed once the turn is recorded, or is not to be; nil if nobody waits for that
 	prompt      protocol.Prompt // until it is sent for the last time
 	size        int             // of prompt, in bytes as the bounds count; 0 without one
 	limit       time.Duration   // of what is left to run, when it does not; 0 for none
@@ -123,19 +130,19 @@ type Turn struct {
 	reason      error          // why it is being cancelled, nil if nobody asked
 	trace       tracing.Parent // that what the turn does belongs to
 	endSpan     tracing.End
-	check       func() error // before an attempt that had to wait; nil for none
-	checking    bool         // it is under way
-	ended       bool         // result is final
+	check       TurnCheck       // before an attempt that had to wait; nil for none
+	asker       context.Context //nolint:containedctx // of the prompt, for check
+	checking    bool            // it is under way
+	ended       bool            // result is final
 	result      Result
 }
 
-func newTurn(a *Agent, p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
-	t := &Turn{agent: a, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
-	t.limit, t.late = a.spec.Limits.timed(o)
+func (s *agentState) newTurn(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) *Turn {
+	t := &Turn{agent: s.agent, id: p.ID, digest: digest, retry: o.Retry, prompt: p, done: make(chan struct{})}
+	t.limit, t.late = timed(s.limits, o)
 	return t
 }
 
-// begin makes the turn new for another attempt.
 func (t *Turn) begin(incarnation uint64) {
 	t.incarnation = incarnation
 	t.attempt++
@@ -144,7 +151,6 @@ func (t *Turn) begin(incarnation uint64) {
 	t.fault, t.faulted = "", false
 }
 
-// repeatable reports whether a crash is no reason to give up.
 func (t *Turn) repeatable() bool { return t.retry && t.attempt == 1 }
 
 func (t *Turn) stopTimers() {
@@ -160,7 +166,7 @@ func (t *Turn) ID() string { return t.id }
 
 // Place is how far a turn's text was read. The zero value is its beginning.
 type Place struct {
-	Attempt int // of which; 0 for whichever runs
+	Attempt int // the attempt that Offset is in; 0 for the one that runs
 	Offset  int // bytes of its text
 }
 
@@ -296,9 +302,10 @@ func (t *Turn) take(raw []byte) {
 // beginSpan begins the turn's span, under the parent that ctx has, and lets the child know
 // of it.
 func (t *Turn) beginSpan(ctx context.Context) {
-	a := t.agent
-	ctx, t.endSpan = a.sup.trace.Begin(ctx, tracing.Internal, "turn",
-		tracing.String("nexus.agent.id", a.spec.ID), tracing.String("nexus.turn.id", t.id))
+	if a := t.agent; a.sup.trace != nil {
+		ctx, t.endSpan = a.sup.trace.Begin(ctx, tracing.Internal, "turn",
+			tracing.String("nexus.agent.id", a.spec.ID), tracing.String("nexus.turn.id", t.id))
+	}
 	t.trace = tracing.From(ctx)
 	t.prompt.Traceparent = t.trace.String()
 }

@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// turnQueue has the turns of one agent: the one that runs, those that wait, those whose
-// end is not notified yet, and the last that ended. The owner guards it.
+// turnQueue has the turns of one agent: the one that runs, those that wait, those that
+// are being recorded and will wait, those whose end is not notified yet, and the last
+// that ended. The owner guards it.
 type turnQueue struct {
-	current  *Turn         // that runs, or has ended and is not notified yet
-	waiting  []*Turn       // oldest first; at most Spec.QueueLimit, one more is refused
-	known    outcomes      // all of them, and the last that ended, by id
-	finished outbox[*Turn] // ended, to be notified in this order; current and waiting bound them
+	current   *Turn         // that runs, or has ended and is not notified yet
+	waiting   []*Turn       // oldest first; with recording at most Spec.QueueLimit, one more is refused
+	recording []*Turn       // are admitted, and not yet in the records
+	known     outcomes      // all others, and the last that ended, by id
+	finished  outbox[*Turn] // ended, to be notified in this order; current and waiting bound them
 
 	lastNotified time.Time
 }
@@ -24,10 +26,10 @@ func (q *turnQueue) running() *Turn {
 	return q.current
 }
 
-// occupied reports whether a turn runs or waits.
-func (q *turnQueue) occupied() bool { return q.current != nil || len(q.waiting) > 0 }
+func (q *turnQueue) occupied() bool { return q.current != nil || q.queued() > 0 }
 
-// all are the turns that run or wait.
+func (q *turnQueue) queued() int { return len(q.waiting) + len(q.recording) }
+
 func (q *turnQueue) all() []*Turn {
 	if q.current == nil {
 		return slices.Clone(q.waiting)
@@ -35,13 +37,38 @@ func (q *turnQueue) all() []*Turn {
 	return append([]*Turn{q.current}, q.waiting...)
 }
 
-// bytes is how much the prompts count that wait, in bytes.
+// bytes is how much the prompts count that wait or are being recorded, in bytes.
 func (q *turnQueue) bytes() int {
 	n := 0
 	for _, t := range q.waiting {
 		n += t.size
 	}
+	for _, t := range q.recording {
+		n += t.size
+	}
 	return n
+}
+
+// beingRecorded returns what is closed when the turn of that id is recorded, or is not to
+// be; nil if no turn of that id is being recorded.
+func (q *turnQueue) beingRecorded(id string) <-chan struct{} {
+	i := slices.IndexFunc(q.recording, func(t *Turn) bool { return t.id == id })
+	if i < 0 {
+		return nil
+	}
+	t := q.recording[i]
+	if t.recorded == nil {
+		t.recorded = make(chan struct{})
+	}
+	return t.recorded
+}
+
+// recorded takes a turn from those that are being recorded.
+func (q *turnQueue) recorded(t *Turn) {
+	q.recording = slices.DeleteFunc(q.recording, func(r *Turn) bool { return r == t })
+	if t.recorded != nil {
+		close(t.recorded)
+	}
 }
 
 func (q *turnQueue) enqueue(t *Turn)      { q.waiting = append(q.waiting, t) }
@@ -55,7 +82,6 @@ func (q *turnQueue) first() *Turn {
 	return q.waiting[0]
 }
 
-// begin makes the first turn the current one.
 func (q *turnQueue) begin() {
 	q.current = q.waiting[0]
 	q.waiting = slices.Delete(q.waiting, 0, 1)
@@ -71,7 +97,6 @@ func (q *turnQueue) remove(t *Turn) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(w *Turn) bool { return w == t })
 }
 
-// removeAll takes all turns that wait.
 func (q *turnQueue) removeAll() []*Turn {
 	all := q.waiting
 	q.waiting = nil
@@ -89,3 +114,60 @@ func (q *turnQueue) notified(t *Turn) {
 
 // late reports whether somebody waits for the disk to notify, or did until just now.
 func (q *turnQueue) late() bool { return q.finished.claimed || time.Since(q.lastNotified) < lateness }
+
+// Bounds of what is remembered of ended turns, per agent (SPEC §7).
+const (
+	maxOutcomes    = 256     // turns; the oldest is forgotten
+	maxOutcomeText = 1 << 20 // bytes of text of all of them; the oldest lose theirs
+)
+
+// outcomes finds turns by id: those that wait or run, and the last ones that
+// ended, so that a repeated id gives the same answer. The owner guards it.
+type outcomes struct {
+	turns map[string]*Turn
+	ended []*Turn // oldest first
+	text  int     // bytes of text in ended
+	bare  int     // how many of ended, from the oldest, have lost their text
+}
+
+func (o *outcomes) find(id string) *Turn { return o.turns[id] }
+
+func (o *outcomes) add(t *Turn) {
+	if o.turns == nil {
+		o.turns = map[string]*Turn{}
+	}
+	o.turns[t.id] = t
+}
+
+// record keeps the result of a turn that has just ended.
+func (o *outcomes) record(t *Turn) {
+	kept := t.replay()
+	kept.text = nil
+	o.add(kept)
+	o.ended = append(o.ended, kept)
+	o.text += len(kept.result.Text)
+	for o.text > maxOutcomeText && o.bare < len(o.ended)-1 {
+		o.strip(o.ended[o.bare])
+		o.bare++
+	}
+	if len(o.ended) > maxOutcomes {
+		oldest := o.ended[0]
+		o.ended[0] = nil
+		o.ended = o.ended[1:]
+		o.bare = max(o.bare-1, 0)
+		o.text -= len(oldest.result.Text)
+		delete(o.turns, oldest.id)
+	}
+}
+
+// strip takes the text of a turn. A replay that was handed out keeps its own.
+func (o *outcomes) strip(t *Turn) {
+	if t.result.Text == "" {
+		return
+	}
+	bare := *t
+	o.text -= len(t.result.Text)
+	bare.result.Text, bare.result.Truncated = "", true
+	o.turns[t.id] = &bare
+	o.ended[o.bare] = &bare
+}

@@ -13,7 +13,7 @@ import (
 // This file is the life of a turn.
 
 // admit finds the turn of that id, or makes a new one, which is to be recorded and
-// entered then.
+// entered then. No turn of that id is being recorded.
 func (s *agentState) admit(p protocol.Prompt, digest [sha256.Size]byte, o PromptOptions) (t *Turn, fresh bool, err error) {
 	if s.closed != nil {
 		return nil, false, s.closed
@@ -30,18 +30,19 @@ func (s *agentState) admit(p protocol.Prompt, digest [sha256.Size]byte, o Prompt
 		return nil, false, s.failed()
 	case o.WhenBusy == Reject && s.turns.occupied():
 		return nil, false, ErrBusy
-	case len(s.turns.waiting) >= s.agent.spec.QueueLimit:
+	case s.turns.queued() >= s.agent.spec.QueueLimit:
 		return nil, false, ErrQueueFull
 	}
-	t = newTurn(s.agent, p, digest, o)
+	t = s.newTurn(p, digest, o)
 	if err := s.reserve(t); err != nil {
 		return nil, false, err
 	}
+	s.turns.recording = append(s.turns.recording, t)
 	s.agent.work.Add(1) // until it is entered: the records stay open
 	return t, true, nil
 }
 
-// enter takes a new turn that is recorded. Whatever happened meanwhile, it is accepted.
+// enter takes a turn that has just been recorded. Whatever happened meanwhile, it is accepted.
 func (s *agentState) enter(ctx context.Context, t *Turn, o PromptOptions) {
 	s.turns.known.add(t)
 	s.agent.sup.count.prompts.Add(1)
@@ -62,7 +63,7 @@ func (s *agentState) enter(ctx context.Context, t *Turn, o PromptOptions) {
 	s.wakeUp()
 	s.next()
 	if o.Check != nil { // not before: what begins at once needs none
-		t.check = func() error { return o.Check(ctx) }
+		t.check, t.asker = o.Check, ctx
 	}
 }
 
@@ -82,14 +83,13 @@ func (s *agentState) next() {
 	}
 }
 
-// free reports whether a turn could begin.
 func (s *agentState) free() bool { return s.state == Ready && s.inc.lost == "" }
 
 // checkWaited asks whether a turn that had to wait may begin, and begins it if so. If
 // it could not begin any more, or its process has ended meanwhile, it is asked again
 // when it could.
 func (a *Agent) checkWaited(t *Turn, inc *incarnation) {
-	err := t.check()
+	err := t.check.CheckTurn(t.asker)
 	a.update(func(s *agentState) []effect {
 		t.checking = false
 		switch {
@@ -109,6 +109,7 @@ func (a *Agent) checkWaited(t *Turn, inc *incarnation) {
 // begin begins the oldest waiting turn.
 func (s *agentState) begin(t *Turn) {
 	s.turns.begin()
+	s.agent.sup.activity.begun()
 	s.state = s.state.move(Busy)
 	t.begin(s.inc.number)
 	s.agent.publish("turn_start", turnStartEvent(t.id, t.attempt))
@@ -140,6 +141,7 @@ func (s *agentState) retry(t *Turn) bool {
 		t.limit = max(t.limit-time.Since(t.began), time.Nanosecond)
 	}
 	s.turns.retry()
+	s.agent.sup.activity.ended(s.agent)
 	return true
 }
 
@@ -168,7 +170,7 @@ func (s *agentState) abort(t *Turn, reason error) {
 	})
 }
 
-// finish ends a turn. It is notified by whoever claims that: see due.
+// finish ends a turn. It is notified by the goroutine that claims that: see due.
 func (s *agentState) finish(t *Turn, o Outcome, err error) {
 	t.stopTimers()
 	t.ended = true
@@ -183,6 +185,7 @@ func (s *agentState) finish(t *Turn, o Outcome, err error) {
 	t.finishSpan()
 	t.drop(&s.agent.sup.budget)
 	if s.turns.current == t {
+		s.agent.sup.activity.ended(s.agent)
 		s.inc.host.end(t)
 		s.inc.cancelPermissions(func(r pendingPermission) bool { return r.TurnID == t.id })
 	}
@@ -199,7 +202,6 @@ func (s *agentState) notified(t *Turn) {
 	s.next()
 }
 
-// failQueue ends all turns that wait.
 func (s *agentState) failQueue(o Outcome, err error) {
 	for _, t := range s.turns.removeAll() {
 		s.finish(t, o, err)

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"errors"
 	"os"
-	"time"
 
 	"nexus.internal/protocol"
 )
@@ -17,12 +16,12 @@ type agentState struct {
 	inc          *incarnation // nil unless Starting, Ready, Busy or Stopping
 	incarnations uint64
 	restarts     uint64
-	ran          bool // an incarnation was ready once, so Spec.Resume applies
+	ran          bool // an incarnation was ready once, so the next one goes on with what is saved
 	turns        turnQueue
 	calls        calls
-	crashes      []time.Time // the last ones, oldest first
-	starved      []time.Time // restarts that the server lacked something for, since one came to anything, oldest first
-	timer        *time.Timer // of Backoff
+	backoff      backoff
+	limits       Limits  // of the next process and turn
+	maxAgents    *uint64 // as Spec.MaxAgents
 	session      *protocol.SessionUpdate
 	narrowed     unsaved
 	lastError    string
@@ -47,8 +46,8 @@ func (a *Agent) update(f func(s *agentState) []effect) {
 
 // locked is the part of update that holds the mutex, also if f panics.
 func (a *Agent) locked(f func(s *agentState) []effect) []effect {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.stateMu.Lock()
+	defer a.stateMu.Unlock()
 	return f(&a.guarded)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // code is the address of create_page_code.
@@ -102,8 +104,9 @@ func TestSavedSessions(t *testing.T) {
 	b.click("#saved summary")
 	b.says("#saved-list", "alice")
 	b.says("#saved-list", "2 messages, offline")
-	b.press("saved-list", "Open")
+	b.do(chromedp.Focus(chromedp.CSS("#saved-list button")), chromedp.KeyEvent("\r"))
 	b.says("#agent-title", "alice")
+	b.until(`document.activeElement.id === "agent-title"`)
 	b.says("#history", "Nice to meet you, Alice!")
 	b.clean()
 }

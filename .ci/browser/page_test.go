@@ -168,6 +168,7 @@ func TestApprovals(t *testing.T) {
 		b.says("#rows .asks", "1")
 		b.press("asked-list", step.press)
 		b.until("!" + visible("#asked"))
+		b.until(`document.activeElement.id === "agent-title"`)
 		b.until(`document.querySelectorAll("#talk li.running").length === 0`)
 		if _, err := os.Stat(filepath.Join(site, "made")); (err == nil) != step.made {
 			t.Errorf("after %s: %v, want it made: %v", step.press, err, step.made)

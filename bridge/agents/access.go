@@ -2,15 +2,18 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/bridge/sessions"
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
-// Access says who may ask what of which agent.
+// Access says which caller may call which method of which agent.
 type Access struct{ r *Registry }
 
 var _ rpc.Access = Access{}
@@ -23,7 +26,6 @@ func (a Access) Resolve(ctx context.Context, id string) (*supervisor.Agent, erro
 	return a.r.Resolve(ctx, id)
 }
 
-// Find implements [rpc.Access].
 func (a Access) Find(id string) error {
 	if _, err := a.r.o.Supervisor.Agent(id); err != nil && !a.r.o.Sessions.Exists(id) {
 		return rpc.AgentNotFound(id, supervisor.ErrNotFound)
@@ -31,7 +33,9 @@ func (a Access) Find(id string) error {
 	return nil
 }
 
-// Permit implements [rpc.Access]: the one place that says who may ask what of which agent.
+// Permit implements [rpc.Access]: the one place that says who may ask what of which agent, by
+// the method's row (Effect, Agents, Grant). How far a change may go is [rpc.Call.Bound]'s; which
+// agents a new one may have for its parent, [Access.parentOf]'s.
 func (a Access) Permit(ctx context.Context, c *rpc.Call, m api.Method) error {
 	if c.By.Agent != nil {
 		return a.permitAgent(ctx, *c.By.Agent, m, c.Agent)
@@ -39,7 +43,21 @@ func (a Access) Permit(ctx context.Context, c *rpc.Call, m api.Method) error {
 	if err := c.By.MayCall(m); err != nil {
 		return err
 	}
+	if c.Bound() == protocol.WithinHeld && m.Grant.By(c.Request.Params) {
+		return api.Denied("the key is good for agent %s and only narrows what it may do: to %s wants a key made with may_grant", c.By.Grant.AgentID, m.Grant.Act)
+	}
 	return a.CheckStart(c.By, c.Agent, true)
+}
+
+func (a Access) Root(id string) string {
+	for range maxDepth + 1 {
+		parent, err := a.r.o.Supervisor.Agent(id)
+		if err != nil || parent.Info().Labels.Parent == "" {
+			break
+		}
+		id = parent.Info().Labels.Parent
+	}
+	return id
 }
 
 // permitAgent reports why an agent may not call the method for the target.
@@ -86,4 +104,30 @@ func (a Access) CheckStart(p rpc.Principal, id string, ask bool) error {
 		return nil
 	}
 	return api.Denied("the key is good for reading alone, and %s does not run: it would be started", id)
+}
+
+// CheckName is api.CheckReserved with the roles that are configured.
+func (r *Registry) CheckName(id string) error {
+	var roleAgents []string
+	for _, p := range r.settings.Load().Roles {
+		roleAgents = append(roleAgents, protocol.Value(p.AgentID))
+	}
+	return api.CheckReserved(id, roleAgents...)
+}
+
+// CheckRole is NOT_PERMITTED if the agent that a role is to have was begun by another
+// agent, running or saved: its prompt and its permissions are that one's choice.
+func (r *Registry) CheckRole(role Role, id string) error {
+	creator := ""
+	if a, err := r.o.Supervisor.Agent(id); err == nil {
+		creator = a.Info().Labels.Provenance
+	} else if saved, err := r.o.Sessions.Summary(id); err == nil {
+		creator = protocol.Value(saved.Settings.ParentAgentID)
+	} else if !errors.Is(err, sessions.ErrNotFound) {
+		return nil // its start says what is wrong with it
+	}
+	if creator == "" {
+		return nil
+	}
+	return api.Denied("agent %s, which is to be the %s, was created by agent %s: rename it or delete its session, and the server creates another", id, role, creator)
 }

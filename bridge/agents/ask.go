@@ -33,6 +33,9 @@ func (r *Registry) Cancel(ctx context.Context, id, requestID string) (bool, erro
 		return a.Abort(ctx, requestID)
 	}
 	defer unlock()
+	if !r.o.Sessions.There(id) { // what is kept is of an earlier agent of that name
+		return false, nil
+	}
 	outcome, err := r.o.Store.Outcome(id, requestID)
 	return outcome == supervisor.Cancelled, err
 }

@@ -2,7 +2,7 @@
 // saved, how one is started, created, found again, renamed and destroyed, who created whom,
 // and who may ask what of whom.
 //
-//	r, err := agents.New(agents.Options{Supervisor: sup, Sessions: catalogue, Specs: specs, Store: store})
+//	r, err := agents.New(agents.Options{Supervisor: sup, Sessions: catalogue, Admission: admission, Store: store})
 //	a, err := r.Resolve(ctx, "worker-1")  // starts a saved one
 //	state, err := agents.Ask(ctx, r, a, protocol.GetState{})
 //	defer r.Close()

@@ -34,7 +34,6 @@ type lastUsed struct {
 	over    bool
 }
 
-// is reports whether id is the last session that a person used.
 func (l *lastUsed) is(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

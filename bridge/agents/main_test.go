@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const savedText = `{"type":"session","version":1,"session_id":"s","created_at":"2026-01-02T03:04:05Z"}` + "\n"
 
-// house is a registry of agents whose children are played in memory. It is the SpecBuilder
+// house is a registry of agents whose children are played in memory. It is the Admission
 // and the Store of its registry.
 type house struct {
 	*agents.Registry
@@ -32,18 +32,33 @@ type house struct {
 	sup      *supervisor.Supervisor
 	launcher *supervisortest.Launcher
 	sessions *sessions.Catalogue
-	build    func()             // runs where a spec is built; nil does nothing
-	forget   func(agent string) // runs where an agent is forgotten; nil does nothing
+	admit    func(supervisor.Spec) // runs where a spec is admitted; nil does nothing
+	limits   map[string]api.Limits // that agents were started with
+	forget   func(agent string)    // runs where an agent is forgotten; nil does nothing
 }
 
-func (h *house) BuildSpec(agents.AgentSpec) (supervisor.Spec, error) {
-	if h.build != nil {
-		h.build()
+func (h *house) Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error) {
+	if own != nil {
+		h.limits[s.ID] = *own
 	}
-	return supervisor.Spec{}, nil
+	if h.admit != nil {
+		h.admit(s)
+	}
+	return s, nil
 }
 
-func (*house) Outcome(string, string) (supervisor.Outcome, error) { return "", nil }
+// Limits has the tokens and the agents that an agent was started with.
+func (h *house) Limits(agent string) (agents.HeldLimits, error) {
+	return agents.HeldLimits{Held: h.limits[agent].Over(protocol.Limits{})}, nil
+}
+
+func (h *house) SetLimits(agent string, given api.Limits) error {
+	h.limits[agent] = given
+	return nil
+}
+
+// Outcome is that of what an agent of any name left.
+func (*house) Outcome(string, string) (supervisor.Outcome, error) { return supervisor.Cancelled, nil }
 
 func (h *house) Forget(agent string) {
 	if h.forget != nil {
@@ -57,11 +72,11 @@ func newHouse(t *testing.T, play supervisortest.Play) *house {
 	if play.Command == nil {
 		play.Command = stateful
 	}
-	h := &house{t: t, sessions: sessions.New(t.TempDir(), nil)}
+	h := &house{t: t, limits: map[string]api.Limits{}, sessions: sessions.New(t.TempDir(), nil)}
 	h.launcher = &supervisortest.Launcher{Plan: func(supervisor.Spec, int) supervisortest.Play { return play }}
 	h.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": h.launcher}})
 	var err error
-	if h.Registry, err = agents.New(agents.Options{Supervisor: h.sup, Sessions: h.sessions, Specs: h, Store: h}); err != nil {
+	if h.Registry, err = agents.New(agents.Options{Supervisor: h.sup, Sessions: h.sessions, Admission: h, Store: h}); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -108,14 +123,7 @@ func person() *rpc.Call {
 
 // create makes an agent as create_agent does; parent is "" for none.
 func (h *house) create(id, parent string) (*supervisor.Agent, agents.Origin, error) {
-	spec := agents.AgentSpec{CreateAgentParams: api.CreateAgentParams{AgentID: &id}}
-	if parent != "" {
-		spec.ParentAgentID = &parent
-	}
-	if _, err := h.ApplyParentLimits(h.t.Context(), &spec); err != nil {
-		return nil, agents.IsNew, err
-	}
-	return h.Create(h.t.Context(), person(), spec)
+	return h.Create(h.t.Context(), person(), api.CreateAgentParams{AgentID: &id, ParentAgentID: agents.Known(parent)})
 }
 
 func (h *house) made(id, parent string) *supervisor.Agent {

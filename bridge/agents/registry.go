@@ -25,16 +25,23 @@ const (
 	Executor Role = api.RoleExecutor
 )
 
-// SpecBuilder says how to run an agent as a process. It is safe for concurrent use.
-type SpecBuilder interface {
-	// BuildSpec returns how to run the agent. With the AgentID alone, it is an agent whose
-	// saved session is to be continued. An *api.ParamError reaches the client as it is.
-	BuildSpec(AgentSpec) (supervisor.Spec, error)
+// Admission decides which agents can be started here, and keeps their limits. It is safe for
+// concurrent use.
+type Admission interface {
+	// Admit checks an agent that is to be started, and returns it with the limits that hold.
+	// own are those that were asked for; nil for none. An *api.ParamError reaches the client
+	// as it is.
+	Admit(s supervisor.Spec, own *api.Limits) (supervisor.Spec, error)
+	// Limits are those that hold for an agent that runs or is saved.
+	Limits(agent string) (HeldLimits, error)
+	// SetLimits changes those that are given, and saves them. If that fails, nothing is
+	// changed.
+	SetLimits(agent string, given api.Limits) error
 }
 
 // Store is what is kept of agents beside their sessions. It is safe for concurrent use.
 type Store interface {
-	// Outcome is how a send to an agent that does not run ended; "" if that is not known.
+	// Outcome is how a send to a saved agent that does not run ended; "" if that is not known.
 	Outcome(agent, requestID string) (supervisor.Outcome, error)
 	// Forget drops what is kept of an agent in memory: what is saved under its name is about
 	// to become another session's, or none's. No agent of that name runs.
@@ -47,10 +54,13 @@ type Options struct {
 	Supervisor *supervisor.Supervisor
 	// Sessions knows which agents are saved. Required.
 	Sessions *sessions.Catalogue
-	// Specs says how to run an agent. Required.
-	Specs SpecBuilder
+	// Admission decides which agents can be started, and keeps their limits. Required.
+	Admission Admission
 	// Store is what is kept of agents beside their sessions. Required.
 	Store Store
+	// Host answers what the agents ask for by host_call. It is not asked before New has
+	// returned. Nil refuses all.
+	Host supervisor.Host
 	// CommandTimeout is how long a child may take to answer anything but a prompt; 0 is
 	// DefaultCommandTimeout.
 	CommandTimeout time.Duration
@@ -82,8 +92,8 @@ type Registry struct {
 
 // New returns a Registry. It fails if an option that is required is missing.
 func New(o Options) (*Registry, error) {
-	if o.Supervisor == nil || o.Sessions == nil || o.Specs == nil || o.Store == nil {
-		return nil, errors.New("new registry of agents: Supervisor, Sessions, Specs and Store are required")
+	if o.Supervisor == nil || o.Sessions == nil || o.Admission == nil || o.Store == nil {
+		return nil, errors.New("new registry of agents: Supervisor, Sessions, Admission and Store are required")
 	}
 	o.CommandTimeout = cmp.Or(o.CommandTimeout, DefaultCommandTimeout)
 	if o.Log == nil {

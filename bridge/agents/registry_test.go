@@ -3,11 +3,14 @@ package agents_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"nexus.internal/bridge/agents"
 	"nexus.internal/bridge/api"
@@ -20,7 +23,7 @@ import (
 func TestResolveOfASavedAgent(t *testing.T) {
 	h := newHouse(t, supervisortest.Play{})
 	var built atomic.Int32
-	h.build = func() {
+	h.admit = func(supervisor.Spec) {
 		built.Add(1)
 		for range 1000 { // the others come to the same point meanwhile
 			runtime.Gosched()
@@ -45,6 +48,29 @@ func TestResolveOfASavedAgent(t *testing.T) {
 	h.destroy("saved")
 	if _, from, err := h.create("saved", ""); from != agents.WasSaved || err != nil {
 		t.Errorf("create of a saved agent: %q, %v", from, err)
+	}
+}
+
+// What an earlier agent of a name left is that of an agent with its session, and of no other.
+func TestFresh(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	var fresh []bool
+	plan := h.launcher.Plan
+	h.launcher.Plan = func(s supervisor.Spec, n int) supervisortest.Play {
+		fresh = append(fresh, s.Fresh)
+		return plan(s, n)
+	}
+	h.save("saved", "{}\n")
+	for _, id := range []string{"saved", "new"} {
+		if was, err := h.Cancel(t.Context(), id, "1"); was != (id == "saved") || err != nil {
+			t.Errorf("the prompt of %s was cancelled: %t, %v", id, was, err)
+		}
+		if _, _, err := h.create(id, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(fresh, []bool{false, true}) {
+		t.Errorf("started as fresh: %t, want the saved one not, and the new one", fresh)
 	}
 }
 
@@ -102,13 +128,92 @@ func TestDepthOfAgents(t *testing.T) {
 	}
 }
 
+// A spec is made of what is asked for, of the parent, and of the saved session.
+func TestSpec(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	h.made("parent", "")
+	h.save("top", savedText)
+	h.save("boss", savedText+`{"type":"settings","at":"2026-01-02T03:04:06Z","parent_agent_id":"top"}`+"\n")
+	h.save("saved", savedText+`{"type":"settings","at":"2026-01-02T03:04:06Z","parent_agent_id":"boss","depth":2,"approvals":"ask","permissions":{"preset":"yolo"}}`+"\n")
+	h.save("cut", savedText)
+	h.save(".left", savedText)
+	const noEnv = "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b" // SHA-256 of null
+	ceiling := &protocol.Permissions{Preset: "sandboxed", DisabledTools: []string{"shell"}}
+	for params, want := range map[string]supervisor.Spec{
+		`{"agent_id":"new","default_cwd":"/d","disable_tools":["shell"]}`: {
+			ID: "new", Fresh: true, Cwd: "/d", Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{DisabledTools: []string{"shell"}},
+		},
+		`{"agent_id":".left","allowed_write_paths":[]}`: {
+			ID: ".left", Fresh: true, Labels: supervisor.Labels{EnvDigest: noEnv}, Permissions: protocol.Permissions{AllowedPaths: []string{}, WritePaths: []string{}},
+		},
+		`{"agent_id":"made","parent_agent_id":"parent","default_cwd":"/d","approvals":"ask"}`: {
+			ID: "made", Fresh: true, Cwd: "/site", Permissions: protocol.Permissions{Preset: "sandboxed"}, Ceiling: ceiling,
+			Labels: supervisor.Labels{Parent: "parent", Provenance: "parent", Depth: 1, Approvals: "ask", EnvDigest: noEnv},
+		},
+		`{"agent_id":"saved","default_cwd":"/d"}`: {
+			ID: "saved", Permissions: protocol.Permissions{Preset: "trusted"}, Ancestors: []string{"top"},
+			Labels: supervisor.Labels{Parent: "boss", Provenance: "boss", Depth: 2, Approvals: "ask", NarrowedFrom: "yolo", EnvDigest: noEnv},
+		},
+		`{"agent_id":"cut","parent_agent_id":"parent"}`: {
+			ID: "cut", Permissions: protocol.Permissions{Preset: "sandboxed"}, Ceiling: ceiling,
+			Labels: supervisor.Labels{Parent: "parent", Provenance: "parent", Depth: 1, EnvDigest: noEnv},
+		},
+	} {
+		var got supervisor.Spec
+		h.admit = func(s supervisor.Spec) { got = s }
+		p, err := api.Decode[api.CreateAgentParams]([]byte(params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _, err := h.Create(t.Context(), person(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels := a.Info().Labels
+		labels.Cwd = "" // see TestCwd
+		if diff := cmp.Diff(want, got); diff != "" || labels != want.Labels {
+			t.Errorf("%s (-want +got):\n%s", params, diff)
+		}
+	}
+}
+
+// Where an agent works is known from its start on, before its process says it.
+func TestCwd(t *testing.T) {
+	h := newHouse(t, supervisortest.Play{})
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(err, os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	h.save("saved", savedText+`{"type":"settings","at":"2026-01-02T03:04:06Z","cwd":"/srv/saved"}`+"\n")
+	for _, test := range []struct {
+		p    api.CreateAgentParams
+		want *string
+	}{
+		{api.CreateAgentParams{AgentID: new("new"), Cwd: &link}, &dir},
+		{api.CreateAgentParams{AgentID: new("saved")}, new("/srv/saved")},
+		{api.CreateAgentParams{AgentID: new("anywhere")}, nil},
+	} {
+		a, _, err := h.Create(t.Context(), person(), test.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := a.Info()
+		if got := agents.Describe(info, 0).Cwd; cmp.Diff(test.want, got) != "" {
+			t.Errorf("%s works in %v, want %v", *test.p.AgentID, got, test.want)
+		}
+		info.Update = &protocol.SessionUpdate{Cwd: "/moved"}
+		if got := agents.Cwd(info); got == nil || *got != "/moved" {
+			t.Errorf("%s works in %v, but says /moved", *test.p.AgentID, got)
+		}
+	}
+}
+
 // Nothing that is asked for of an agent that runs is silently not so.
 func TestCheckSame(t *testing.T) {
 	h := newHouse(t, supervisortest.Play{})
 	h.made("parent", "")
-	a, _, err := h.Create(t.Context(), person(), agents.AgentSpec{CreateAgentParams: api.CreateAgentParams{
-		AgentID: new("trusted"), Limits: &api.Limits{Tokens: new(uint64(7))},
-	}})
+	a, _, err := h.Create(t.Context(), person(), api.CreateAgentParams{AgentID: new("trusted"), Limits: tokens(7)})
 	if err != nil {
 		t.Fatal(err)
 	}

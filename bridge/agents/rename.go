@@ -71,7 +71,7 @@ func (r *Registry) Rename(ctx context.Context, old, name string) error {
 		r.SetLast(name)
 	}
 	if runs {
-		if _, failed := r.start(ctx, AgentSpec{CreateAgentParams: api.CreateAgentParams{AgentID: &now}, Restored: true}); failed != nil {
+		if _, failed := r.start(ctx, api.CreateAgentParams{AgentID: &now}, parent{}); failed != nil {
 			r.log.Warn("start the renamed agent; its next request tries it again", zap.String("agent", now), zap.Error(failed))
 		}
 	}

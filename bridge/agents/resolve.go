@@ -10,7 +10,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/sessions"
-	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 )
 
@@ -29,31 +28,21 @@ func (r *Registry) Resolve(ctx context.Context, id string) (*supervisor.Agent, e
 	if !r.o.Sessions.Exists(id) {
 		return nil, rpc.AgentNotFound(id, supervisor.ErrNotFound)
 	}
-	return r.start(ctx, AgentSpec{CreateAgentParams: api.CreateAgentParams{AgentID: &id}})
+	return r.start(ctx, api.CreateAgentParams{AgentID: &id}, parent{})
 }
 
-// start launches the agent that p describes. The lock of its id is held.
-func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, error) {
-	id := *p.AgentID
-	if p.Preset != nil {
-		if _, err := r.Basis(*p.Preset); err != nil {
-			return nil, err
-		}
+// start launches the agent that p asks for. The lock of its id is held.
+func (r *Registry) start(ctx context.Context, p api.CreateAgentParams, up parent) (*supervisor.Agent, error) {
+	s, err := r.spec(p, up)
+	if err != nil {
+		return nil, err
 	}
-	provenance, narrowed := protocol.Value(p.ParentAgentID), ""
-	if p.Restored = p.Restored || r.o.Sessions.Exists(id); p.Restored {
-		var began string
-		began, narrowed = r.resume(&p)
-		provenance = cmp.Or(provenance, began)
-	} else if p.Cwd == nil {
-		p.Cwd = p.DefaultCwd
-	}
-	started, err := r.tree.add(r.o.Supervisor, p)
+	started, err := r.tree.add(r.o.Supervisor, s)
 	if err != nil {
 		return nil, err
 	}
 	defer started()
-	spec, err := r.o.Specs.BuildSpec(p)
+	spec, err := r.o.Admission.Admit(s, p.Limits)
 	if _, ok := errors.AsType[*api.ParamError](err); ok {
 		return nil, err
 	}
@@ -63,20 +52,17 @@ func (r *Registry) start(ctx context.Context, p AgentSpec) (*supervisor.Agent, e
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
-	spec.ID = id
-	labels := supervisor.Labels{
-		Parent: protocol.Value(p.ParentAgentID), Provenance: provenance, Depth: p.Depth, Approvals: protocol.Value(p.Approvals),
-		NarrowedFrom: narrowed, LimitsDigest: digest(p.Limits), EnvDigest: digest(p.Env), MaxAgents: spec.Labels.MaxAgents,
+	if dir := cmp.Or(spec.Cwd, spec.Labels.Cwd); dir != "" {
+		spec.Labels.Cwd = realPath(dir)
 	}
-	spec.Labels = labels
 	a, err := r.o.Supervisor.Start(context.WithoutCancel(ctx), spec)
 	if errors.Is(err, supervisor.ErrExists) {
-		return nil, rpc.AgentExists(id)
+		return nil, rpc.AgentExists(s.ID)
 	}
-	if err != nil && !p.Restored {
-		err = errors.Join(err, rollback(r.o.Sessions, id))
+	if err != nil && s.Fresh {
+		err = errors.Join(err, rollback(r.o.Sessions, s.ID))
 	}
-	return a, Destroyed(id, err)
+	return a, Destroyed(s.ID, err)
 }
 
 // rollback removes the session that a child has begun before it failed, as there was no

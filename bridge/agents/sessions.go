@@ -34,9 +34,7 @@ func (r *Registry) Load(ctx context.Context, name, id string, p api.LoadSessionP
 			return nil, false, err
 		}
 	}
-	a, err = r.start(ctx, AgentSpec{
-		CreateAgentParams: api.CreateAgentParams{AgentID: &id, Preset: p.Preset, Model: p.Model}, Restored: true,
-	})
+	a, err = r.start(ctx, api.CreateAgentParams{AgentID: &id, Preset: p.Preset, Model: p.Model}, parent{})
 	if err != nil && id != name {
 		if gone, ok := errors.AsType[*MissingDirError](err); ok { // of the copy
 			gone.Session = name

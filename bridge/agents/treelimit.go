@@ -22,8 +22,8 @@ type treeLimit struct {
 // add counts an agent that is to be started among those of each agent above
 // it. It returns what takes it out of the count of starts again, once the agent has
 // been started or not; the error is TOO_MANY_AGENTS.
-func (b *treeLimit) add(sup *supervisor.Supervisor, p AgentSpec) (started func(), err error) {
-	id, line := *p.AgentID, ancestors(sup, p)
+func (b *treeLimit) add(sup *supervisor.Supervisor, s supervisor.Spec) (started func(), err error) {
+	line := ancestors(sup, s)
 	if len(line) == 0 {
 		return func() {}, nil
 	}
@@ -53,27 +53,27 @@ func (b *treeLimit) add(sup *supervisor.Supervisor, p AgentSpec) (started func()
 			return nil, &api.Error{
 				Kind:        api.KindTooManyAgents,
 				Details:     fmt.Sprintf("agent %s and the agents created for it are %d, as many as its limits.agents allows", at, most),
-				Suggestions: []string{"Destroy an agent that is not needed any more, or create the first of them with a higher limits.agents."},
+				Suggestions: []string{"Destroy an agent that is not needed any more, or raise limits.agents of the first of them by set_limits."},
 			}
 		}
 	}
 	if b.starting == nil {
 		b.starting = map[string][]string{}
 	}
-	b.starting[id] = line
+	b.starting[s.ID] = line
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.starting, id)
+		delete(b.starting, s.ID)
 	}, nil
 }
 
 // ancestors are the agents above one that is to be started, its creator first.
-func ancestors(sup *supervisor.Supervisor, p AgentSpec) (line []string) {
-	if p.ParentAgentID == nil {
+func ancestors(sup *supervisor.Supervisor, s supervisor.Spec) (line []string) {
+	if s.Labels.Parent == "" {
 		return nil
 	}
-	line = append([]string{*p.ParentAgentID}, p.Ancestors...)
+	line = append([]string{s.Labels.Parent}, s.Ancestors...)
 	for at := line[len(line)-1]; len(line) <= maxDepth; {
 		a, err := sup.Agent(at)
 		if err != nil {
@@ -93,7 +93,7 @@ func mostAgents(sup *supervisor.Supervisor, id string) int {
 	if err != nil {
 		return DefaultTreeAgents // it is saved, and its agents run
 	}
-	if most := a.Info().Labels.MaxAgents; most != nil {
+	if most := a.Info().MaxAgents; most != nil {
 		return int(*most)
 	}
 	return DefaultTreeAgents

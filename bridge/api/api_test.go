@@ -3,6 +3,9 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"reflect"
 	"strings"
 	"testing"
@@ -87,6 +90,57 @@ func TestMethods(t *testing.T) {
 	}
 }
 
+// Each row stands in Methods: a method that does not is served without a golden, a description
+// and an audit line.
+func TestEachRowIsInMethods(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "methods.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		if of, ok := literal.Type.(*ast.IndexListExpr); ok && fmt.Sprint(of.X) == "Def" {
+			for _, e := range literal.Elts {
+				if member := e.(*ast.KeyValueExpr); fmt.Sprint(member.Key) == "Name" {
+					rows = append(rows, strings.Trim(member.Value.(*ast.BasicLit).Value, `"`))
+				}
+			}
+		}
+		return true
+	})
+	for _, name := range rows {
+		if _, ok := api.Find(name); !ok {
+			t.Errorf("the row of %s is not in Methods", name)
+		}
+	}
+	if len(rows) != len(api.Methods) {
+		t.Errorf("%d rows were found for %d methods", len(rows), len(api.Methods))
+	}
+}
+
+// The tag audit of each parameter says whether the audit log has it, so that no new one is
+// left out, or kept, by oversight.
+func TestEachParameterSaysWhetherItIsAudited(t *testing.T) {
+	for _, m := range api.Methods {
+		if m.Effect == api.Reads || m.Unaudited {
+			continue
+		}
+		for f := range reflect.TypeOf(m.Params).Fields() {
+			tag, typ := f.Tag.Get("audit"), f.Type
+			if typ.Kind() == reflect.Pointer {
+				typ = typ.Elem()
+			}
+			if tag == "" || tag == "text" && typ.Kind() != reflect.String {
+				t.Errorf("%s: %s has the tag audit %q, want text for a string, rule or -", m.Name, f.Name, tag)
+			}
+		}
+	}
+}
+
 // What a client sent appears in messages, and only so much of it.
 func TestDecodeBoundsMessages(t *testing.T) {
 	name := strings.Repeat("x", 10_000)
@@ -130,6 +184,14 @@ func TestNamesOfTools(t *testing.T) {
 		if err := api.Check(p); fmt.Sprint(err) != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// A mode that says nothing, as of a variable of a script that is not set, took a denial away.
+func TestEmptyMode(t *testing.T) {
+	_, err := api.Decode[api.SetPermissionsParams]([]byte(`{"tools":{"shell":{"mode":""}}}`))
+	if want := `Invalid parameter tools.shell.mode: is "", want allow, ask or deny`; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -87,7 +87,7 @@ func checkBounds(params any) error {
 			continue
 		}
 		if problem := b.problem(value); problem != "" {
-			return &ParamError{Param: b.name, Problem: "Invalid parameter " + b.name + ": " + problem}
+			return Invalid(b.name, "%s", problem).Near(value.String(), b.enum)
 		}
 	}
 	return nil

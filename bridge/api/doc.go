@@ -5,11 +5,12 @@
 //	p, err := api.Decode[api.SendParams](raw) // err is a *api.ParamError
 //	m, ok := api.Find("send")
 //
-// A parameter of a pointer type may be missing or null. Parameters that the table does not
+// A parameter of a pointer type, which has omitzero, may be missing or null. Parameters that the table does not
 // have are refused by name. The tags of a parameter bound it, for the server, the schema and
 // the reference alike: enum lists the values of a string; min and max bound a number, or the
 // bytes of a string (">" before min excludes it); unit goes behind a number in an error;
-// default is what a missing one means. Its comment is its description for clients: it names
+// default is what a missing one means; audit says whether the audit log has it ([Audited]).
+// Its comment is its description for clients: it names
 // no Go identifier.
 //
 // Everything here is immutable after the program's start and safe for concurrent use. The

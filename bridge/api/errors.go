@@ -78,7 +78,7 @@ var Errors = map[ErrorKind]ErrorRow{
 	KindInvalidParams:             {200, jsonrpc.CodeInvalidParams, "Invalid params"},
 	KindMethodNotFound:            {200, jsonrpc.CodeMethodNotFound, "Method not found"},
 	KindNotPermitted:              {200, jsonrpc.CodeNotAuthenticated, "Not permitted"},
-	KindRateLimited:               {200, jsonrpc.CodeRateLimited, "Too many requests"},
+	KindRateLimited:               {429, jsonrpc.CodeRateLimited, "Too many requests"},
 	KindServerDraining:            {503, jsonrpc.CodeUnavailable, unavailable},
 	KindResponseTooLarge:          {200, jsonrpc.CodeServerError, "Response too large"},
 	KindInternalError:             {200, jsonrpc.CodeInternalError, "Internal error"},
@@ -131,7 +131,7 @@ var (
 	turnErrors   = append(childErrors[:len(childErrors):len(childErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)
 )
 
-// Error is an error that a client is told with the code and the message of its kind.
+// Error is an error that a client gets with the code and the message of its kind.
 type Error struct {
 	Kind ErrorKind
 	// About goes behind the message, as the name in "Agent not found: worker-1"; "" for

@@ -10,7 +10,7 @@ import (
 type Place int
 
 const (
-	// Nowhere: it is not told there.
+	// Nowhere: it does not stand there.
 	Nowhere Place = iota
 	// Bare: the data are the event's frame.
 	Bare

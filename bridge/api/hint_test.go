@@ -7,12 +7,14 @@ import (
 	"nexus.internal/bridge/api"
 )
 
-// An unknown parameter is told with the one that was meant, at any depth.
-func TestUnknownParameterHint(t *testing.T) {
+// An unknown parameter is told with the one that was meant, at any depth, and so is a value of a few.
+func TestParameterHints(t *testing.T) {
 	for _, test := range []struct{ params, problem, hint string }{
 		{`{"agnet_id":"a"}`, "Unknown parameter: agnet_id", "did you mean agent_id?"},
 		{`{"limits":{"token":1}}`, "Unknown parameter: limits.token", "did you mean limits.tokens?"},
 		{`{"colour":"red"}`, "Unknown parameter: colour", ""},
+		{`{"if_exists":"usse"}`, "Invalid parameter if_exists: want fail or use", "did you mean use?"},
+		{`{"approvals":"aks"}`, "Invalid parameter approvals: want ask or deny", "did you mean ask?"},
 		{`{"agent_id":7}`, "Invalid parameter agent_id: must be a string, is the number 7", ""},
 	} {
 		_, err := api.Decode[api.CreateAgentParams]([]byte(test.params))

@@ -11,16 +11,16 @@ type (
 	// CreateKeyParams are those of create_key.
 	CreateKeyParams struct {
 		// The scope: only reading (read), or one agent (agent).
-		Scope string `json:"scope" enum:"read,agent"`
+		Scope string `json:"scope" enum:"read,agent" audit:"text"`
 		// The agent; only for scope agent, and required there.
-		AgentID *string `json:"agent_id,omitempty"`
+		AgentID *string `json:"agent_id,omitempty" audit:"text"`
 		// Whether a key of scope agent may widen the agent's permissions up to the owner's
 		// grant, approve its calls and start MCP servers. Other keys only narrow them.
-		MayGrant *bool `json:"may_grant,omitempty" default:"false"`
+		MayGrant *bool `json:"may_grant,omitempty" default:"false" audit:"rule"`
 		// How long the key is valid, in seconds; for ever if missing.
-		ExpiresSeconds *uint64 `json:"expires_s,omitempty" min:"1" max:"315360000" unit:"seconds"`
+		ExpiresSeconds *uint64 `json:"expires_s,omitempty" min:"1" max:"315360000" unit:"seconds" audit:"rule"`
 		// A name for people, without control characters.
-		Name *string `json:"name,omitempty" max:"64"`
+		Name *string `json:"name,omitempty" max:"64" audit:"text"`
 	}
 
 	// KeyInfo is a scoped key without the key. Times are RFC 3339.
@@ -48,7 +48,7 @@ type (
 	// RevokeKeyParams are those of revoke_key.
 	RevokeKeyParams struct {
 		// The key's id, as list_keys has it.
-		KeyID string `json:"key_id"`
+		KeyID string `json:"key_id" audit:"text"`
 	}
 
 	// RevokeKeyResult is the result of revoke_key; Revoked is false if there was
@@ -68,7 +68,7 @@ type (
 	// RotateKeyParams are those of rotate_key.
 	RotateKeyParams struct {
 		// How long the old key stays valid, in seconds.
-		GraceSeconds *uint64 `json:"grace_s,omitempty" max:"86400" unit:"seconds" default:"0"`
+		GraceSeconds *uint64 `json:"grace_s,omitempty" max:"86400" unit:"seconds" default:"0" audit:"rule"`
 	}
 
 	// RotateKeyResult names the file of the new key, and does not contain the key.

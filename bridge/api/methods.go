@@ -1,6 +1,15 @@
 package api
 
-import "reflect"
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus.internal/protocol"
+)
 
 // Scope says where a method is called.
 type Scope int
@@ -68,6 +77,30 @@ func (r Reach) String() string {
 	return [...]string{"none", "any", "awake", "peers", "created", "unrestricted"}[r]
 }
 
+// Grant is what a call gives an agent that the agent's permissions leave open: a key for that
+// agent alone is good for such a call only if it was made with may_grant (SPEC §6.5,
+// "Grants"). The zero Grant gives nothing.
+type Grant struct {
+	// Act is what the call does, as in "to approve its calls".
+	Act string
+	// Unless is a value of the parameter Param with which a call gives nothing; "" for none.
+	Param, Unless string
+}
+
+// By reports whether a call with these parameters gives anything. One that cannot be read does.
+func (g Grant) By(params jsontext.Value) bool {
+	if g.Act == "" || g.Unless == "" {
+		return g.Act != ""
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(params, &members); err != nil {
+		return true
+	}
+	var value string
+	err := json.Unmarshal(members[g.Param], &value)
+	return err != nil || value != g.Unless
+}
+
 // Method is one row of the table: all that is known of a method before it is carried
 // out. The server checks, audits and documents it by this row.
 type Method struct {
@@ -78,6 +111,13 @@ type Method struct {
 	// Unaudited says that a method which changes something leaves no line in the audit
 	// log: what agents are told is in their sessions.
 	Unaudited bool
+	// Audit are the parameters that its audit lines have, from the tags of Params.
+	Audit []Audited
+	// Grant is what a call gives an agent beyond its permissions.
+	Grant Grant
+	// Draining says that clients may call it also while the server drains: to see what it
+	// waits for and to end that.
+	Draining bool
 	// Stream is what a stream says before the response; nil where there is none.
 	Stream []Notification
 	// Errors are the errors that the method gives besides CommonErrors.
@@ -96,7 +136,7 @@ type Def[P, R any] Method
 // Row is the row without its types.
 func (d Def[P, R]) Row() Method {
 	m := Method(d)
-	m.Params, m.Result = *new(P), *new(R)
+	m.Params, m.Result, m.Audit = *new(P), *new(R), auditedOf(reflect.TypeFor[P]())
 	return m
 }
 
@@ -112,7 +152,7 @@ var (
 		Summary: "Stop an agent and remove it; a named one's session stays saved",
 	}
 	ListAgents = Def[None, ListAgentsResult]{
-		Name: "list_agents", Scope: Global, Effect: Reads, Agents: AnyAgent,
+		Name: "list_agents", Scope: Global, Effect: Reads, Agents: AnyAgent, Draining: true,
 		Summary: "List the agents that the server runs",
 	}
 	ListSessions = Def[ListSessionsParams, ListSessionsResult]{
@@ -210,7 +250,7 @@ var (
 		Errors:  turnErrors,
 	}
 	Cancel = Def[CancelParams, CancelResult]{
-		Name: "cancel", Scope: Both, Effect: Changes, Agents: Created, Unaudited: true,
+		Name: "cancel", Scope: Both, Effect: Changes, Agents: Created, Unaudited: true, Draining: true,
 		Summary: "Cancel a waiting or running send; globally, a run of a plan",
 		Errors:  []ErrorKind{KindAgentNotFound, KindPlanRecordDamaged},
 	}
@@ -269,8 +309,19 @@ var (
 		Summary: "Change the agent's permissions, at once",
 		Errors:  changeErrors,
 	}
+	GetLimits = Def[None, LimitsResult]{
+		Name: "get_limits", Scope: Agent, Effect: Reads,
+		Summary: "Return the agent's limits, and the tokens that it has used",
+		Errors:  []ErrorKind{KindAgentNotFound, KindSessionDamaged},
+	}
+	SetLimits = Def[SetLimitsParams, LimitsResult]{
+		Name: "set_limits", Scope: Agent, Effect: Changes,
+		Summary: "Change those limits of the agent that are given; to raise one needs the full key",
+		Errors:  []ErrorKind{KindAgentNotFound, KindSessionDamaged, KindNotRecorded},
+	}
 	RespondPermission = Def[RespondPermissionParams, RespondPermissionResult]{
-		Name: "respond_permission", Scope: Agent, Effect: Changes,
+		Name: "respond_permission", Scope: Agent, Effect: Changes, Draining: true,
+		Grant:   Grant{Act: "approve its calls", Param: "decision", Unless: string(protocol.Deny)},
 		Summary: "Approve or deny a waiting call",
 		Errors:  []ErrorKind{KindAgentNotFound, KindPermissionRequestNotFound},
 	}
@@ -301,6 +352,7 @@ var (
 	}
 	MCPConnect = Def[MCPConnectParams, MCPConnectResult]{
 		Name: "mcp_connect", Scope: Agent, Effect: Changes,
+		Grant:   Grant{Act: "start an MCP server"},
 		Summary: "Start an MCP server, also one that the project names",
 		Errors:  childErrors,
 	}
@@ -314,7 +366,13 @@ var (
 // Methods is every method of the façade, in the order of the reference, those of an agent alone
 // last. It must not be changed.
 var Methods = []Method{
-	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), SaveSession.Row(), CloneSession.Row(), RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(), ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(), UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(), ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(), MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
+	CreateAgent.Row(), DestroyAgent.Row(), ListAgents.Row(), ListSessions.Row(), LoadSession.Row(), SaveSession.Row(), CloneSession.Row(),
+	RenameSession.Row(), DeleteSession.Row(), GetAgentSummaries.Row(), Discover.Row(), ShutdownServer.Row(), RotateKey.Row(), CreateKey.Row(),
+	ListKeys.Row(), CreatePageCode.Row(), RevokeKey.Row(), ExecuteTask.Row(), CreatePlan.Row(), ValidateCode.Row(), RunPlan.Row(),
+	UpdateContext.Row(), Send.Row(), Cancel.Row(), Shutdown.Row(), GetTokens.Row(), GetContext.Row(), GetMessages.Row(), Compact.Row(),
+	ListModels.Row(), GetModel.Row(), SetModel.Row(), SetCwd.Row(), GetPermissions.Row(), SetPermissions.Row(), GetLimits.Row(),
+	SetLimits.Row(), RespondPermission.Row(), GetSystemPrompt.Row(), SetSystemPrompt.Row(), ListTools.Row(), MCPListServers.Row(),
+	MCPStatus.Row(), MCPConnect.Row(), MCPDisconnect.Row(),
 }
 
 // Once reports whether the method does its work once for each request_id, and a
@@ -335,4 +393,28 @@ func Find(name string) (Method, bool) {
 		}
 	}
 	return Method{}, false
+}
+
+// Audited is a parameter that an audit line has. The tag audit of its field says so: "text"
+// for a string that names what the call is about, "rule" for JSON that says what an agent
+// or a key may do, or how long, "-" for a parameter that no line has. A text of a conversation, an environment or
+// a key is never audited.
+type Audited struct {
+	Name string
+	Rule bool
+}
+
+// auditedOf reads the tags of parameters, a struct.
+func auditedOf(params reflect.Type) (list []Audited) {
+	for f := range params.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch kind := f.Tag.Get("audit"); kind {
+		case "text", "rule":
+			list = append(list, Audited{Name: name, Rule: kind == "rule"})
+		case "-", "":
+		default:
+			panic(fmt.Sprintf("api: tag audit of %s.%s: %q", params.Name(), f.Name, kind))
+		}
+	}
+	return list
 }

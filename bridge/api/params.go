@@ -3,8 +3,9 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,6 +13,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/strict"
+	"nexus.internal/protocol/suggest"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -32,6 +34,14 @@ func (e *ParamError) Error() string { return e.Problem }
 // Invalid is the ParamError of a parameter whose value cannot be used.
 func Invalid(param, format string, args ...any) *ParamError {
 	return &ParamError{Param: param, Problem: "Invalid parameter " + param + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Near makes the hint of e the one of known that is nearest to the value given, if one is near.
+func (e *ParamError) Near(given string, known []string) *ParamError {
+	if near := suggest.Nearest(given, known); near != "" {
+		e.Hint = "did you mean " + near + "?"
+	}
+	return e
 }
 
 func missing(param string) *ParamError {
@@ -82,13 +92,20 @@ func Check(params any) error {
 	return checkBounds(params)
 }
 
-var agentID = regexp.MustCompile(`^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // ValidAgentID reports whether id can name an agent: an optional leading dot
 // (a temporary agent), then a letter or digit, then up to 62 letters, digits,
 // dots, underscores and hyphens, with no two dots in a row.
 func ValidAgentID(id string) bool {
-	return agentID.MatchString(id) && !strings.Contains(id, "..")
+	name := strings.TrimPrefix(id, ".")
+	if name == "" || len(name) > 63 || strings.Contains(id, "..") || strings.IndexByte("._-", name[0]) >= 0 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._-", c) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckAgentID finds what cannot be the name of an agent (ValidAgentID), as the
@@ -178,30 +195,50 @@ const (
 	MinMemory    = 2 << 20 // bytes
 )
 
+// LimitMember is one limit by its name.
+type LimitMember struct {
+	Name  string
+	Given *uint64 // nil if it is missing
+	Held  *uint64
+	Most  uint64
+}
+
+// Beside are all limits, in the same order each time, those of l beside those that hold.
+func (l Limits) Beside(held *protocol.Limits) []LimitMember {
+	return []LimitMember{
+		{"tokens", l.Tokens, &held.Tokens, MaxLimit},
+		{"requests_per_minute", l.RequestsPerMinute, &held.RequestsPerMinute, MaxLimit},
+		{"tokens_per_minute", l.TokensPerMinute, &held.TokensPerMinute, MaxLimit},
+		{"memory_bytes", l.MemoryBytes, &held.MemoryBytes, MaxLimit},
+		{"processes", l.Processes, &held.Processes, MaxLimit},
+		{"open_files", l.OpenFiles, &held.OpenFiles, MaxLimit},
+		{"cpu_s", l.CPUSeconds, &held.CPUSeconds, MaxLimit},
+		{"output_bytes_per_s", l.OutputBytesPerSecond, &held.OutputBytesPerSecond, MaxLimit},
+		{"turn_s", l.TurnSeconds, &held.TurnSeconds, MaxTimeout},
+		{"agents", l.Agents, &held.Agents, MaxLimit},
+	}
+}
+
+// Over puts the limits that are given in the place of those that hold.
+func (l Limits) Over(held protocol.Limits) protocol.Limits {
+	for _, m := range l.Beside(&held) {
+		*m.Held = protocol.ValueOr(m.Given, *m.Held)
+	}
+	return held
+}
+
 func (l Limits) check() error {
-	for _, one := range []struct {
-		name  string
-		value *uint64
-		most  uint64
-	}{
-		{"memory_bytes", l.MemoryBytes, MaxLimit},
-		{"processes", l.Processes, MaxLimit},
-		{"open_files", l.OpenFiles, MaxLimit},
-		{"cpu_s", l.CPUSeconds, MaxLimit},
-		{"output_bytes_per_s", l.OutputBytesPerSecond, MaxLimit},
-		{"turn_s", l.TurnSeconds, MaxTimeout},
-		{"agents", l.Agents, MaxLimit},
-	} {
-		if n := protocol.Value(one.value); n > one.most {
-			return Invalid("limits."+one.name, "want at most %d, or 0 for no limit", one.most)
+	given := l.Over(protocol.Limits{})
+	for _, m := range l.Beside(&given) {
+		if *m.Held > m.Most {
+			return Invalid("limits."+m.Name, "want at most %d, or 0 for no limit", m.Most)
 		}
 	}
 	for _, one := range []struct {
-		name  string
-		value *uint64
-		least uint64
-	}{{"open_files", l.OpenFiles, MinOpenFiles}, {"memory_bytes", l.MemoryBytes, MinMemory}} {
-		if n := protocol.Value(one.value); n > 0 && n < one.least {
+		name         string
+		value, least uint64
+	}{{"open_files", given.OpenFiles, MinOpenFiles}, {"memory_bytes", given.MemoryBytes, MinMemory}} {
+		if one.value > 0 && one.value < one.least {
 			return Invalid("limits."+one.name, "want at least %d, or 0 for no limit", one.least)
 		}
 	}
@@ -262,6 +299,67 @@ func (p SendParams) check() error {
 				return Invalid(fmt.Sprintf("attachments[%d].path", i), "%v", err)
 			}
 		}
+	}
+	return nil
+}
+
+// The roles that a configuration can give to agents (SPEC §6.7).
+const (
+	RolePlanner  = "planner"
+	RoleExecutor = "executor"
+)
+
+// PlanPrefix begins the names of agents that carry out a plan.
+const PlanPrefix = ".plan-"
+
+// CheckReserved is NOT_PERMITTED if nobody but the server may give an agent or a session
+// that name: it is a role's, or one of roleAgents, the agents of the configured roles, also
+// where no such agent is there yet, or one that run_plan gives. Whoever took it before the
+// server does would get what is meant for the role.
+func CheckReserved(id string, roleAgents ...string) error {
+	if strings.HasPrefix(id, PlanPrefix) || id == RolePlanner || id == RoleExecutor || slices.Contains(roleAgents, id) {
+		return Denied("%s is a reserved name: the server itself creates the agent of a role or of a plan; choose another name", id)
+	}
+	return nil
+}
+
+// Bounds of an agent's own variables.
+const (
+	MaxEnv     = 64        // variables
+	MaxEnvSize = 128 << 10 // bytes of all names and values
+
+	maxEnvName = 128 // bytes
+)
+
+// reserved are variables that decide how a program is found, loaded or read by a
+// shell, where an agent lives, or how Go's runtime works.
+var reserved = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TERM", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4",
+	"PROMPT_COMMAND", "GODEBUG", "GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GOTRACEBACK", "GORACE", "GOCOVERDIR",
+	"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+}
+
+// CheckEnv finds variables that an agent cannot have. The error is a *ParamError.
+func CheckEnv(env map[string]string) error {
+	if len(env) > MaxEnv {
+		return Invalid("env", "want at most %d variables, have %d", MaxEnv, len(env))
+	}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		upper := strings.ToUpper(name)
+		switch {
+		case !protocol.IsVariableName(name), len(name) > maxEnvName:
+			return Invalid("env", "%q is no name of a variable", clip(name))
+		case slices.Contains(reserved, upper), strings.HasPrefix(upper, "LD_"), strings.HasPrefix(upper, "DYLD_"),
+			strings.HasPrefix(upper, "NEXUS"), strings.HasPrefix(upper, "BASH_FUNC_"), strings.HasSuffix(upper, "_API_KEY"):
+			return Invalid("env", "%s cannot be set", name)
+		case strings.Contains(env[name], "\x00"):
+			return Invalid("env."+name, "contains a NUL character")
+		}
+		size += len(name) + len(env[name])
+	}
+	if size > MaxEnvSize {
+		return Invalid("env", "want at most %d bytes, have %d", MaxEnvSize, size)
 	}
 	return nil
 }

@@ -27,28 +27,28 @@ type (
 	// RunPlanParams are a plan and the agents that carry it out: Agents, or else Pool.
 	RunPlanParams struct {
 		// The plan, as create_plan gives it.
-		Plan Plan `json:"plan"`
+		Plan Plan `json:"plan" audit:"-"`
 		// The agents that carry it out, 1 to 16; excludes pool.
-		Agents *[]string `json:"agents,omitzero"`
+		Agents *[]string `json:"agents,omitzero" audit:"-"`
 		// Agents that are created for the run and destroyed after it.
-		Pool *PlanPool `json:"pool,omitzero"`
+		Pool *PlanPool `json:"pool,omitzero" audit:"-"`
 		// Context for each task's agent.
-		Context *TaskContext `json:"context,omitzero"`
+		Context *TaskContext `json:"context,omitzero" audit:"-"`
 		// How the work is to be done.
-		Options *TaskOptions `json:"options,omitzero"`
+		Options *TaskOptions `json:"options,omitzero" audit:"-"`
 		// How long the run may take, in seconds. No limit if missing.
-		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds"`
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" audit:"-"`
 		// How long the turns of each task may run, in seconds.
-		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		TaskTimeoutS *float64 `json:"task_timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
 		// Names the run: with the same one, a call joins it, continues it or gets its result.
 		// 1 to 64 letters, digits, '.', '_' and '-'; a UUID if missing.
-		RequestID *string `json:"request_id,omitzero"`
+		RequestID *string `json:"request_id,omitzero" audit:"text"`
 		// What happens when a task has failed: begin no other (stop), or go on with the tasks
 		// that do not depend on it (continue).
-		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue" default:"stop"`
+		OnFailure *string `json:"on_failure,omitzero" enum:"stop,continue" default:"stop" audit:"-"`
 		// Whether an ended run tries all tasks again that did not succeed, also cancelled
 		// ones.
-		Retry *bool `json:"retry,omitzero" default:"false"`
+		Retry *bool `json:"retry,omitzero" default:"false" audit:"-"`
 	}
 	// PlanPool are agents that are made alike; the members are those of
 	// CreateAgentParams. Size is 1 to MaxPool, by default DefaultPool.

@@ -60,17 +60,17 @@ type (
 	// LoadSessionParams name a session, or ask for the last one.
 	LoadSessionParams struct {
 		// The session's name; it or last is needed.
-		SessionName *string `json:"session_name,omitzero"`
+		SessionName *string `json:"session_name,omitzero" audit:"text"`
 		// The agent that continues the session; the default is the session's name. An agent of
 		// another name gets a copy.
-		AgentID *string `json:"agent_id,omitzero"`
+		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// The permissions at most: it narrows the saved ones and never widens them.
 		// set_permissions can do that.
-		Preset *string `json:"preset,omitzero"`
+		Preset *string `json:"preset,omitzero" audit:"text"`
 		// Replaces the saved model.
-		Model *string `json:"model,omitzero"`
+		Model *string `json:"model,omitzero" audit:"text"`
 		// Whether to load the session that a person used last.
-		Last *bool `json:"last,omitzero" default:"false"`
+		Last *bool `json:"last,omitzero" default:"false" audit:"-"`
 	}
 
 	// LoadSessionResult has Restored false if the last session's agent runs
@@ -87,9 +87,9 @@ type (
 	// SaveSessionParams name an agent, and the session to save it as.
 	SaveSessionParams struct {
 		// The agent's name.
-		AgentID string `json:"agent_id"`
+		AgentID string `json:"agent_id" audit:"text"`
 		// The name to save it under; the agent's own if missing.
-		SessionName *string `json:"session_name,omitzero"`
+		SessionName *string `json:"session_name,omitzero" audit:"text"`
 	}
 
 	// SaveSessionResult names the agent that continues the conversation: a
@@ -103,9 +103,9 @@ type (
 	// CloneSessionParams name a session and its copy.
 	CloneSessionParams struct {
 		// The session that is copied.
-		SrcSession string `json:"src_session"`
+		SrcSession string `json:"src_session" audit:"text"`
 		// The name of the copy.
-		DestSession string `json:"dest_session"`
+		DestSession string `json:"dest_session" audit:"text"`
 	}
 
 	// CloneSessionResult says that it was done.
@@ -118,9 +118,9 @@ type (
 	// RenameSessionParams name a session and its new name.
 	RenameSessionParams struct {
 		// The session's name.
-		OldName string `json:"old_name"`
+		OldName string `json:"old_name" audit:"text"`
 		// The new name.
-		NewName string `json:"new_name"`
+		NewName string `json:"new_name" audit:"text"`
 	}
 
 	// RenameSessionResult says that it was done.
@@ -133,7 +133,7 @@ type (
 	// DeleteSessionParams name a session.
 	DeleteSessionParams struct {
 		// The session's name.
-		SessionName string `json:"session_name"`
+		SessionName string `json:"session_name" audit:"text"`
 	}
 
 	// DeleteSessionResult has Deleted false if there was no such session.
@@ -180,7 +180,6 @@ type (
 	}
 )
 
-// checkName finds what cannot be the name of an agent or a session.
 func checkName(param, name string) error {
 	if !ValidAgentID(name) {
 		return Invalid(param, wantName)
@@ -188,7 +187,6 @@ func checkName(param, name string) error {
 	return nil
 }
 
-// checkKept finds what cannot be the name of a session that is kept.
 func checkKept(param, name string) error {
 	if IsTemp(name) {
 		return Invalid(param, "a name that begins with a dot is not saved")

@@ -15,7 +15,7 @@ type (
 	// SetCwdParams name a directory, absolute.
 	SetCwdParams struct {
 		// The working directory from the next turn on, absolute.
-		Cwd string `json:"cwd"`
+		Cwd string `json:"cwd" audit:"text"`
 	}
 
 	// SetCwdResult is the working directory from the next turn on.
@@ -41,17 +41,17 @@ type (
 	// are absolute.
 	SetPermissionsParams struct {
 		// trusted, sandboxed or a preset of the configuration.
-		Preset *string `json:"preset,omitzero"`
+		Preset *string `json:"preset,omitzero" audit:"text"`
 		// Names of tools that the agent does not have.
-		DisabledTools *[]string `json:"disabled_tools,omitzero"`
+		DisabledTools *[]string `json:"disabled_tools,omitzero" audit:"rule"`
 		// Directories besides cwd that tools may read and change, absolute.
-		AllowedPaths *[]string `json:"allowed_paths,omitzero"`
+		AllowedPaths *[]string `json:"allowed_paths,omitzero" audit:"rule"`
 		// The only directories that tools may change, absolute; none if empty.
-		WritePaths *[]string `json:"write_paths,omitzero"`
+		WritePaths *[]string `json:"write_paths,omitzero" audit:"rule"`
 		// Directories that tools must not touch, absolute.
-		BlockedPaths *[]string `json:"blocked_paths,omitzero"`
+		BlockedPaths *[]string `json:"blocked_paths,omitzero" audit:"rule"`
 		// Rules for single tools, by the tool's name.
-		Tools *map[string]protocol.ToolRule `json:"tools,omitzero"`
+		Tools *map[string]protocol.ToolRule `json:"tools,omitzero" audit:"rule"`
 	}
 
 	// SetPermissionsResult is the permissions that hold now.
@@ -61,15 +61,32 @@ type (
 		Preset          string `json:"preset"`
 	}
 
+	// LimitsResult is the limits that hold for an agent.
+	LimitsResult struct {
+		Limits HeldLimits `json:"limits"`
+		// TokensUsed counts against limits.tokens: what the agent and the agents that it
+		// created have used.
+		TokensUsed uint64 `json:"tokens_used"`
+	}
+
+	// HeldLimits are limits that hold; 0 is no limit.
+	HeldLimits protocol.Limits
+
+	// SetLimitsParams are limits to change.
+	SetLimitsParams struct {
+		// The limits to change; those that are missing stay as they are.
+		Limits *Limits `json:"limits,omitzero" audit:"rule"`
+	}
+
 	// RespondPermissionParams answer a permission_request.
 	RespondPermissionParams struct {
 		// The request_id of the permission_request.
-		RequestID string `json:"request_id"`
+		RequestID string `json:"request_id" audit:"text"`
 		// One of the decisions that the request offers: this call (allow_once), such calls
 		// until the session ends (allow_session), or deny.
-		Decision protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny"`
+		Decision protocol.Decision `json:"decision" enum:"allow_once,allow_session,deny" audit:"text"`
 		// The reason of a deny, for the model.
-		Reason *string `json:"reason,omitzero"`
+		Reason *string `json:"reason,omitzero" audit:"-"`
 	}
 
 	// RespondPermissionResult says that the answer was the first.
@@ -91,7 +108,7 @@ type (
 	// to the files of SPEC §4.7.
 	SetSystemPromptParams struct {
 		// The whole prompt; "" is none, null goes back to the files. At most 262,144 bytes.
-		SystemPrompt jsontext.Value `json:"system_prompt" schema:"string,null"`
+		SystemPrompt jsontext.Value `json:"system_prompt" schema:"string,null" audit:"-"`
 	}
 )
 
@@ -119,7 +136,7 @@ type (
 	// MCPServerParams name an MCP server.
 	MCPServerParams struct {
 		// The server's name.
-		Server string `json:"server"`
+		Server string `json:"server" audit:"text"`
 	}
 
 	// MCPStatusResult is one MCP server.
@@ -130,10 +147,10 @@ type (
 	// MCPConnectParams name an MCP server to start.
 	MCPConnectParams struct {
 		// The server's name.
-		Server string `json:"server"`
+		Server string `json:"server" audit:"text"`
 		// The target that mcp_status reports: a server of the project starts only if the
 		// client repeats its target.
-		Target *string `json:"target,omitzero"`
+		Target *string `json:"target,omitzero" audit:"-"`
 	}
 
 	// MCPConnectResult is the server, which is ready.
@@ -148,6 +165,13 @@ type (
 		Server       protocol.MCPServer `json:"server"`
 	}
 )
+
+func (p SetLimitsParams) check() error {
+	if p.Limits == nil {
+		return missing("limits")
+	}
+	return p.Limits.check()
+}
 
 func (p SetSystemPromptParams) check() error {
 	if kind := p.SystemPrompt.Kind(); kind != '"' && kind != 'n' {

@@ -65,7 +65,7 @@ type (
 	}
 
 	// PlanStartParams open the stream of a run. Completed are the ids of the tasks
-	// that have ended before, of which no other notification tells.
+	// that have ended before; no other notification tells of them.
 	PlanStartParams struct {
 		PlanRunID string   `json:"plan_run_id"`
 		Tasks     int      `json:"tasks"`

@@ -48,19 +48,19 @@ type (
 	// ExecuteTaskParams is one piece of work for the executor.
 	ExecuteTaskParams struct {
 		// The kind of work.
-		TaskType string `json:"task_type" enum:"code_generation,refactoring,analysis,testing"`
+		TaskType string `json:"task_type" enum:"code_generation,refactoring,analysis,testing" audit:"-"`
 		// The work, in words. It must not be empty.
-		Prompt string `json:"prompt"`
+		Prompt string `json:"prompt" audit:"-"`
 		// Context for the executor.
-		Context *TaskContext `json:"context,omitzero"`
+		Context *TaskContext `json:"context,omitzero" audit:"-"`
 		// How the work is to be done.
-		Options *TaskOptions `json:"options,omitzero"`
+		Options *TaskOptions `json:"options,omitzero" audit:"-"`
 		// The agent; the default is that of the path, or of the role executor.
-		AgentID *string `json:"agent_id,omitzero"`
+		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// How long the turns may run, in seconds.
-		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
 		// Makes the task idempotent, and names it for cancel. A UUID if missing.
-		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
+		RequestID *string `json:"request_id,omitzero" min:"1" max:"96" audit:"text"`
 	}
 	// TaskContext is the context of a task. The server does not read its files; the
 	// agent may.
@@ -113,17 +113,17 @@ type (
 	// CreatePlanParams ask the planner for a plan.
 	CreatePlanParams struct {
 		// The request, in words. It must not be empty.
-		UserRequest string `json:"user_request"`
+		UserRequest string `json:"user_request" audit:"-"`
 		// The state of the work.
-		CurrentState *PlanState `json:"current_state,omitzero"`
+		CurrentState *PlanState `json:"current_state,omitzero" audit:"-"`
 		// Bounds of the plan.
-		Constraints *PlanConstraints `json:"constraints,omitzero"`
+		Constraints *PlanConstraints `json:"constraints,omitzero" audit:"-"`
 		// The agent; the default is that of the path, or of the role planner.
-		AgentID *string `json:"agent_id,omitzero"`
+		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// How long the turns may run, in seconds.
-		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600"`
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"86400" unit:"seconds" default:"600" audit:"-"`
 		// Makes the request idempotent, and names it for cancel. A UUID if missing.
-		RequestID *string `json:"request_id,omitzero" min:"1" max:"96"`
+		RequestID *string `json:"request_id,omitzero" min:"1" max:"96" audit:"text"`
 	}
 	// PlanState is the state of the work. The items are any JSON.
 	PlanState struct {
@@ -175,13 +175,13 @@ type (
 	// ValidateCodeParams are code to check, which is never run.
 	ValidateCodeParams struct {
 		// The code. It is never run.
-		Code string `json:"code"`
+		Code string `json:"code" audit:"-"`
 		// The language's name. It must not be empty.
-		Language string `json:"language"`
+		Language string `json:"language" audit:"-"`
 		// Rules to apply, by the checker's own names. At most 256.
-		Rules *[]string `json:"rules,omitzero"`
+		Rules *[]string `json:"rules,omitzero" audit:"-"`
 		// How long it may take, waiting included, in seconds.
-		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"600" unit:"seconds" default:"60"`
+		TimeoutS *float64 `json:"timeout_s,omitzero" min:">0" max:"600" unit:"seconds" default:"60" audit:"-"`
 	}
 	// ValidateCodeResult is the result of a checker.
 	ValidateCodeResult protocol.CodeResult
@@ -189,13 +189,13 @@ type (
 	// UpdateContextParams change the notes that agents have beside the conversation.
 	UpdateContextParams struct {
 		// The change of the note that data names.
-		Action string `json:"action" enum:"add,remove,modify"`
+		Action string `json:"action" enum:"add,remove,modify" audit:"-"`
 		// The kind of the note.
-		ContextType string `json:"context_type" enum:"file,dependency,state"`
+		ContextType string `json:"context_type" enum:"file,dependency,state" audit:"-"`
 		// The note: an object with a path, a name or a key.
-		Data jsontext.Value `json:"data" schema:"object"`
+		Data jsontext.Value `json:"data" schema:"object" audit:"-"`
 		// The agent; the default is that of the path, or all agents.
-		AgentID *string `json:"agent_id,omitzero"`
+		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 	}
 	// UpdateContextResult has the outcome for each agent.
 	UpdateContextResult struct {

@@ -39,50 +39,50 @@ type (
 	CreateAgentParams struct {
 		// The agent's name; 8 hexadecimal digits if missing. A leading dot makes it
 		// temporary: its session goes with it.
-		AgentID *string `json:"agent_id,omitzero"`
+		AgentID *string `json:"agent_id,omitzero" audit:"text"`
 		// Replaces the layered default; "" is none. At most 102,400 bytes.
-		SystemPrompt *string `json:"system_prompt,omitzero"`
+		SystemPrompt *string `json:"system_prompt,omitzero" audit:"-"`
 		// The permissions: trusted, sandboxed or a preset of the configuration. The
 		// default is the configuration's, or sandboxed for an agent with a parent. It narrows
 		// a saved agent and never widens it: set_permissions can do that.
-		Preset *string `json:"preset,omitzero"`
+		Preset *string `json:"preset,omitzero" audit:"text"`
 		// The working directory, absolute. The default is the saved one, then the parent's,
 		// then default_cwd, then the directory in which the server was started.
-		Cwd *string `json:"cwd,omitzero"`
+		Cwd *string `json:"cwd,omitzero" audit:"text"`
 		// The working directory of a new agent that has neither cwd nor a parent, absolute.
-		DefaultCwd *string `json:"default_cwd,omitzero"`
+		DefaultCwd *string `json:"default_cwd,omitzero" audit:"text"`
 		// The model's name. The default is the configuration's.
-		Model *string `json:"model,omitzero"`
+		Model *string `json:"model,omitzero" audit:"text"`
 		// The provider's name. The default is the configuration's.
-		Provider *string `json:"provider,omitzero"`
+		Provider *string `json:"provider,omitzero" audit:"text"`
 		// The only directories that the agent's tools may change, absolute; none if empty.
 		// Those outside of cwd become reachable. At most 256.
-		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero"`
+		AllowedWritePaths *[]string `json:"allowed_write_paths,omitzero" audit:"rule"`
 		// Names of tools that the agent does not have. At most 256.
-		DisableTools *[]string `json:"disable_tools,omitzero"`
+		DisableTools *[]string `json:"disable_tools,omitzero" audit:"rule"`
 		// How a call that needs an approval is decided: ask (see respond_permission) or
 		// deny.
-		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny"`
+		Approvals *string `json:"approvals,omitzero" enum:"ask,deny" default:"deny" audit:"text"`
 		// Limits of the agent and of the agents that it creates. Missing ones are the
 		// configuration's.
-		Limits *Limits `json:"limits,omitzero"`
+		Limits *Limits `json:"limits,omitzero" audit:"rule"`
 		// The parent of this agent. It must run.
-		ParentAgentID *string `json:"parent_agent_id,omitzero"`
+		ParentAgentID *string `json:"parent_agent_id,omitzero" audit:"text"`
 		// What happens if an agent of that name runs: fail (AGENT_EXISTS), or use that
 		// agent, if it matches the other parameters. use needs agent_id.
-		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail"`
+		IfExists *string `json:"if_exists,omitzero" enum:"fail,use" default:"fail" audit:"text"`
 		// A message that is sent to the agent at once. It must not be empty.
-		InitialMessage *string `json:"initial_message,omitzero"`
+		InitialMessage *string `json:"initial_message,omitzero" audit:"-"`
 		// Variables for the programs that the agent runs. At most 64, of 131,072 bytes
 		// together; names that decide how programs are found or loaded are refused.
-		Env *map[string]string `json:"env,omitzero"`
+		Env *map[string]string `json:"env,omitzero" audit:"-"`
 		// Whether the answer waits until the turn of initial_message has ended.
-		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero" default:"false"`
+		WaitForInitialResponse *bool `json:"wait_for_initial_response,omitzero" default:"false" audit:"-"`
 	}
 
 	// Limits are of the tokens and requests of models, and of the agent's process
-	// with all that comes of it. What is missing is the configuration's; 0 is no
-	// limit.
+	// with all that comes of it. What is missing is the configuration's, for set_limits
+	// as it was; 0 is no limit.
 	Limits struct {
 		// Tokens of models, in all.
 		Tokens *uint64 `json:"tokens,omitzero" max:"1125899906842624"`
@@ -139,7 +139,7 @@ type (
 	// AgentIDParams name an agent.
 	AgentIDParams struct {
 		// The agent's name.
-		AgentID string `json:"agent_id"`
+		AgentID string `json:"agent_id" audit:"text"`
 	}
 
 	// DestroyAgentResult has Success false if there was no such agent.
@@ -237,7 +237,7 @@ type (
 	// CompactParams are those of compact.
 	CompactParams struct {
 		// Whether to keep only the last turn, and to accept a summary that is no shorter.
-		Force *bool `json:"force,omitzero" default:"false"`
+		Force *bool `json:"force,omitzero" default:"false" audit:"-"`
 	}
 
 	// SendResult is the outcome of a turn. A cancelled one has RequestID and
@@ -245,7 +245,7 @@ type (
 	SendResult struct {
 		Content    *string             `json:"content,omitzero"`
 		RequestID  string              `json:"request_id"`
-		StopReason string              `json:"stop_reason,omitzero"`
+		StopReason string              `json:"stop_reason,omitzero" enum:"completed,max_iterations,max_tokens,content_filter"`
 		Usage      *protocol.TurnUsage `json:"usage,omitzero"`
 		Cancelled  bool                `json:"cancelled,omitzero"`
 		// Truncated says that Content is only the head of the answer.
@@ -337,7 +337,7 @@ type (
 	// SetModelParams name a model.
 	SetModelParams struct {
 		// The model's name, as list_models has it.
-		Model string `json:"model"`
+		Model string `json:"model" audit:"text"`
 	}
 
 	// SetModelResult names the model that is set now.

@@ -27,34 +27,38 @@ type Codes struct {
 
 type code struct {
 	hash    [sha256.Size]byte
+	key     string // id of the key that asked for it
 	expires time.Time
 	valid   context.Context //nolint:containedctx // the key's life, as of Keyring.Check
 }
 
-// Make returns a new code, of 128 random bits or more. It is good for CodeLife, or until valid
-// ends, which is the life of the key that asks for it.
-func (c *Codes) Make(valid context.Context) string {
+// Make returns a new code, of 128 random bits or more, for the key with that id. It is good for
+// CodeLife, or until valid ends, which is the life of the key.
+func (c *Codes) Make(key string, valid context.Context) string {
 	text := codePrefix + rand.Text()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made = append(c.made, code{sha256.Sum256([]byte(text)), time.Now().Add(CodeLife), valid})
+	c.made = append(c.made, code{sha256.Sum256([]byte(text)), key, time.Now().Add(CodeLife), valid})
 	if len(c.made) > MaxCodes {
 		c.made = slices.Delete(c.made, 0, len(c.made)-MaxCodes)
 	}
 	return text
 }
 
-// Use ends a code and reports whether it was good. How long it takes says nothing about
-// other codes: hashes are compared.
-func (c *Codes) Use(text string) bool {
+// Use ends a code and returns the id of the key that asked for it; "" if the code was not
+// good. How long it takes says nothing about other codes: hashes are compared.
+func (c *Codes) Use(text string) (key string) {
 	hash := sha256.Sum256([]byte(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.made, func(one code) bool { return one.hash == hash })
 	if i < 0 {
-		return false
+		return ""
 	}
 	one := c.made[i]
 	c.made = slices.Delete(c.made, i, i+1)
-	return time.Now().Before(one.expires) && one.valid.Err() == nil
+	if !time.Now().Before(one.expires) || one.valid.Err() != nil {
+		return ""
+	}
+	return one.key
 }

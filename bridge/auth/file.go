@@ -150,7 +150,7 @@ func readOwn(path string, mode fileMode, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("its mode is %04o, so others may use it: run chmod 600 %s",
 			info.Mode().Perm(), path)
 	case mode == ownersAlone && !safefile.OursOrRoots(info):
-		return nil, errors.New("it is another user's, who may know the key or have put it there")
+		return nil, errors.New("it is another user's, who may know the key or have put it there: " + safefile.AsOwner(info))
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }
@@ -164,7 +164,7 @@ func checkHome(dir string) error {
 	case !safefile.OwnerWrites(info):
 		return fmt.Errorf("directory %s has mode %04o, so others may put key files there: run chmod 700 %s", dir, info.Mode().Perm(), dir)
 	case !safefile.OursOrRoots(info):
-		return fmt.Errorf("directory %s is another user's, who may have put the key file there", dir)
+		return fmt.Errorf("directory %s is another user's, who may have put the key file there: %s", dir, safefile.AsOwner(info))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ var ErrNoKey = errors.New("no API key found")
 // the port, then HOME/server.key. The first that is there counts, also if it
 // cannot be used: the error then says why, as where others may put files into Home.
 // source names the place for people.
-// Whoever sends the key makes sure first that a nexus server listens there
+// A caller makes sure, before it sends the key, that a nexus server listens there
 // (client.Detect).
 func Discover(l Lookup) (key Key, source string, err error) {
 	if path, ok := strings.CutPrefix(l.Flag, "@"); ok {

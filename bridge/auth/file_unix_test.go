@@ -113,7 +113,7 @@ func TestAttackAnothersKeyFile(t *testing.T) {
 		if err := os.Chown(given, 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := find(); err == nil || !strings.Contains(err.Error(), "another user's") {
+		if err := find(); err == nil || !strings.Contains(err.Error(), "another user's") || !strings.Contains(err.Error(), "run this as its owner (sudo -u '#12345' …)") {
 			t.Errorf("%s is another user's: %v", filepath.Base(given), err)
 		}
 		if err := os.Chown(given, 0, -1); err != nil {

@@ -52,24 +52,32 @@ type Grant struct {
 	Expires time.Time
 }
 
-// held is a key of a Keyring.
-type held struct {
+// entry is a key of a Keyring.
+type entry struct {
 	Grant
 	key      Key // zero for a scoped key: that is not kept
 	verifier verifier
 	// valid ends when the key does.
 	valid context.Context //nolint:containedctx // its life is the key's and no call's
 	end   context.CancelFunc
+	// close ends the key with its server: valid has the cause ErrClosed.
+	close func()
 }
 
-func hold(g Grant, key Key, v verifier) *held {
-	h := &held{Grant: g, key: key, verifier: v}
+// ErrClosed is the cause with which the contexts of keys end that end with their Keyring:
+// nobody took them back.
+var ErrClosed = errors.New("the server of the key ends")
+
+func newEntry(g Grant, key Key, v verifier) *entry {
+	h := &entry{Grant: g, key: key, verifier: v}
 	h.ID = v.id()
+	life, end := context.WithCancelCause(context.Background())
 	if g.Expires.IsZero() {
-		h.valid, h.end = context.WithCancel(context.Background())
+		h.valid, h.end = context.WithCancel(life)
 	} else {
-		h.valid, h.end = context.WithDeadline(context.Background(), g.Expires)
+		h.valid, h.end = context.WithDeadline(life, g.Expires)
 	}
+	h.close = func() { end(ErrClosed); h.end() }
 	return h
 }
 
@@ -82,10 +90,10 @@ type Keyring struct {
 	records string // path of the file of scoped keys
 
 	mu      sync.Mutex // guards what follows, and the files
-	full    *held
+	full    *entry
 	inFile  Key         // what the full key's file holds; another than the full key if that could not be written
-	old     []*held     // the oldest first
-	scoped  []*held     // in the order of their creation
+	old     []*entry    // the oldest first
+	scoped  []*entry    // in the order of their creation
 	unsaved []string    // ids of revoked keys that records still holds
 	retry   *time.Timer // writes the files again; nil if it is not set
 	closed  bool
@@ -104,7 +112,7 @@ func (e *UnsavedError) Error() string { return e.Holds + ": " + e.Err.Error() }
 func (e *UnsavedError) Unwrap() error { return e.Err }
 
 // OpenKeyring makes a new full key at path (as Create does) and reads the scoped
-// keys at records, of which there may be none. It refuses records that others
+// keys at records, which may not be there. It refuses records that others
 // could have written, or that it cannot understand. The caller holds the home, which
 // has one server: key files of other ports are removed. They are of servers that
 // were killed or, in a copy of a home, of a server of another home that may live.
@@ -120,11 +128,11 @@ func OpenKeyring(path, records string) (*Keyring, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
-	k.full, k.inFile = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier()), key
+	k.full, k.inFile = newEntry(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier()), key
 	return k, nil
 }
 
-// Close ends all keys of this server and removes the full key's file, if it is
+// Close ends all keys of this server, with the cause ErrClosed, and removes the full key's file, if it is
 // still its own. Scoped keys are good again for the next server, but for those that
 // were revoked: if that cannot be saved even now, the error says so.
 func (k *Keyring) Close() error {
@@ -145,12 +153,12 @@ func (k *Keyring) end() error {
 		err = k.save(k.living())
 	}
 	for _, h := range slices.Concat(k.old, k.scoped) {
-		h.end()
+		h.close()
 	}
 	if k.full == nil {
 		return err
 	}
-	k.full.end()
+	k.full.close()
 	return errors.Join(err, Remove(k.path, k.inFile))
 }
 
@@ -201,9 +209,9 @@ func (k *Keyring) Key() Key {
 func (k *Keyring) Path() string { return k.path }
 
 // all are the keys that are good now. mu is held.
-func (k *Keyring) all() []*held {
-	keys := slices.Concat([]*held{k.full}, k.old, k.scoped)
-	return slices.DeleteFunc(keys, func(h *held) bool { return h.valid.Err() != nil })
+func (k *Keyring) all() []*entry {
+	keys := slices.Concat([]*entry{k.full}, k.old, k.scoped)
+	return slices.DeleteFunc(keys, func(h *entry) bool { return h.valid.Err() != nil })
 }
 
 // Check says what presented is good for. valid ends when the key does: by
@@ -252,14 +260,20 @@ func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, before := Generate(), k.full
-	k.full = hold(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
-	k.old = slices.DeleteFunc(k.old, func(h *held) bool { return h.valid.Err() != nil })
+	k.full = newEntry(Grant{Scope: ScopeFull, Created: time.Now()}, key, key.verifier())
+	k.old = slices.DeleteFunc(k.old, func(h *entry) bool { return h.valid.Err() != nil })
 	if grace > 0 {
 		g := before.Grant
 		g.Expires = time.Now().Add(grace)
-		again := hold(g, before.key, before.verifier)
+		again := newEntry(g, before.key, before.verifier)
 		// What is under way with the old key goes on until then.
-		context.AfterFunc(again.valid, before.end)
+		context.AfterFunc(again.valid, func() {
+			if errors.Is(context.Cause(again.valid), ErrClosed) {
+				before.close()
+			} else {
+				before.end()
+			}
+		})
 		k.old = append(k.old, again)
 	} else {
 		for _, h := range append(k.old, before) {
@@ -281,7 +295,7 @@ func (k *Keyring) Rotate(grace time.Duration) (now Grant, err error) {
 // ErrTooMany says that there are MaxScoped keys already.
 var ErrTooMany = fmt.Errorf("there are %d scoped keys: revoke one first", MaxScoped)
 
-// Add makes a scoped key; of g, ID and Created are chosen. The key is told
+// Add makes a scoped key; of g, ID and Created are chosen. The key is shown
 // here and never again: only its hash is kept.
 func (k *Keyring) Add(g Grant) (Key, Grant, error) {
 	k.mu.Lock()
@@ -292,7 +306,7 @@ func (k *Keyring) Add(g Grant) (Key, Grant, error) {
 	}
 	key := Generate()
 	g.Created = time.Now()
-	h := hold(g, Key{}, key.verifier())
+	h := newEntry(g, Key{}, key.verifier())
 	if err := k.save(append(kept, h)); err != nil {
 		h.end()
 		return Key{}, Grant{}, err
@@ -317,7 +331,7 @@ func (k *Keyring) Revoke(id string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kept := k.living()
-	i := slices.IndexFunc(kept, func(h *held) bool { return h.ID == id })
+	i := slices.IndexFunc(kept, func(h *entry) bool { return h.ID == id })
 	switch {
 	case i >= 0:
 		kept[i].end()
@@ -334,8 +348,8 @@ func (k *Keyring) Revoke(id string) (bool, error) {
 
 // living are the scoped keys that have not expired, in a slice of their own. mu
 // is held.
-func (k *Keyring) living() []*held {
-	return slices.DeleteFunc(slices.Clone(k.scoped), func(h *held) bool { return h.valid.Err() != nil })
+func (k *Keyring) living() []*entry {
+	return slices.DeleteFunc(slices.Clone(k.scoped), func(h *entry) bool { return h.valid.Err() != nil })
 }
 
 // record is a scoped key in its file.
@@ -350,7 +364,7 @@ type record struct {
 }
 
 // save writes the keys and then takes them for its own. mu is held.
-func (k *Keyring) save(keys []*held) error {
+func (k *Keyring) save(keys []*entry) error {
 	records := []record{}
 	for _, h := range keys {
 		records = append(records, record{h.verifier, h.Scope, h.Name, h.AgentID, h.MayGrant, h.Created.UTC(), h.Expires.UTC()})
@@ -387,7 +401,7 @@ func (k *Keyring) load() error {
 		if len(r.Verifier) != 64 || r.Scope != ScopeRead && (r.Scope != ScopeAgent || r.AgentID == "") || r.MayGrant && r.Scope != ScopeAgent {
 			return fmt.Errorf("keys[%d] is no scoped key", i)
 		}
-		k.scoped = append(k.scoped, hold(Grant{
+		k.scoped = append(k.scoped, newEntry(Grant{
 			Scope: r.Scope, Name: r.Name, AgentID: r.AgentID, MayGrant: r.MayGrant, Created: r.Created, Expires: r.Expires,
 		}, Key{}, r.Verifier))
 	}

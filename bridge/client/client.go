@@ -23,6 +23,7 @@ import (
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/safefile"
 )
 
 const (
@@ -44,6 +45,10 @@ type Options struct {
 	// each server makes its own.
 	Key    auth.Key
 	Lookup *auth.Lookup
+	// Moves says that the server of the home of Lookup is meant, wherever it listens: where
+	// it listens no more, the home's lock is asked again. It is so without URL, Port and
+	// NEXUS_PORT.
+	Moves bool
 	// Sign has each request signed (SPEC §6.5): Health.SignaturesRequired of a Finding.
 	// Without it, requests are signed once the server has refused one that was not.
 	Sign bool
@@ -54,7 +59,8 @@ type Options struct {
 
 // Client calls one server.
 type Client struct {
-	base    string // without a slash at its end
+	base    atomic.Pointer[string] // without a slash at its end
+	home    string                 // whose server is meant, wherever it listens; "" for the one at base
 	keys    *keys
 	retries int
 	lastID  atomic.Int64
@@ -74,10 +80,12 @@ func New(o Options) (*Client, error) {
 			if o.Lookup != nil {
 				home = o.Lookup.Home
 			}
+			given := os.Getenv("NEXUS_PORT")
 			var err error
-			if port, err = DefaultPort(os.Getenv("NEXUS_PORT"), home); err != nil {
+			if port, err = DefaultPort(given, home); err != nil {
 				return nil, err
 			}
+			o.Moves = given == "" && home != ""
 		}
 		base = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
@@ -92,12 +100,37 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: "http://" + u.Host, keys: held, retries: o.Retries}
+	c := &Client{keys: held, retries: o.Retries}
+	c.base.Store(new("http://" + u.Host))
+	if o.Moves {
+		c.home = o.Lookup.Home
+	}
 	c.signs.Store(o.Sign)
 	if c.retries == 0 {
 		c.retries = DefaultRetries
 	}
 	return c, nil
+}
+
+// FromEnvironment returns a client of the server that is meant where none is named, by
+// environ (KEY=VALUE): the one at NEXUS_PORT, else that of the home (NEXUS_HOME, else
+// ~/.nexus3), else the one at auth.DefaultPort; with the key in NEXUS3_API_KEY, else the one
+// in the home. Errors as those of New.
+func FromEnvironment(environ []string) (*Client, error) {
+	home, err := safefile.HomeOf(environ)
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	port, err := DefaultPort(env["NEXUS_PORT"], home)
+	if err != nil {
+		return nil, err
+	}
+	return New(Options{Port: port, Moves: env["NEXUS_PORT"] == "", Lookup: &auth.Lookup{Env: env["NEXUS3_API_KEY"], Home: home, Port: port}})
 }
 
 // DefaultPort is where the server is that is meant where none is named: given, which is
@@ -137,8 +170,9 @@ func transport() *http.Transport {
 	}
 }
 
-// URL is the server's base, without a slash at its end.
-func (c *Client) URL() string { return c.base }
+// URL is the server's base, without a slash at its end. It changes where the server of a home
+// that is meant (Options.Moves) is found elsewhere.
+func (c *Client) URL() string { return *c.base.Load() }
 
 // Close drops connections that are kept for later calls.
 func (c *Client) Close() { c.keys.now().http.CloseIdleConnections() }
@@ -157,6 +191,15 @@ type RPCError struct {
 
 // Error is the message and, where they add something, the details.
 func (e *RPCError) Error() string { return jsonrpc.Reason(e.Message, e.Data.Details) }
+
+// KindOf is the kind of an error that a server reports; "" for another error, and where the
+// server did not say.
+func KindOf(err error) api.ErrorKind {
+	if e, ok := errors.AsType[*RPCError](err); ok {
+		return api.ErrorKind(e.Data.Type)
+	}
+	return ""
+}
 
 // ErrNoServer says that nothing listens there. The request was not sent.
 var ErrNoServer = errors.New("no server runs")
@@ -264,7 +307,7 @@ func (c *Client) post(ctx context.Context, path, method string, params jsontext.
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL()+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
@@ -284,11 +327,53 @@ func (c *Client) do(r *http.Request, what string) (*http.Response, error) {
 	}
 	response, err := as.http.Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w at %s: start one with nexus serve: %w", ErrNoServer, c.base, err)
+		err = fmt.Errorf("%w at %s: start one with nexus serve: %w", ErrNoServer, "http://"+r.URL.Host, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", what, broken(r.Context(), err))
 	}
 	c.reached.Store(true)
 	return response, nil
+}
+
+// Do calls the method of a row, at the agent of that name; agent is "" for a method
+// that is called globally. It tries again as Call does.
+//
+//	created, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{})
+//	tokens, err := client.Do(ctx, c, created.AgentID, api.GetTokens, api.None{})
+func Do[P, R any](ctx context.Context, c *Client, agent string, method api.Def[P, R], params P) (result R, err error) {
+	err = c.Call(ctx, pathOf(method.Scope, agent), method.Name, params, &result)
+	return result, err
+}
+
+func pathOf(scope api.Scope, agent string) string {
+	if scope == api.Global || scope == api.Both && agent == "" {
+		return RootPath
+	}
+	return AgentPath(agent)
+}
+
+// maxReady bounds what is read of GET /readyz, in bytes.
+const maxReady = 1 << 20
+
+// Ready asks the server whether it can work (SPEC §6.4). That it cannot is no
+// error: Status and Reasons say it.
+func (c *Client) Ready(ctx context.Context) (ready api.Readiness, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/readyz", http.NoBody)
+	if err != nil {
+		return ready, fmt.Errorf("call readyz: %w", err)
+	}
+	response, err := c.do(r, "readyz")
+	if err != nil {
+		return ready, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxReady))
+	if err != nil {
+		return ready, fmt.Errorf("call readyz: read the answer: %w", err)
+	}
+	if err := json.Unmarshal(body, &ready); err != nil || ready.Status == "" {
+		return ready, decode("readyz", body, response.StatusCode, nil) // an error in JSON-RPC's shape, or no server of ours
+	}
+	return ready, nil
 }

@@ -112,6 +112,7 @@ func TestDetect(t *testing.T) {
 		{"ours", nexus, client.NexusServer},
 		{"another web server", other, client.OtherService},
 		{"no web server", noHTTP, client.OtherService},
+		{"one that dies", dying(t), client.NoServer},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := client.Detect(context.Background(), test.port)
@@ -157,6 +158,31 @@ func TestDetectOnTheOtherAddress(t *testing.T) {
 	if err != nil || found.Detection != client.NexusServer || found.URL != "http://[::1]:"+port {
 		t.Errorf("got %+v, %v, want the server on [::1]", found, err)
 	}
+}
+
+// dying listens like a server that is killed as it is asked: connections are reset, then nobody
+// listens.
+func dying(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer ln.Close()
+		for range 2 {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return portOf(t, ln.Addr())
 }
 
 // greet listens like a server that speaks first, and not HTTP.

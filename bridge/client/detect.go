@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/ratelimit"
 )
 
 // Detection says what listens on a port.
@@ -50,7 +51,7 @@ func Detect(ctx context.Context, port int) (Finding, error) {
 	var first Detection
 	for i, host := range []string{"127.0.0.1", "::1"} {
 		base := "http://" + net.JoinHostPort(host, strconv.Itoa(port))
-		found, health, err := detect(ctx, base)
+		found, health, err := detectAgain(ctx, base)
 		if err != nil {
 			return Finding{}, err
 		}
@@ -63,6 +64,27 @@ func Detect(ctx context.Context, port int) (Finding, error) {
 	}
 	return Finding{Detection: first}, nil
 }
+
+// detectAgain asks a few times more where a connection ends without an answer: that of a server
+// which has just died is reset.
+func detectAgain(ctx context.Context, base string) (found Detection, health api.Health, err error) {
+	for range 4 {
+		found, health, err = detect(ctx, base)
+		if err != nil || found != silent {
+			return found, health, err
+		}
+		if err := ratelimit.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return NoServer, health, err
+		}
+	}
+	if found, health, err = detect(ctx, base); found == silent {
+		found = OtherService
+	}
+	return found, health, err
+}
+
+// silent is a Detection of detect alone: the connection ended without an answer.
+const silent Detection = -1
 
 func detect(ctx context.Context, base string) (found Detection, health api.Health, err error) {
 	limited, cancel := context.WithTimeout(ctx, detectTimeout)
@@ -91,13 +113,14 @@ func detect(ctx context.Context, base string) (found Detection, health api.Healt
 		return NoServer, health, nil
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return Timeout, health, nil
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		return silent, health, nil
 	default:
 		// It took the connection and did not answer in HTTP.
 		return OtherService, health, nil
 	}
 }
 
-// readHealth reads what a server says of itself, if it is one of ours.
 func readHealth(body []byte) (health api.Health, ours bool) {
 	if json.Unmarshal(body, &health) != nil || health.Service != api.Service {
 		return api.Health{}, false

@@ -1,11 +1,13 @@
 // Package client calls a nexus server.
 //
-//	found, err := client.Detect(ctx, port)
-//	if found.Detection != client.NexusServer { … }
-//	c, err := client.New(client.Options{URL: found.URL, Lookup: &auth.Lookup{Home: home, Port: port}})
+//	c, err := client.FromEnvironment(os.Environ())
 //	created, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{})
-//	for part, err := range c.SendStream(ctx, id, params) { fmt.Print(part.Text) }
-//	for event, err := range c.Follow(ctx, id, client.FromNow) { … }
+//	for part, err := range c.SendStream(ctx, created.AgentID, api.SendParams{Content: "Hello!"}) {
+//		if text, ok := part.(client.Text); ok {
+//			fmt.Print(text)
+//		}
+//	}
+//	for event, err := range c.Follow(ctx, created.AgentID, client.FromNow) { … }
 //
 // Do calls the method of a row of package api, with the types that the row has; Call calls
 // any method by its name.

@@ -90,7 +90,6 @@ type eventStream struct {
 	query url.Values
 }
 
-// eventsOf is the stream of an agent's events.
 func (c *Client) eventsOf(id string, after uint64, types []string) eventStream {
 	from := ""
 	if after != FromNow {
@@ -174,7 +173,7 @@ func (s eventStream) open(ctx context.Context) (*http.Response, error) {
 	if err := checkPath(strings.TrimSuffix(s.path, "/events")); err != nil {
 		return nil, err
 	}
-	target := s.c.base + s.path
+	target := s.c.URL() + s.path
 	if len(s.query) > 0 {
 		target += "?" + s.query.Encode()
 	}

@@ -7,12 +7,16 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/auth"
+	"nexus.internal/protocol/jsonrpc"
 )
 
 // identity is a key with the connections to servers that have proved to have it. A key
-// has connections of its own: whoever proved another one, which was replaced or
+// has connections of its own: a server that proved another one, which was replaced or
 // revoked since, may be a stranger. It does not change.
 type identity struct {
 	key  auth.Key // zero for none
@@ -31,10 +35,9 @@ func newIdentity(key auth.Key) *identity {
 
 // keys is the key of a client. It is safe for concurrent use.
 type keys struct {
+	mu     sync.Mutex   // guards all below
 	lookup *auth.Lookup // nil where the key was given
-
-	mu   sync.Mutex // guards held
-	held *identity
+	held   *identity
 }
 
 func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
@@ -48,10 +51,10 @@ func newKeys(key auth.Key, lookup *auth.Lookup) (*keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API key (%s): %w", cmp.Or(source, "nowhere"), err)
 	}
-	return &keys{lookup: lookup, held: newIdentity(found)}, nil
+	own := *lookup // its port changes
+	return &keys{lookup: &own, held: newIdentity(found)}, nil
 }
 
-// now is the key to send, and how.
 func (k *keys) now() *identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,15 +64,45 @@ func (k *keys) now() *identity {
 // refused looks for a key again, since the server does not have the one that was
 // tried, and reports whether there is another now.
 func (k *keys) refused(tried auth.Key) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.lookup == nil {
 		return false
 	}
 	found, _, err := auth.Discover(*k.lookup)
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if err == nil && !k.held.key.Matches(found.Reveal()) {
 		k.held.http.CloseIdleConnections() // also those that are busy, once they are idle
 		k.held = newIdentity(found)
 	}
 	return !k.held.key.Matches(tried.Reveal())
+}
+
+// move looks for the key of the home's server that listens on port now.
+func (k *keys) move(port int) {
+	k.mu.Lock()
+	held := k.held.key
+	if k.lookup != nil {
+		k.lookup.Port = port
+	}
+	k.mu.Unlock()
+	k.refused(held)
+}
+
+// signature is the member auth of a request to path (SPEC §6.5).
+func (c *Client) signature(path string, r jsonrpc.Request) jsontext.Value {
+	now := time.Now()
+	at := fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond())
+	return jsontext.Value(`{"timestamp":` + at + `,"signature":"` + c.keys.now().key.Sign(auth.RequestText(at, path, r)) + `"}`)
+}
+
+// mustSign reports whether the server refused a request because it was not
+// signed. Then those to come are; the refused one may be sent again, because
+// nothing of it was done. The response is closed then.
+func (c *Client) mustSign(response *http.Response) bool {
+	if response.StatusCode != http.StatusUnauthorized || c.keys.now().key.IsZero() {
+		return false
+	}
+	c.signs.Store(true)
+	_ = response.Body.Close()
+	return true
 }

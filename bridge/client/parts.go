@@ -20,7 +20,7 @@ type (
 	Text string
 
 	// Restart says that the text before it is void: the agent crashed and the send is
-	// tried again (on_crash), or the connection broke and the answer is told from its
+	// tried again (on_crash), or the connection broke and the answer is sent from its
 	// start.
 	Restart struct{}
 
@@ -42,7 +42,7 @@ type PlanPart interface {
 
 type (
 	// PlanStart is the first part. Another one says that the connection broke, and that
-	// all is told anew.
+	// all is sent anew.
 	PlanStart api.PlanStartParams
 
 	// TaskStart says who has begun a task.

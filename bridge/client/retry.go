@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/homelock"
+	"nexus.internal/protocol/ratelimit"
 )
 
 // DefaultRetries is how often a request is tried again unless Options say
@@ -51,16 +54,22 @@ func broken(ctx context.Context, err error) error {
 // and so nothing else, and another key is found.
 func (c *Client) again(ctx context.Context, repeatable bool, try func() error) error {
 	for n := 0; ; n++ {
-		key := c.keys.now().key
+		key, base := c.keys.now().key, c.URL()
 		err := try()
-		if err == nil || n >= c.retries {
-			return err
+		if err == nil {
+			return nil
+		}
+		if (errors.Is(err, ErrNoServer) || errors.Is(err, ErrUnproved)) && c.moved(base) {
+			continue // the request was not sent, so this is not counted
 		}
 		if keyless(err) {
 			if !c.keys.refused(key) {
 				return err
 			}
 			continue
+		}
+		if n >= c.retries {
+			return err
 		}
 		after, ok := later(err)
 		if errors.Is(err, ErrNoServer) && !c.mayStart() {
@@ -69,10 +78,27 @@ func (c *Client) again(ctx context.Context, repeatable bool, try func() error) e
 		if !ok || !repeatable || after > longWait {
 			return err
 		}
-		if ended := pause(ctx, max(after, backoff(n))); ended != nil {
+		if ended := ratelimit.Sleep(ctx, max(after, backoff(n))); ended != nil {
 			return fmt.Errorf("%w, before it was tried again: %w", ended, err)
 		}
 	}
+}
+
+// moved reports whether the server that is meant listens elsewhere than at base by now; then it
+// is called there.
+func (c *Client) moved(base string) bool {
+	if c.home == "" {
+		return false
+	}
+	server, err := homelock.Find(c.home)
+	at, failed := url.Parse(base)
+	if err != nil || failed != nil || !server.Runs || server.Port == 0 || at.Port() == strconv.Itoa(server.Port) {
+		return false
+	}
+	at.Host = net.JoinHostPort(at.Hostname(), strconv.Itoa(server.Port))
+	c.keys.move(server.Port)
+	c.base.Store(new(at.String()))
+	return true
 }
 
 // mayStart reports whether a server may soon listen where none does: one that has
@@ -85,13 +111,11 @@ func (c *Client) mayStart() bool {
 		return false
 	}
 	home, err := homelock.Find(c.keys.lookup.Home)
-	return err == nil && home.Runs && (home.Port == 0 || strings.HasSuffix(c.base, ":"+strconv.Itoa(home.Port)))
+	return err == nil && home.Runs && (home.Port == 0 || strings.HasSuffix(c.URL(), ":"+strconv.Itoa(home.Port)))
 }
 
-// keyless reports whether the server has another key than ours.
 func keyless(err error) bool {
-	e, refused := errors.AsType[*RPCError](err)
-	return refused && e.Data.Type == "AUTHENTICATION_FAILED" || errors.Is(err, ErrUnproved)
+	return KindOf(err) == api.KindAuthenticationFailed || errors.Is(err, ErrUnproved)
 }
 
 // later reports whether err may pass with time, and how long the server asks to
@@ -108,28 +132,12 @@ func later(err error) (after time.Duration, ok bool) {
 	return 0, ok
 }
 
-// draining reports whether the server refused because it is shutting down.
-func draining(err error) bool {
-	e, refused := errors.AsType[*RPCError](err)
-	return refused && e.Data.Type == string(api.KindServerDraining)
-}
+func draining(err error) bool { return KindOf(err) == api.KindServerDraining }
 
 // backoff is the pause after try n, which counts from 0.
 func backoff(n int) time.Duration {
 	most := min(firstPause<<min(n, 10), longPause)
 	return most/2 + rand.N(most/2+1)
-}
-
-// pause waits, unless ctx ends: then it says why.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // retryAfter is Retry-After, in whole seconds as our servers give it.

@@ -103,7 +103,7 @@ func (c *Client) SendStream(ctx context.Context, id string, p api.SendParams) it
 // RunPlanStream carries out a plan and gives what it tells as it comes, from the
 // goroutine that ranges over it; to leave earlier ends no run. The last pair is
 // the result or an error. It is tried again like Call if p has a RequestID; then
-// the run is told from its start again, by another api.PlanStart.
+// the run is sent from its start again, by another api.PlanStart.
 func (c *Client) RunPlanStream(ctx context.Context, p api.RunPlanParams) iter.Seq2[PlanPart, error] {
 	return func(yield func(PlanPart, error) bool) {
 		result, ok, err := stream(ctx, c, "", api.RunPlan, p, func(event Event) (bool, error) {

@@ -12,7 +12,7 @@ import (
 
 // serveAgent streams the events of one agent: those after the number that the client
 // names, else only what comes.
-func (s *Streams) serveAgent(ctx context.Context, r Request, q query, open func() rpc.Writer) (refused *rpc.Error, ended string) {
+func (s *Streams) serveAgent(ctx context.Context, r Request, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
 	var after uint64
 	if q.position != "" {
 		var err error
@@ -44,12 +44,12 @@ func (s *Streams) serveAgent(ctx context.Context, r Request, q query, open func(
 		return new(rpc.ToError(err)), ""
 	}
 	defer sub.Close()
-	out := newStream(open(), s.o.Heartbeat)
+	out := rpc.NewStream(to, s.o.Heartbeat)
 	if out.Send([]byte(": open\n\n")) != nil {
 		return nil, ""
 	}
 	ended = endOf(ctx, pump(ctx, sub, q, out))
-	out.end(ended, strconv.FormatUint(sub.After(), 10))
+	end(out, ended, strconv.FormatUint(sub.After(), 10))
 	return nil, ended
 }
 
@@ -58,7 +58,7 @@ const maxKept = 128 << 10
 
 // pump writes what the subscription gives, a batch at a time, until something
 // fails: the client (its error), the subscription or ctx.
-func pump(ctx context.Context, sub *supervisor.Subscription, q query, out *stream) error {
+func pump(ctx context.Context, sub *supervisor.Subscription, q query, out *rpc.Stream) error {
 	var buf, id []byte
 	for {
 		events, err := nextEvents(ctx, sub, out)
@@ -74,16 +74,16 @@ func pump(ctx context.Context, sub *supervisor.Subscription, q query, out *strea
 				buf = rpc.AppendEvent(buf, id, e.Type, e.Data)
 			}
 		}
-		if err := out.sendOrBeat(buf); err != nil {
+		if err := out.SendOrBeat(buf); err != nil {
 			return err
 		}
 	}
 }
 
 // nextEvents waits for events and keeps the stream alive meanwhile.
-func nextEvents(ctx context.Context, sub *supervisor.Subscription, out *stream) ([]supervisor.Event, error) {
+func nextEvents(ctx context.Context, sub *supervisor.Subscription, out *rpc.Stream) ([]supervisor.Event, error) {
 	for {
-		wait, cancel := context.WithTimeout(ctx, out.heartbeat)
+		wait, cancel := context.WithTimeout(ctx, out.Heartbeat)
 		events, err := sub.Next(wait)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {

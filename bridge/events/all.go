@@ -23,7 +23,7 @@ var errTooManyAgents = errors.New("more agents than one stream can follow")
 
 // serveAll streams the events of all agents, or of those that are named, as they come. Of an
 // agent that is created meanwhile it streams every event. It starts no agent.
-func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open func() rpc.Writer) (refused *rpc.Error, ended string) {
+func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, to rpc.Writer) (refused *rpc.Error, ended string) {
 	agent := "" // all, or several
 	if len(q.agents) == 1 {
 		agent = slices.Collect(maps.Keys(q.agents))[0]
@@ -47,12 +47,12 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 		return refused, ""
 	}
 	defer leave()
-	c.out = newStream(open(), s.o.Heartbeat)
+	c.out = rpc.NewStream(to, s.o.Heartbeat)
 	running, stop := context.WithCancel(ctx)
 	ended = endOf(ctx, c.run(running))
 	stop()
 	c.work.Wait()
-	c.out.end(ended, `"`+c.at.text(s.code)+`"`)
+	end(c.out, ended, `"`+c.at.text(s.code)+`"`)
 	return nil, ended
 }
 
@@ -64,7 +64,7 @@ func (s *Streams) serveAll(ctx context.Context, by rpc.Principal, q query, open 
 type allEvents struct {
 	s        *Streams
 	asked    query
-	out      *stream
+	out      *rpc.Stream
 	at       cursor
 	followed map[string]source // by agent; at most maxNames
 	batches  chan batch
@@ -91,7 +91,7 @@ func (c *allEvents) run(ctx context.Context) error {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
-	beat := time.NewTicker(c.out.heartbeat)
+	beat := time.NewTicker(c.out.Heartbeat)
 	defer beat.Stop()
 	for {
 		registered, changed := c.s.o.Supervisor.Registrations(c.at[others])
@@ -107,7 +107,7 @@ func (c *allEvents) run(ctx context.Context) error {
 			case <-changed:
 				again = false
 			case <-beat.C:
-				err = c.out.sendOrBeat(nil)
+				err = c.out.SendOrBeat(nil)
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
@@ -136,7 +136,7 @@ func (c *allEvents) open(ctx context.Context) error {
 		}
 		c.resume(ctx, registered)
 	}
-	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), opened.Name(), encodeEvent(opened)))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), opened.Name(), protocol.EncodeEvent(opened)))
 }
 
 // followRunning follows the agents that run, for a client that knows none.
@@ -231,7 +231,6 @@ func (c *allEvents) begin(ctx context.Context, from source, id string, after uin
 	c.work.Go(func() { c.read(ctx, id, from) })
 }
 
-// wants reports whether the client asked for that agent.
 func (c *allEvents) wants(id string) bool { return c.asked.agents == nil || c.asked.agents[id] }
 
 // tooMany reports whether more agents run than one stream can follow.
@@ -306,14 +305,14 @@ func (c *allEvents) send(b batch) error {
 		buf = rpc.AppendEvent(buf, id, e.Type, data)
 	}
 	b.ack <- struct{}{}
-	return c.out.sendOrBeat(buf)
+	return c.out.SendOrBeat(buf)
 }
 
 // removed writes that an agent was removed, and the number of its last event.
 func (c *allEvents) removed(id string) error {
 	e := protocol.AgentRemoved{Last: c.at[id]}
 	delete(c.at, id)
-	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), e.Name(), appendAgentEvent(nil, id, 0, encodeEvent(e))))
+	return c.out.Send(rpc.AppendEvent(nil, c.at.text(c.s.code), e.Name(), appendAgentEvent(nil, id, 0, protocol.EncodeEvent(e))))
 }
 
 // appendAgentEvent appends an event with the id of its agent, and its number unless that is 0. The

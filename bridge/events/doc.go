@@ -1,6 +1,6 @@
 // Package events streams what agents do to clients: the events of one agent, or of all of
 // them, with a replay of what is kept (SPEC §6.4). It knows no HTTP but the query and the
-// header by which a client says from where on: it writes to an [rpc.Writer] that it opens
+// header by which a client says from where on: it writes to an [rpc.Writer]
 // once it knows that the request is good.
 //
 //	streams := events.New(events.Options{Supervisor: sup, Agents: registry, Heartbeat: 15 * time.Second})

@@ -2,14 +2,17 @@ package events_test
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
@@ -116,6 +119,42 @@ func TestAllEventsResume(t *testing.T) {
 	}
 	if seen["d"] != 1 || seen["a"] != want["a"]+1 || len(seen) != 2 {
 		t.Errorf("after %s comes %v, want 1 of d and %d of a", from, seen, want["a"]+1)
+	}
+}
+
+// An agent of an earlier server that starts while its stored events are read was not removed,
+// and what its start brings comes once.
+func TestResumeWhileAnAgentStarts(t *testing.T) {
+	h := newHouse(t)
+	h.create("c")
+	h.say("c", "hello")
+	next, leave := h.listen("", "after=0", "")
+	all := until(next, "turn_end", 1)
+	leave()
+	seen := all[len(all)-1]
+
+	h = newHouse(t)
+	h.last = seen.seq
+	start := sync.OnceFunc(func() { h.create("c") })
+	h.stored = func(id string, after uint64) iter.Seq2[supervisor.Event, error] {
+		return func(yield func(supervisor.Event, error) bool) {
+			start()
+			if e := (protocol.AgentState{State: "starting"}); after <= seen.seq {
+				yield(supervisor.Event{Seq: seen.seq + 1, Type: e.Name(), Data: protocol.EncodeEvent(e)}, nil)
+			}
+		}
+	}
+	next, leave = h.listen("", "", seen.id)
+	defer leave()
+	if e := next(); e.name != "open" {
+		t.Fatalf("got %+v", e)
+	}
+	first := next()
+	h.say("c", "again")
+	for i, e := range append([]told{first}, until(next, "turn_end", 1)...) {
+		if e.name == "agent_removed" || e.seq != seen.seq+1+uint64(i) {
+			t.Errorf("after %d comes %+v", seen.seq+uint64(i), e)
+		}
 	}
 }
 

@@ -28,13 +28,25 @@ type house struct {
 	t       *testing.T
 	sup     *supervisor.Supervisor
 	streams *events.Streams
+	last    uint64                                                           // of each agent in an earlier server
+	stored  func(id string, after uint64) iter.Seq2[supervisor.Event, error] // nil where nothing is on disk
 }
+
+// Open implements [supervisor.Store].
+func (h *house) Open(string, bool) (supervisor.Records, error) { return earlier{last: h.last}, nil }
+
+// earlier are the records of an agent that was in an earlier server.
+type earlier struct {
+	supervisor.NoRecords
+	last uint64
+}
+
+func (e earlier) Last() uint64 { return e.last }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{t: t, sup: supervisor.New(supervisor.Options{
-		Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{}},
-	})}
+	h := &house{t: t}
+	h.sup = supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &supervisortest.Launcher{}}, Store: h})
 	h.streams = events.New(events.Options{Supervisor: h.sup, Agents: h, History: h, Heartbeat: time.Minute, Log: zap.NewNop()})
 	running, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -55,8 +67,11 @@ func (h *house) Resolve(_ context.Context, id string) (*supervisor.Agent, error)
 // CheckStart implements [events.Agents].
 func (*house) CheckStart(rpc.Principal, string, bool) error { return nil }
 
-// Events implements [events.History]: nothing is on disk.
-func (*house) Events(string, uint64) iter.Seq2[supervisor.Event, error] {
+// Events implements [events.History].
+func (h *house) Events(id string, after uint64) iter.Seq2[supervisor.Event, error] {
+	if h.stored != nil {
+		return h.stored(id, after)
+	}
 	return func(func(supervisor.Event, error) bool) {}
 }
 
@@ -110,9 +125,6 @@ func (p pipe) Send(batch []byte) error {
 	return nil
 }
 
-// Beat implements [rpc.Writer].
-func (pipe) Beat() error { return nil }
-
 // request is a request with a full key.
 func request(agent, query, from string) events.Request {
 	values, err := url.ParseQuery(query)
@@ -132,7 +144,7 @@ func (h *house) listen(agent, query, from string) (next func() told, leave func(
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		defer close(p.blocks)
-		if refused, _ := h.streams.Serve(ctx, request(agent, query, from), func() rpc.Writer { return p }); refused != nil {
+		if refused, _ := h.streams.Serve(ctx, request(agent, query, from), p); refused != nil {
 			h.t.Errorf("the stream is refused: %+v", refused)
 		}
 	})

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"io"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -21,6 +22,25 @@ type storedEvents struct {
 	reg  uint64 // the number of its registration; 0 for one in an earlier server, whose last event is unknown
 	read uint64 // the number of the last event handed out
 	last uint64 // the number of its last event
+}
+
+// untilRegistered bounds what is read of an agent in an earlier server by what this server knows
+// of one of that name, which may have begun meanwhile: its events are for whoever follows that.
+func (p *storedEvents) untilRegistered(batch []supervisor.Event, before uint64) []supervisor.Event {
+	registered, _ := p.s.o.Supervisor.Registrations(0)
+	at := slices.IndexFunc(registered, func(r supervisor.Registration) bool { return r.ID == p.id })
+	if at < 0 {
+		return batch
+	}
+	p.last = registered[at].Since
+	if over := slices.IndexFunc(batch, func(e supervisor.Event) bool { return e.Seq > p.last }); over >= 0 {
+		batch = batch[:over]
+	}
+	p.read = before
+	if len(batch) > 0 {
+		p.read = batch[len(batch)-1].Seq
+	}
+	return batch
 }
 
 // Next returns the next events. The error is io.EOF after the last one, and that of ctx.
@@ -46,6 +66,9 @@ func (p *storedEvents) Next(ctx context.Context) (batch []supervisor.Event, err 
 			more = true
 			break
 		}
+	}
+	if p.reg == 0 { // after it was read: what a registration brought is not on disk before it is known
+		batch = p.untilRegistered(batch, before)
 	}
 	if p.reg != 0 && p.s.o.Supervisor.Gone(p.reg) { // the events that were read may be of another agent
 		batch, p.read, more = nil, before, false

@@ -3,14 +3,17 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -80,9 +83,9 @@ func Parameters(agent string) []string {
 	return []string{"after", "types"}
 }
 
-// Serve writes the events that r asks for to the stream that open opens, until that ends,
-// and returns why it did; "" if nothing could be written. refused is nil if it was opened.
-func (s *Streams) Serve(ctx context.Context, r Request, open func() rpc.Writer) (refused *rpc.Error, ended string) {
+// Serve writes the events that r asks for to a stream, until that ends,
+// and returns why it did; "" if nothing could be written. If refused is not nil, nothing was written.
+func (s *Streams) Serve(ctx context.Context, r Request, to rpc.Writer) (refused *rpc.Error, ended string) {
 	q, refused := readQuery(r)
 	if refused != nil {
 		return refused, ""
@@ -90,9 +93,9 @@ func (s *Streams) Serve(ctx context.Context, r Request, open func() rpc.Writer) 
 	ctx, release := bindToKey(ctx, r.By)
 	defer release()
 	if r.Agent == "" {
-		return s.serveAll(ctx, r.By, q, open)
+		return s.serveAll(ctx, r.By, q, to)
 	}
-	return s.serveAgent(ctx, r, q, open)
+	return s.serveAgent(ctx, r, q, to)
 }
 
 // errKeyEnded is why a stream ends with the key that opened it.
@@ -102,7 +105,13 @@ var errKeyEnded = errors.New("the key is not good any more")
 // called.
 func bindToKey(ctx context.Context, p rpc.Principal) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.Valid, func() { cancel(errKeyEnded) })
+	stop := context.AfterFunc(p.Valid, func() {
+		if errors.Is(context.Cause(p.Valid), auth.ErrClosed) { // with the server, whose clients come again
+			cancel(supervisor.ErrDraining)
+		} else {
+			cancel(errKeyEnded)
+		}
+	})
 	return bound, func() { stop(); cancel(nil) }
 }
 
@@ -114,8 +123,61 @@ func (s *Streams) enter(p rpc.Principal) (leave func(), refused *rpc.Error) {
 	return func() { s.limit.leave(p.Grant) }, nil
 }
 
-// tooManyStreams refuses one more stream of events, by which bound.
 func tooManyStreams(full string) rpc.Error {
 	return rpc.Refuse(http.StatusServiceUnavailable, jsonrpc.CodeUnavailable, "Resource unavailable", api.KindTooManyStreams, full,
 		"Follow all agents in one stream, GET /events, or close one.")
+}
+
+// Bounds of the streams of events that are open (SPEC §7). The last ones are kept back
+// for full keys.
+const (
+	maxStreams       = 256
+	maxScopedStreams = 192 // of all scoped keys
+	maxKeyStreams    = 64  // of one scoped key
+)
+
+// streamLimit counts the streams of events that are open. The zero value is ready; it is
+// safe for concurrent use.
+type streamLimit struct {
+	mu     sync.Mutex // guards what follows
+	all    int
+	scoped int
+	of     map[string]int // by the id of a scoped key
+}
+
+// take counts one more stream for a key. full says which bound forbids it; if it is "",
+// leave must follow.
+func (l *streamLimit) take(g auth.Grant) (full string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.all >= maxStreams:
+		return fmt.Sprintf("%d streams of events are open", maxStreams)
+	case g.Scope == auth.ScopeFull:
+	case l.scoped >= maxScopedStreams:
+		return fmt.Sprintf("%d streams of events of keys that are not full are open", maxScopedStreams)
+	case l.of[g.ID] >= maxKeyStreams:
+		return fmt.Sprintf("%d streams of events of this key are open", maxKeyStreams)
+	default:
+		if l.of == nil {
+			l.of = map[string]int{}
+		}
+		l.scoped++
+		l.of[g.ID]++
+	}
+	l.all++
+	return ""
+}
+
+func (l *streamLimit) leave(g auth.Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if g.Scope == auth.ScopeFull {
+		return
+	}
+	l.scoped--
+	if l.of[g.ID]--; l.of[g.ID] == 0 {
+		delete(l.of, g.ID)
+	}
 }

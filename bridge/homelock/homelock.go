@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"golang.org/x/sys/unix"
+
 	"nexus.internal/protocol/safefile"
 )
 
 // Server is what the lock of a home says of its server.
 type Server struct {
 	// PID and Port are those of the server that holds the home, or of the last one
-	// if that did not end by itself; 0 if it has ended, or not told them yet.
+	// if that did not end by itself; 0 if it has ended, or not written them yet.
 	PID, Port int
 	// Runs says that a server holds the home now.
 	Runs bool
@@ -103,3 +105,30 @@ func Read(file *os.File) (s Server) {
 
 // Wait returns once nobody holds the lock of the file.
 func Wait(file *os.File) error { return wait(file) }
+
+// The lock is two: flock(2), which one server gets and others wait for, and a record
+// lock of fcntl(2), which can be asked for without being taken.
+
+func inodeOf(file *os.File) (uint64, error) {
+	var about unix.Stat_t
+	err := unix.Fstat(int(file.Fd()), &about)
+	return about.Ino, err
+}
+
+func wait(file *os.File) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) { //nolint:forbidigo // shared, which safefile does not do
+			return err
+		}
+	}
+}
+
+func record(file *os.File) error {
+	return unix.FcntlFlock(file.Fd(), setLock, &unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+func recorded(file *os.File) (bool, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(file.Fd(), getLock, &lock)
+	return err == nil && lock.Type != unix.F_UNLCK, err
+}

@@ -13,8 +13,7 @@ import (
 	"nexus.internal/bridge/rpc"
 )
 
-// setPrincipal notes who makes the request.
-func (x *exchange) setPrincipal(p rpc.Principal) {
+func (x *request) setPrincipal(p rpc.Principal) {
 	x.by = p
 	if c := connOf(x.r.Context()); c != nil {
 		c.limiter.authenticate(c, p.Grant, p.Valid)
@@ -24,7 +23,7 @@ func (x *exchange) setPrincipal(p rpc.Principal) {
 // checkKey finds the principal by the key of the Authorization header. A call without that
 // header may be signed instead: it has no principal yet. A key that is good, and not for the
 // path, is refused once its principal is known.
-func (s *Server) checkKey(x *exchange, to route) *rpc.Error {
+func (s *Server) checkKey(x *request, to route) *rpc.Error {
 	values := x.r.Header.Values("Authorization")
 	if len(values) == 0 {
 		if to.calls() {
@@ -51,7 +50,7 @@ func (s *Server) checkKey(x *exchange, to route) *rpc.Error {
 	}
 	x.key = key
 	x.setPrincipal(rpc.Principal{Grant: grant, Valid: valid})
-	x.w.Header().Set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
+	x.set("X-Key-Scope", strings.TrimSpace(string(grant.Scope)+" "+grant.AgentID))
 	if to.kind == toAllEvents { // its query says whose
 		return nil
 	}
@@ -66,7 +65,7 @@ func (s *Server) checkKey(x *exchange, to route) *rpc.Error {
 
 // checkRate counts n requests for the key. Where those are too many, none is
 // counted. A probe has no rate.
-func (s *Server) checkRate(x *exchange, n int) *rpc.Error {
+func (s *Server) checkRate(x *request, n int) *rpc.Error {
 	if x.probe {
 		return nil
 	}
@@ -80,8 +79,15 @@ func (s *Server) checkRate(x *exchange, n int) *rpc.Error {
 	}
 }
 
-// retryAfter returns r, and tells the client when to come again.
-func (x *exchange) retryAfter(r *rpc.Error, wait time.Duration) *rpc.Error {
-	x.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
-	return r
+// retryAfter returns r with the time after which the client may try again, which the
+// header has as well.
+func (x *request) retryAfter(r *rpc.Error, wait time.Duration) *rpc.Error {
+	seconds := strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
+	x.w.Header().Set("Retry-After", seconds)
+	said, data := *r.Err, *r.Err.Data
+	data.Details += "; try again in " + seconds + " s"
+	said.Data = &data
+	timed := *r
+	timed.Err = &said
+	return &timed
 }

@@ -18,8 +18,8 @@ import (
 const maxKeyless = 16
 
 // readBody reads a body of the right size and type, unless the request is refused whatever
-// the body has. A request without a key is told that alone, whatever else is wrong with it.
-func (s *Server) readBody(x *exchange) (body []byte, refused *rpc.Error) {
+// the body has. A request without a key gets that error alone, whatever else is wrong with it.
+func (s *Server) readBody(x *request) (body []byte, refused *rpc.Error) {
 	keyless := x.key.IsZero()
 	if refused = s.precheck(x); refused == nil && keyless {
 		select {
@@ -29,8 +29,18 @@ func (s *Server) readBody(x *exchange) (body []byte, refused *rpc.Error) {
 			return nil, x.retryAfter(tooMany, time.Second)
 		}
 	}
+	most := MaxBody // bytes that the body can have
+	if x.r.ContentLength >= 0 && x.r.Header.Get("Content-Encoding") == "" {
+		most = int(x.r.ContentLength)
+	}
+	if refused == nil && !x.share.Add(most) {
+		return nil, x.retryAfter(&rpc.OverBudget, time.Second)
+	}
 	if refused == nil {
 		body, refused = s.receiveBody(x)
+	}
+	if refused == nil {
+		x.share.Add(len(body) - most)
 	}
 	if refused != nil && keyless {
 		refused = noKey
@@ -39,15 +49,12 @@ func (s *Server) readBody(x *exchange) (body []byte, refused *rpc.Error) {
 }
 
 // precheck refuses a request that no body could make good.
-func (s *Server) precheck(x *exchange) *rpc.Error {
+func (s *Server) precheck(x *request) *rpc.Error {
 	if x.r.ContentLength > MaxBody {
 		return tooLarge
 	}
 	if refused := checkType(x.r.Header); refused != nil {
 		return refused
-	}
-	if s.o.Requests.Closed() {
-		return draining
 	}
 	if wait := s.access.Load().rate.Wait(x.by.Grant.ID); wait > 0 && !x.key.IsZero() {
 		return x.retryAfter(tooMany, wait)
@@ -56,11 +63,11 @@ func (s *Server) precheck(x *exchange) *rpc.Error {
 }
 
 // receiveBody reads the whole body, within the bounds of size and time.
-func (s *Server) receiveBody(x *exchange) ([]byte, *rpc.Error) {
+func (s *Server) receiveBody(x *request) ([]byte, *rpc.Error) {
 	buf := make([]byte, 0, max(x.r.ContentLength, 0)+512)
 	// What is packed is bounded as it comes, and again as it unfolds.
 	body := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
-	if plain, known := decoded(strings.Join(x.r.Header.Values("Content-Encoding"), ", "), body); known {
+	if plain, known := decoded(strings.Join(x.r.Header.Values("Content-Encoding"), ", "), body); known && plain != body {
 		body = http.MaxBytesReader(x.w, plain, MaxBody)
 	}
 	for {
@@ -105,6 +112,8 @@ func checkType(h http.Header) *rpc.Error {
 	}
 	declared := h.Values("Content-Type")
 	switch {
+	case len(declared) == 1 && declared[0] == "application/json": // nearly all
+		return nil
 	case len(declared) > 1:
 		return badType(strings.Join(declared, " and "))
 	case len(declared) == 0 || declared[0] == "":

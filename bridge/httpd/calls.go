@@ -2,31 +2,41 @@ package httpd
 
 import (
 	"net/http"
+	"time"
 
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 )
 
 // serveRPC answers a POST: the checks of size, type and JSON, then dispatch.
-func (s *Server) serveRPC(x *exchange, to route) {
+func (s *Server) serveRPC(x *request, to route) {
 	body, refused := s.readBody(x)
 	if refused != nil {
 		s.refuse(x, refused)
 		return
 	}
-	if !s.o.Requests.Enter() {
+	var message jsonrpc.Body
+	x.share.Work(func() { message = jsonrpc.DecodeBody(body, maxBatch) })
+	switch {
+	case s.o.Requests.Enter():
+		defer s.o.Requests.Leave()
+	case s.o.Router.Drains(message.Items) && s.drained.Enter(): // Stop waits for it
+		defer s.drained.Leave()
+	default:
+		x.w.Header().Set("Connection", "close")
 		s.refuse(x, draining)
 		return
 	}
-	defer s.o.Requests.Leave()
 	if x.by.Valid != nil && x.by.Valid.Err() != nil { // it ended while the body came
 		s.refuse(x, wrongKey)
 		return
 	}
-	message := jsonrpc.DecodeBody(body, maxBatch)
 	signed, refused := s.checkSigned(x, message.Items)
 	if refused == nil {
 		refused = s.checkRate(x, len(message.Items))
+	}
+	if refused == nil && !x.share.AddCalls(len(message.Items)) {
+		refused = x.retryAfter(&rpc.OverBudget, time.Second)
 	}
 	if refused == nil { // last, so that what came too early may come again
 		refused = s.useSignatures(x, signed)
@@ -35,9 +45,7 @@ func (s *Server) serveRPC(x *exchange, to route) {
 		s.refuse(x, refused)
 		return
 	}
-	call := func(r jsonrpc.Request) *rpc.Call {
-		return &rpc.Call{Request: r, Agent: to.agent, By: x.by, RequestID: x.id}
-	}
+	call := rpc.Call{Agent: to.agent, By: x.by, RequestID: x.id, Share: x.share}
 	switch item := message.Items[0]; {
 	case message.Batch:
 		s.serveBatch(x, message.Items, call)
@@ -45,15 +53,16 @@ func (s *Server) serveRPC(x *exchange, to route) {
 		s.answer(x, http.StatusBadRequest, jsonrpc.AppendResponse(nil, *item.Refused))
 		x.note(rpc.Refused(item.Refused.Error))
 	default:
-		s.serveCall(x, call(item.Request))
+		call.Request = item.Request
+		s.serveCall(x, &call)
 	}
 }
 
 // serveCall answers one call: by JSON, or as it goes if the client and the method do that.
-func (s *Server) serveCall(x *exchange, c *rpc.Call) {
+func (s *Server) serveCall(x *request, c *rpc.Call) {
 	var out *rpc.Stream
 	if !c.Request.IsNotification() && s.o.Router.Streams(c.Request.Method) && accepts(x.r.Header.Values("Accept"), "text/event-stream") {
-		out = rpc.NewStream(func() rpc.Writer { return s.openStream(x) }, s.o.Heartbeat)
+		out = rpc.NewStream(s.stream(x), s.o.Heartbeat)
 	}
 	response, record := s.o.Router.Serve(x.r.Context(), c, out)
 	x.note(record)
@@ -65,19 +74,25 @@ func (s *Server) serveCall(x *exchange, c *rpc.Call) {
 	case response == nil:
 		x.w.WriteHeader(http.StatusNoContent)
 	default:
-		s.answer(x, record.Status, jsonrpc.AppendResponse(nil, *response))
+		if record.Status == http.StatusTooManyRequests {
+			x.retryAfter(nil, time.Second)
+		}
+		var body []byte
+		x.share.Work(func() { body = jsonrpc.AppendResponse(make([]byte, 0, len(response.Result)+128), *response) })
+		s.answer(x, record.Status, body)
 	}
 }
 
 // serveBatch runs all items at once and answers in their order.
-func (s *Server) serveBatch(x *exchange, items []jsonrpc.Item, call func(jsonrpc.Request) *rpc.Call) {
+func (s *Server) serveBatch(x *request, items []jsonrpc.Item, like rpc.Call) {
 	x.log.batch = true
-	body, status := s.o.Router.ServeBatch(x.r.Context(), items, call, x.note)
+	parts, status, records := s.o.Router.ServeBatch(x.r.Context(), items, like)
+	x.log.calls = records
 	switch {
 	case rpc.Left(x.r.Context()):
-	case body == nil:
+	case parts == nil:
 		x.w.WriteHeader(http.StatusNoContent)
 	default:
-		s.answer(x, status, body)
+		s.answer(x, status, parts...)
 	}
 }

@@ -30,7 +30,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &conn{Conn: c, limiter: l.limiter}
+	one := &conn{Conn: c, limiter: l.limiter, ending: ending{finished: make(chan struct{})}}
 	l.limiter.add(one)
 	return one, nil
 }
@@ -42,6 +42,8 @@ type conn struct {
 	net.Conn
 	limiter *connLimiter
 	connState
+	ending
+	deadlines
 	busy    atomic.Bool // a handler runs
 	partial atomic.Bool // bytes have come since the last handler ended
 	refused atomic.Bool // the last answer of this connection has been written
@@ -64,13 +66,24 @@ func (c *conn) handling(now bool) {
 	c.partial.Store(false)
 }
 
-// Read notices a request that stopped on its way.
+// Read notices a request that stopped on its way, and the end of the client's side.
 func (c *conn) Read(p []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if c.hungUp.Load() {
+		return 0, errHungUp
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.partial.Store(true)
 	}
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.partial.Load() && !c.busy.Load() {
+	switch {
+	case err == nil:
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		c.peer.Store(true)
+	case c.hungUp.Load():
+		return n, errHungUp
+	case c.partial.Load() && !c.busy.Load():
 		c.partial.Store(false)
 		// net/http may take what came for a whole line, and answer that too.
 		if !c.refused.Swap(true) {
@@ -116,21 +129,6 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// CloseWrite lets net/http end a connection so that the peer still reads what
-// was written.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-// Close ends the connection.
-func (c *conn) Close() error {
-	c.limiter.forget(c)
-	return c.Conn.Close()
 }
 
 // jsonErrorFor is our refusal for one that net/http has written.

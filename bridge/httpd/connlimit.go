@@ -3,25 +3,37 @@ package httpd
 import (
 	"container/list"
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"nexus.internal/bridge/auth"
 )
 
 // connLimiter bounds the connections of a server by what they have shown: those without a
 // key, and those of scoped keys. Connections of full keys are not bounded: the files that
-// the bounds leave free are for these and for agents. It is safe for concurrent use.
+// the bounds leave free are for these and for agents. A connection counts until its descriptor
+// is closed, also while it lingers. It is safe for concurrent use.
 type connLimiter struct {
 	// most is how many connections without a key there may be, the oldest of which is
 	// closed for another one, and how many of all scoped keys together, where the key
 	// with the most of them loses one.
 	most int
+	// stalled is how long a client that takes nothing of its answer keeps a connection that
+	// the server has ended.
+	stalled time.Duration
+
+	stopping atomic.Bool    // set under mu, once
+	lingers  sync.WaitGroup // the linger of each conn in lingering
 
 	mu              sync.Mutex            // guards what follows, and the connState of each conn
 	unauthenticated *list.List            // of *conn, the oldest first
 	scoped          map[string]*list.List // of *conn, by the id of the key
 	keyed           int                   // connections in scoped
+	lingering       map[*conn]bool
 }
 
 // connState is what a connLimiter knows of a connection; the mutex of that guards it.
@@ -30,13 +42,16 @@ type connState struct {
 	at     *list.Element
 	key    string      // id of the key that it showed last
 	unbind func() bool // stops waiting for the end of that key
-	idle   bool        // between two requests
+	idle   bool        // between two requests, or the server has ended it
 	ended  bool        // its key has ended: it is closed once it is idle
 	closed bool
+	// answered says that the answer is written, though the request's line of the log may
+	// not be: the client goes on meanwhile.
+	answered bool
 }
 
-func newConnLimiter(most int) *connLimiter {
-	return &connLimiter{most: most, unauthenticated: list.New(), scoped: map[string]*list.List{}}
+func newConnLimiter(most int, stalled time.Duration) *connLimiter {
+	return &connLimiter{most: most, stalled: stalled, unauthenticated: list.New(), scoped: map[string]*list.List{}, lingering: map[*conn]bool{}}
 }
 
 // add takes in a connection that has shown nothing.
@@ -48,7 +63,7 @@ func (l *connLimiter) add(one *conn) {
 		gone, _ = l.unauthenticated.Front().Value.(*conn)
 	}
 	l.mu.Unlock()
-	closeConn(gone)
+	evict(gone)
 }
 
 // authenticate notes that a connection has shown a good key. It counts for that key from now
@@ -67,7 +82,7 @@ func (l *connLimiter) authenticate(one *conn, g auth.Grant, valid context.Contex
 		gone = l.addScoped(one, g.ID)
 	}
 	l.mu.Unlock()
-	closeConn(gone)
+	evict(gone)
 }
 
 // addScoped puts a connection among those of a scoped key, and returns the one that must be
@@ -88,13 +103,24 @@ func (l *connLimiter) addScoped(one *conn, id string) *conn {
 			worst = other
 		}
 	}
+	gone, _ := worst.Front().Value.(*conn)
 	for at := worst.Front(); at != nil; at = at.Next() {
-		if idle, _ := at.Value.(*conn); idle.idle {
-			return idle
+		other, _ := at.Value.(*conn)
+		if other.idle {
+			return other
+		}
+		if other.answered && !gone.answered {
+			gone = other
 		}
 	}
-	oldest, _ := worst.Front().Value.(*conn)
-	return oldest
+	return gone
+}
+
+// setAnswered notes that the answer to a connection's request is written.
+func (l *connLimiter) setAnswered(one *conn) {
+	l.mu.Lock()
+	one.answered = true
+	l.mu.Unlock()
 }
 
 // endKey closes a connection whose key has ended, unless it has shown another one.
@@ -104,7 +130,7 @@ func (l *connLimiter) endKey(one *conn, id string) {
 	over := one.ended && one.idle
 	l.mu.Unlock()
 	if over {
-		closeConn(one)
+		one.hangUp()
 	}
 }
 
@@ -112,11 +138,12 @@ func (l *connLimiter) endKey(one *conn, id string) {
 // written.
 func (l *connLimiter) setState(one *conn, state http.ConnState) {
 	l.mu.Lock()
-	one.idle = state == http.StateIdle
+	one.idle = state == http.StateIdle || state == http.StateClosed
+	one.answered = one.idle
 	over := one.ended && one.idle
 	l.mu.Unlock()
 	if over {
-		closeConn(one)
+		one.hangUp()
 	}
 }
 
@@ -125,6 +152,7 @@ func (l *connLimiter) forget(one *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one.closed = true
+	delete(l.lingering, one)
 	l.remove(one)
 }
 
@@ -147,9 +175,48 @@ func (l *connLimiter) remove(one *conn) {
 	one.in = nil
 }
 
-// closeConn closes a connection; its handler, if there is one, finds out.
-func closeConn(one *conn) {
+// evict resets a connection, or none (nil), for another one; its handler, if there is one,
+// finds out.
+func evict(one *conn) {
 	if one != nil {
-		_ = one.Close()
+		one.reset()
 	}
+}
+
+// startLinger starts the linger of a connection, unless the connection is closed or the
+// server has ended.
+func (l *connLimiter) startLinger(one *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one.closed || l.stopping.Load() {
+		return false
+	}
+	l.lingering[one] = true
+	l.lingers.Go(one.linger)
+	return true
+}
+
+// close lets the connections that linger end as soon as their clients have all that was
+// written, and closes the others when ctx ends: the system delivers the rest. A connection
+// that ends later is closed at once.
+func (l *connLimiter) close(ctx context.Context) {
+	l.mu.Lock()
+	l.stopping.Store(true)
+	l.mu.Unlock()
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		l.lingers.Wait()
+	}()
+	select {
+	case <-joined:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	rest := slices.Collect(maps.Keys(l.lingering))
+	l.mu.Unlock()
+	for _, one := range rest {
+		one.finish(false)
+	}
+	<-joined
 }

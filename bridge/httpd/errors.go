@@ -8,7 +8,6 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
-	"nexus.internal/protocol/textcut"
 )
 
 // The refusals of the checks that come before any method (SPEC §6.1).
@@ -32,7 +31,7 @@ var (
 	unsigned = apiError(http.StatusUnauthorized, jsonrpc.CodeNotAuthenticated, "Signature required", api.KindAuthenticationRequired,
 		"this server wants each request signed", "Sign each request by its member auth.")
 	tooMany = apiError(http.StatusTooManyRequests, jsonrpc.CodeRateLimited, "Too many requests", api.KindRateLimited,
-		"more requests came than may be answered", "Wait for as many seconds as Retry-After says.")
+		"more requests came than may be answered", "Wait that long; Retry-After has the seconds as well.")
 	unknownPath = apiError(http.StatusNotFound, jsonrpc.CodeInvalidParams,
 		"Not found. Use POST /, POST /rpc or POST /agent/{id}.", api.KindNotFound, "there is nothing at this path",
 		"Use POST / or /rpc for global methods and POST /agent/{id} for those of an agent.")
@@ -51,7 +50,6 @@ var (
 	draining = new(rpc.ToError(rpc.ErrNotAccepted))
 )
 
-// apiError makes an error of a request that reached no method.
 func apiError(status int, code jsonrpc.Code, message string, kind api.ErrorKind, details string, suggestions ...string) *rpc.Error {
 	return new(rpc.Refuse(status, code, message, kind, details, suggestions...))
 }
@@ -59,11 +57,11 @@ func apiError(status int, code jsonrpc.Code, message string, kind api.ErrorKind,
 // badType refuses a body for what its Content-Type declares, badEncoding for how it
 // is packed.
 func badType(declared string) *rpc.Error {
-	return unsupported("the body is declared as "+strconv.Quote(clipName(declared)), "Send Content-Type: application/json, once.")
+	return unsupported("the body is declared as "+strconv.Quote(rpc.ClipName(declared)), "Send Content-Type: application/json, once.")
 }
 
 func badEncoding(encoding string) *rpc.Error {
-	return unsupported("Content-Encoding "+strconv.Quote(clipName(encoding))+" is not understood: gzip alone is",
+	return unsupported("Content-Encoding "+strconv.Quote(rpc.ClipName(encoding))+" is not understood: gzip alone is",
 		"Send the body packed by gzip, or as it is and without Content-Encoding.")
 }
 
@@ -83,6 +81,3 @@ func overRate(n, perMinute int) *rpc.Error {
 	return apiError(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Invalid Request", api.KindInvalidRequest,
 		fmt.Sprintf("a batch of %d requests is more than the %d a minute that a key may make", n, perMinute), "Ask in smaller batches.")
 }
-
-// clipName bounds a name as a client wrote it.
-func clipName(name string) string { return textcut.Clip(name, 64) }

@@ -9,7 +9,7 @@ import (
 )
 
 // serveEvents answers GET /agent/{id}/events, and GET /events, which is of no agent.
-func (s *Server) serveEvents(x *exchange, agent, query string) {
+func (s *Server) serveEvents(x *request, agent, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
 	if s.o.Requests.Closed() {
 		s.refuse(x, draining)
@@ -22,7 +22,7 @@ func (s *Server) serveEvents(x *exchange, agent, query string) {
 	}
 	refused, ended := s.o.Events.Serve(x.r.Context(), events.Request{
 		By: x.by, Agent: agent, LastEventID: x.r.Header.Get("Last-Event-ID"), Query: values,
-	}, func() rpc.Writer { return s.openStream(x) })
+	}, s.stream(x))
 	switch {
 	case refused != nil:
 		s.refuse(x, refused)
@@ -31,23 +31,27 @@ func (s *Server) serveEvents(x *exchange, agent, query string) {
 	}
 }
 
-// eventStream is an open text/event-stream response.
+// eventStream is a text/event-stream response, from its first event on.
 type eventStream struct {
-	x       *exchange
+	x       *request
 	timeout time.Duration // for one batch
+	opened  bool
 }
 
-func (s *Server) openStream(x *exchange) *eventStream {
-	h := x.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	x.w.WriteHeader(http.StatusOK)
+func (s *Server) stream(x *request) *eventStream {
 	return &eventStream{x: x, timeout: s.o.WriteTimeout}
 }
 
 // Send implements [rpc.Writer]. A client that does not take the events within the timeout
 // loses its connection.
 func (st *eventStream) Send(events []byte) error {
+	if !st.opened {
+		st.opened = true
+		h := st.x.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no")
+		st.x.w.WriteHeader(http.StatusOK)
+	}
 	_ = st.x.rc.SetWriteDeadline(time.Now().Add(st.timeout))
 	if _, err := st.x.w.Write(events); err != nil {
 		return rpc.ErrSlowClient
@@ -57,6 +61,3 @@ func (st *eventStream) Send(events []byte) error {
 	}
 	return nil
 }
-
-// Beat implements [rpc.Writer].
-func (st *eventStream) Beat() error { return st.Send([]byte(": heartbeat\n\n")) }

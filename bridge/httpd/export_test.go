@@ -1,19 +1,26 @@
 package httpd
 
 import (
-	"go.uber.org/zap"
+	"net"
+	"net/http"
+	"time"
 )
 
-// UnauthenticatedLog lets a test see a whole period without a server.
-type UnauthenticatedLog struct{ l *unauthenticatedLog }
-
-// NewUnauthenticatedLog returns one that writes to log.
-func NewUnauthenticatedLog(log *zap.Logger) UnauthenticatedLog {
-	return UnauthenticatedLog{newUnauthenticatedLog(log)}
+// Wrap returns a listener whose connections are as those of a Server. These need the
+// ConnContext, and the handler Handling.
+func Wrap(ln net.Listener) net.Listener {
+	return listener{Listener: ln, limiter: newConnLimiter(10, time.Second)}
 }
 
-// Admit is asked for each request without a good key.
-func (l UnauthenticatedLog) Admit(route, status string) bool { return l.l.admit(route, status) }
+// ConnContext is that of a Server.
+var ConnContext = withConn
 
-// Close ends the last period.
-func (l UnauthenticatedLog) Close() { l.l.close() }
+// Handling tells the connection that a handler runs.
+func Handling(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r.Context())
+		c.handling(true)
+		defer c.handling(false)
+		h(w, r)
+	})
+}

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -97,11 +98,15 @@ var gzipWriters = sync.Pool{New: func() any {
 	return packer
 }}
 
-// writeGzip writes body to w by gzip.
-func writeGzip(w io.Writer, body []byte) error {
+// pack is a body in parts, packed by gzip.
+func pack(parts [][]byte) []byte {
 	packer, _ := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(packer)
-	packer.Reset(w)
-	_, err := packer.Write(body)
-	return errors.Join(err, packer.Close())
+	var out bytes.Buffer
+	packer.Reset(&out) // its errors are those of out, which has none
+	for _, part := range parts {
+		_, _ = packer.Write(part)
+	}
+	_ = packer.Close()
+	return out.Bytes()
 }

@@ -48,7 +48,8 @@ func Listen(host string, port int) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port)))
 }
 
-// closeTimeout is how long connections may take to end once nothing runs.
+// closeTimeout is how long connections may take to end once nothing runs, and then how long
+// clients may take to receive the last answers.
 const closeTimeout = time.Second
 
 // newServer returns what serves the connections of a listener; cancel ends the contexts of
@@ -76,7 +77,7 @@ func (s *Server) newServer() (server *http.Server, cancel context.CancelCauseFun
 // its error. No other error of ln ends it (package accept). ln is closed. It may be called
 // once; Stop must follow.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.server.Serve(listener{Listener: accept.Retry(ln, s.log), limiter: newConnLimiter(s.o.MaxUnauthenticated)})
+	err := s.server.Serve(listener{Listener: accept.Retry(ln, s.log), limiter: s.conns})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -88,9 +89,17 @@ func (s *Server) Serve(ln net.Listener) error {
 func (s *Server) StopAccepting() { s.handlers.Close() }
 
 // Stop refuses new requests, ends the contexts of those under way for the cause, and closes
-// the connections. It returns once no handler runs.
+// the connections. Calls that are allowed while the server drains have a second before that: one of
+// them may have ended the last turn. It returns once no handler runs, and all connections are closed.
 func (s *Server) Stop(cause error) {
 	s.handlers.Close()
+	s.drained.Close()
+	answered := time.NewTimer(closeTimeout)
+	defer answered.Stop()
+	select {
+	case <-s.drained.Empty():
+	case <-answered.C:
+	}
 	s.cancel(cause)
 	closed, done := context.WithTimeout(context.Background(), closeTimeout)
 	defer done()
@@ -98,5 +107,8 @@ func (s *Server) Stop(cause error) {
 		_ = s.server.Close() // connections that say nothing are cut
 	}
 	<-s.handlers.Empty()
-	s.unauthenticated.close()
+	lingered, over := context.WithTimeout(context.Background(), closeTimeout)
+	defer over()
+	s.conns.close(lingered)
+	s.o.Lines.Close()
 }

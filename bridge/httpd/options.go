@@ -9,6 +9,7 @@ import (
 	"nexus.internal/bridge/events"
 	"nexus.internal/bridge/limit"
 	"nexus.internal/bridge/metrics"
+	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/rpc"
 )
 
@@ -35,10 +36,12 @@ type Options struct {
 	Requests *rpc.DrainGroup
 	// Keys are those that a client may present.
 	Keys *auth.Keyring
+	// Budget bounds what the calls of scoped keys hold.
+	Budget *rpc.Budget
 	// Codes are those for which POST /page/key gives the full key.
 	Codes *auth.Codes
 	// Signatures are those that were used; it is not closed.
-	Signatures *limit.Seen
+	Signatures *replay.Cache
 	// Probe is a key by which the server's own process asks GET /readyz, and nothing
 	// else: such requests have no rate and no line of the access log. Nobody else
 	// may know it. The zero value is none.
@@ -52,8 +55,9 @@ type Options struct {
 	Readiness Readiness
 	// Metrics answer GET /metrics, and count the requests.
 	Metrics *metrics.Metrics
-	// Log gets a line for each request.
-	Log *zap.Logger
+	// Log gets a line for each request, as far as Lines lets it, which the Server closes.
+	Log   *zap.Logger
+	Lines *rpc.LineLimit
 	// Access is who may call, at the start; Reload replaces it.
 	Access AccessOptions
 	// MaxUnauthenticated is how many connections that have shown no key may be open, the

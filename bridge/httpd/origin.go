@@ -6,8 +6,8 @@ import (
 )
 
 // checkOrigin refuses web pages, but for our own (SPEC §6.11) and those of the
-// allowed origins, which are told so (CORS). It answers a preflight, and reports whether the request goes on.
-func (s *Server) checkOrigin(x *exchange, to route) bool {
+// allowed origins, which get its headers (CORS). It answers a preflight, and reports whether the request goes on.
+func (s *Server) checkOrigin(x *request, to route) bool {
 	origins := x.r.Header.Values("Origin")
 	if len(origins) == 0 {
 		return true

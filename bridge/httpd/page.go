@@ -7,13 +7,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"nexus.internal/bridge/openrpc"
 	"nexus.internal/bridge/page"
 )
 
 // docs answers with the page about the methods. It has nothing of what the
 // server does or knows, so it needs no key.
-func (s *Server) docs(x *exchange, query string) {
+func (s *Server) docs(x *request, query string) {
 	_ = x.rc.SetReadDeadline(time.Time{})
 	if _, refused := readQuery(query); refused != nil {
 		s.refuse(x, refused)
@@ -22,26 +21,27 @@ func (s *Server) docs(x *exchange, query string) {
 	page.Head(x.w.Header())
 	x.w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	s.write(x, http.StatusOK, "text/html; charset=utf-8", openrpc.Page(s.o.Version, "http://"+s.o.Addr))
+	s.write(x, http.StatusOK, "text/html; charset=utf-8", s.docsPage())
 }
 
-// serveFile answers with a file of the page.
-func (s *Server) serveFile(x *exchange, file page.File) {
+func (s *Server) serveFile(x *request, file page.File) {
 	_ = x.rc.SetReadDeadline(time.Time{})
 	page.Head(x.w.Header())
 	s.write(x, http.StatusOK, file.Type, file.Body)
 }
 
-// pageKey answers POST /page/key: the full key for a code (SPEC §6.11).
-func (s *Server) pageKey(x *exchange) {
+// pageKey answers POST /page/key: the full key for a code (SPEC §6.11). A code that was made
+// by the key before it opens nothing: who has only that one does not get the new one.
+func (s *Server) pageKey(x *request) {
 	scheme, code, _ := strings.Cut(strings.TrimSpace(x.r.Header.Get("Authorization")), " ")
-	if !strings.EqualFold(scheme, "Code") || !s.o.Codes.Use(code) {
+	key := s.o.Keys.Key()
+	if !strings.EqualFold(scheme, "Code") || s.o.Codes.Use(code) != key.ID() {
 		s.refuse(x, wrongCode)
 		return
 	}
 	body, err := json.Marshal(struct {
 		Key string `json:"key"`
-	}{s.o.Keys.Key().Reveal()})
+	}{key.Reveal()})
 	if err != nil {
 		s.fail(x, err)
 		return

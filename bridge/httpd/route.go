@@ -71,7 +71,6 @@ func parseRoute(method, path string) route {
 	return route{kind: kind, agent: id}
 }
 
-// calls reports whether calls are posted to the path.
 func (r route) calls() bool { return r.kind == toGlobal || r.kind == toAgent }
 
 // allows are the HTTP methods that the path takes; nil for all.

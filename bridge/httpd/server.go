@@ -7,26 +7,31 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/openrpc"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/tracing"
 )
 
 // Server is the HTTP side of the façade, as an http.Handler and as an actor.
 type Server struct {
-	o               Options
-	log             *zap.Logger
-	accessLog       *zap.Logger
-	unauthenticated *unauthenticatedLog
-	hosts           map[string]bool // what a Host header may be, lower case
-	access          atomic.Pointer[access]
-	keyless         chan struct{}   // holds one for each body without a key that is being read
-	handlers        *rpc.DrainGroup // everything in ServeHTTP: what Stop joins
+	o         Options
+	log       *zap.Logger
+	accessLog *zap.Logger
+	hosts     map[string]bool // what a Host header may be, lower case
+	access    atomic.Pointer[access]
+	docsPage  func() []byte // made once: that takes 3 ms
+	keyless   chan struct{} // holds one for each body without a key that is being read
+	conns     *connLimiter
+	handlers  *rpc.DrainGroup // everything in ServeHTTP: what Stop joins
+	drained   *rpc.DrainGroup // the calls that are allowed while the server drains
 
 	server *http.Server
 	cancel context.CancelCauseFunc // of what the requests' contexts are made of
@@ -42,10 +47,11 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log.Named("bridge"), accessLog: o.Log.Named("access"), hosts: ownHosts(port), handlers: rpc.NewDrainGroup()}
+	s := &Server{o: o, log: o.Log.Named("bridge"), accessLog: o.Log.Named("access"), hosts: ownHosts(port), handlers: rpc.NewDrainGroup(), drained: rpc.NewDrainGroup()}
+	s.docsPage = sync.OnceValue(func() []byte { return openrpc.Page(o.Version, "http://"+o.Addr) })
 	s.keyless = make(chan struct{}, maxKeyless)
-	s.unauthenticated = newUnauthenticatedLog(s.accessLog)
 	s.Reload(o.Access)
+	s.conns = newConnLimiter(o.MaxUnauthenticated, o.IdleTimeout)
 	s.server, s.cancel = s.newServer()
 	return s, nil
 }
@@ -74,7 +80,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	to := parseRoute(r.Method, path)
-	x := &exchange{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
+	x := &request{w: w, r: r, rc: http.NewResponseController(w), id: httpRequestID(r.Header), start: time.Now(), to: to.kind}
 	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
 		if parent, ok := tracing.Parse(parents[0]); ok {
 			x.r, x.trace = r.WithContext(tracing.With(r.Context(), parent)), parent
@@ -82,8 +88,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.whole = r.ContentLength == 0
 	defer s.account(x)()
-	w.Header().Set("X-Request-Id", x.id)
-	w.Header().Set("Cache-Control", "no-store")
+	x.set("X-Request-Id", x.id)
+	x.set("Cache-Control", "no-store")
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// net/http has dropped a Content-Length beside chunks, and a Transfer-Encoding in
 		// HTTP/1.0: whoever ended the body by those would see another request behind
@@ -122,6 +128,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case refused != nil:
 		s.refuse(x, refused)
 	case to.calls():
+		if !x.key.IsZero() && x.by.Grant.Scope != auth.ScopeFull {
+			x.share = s.o.Budget.Share(x.by.Grant.ID)
+			defer x.share.Close()
+		}
 		s.serveRPC(x, to)
 	default:
 		s.serveKeyed(x, to, query)
@@ -129,7 +139,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkHead refuses a request for its version, its target or its Host.
-func (s *Server) checkHead(x *exchange) *rpc.Error {
+func (s *Server) checkHead(x *request) *rpc.Error {
 	switch {
 	case x.r.ProtoMinor > 1: // another major version is refused by net/http
 		return unknownVersion
@@ -143,7 +153,7 @@ func (s *Server) checkHead(x *exchange) *rpc.Error {
 }
 
 // serveAnybody answers what needs no key, and has no body.
-func (s *Server) serveAnybody(x *exchange, to route, query string) {
+func (s *Server) serveAnybody(x *request, to route, query string) {
 	switch {
 	case !x.whole:
 		s.refuse(x, needlessBody)
@@ -159,7 +169,7 @@ func (s *Server) serveAnybody(x *exchange, to route, query string) {
 }
 
 // serveKeyed answers a GET whose key is good for it.
-func (s *Server) serveKeyed(x *exchange, to route, query string) {
+func (s *Server) serveKeyed(x *request, to route, query string) {
 	switch {
 	case to.kind == toNothing:
 		s.refuse(x, unknownPath)

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/bridge/auth"
-	"nexus.internal/bridge/limit"
+	"nexus.internal/bridge/replay"
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/strict"
@@ -31,7 +31,7 @@ type signatures struct {
 // checkSigned checks the signatures of all requests in a body, before any of
 // them is carried out: each must be signed if there is no other proof of a key, or
 // if the server wants that, and none used before.
-func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatures, refused *rpc.Error) {
+func (s *Server) checkSigned(x *request, items []jsonrpc.Item) (signed signatures, refused *rpc.Error) {
 	signed.now = time.Now()
 	for _, item := range items {
 		switch {
@@ -58,20 +58,20 @@ func (s *Server) checkSigned(x *exchange, items []jsonrpc.Item) (signed signatur
 		}
 	}
 	if !s.o.Signatures.Fresh(signed.texts) {
-		return signed, badSignature(limit.ErrSeen.Error())
+		return signed, badSignature(replay.ErrUsed.Error())
 	}
 	return signed, nil
 }
 
 // useSignatures uses the signatures of a body that is carried out next.
-func (s *Server) useSignatures(x *exchange, signed signatures) *rpc.Error {
+func (s *Server) useSignatures(x *request, signed signatures) *rpc.Error {
 	// A full key ends with this server; what another one has signed must not be done
 	// again by the next one.
 	lasting := x.by.Grant.Scope != auth.ScopeFull
 	switch err := s.o.Signatures.Use(signed.texts, lasting, signed.now, signed.until); {
-	case errors.Is(err, limit.ErrSeen):
+	case errors.Is(err, replay.ErrUsed):
 		return badSignature(err.Error())
-	case errors.Is(err, limit.ErrFull):
+	case errors.Is(err, replay.ErrFull):
 		return x.retryAfter(tooMany, time.Minute)
 	case err != nil:
 		x.log.fault = fmt.Errorf("remember signatures: %w", err)
@@ -82,7 +82,7 @@ func (s *Server) useSignatures(x *exchange, signed signatures) *rpc.Error {
 
 // verify checks one signature, with the key that was presented, else with the
 // full keys, which alone the server knows. problem is "" if it is right.
-func (s *Server) verify(x *exchange, r jsonrpc.Request) (signature string, at time.Time, problem string) {
+func (s *Server) verify(x *request, r jsonrpc.Request) (signature string, at time.Time, problem string) {
 	var signed struct {
 		Timestamp jsontext.Value `json:"timestamp"`
 		Signature string         `json:"signature"`

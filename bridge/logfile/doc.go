@@ -7,6 +7,8 @@
 //	err = log.Sync()
 //	err = log.Close()
 //
+// Tiers are three logs in one, for lines of principals that do not trust each other.
+//
 // A Log is safe for concurrent use. It writes what it is given, each line by one
 // write: a line survives the server's death at once, and that of the machine
 // after Sync. Whose lines are oldest loses them. It follows no link.

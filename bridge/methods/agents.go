@@ -14,47 +14,14 @@ import (
 )
 
 func (m *agentMethods) create(ctx context.Context, c *rpc.Call, p api.CreateAgentParams) (api.CreateAgentResult, error) {
-	if p.AgentID == nil {
-		id := m.agents.FreeID()
-		p.AgentID = &id
-		c.Note("agent_id", id)
-	}
-	id := *p.AgentID
-	if err := m.agents.CheckName(id); err != nil {
-		return api.CreateAgentResult{}, err
-	}
-	if c.By.Agent != nil {
-		if p.ParentAgentID != nil && *p.ParentAgentID != c.By.Agent.AgentID {
-			return api.CreateAgentResult{}, api.Invalid("parent_agent_id", "%s creates agents for itself alone", c.By.Agent.AgentID)
-		}
-		if p.Env != nil {
-			return api.CreateAgentResult{}, api.Invalid("env", "%s cannot set it: that is for people", c.By.Agent.AgentID)
-		}
-		p.ParentAgentID = &c.By.Agent.AgentID
-	}
-	spec := agents.AgentSpec{CreateAgentParams: p}
-	parent, err := m.agents.ApplyParentLimits(ctx, &spec)
-	if err != nil {
-		return api.CreateAgentResult{}, err
-	}
-	a, from, err := m.agents.Create(ctx, c, spec)
-	if err != nil {
-		return api.CreateAgentResult{}, err
-	}
-	if from != agents.IsNew {
-		c.Note("existed", string(from))
-	}
-	switch {
-	case from == agents.WasRunning:
-		if err = m.agents.CheckSame(ctx, a, p); err == nil && c.By.Agent != nil && p.InitialMessage != nil {
-			err = m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a)
-		}
-	default:
-		err = m.agents.RemoveIfAbandoned(ctx, c, a, parent)
+	a, from, err := m.agents.Create(ctx, c, p)
+	if err == nil && from == agents.WasRunning && c.By.Agent != nil && p.InitialMessage != nil {
+		err = m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a)
 	}
 	if err != nil {
 		return api.CreateAgentResult{}, err
 	}
+	id := a.ID()
 	result := api.CreateAgentResult{AgentID: id, URL: "/agent/" + id, Restored: from == agents.WasSaved, Existing: from == agents.WasRunning}
 	if from != agents.IsNew {
 		state, err := agents.Ask(ctx, m.agents, a, protocol.GetState{})
@@ -152,7 +119,7 @@ func (m *agentMethods) summaries(_ context.Context, _ *rpc.Call, p api.AgentSumm
 		if u == nil {
 			u = &protocol.SessionUpdate{}
 		}
-		out.Cwd, out.PermissionLevel, out.Model = agents.Known(u.Cwd), agents.Known(u.Preset), agents.Known(u.Model)
+		out.Cwd, out.PermissionLevel, out.Model = agents.Cwd(info), agents.Known(u.Preset), agents.Known(u.Model)
 		if p.IncludeContext == nil || *p.IncludeContext {
 			out.SummaryContext = &api.SummaryContext{
 				MessageCount: u.MessageCount, HaltedAtIterationLimit: u.HaltedAtIterationLimit, LastActionAt: u.LastActionAt,

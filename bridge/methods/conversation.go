@@ -13,7 +13,6 @@ import (
 	"nexus.internal/protocol"
 )
 
-// stateOf asks an agent's process for what it knows about itself.
 func stateOf(ctx context.Context, r *agents.Registry, c *rpc.Call) (protocol.State, error) {
 	return askAgent(ctx, r, c, protocol.GetState{})
 }

@@ -24,14 +24,25 @@ func (m *turnMethods) sendFor(ctx context.Context, c *rpc.Call, p api.SendParams
 	if err != nil {
 		return api.SendResult{}, err
 	}
-	return m.delegate(ctx, a, *c.By.Agent, p, func(ctx context.Context) error { return m.agents.Access().CheckPeer(ctx, c.By.Agent.AgentID, a) })
+	return m.delegate(ctx, a, *c.By.Agent, p, peerCheck{m.agents.Access(), c.By.Agent.AgentID, a})
 }
+
+// peerCheck is whether an agent may send to another one.
+type peerCheck struct {
+	access agents.Access
+	from   string
+	to     *supervisor.Agent
+}
+
+// CheckTurn implements [supervisor.TurnCheck]: either may have got other permissions while the
+// turn waited.
+func (c peerCheck) CheckTurn(ctx context.Context) error { return c.access.CheckPeer(ctx, c.from, c.to) }
 
 // delegate sends on behalf of another agent and waits for the answer. A turn
 // that nobody waits for any more is cancelled. One that has to wait is checked, unless
 // check is nil, when it is to begin.
 func (m *turnMethods) delegate(
-	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check func(context.Context) error,
+	ctx context.Context, a *supervisor.Agent, from supervisor.Caller, p api.SendParams, check supervisor.TurnCheck,
 ) (api.SendResult, error) {
 	// An agent does not choose for whom its messages are taken.
 	p.Source, p.SourceAgentID = new(sourceAgent), &from.AgentID

@@ -11,8 +11,19 @@ import (
 	"nexus.internal/protocol"
 )
 
-// rotateKey puts another full key in the place of the one that there is.
+// checkNotReplaced refuses a full key that rotate_key has replaced and that is in its grace:
+// what it made would be good when it is not any more. No other full key has an end.
+func checkNotReplaced(c *rpc.Call) error {
+	if c.By.Grant.Scope == auth.ScopeFull && !c.By.Grant.Expires.IsZero() {
+		return api.Denied("rotate_key has replaced this key, so it makes no others until it ends; the server's key file has the new one")
+	}
+	return nil
+}
+
 func (m *keyMethods) rotate(_ context.Context, c *rpc.Call, p api.RotateKeyParams) (api.RotateKeyResult, error) {
+	if err := checkNotReplaced(c); err != nil {
+		return api.RotateKeyResult{}, err
+	}
 	now, err := m.keys.Rotate(time.Duration(protocol.Value(p.GraceSeconds)) * time.Second)
 	c.Note("key_id", now.ID)
 	if err != nil {
@@ -22,6 +33,9 @@ func (m *keyMethods) rotate(_ context.Context, c *rpc.Call, p api.RotateKeyParam
 }
 
 func (m *keyMethods) create(_ context.Context, c *rpc.Call, p api.CreateKeyParams) (api.CreateKeyResult, error) {
+	if err := checkNotReplaced(c); err != nil {
+		return api.CreateKeyResult{}, err
+	}
 	g := auth.Grant{Scope: auth.Scope(p.Scope), AgentID: protocol.Value(p.AgentID), MayGrant: protocol.Value(p.MayGrant), Name: protocol.Value(p.Name)}
 	if p.ExpiresSeconds != nil {
 		g.Expires = time.Now().Add(time.Duration(*p.ExpiresSeconds) * time.Second)
@@ -47,9 +61,11 @@ func (m *keyMethods) revoke(_ context.Context, _ *rpc.Call, p api.RevokeKeyParam
 	return api.RevokeKeyResult{Revoked: revoked, KeyID: p.KeyID}, err
 }
 
-// createPageCode makes a code that the page gives for the full key.
 func (m *keyMethods) createPageCode(_ context.Context, c *rpc.Call, _ api.None) (api.CreatePageCodeResult, error) {
-	code := m.codes.Make(c.By.Valid)
+	if err := checkNotReplaced(c); err != nil {
+		return api.CreatePageCodeResult{}, err
+	}
+	code := m.codes.Make(c.By.Grant.ID, c.By.Valid)
 	return api.CreatePageCodeResult{
 		Code: code, URL: "http://" + m.addr + "/#code=" + code, ExpiresInSeconds: uint64(auth.CodeLife / time.Second),
 	}, nil

@@ -35,18 +35,24 @@ type house struct {
 	router   *rpc.Router
 	launcher *supervisortest.Launcher
 	sessions *sessions.Catalogue
+	check    func(ctx context.Context, p api.ValidateCodeParams) error // of code
 }
 
 // outside is what the handlers have of others: a runtime, a store and a status with nothing.
 type outside struct{}
 
-func (outside) BuildSpec(agents.AgentSpec) (supervisor.Spec, error) { return supervisor.Spec{}, nil }
-func (outside) Outcome(string, string) (supervisor.Outcome, error)  { return "", nil }
-func (outside) Forget(string)                                       {}
-func (outside) Models() metrics.Models                              { return metrics.Models{} }
+func (outside) Admit(s supervisor.Spec, _ *api.Limits) (supervisor.Spec, error) { return s, nil }
 
-func (outside) Check(context.Context, api.ValidateCodeParams) (api.ValidateCodeResult, error) {
-	return api.ValidateCodeResult{}, nil
+func (outside) Limits(string) (agents.HeldLimits, error)           { return agents.HeldLimits{}, nil }
+func (outside) SetLimits(string, api.Limits) error                 { return nil }
+func (outside) Outcome(string, string) (supervisor.Outcome, error) { return "", nil }
+func (outside) Forget(string)                                      {}
+func (outside) Spares() (waiting int, used uint64)                 { return 0, 0 }
+func (outside) Models() metrics.Models                             { return metrics.Models{} }
+
+// Check is that of h.check.
+func (h *house) Check(ctx context.Context, p api.ValidateCodeParams) (api.ValidateCodeResult, error) {
+	return api.ValidateCodeResult{}, h.check(ctx, p)
 }
 
 func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command) bool) *house {
@@ -55,7 +61,7 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 	h := &house{t: t, sessions: sessions.New(home, nil)}
 	h.launcher = &supervisortest.Launcher{Plan: func(supervisor.Spec, int) supervisortest.Play { return supervisortest.Play{Command: command} }}
 	sup := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": h.launcher}})
-	registry, err := agents.New(agents.Options{Supervisor: sup, Sessions: h.sessions, Specs: outside{}, Store: outside{}})
+	registry, err := agents.New(agents.Options{Supervisor: sup, Sessions: h.sessions, Admission: outside{}, Store: outside{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +71,7 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 	})
 	methods.Register(h.router, methods.Options{
 		Agents: registry, Plans: plan.NewRunner(plan.Options{Agents: registry, Dir: filepath.Join(home, "plans"), Requests: requests, Log: log}),
-		Codes: new(auth.Codes), Checker: outside{}, Requests: requests, Addr: "127.0.0.1:1", Log: log,
+		Codes: new(auth.Codes), Checker: h, Requests: requests, Addr: "127.0.0.1:1", Log: log,
 	})
 	running, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -85,9 +91,13 @@ func newHouse(t *testing.T, command func(*supervisortest.Child, protocol.Command
 // call calls a method of an agent with a full key, and returns the whole response.
 func (h *house) call(agent, method, params string) string {
 	h.t.Helper()
+	return h.callBy(rpc.Principal{Grant: auth.Grant{Scope: auth.ScopeFull}}, agent, method, params)
+}
+
+func (h *house) callBy(by rpc.Principal, agent, method, params string) string {
+	h.t.Helper()
 	response, _ := h.router.Serve(h.t.Context(), &rpc.Call{
-		Request: jsonrpc.Request{ID: jsonrpc.NullID, Method: method, Params: jsontext.Value(params)}, Agent: agent,
-		By: rpc.Principal{Grant: auth.Grant{Scope: auth.ScopeFull}},
+		Request: jsonrpc.Request{ID: jsonrpc.NullID, Method: method, Params: jsontext.Value(params)}, Agent: agent, By: by,
 	}, nil)
 	return string(jsonrpc.AppendResponse(nil, *response))
 }

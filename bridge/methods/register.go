@@ -2,7 +2,9 @@ package methods
 
 import (
 	"context"
+	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/agents"
@@ -53,6 +55,7 @@ type (
 		agents  *agents.Registry
 		tasks   task.Runner
 		checker CodeChecker
+		checks  checkTurns
 	}
 	keyMethods struct {
 		keys  *auth.Keyring
@@ -67,7 +70,7 @@ func Register(r *rpc.Router, o Options) {
 	all := &agentMethods{agents: o.Agents, turns: turns, requests: o.Requests}
 	conversation, settings := &conversationMethods{o.Agents}, &settingsMethods{o.Agents}
 	sessions, mcp := &sessionMethods{o.Agents}, &mcpMethods{o.Agents}
-	tasks := &taskMethods{agents: o.Agents, tasks: task.Runner{Agents: o.Agents}, checker: o.Checker}
+	tasks := &taskMethods{agents: o.Agents, tasks: task.Runner{Agents: o.Agents}, checker: o.Checker, checks: newCheckTurns()}
 	keys := &keyMethods{keys: o.Keys, codes: o.Codes, addr: o.Addr}
 
 	rpc.Handle(r, api.CreateAgent, all.create)
@@ -75,9 +78,10 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.ListAgents, all.list)
 	rpc.Handle(r, api.GetAgentSummaries, all.summaries)
 	rpc.Handle(r, api.ShutdownServer, all.shutdownServer)
+	document := sync.OnceValues(func() (jsontext.Value, error) { return openrpc.Document(o.Version, "http://"+o.Addr) })
 	rpc.HandleRaw(r, api.Discover, func(context.Context, *rpc.Call, api.None) (rpc.Raw[api.DiscoverResult], error) {
-		document, err := openrpc.Document(o.Version, "http://"+o.Addr)
-		return rpc.Raw[api.DiscoverResult](document), err
+		raw, err := document()
+		return rpc.Raw[api.DiscoverResult](raw), err
 	})
 
 	rpc.HandleStream(r, api.Send, turns.send)
@@ -95,6 +99,8 @@ func Register(r *rpc.Router, o Options) {
 	rpc.Handle(r, api.SetCwd, settings.setCwd)
 	rpc.Handle(r, api.GetPermissions, settings.getPermissions)
 	rpc.Handle(r, api.SetPermissions, settings.setPermissions)
+	rpc.Handle(r, api.GetLimits, settings.getLimits)
+	rpc.Handle(r, api.SetLimits, settings.setLimits)
 	rpc.Handle(r, api.RespondPermission, settings.respondPermission)
 	rpc.Handle(r, api.GetSystemPrompt, settings.getSystemPrompt)
 	rpc.Handle(r, api.SetSystemPrompt, settings.setSystemPrompt)

@@ -106,12 +106,20 @@ func rulesOver(held protocol.PermissionState, p api.SetPermissionsParams) protoc
 	return rules
 }
 
-func (m *settingsMethods) respondPermission(ctx context.Context, c *rpc.Call, p api.RespondPermissionParams) (api.RespondPermissionResult, error) {
-	if p.Decision != protocol.Deny {
-		if err := c.CheckGrant("approve its calls"); err != nil {
-			return api.RespondPermissionResult{}, err
+func (m *settingsMethods) getLimits(_ context.Context, c *rpc.Call, _ api.None) (api.LimitsResult, error) {
+	return m.agents.Limits(c.Agent)
+}
+
+func (m *settingsMethods) setLimits(_ context.Context, c *rpc.Call, p api.SetLimitsParams) (api.LimitsResult, error) {
+	return m.agents.SetLimits(c.Agent, *p.Limits, func(limit string) error {
+		if c.Bound() == protocol.WithinCeiling {
+			return nil
 		}
-	}
+		return api.Denied("the key is good for agent %s and only narrows its limits: to raise %s wants the full key", c.Agent, limit)
+	})
+}
+
+func (m *settingsMethods) respondPermission(ctx context.Context, c *rpc.Call, p api.RespondPermissionParams) (api.RespondPermissionResult, error) {
 	// What does not run has asked for nothing, and need not be started.
 	a, err := m.agents.Supervisor().Agent(c.Agent)
 	if err != nil {

@@ -78,7 +78,6 @@ func (m *turnMethods) left(ctx context.Context, id string, turn *supervisor.Turn
 	}
 }
 
-// prompt sends a message.
 func prompt(ctx context.Context, a *supervisor.Agent, p api.SendParams) (*supervisor.Turn, error) {
 	prompt, options := promptOf(p)
 	turn, err := a.Prompt(ctx, prompt, options)

@@ -14,10 +14,10 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// maxTold is how many agents are told something at once.
+// maxTold is how many agents get a change at once.
 const maxTold = 16
 
-// updateContext changes what one agent is told beside the conversation, or all
+// updateContext changes what one agent's model gets beside the conversation, or all
 // that the server runs. What one of all of them says against it is part of the
 // result.
 func (m *settingsMethods) updateContext(ctx context.Context, c *rpc.Call, p api.UpdateContextParams) (api.UpdateContextResult, error) {

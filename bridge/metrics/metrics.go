@@ -3,6 +3,7 @@ package metrics
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,12 +23,20 @@ type Options struct {
 	Supervisor *supervisor.Supervisor
 	// Models is asked for each scrape. Required.
 	Models ModelStats
+	// Spares is asked for each scrape. Required.
+	Spares SpareStats
 	// Version is that of the program.
 	Version string
 }
 
 // ModelStats tells what the models' services were asked. It is safe for concurrent use.
 type ModelStats interface{ Models() Models }
+
+// SpareStats tells how many processes wait to become an agent, and how many have become
+// one since the server started. It is safe for concurrent use.
+type SpareStats interface {
+	Spares() (waiting int, used uint64)
+}
 
 // Models is what the models' services were asked since the server started.
 type Models struct {
@@ -53,8 +62,25 @@ type Metrics struct {
 	running   *prometheus.GaugeVec     // route
 	received  *prometheus.HistogramVec // route
 	sent      *prometheus.HistogramVec // route
-	launches  prometheus.Histogram
 	unaudited prometheus.Counter
+
+	byRoute sync.Map // *routeMetrics by the name of a route: these are few
+}
+
+// routeMetrics are what requests, running, received and sent have of one route.
+type routeMetrics struct {
+	running        prometheus.Gauge
+	received, sent prometheus.Observer
+}
+
+func (m *Metrics) route(name string) *routeMetrics {
+	if found, ok := m.byRoute.Load(name); ok {
+		return found.(*routeMetrics)
+	}
+	found, _ := m.byRoute.LoadOrStore(name, &routeMetrics{
+		running: m.running.WithLabelValues(name), received: m.received.WithLabelValues(name), sent: m.sent.WithLabelValues(name),
+	})
+	return found.(*routeMetrics)
 }
 
 // New returns a Metrics with a registry of its own.
@@ -78,16 +104,12 @@ func New(o Options) *Metrics {
 		sent: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "nexus_http_response_bytes", Help: "Bodies of HTTP answers.", Buckets: bytes,
 		}, []string{"route"}),
-		launches: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "nexus_launch_seconds", Help: "Starts of agents' processes that succeeded, until they were ready.",
-			Buckets: []float64{.005, .01, .02, .03, .05, .075, .1, .25, .5, 1, 2.5, 5, 10},
-		}),
 		unaudited: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nexus_audit_lines_lost_total", Help: "Audit lines that could not be written.",
 		}),
 	}
 	m.registry.MustRegister(
-		m.calls, m.requests, m.running, m.received, m.sent, m.launches, m.unaudited, newSampler(o),
+		m.calls, m.requests, m.running, m.received, m.sent, m.unaudited, newSampler(o),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
@@ -111,18 +133,15 @@ func (m *Metrics) Call(from, method string, code int, took time.Duration) {
 // caller calls done when it is over, with its status and the bytes of both
 // bodies; status 0 is that of a client that left without an answer.
 func (m *Metrics) Request(route string) (done func(status int, received, sent int64)) {
-	running := m.running.WithLabelValues(route)
-	running.Inc()
+	of := m.route(route)
+	of.running.Inc()
 	return func(status int, received, sent int64) {
-		running.Dec()
+		of.running.Dec()
 		m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-		m.received.WithLabelValues(route).Observe(float64(received))
-		m.sent.WithLabelValues(route).Observe(float64(sent))
+		of.received.Observe(float64(received))
+		of.sent.Observe(float64(sent))
 	}
 }
-
-// Launched counts a process that became ready.
-func (m *Metrics) Launched(took time.Duration) { m.launches.Observe(took.Seconds()) }
 
 // Unaudited counts an audit line that was lost.
 func (m *Metrics) Unaudited() { m.unaudited.Inc() }

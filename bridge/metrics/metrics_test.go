@@ -42,10 +42,12 @@ func server(t *testing.T, n int) (*metrics.Metrics, *supervisor.Supervisor) {
 			t.Fatal(err)
 		}
 	}
-	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: modelStats{}}), sup
+	return metrics.New(metrics.Options{Supervisor: sup, Version: "v", Models: modelStats{}, Spares: modelStats{}}), sup
 }
 
 type modelStats struct{}
+
+func (modelStats) Spares() (waiting int, used uint64) { return 5, 6 }
 
 func (modelStats) Models() metrics.Models {
 	return metrics.Models{Running: 1, Services: []metrics.Service{{
@@ -65,7 +67,6 @@ func whole(t *testing.T) string {
 	m, _ := server(t, 1)
 	m.Call("client", "send", 0, time.Second)
 	m.Request("rpc")(200, 1, 2)
-	m.Launched(time.Second)
 	return scrape(m)
 }
 

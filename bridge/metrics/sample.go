@@ -13,7 +13,7 @@ import (
 	"nexus.internal/supervisor"
 )
 
-// TopAgents is how many agents are told of one by one: those whose processes have
+// TopAgents is how many agents are listed one by one: those whose processes have
 // the most memory. All together are in the sums.
 const TopAgents = 50
 
@@ -46,7 +46,10 @@ var (
 	retries    = desc("nexus_turns_retried_total", "Turns that were sent to their agent once more after a crash.")
 	turns      = desc("nexus_turns_total", "Turns that ended, by outcome.", "outcome")
 	launches   = desc("nexus_launches_total", "Processes of agents that became ready.")
+	launchTook = desc("nexus_launch_seconds", "Starts of agents' processes that succeeded, until they were ready.")
 	unlaunched = desc("nexus_launch_failures_total", "Processes of agents that did not become ready.")
+	spares     = desc("nexus_spares", "Processes that wait to become an agent.")
+	spent      = desc("nexus_spares_used_total", "Processes that waited and became an agent.")
 	crashes    = desc("nexus_crashes_total", "Crashes of agents, by cause.", "reason")
 	restarts   = desc("nexus_restarts_total", "Restarts of agents after a crash that succeeded, by the cause of the crash.", "reason")
 	events     = desc("nexus_events_total", "Events of all agents.")
@@ -64,17 +67,15 @@ var (
 	modelEstimated = desc("nexus_model_requests_estimated_total", "Requests to models whose tokens are an estimate.", "provider")
 )
 
-// Describe implements [prometheus.Collector].
 func (s *sampler) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, unlaunched, crashes, restarts, events, dropped,
+		s.build.Desc(), agents, queued, sends, repeats, retries, turns, launches, launchTook, unlaunched, spares, spent, crashes, restarts, events, dropped,
 		cpu, memory, largest, oneCPU, oneMemory, modelsRunning, modelRequests, modelTokens, modelEstimated,
 	} {
 		out <- d
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	emit := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
@@ -97,8 +98,12 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	for outcome, n := range st.Outcomes {
 		count(turns, n, string(outcome))
 	}
-	count(launches, st.Launches)
+	count(launches, st.LaunchTimes.Count)
+	out <- prometheus.MustNewConstHistogram(launchTook, st.LaunchTimes.Count, st.LaunchTimes.Sum.Seconds(), st.LaunchTimes.Within)
 	count(unlaunched, st.LaunchFailures)
+	waiting, used := s.o.Spares.Spares()
+	gauge(spares, float64(waiting))
+	count(spent, used)
 	for _, reason := range supervisor.Reasons() {
 		count(crashes, st.Crashes[reason], string(reason))
 		count(restarts, st.Restarts[reason], string(reason))
@@ -132,7 +137,6 @@ func (s *sampler) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// monotonic is the most of what was seen so far and now.
 func (s *sampler) monotonic(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

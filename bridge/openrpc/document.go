@@ -1,9 +1,11 @@
 package openrpc
 
 import (
+	_ "embed"
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -139,4 +141,81 @@ func describe(version, base string) document {
 		d.Methods = append(d.Methods, one)
 	}
 	return d
+}
+
+// descriptions are what the Go comments of the parameters say, by type and member, as in
+// SendParams.content. UPDATE=1 go test ./bridge/openrpc writes them.
+//
+//go:embed descriptions.json
+var descriptions []byte
+
+var readDescriptions = sync.OnceValue(func() (said map[string]string) {
+	if err := json.Unmarshal(descriptions, &said); err != nil {
+		panic("openrpc: descriptions.json: " + err.Error())
+	}
+	return said
+})
+
+// described is what a member of a type is; "" if nothing is known.
+func described(typ, member string) string { return readDescriptions()[typ+"."+member] }
+
+// describeMembers describes the members of objects within s.
+func describeMembers(s *schema.Schema) {
+	if s.Items != nil {
+		describeMembers(s.Items)
+	}
+	if values, ok := s.Additional.(*schema.Schema); ok {
+		describeMembers(values)
+	}
+	if s.Properties == nil {
+		return
+	}
+	for _, m := range s.Properties.List {
+		m.Schema.Description = described(s.Title, m.Name)
+		describeMembers(m.Schema)
+	}
+}
+
+// The names under which the document describes what event streams tell, beside the
+// schemas of the frames, which are named for their types.
+const (
+	agentEvent = "AgentEvent" // the data of an event of GET /agent/{id}/events
+	anyEvent   = "AnyEvent"   // the data of an event of GET /events
+)
+
+// eventSchemas are the schemas of the events of SPEC §6.4.
+func eventSchemas() *schema.Members {
+	all := &schema.Members{}
+	of := map[string]*schema.Schema{agentEvent: {}, anyEvent: {}}
+	for _, row := range api.EventTypes() {
+		frame := &schema.Schema{Ref: "#/components/schemas/" + row.Event.Name()}
+		all.List = append(all.List, schema.Member{Name: row.Event.Name(), Schema: schema.Event(row.Event)})
+		for name, place := range map[string]api.Place{agentEvent: row.Agent, anyEvent: row.All} {
+			if place != api.Nowhere {
+				of[name].AnyOf = append(of[name].AnyOf, placed(frame, place))
+			}
+		}
+	}
+	for _, name := range []string{agentEvent, anyEvent} {
+		all.List = append(all.List, schema.Member{Name: name, Schema: of[name]})
+	}
+	return all
+}
+
+// placed is the data of an event whose frame is there.
+func placed(frame *schema.Schema, place api.Place) *schema.Schema {
+	if place == api.Bare {
+		return frame
+	}
+	s := &schema.Schema{Type: "object", Properties: &schema.Members{}}
+	add := func(name string, member *schema.Schema) {
+		s.Properties.List = append(s.Properties.List, schema.Member{Name: name, Required: true, Schema: member})
+		s.Required = append(s.Required, name)
+	}
+	add("agent_id", &schema.Schema{Type: "string"})
+	if place == api.Owned {
+		add("seq", &schema.Schema{Type: "integer", Minimum: new(int64(1))})
+	}
+	add("event", frame)
+	return s
 }

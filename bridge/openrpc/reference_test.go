@@ -61,6 +61,7 @@ func TestReference(t *testing.T) {
 Every method of the façade. SPEC.md describes requests and answers (§6.1, §6.2), and how the methods work together (§6.3).
 Parameters are given by name. One without "required" may be missing or null; unknown ones are refused. A member of a result
 with a question mark may be missing. Any method gives the errors ` + kinds(api.CommonErrors) + `; each method lists its other errors.
+"Audit log" names the parameters that a line of the audit log has (SPEC §6.6).
 
 This page is generated from the table of methods: ` + "`UPDATE=1 go test ./bridge/openrpc`" + ` writes it.
 
@@ -76,7 +77,11 @@ This page is generated from the table of methods: ` + "`UPDATE=1 go test ./bridg
 		if row.Scope != api.Global {
 			places = append(places, "`POST /agent/{id}`")
 		}
-		fmt.Fprintf(&out, "Called at %s%s. %s\n\n", strings.Join(places, " or "), keysOf(row), agentsOf[row.Agents])
+		draining := ""
+		if row.Draining {
+			draining = " It is answered also while the server drains."
+		}
+		fmt.Fprintf(&out, "Called at %s%s. %s%s\n\n", strings.Join(places, " or "), keysOf(row), agentsOf[row.Agents], draining)
 		if params := m.Get("params").Array(); len(params) > 0 {
 			out.WriteString("| parameter | type | meaning |\n|---|---|---|\n")
 			for _, p := range params {
@@ -94,6 +99,7 @@ This page is generated from the table of methods: ` + "`UPDATE=1 go test ./bridg
 		if row.Errors != nil {
 			fmt.Fprintf(&out, "Errors: %s.\n\n", kinds(row.Errors))
 		}
+		out.WriteString(auditOf(row))
 		if e, ok := shown[row.Name]; ok {
 			fmt.Fprintf(&out, "```\n%s\n%s\n\n%s\n```\n\n", e.place, e.request, e.response)
 		} else if row.Name != api.Discover.Name { // whose answer is this page
@@ -129,8 +135,38 @@ func keysOf(m api.Method) string {
 		return ", with a full key"
 	case m.Effect == api.Reads:
 		return ", with a full key, a read key, or the agent's"
+	case m.Grant.Unless != "":
+		return fmt.Sprintf(", with a full key or the agent's; the agent's is only good for `%s` = `%s` unless it was made with `may_grant`", m.Grant.Param, m.Grant.Unless)
+	case m.Grant.Act != "":
+		return ", with a full key, or the agent's if that was made with `may_grant`"
 	default:
 		return ", with a full key or the agent's"
+	}
+}
+
+// auditOf says what the audit log has of the calls of a method; nothing of one that only reads.
+func auditOf(m api.Method) string {
+	var texts, rules []string
+	for _, a := range m.Audit {
+		if a.Rule {
+			rules = append(rules, "`"+a.Name+"`")
+		} else {
+			texts = append(texts, "`"+a.Name+"`")
+		}
+	}
+	switch {
+	case m.Effect == api.Reads:
+		return ""
+	case m.Unaudited:
+		return "Audit log: none.\n\n"
+	case m.Audit == nil:
+		return "Audit log: no parameters.\n\n"
+	case rules == nil:
+		return "Audit log: " + strings.Join(texts, ", ") + ".\n\n"
+	case texts == nil:
+		return "Audit log: rules " + strings.Join(rules, ", ") + ".\n\n"
+	default:
+		return "Audit log: " + strings.Join(texts, ", ") + "; rules " + strings.Join(rules, ", ") + ".\n\n"
 	}
 }
 

@@ -17,6 +17,22 @@ export function plain(value) {
   return String(value ?? "").replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
+// during disables buttons while work goes on. A disabled button loses the focus: it gets the
+// focus back, unless something else has it by then.
+export async function during(work, ...buttons) {
+  const had = buttons.find((button) => button === document.activeElement);
+  for (const button of buttons) button.disabled = true;
+  try {
+    return await work();
+  } finally {
+    for (const button of buttons) button.disabled = false;
+    if (lost()) had?.focus();
+  }
+}
+
+// lost reports whether nothing that is there has the focus.
+export const lost = () => (document.activeElement ?? document.body) === document.body || document.activeElement.hidden;
+
 export function put(node, value) {
   if (node.textContent !== value) node.textContent = value;
 }

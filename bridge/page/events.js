@@ -106,7 +106,10 @@ function describe(event, data) {
         case "toolcall_start": return inner(e.tool_name);
         case "toolcall_input_delta": case "toolcall_output_delta": return inner(e.delta, `${e.type} ${e.tool_id}`);
         case "toolcall_input": return inner(JSON.stringify(e.input));
-        case "toolcall_result": return inner(e.result);
+        case "toolcall_result": return { ...inner(e.result), kind: e.is_error ? "bad" : "" };
+        case "retry": return { ...inner(e.reason), kind: "warn" };
+        case "compaction_start": return inner("old messages give way to a summary");
+        case "compaction_end": return inner(e.compacted ? `${e.tokens_before} tokens became ${e.tokens_after}` : e.reason);
         default: return { type: e.type ?? event, text: JSON.stringify(e) };
       }
     }

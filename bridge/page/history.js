@@ -1,6 +1,6 @@
 // The conversation of the agent that is open, as it is saved, and what it has cost.
 
-import { $, cut, make, plain, put, thousands } from "./dom.js";
+import { $, cut, during, lost, make, plain, put, thousands } from "./dom.js";
 import { answeredHere, dropSaved, isFromHere } from "./talk.js";
 import { inTime, pathOf, post, refusal, Refused, request, session } from "./wire.js";
 
@@ -47,9 +47,9 @@ function renew() {
   });
 }
 
-$("earlier").addEventListener("click", () => {
-  $("earlier").disabled = true;
-  reading = reading.then(() => read(shown, first)).finally(() => { $("earlier").disabled = false; });
+$("earlier").addEventListener("click", async () => {
+  await during(() => (reading = reading.then(() => read(shown, first))), $("earlier"));
+  if ($("earlier").hidden && lost()) $("agent-title").focus({ preventScroll: true });
 });
 
 // read shows the messages before the offset end, or the last ones where that is negative.

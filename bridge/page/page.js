@@ -1,6 +1,6 @@
 // The page of a nexus server (SPEC §6.11): the key, and the agents.
 
-import { $, cut, make, mebibytes, plain, put, thousands } from "./dom.js";
+import { $, cut, during, make, mebibytes, plain, put, thousands } from "./dom.js";
 import { follow } from "./events.js";
 import { showHistory } from "./history.js";
 import { questions } from "./questions.js";
@@ -14,9 +14,7 @@ $("key-form").addEventListener("submit", async (event) => {
   if (button.disabled) return; // it is being tried
   const given = $("key").value.trim();
   if (!/^[\x21-\x7e]+$/.test(given)) return lock("A key is one word, without spaces.");
-  button.disabled = true;
-  await unlock(given);
-  button.disabled = false;
+  await during(() => unlock(given), button);
 });
 
 // unlock shows what a key opens, or why it opens nothing.
@@ -210,6 +208,7 @@ $("filter").addEventListener("input", narrow);
 onOpen(async (id) => {
   show(await look());
   choose(id);
+  $("agent-title").focus();
 });
 
 const beside = matchMedia("(min-width: 1100px) and (min-height: 560px)"); // as in page.css: the agent stands beside the list, not below it
@@ -287,21 +286,19 @@ $("create-form").addEventListener("submit", async (event) => {
     const value = $(field).value.trim();
     if (value !== "") params[member] = value;
   }
-  const button = event.target.querySelector("button");
-  button.disabled = true;
-  try {
-    const made = await call("/", "create_agent", params);
-    show(await look());
-    choose(made.agent_id);
-    event.target.reset();
-    $("create").open = false;
-    fault("create-error", "");
-    $("message").focus();
-  } catch (error) {
-    fault("create-error", why(error));
-  } finally {
-    button.disabled = false;
-  }
+  await during(async () => {
+    try {
+      const made = await call("/", "create_agent", params);
+      show(await look());
+      choose(made.agent_id);
+      event.target.reset();
+      $("create").open = false;
+      fault("create-error", "");
+      $("message").focus();
+    } catch (error) {
+      fault("create-error", why(error));
+    }
+  }, event.target.querySelector("button"));
 });
 
 const why = (error) => (error instanceof Refused ? error.message : "the server does not answer");

@@ -1,6 +1,6 @@
 // Calls of agents that wait for somebody to allow them.
 
-import { $, make, plain, put } from "./dom.js";
+import { $, during, make, plain, put } from "./dom.js";
 import { call, pathOf, wake } from "./wire.js";
 
 const most = 12; // shown at first, and more for each time that more are asked for
@@ -59,20 +59,18 @@ function newCard(name, agent, question) {
     make("p", { class: "quiet" }, isNaN(until) ? "" : `Denied by itself at ${until.toLocaleTimeString()}.`),
     error, make("div", { class: "row acts" }, ...buttons));
   async function decide(decision) {
-    for (const button of buttons) button.disabled = true;
     try {
-      await call(pathOf(agent), "respond_permission", { request_id: question.request_id, decision });
+      await during(() => call(pathOf(agent), "respond_permission", { request_id: question.request_id, decision }), ...buttons);
     } catch (e) {
       if (e.type !== "PERMISSION_REQUEST_NOT_FOUND") {
         put(error, e.message);
-        for (const button of buttons) button.disabled = false;
         return;
       }
     }
     decided.add(name);
     waiting.delete(name);
     fill();
-    if (!$("asked").hidden) $("asked-title").focus();
+    $(!$("asked").hidden ? "asked-title" : !$("agent").hidden ? "agent-title" : "desk").focus();
     wake();
   }
   return li;

@@ -1,6 +1,6 @@
 // The saved sessions of the server.
 
-import { $, cut, make, plain, put } from "./dom.js";
+import { $, cut, during, lost, make, plain, put } from "./dom.js";
 import { call, Refused, wake } from "./wire.js";
 
 const most = 50; // asked for at once
@@ -21,13 +21,16 @@ $("saved").addEventListener("toggle", () => {
   if (!$("saved").open) return;
   there = 0;
   $("saved-list").replaceChildren();
-  more();
+  during(more, $("saved-more"));
 });
 
-$("saved-more").addEventListener("click", more);
+$("saved-more").addEventListener("click", async () => {
+  const last = $("saved-list").lastElementChild;
+  await during(more, $("saved-more"));
+  if ($("saved-more").hidden && lost()) (last?.nextElementSibling?.querySelector("button") ?? $("saved").querySelector("summary")).focus();
+});
 
 async function more() {
-  $("saved-more").disabled = true;
   fault("");
   try {
     const page = await call("/", "list_sessions", { offset: there, limit: most });
@@ -37,8 +40,6 @@ async function more() {
     put($("saved-note"), page.total === 0 ? "No conversation is saved here yet." : `${there} of ${page.total}, the latest used first`);
   } catch (error) {
     fault(error instanceof Refused ? error.message : "the server does not answer");
-  } finally {
-    $("saved-more").disabled = false;
   }
 }
 
@@ -56,15 +57,14 @@ function newRow(session, last) {
   if (!session.damaged) {
     const button = make("button", { type: "button", class: "all" }, "Open");
     button.setAttribute("aria-label", `Open ${session.name}`);
-    button.addEventListener("click", () => load(session.name, button));
+    button.addEventListener("click", () => during(() => load(session.name), button));
     li.append(button);
   }
   return li;
 }
 
 // load makes an agent of a session, if there is none yet, and opens it.
-async function load(name, button) {
-  button.disabled = true;
+async function load(name) {
   fault("");
   try {
     const loaded = await call("/", "load_session", { session_name: name });
@@ -72,7 +72,5 @@ async function load(name, button) {
     await open(loaded.agent_id ?? name);
   } catch (error) {
     fault(error instanceof Refused ? `${name} was not opened: ${error.message}` : "the server does not answer");
-  } finally {
-    button.disabled = false;
   }
 }

@@ -1,6 +1,6 @@
 // Messages to an agent and its answers, as they come.
 
-import { $, atEnd, make, plain, put } from "./dom.js";
+import { $, atEnd, lost, make, plain, put } from "./dom.js";
 import { call, every, frames, listening, pathOf, pause, post, Refused, request, session, wake } from "./wire.js";
 
 const most = {
@@ -117,9 +117,11 @@ function newExchange(agent, content, id) {
     cancel.disabled = true;
     try {
       await call(pathOf(agent), "cancel", { request_id: id });
+      if (lost()) $("message").focus(); // the button goes
     } catch (error) {
       put(status, error.message);
       cancel.disabled = false;
+      if (lost()) cancel.focus();
     }
   });
   let coming = ""; // not painted yet

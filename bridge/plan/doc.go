@@ -2,7 +2,7 @@
 // dependencies, and keeps a record from which that goes on after a kill.
 //
 //	record, err := plan.Open(path, digest)   // new, or what was done before
-//	status, err := plan.Execute(ctx, plan.Options{Plan: p, Workers: 4, Record: record, Do: do})
+//	status, err := plan.Execute(ctx, plan.ExecuteOptions{Plan: p, Workers: 4, Record: record, Work: work})
 //
 // [Execute] gives each task that could run, the one of the lowest priority first,
 // to a worker that has none; workers are numbers, and what they are is the

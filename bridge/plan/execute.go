@@ -37,9 +37,9 @@ type Work interface {
 	Do(ctx context.Context, s Start, t api.PlanTask, needs []api.PlanTaskResult) (result api.PlanTaskResult, next Next)
 	// RequestID is the id of an attempt at a task.
 	RequestID(taskID string, attempt int) string
-	// Started is told of an attempt that was recorded and begins.
+	// Started gets an attempt that was recorded and begins.
 	Started(Start)
-	// Ended is told of a result that was recorded.
+	// Ended gets a result that was recorded.
 	Ended(api.PlanTaskResult)
 }
 
@@ -96,7 +96,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (string, error) {
 	for err == nil && len(r.under) > 0 {
 		select {
 		case f := <-r.finished:
-			err = r.settle(ctx, f)
+			err = r.taskEnded(ctx, f)
 		case <-pause:
 			pause, r.left, r.stopped = nil, true, "the server goes down"
 		case <-done:
@@ -125,18 +125,17 @@ func Execute(ctx context.Context, o ExecuteOptions) (string, error) {
 	return r.close(ctx)
 }
 
-// end takes note that ctx has ended.
 func (r *execution) end(ctx context.Context) {
 	cause := context.Cause(ctx)
 	r.stopped = cause.Error()
 	r.left = r.left || errors.Is(cause, ErrInterrupted)
 }
 
-// settle takes the result of a task, unless it was cut off to go on later.
-func (r *execution) settle(ctx context.Context, f finished) error {
+// taskEnded takes the result of a task, unless it was cut off to go on later.
+func (r *execution) taskEnded(ctx context.Context, f finished) error {
 	result, s := f.result, r.under[f.result.TaskID]
 	if f.next != Lost {
-		r.free = append(r.free, s.Worker)
+		r.free = slices.Insert(r.free, 0, s.Worker) // it is there: others may have to be created
 	}
 	delete(r.under, result.TaskID)
 	r.vain[s.TaskID]++

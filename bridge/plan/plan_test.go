@@ -30,6 +30,7 @@ type stage struct {
 	mu     sync.Mutex      // guards what follows
 	said   []string
 	inside map[int]bool // workers
+	used   map[int]bool // workers
 	most   int
 }
 
@@ -55,6 +56,7 @@ func (s *stage) Do(ctx context.Context, st plan.Start, t api.PlanTask, needs []a
 	}
 	s.inside[st.Worker] = true
 	s.most = max(s.most, len(s.inside))
+	s.used[st.Worker] = true
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -90,7 +92,7 @@ func (s *stage) Do(ctx context.Context, st plan.Start, t api.PlanTask, needs []a
 }
 
 func (s *stage) options(p api.Plan, workers int) plan.ExecuteOptions {
-	s.inside = map[int]bool{}
+	s.inside, s.used = map[int]bool{}, map[int]bool{}
 	return plan.ExecuteOptions{
 		Plan: p, Workers: workers, Work: s,
 	}
@@ -141,8 +143,8 @@ func TestExecute(t *testing.T) {
 				o.StopOnFailure = tt.stop
 				s.fails[tt.fails] = true
 				status, err := s.run(t.Context(), o)
-				if err != nil || status != tt.status || s.most != tt.most {
-					t.Errorf("got %s, %v, with up to %d at once, want %s and %d", status, err, s.most, tt.status, tt.most)
+				if err != nil || status != tt.status || s.most != tt.most || len(s.used) != tt.most { // no worker is made that is not needed
+					t.Errorf("got %s, %v, with up to %d of %d workers at once, want %s and %d", status, err, s.most, len(s.used), tt.status, tt.most)
 				}
 				if tt.want != "" {
 					if diff := cmp.Diff(strings.Fields(tt.want), s.said); diff != "" {

@@ -51,7 +51,6 @@ func workerID(number int) string {
 	return fmt.Sprintf(api.PlanPrefix+"%x-%d", secret, number+1)
 }
 
-// id is the name of a worker.
 func (w *pool) id(number int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,7 +38,10 @@ const version = 1
 
 var (
 	// ErrConflict is the error of Open for a record of another plan.
-	ErrConflict error = &api.Error{Kind: api.KindRequestIDConflict, Suggestions: []string{"Use a new request_id for a new message."}}
+	ErrConflict error = &api.Error{
+		Kind: api.KindRequestIDConflict, Details: "a run of that id was begun with another plan, or with other agents or settings",
+		Suggestions: []string{"Repeat the call as it was (nexus-rpc plan: the same plan and flags), or use a new request_id (--run) for another run."},
+	}
 	// ErrUnrecorded says that a record cannot be written, or be had at all: of the
 	// disk and not of what the record says. Nothing goes on then.
 	ErrUnrecorded = errors.New("the run cannot be recorded")
@@ -229,7 +232,7 @@ func (r *Record) replay() (digest string, whole int64, torn bool, err error) {
 	return digest, whole, torn, nil
 }
 
-// take takes in what line n says, the first of which is 1; digest is that of the first.
+// take takes in what line n says, counted from 1; digest is that of the first.
 func (r *Record) take(n int, text []byte) (digest string, err error) {
 	var l line
 	if err := strict.Unmarshal(text, &l, strict.IgnoreUnknown); err != nil {
@@ -303,14 +306,12 @@ func (r *Record) forget(tasks []string) {
 	}
 }
 
-// start records that a task is begun.
 func (r *Record) start(s Start) error {
 	r.Begun[s.TaskID] = s
 	r.attempts[s.TaskID] = s.Attempt
 	return r.append(line{Type: "task_start", Start: &s})
 }
 
-// end records how a task ended, finish how the run did.
 func (r *Record) end(result api.PlanTaskResult) error {
 	r.Done[result.TaskID] = result
 	delete(r.Begun, result.TaskID)

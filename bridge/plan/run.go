@@ -55,7 +55,7 @@ func NewRunner(o Options) *Runner {
 	return &Runner{o: o, tasks: task.Runner{Agents: o.Agents}, runs: map[string]*run{}}
 }
 
-// run is one run of a plan, which goes on whoever waits for it.
+// run is one run of a plan, which goes on without anybody who waits for it.
 type run struct {
 	id     string
 	digest string
@@ -84,7 +84,7 @@ func (r *Runner) Serve(ctx context.Context, c *rpc.Call, p api.RunPlanParams, ou
 	if err != nil || c.Request.IsNotification() {
 		return api.RunPlanResult{}, err
 	}
-	if out != nil { // of one that has ended before, the beginning and the end are told
+	if out != nil { // of one that has ended before, the beginning and the end are sent
 		if err := follow(ctx, out, run); err != nil {
 			return api.RunPlanResult{}, err
 		}
@@ -156,7 +156,7 @@ func (r *Runner) begin(ctx context.Context, c *rpc.Call, p api.RunPlanParams) (*
 	r.mu.Lock()
 	r.runs[id] = run
 	r.mu.Unlock()
-	go r.carryOut(lives, run, p, record, pool) // joined by the drain, as it is inside s.requests
+	go r.execute(lives, run, p, record, pool) // joined by the drain, as it is inside s.requests
 	return run, nil
 }
 
@@ -211,8 +211,8 @@ func (r *run) start(p api.Plan, record *Record) {
 	r.note(api.PlanStart, api.PlanStartParams{PlanRunID: r.id, Tasks: len(p.Tasks), Completed: completed})
 }
 
-// carryOut sees a run to its end.
-func (r *Runner) carryOut(ctx context.Context, run *run, p api.RunPlanParams, record *Record, pool *pool) {
+// execute carries out a run until it ends.
+func (r *Runner) execute(ctx context.Context, run *run, p api.RunPlanParams, record *Record, pool *pool) {
 	defer r.o.Requests.Leave()
 	defer record.Close()
 	if p.TimeoutS != nil {
@@ -373,7 +373,6 @@ func ownFault(err error) bool {
 	return answered || refused
 }
 
-// cutOff reports whether a turn ended with its process.
 func cutOff(err error) bool {
 	_, crashed := errors.AsType[*supervisor.CrashError](err)
 	return crashed
@@ -393,7 +392,7 @@ func (r *Runner) abortTask(ctx context.Context, a *supervisor.Agent, id string) 
 	}
 }
 
-// maxNeed bounds what a task is told of one that it depends on, in bytes.
+// maxNeed bounds what a task gets of the result of one that it depends on, in bytes.
 const maxNeed = 4 << 10
 
 // taskOf is a task of a plan as an executor is asked for it. The same records
@@ -412,7 +411,6 @@ func taskOf(p api.RunPlanParams, t api.PlanTask, needs []api.PlanTaskResult) api
 	return api.ExecuteTaskParams{TaskType: t.Type, Prompt: prompt, Context: p.Context, Options: p.Options, TimeoutS: p.TaskTimeoutS}
 }
 
-// attemptID is the id of the turn of an attempt.
 func attemptID(run, task string, attempt int) string {
 	if attempt == 1 {
 		return run + "/" + task
@@ -437,4 +435,38 @@ func digestOf(p api.RunPlanParams) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// follow passes on all notifications of a run until it has ended. Errors are
+// rpc.ErrSlowClient and that of ctx.
+func follow(ctx context.Context, out *rpc.Stream, run *run) error {
+	beat := time.NewTicker(out.Heartbeat)
+	defer beat.Stop()
+	for sent, last := 0, false; ; {
+		notes, more := run.since(sent)
+		var batch []byte
+		for _, n := range notes {
+			batch = rpc.AppendEvent(batch, "", n.method, n.line)
+		}
+		if batch != nil {
+			if err := out.Send(batch); err != nil {
+				return err
+			}
+		}
+		sent += len(notes)
+		if last {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-run.done: // all has been noted by now
+			last = true
+		case <-beat.C:
+			if err := out.Beat(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -20,8 +20,9 @@ type AgentCalls struct {
 	Router *Router
 	// Requests is the work of the server: once it is closed, calls are refused.
 	Requests *DrainGroup
-	// Log gets a line for each call.
-	Log *zap.Logger
+	// Log gets a line for each call, as far as Lines lets it.
+	Log   *zap.Logger
+	Lines *LineLimit
 }
 
 // Serve answers one call. params has agent_id beside the method's own for a method of an
@@ -43,7 +44,7 @@ func (a AgentCalls) Serve(ctx context.Context, from supervisor.Caller, method st
 	return response.Result, nil
 }
 
-// hostError is an error as an agent is told it.
+// hostError is an error as an agent gets it.
 func hostError(e *jsonrpc.Error) *protocol.HostError {
 	message := e.Message
 	if e.Data.Type != string(api.KindInternalError) {
@@ -56,6 +57,9 @@ func hostError(e *jsonrpc.Error) *protocol.HostError {
 func (a AgentCalls) log(from supervisor.Caller, r Record) {
 	if r.Fault != nil {
 		a.Log.Error("host call failed", zap.String("agent", from.AgentID), zap.Error(r.Fault))
+	}
+	if !a.Lines.hostCall(a.Router.o.Access.Root(from.AgentID), "host_call "+r.Outcome()) {
+		return
 	}
 	fields := []zap.Field{
 		zap.Dict("data", r.Fields(r.Outcome())...), zap.String("agent", from.AgentID), zap.Uint64("incarnation", from.Incarnation),

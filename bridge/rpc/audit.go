@@ -6,27 +6,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/textcut"
 )
-
-// auditParams are the parameters that an audit line has, where a call has them: they say
-// what it is about, and none is made to hold a text or a secret.
-var auditParams = []string{
-	"agent_id", "parent_agent_id", "preset", "cwd", "default_cwd", "model", "request_id", "decision", "session_name", "src_session", "dest_session",
-	"old_name", "new_name", "scope", "name", "key_id", "server", "approvals", "if_exists",
-}
-
-// auditRules are the parameters that say what an agent may do, and are no strings. An
-// audit line has them as they were given.
-var auditRules = []string{
-	"disabled_tools", "allowed_paths", "write_paths", "blocked_paths", "tools", "allowed_write_paths", "disable_tools", "limits",
-}
 
 // Bounds of a parameter in an audit line, and of a rule, in bytes.
 const (
@@ -54,8 +42,8 @@ type auditData struct {
 	Status string            `json:"status"`
 	Code   int               `json:"code,omitzero"`
 	Params map[string]string `json:"params"`
-	// Rules are the parameters of auditRules; the beginning of the JSON, as a string, where
-	// that is too long.
+	// Rules are parameters as they were given; the beginning of the JSON, as a string, if it
+	// is too long.
 	Rules map[string]jsontext.Value `json:"rules,omitzero"`
 	// For is the method on whose behalf a call was made, and Plan the run.
 	For  string `json:"for,omitzero"`
@@ -70,9 +58,9 @@ type auditBy struct {
 	Incarnation uint64 `json:"incarnation,omitzero"`
 }
 
-// OnBehalf runs do, which does what another method says on behalf of c, and audits that as a
-// call of its own. params are parameters of ours.
-func (c *Call) OnBehalf(method string, params any, do func() error) error {
+// OnBehalf audits what begins now, which another method says and c is the reason for, as a call
+// of its own. params are parameters of ours. end is given the error with which that ends.
+func (c *Call) OnBehalf(method string, params any) (end func(error)) {
 	text, err := json.Marshal(params)
 	if err != nil {
 		panic("rpc: parameters of our own: " + err.Error())
@@ -81,49 +69,56 @@ func (c *Call) OnBehalf(method string, params any, do func() error) error {
 		Request: jsonrpc.Request{Method: method, Params: text}, By: c.By, RequestID: c.RequestID,
 		OnBehalfOf: c.Request.Method, PlanRun: c.PlanRun,
 	}
-	c.router.record(made, statusBegun, 0)
-	err = do()
-	status, code := "success", jsonrpc.Code(0)
-	if err != nil {
-		status, code = "error", ToError(err).Err.Code
+	c.router.writeAudit(made, statusBegun, 0)
+	return func(err error) {
+		status, code := "success", jsonrpc.Code(0)
+		if err != nil {
+			status, code = "error", ToError(err).Err.Code
+		}
+		c.router.audit(made, status, code)
 	}
-	c.router.audit(made, status, code)
-	return err
 }
 
 // audit records a call that is over, whatever became of it. Its line is on the disk
 // then.
 func (r *Router) audit(c *Call, status string, code jsonrpc.Code) {
-	if !r.record(c, status, code) {
+	if !r.writeAudit(c, status, code) {
 		return
 	}
-	if err := r.o.Audit.Sync(); err != nil {
+	if err := c.audit.Sync(); err != nil {
 		r.o.Metrics.Unaudited()
 		r.o.Log.Error("not audited", zap.Error(err))
 	}
 }
 
-// record writes a line, and reports whether there is one.
-func (r *Router) record(c *Call, status string, code jsonrpc.Code) bool {
+// writeAudit writes a line, and reports whether there is one.
+func (r *Router) writeAudit(c *Call, status string, code jsonrpc.Code) bool {
 	m, ok := api.Find(c.Request.Method)
 	if r.o.Audit == nil || !ok || m.Effect == api.Reads || m.Unaudited {
 		return false
 	}
+	texts, rules := c.audited(m)
 	line := auditLine{
 		Timestamp: time.Now().Format(time.RFC3339Nano), Level: "info", Message: "audit",
 		Data: auditData{
-			Method: m.Name, Status: status, Code: int(code), Params: c.auditParams(), Rules: c.auditRules(), For: c.OnBehalfOf, Plan: c.PlanRun,
+			Method: m.Name, Status: status, Code: int(code), Params: texts, For: c.OnBehalfOf, Plan: c.PlanRun,
 		},
 		RequestID: c.RequestID, Agent: c.Agent,
 		By: auditBy{Key: c.By.Grant.ID, KeyName: c.By.Grant.Name},
+	}
+	if status == statusBegun || c.audit != nil { // else it was refused: its rules hold for nobody
+		line.Data.Rules = rules
 	}
 	if c.By.Agent != nil {
 		line.By = auditBy{Agent: c.By.Agent.AgentID, Incarnation: c.By.Agent.Incarnation}
 	}
 	text, err := json.Marshal(line, json.Deterministic(true))
 	text = []byte(redact.Keys(string(text)))
+	if c.audit == nil {
+		c.audit = r.auditLog(c.By, 2*len(text)) // the line of its end comes too
+	}
 	if err == nil {
-		err = r.o.Audit.Write(append(text, '\n'))
+		err = c.audit.Write(append(text, '\n'))
 	}
 	if err != nil {
 		r.o.Metrics.Unaudited()
@@ -132,37 +127,46 @@ func (r *Router) record(c *Call, status string, code jsonrpc.Code) bool {
 	return err == nil
 }
 
-// auditParams are the parameters of a call that say what it is about, and what its handler
-// noted.
-func (c *Call) auditParams() map[string]string {
-	out := map[string]string{}
-	params := gjson.ParseBytes(c.Request.Params)
-	for _, name := range auditParams {
-		if v := params.Get(name); v.Type == gjson.String {
-			out[name] = textcut.Head(v.Str, maxAuditParam)
-		}
+// auditLog is the log for a principal that is about to write n bytes. Agents that one agent
+// created, and those that these created, are one principal with it: else an agent would have
+// as much of the log as it creates agents.
+func (r *Router) auditLog(by Principal, n int) *logfile.Log {
+	switch {
+	case by.Agent != nil:
+		return r.o.Audit.Limited("agent "+r.o.Access.Root(by.Agent.AgentID), n)
+	case by.Grant.Scope != auth.ScopeFull:
+		return r.o.Audit.Limited("key "+by.Grant.ID, n)
+	default:
+		return r.o.Audit.Full()
 	}
-	maps.Copy(out, c.facts)
-	return out
 }
 
-// auditRules are what a call says of what an agent may do; nil if nothing.
-func (c *Call) auditRules() map[string]jsontext.Value {
-	var out map[string]jsontext.Value
-	params := gjson.ParseBytes(c.Request.Params)
-	for _, name := range auditRules {
-		v := params.Get(name)
-		if !v.Exists() {
-			continue
-		}
-		rule := jsontext.Value(v.Raw)
-		if len(rule) > maxAuditRule {
-			rule, _ = jsontext.AppendQuote(nil, textcut.Head(v.Raw, maxAuditRule)) // it is UTF-8, like all that was asked
-		}
-		if out == nil {
-			out = map[string]jsontext.Value{}
-		}
-		out[name] = rule
+// audited are the parameters of a call that its row lets a line have: the texts, with what
+// its handler noted, and the rules, nil if it gives none.
+func (c *Call) audited(m api.Method) (texts map[string]string, rules map[string]jsontext.Value) {
+	var given map[string]jsontext.Value
+	if err := json.Unmarshal(c.Request.Params, &given); err != nil {
+		given = nil // parameters by position, of a call that was refused
 	}
-	return out
+	texts = map[string]string{}
+	for _, a := range m.Audit {
+		v, there := given[a.Name]
+		switch {
+		case !there:
+		case !a.Rule:
+			if text, err := jsontext.AppendUnquote(nil, v); err == nil {
+				texts[a.Name] = textcut.Head(string(text), maxAuditParam)
+			}
+		default:
+			if len(v) > maxAuditRule {
+				v, _ = jsontext.AppendQuote(nil, textcut.Head(string(v), maxAuditRule)) // it is UTF-8, like all that was asked
+			}
+			if rules == nil {
+				rules = map[string]jsontext.Value{}
+			}
+			rules[a.Name] = v
+		}
+	}
+	maps.Copy(texts, c.facts)
+	return texts, rules
 }

@@ -5,6 +5,7 @@ import (
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
@@ -44,6 +45,8 @@ type Call struct {
 	By    Principal
 	// RequestID is that of the HTTP request; "" for a host call.
 	RequestID string
+	// Share is what the call's request holds of the Budget; nil for a full key, and for a host call.
+	Share *Share
 	// Incarnation is what the log says; a handler sets it where it knows.
 	Incarnation uint64
 	// OnBehalfOf is the method for which this one is called, and PlanRun the run of a plan;
@@ -52,6 +55,7 @@ type Call struct {
 
 	router *Router           // that serves it
 	facts  map[string]string // that a handler found out, for the audit log
+	audit  *logfile.Log      // that has its lines; nil before the first
 }
 
 // Note adds what a handler found out to the audit line of its call.
@@ -63,8 +67,8 @@ func (c *Call) Note(name, value string) {
 }
 
 // Bound is what a caller's change to an agent's permissions and directory stays within. It
-// and CheckGrant are the whole rule of which caller may give an agent how much (SPEC §6.5,
-// "Grants"): each method that could widen what an agent may do calls one of them.
+// and the Grant of a method's row are the whole rule of which caller may give an agent how
+// much (SPEC §6.5, "Grants").
 func (c *Call) Bound() protocol.Bound {
 	switch {
 	case c.By.Agent != nil:
@@ -76,13 +80,4 @@ func (c *Call) Bound() protocol.Bound {
 	default:
 		return protocol.WithinHeld
 	}
-}
-
-// CheckGrant reports why a caller may not let an agent do what its permissions leave
-// open: approve a call, or start a program.
-func (c *Call) CheckGrant(what string) error {
-	if c.Bound() == protocol.WithinHeld {
-		return api.Denied("the key is good for agent %s and only narrows what it may do: to %s wants a key made with may_grant", c.By.Grant.AgentID, what)
-	}
-	return nil
 }

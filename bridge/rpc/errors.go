@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,7 +25,7 @@ import (
 type Error struct {
 	Status int // of HTTP, unless the request is part of a batch
 	Err    *jsonrpc.Error
-	// Internal says that the client is told nothing and the log all.
+	// Internal says that the client gets no details, and the log all.
 	Internal bool
 }
 
@@ -87,8 +88,19 @@ func AgentExists(id string) error {
 	}
 }
 
-// maxPartial bounds what is told of a turn that failed, in bytes (SPEC §7).
+// maxPartial bounds the text of a turn that failed, in bytes (SPEC §7).
 const maxPartial = 64 << 10
+
+const comesBack = ": the agent comes back with its conversation."
+
+// ToErrorOf is ToError for a call of that method.
+func ToErrorOf(method api.Method, err error) Error {
+	e := ToError(err)
+	if data := e.Err.Data; data.Type == string(api.KindChildCrashed) && !method.Once() { // it takes no request_id
+		data.RecoverySuggestions = append([]string{"Send it again" + comesBack}, data.RecoverySuggestions[1:]...)
+	}
+	return e
+}
 
 // ToError turns an error into what the client sees. err is not nil.
 func ToError(err error) Error {
@@ -121,11 +133,11 @@ func table(err error) Error {
 		return Refuse(200, jsonrpc.CodeInvalidParams, e.Problem, api.KindInvalidParams, e.Hint, "Correct the parameters and send it again.")
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		return told(e)
+		return withCode(e)
 	}
 	for _, part := range []func(error) *api.Error{ofSession, ofProcess} {
 		if e := part(err); e != nil {
-			return told(e)
+			return withCode(e)
 		}
 	}
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
@@ -133,7 +145,7 @@ func table(err error) Error {
 	}
 	for _, part := range []func(error) *api.Error{ofTurn, ofServer} {
 		if e := part(err); e != nil {
-			return told(e)
+			return withCode(e)
 		}
 	}
 	e := Refuse(200, jsonrpc.CodeInternalError, "Internal error", api.KindInternalError, "the server's log says more")
@@ -141,8 +153,8 @@ func table(err error) Error {
 	return e
 }
 
-// told is an error with the code, the status and the message of its kind.
-func told(e *api.Error) Error {
+// withCode is an error with the code, the status and the message of its kind.
+func withCode(e *api.Error) Error {
 	row := api.Errors[e.Kind]
 	message := row.Message
 	if e.About != "" {
@@ -153,36 +165,35 @@ func told(e *api.Error) Error {
 	return out
 }
 
-// say is what a client is told of an error whose text is the details.
-func say(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
+func apiError(kind api.ErrorKind, err error, suggestions ...string) *api.Error {
 	return &api.Error{Kind: kind, Details: err.Error(), Suggestions: suggestions}
 }
 
 // ofTurn is the part of the table for what an agent did not take, and for turns.
 func ofTurn(err error) *api.Error {
 	if e, ok := errors.AsType[*supervisor.CycleError](err); ok {
-		return say(api.KindWouldDeadlock, e, "Answer first, and let the other agent ask again.")
+		return apiError(api.KindWouldDeadlock, e, "Answer first, and let the other agent ask again.")
 	}
 	switch {
 	case errors.Is(err, supervisor.ErrQueueFull):
-		return say(api.KindQueueFull, err, "Wait for a running send to end, or cancel one that waits.")
+		return apiError(api.KindQueueFull, err, "Wait for a running send to end, or cancel one that waits.")
 	case errors.Is(err, supervisor.ErrBusy):
-		return say(api.KindAgentBusy, err, "Send it again later, or with when_busy queue or steer.")
+		return apiError(api.KindAgentBusy, err, "Send it again later, or with when_busy queue or steer.")
 	case errors.Is(err, supervisor.ErrFailed):
-		return say(api.KindAgentFailed, err,
+		return apiError(api.KindAgentFailed, err,
 			"Correct the cause, then call shutdown of the agent (nexus-rpc stop): its next request starts it afresh, with its conversation.",
 			"Or end it with destroy_agent.")
 	case errors.Is(err, supervisor.ErrUnrecorded):
 		return unrecorded(err)
 	case errors.Is(err, supervisor.ErrStopped):
-		return say(api.KindAgentStopped, err, "Send it again: that starts the agent.")
+		return apiError(api.KindAgentStopped, err, "Send it again: that starts the agent.")
 	case errors.Is(err, supervisor.ErrTurnTimeout):
 		if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
-			told := say(api.KindTimeout, err, "Create an agent with a higher limits.turn_s (a saved one keeps its own), or ask for less in one message.")
-			told.Limit = e.Limit()
-			return told
+			failure := apiError(api.KindTimeout, err, "Raise limits.turn_s of the agent by set_limits, or ask for less in one message.")
+			failure.Limit = e.Limit()
+			return failure
 		}
-		return say(api.KindTimeout, err, "Raise timeout_s, or ask for less in one message.")
+		return apiError(api.KindTimeout, err, "Raise timeout_s, or ask for less in one message.")
 	case errors.Is(err, supervisor.ErrNoRequest):
 		return &api.Error{
 			Kind: api.KindPermissionRequestNotFound, Details: "it was answered, has ended, or never was", Suggestions: []string{"See pending of get_permissions."},
@@ -196,43 +207,66 @@ func ofTurn(err error) *api.Error {
 // ofServer is the part of the table for the server itself and the machine.
 func ofServer(err error) *api.Error {
 	if e, ok := errors.AsType[*auth.UnsavedError](err); ok {
-		return say(api.KindNotRecorded, e, "Make room on the server's disk, or its home writable: the server saves it as soon as it can.")
+		return apiError(api.KindNotRecorded, e, "Make room on the server's disk, or its home writable: the server saves it as soon as it can.")
 	}
 	switch {
 	case errors.Is(err, supervisor.ErrDraining):
-		return say(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")
+		return apiError(api.KindServerDraining, err, "Start the server again; saved agents come back when they are asked.")
 	case errors.Is(err, context.DeadlineExceeded):
 		return &api.Error{
 			Kind: api.KindTimeout, Details: "the agent's process did not answer in time",
 			Suggestions: []string{"Send it again; if it happens again, destroy the agent and create it anew."},
 		}
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case isAny(err, noFiles):
 		return &api.Error{
-			Kind: api.KindTooManyFiles, Details: "the server has as many files and connections open as it may",
-			Suggestions: []string{"Close connections that nobody needs, or start the server where it may open more files, then send it again."},
+			Kind: api.KindTooManyFiles, Details: "the server has as many files and connections open as it may", Suggestions: []string{closeFiles},
 		}
 	case errors.Is(err, auth.ErrTooMany):
-		return say(api.KindTooManyKeys, err, "See list_keys and revoke_key.")
+		return apiError(api.KindTooManyKeys, err, "See list_keys and revoke_key.")
 	}
 	if e, ok := errors.AsType[*protocol.CodeError](err); ok && e.Kind == protocol.MissingChecker {
 		return &api.Error{Kind: api.KindCheckerNotFound, Details: e.Message, Suggestions: []string{"Install one of them where the server's PATH finds it."}}
 	} else if ok {
 		return &api.Error{Kind: api.KindExecutionError, Details: e.Message}
 	}
-	for _, cause := range unsaved {
-		if errors.Is(err, cause) {
-			return unrecorded(err)
-		}
+	if errors.Is(err, fs.ErrPermission) || isAny(err, noRoom) { // the home may not be written, or cannot be
+		return unrecorded(err)
 	}
 	return nil
 }
 
-// unsaved is what the system says where nothing can be saved: the disk is full,
-// broken or read-only, or the home may not be written.
-var unsaved = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}
+// noRoom is what the system says of a disk that is full, broken or read-only; noFiles, where
+// it opens no more files.
+var (
+	noRoom  = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}
+	noFiles = []error{syscall.EMFILE, syscall.ENFILE}
+)
+
+const closeFiles = "Close connections that nobody needs, or start the server where it may open more files, then send it again."
+
+func isAny(err error, causes []error) bool {
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
+}
+
+// MendDir is the beginning of what to do about a working directory in which no process can
+// be, for the reason err; nil is a link in its place.
+func MendDir(err error) string {
+	switch {
+	case err == nil:
+		return "Put a directory in place of the link, an empty one will do"
+	case errors.Is(err, fs.ErrPermission):
+		return "Let the server's user enter the directory"
+	}
+	return "Make the directory again, an empty one will do"
+}
+
+// MoveAgent is how an agent that can start leaves its working directory.
+func MoveAgent(id string) string {
+	return `set_cwd {"cwd":"/DIR"} of agent ` + id + " moves it elsewhere."
+}
 
 func unrecorded(err error) *api.Error {
-	return say(api.KindNotRecorded, err, "Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
+	return apiError(api.KindNotRecorded, err, "Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
 }
 
 // ofProcess is the part of the table for what agents' processes did.
@@ -244,28 +278,33 @@ func ofProcess(err error) *api.Error {
 		}
 		return ofSession(&sessions.Error{Name: e.Name, Err: reason})
 	}
+	if e, ok := errors.AsType[*supervisor.DirError](err); ok {
+		again := ", then send it again."
+		if _, failed := errors.AsType[*supervisor.CrashError](err); failed {
+			again = ", and call shutdown of the agent (nexus-rpc stop): its next request starts it. Then " + MoveAgent(e.Agent)
+		}
+		return &api.Error{
+			Kind: api.KindStartFailed, Details: "start the agent's process: " + e.Error(), Suggestions: []string{MendDir(e) + again},
+		}
+	}
 	if e, ok := errors.AsType[*supervisor.StartError](err); ok {
-		way := "Correct what the process complains of, then send it again."
-		_, alien := errors.AsType[*supervisor.HandshakeError](e)
-		if alien {
-			way = "Install nexus and nexus-child of the same version."
+		failure := &api.Error{Kind: api.KindStartFailed, Details: "start the agent's process: " + e.Error()}
+		if _, alien := errors.AsType[*supervisor.HandshakeError](e); alien {
+			failure.Suggestions = []string{"Install nexus and nexus-child of the same version."}
+			return failure
 		}
-		told := &api.Error{Kind: api.KindStartFailed, Details: "start the agent's process: " + e.Error(), Suggestions: []string{way}}
-		if !alien {
-			limited(told, e.Exit)
-		}
-		return told
+		failure.Suggestions = []string{afterNoStart(e)}
+		limited(failure, e.Exit)
+		return failure
 	}
 	if e, ok := errors.AsType[*supervisor.CrashError](err); ok {
 		details := e.Error()
 		if e.Exit != nil && e.Exit.Stderr != "" {
 			details += "; its last words: " + e.Exit.Stderr
 		}
-		told := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{
-			"Send it again with a new request_id: the agent comes back with its conversation.",
-		}}
-		limited(told, e.Exit)
-		return told
+		failure := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{"Send it again with a new request_id" + comesBack}}
+		limited(failure, e.Exit)
+		return failure
 	}
 	if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
 		return &api.Error{
@@ -274,7 +313,7 @@ func ofProcess(err error) *api.Error {
 	}
 	e, ok := errors.AsType[*supervisor.ChildError](err)
 	if ok && e.Reason == protocol.Busy {
-		return say(api.KindAgentBusy, e, "Send it again when the agent's turn has ended, or cancel that turn.")
+		return apiError(api.KindAgentBusy, e, "Send it again when the turn or the compaction has ended. A turn can be cancelled.")
 	}
 	if ok && (e.Reason == protocol.StorageFull || e.Reason == protocol.NotSaved) {
 		return ofChange(e)
@@ -282,26 +321,38 @@ func ofProcess(err error) *api.Error {
 	return nil
 }
 
-// limited says which limit ended the agent's process, if one did.
+// afterNoStart says what can be done where an agent's process did not start.
+func afterNoStart(e *supervisor.StartError) string {
+	switch {
+	case e.Exit != nil:
+		return "Correct what the process complains of, then send it again."
+	case isAny(e, noRoom):
+		return "Make room on the server's disk, or its home writable, then send it again."
+	case isAny(e, noFiles):
+		return closeFiles
+	}
+	return "Correct what the details name, then send it again."
+}
+
 func limited(e *api.Error, exit *supervisor.Exit) {
 	if exit != nil && exit.Limit != "" {
 		e.Limit = exit.Limit
-		e.Suggestions = append(e.Suggestions, "Ask for less at once, or create an agent with higher limits: a saved one keeps its own.")
+		e.Suggestions = append(e.Suggestions, "Ask for less at once, or raise the limit by set_limits: it holds from the agent's next process on.")
 	}
 }
 
 // ofChange is for a change of an agent that its session cannot hold.
 func ofChange(e *supervisor.ChildError) *api.Error {
-	kind, way := api.KindStorageFull, "Make room on the disk of the server's home, then send it again"
+	kind, suggestion := api.KindStorageFull, "Make room on the disk of the server's home, then send it again"
 	if e.Reason == protocol.NotSaved {
-		kind, way = api.KindNotRecorded, "See that the agent's session can be written, then send it again"
+		kind, suggestion = api.KindNotRecorded, "See that the agent's session can be written, then send it again"
 	}
 	if e.Holds == nil {
-		way += ": nothing has changed."
+		suggestion += ": nothing has changed."
 	} else {
-		way += ": what it takes from the agent holds already."
+		suggestion += ": what it takes from the agent holds already."
 	}
-	return &api.Error{Kind: kind, Details: e.Message, Suggestions: []string{way}}
+	return &api.Error{Kind: kind, Details: e.Message, Suggestions: []string{suggestion}}
 }
 
 // ofSession is the part of the table for saved sessions.
@@ -314,7 +365,7 @@ func ofSession(err error) *api.Error {
 	switch {
 	case errors.Is(e.Err, sessions.ErrNotFound):
 		return &api.Error{
-			Kind: api.KindSessionNotFound, About: clip(e.Name), Details: "no session of that name is saved", Suggestions: []string{"See list_sessions."},
+			Kind: api.KindSessionNotFound, About: ClipName(e.Name), Details: "no session of that name is saved", Suggestions: []string{"See list_sessions."},
 		}
 	case errors.Is(e.Err, sessions.ErrExists):
 		return &api.Error{
@@ -336,24 +387,24 @@ func ofSession(err error) *api.Error {
 // unknownMethod says that there is no such method where it was called; elsewhere says that
 // there is one of that name at another place.
 func unknownMethod(name string, called api.Scope, elsewhere bool) error {
-	e := &api.Error{Kind: api.KindMethodNotFound, About: clip(name)}
-	way := "See rpc.discover at POST / for all methods."
+	e := &api.Error{Kind: api.KindMethodNotFound, About: ClipName(name)}
+	suggestion := "See rpc.discover at POST / for all methods."
 	switch {
 	case elsewhere:
-		e.Details = fmt.Sprintf("%s is no %s method", clip(name), called)
-		way = "Methods of an agent are called at POST /agent/{id}."
+		e.Details = fmt.Sprintf("%s is no %s method", ClipName(name), called)
+		suggestion = "Methods of an agent are called at POST /agent/{id}."
 		if called == api.Agent {
-			way = "Global methods are called at POST / or /rpc."
+			suggestion = "Global methods are called at POST / or /rpc."
 		}
 	default:
 		names := make([]string, len(api.Methods))
 		for i, m := range api.Methods {
 			names[i] = m.Name
 		}
-		if near := suggest.Nearest(clip(name), names); near != "" {
+		if near := suggest.Nearest(ClipName(name), names); near != "" {
 			e.Details = fmt.Sprintf("did you mean %s?", near)
 		}
 	}
-	e.Suggestions = []string{way}
+	e.Suggestions = []string{suggestion}
 	return e
 }

@@ -14,8 +14,8 @@ import (
 // maxLoggedID bounds a request's JSON-RPC id in the log, in bytes.
 const maxLoggedID = 128
 
-// clip bounds a name as a caller wrote it.
-func clip(name string) string { return textcut.Clip(name, 64) }
+// ClipName bounds a name as a caller wrote it.
+func ClipName(name string) string { return textcut.Clip(name, 64) }
 
 // Record is how a call ended, for a log: the method and the ids, and never the parameters
 // or the answer.
@@ -49,7 +49,7 @@ func (r *Record) of(c *Call, took time.Duration) {
 	if c.By.Agent != nil {
 		id = c.By.Agent.TurnID
 	}
-	r.Method, r.ID, r.Took = clip(c.Request.Method), textcut.Head(id, maxLoggedID), took
+	r.Method, r.ID, r.Took = ClipName(c.Request.Method), textcut.Head(id, maxLoggedID), took
 	r.Agent, r.Incarnation, r.byClient = c.Agent, c.Incarnation, c.By.Agent == nil
 	if r.err != nil {
 		r.Code, r.Kind = r.err.Code, api.ErrorKind(r.err.Data.Type)
@@ -70,13 +70,14 @@ func (r Record) Outcome() string {
 	}
 }
 
+// mostData is how many members data has, with those that others add.
+const mostData = 12
+
 // Fields are those of the member data of a log's line; outcome is Outcome, or what happened
 // in its place.
 func (r Record) Fields(outcome string) []zap.Field {
-	data := []zap.Field{
-		zap.String("method", r.Method), zap.String("id", r.ID), zap.Float64("duration_ms", milliseconds(r.Took)),
-		zap.String("status", outcome),
-	}
+	data := append(make([]zap.Field, 0, mostData), zap.String("method", r.Method), zap.String("id", r.ID),
+		zap.Float64("duration_ms", milliseconds(r.Took)), zap.String("status", outcome))
 	if r.Code != 0 {
 		data = append(data, zap.Int("code", int(r.Code)), zap.String("type", string(r.Kind)))
 	}

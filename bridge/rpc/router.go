@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,6 +29,8 @@ type Access interface {
 	// Permit reports why the call's principal must not make it. The call's agent may be
 	// none that there is, where an agent asks.
 	Permit(ctx context.Context, c *Call, m api.Method) error
+	// Root is the agent at the top of an agent's tree: itself if no agent created it.
+	Root(id string) string
 }
 
 // Options are what a Router needs.
@@ -39,7 +42,7 @@ type Options struct {
 	Trace tracing.Start
 	// Audit gets a line for each call that changes something; it is not closed. Nil records
 	// none.
-	Audit *logfile.Log
+	Audit *logfile.Tiers
 }
 
 // Router has the handlers of all methods.
@@ -80,7 +83,8 @@ func HandleStream[P, R any](r *Router, d api.Def[P, R], h func(ctx context.Conte
 	}
 }
 
-// Raw is the JSON of an R that somebody else wrote, which goes on as it stands.
+// Raw is the JSON of an R that was encoded before, and is answered as it stands. The compiler
+// does not check its members: TestGoldensAreAsPublished compares them with the schema of R.
 type Raw[R any] jsontext.Value
 
 // HandleRaw is Handle for a method whose result is JSON already.
@@ -104,6 +108,14 @@ func (r *Router) MustBeWhole() {
 // Streams reports whether a method can be answered as it goes.
 func (r *Router) Streams(method string) bool { return r.methods[method].row.Stream != nil }
 
+// Drains reports whether each item is a call of a method that is answered while the server
+// drains.
+func (r *Router) Drains(items []jsonrpc.Item) bool {
+	return !slices.ContainsFunc(items, func(i jsonrpc.Item) bool {
+		return i.Refused != nil || !r.methods[i.Request.Method].row.Draining
+	})
+}
+
 // Serve answers one call and records how it ended. The response is nil for a notification
 // and for a caller that left. out is nil unless the answer is wanted as a stream.
 func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Response, Record) {
@@ -114,14 +126,19 @@ func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Resp
 		name = m.row.Name
 	}
 	end := tracing.End(func(string, ...tracing.Attribute) {})
-	if c.By.Agent == nil {
+	if c.By.Agent == nil && r.o.Trace != nil {
 		ctx, end = r.o.Trace.Begin(ctx, tracing.Server, name, tracing.String("rpc.system.name", "jsonrpc"),
 			tracing.String("rpc.method", name), tracing.String("nexus.agent.id", c.Agent), tracing.String("nexus.request.id", c.RequestID))
 	}
 	response := &jsonrpc.Response{ID: c.Request.ID}
 	value, err := r.run(ctx, c, out)
 	if err == nil {
-		response.Result, err = encode(value)
+		c.Share.Work(func() { response.Result, err = encode(value) })
+	}
+	if err == nil {
+		if err = c.Share.addResult(r.methods[name].row, len(response.Result)); err != nil {
+			response.Result = nil
+		}
 	}
 	record := Record{Status: 200, Trace: tracing.From(ctx)}
 	switch {
@@ -132,7 +149,7 @@ func (r *Router) Serve(ctx context.Context, c *Call, out *Stream) (*jsonrpc.Resp
 		if ctx.Err() != nil && !errors.Is(err, supervisor.ErrDraining) { // which may say more
 			err = context.Cause(ctx)
 		}
-		e := ToError(err)
+		e := ToErrorOf(r.methods[name].row, err)
 		response.Error, record.Status, record.err = e.Err, e.Status, e.Err
 		if e.Internal {
 			record.Fault = err
@@ -162,7 +179,7 @@ func (r *Router) run(ctx context.Context, c *Call, out *Stream) (value any, err 
 	if err != nil {
 		return nil, err
 	}
-	r.record(c, statusBegun, 0)
+	r.writeAudit(c, statusBegun, 0)
 	return method.run(ctx, c, params, out)
 }
 
@@ -173,7 +190,7 @@ func (r *Router) admit(ctx context.Context, c *Call) (route, error) {
 	method, ok := r.methods[c.Request.Method]
 	if c.By.Agent != nil {
 		if !ok || method.row.Agents == api.NoAgent {
-			return route{}, api.Denied("an agent cannot ask for %s", clip(c.Request.Method))
+			return route{}, api.Denied("an agent cannot ask for %s", ClipName(c.Request.Method))
 		}
 		target, params, err := splitTarget(method.row, c.Request.Params)
 		if err != nil {

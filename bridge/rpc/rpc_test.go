@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -13,6 +15,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/metrics"
 	"nexus.internal/bridge/rpc"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/jsonrpc"
 	"nexus.internal/supervisor"
 )
@@ -55,6 +58,44 @@ func TestToError(t *testing.T) {
 			got := rpc.ToError(fmt.Errorf("wrapped: %w", test.err))
 			if got.Status != test.status || int(got.Err.Code) != test.code || got.Err.Data.Type != test.kind || got.Err.Message != test.message {
 				t.Errorf("got %d %v %s, want %d %d %s %q", got.Status, got.Err, got.Err.Data.Type, test.status, test.code, test.kind, test.message)
+			}
+		})
+	}
+}
+
+// What an error advises fits what happened, and the method that was called.
+func TestAdvice(t *testing.T) {
+	const (
+		room  = "Make room on the server's disk, or its home writable, then send it again."
+		files = "Close connections that nobody needs, or start the server where it may open more files, then send it again."
+	)
+	none := func(err error) error { // as of a record that cannot be made: there never was a process
+		return &supervisor.StartError{Err: &fs.PathError{Op: "mkdir", Path: "/home/sessions/a.records", Err: err}}
+	}
+	dir := func(err error) *supervisor.DirError { return &supervisor.DirError{Agent: "a", Dir: "/d", Err: err} }
+	const again = `, and call shutdown of the agent (nexus-rpc stop): its next request starts it. Then set_cwd {"cwd":"/DIR"} of agent a moves it elsewhere.`
+	for _, test := range []struct {
+		method api.Method
+		err    error
+		want   string
+	}{
+		{api.CreateAgent.Row(), &supervisor.StartError{Err: dir(syscall.ENOENT)}, "Make the directory again, an empty one will do, then send it again."},
+		{api.CreateAgent.Row(), &supervisor.StartError{Err: dir(syscall.EACCES)}, "Let the server's user enter the directory, then send it again."},
+		{api.Send.Row(), &supervisor.CrashError{Incarnation: 2, Dir: dir(syscall.ENOENT)}, "Make the directory again, an empty one will do" + again},
+		{api.Send.Row(), &supervisor.CrashError{Incarnation: 2, Dir: dir(syscall.EACCES)}, "Let the server's user enter the directory" + again},
+		{api.CreateAgent.Row(), none(syscall.ENOSPC), room},
+		{api.CreateAgent.Row(), none(syscall.EROFS), room},
+		{api.CreateAgent.Row(), none(syscall.EMFILE), files},
+		{api.CreateAgent.Row(), none(fs.ErrNotExist), "Correct what the details name, then send it again."},
+		{api.CreateAgent.Row(), &supervisor.StartError{Err: errors.New("x"), Exit: &supervisor.Exit{Code: 2}}, "Correct what the process complains of, then send it again."},
+		{api.Send.Row(), syscall.EMFILE, files},
+		{api.Send.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again with a new request_id: the agent comes back with its conversation."},
+		{api.Compact.Row(), &supervisor.CrashError{Incarnation: 2}, "Send it again: the agent comes back with its conversation."},
+		{api.Compact.Row(), &supervisor.ChildError{Reason: protocol.Busy}, "Send it again when the turn or the compaction has ended. A turn can be cancelled."},
+	} {
+		t.Run(test.method.Name+" "+test.err.Error(), func(t *testing.T) {
+			if got := rpc.ToErrorOf(test.method, test.err).Err.Data.RecoverySuggestions; len(got) != 1 || got[0] != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -106,6 +147,8 @@ func (anyone) Find(id string) error {
 }
 
 func (anyone) Permit(context.Context, *rpc.Call, api.Method) error { return nil }
+
+func (anyone) Root(id string) string { return id }
 
 func router() *rpc.Router {
 	return rpc.NewRouter(rpc.Options{Access: anyone{}, Metrics: metrics.New(metrics.Options{Supervisor: supervisor.New(supervisor.Options{})}), Log: zap.NewNop()})

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +53,7 @@ func (c *Catalogue) Clone(src, dest string) error {
 	header := transcript.Header{Version: transcript.Version, SessionID: uuid.NewString(), Name: dest, CreatedAt: time.Now().UTC()}
 	write := func(w io.Writer) error { return transcript.Renamed(w, f, info.Size(), header) }
 	return c.begin(dest, write, func() error {
-		images := c.part(src, imagesSuffix)
+		images := c.layout.Path(src, imagesSuffix)
 		if info, err := os.Lstat(images); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 			return unreadable(src, fmt.Errorf("%s: %w", images, safefile.ErrNotRegular))
 		}
@@ -65,7 +64,7 @@ func (c *Catalogue) Clone(src, dest string) error {
 		if err != nil {
 			return err
 		}
-		return copyAll(images, c.part(dest, imagesSuffix))
+		return copyAll(images, c.layout.Path(dest, imagesSuffix))
 	})
 }
 
@@ -81,8 +80,8 @@ func (c *Catalogue) begin(id string, write func(io.Writer) error, prepare func()
 	if err := c.note("begin", id); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.settle()) }()
-	next := c.part(id, nextSuffix)
+	defer func() { err = errors.Join(err, c.finishChange()) }()
+	next := c.layout.Path(id, nextSuffix)
 	if err := errors.Join(c.removeParts(id), prepare(), writeSynced(next, write)); err != nil {
 		return &Error{Name: id, Err: err}
 	}
@@ -115,7 +114,7 @@ func (c *Catalogue) Rename(old, name string) (err error) {
 	if err := c.note("rename", old, name); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.settle()) }()
+	defer func() { err = errors.Join(err, c.finishChange()) }()
 	if err := c.removeParts(name); err != nil {
 		return &Error{Name: name, Err: err}
 	}
@@ -142,7 +141,7 @@ func (c *Catalogue) Delete(id string) (err error) {
 	if noted != nil && !errors.Is(noted, syscall.ENOSPC) && !errors.Is(noted, syscall.EDQUOT) {
 		return noted
 	}
-	defer func() { err = errors.Join(err, c.settle()) }()
+	defer func() { err = errors.Join(err, c.finishChange()) }()
 	if err := errors.Join(os.Remove(c.Path(id)), safefile.SyncDir(c.Dir(id))); err != nil {
 		return &Error{Name: id, Err: err}
 	}
@@ -154,12 +153,33 @@ func (c *Catalogue) Delete(id string) (err error) {
 
 // exclusive waits until no other change is under way, of this process or another.
 func (c *Catalogue) exclusive() (release func(), err error) {
-	dir := c.Dir("named")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(c.layout.Named, 0o700); err != nil {
 		return nil, fmt.Errorf("change the sessions: %w", err)
 	}
+	return c.lock(os.O_RDWR | os.O_CREATE)
+}
+
+// unchanging is exclusive for a reader, who creates nothing in a home that another user owns
+// or that lies on a read-only file system. Such a home without the lock has had no change.
+func (c *Catalogue) unchanging() (release func(), err error) {
+	release, err = c.lock(os.O_RDONLY)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return release, err
+	}
+	if home, err := os.Stat(c.home); err != nil || !safefile.Ours(home) {
+		return func() {}, err
+	}
+	release, err = c.exclusive()
+	if errors.Is(err, syscall.EROFS) {
+		return func() {}, nil
+	}
+	return release, err
+}
+
+// lock waits for the lock of all changes, opened with these flags.
+func (c *Catalogue) lock(flags int) (release func(), err error) {
 	c.changing.Lock()
-	f, err := safefile.Open(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE)
+	f, err := safefile.Open(filepath.Join(c.layout.Named, ".lock"), flags)
 	if err == nil {
 		if err = safefile.WaitLock(f); err != nil {
 			f.Close()
@@ -184,7 +204,6 @@ func valid(ids ...string) error {
 	return nil
 }
 
-// taken reports whether anything stands where the session's file would.
 func (c *Catalogue) taken(id string) bool {
 	_, err := os.Lstat(c.Path(id))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -223,145 +242,4 @@ func (c *Catalogue) move(from, to, id string) error {
 		return &Error{Name: id, Err: err}
 	}
 	return nil
-}
-
-// maxNote bounds a note, in bytes: several times the longest one.
-const maxNote = 4 << 10
-
-// notePath is the file that says which change is under way.
-func (c *Catalogue) notePath() string { return filepath.Join(c.Dir("named"), ".change") }
-
-// note says what is about to be done, after what was left undone before.
-func (c *Catalogue) note(what string, ids ...string) error {
-	if err := c.settle(); err != nil {
-		return err
-	}
-	text := strings.Join(append([]string{what}, ids...), " ") + "\n"
-	if err := errors.Join(writeSynced(c.notePath(), bytesOf([]byte(text))), safefile.SyncDir(filepath.Dir(c.notePath()))); err != nil {
-		_ = os.Remove(c.notePath()) // what is not meant any more; a torn one means nothing either
-		return fmt.Errorf("note a change: %w", err)
-	}
-	return nil
-}
-
-// Changeable says why no session can be changed, as on a full disk; nil if one
-// can. It is for who has something to end before a change.
-func (c *Catalogue) Changeable() error {
-	release, err := c.exclusive()
-	if err != nil {
-		return err
-	}
-	defer release()
-	return errors.Join(c.note("nothing"), c.settle())
-}
-
-// settle brings what belongs to sessions to where the change that is noted left
-// the sessions, and takes the note away. It may be done again and again. The catalogue is held.
-func (c *Catalogue) settle() error {
-	info, err := os.Lstat(c.notePath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var data []byte
-	if err == nil && info.Mode().IsRegular() {
-		data, err = safefile.Read(c.notePath(), maxNote)
-	}
-	if err != nil {
-		return fmt.Errorf("finish a change: %w", err)
-	}
-	words := strings.Fields(string(data)) // a torn note was written before anything else
-	var errs []error
-	switch {
-	case !strings.HasSuffix(string(data), "\n") || len(words) < 2 || valid(words[1:]...) != nil:
-	case words[0] == "rename" && len(words) == 3 && !c.taken(words[1]):
-		err := os.Rename(c.part(words[1], imagesSuffix), c.part(words[2], imagesSuffix))
-		if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-		errs = append(errs, c.kept.Rename(words[1], words[2]), safefile.SyncDir(c.Dir(words[1])), safefile.SyncDir(c.Dir(words[2])), c.retie(words[1], words[2]))
-	case words[0] == "begin" || words[0] == "delete":
-		errs = append(errs, os.RemoveAll(c.part(words[1], nextSuffix)))
-		if !c.taken(words[1]) {
-			errs = append(errs, c.removeParts(words[1]))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("finish a change: %w", err)
-	}
-	if err := os.RemoveAll(c.notePath()); err != nil { // all: somebody else may have put a folder there
-		return fmt.Errorf("finish a change: %w", err)
-	}
-	return nil
-}
-
-// writeSynced writes a file that is on the disk when it returns, in the place of
-// whatever stands there.
-func writeSynced(path string, write func(io.Writer) error) error {
-	if err := os.RemoveAll(path); err != nil {
-		return err
-	}
-	f, err := safefile.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Sync(), f.Close())
-}
-
-// bytesOf writes data, for writeSynced.
-func bytesOf(data []byte) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	}
-}
-
-// copyAll copies a file, or a folder of files. What is not there is no error;
-// links and the like are left out.
-func copyAll(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // not there, or gone meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, relative)
-		switch {
-		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
-		case d.Type().IsRegular():
-			return copyFile(path, target)
-		}
-		return nil
-	})
-}
-
-func copyFile(from, to string) error {
-	in, err := safefile.Open(from, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := safefile.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
-}
-
-// renameUnlessThere is for systems that cannot look and rename in one: who makes
-// the file in between loses it.
-func renameUnlessThere(from, to string) error {
-	if _, err := os.Lstat(to); err == nil {
-		return fs.ErrExist
-	}
-	return os.Rename(from, to)
 }

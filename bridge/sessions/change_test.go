@@ -41,23 +41,23 @@ func TestChanges(t *testing.T) {
 	if b.Header.Name != "b" || b.Header.SessionID == a.Header.SessionID || !b.Header.CreatedAt.After(a.Header.CreatedAt) {
 		t.Errorf("the copy's header is %+v", b.Header)
 	}
-	a.Header, b.Header = transcript.Header{}, transcript.Header{}
+	a.Header, b.Header, a.SessionID, b.SessionID = transcript.Header{}, transcript.Header{}, "", ""
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("the copy differs (-original +copy):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"of a", "of a", "-", "-"}, there(c, "b")); diff != "" {
+	if diff := cmp.Diff([]string{"of a", "of a", "-", "-"}, there(t, c, "b")); diff != "" {
 		t.Errorf("what belongs to the copy (-want +got):\n%s", diff)
 	}
 	if err := c.Rename("a", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"of a", "of a", "of a", "of a"}, there(c, "c")); diff != "" || c.Exists("a") || !c.Exists("c") {
+	if diff := cmp.Diff([]string{"of a", "of a", "of a", "of a"}, there(t, c, "c")); diff != "" || c.Exists("a") || !c.Exists("c") {
 		t.Errorf("renamed (-want +got):\n%s", diff)
 	}
 	if err := c.Delete("c"); err != nil || c.Exists("c") {
 		t.Errorf("delete: %v", err)
 	}
-	if diff := cmp.Diff([]string{"-", "-", "-", "-"}, there(c, "c")); diff != "" {
+	if diff := cmp.Diff([]string{"-", "-", "-", "-"}, there(t, c, "c")); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 	// A temporary one becomes a named one, and the other way for a copy.
@@ -66,7 +66,7 @@ func TestChanges(t *testing.T) {
 	if err := errors.Join(c.Rename(".1", "kept"), c.Clone("kept", ".2")); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"of .1", "of .1", "of .1", "of .1"}, there(c, "kept")); diff != "" || !c.Exists("kept") {
+	if diff := cmp.Diff([]string{"of .1", "of .1", "of .1", "of .1"}, there(t, c, "kept")); diff != "" || !c.Exists("kept") {
 		t.Errorf("promoted (-want +got):\n%s", diff)
 	}
 	if _, err := c.Summary(".2"); err != nil {
@@ -248,7 +248,7 @@ func checkAll(t *testing.T, c *sessions.Catalogue, what string, want []byte) {
 	if diff := cmp.Diff(string(want), string(got)); err != nil || diff != "" {
 		t.Fatalf("%s: %v (-want +got):\n%s", name, err, diff)
 	}
-	if diff := cmp.Diff([]string{"whole", "whole", "whole", "whole"}, there(c, name)); diff != "" {
+	if diff := cmp.Diff([]string{"whole", "whole", "whole", "whole"}, there(t, c, name)); diff != "" {
 		t.Fatalf("what belongs to %s (-want +got):\n%s", name, diff)
 	}
 	entries, err := os.ReadDir(filepath.Dir(c.Path("a")))
@@ -275,7 +275,7 @@ func checkAll(t *testing.T, c *sessions.Catalogue, what string, want []byte) {
 			if what == "import" {
 				parts = []string{"-", "-", "-", "-"}
 			}
-			if diff := cmp.Diff(parts, there(c, id)); diff != "" {
+			if diff := cmp.Diff(parts, there(t, c, id)); diff != "" {
 				t.Fatalf("what belongs to %s (-want +got):\n%s", id, diff)
 			}
 			if what == "clone" || what == "import" {

@@ -1,6 +1,7 @@
 package sessions_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -94,8 +95,8 @@ func FuzzImport(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, good, err := transcript.Parse(text)
-		if err != nil || good != len(text) || uint64(len(state.Messages)) != imported.Messages {
+		state, good, err := transcript.Parse(bytes.NewReader(text))
+		if err != nil || good != int64(len(text)) || uint64(len(state.Messages)) != imported.Messages {
 			t.Fatalf("%d of %d bytes are sound, %v: %s", good, len(text), err, text)
 		}
 		if fix := state.Repair(begun); fix != nil {

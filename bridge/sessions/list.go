@@ -1,14 +1,12 @@
 package sessions
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"nexus.internal/bridge/api"
@@ -32,25 +30,23 @@ type Entry struct {
 // and the unnamed ones are among them. Limit bounds the page. Only the sessions of the page are
 // read, and none of them twice.
 func (c *Catalogue) List(offset, limit uint64, temp bool) (page []Entry, total uint64, err error) {
-	all, err := c.found(false)
+	var items []*item
 	if !temp {
-		all = slices.DeleteFunc(all, func(e Entry) bool { return e.Temp })
-	} else if err == nil {
-		var more []Entry
-		more, err = c.found(true)
-		all = append(all, more...)
+		items, total, err = c.named.page(c, offset, limit)
+	} else if items, err = c.named.items(c); err == nil {
+		var more []*item
+		more, err = c.temp.items(c)
+		items = append(items, more...)
+		slices.SortFunc(items, later)
+		items, total = cut(items, offset, limit), uint64(len(items))
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("list the sessions: %w", err)
 	}
-	slices.SortFunc(all, func(a, b Entry) int {
-		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.Name, b.Name))
-	})
-	total = uint64(len(all))
-	page = all[min(offset, total):]
-	page = page[:min(limit, uint64(len(page)))]
-	for i := range page {
-		page[i].Summary, page[i].Damaged = c.Summary(page[i].Name)
+	page = make([]Entry, len(items))
+	for i, found := range items {
+		page[i] = Entry{Name: found.name, UpdatedAt: found.at, Temp: found.temp}
+		page[i].Summary, page[i].Damaged = c.Summary(found.name)
 		// The time of files is some milliseconds behind the clock.
 		if begun := page[i].Header.CreatedAt; page[i].Damaged == nil && begun.After(page[i].UpdatedAt) {
 			page[i].UpdatedAt = begun
@@ -61,79 +57,54 @@ func (c *Catalogue) List(offset, limit uint64, temp bool) (page []Entry, total u
 	return page, total, nil
 }
 
-// found is every session of the home, or every temporary one, by name and time.
-func (c *Catalogue) found(temp bool) ([]Entry, error) {
-	dir := c.Dir("named")
-	if temp {
-		dir = tempDir(c.home)
-	}
-	files, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(files))
-	unnamed := transcript.MaybeUnnamed(names(files))
-	for _, file := range files {
-		name, ok := strings.CutSuffix(file.Name(), suffix)
-		if !ok || !file.Type().IsRegular() || api.IsTemp(name) != temp || !api.ValidAgentID(name) {
-			continue
-		}
-		info, err := file.Info()
-		if err != nil || info.Size() == 0 {
-			continue // it is gone, or not begun
-		}
-		entries = append(entries, Entry{Name: name, UpdatedAt: info.ModTime(), Temp: temp || unnamed[name] && c.unnamed(name, info)})
-	}
-	return entries, nil
-}
-
-func names(files []os.DirEntry) []string {
-	names := make([]string, len(files))
-	for i, file := range files {
-		names[i] = file.Name()
-	}
-	return names
-}
-
-// unnamed reports whether a session that may be unnamed is. A header does not change,
-// so the same file is not read again.
-func (c *Catalogue) unnamed(id string, info os.FileInfo) bool {
+// unnamed reports whether a session that may be unnamed is. A file that was not written to
+// since is not read again. The error is that it could not be read.
+func (c *Catalogue) unnamed(id string, info os.FileInfo) (bool, error) {
 	c.mu.Lock()
 	before, ok := c.headers[id]
 	c.mu.Unlock()
-	if ok && os.SameFile(before.info, info) {
-		return before.unnamed
+	if ok && unchanged(before.info, info) {
+		return before.unnamed, nil
 	}
 	f, err := c.open(id)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil {
-		return false
+		return false, err
 	}
 	h := header{info: info, unnamed: transcript.Unnamed(id, f)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.headers == nil || len(c.headers) >= maxReadings {
-		c.headers = map[string]header{}
-	}
-	c.headers[id] = h
-	return h.unnamed
+	remember(c.headers, id, h)
+	return h.unnamed, nil
 }
 
-// header is what the header of a file told.
+func unchanged(before, now os.FileInfo) bool {
+	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime())
+}
+
+// header is what the header of a file says.
 type header struct {
 	info    os.FileInfo
 	unnamed bool
 }
 
-// maxReadings is how many summaries are kept. When there are more, all are
-// forgotten.
-const maxReadings = 4 * api.MaxSessions
+// maxReadings is how many summaries are kept, about 1 KB each. For each that there are more,
+// any one is forgotten.
+const maxReadings = 16 * api.MaxSessions
+
+// remember keeps what was found in a file.
+func remember[K comparable, T any](all map[K]T, id K, found T) {
+	if _, known := all[id]; !known && len(all) >= maxReadings {
+		for other := range all {
+			delete(all, other)
+			break
+		}
+	}
+	all[id] = found
+}
 
 // reading is what was found in a file. It holds as long as the file is the same,
 // and of the same length and time.
@@ -147,42 +118,37 @@ type reading struct {
 // changed. A file that was not written to since is not read again. The error
 // wraps ErrNotFound, or says why it cannot be read.
 func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
-	if !c.There(id) {
+	if !api.ValidAgentID(id) {
 		return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 	}
-	f, err := c.open(id)
-	if err != nil {
-		return transcript.Summary{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat() // before it is read: what is written meanwhile is for the next time
-	if err != nil {
-		return transcript.Summary{}, &Error{Name: id, Err: err}
-	}
 	c.mu.Lock()
-	r, ok := c.read[id]
+	r, known := c.read[id]
 	c.mu.Unlock()
-	if !ok || !os.SameFile(r.info, info) || r.info.Size() != info.Size() || !r.info.ModTime().Equal(info.ModTime()) {
+	if info, err := os.Lstat(c.Path(id)); !known || err != nil || !unchanged(r.info, info) {
+		f, err := c.open(id)
+		if err != nil {
+			return transcript.Summary{}, err
+		}
+		defer f.Close()
+		if info, err = f.Stat(); err != nil { // before it is read: what is written meanwhile is for the next time
+			return transcript.Summary{}, &Error{Name: id, Err: err}
+		}
+		if info.Size() == 0 { // it has not begun
+			return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
+		}
 		r = reading{info: info}
 		r.summary, r.err = transcript.Summarize(io.NewSectionReader(f, 0, info.Size()))
 		if _, failed := errors.AsType[*fs.PathError](r.err); failed {
 			return transcript.Summary{}, unreadable(id, r.err)
 		}
-		c.keep(id, r)
+		c.mu.Lock()
+		remember(c.read, id, r)
+		c.mu.Unlock()
 	}
 	if r.err != nil {
 		return transcript.Summary{}, &Error{Name: id, Err: r.err}
 	}
 	return r.summary, nil
-}
-
-func (c *Catalogue) keep(id string, r reading) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read == nil || len(c.read) >= maxReadings {
-		c.read = map[string]reading{}
-	}
-	c.read[id] = r
 }
 
 // open opens the file itself and not what a link leads to.

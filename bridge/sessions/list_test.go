@@ -103,7 +103,7 @@ func TestLast(t *testing.T) {
 		t.Errorf("the last is %q", got)
 	}
 	for id, want := range map[string][]string{".1": {".1", ".1", ".1", ".1"}, ".10": {"-", "-", "-", "-"}, "named": {"named", "named", "named", "named"}} {
-		if diff := cmp.Diff(want, there(c, id)); diff != "" {
+		if diff := cmp.Diff(want, there(t, c, id)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", id, diff)
 		}
 	}
@@ -161,7 +161,7 @@ func TestListOfUnnamed(t *testing.T) {
 		}
 	}
 	write(t, strings.TrimSuffix(c.Path(ids[0]), ".jsonl")+".files/image", "x")
-	write(t, beside(c, ids[1], ".usage"), "x")
+	write(t, beside(c, ids[1], ".records/x"), "x")
 	list := func(temp bool) (got []string) {
 		page, _, err := c.List(0, 10, temp)
 		if err != nil {

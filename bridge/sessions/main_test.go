@@ -1,6 +1,7 @@
 package sessions_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor"
+	"nexus.internal/supervisor/store"
 )
 
 // changerArg makes the test's program one that changes sessions until it is
@@ -63,26 +68,55 @@ func beside(c *sessions.Catalogue, id, suffix string) string {
 	return strings.TrimSuffix(c.Path(id), ".jsonl") + suffix
 }
 
-// parts are the files that belong to a session beside its own.
-func parts(c *sessions.Catalogue, id string) []string {
-	return []string{beside(c, id, ".files/image"), beside(c, id, ".usage"), beside(c, id, ".outcomes"), beside(c, id, ".events/1")}
+// image is a file beside a session, and kept the store of what else belongs to it.
+func image(c *sessions.Catalogue, id string) string { return beside(c, id, ".files/image") }
+
+func kept(c *sessions.Catalogue) store.Store {
+	return sessions.Local(filepath.Dir(c.Dir("named")), true, nil)
 }
 
+// saveParts saves something of each kind that belongs to a session: an image, an account, a
+// request and an event.
 func saveParts(t testing.TB, c *sessions.Catalogue, id, text string) {
 	t.Helper()
-	for _, path := range parts(c, id) {
-		write(t, path, text)
+	write(t, image(c, id), text)
+	s := kept(c)
+	defer s.Close()
+	r, err := s.Open(id, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Append(supervisor.Event{Seq: 1, Type: "note", Data: fmt.Appendf(nil, `{"type":"note","text":%q}`, text)})
+	if err := errors.Join(r.Accept(text, [32]byte{}), r.Close(), s.SetAccount(id, &store.Account{Parent: text})); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // there is what of the session's parts there is: the text of each.
-func there(c *sessions.Catalogue, id string) (texts []string) {
-	for _, path := range parts(c, id) {
-		text, err := os.ReadFile(path)
+func there(t testing.TB, c *sessions.Catalogue, id string) []string {
+	t.Helper()
+	texts := []string{"-", "-", "-", "-"}
+	if text, err := os.ReadFile(image(c, id)); err == nil {
+		texts[0] = string(text)
+	}
+	s := kept(c)
+	defer s.Close()
+	a, err := s.Account(id)
+	if err != nil {
+		t.Error(err)
+	} else if a != nil {
+		texts[1] = a.Parent
+	}
+	for e, err := range s.Events(id, 0) {
+		texts[3] = fmt.Sprint(gjson.GetBytes(e.Data, "text"))
 		if err != nil {
-			text = []byte("-")
+			t.Error(err)
 		}
-		texts = append(texts, string(text))
+	}
+	for _, text := range []string{texts[1], texts[3]} {
+		if outcome, err := s.Outcome(id, text); err != nil || outcome == supervisor.Crashed {
+			texts[2] = text
+		}
 	}
 	return texts
 }

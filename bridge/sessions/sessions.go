@@ -26,19 +26,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"nexus.internal/bridge/api"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/store"
 )
 
 // Catalogue is the saved sessions of one home.
 type Catalogue struct {
 	home     string
+	layout   store.Layout
 	kept     store.Store
 	changing sync.Mutex // held during each change
+	named    directory
+	temp     directory
 
 	mu      sync.Mutex // guards both
 	read    map[string]reading
@@ -51,18 +56,23 @@ func New(home string, kept store.Store) *Catalogue {
 	if kept == nil {
 		kept = Local(home, false, nil)
 	}
-	return &Catalogue{home: home, kept: kept}
+	l := layoutOf(home)
+	return &Catalogue{
+		home: home, layout: l, kept: kept, named: directory{path: l.Named}, temp: directory{path: l.Temp, temp: true},
+		read: map[string]reading{}, headers: map[string]header{},
+	}
 }
 
 // Local returns the store of what is kept of agents beside their sessions in a home. With
 // noSync the system brings accounts to the disk when it likes; log may be nil.
 func Local(home string, noSync bool, log *zap.Logger) *store.Local {
-	c := &Catalogue{home: home}
-	return store.NewLocal(store.Options{Path: c.part, Dirs: []string{c.Dir("named"), tempDir(home)}, NoSync: noSync, Log: log})
+	return store.NewLocal(store.Options{Layout: layoutOf(home), NoSync: noSync, Log: log})
 }
 
-// tempDir is the directory of the temporary sessions of a home.
-func tempDir(home string) string { return filepath.Join(home, "run", "temp") }
+// layoutOf is where the sessions of a home are, and what is kept of their agents.
+func layoutOf(home string) store.Layout {
+	return store.Layout{Named: filepath.Join(home, "sessions"), Temp: filepath.Join(home, "run", "temp")}
+}
 
 // Tidy brings a home into order when no server runs in it: a change that its
 // process did not live to finish is finished or undone, and what temporary
@@ -74,19 +84,19 @@ func Tidy(home string) error {
 		return err
 	}
 	defer release()
-	errs := []error{c.settle()}
+	errs := []error{c.finishChange()}
 	last := c.Last()
 	errs = append(errs, c.kept.Retain(func(agent string) bool { return !api.IsTemp(agent) || agent == last }))
 	if !api.IsTemp(last) {
-		errs = append(errs, os.RemoveAll(tempDir(home)))
+		errs = append(errs, os.RemoveAll(c.layout.Temp))
 	}
-	entries, err := os.ReadDir(tempDir(home))
+	entries, err := os.ReadDir(c.layout.Temp)
 	if !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); isOurs(name) && name != last+suffix && name != last+imagesSuffix {
-			errs = append(errs, os.RemoveAll(filepath.Join(tempDir(home), entry.Name())))
+			errs = append(errs, os.RemoveAll(filepath.Join(c.layout.Temp, entry.Name())))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -97,15 +107,10 @@ func Tidy(home string) error {
 
 // Dir is the directory that id's session lies in: HOME/run/temp for a temporary
 // agent, HOME/sessions for any other. It may not exist yet.
-func (c *Catalogue) Dir(id string) string {
-	if api.IsTemp(id) {
-		return tempDir(c.home)
-	}
-	return filepath.Join(c.home, "sessions")
-}
+func (c *Catalogue) Dir(id string) string { return c.layout.Dir(id) }
 
 // Path is the file of id's session. It may not exist yet.
-func (c *Catalogue) Path(id string) string { return c.part(id, suffix) }
+func (c *Catalogue) Path(id string) string { return c.layout.Path(id, suffix) }
 
 // What follows an agent's name in that of its session, of the directory of its images,
 // and of a session that is being made.
@@ -114,9 +119,6 @@ const (
 	imagesSuffix = ".files"
 	nextSuffix   = ".next"
 )
-
-// part is the path of a file or directory of an agent.
-func (c *Catalogue) part(id, suffix string) string { return filepath.Join(c.Dir(id), id+suffix) }
 
 // isOurs reports whether a file of that name is of a session, and not one that the store
 // has.
@@ -154,7 +156,36 @@ func (c *Catalogue) RemoveTemp(id string) error {
 	return nil
 }
 
-// removeParts removes what belongs to a session beside its file.
 func (c *Catalogue) removeParts(id string) error {
-	return errors.Join(os.RemoveAll(c.part(id, imagesSuffix)), c.kept.Delete(id))
+	return errors.Join(os.RemoveAll(c.layout.Path(id, imagesSuffix)), c.kept.Delete(id))
+}
+
+func (c *Catalogue) lastPath() string { return filepath.Join(c.home, "run", "last") }
+
+// Last is the session that a person used last, if it is still there; "" if none
+// is. It may be a temporary one.
+func (c *Catalogue) Last() string {
+	data, err := safefile.Read(c.lastPath(), maxNote)
+	if err != nil {
+		return ""
+	}
+	name := strings.TrimSuffix(string(data), "\n")
+	if !c.There(name) {
+		return ""
+	}
+	return name
+}
+
+// SetLast says that a person uses the session now.
+func (c *Catalogue) SetLast(id string) error {
+	if !api.ValidAgentID(id) {
+		return fmt.Errorf("remember the last session: %q is no name of one", id)
+	}
+	if err := os.MkdirAll(filepath.Dir(c.lastPath()), 0o700); err != nil {
+		return fmt.Errorf("remember the last session: %w", err)
+	}
+	if err := safefile.Replace(c.lastPath(), []byte(id+"\n"), false); err != nil {
+		return fmt.Errorf("remember the last session: %w", err)
+	}
+	return nil
 }

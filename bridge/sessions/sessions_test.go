@@ -52,7 +52,7 @@ func TestCatalogue(t *testing.T) {
 	if err := os.Mkdir(images, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(images, "image"), beside(c, ".1", ".usage")} {
+	for _, path := range []string{filepath.Join(images, "image"), beside(c, ".1", ".records")} {
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestCatalogue(t *testing.T) {
 	if !c.Exists("named") {
 		t.Error("a named session was removed")
 	}
-	for _, path := range []string{c.Path(".1"), images, beside(c, ".1", ".usage")} {
+	for _, path := range []string{c.Path(".1"), images, beside(c, ".1", ".records")} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is still there", filepath.Base(path))
 		}

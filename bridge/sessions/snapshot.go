@@ -72,7 +72,7 @@ func (c *Catalogue) Snapshot(take func(File) error) (count int, err error) {
 
 // unseen lists the sessions that looked does not have, and notes them there.
 func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
-	entries, err := os.ReadDir(c.Dir("named"))
+	entries, err := os.ReadDir(c.layout.Named)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the sessions: %w", err)
 	}
@@ -96,12 +96,12 @@ func (c *Catalogue) unseen(looked map[string]bool) (ids []string, err error) {
 
 // measure opens the files of a session, between two changes of the sessions.
 func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
-	release, err := c.exclusive()
+	release, err := c.unchanging()
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if err := c.settle(); err != nil {
+	if err := c.finishChange(); err != nil {
 		return nil, err
 	}
 	s := &snapshot{home: c.home}
@@ -130,7 +130,7 @@ func (c *Catalogue) measure(id string) (_ *snapshot, err error) {
 		return nil, err
 	}
 	// Images are there before the session names them.
-	if err = errors.Join(err, s.addAll(c.part(id, imagesSuffix))); err != nil {
+	if err = errors.Join(err, s.addAll(c.layout.Path(id, imagesSuffix))); err != nil {
 		return nil, unreadable(id, err)
 	}
 	return s, nil

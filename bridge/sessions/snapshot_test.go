@@ -14,6 +14,7 @@ import (
 
 	"nexus.internal/bridge/sessions"
 	"nexus.internal/protocol/transcript"
+	"nexus.internal/supervisor"
 )
 
 // taken takes a snapshot of what c has, by path.
@@ -54,8 +55,8 @@ func TestSnapshot(t *testing.T) {
 		got = append(got, path)
 	}
 	slices.Sort(got)
-	want := []string{"run/last", "run/temp/.last.jsonl", "sessions/a.jsonl", "sessions/a.outcomes", "sessions/a.usage"}
-	for _, dir := range []string{"events", "files"} {
+	want := []string{"run/last", "run/temp/.last.jsonl", "sessions/a.jsonl"}
+	for _, dir := range []string{"records", "files"} {
 		names, err := filepath.Glob(filepath.Join(home, "sessions", "a."+dir, "*"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("%v, %v", names, err)
@@ -68,7 +69,7 @@ func TestSnapshot(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || count != 2 {
 		t.Errorf("%d sessions (-want +got):\n%s", count, diff)
 	}
-	if files["sessions/a.usage"] != "of a" || files["run/last"] != ".last\n" {
+	if files["run/last"] != ".last\n" {
 		t.Errorf("got %q", files)
 	}
 }
@@ -112,18 +113,19 @@ func TestSnapshotOfWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	outcomes, err := os.OpenFile(beside(c, "a", ".outcomes"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	s := kept(c)
+	defer s.Close()
+	r, err := s.Open("a", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer outcomes.Close()
 	work, worked := make(chan int), make(chan error)
 	go func() {
 		for i := range work {
-			_, began := fmt.Fprintf(outcomes, "begin %d\n", i)
+			began := r.Accept(fmt.Sprint(i), [32]byte{})
 			_, said := fmt.Fprintf(session, "turn %d\n", i)
-			_, ended := fmt.Fprintf(outcomes, "end %d\n", i)
-			worked <- errors.Join(began, said, ended)
+			r.End(supervisor.Result{TurnID: fmt.Sprint(i), Outcome: supervisor.Completed})
+			worked <- errors.Join(began, said)
 		}
 	}()
 	for i := range 2000 {
@@ -132,11 +134,14 @@ func TestSnapshotOfWork(t *testing.T) {
 		if err := <-worked; err != nil {
 			t.Fatal(err)
 		}
-		session, outcomes := files["sessions/a.jsonl"], files["sessions/a.outcomes"]
-		turns, begun, ended := strings.Count(session, "turn"), strings.Count(outcomes, "begin"), strings.Count(outcomes, "end")
+		session, records := files["sessions/a.jsonl"], files["sessions/a.records/00000000000000000001.jsonl"]
+		turns, begun, ended := strings.Count(session, "turn"), strings.Count(records, `{"accepted":`), strings.Count(records, `{"ended":`)
 		if ended > turns || turns > begun {
 			t.Fatalf("%d: %d turns, of which %d were begun and %d ended", i, turns, begun, ended)
 		}
 	}
 	close(work)
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -20,7 +20,7 @@ const (
 	MaxAnswer = 1 << 20
 	// maxStarts is how many lines that begin like an object are tried.
 	maxStarts = 200
-	// maxProblems is how many faults of a plan are told at once.
+	// maxProblems is how many faults of a plan are listed at once.
 	maxProblems = 5
 )
 
@@ -119,7 +119,6 @@ func read(reply, want string, decode func(raw []byte) error) error {
 	return &ShapeError{problem + "; want one object with the members " + want + ", on lines of its own, in a fence or not"}
 }
 
-// fill decodes an object. Members that nobody asked for are passed over.
 func fill(raw []byte, into any) error {
 	if err := strict.Fill(raw, into, strict.IgnoreUnknown); err != nil {
 		return &ShapeError{err.Error()}

@@ -105,6 +105,9 @@ func Ask[T any](ctx context.Context, r Runner, a *supervisor.Agent, e Prompt, re
 		if err == nil {
 			return answer, c, nil
 		}
+		if outcome.StopReason == protocol.StopMaxTokens || outcome.StopReason == protocol.StopContentFilter {
+			err = fmt.Errorf("%w; the model's service cut the answer off (%s)", err, outcome.StopReason)
+		}
 		left := e.Timeout - time.Since(start)
 		switch {
 		case !first:

@@ -128,7 +128,6 @@ func (t tool) checkBothForms(ctx context.Context, r protocol.CodeCheck, program 
 	return second, err
 }
 
-// as is the checker of the code in one of its forms.
 func (t tool) as(form int) tool {
 	t.file = t.forms[form].file
 	t.args = append(slices.Clone(t.forms[form].args), t.args...)
@@ -150,7 +149,11 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 	}
 	version := commandResult{}
 	if t.version != nil {
-		if version, err = t.runCommand(ctx, program, dir, cache, environ, t.version); err != nil {
+		version, err = t.runCommand(ctx, program, dir, cache, environ, t.version)
+		if err == nil && version.code != 0 { // one that works says its version
+			err = t.broken(program, version)
+		}
+		if err != nil {
 			return protocol.CodeResult{}, err
 		}
 	}
@@ -164,14 +167,15 @@ func (t tool) run(ctx context.Context, r protocol.CodeCheck, program string, env
 		return protocol.CodeResult{}, err
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(version.text), "\n")
-	if version.failed { // these are other words
-		line = ""
-	}
 	result := protocol.CodeResult{
 		Checker:     protocol.CodeChecker{Name: t.name, Version: textcut.Clip(line, maxMessage), Command: append([]string{t.program}, args...)},
 		Diagnostics: t.diagnostics(found.text),
 	}
-	if found.failed && len(result.Diagnostics) == 0 {
+	switch {
+	case len(result.Diagnostics) > 0 || found.code == 0:
+	case found.code == notExecuted || found.code == notFound:
+		return protocol.CodeResult{}, t.broken(program, found)
+	default:
 		// It says no, and in words that are not understood: they are the fault.
 		result.Diagnostics = []protocol.CodeDiagnostic{{Severity: "error", Message: textcut.Clip(strings.TrimSpace(found.text), maxMessage)}}
 	}
@@ -197,10 +201,21 @@ func finish(result protocol.CodeResult, r protocol.CodeCheck, t tool) protocol.C
 	return result
 }
 
-// commandResult is what a program wrote, and whether its exit status was not 0.
+// The exit statuses of a shell, and so of a shim, that could not start a program.
+const (
+	notExecuted = 126
+	notFound    = 127
+)
+
+func (t tool) broken(program string, r commandResult) error {
+	return &protocol.CodeError{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s (%s) does not work, exit status %d: %s",
+		t.name, program, r.code, textcut.Clip(strings.TrimSpace(r.text), maxMessage))}
+}
+
+// commandResult is what a program wrote, and its exit status.
 type commandResult struct {
-	text   string
-	failed bool
+	text string
+	code int
 }
 
 // cacheDir is the directory in which the checker keeps what it compiled, without links: that one,
@@ -251,7 +266,7 @@ func (t tool) runCommand(ctx context.Context, program, dir, cache string, enviro
 	case exit.Signal != 0 && len(text) < maxOutput:
 		return commandResult{}, &protocol.CodeError{Kind: protocol.CheckerFailed, Message: fmt.Sprintf("%s was ended by a signal (%v): %s", t.name, exit.Signal, textcut.Clip(string(text), maxMessage))}
 	}
-	return commandResult{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code != 0}, nil
+	return commandResult{strings.ToValidUTF8(string(text), "\uFFFD"), exit.Code}, nil
 }
 
 // makeDir makes a directory for the code, without symbolic links in its path.

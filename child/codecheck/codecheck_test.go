@@ -237,6 +237,34 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
+// A checker that does not work says nothing of the code: a shim that may not start its
+// program made good code invalid.
+func TestBrokenCheckers(t *testing.T) {
+	bin, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, language, program, script, want string }{
+		{"a shim", "python", "python3", "exec ./nowhere", "python (" + bin + "/python3) does not work, exit status 127: "},
+		{"without its program's rights", "python", "python3", "exec /usr", "does not work, exit status 126: "},
+		{"at its version", "c", "gcc", "echo no licence; exit 3", "gcc (" + bin + "/gcc) does not work, exit status 3: no licence"},
+		{"at the check", "rust", "rustc", `[ "$1" = --version ] || exec ./nowhere`, "does not work, exit status 127: "},
+		{"without a version", "go", "gofmt", "exec ./nowhere", "does not work, exit status 127: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(bin, tt.program)
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			got, err := codecheck.Check(t.Context(), protocol.CodeCheck{Code: "x", Language: tt.language}, []string{"PATH=" + bin})
+			failure, ok := errors.AsType[*protocol.CodeError](err)
+			if !ok || failure.Kind != protocol.CheckerFailed || !strings.Contains(failure.Message, tt.want) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // What the machine lacks and what nobody knows is said as it is.
 func TestFailures(t *testing.T) {
 	empty := []string{"PATH=" + t.TempDir()}

@@ -23,7 +23,6 @@ func dropMatching(found []protocol.CodeDiagnostic, words *regexp.Regexp) []proto
 	return found
 }
 
-// isError reports whether a diagnostic is an error with such words.
 func isError(d protocol.CodeDiagnostic, words *regexp.Regexp) bool {
 	return d.Severity == "error" && words.MatchString(d.Rule+" "+d.Message)
 }

@@ -78,11 +78,12 @@ type Conversation struct {
 
 // sum is how large a row of messages is, in bytes.
 type sum struct {
-	text uint64 // provider.TextBytes
-	size uint64 // with what messages, signatures and calls cost beside their text
+	text   uint64 // provider.TextBytes
+	size   uint64 // with what messages, signatures and calls cost beside their text
+	images uint64 // their number
 }
 
-func (s sum) minus(o sum) sum { return sum{s.text - o.text, s.size - o.size} }
+func (s sum) minus(o sum) sum { return sum{s.text - o.text, s.size - o.size, s.images - o.images} }
 
 // Window is what of a Conversation goes into a request.
 type Window struct {
@@ -90,7 +91,9 @@ type Window struct {
 	Messages []protocol.Message
 	// TextBytes is the sum of provider.TextBytes over them.
 	TextBytes uint64
-	bytes     uint64
+	// Images is how many images the messages have, at most.
+	Images uint64
+	bytes  uint64
 }
 
 // Smaller reports whether the window makes a smaller request than another.
@@ -118,11 +121,11 @@ func (c *Conversation) count(messages []protocol.Message) {
 		one := size(m)
 		total.text += one.text
 		total.size += one.size
+		total.images += one.images
 		c.sums = append(c.sums, total)
 	}
 }
 
-// sizeBefore is how large the first n messages are.
 func (c *Conversation) sizeBefore(n int) sum {
 	if n == 0 {
 		return sum{}
@@ -133,7 +136,7 @@ func (c *Conversation) sizeBefore(n int) sum {
 func size(m protocol.Message) sum {
 	text := provider.TextBytes(m)
 	beside := uint64(len(m.ThinkingSignature) + messageOverhead*(1+len(m.ToolCalls)) + imageCost*len(m.Images))
-	return sum{text: text, size: text + beside}
+	return sum{text: text, size: text + beside, images: uint64(len(m.Images))}
 }
 
 func (f Preamble) toolBytes() uint64 {
@@ -185,10 +188,13 @@ func (c *Conversation) SetSystem(text string) {
 	c.preamble.System = text
 }
 
-// SetTools changes what the tools of every request are.
+// SetTools changes what the tools of every request are. The slice must not be changed.
 func (c *Conversation) SetTools(tools []tool.Spec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if old := c.preamble.Tools; len(old) == len(tools) && (len(old) == 0 || &old[0] == &tools[0]) {
+		return
+	}
 	c.preamble.Tools = tools
 	c.preambleBytes = uint64(len(c.preamble.System)) + c.preamble.toolBytes()
 }

@@ -224,6 +224,39 @@ func (e endless) Stream(context.Context, provider.Request) iter.Seq2[provider.De
 
 func (endless) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
 
+// spoken answers with these deltas.
+type spoken []provider.Delta
+
+func (s spoken) Stream(context.Context, provider.Request) iter.Seq2[provider.Delta, error] {
+	return func(yield func(provider.Delta, error) bool) {
+		for _, d := range s {
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (spoken) Models(context.Context) ([]protocol.Model, error) { return nil, nil }
+
+// What a service holds back is no summary: the refusal would replace the conversation. One
+// that it cuts off says so.
+func TestASummaryThatIsNotWhole(t *testing.T) {
+	for reason, want := range map[provider.FinishReason]string{
+		provider.FinishStop: "All.", provider.FinishLength: "All.\n[the summary was cut off here]", provider.FinishFiltered: "held the summary back",
+	} {
+		text, usage, err := conversation.SummarizeByModel(t.Context(), spoken{
+			provider.Text{Text: "All."}, provider.Stop{Usage: protocol.TurnUsage{InputTokens: 7}, Reason: reason},
+		}, "m", nil, 1000)
+		if err != nil {
+			text = strings.TrimPrefix(err.Error(), "the model's service ")
+		}
+		if text != want || usage.InputTokens != 7 {
+			t.Errorf("%s: got %q, %v, want %q", reason, text, usage, want)
+		}
+	}
+}
+
 func TestASummaryEnds(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
 	for _, d := range []provider.Delta{

@@ -28,6 +28,8 @@ const (
 	callOverhead = 512      // bytes of MaxAnswer that a call takes beside its input
 )
 
+const cutNote = "\n[the summary was cut off here]"
+
 const omittedNote = "[what was said before is left out]\n"
 
 const summaryInstruction = `Summarise the conversation so far for an assistant that will go on with it and see nothing else of it. Keep names, facts, decisions, open tasks, file paths and results of tools. Write plain text, as short as that allows.`
@@ -121,7 +123,6 @@ func renderOne(m protocol.Message) string {
 	return b.String()
 }
 
-// clip is the text, or its head and how much is missing.
 func clip(text string, limit int) string {
 	head := textcut.Head(text, limit)
 	if len(head) == len(text) {
@@ -142,9 +143,10 @@ func SummarizeByModel(ctx context.Context, p provider.Provider, model string, me
 	// and images that belong to them.
 	request := provider.Request{Model: model, System: summaryInstruction, Messages: []protocol.Message{{
 		Role: protocol.RoleUser, Content: "<conversation>\n" + Render(messages, limit) + "</conversation>\n\n" + summaryInstruction,
-	}}}
+	}}, Lost: &usage}
 	var b strings.Builder
 	var said int // bytes, whatever they are
+	var finish provider.FinishReason
 	for delta, err := range p.Stream(ctx, request) {
 		if err != nil {
 			return "", usage, err
@@ -159,6 +161,7 @@ func SummarizeByModel(ctx context.Context, p provider.Provider, model string, me
 			}
 		case provider.Stop:
 			usage.Add(delta.Usage)
+			finish = delta.Reason
 		case provider.Thinking:
 			said += len(delta.Text)
 		case provider.CallInput:
@@ -171,8 +174,13 @@ func SummarizeByModel(ctx context.Context, p provider.Provider, model string, me
 	if err := ctx.Err(); err != nil {
 		return "", usage, err
 	}
-	if text = strings.TrimSpace(b.String()); text == "" {
+	switch text = strings.TrimSpace(b.String()); {
+	case finish == provider.FinishFiltered: // it may be a refusal
+		return "", usage, errors.New("the model's service held the summary back")
+	case text == "":
 		return "", usage, errors.New("the model gave no summary")
+	case finish == provider.FinishLength:
+		text += cutNote
 	}
 	return clip(text, answerLimit), usage, nil
 }

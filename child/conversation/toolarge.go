@@ -72,7 +72,7 @@ func (c *Conversation) windowFrom(n int, leftOut []unanswered) Window {
 	if len(parts) > 0 {
 		messages = slices.Concat(append(parts, messages)...)
 	}
-	return Window{Messages: slices.Clip(messages), TextBytes: total.text, bytes: total.size}
+	return Window{Messages: slices.Clip(messages), TextBytes: total.text, Images: total.images, bytes: total.size}
 }
 
 // beforeLast is how many messages there are before the last turns, of which

@@ -2,7 +2,7 @@
 // session's file, or in memory where nothing is saved, and are found by their
 // digest.
 //
-//	store := images.New(images.Options{Dir: images.Dir(journal.Path())})
+//	store := images.New(images.Options{Dir: images.Dir(file)})
 //	image, err := store.Put(data, "", "diagram.png") // into Message.Images
 //	data, err = store.Get(image)                      // for a request
 //

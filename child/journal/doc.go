@@ -14,9 +14,9 @@
 //
 // What could not be appended (a full disk) is kept in memory, up to 16 MiB, and
 // goes before whatever is written next, so that the file never misses a record
-// in its middle. What could not be committed is forgotten: whoever asked for it
+// in its middle. What could not be committed is forgotten: the caller
 // was told no. It refuses to touch a file that is no session, one that is
-// damaged before its last newline, and a link; and to call saved what stands in
+// damaged between its last checkpoint and its last newline, and a link; and to call saved what stands in
 // a file that nobody finds any more. The layout is package transcript's. See
 // SPEC.md §4.6.
 package journal

@@ -59,8 +59,8 @@ func TestExpire(t *testing.T) {
 	}
 
 	agents := unnamed(t, dir) // an agent of a server went on with it
-	keep(agents+".jsonl", agents+".events")
-	mustWrite(t, path(agents+".events/1"))
+	keep(agents+".jsonl", agents+".records")
+	mustWrite(t, path(agents+".records/1"))
 
 	named, likeAnID := "worker", uuid.NewString()
 	for _, name := range []string{named, likeAnID} {

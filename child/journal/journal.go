@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"nexus.internal/protocol"
@@ -17,7 +18,8 @@ import (
 const (
 	flushSize  = 4 << 10               // bytes of partial text that are written at once
 	flushDelay = 20 * time.Millisecond // from a write until partial text is written again
-	maxBacklog = 16 << 20              // bytes that could not be written
+	maxBacklog = 16 << 20              // bytes that could not be written, beyond which the conversation alone is kept
+	chunkSize  = 1 << 20               // bytes that are written before all of one Append are encoded
 )
 
 // file is what a journal needs of an *os.File.
@@ -30,17 +32,19 @@ type file interface {
 // Journal is one open session file.
 type Journal struct {
 	path   string
-	name   string // "" of an unnamed session
+	opened *syscall.Stat_t // of the open file, which path is to name
+	name   string          // "" of an unnamed session
 	noSync bool
 	// syncFile is Options.Sync.
 	syncFile func(*os.File) error
-	torn     int // bytes cut off by Open
+	torn     int64 // bytes cut off by Open
 	// created says that the file was empty or missing before Open.
 	created bool
 
 	mu      sync.Mutex // guards all below
 	locked  *os.File
-	file    file      // locked, but in tests
+	file    file // locked, but in tests
+	writer  transcript.Writer
 	size    int64     // bytes of the file that are whole records
 	fresh   bool      // the file is new, so that its directory is not synced yet
 	backlog []byte    // encoded records that are not in the file yet
@@ -51,8 +55,11 @@ type Journal struct {
 	turnID   string // of the pieces below
 	text     []byte
 	thinking []byte
-	timer    *time.Timer // writes the pieces; nil if there are none
-	flushing sync.WaitGroup
+	// timer writes the pieces; nil until there were some. It is stopped by Close alone, so that
+	// turns which follow each other closely share one.
+	timer    *time.Timer
+	armed    bool           // the timer will run flushLate
+	flushing sync.WaitGroup // flushLate, once armed
 }
 
 // Path is the file's absolute path; "" for a nil Journal.
@@ -73,16 +80,18 @@ func (j *Journal) Name() string {
 }
 
 // Torn is how many bytes of an unfinished record Open cut off.
-func (j *Journal) Torn() int {
+func (j *Journal) Torn() int64 {
 	if j == nil {
 		return 0
 	}
 	return j.torn
 }
 
-// Append writes the records in one write, after all that could not be written
-// before. If it fails, the records are kept and go before what comes next;
-// only when 16 MiB wait are they refused, which Writable tells beforehand.
+// Append writes the records, after all that could not be written before. If it fails, the
+// records are kept and go before what comes next: the conversation in memory has them, and
+// must be that of the file once that can be written. Records of other things are refused when
+// 16 MiB wait. What waits is bounded by the caller, who begins nothing that is to be saved unless
+// Writable is nil.
 func (j *Journal) Append(records ...transcript.Record) error {
 	if j == nil || len(records) == 0 {
 		return nil
@@ -95,18 +104,40 @@ func (j *Journal) Append(records ...transcript.Record) error {
 		}
 	}
 	j.encodePieces()
+	full := false
 	for _, r := range records {
 		if err := j.encode(r); err != nil {
 			return fmt.Errorf("save session: %w", err)
+		}
+		if len(j.backlog) >= chunkSize && !full {
+			full = j.write() != nil // the last write says why
 		}
 	}
 	return j.write()
 }
 
+// AppendLater leaves a record to the next Append, which is to follow at once: they are
+// written together. The error says that it cannot be encoded.
+func (j *Journal) AppendLater(r transcript.Record) error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if whole(r) {
+		j.dropPieces()
+	}
+	j.encodePieces()
+	if err := j.encode(r); err != nil {
+		return fmt.Errorf("save session: %w", err)
+	}
+	return nil
+}
+
 // Commit writes the records, after all that could not be written before, and
 // returns once they are on the disk. If it fails the file is as if it had never
 // been called: what is refused now must not come true after a restart.
-func (j *Journal) Commit(records ...transcript.Record) error {
+func (j *Journal) Commit(records ...transcript.Record) (err error) {
 	if j == nil {
 		return nil
 	}
@@ -116,7 +147,12 @@ func (j *Journal) Commit(records ...transcript.Record) error {
 	if err := j.write(); err != nil {
 		return err
 	}
-	before := j.size
+	before, writer := j.size, j.writer.Clone()
+	defer func() {
+		if err != nil {
+			j.writer = writer
+		}
+	}()
 	for _, r := range records {
 		if err := j.encode(r); err != nil {
 			j.backlog = j.backlog[:0]
@@ -127,7 +163,7 @@ func (j *Journal) Commit(records ...transcript.Record) error {
 		j.backlog = j.backlog[:0]
 		return err
 	}
-	err := j.sync()
+	err = j.sync()
 	if err != nil {
 		if cut := j.file.Truncate(before); cut != nil {
 			j.broken = fmt.Errorf("%w; and its file cannot be put right: %w", err, cut)
@@ -164,6 +200,17 @@ func whole(r transcript.Record) bool {
 	}
 }
 
+// inConversation reports whether r is a part of the conversation, where a file that lacks
+// one, and has what follows, is damaged.
+func inConversation(r transcript.Record) bool {
+	switch r.(type) {
+	case transcript.Message, transcript.TurnEnd, transcript.Compaction, transcript.Reset:
+		return true
+	default:
+		return false
+	}
+}
+
 // Partial adds a piece of an answer. It is in the file when Partial returns,
 // unless something else was written less than 20 ms ago: then it waits until
 // these are over or 4 KiB wait. So a reader who sees the piece afterwards, and
@@ -186,9 +233,19 @@ func (j *Journal) Partial(turnID, text, thinking string) {
 	case wait <= 0 || len(j.text)+len(j.thinking) >= flushSize:
 		j.encodePieces()
 		_ = j.write() // kept in the backlog; Append reports it
-	case j.timer == nil:
-		j.flushing.Add(1)
+	case !j.armed:
+		j.arm(wait)
+	}
+}
+
+// arm has flushLate run after wait. j.mu is held.
+func (j *Journal) arm(wait time.Duration) {
+	j.armed = true
+	j.flushing.Add(1)
+	if j.timer == nil {
 		j.timer = time.AfterFunc(wait, j.flushLate)
+	} else {
+		j.timer.Reset(wait)
 	}
 }
 
@@ -197,24 +254,19 @@ func (j *Journal) flushLate() {
 	defer j.flushing.Done()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.timer = nil
+	j.armed = false
+	if j.closed || len(j.text)+len(j.thinking)+len(j.backlog) == 0 {
+		return
+	}
+	if wait := flushDelay - time.Since(j.written); wait > 0 { // something was written meanwhile
+		j.arm(wait)
+		return
+	}
 	j.encodePieces()
-	if len(j.backlog) > 0 {
-		_ = j.write() // kept in the backlog; Append reports it
-	}
+	_ = j.write() // kept in the backlog; Append reports it
 }
 
-func (j *Journal) stopTimer() {
-	if j.timer != nil && j.timer.Stop() {
-		j.flushing.Done()
-	}
-	j.timer = nil
-}
-
-func (j *Journal) dropPieces() {
-	j.stopTimer()
-	j.text, j.thinking = j.text[:0], j.thinking[:0]
-}
+func (j *Journal) dropPieces() { j.text, j.thinking = j.text[:0], j.thinking[:0] }
 
 // encodePieces moves the pieces to the backlog.
 func (j *Journal) encodePieces() {
@@ -226,10 +278,10 @@ func (j *Journal) encodePieces() {
 }
 
 func (j *Journal) encode(r transcript.Record) error {
-	if len(j.backlog) > maxBacklog {
+	if len(j.backlog) > maxBacklog && !inConversation(r) {
 		return fmt.Errorf("%d bytes wait to be written", len(j.backlog))
 	}
-	line, err := transcript.Append(j.backlog, r)
+	line, err := j.writer.Append(j.backlog, r)
 	if err != nil {
 		return err
 	}
@@ -304,13 +356,17 @@ func (j *Journal) sync() error {
 
 // there reports whether the path still names the file. j.mu is held.
 func (j *Journal) there() error {
-	there, err := safefile.At(j.path, j.locked)
+	var there syscall.Stat_t // os.Lstat makes garbage, and this is done twice in a turn
+	err := syscall.Lstat(j.path, &there)
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Lstat(j.path, &there)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("save session: %w: there is no %s any more", ErrRemoved, j.path)
 	case err != nil:
-		return fmt.Errorf("sync session: %w", err)
-	case !there:
+		return fmt.Errorf("sync session: lstat %s: %w", j.path, err)
+	case there.Dev != j.opened.Dev || there.Ino != j.opened.Ino:
 		return fmt.Errorf("save session: %w: %s is another file now", ErrRemoved, j.path)
 	}
 	return nil
@@ -326,6 +382,10 @@ func (j *Journal) Close() error {
 	err := j.write()
 	if !j.closed {
 		j.closed = true
+		if j.armed && j.timer.Stop() {
+			j.armed = false
+			j.flushing.Done()
+		}
 		err = errors.Join(err, safefile.Release(j.locked))
 	}
 	j.mu.Unlock()

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,7 +18,12 @@ import (
 	"nexus.internal/protocol/transcript"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(writesOn); dir != "" {
+		writeOn(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func open(t *testing.T, o journal.Options) (*journal.Journal, *transcript.State) {
 	t.Helper()
@@ -150,7 +156,7 @@ func TestEveryTornTailIsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, state := open(t, journal.Options{Dir: dir, Continue: "s"})
-		if j.Torn() != n || contents(state) != "hello | hi" {
+		if j.Torn() != int64(n) || contents(state) != "hello | hi" {
 			t.Fatalf("torn after %d bytes: cut off %d, left %q", n, j.Torn(), contents(state))
 		}
 		j.Close()
@@ -231,6 +237,53 @@ func TestPartialText(t *testing.T) {
 	})
 }
 
+// What is left to the next Append is written with it, by one write, whatever pieces came
+// before; a piece of the next turn does not wait longer because a timer runs already.
+func TestAppendLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
+		defer j.Close()
+		size := func() int64 {
+			info, err := os.Stat(filepath.Join(dir, "s.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Size()
+		}
+		for range 3 { // turns that follow each other closely
+			if err := j.Append(message(protocol.RoleUser, "hello")); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(5 * time.Millisecond)
+			before := size()
+			j.Partial("1", "hi", "")
+			if err := j.AppendLater(message(protocol.RoleAssistant, "hi")); err != nil || size() != before {
+				t.Errorf("%v, %d bytes are written, want none", err, size()-before)
+			}
+			if err := j.Append(turnEnd); err != nil || size() == before {
+				t.Errorf("%v, nothing is written", err)
+			}
+		}
+		before := size() // 10 ms after the timer was set
+		j.Partial("2", "late", "")
+		<-time.After(19 * time.Millisecond)
+		synctest.Wait()
+		if size() != before {
+			t.Error("a piece is written sooner than 20 ms after the last write")
+		}
+		<-time.After(time.Millisecond)
+		synctest.Wait()
+		if size() == before {
+			t.Error("a piece waits for longer than 20 ms after the last write")
+		}
+		j.Close()
+		if _, state := open(t, journal.Options{Dir: dir, Name: "s"}); contents(state) != "hello | hi | hello | hi | hello | hi" {
+			t.Errorf("got %q", contents(state))
+		}
+	})
+}
+
 // A flood of pieces is written 50 times a second, and at every moment the file
 // lacks only those of the last 20 ms.
 func TestAFloodOfPieces(t *testing.T) {
@@ -250,7 +303,7 @@ func TestAFloodOfPieces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			state, _, err := transcript.Parse(data)
+			state, _, err := transcript.Parse(bytes.NewReader(data))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,6 +338,44 @@ func TestAFullDisk(t *testing.T) {
 	j.Close()
 	if _, state := open(t, journal.Options{Dir: dir, Name: "s"}); contents(state) != "hello | hi" {
 		t.Errorf("got %q", contents(state))
+	}
+}
+
+// However much there is of a conversation, on a disk with room or on a full one, the file has
+// all of it in the end: one that lacked messages that a later compaction counts could not be
+// read any more. Other things are refused when too much waits.
+func TestMoreThanTheBacklogHolds(t *testing.T) {
+	const results, size = 320, 60 << 10 // 18 MiB
+	var many []transcript.Record
+	for range results {
+		many = append(many, message(protocol.RoleTool, strings.Repeat("x", size)))
+	}
+	for _, full := range []bool{false, true} {
+		dir := t.TempDir()
+		j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
+		if full {
+			j.Break(size, syscall.ENOSPC)
+		}
+		if err := j.Append(many...); errors.Is(err, syscall.ENOSPC) != full || (err != nil) != full {
+			t.Errorf("full %v: %v", full, err)
+		}
+		if err := j.Append(transcript.Note{Key: "n", At: time.Unix(3, 0).UTC()}); (err != nil) != full || full && !strings.Contains(err.Error(), "wait to be written") {
+			t.Errorf("full %v, a note: %v", full, err)
+		}
+		if err := j.Append(message(protocol.RoleAssistant, "end"), turnEnd); errors.Is(err, syscall.ENOSPC) != full {
+			t.Errorf("full %v, end: %v", full, err)
+		}
+		j.Break(0, nil)
+		if err := j.Writable(); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+		compaction := transcript.Compaction{Dropped: results, Summary: message(protocol.RoleUser, "summary").Message, At: time.Unix(4, 0).UTC()}
+		if err := errors.Join(j.Append(compaction), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, state := open(t, journal.Options{Dir: dir, Name: "s"}); contents(state) != "summary | end" {
+			t.Errorf("full %v: got %.200q", full, contents(state))
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,8 +30,14 @@ var ErrForbidden = errors.New("it may not be opened")
 // does, which is then as it was.
 func Unreadable(err error) bool {
 	_, damaged := errors.AsType[*transcript.LineError](err)
-	return damaged || errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, ErrForbidden)
+	_, other := errors.AsType[notRegularError](err)
+	return damaged || other || errors.Is(err, ErrForbidden)
 }
+
+// notRegularError is [safefile.ErrNotRegular] of the session, not of another file.
+type notRegularError struct{ error }
+
+func (e notRegularError) Unwrap() error { return e.error }
 
 // ErrRemoved says that the session's file was removed, moved away or replaced
 // while the journal was open. It is over once the file is back.
@@ -111,10 +117,21 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 			err = fmt.Errorf("%w: %w", ErrForbidden, err)
 		}
 	}
+	if errors.Is(err, safefile.ErrNotRegular) {
+		err = notRegularError{err}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
-	j := &Journal{path: path, name: name, locked: f, file: f, noSync: o.NoSync, syncFile: o.Sync}
+	about, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open session: %w", err), f.Close())
+	}
+	opened, ok := about.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, nil, errors.Join(errors.New("open session: the system does not say which file it is"), f.Close())
+	}
+	j := &Journal{path: path, opened: opened, name: name, locked: f, file: f, noSync: o.NoSync, syncFile: o.Sync}
 	now := time.Now()
 	state, err := j.begin(transcript.Header{Version: transcript.Version, SessionID: id, Name: name, CreatedAt: now.UTC()}, now)
 	if err != nil {
@@ -140,24 +157,31 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 	if err := j.there(); err != nil { // Expire may have removed it before it was locked
 		return nil, err
 	}
-	data, err := io.ReadAll(j.locked)
+	state, good, err := transcript.Parse(j.locked)
 	if err != nil {
 		return nil, err
 	}
-	state, good, err := transcript.Parse(data)
+	size, err := j.locked.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err
 	}
-	if good < len(data) {
-		if err := j.file.Truncate(int64(good)); err != nil {
+	if good < size {
+		if err := j.file.Truncate(good); err != nil {
 			return nil, fmt.Errorf("cut off the torn tail: %w", err)
 		}
-		j.torn = len(data) - good
+		j.torn = size - good
 	}
-	j.size = int64(good)
-	if good > 0 && data[good-1] != '\n' {
-		j.backlog = append(j.backlog, '\n')
+	j.size = good
+	if good > 0 {
+		var last [1]byte
+		if _, err := j.locked.ReadAt(last[:], good-1); err != nil {
+			return nil, err
+		}
+		if last[0] != '\n' {
+			j.backlog = append(j.backlog, '\n')
+		}
 	}
+	j.writer = state.Writer()
 	var records []transcript.Record
 	if state.Empty() {
 		if err := state.Apply(header); err != nil {
@@ -166,7 +190,7 @@ func (j *Journal) begin(header transcript.Header, now time.Time) (*transcript.St
 		records = append(records, header)
 	}
 	records = append(records, state.Repair(now)...)
-	j.fresh, j.created = len(data) == 0, len(data) == 0
+	j.fresh, j.created = size == 0, size == 0
 	return state, j.Append(records...)
 }
 
@@ -205,18 +229,24 @@ func find(dir, ref string) (string, error) {
 		if !ok || !entry.Type().IsRegular() {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil || !strings.Contains(string(data), ref) {
-			continue
-		}
-		first, _, _ := bytes.Cut(data, []byte{'\n'})
-		if state, _, err := transcript.Parse(data); err == nil && state.SessionID == ref {
+		if has(filepath.Join(dir, entry.Name()), ref) {
 			return name, nil
-		} else if header, _ := transcript.Decode(first); err != nil && header != nil {
-			if header, ok := header.(transcript.Header); ok && header.SessionID == ref {
-				return name, nil // Open says what is wrong with it
-			}
 		}
 	}
 	return "", ErrUnknown
+}
+
+// has reports whether the session at path has that id, or begins with it and is damaged: Open
+// says what is wrong with it.
+func has(path, id string) bool {
+	f, err := safefile.Open(path, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if s, err := transcript.Summarize(f); err == nil {
+		return s.SessionID == id
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err == nil && transcript.Unnamed(id, f)
 }

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -75,7 +76,7 @@ func TestADamagedSessionIsFoundByItsID(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "s.jsonl"), []byte(whole+"{]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	state, _, err := transcript.Parse([]byte(whole))
+	state, _, err := transcript.Parse(bytes.NewReader([]byte(whole)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestATornHeaderIsBegunAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, _ := open(t, journal.Options{Dir: dir, Name: "s"})
-		if j.Torn() != len(data) {
+		if j.Torn() != int64(len(data)) {
 			t.Errorf("%q: %d bytes are cut off", data, j.Torn())
 		}
 		if err := j.Close(); err != nil {

@@ -54,7 +54,6 @@ func (s Server) transport() string {
 	}
 }
 
-// target is what would be started or reached.
 func (s Server) target() string {
 	if s.Command == "" {
 		return s.URL

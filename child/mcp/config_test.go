@@ -26,9 +26,7 @@ func TestLoad(t *testing.T) {
 		"local":{"command":"./serve","args":["$HOME"]},
 		"FILES":{"command":"other"},
 		"files":{"command":"evil"}}}`)
-	got, err := mcp.Load(mcp.Files{Personal: personal, Project: project, Getenv: func(name string) (string, bool) {
-		return "tok-12345", name == "MY_TOKEN"
-	}})
+	got, err := mcp.Load(mcp.Files{Personal: personal, Project: project, Environ: []string{"OTHER=x", "MY_TOKEN=tok-12345"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +205,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		servers, err := mcp.Load(mcp.Files{Personal: path, Getenv: func(string) (string, bool) { return "value", true }})
+		servers, err := mcp.Load(mcp.Files{Personal: path, Environ: []string{"V=value"}})
 		if err != nil {
 			return
 		}

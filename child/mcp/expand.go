@@ -65,7 +65,6 @@ func expand(text string, getenv func(string) (string, bool)) (whole string, used
 	}
 }
 
-// clean takes the server's secrets out of text.
 func (s Server) clean(text string) string {
 	for _, secret := range s.secrets {
 		text = strings.ReplaceAll(text, secret, "[secret]")

@@ -95,6 +95,28 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// TestFirstAnswer is about a server whose first answer cannot be used: why is said, where it
+// was "it ended".
+func TestFirstAnswer(t *testing.T) {
+	for _, tt := range []struct{ answer, want string }{
+		{`"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`, `unsupported protocol version: "1999-01-01"`},
+		{`"error":{"code":-32602,"message":"too new for me"}`, "too new for me (code -32602)"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := one(t, within(func(_ context.Context, in io.ReadCloser, out io.WriteCloser) {
+				lines := bufio.NewReader(in)
+				_, _ = lines.ReadString('\n')
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":1,%s}`+"\n", tt.answer)
+				_, _ = io.Copy(io.Discard, lines)
+			}))
+			synctest.Wait()
+			if got := status(m); got.State != protocol.MCPFailed || !strings.HasPrefix(got.Error, tt.want) {
+				t.Errorf("%+v, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestDeafStdin is about a server that stops reading: our writes do not wait for
 // ever, nor does a call beyond its time.
 func TestDeafStdin(t *testing.T) {

@@ -252,7 +252,6 @@ func withData(raw, data []byte) []byte {
 	return append(out, "\n\n"...)
 }
 
-// fail ends the connection for what the server did.
 func (e *events) fail(err error) error {
 	e.limit.endConnection(err)
 	return err

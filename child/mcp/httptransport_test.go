@@ -312,9 +312,7 @@ func TestHTTPDisconnect(t *testing.T) {
 
 // TestHTTPNobody has an address where nobody listens.
 func TestHTTPNobody(t *testing.T) {
-	s := httptest.NewServer(nil)
-	s.Close()
-	m := httpManager(t, s.URL+"/?token=tok-secret", mcp.Options{})
+	m := httpManager(t, "http://127.0.0.1:1/?token=tok-secret", mcp.Options{})
 	got := status(m)
 	if got.State != protocol.MCPFailed || !strings.Contains(got.Error, "connection refused") || strings.Contains(got.Error, "tok-") {
 		t.Errorf("status %+v", got)

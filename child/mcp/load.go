@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/safefile"
@@ -19,9 +19,18 @@ type Files struct {
 	// Project is DIR/.nexus3/mcp.json of the project in DIR, out of which no link
 	// is followed; "" for none.
 	Project string
-	// Getenv finds the variables that the personal file asks for with ${NAME}.
-	// It should know no key of a provider. nil knows none.
-	Getenv func(name string) (value string, found bool)
+	// Environ has the variables that the personal file asks for with ${NAME}, as
+	// NAME=VALUE. It should have no key of a provider.
+	Environ []string
+}
+
+func (f Files) getenv(name string) (value string, found bool) {
+	for _, variable := range f.Environ {
+		if known, value, ok := strings.Cut(variable, "="); ok && known == name {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 // Load reads the servers that the files name, the personal ones first, sorted by
@@ -30,14 +39,11 @@ type Files struct {
 // place of a project's file that is wrong there is one server, "project", whose
 // Problem says the same. It never waits for the other end of a pipe.
 func Load(f Files) ([]Server, error) {
-	if f.Getenv == nil {
-		f.Getenv = func(string) (string, bool) { return "", false }
-	}
-	servers, err := loadFile(f.Personal, false, f.Getenv)
+	servers, err := loadFile(f.Personal, false, f.getenv)
 	if err != nil {
 		return nil, fmt.Errorf("read %w", err)
 	}
-	more, err := loadFile(f.Project, true, f.Getenv)
+	more, err := loadFile(f.Project, true, f.getenv)
 	if err != nil {
 		return append(servers, Server{Name: "project", Project: true, Timeout: DefaultTimeout, Problem: err.Error()}), nil
 	}
@@ -85,7 +91,7 @@ func read(path string, project bool) ([]byte, error) {
 		return safefile.ReadLinked(path, mcpfile.MaxSize)
 	}
 	dir := filepath.Dir(path)
-	root, err := os.OpenRoot(filepath.Dir(dir))
+	root, err := safefile.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,6 @@ func (ms *managedServer) run(a *attempt) {
 	ms.log.Info("mcp server has ended", zap.String("reason", s.reason), zap.Bool("asked", asked))
 }
 
-// endedByUs reports whether a session ended because we wanted it to.
 func endedByUs(cause error) bool {
 	return errors.Is(cause, errClosing) || errors.Is(cause, errDisconnected) || errors.Is(cause, errRestarting)
 }
@@ -315,7 +314,6 @@ func (ms *managedServer) status() protocol.MCPServer {
 	return st
 }
 
-// link makes what a session of this server lies on.
 func (ms *managedServer) link() link {
 	if ms.server.Command == "" {
 		return &httpLink{base: ms.manager.options.HTTP}

@@ -144,7 +144,7 @@ func (m *Manager) Prepare(ctx context.Context) {
 }
 
 // Connect starts a server, also one that is disabled, was disconnected, or that
-// a project names: whoever calls it has decided that. Of the latter, target has to
+// a project names: its caller has decided that. Of the latter, target has to
 // be what Status says. It returns when the server is ready, or why it is not. The
 // error may wrap [ErrUnknown].
 func (m *Manager) Connect(ctx context.Context, name, target string) error {

@@ -383,6 +383,20 @@ func TestParallel(t *testing.T) {
 	})
 }
 
+// TestLongCall is about a server that may take its time, by its timeout_s.
+func TestLongCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, mcp.Options{Servers: []mcp.Server{{Name: "s", Command: "x", Timeout: time.Hour}}, Start: serving(nil)})
+		m.Prepare(t.Context())
+		if err := m.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := find(t, m, "mcp_s_echo").(tool.Timed).TimeLimit(nil); got <= time.Hour {
+			t.Errorf("a call ends after %v", got)
+		}
+	})
+}
+
 // TestResultBounds cuts a long text at a character.
 func TestResultBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,6 @@ type resultBuilder struct {
 
 func (h *managedServer) newBuilder() *resultBuilder { return &resultBuilder{server: h} }
 
-// line adds a piece of text, on lines of its own.
 func (b *resultBuilder) line(format string, a ...any) { b.add(fmt.Sprintf(format, a...)) }
 
 func (b *resultBuilder) add(text string) {
@@ -90,7 +89,6 @@ func (b *resultBuilder) image(data []byte, mime, name string) {
 	b.images = append(b.images, image)
 }
 
-// structured adds what a server gave instead of text.
 func (b *resultBuilder) structured(v any) {
 	data, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/protocol/textcut"
@@ -18,9 +20,9 @@ const maxEntries = 4096
 
 var errEntries = fmt.Errorf("it sent a list of more than %d entries", maxEntries)
 
-// sanitize looks at a message, valid JSON, that the SDK will read. Content whose
-// data is no base64, for which the SDK would give up the whole result, becomes a
-// note. It returns nil if nothing was to be replaced. An error ends the connection.
+// sanitize looks at a message, valid JSON, that the SDK will read. Content that the SDK cannot
+// read, for which it would give up the whole result, becomes a note: data that is no base64, a
+// kind that is not known, a member of another type than it has. It returns nil if nothing was to be replaced. An error ends the connection.
 func sanitize(message []byte) ([]byte, error) {
 	var m sanitizer
 	var err error
@@ -39,7 +41,9 @@ func sanitize(message []byte) ([]byte, error) {
 			case "contents":
 				m.resource(entry)
 			case "messages":
-				m.block(entry.Get("content"))
+				if content := entry.Get("content"); content.IsObject() {
+					m.block(content)
+				}
 			}
 		}
 		return true
@@ -59,7 +63,7 @@ func entries(member string, list gjson.Result) []gjson.Result {
 	}
 	var all []gjson.Result
 	list.ForEach(func(_, entry gjson.Result) bool {
-		if entry.IsObject() {
+		if entry.IsObject() || member == "content" {
 			all = append(all, entry)
 		}
 		return true
@@ -75,8 +79,45 @@ type patch struct {
 	by         []byte
 }
 
+// block is a block of content, as the SDK reads it; resources and data are looked at apart.
+type block struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	MIMEType    string `json:"mimeType"`
+	URI         string `json:"uri"`
+	Name        string `json:"name"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Size        *int64 `json:"size"`
+	Annotations *struct {
+		Audience     []string `json:"audience"`
+		LastModified string   `json:"lastModified"`
+		Priority     float64  `json:"priority"`
+	} `json:"annotations"`
+	Meta     map[string]any `json:"_meta"`
+	Resource *struct {
+		URI      string         `json:"uri"`
+		MIMEType string         `json:"mimeType"`
+		Text     string         `json:"text"`
+		Meta     map[string]any `json:"_meta"`
+	} `json:"resource"`
+}
+
+// kinds are those of content in a result.
+var kinds = []string{"text", "image", "audio", "resource", "resource_link"}
+
 // block looks at a block of content.
 func (m *sanitizer) block(b gjson.Result) {
+	var read block
+	err := json.Unmarshal([]byte(b.Raw), &read, jsontext.AllowInvalidUTF8(true))
+	if b.IsObject() && err == nil && !slices.Contains(kinds, read.Type) {
+		m.replace(b, map[string]string{"type": "text", "text": valid(fmt.Sprintf("[%.40s: left out: no known kind of content]", read.Type))})
+		return
+	}
+	if !b.IsObject() || err != nil {
+		m.replace(b, map[string]string{"type": "text", "text": "[left out: it is not written as content is]"})
+		return
+	}
 	if !isBase64(b.Get("data")) {
 		what := "picture"
 		if b.Get("type").Str == "audio" {
@@ -88,7 +129,6 @@ func (m *sanitizer) block(b gjson.Result) {
 	m.resource(b.Get("resource"))
 }
 
-// resource looks at the content of a resource.
 func (m *sanitizer) resource(r gjson.Result) {
 	if !isBase64(r.Get("blob")) {
 		m.replace(r, map[string]string{"uri": valid(r.Get("uri").Str), "text": note(textcut.Clip(r.Get("uri").Str, 200), r.Get("mimeType").Str)})

@@ -84,6 +84,14 @@ func TestMendOthers(t *testing.T) {
 			"a prompt", `{"id":1,"result":{"messages":[{"role":"user","content":{"type":"image","data":"!"}}]}}`,
 			`{"id":1,"result":{"messages":[{"role":"user","content":{"text":"[picture, : left out: its data is no base64]","type":"text"}}]}}`,
 		},
+		{
+			"what is no content",
+			`{"id":1,"result":{"content":[null,5,[1],{"type":"hologram","data":"UE5H"},{},{"type":"text","text":5},{"type":"resource","resource":{"uri":7}},{"type":"text","text":"b","annotations":{"priority":"x"}},{"type":"text","text":"c"}]}}`,
+			`{"id":1,"result":{"content":[{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},` +
+				`{"text":"[hologram: left out: no known kind of content]","type":"text"},{"text":"[: left out: no known kind of content]","type":"text"},` +
+				`{"text":"[left out: it is not written as content is]","type":"text"},{"text":"[left out: it is not written as content is]","type":"text"},` +
+				`{"text":"[left out: it is not written as content is]","type":"text"},{"type":"text","text":"c"}]}}`,
+		},
 		{"nothing to mend", `{"id":1,"result":{"content":[{"type":"image","data":"UE5H"}],"structuredContent":{"data":"!"}}}`, ""},
 	} {
 		got, err := mcp.Sanitize([]byte(tc.message))

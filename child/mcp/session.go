@@ -95,7 +95,7 @@ func (s *session) connect(cwd string) (catalog, error) {
 	return s.list(s.ctx)
 }
 
-// noteListsChanged is told that the lists are no longer as they were.
+// noteListsChanged notes that the lists are no longer as they were.
 func (s *session) noteListsChanged() {
 	select {
 	case s.listsChanged <- struct{}{}:
@@ -137,7 +137,12 @@ func (s *session) close(err error) {
 		s.client.Close() //nolint:errcheck // what matters is that it is closed
 	}
 	ended := s.link.release()
-	s.reason = s.explain(context.Cause(s.ctx))
+	cause := context.Cause(s.ctx)
+	// The SDK ends a program whose first answer it does not take before it says why.
+	if errors.Is(cause, io.EOF) && err != nil && !errors.Is(err, sdk.ErrConnectionClosed) && !errors.Is(err, context.Canceled) {
+		cause = err
+	}
+	s.reason = s.explain(cause)
 	if ended != "" {
 		s.reason += ": " + ended
 	}

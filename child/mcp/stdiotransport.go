@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -53,10 +54,8 @@ func newStdioTransport(p Process, g *flowLimit, log *zap.Logger) *stdioTransport
 	}
 }
 
-// Connect implements [sdk.Transport].
 func (p *stdioTransport) Connect(context.Context) (sdk.Connection, error) { return p, nil }
 
-// SessionID implements [sdk.Connection].
 func (p *stdioTransport) SessionID() string { return "" }
 
 // Read implements [sdk.Connection]. It ends when the program has ended, which
@@ -156,7 +155,7 @@ func (p *stdioTransport) trackCall(msg jsonrpc.Message, data []byte) {
 }
 
 // Write implements [sdk.Connection]. It waits for the program to read, until ctx
-// ends or writeTimeout is over. A message of which only a part was written is
+// ends or writeTimeout is over. A message that was written in part is
 // the end of the connection.
 func (p *stdioTransport) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
@@ -190,6 +189,9 @@ func (p *stdioTransport) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if n > 0 {
 		traceOf(ctx).sent.Store(true)
 	}
+	if errors.Is(err, syscall.EPIPE) {
+		err = io.EOF // as Read may have found out first
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -203,7 +205,6 @@ func (p *stdioTransport) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 }
 
-// Close implements [sdk.Connection].
 func (p *stdioTransport) Close() error {
 	p.closeStdin()
 	return nil

@@ -145,7 +145,7 @@ func TestBroken(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	servers, err := mcp.Load(mcp.Files{
 		Personal: write(t, `{"mcpServers":{"s":{"command":`+quoted(t)+`,"env":{"MCP_TEST_SERVER":"broken","TOKEN":"${TOKEN}"}}}}`),
-		Getenv:   func(name string) (string, bool) { return "s3cret-value", name == "TOKEN" },
+		Environ:  []string{"TOKEN=s3cret-value"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,14 +2,18 @@ package mcp
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/protocol/textcut"
 )
@@ -21,14 +25,14 @@ const maxListed = 200
 func (ms *managedServer) makeTools(list catalog) []tool.Tool {
 	var tools []tool.Tool
 	for _, o := range list.tools {
-		tools = append(tools, serverTool{
-			spec: o.spec, summary: fmt.Sprintf("call %.64q of the MCP server %s", o.name, ms.server.Name),
+		tools = append(tools, &serverTool{
+			limit: ms.timeLimit(), spec: o.spec, summary: fmt.Sprintf("call %.64q of the MCP server %s", o.name, ms.server.Name),
 			run: func(ctx context.Context, in jsontext.Value) (tool.Result, error) { return ms.callTool(ctx, o.name, in) },
 		})
 	}
 	add := func(name, description, schema, does string, run func(context.Context, jsontext.Value) (tool.Result, error)) {
-		tools = append(tools, serverTool{
-			summary: fmt.Sprintf("%s of the MCP server %s", does, ms.server.Name), run: run,
+		tools = append(tools, &serverTool{
+			limit: ms.timeLimit(), summary: fmt.Sprintf("%s of the MCP server %s", does, ms.server.Name), run: run,
 			spec: tool.Spec{Name: prefixedName(nameKey(ms.server.Name), name), Description: description, InputSchema: jsontext.Value(schema)},
 		})
 	}
@@ -49,22 +53,31 @@ func (ms *managedServer) makeTools(list catalog) []tool.Tool {
 	return tools
 }
 
-// serverTool is a tool that a server carries out.
+// serverTool is a tool that a server carries out. Its pointer tells it from others.
 type serverTool struct {
 	spec    tool.Spec
 	summary string
+	limit   time.Duration
 	run     func(context.Context, jsontext.Value) (tool.Result, error)
 }
 
-func (r serverTool) Spec() tool.Spec { return r.spec }
+func (r *serverTool) Spec() tool.Spec { return r.spec }
 
 // Scope implements [tool.Scoped]. What a server says of its tools, such as that
 // one only reads, is not relied on.
-func (r serverTool) Scope(jsontext.Value) (tool.Scope, error) {
+func (r *serverTool) Scope(jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionExternal, Summary: r.summary}, nil
 }
 
-func (r serverTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+func (r *serverTool) TimeLimit(jsontext.Value) time.Duration { return r.limit }
+
+// timeLimit is how long a call may take in all: it is made again on another connection if
+// the server did not get it.
+func (ms *managedServer) timeLimit() time.Duration {
+	return 2 * (connectTimeout + pingTimeout + ms.server.Timeout)
+}
+
+func (r *serverTool) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	return r.run(ctx, c.Input)
 }
 
@@ -257,4 +270,51 @@ func (c connectTool) Run(ctx context.Context, call tool.Call) (tool.Result, erro
 		return tool.Result{Text: "connected; it has no tools"}, nil
 	}
 	return tool.Result{Text: fmt.Sprintf("connected; from the next message on there are: %s", strings.Join(names, ", "))}, nil
+}
+
+// maxToolName is the longest name of a tool that all providers take, in bytes.
+const maxToolName = 64
+
+// The tools that we add for a server. Its own tools of these names get others.
+const (
+	toolConnect   = "connect"
+	toolResources = "list_resources"
+	toolResource  = "read_resource"
+	toolPrompt    = "get_prompt"
+)
+
+func nameKey(name string) string { return mcpfile.Key(name) }
+
+// ToolPrefix is how the names of all tools of the server begin, and of no other
+// tool.
+func (s Server) ToolPrefix() string { return prefixedName(nameKey(s.Name), "") }
+
+// replaceOthers replaces each character but letters, digits and the others.
+func replaceOthers(text string, by rune, others string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(others, r):
+			return r
+		default:
+			return by
+		}
+	}, text)
+}
+
+func prefixedName(server, tool string) string { return "mcp_" + server + "_" + tool }
+
+// toolName is the name of a server's tool: mcp_SERVER_TOOL. One that cannot be
+// written so is marked by a digest, and thus is the same every time.
+func toolName(server, tool string) string {
+	name := prefixedName(server, replaceOthers(tool, '_', "_-"))
+	switch tool {
+	case toolConnect, toolResources, toolResource, toolPrompt:
+	default:
+		if len(name) <= maxToolName && name == prefixedName(server, tool) && tool != "" {
+			return name
+		}
+	}
+	sum := sha256.Sum256([]byte(tool))
+	mark := "_" + hex.EncodeToString(sum[:4])
+	return name[:min(len(name), maxToolName-len(mark))] + mark
 }

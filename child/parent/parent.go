@@ -4,8 +4,8 @@
 //	client := parent.New(parent.Options{Approvals: parent.Ask, HostCalls: true})
 //	answer, err := client.Permission(ctx, request)   // a tool's goroutine
 //	result, err := client.Call(ctx, turnID, "send", params)
-//	event := <-client.Events()                        // whoever writes stdout
-//	err := client.Answer(command)                     // whoever reads stdin
+//	event := <-client.Events()                        // the writer of stdout
+//	err := client.Answer(command)                     // the reader of stdin
 //
 // Each question has one answer, is given up with its context, and leaves nothing
 // behind. Its id is of this Client alone, so that an answer to the process before
@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -74,6 +75,7 @@ type Client struct {
 	options  Options
 	idPrefix string              // of the ids, random
 	events   chan protocol.Event // room for what all open questions can say
+	underway atomic.Int64        // events that are put into the channel and not yet Passed
 
 	mu      sync.Mutex // guards all below
 	last    uint64     // number of the last question
@@ -110,9 +112,15 @@ func (p *Client) Approvals() Approvals { return p.options.Approvals }
 // HostCalls reports whether the parent takes host calls.
 func (p *Client) HostCalls() bool { return p.options.HostCalls }
 
-// Events are what the parent is to be told, in their order. The channel is never
-// closed.
+// Events are those for the parent, in their order. The channel is never
+// closed. Its reader calls Passed for each event.
 func (p *Client) Events() <-chan protocol.Event { return p.events }
+
+// Passed says that an event of Events has been passed on.
+func (p *Client) Passed() { p.underway.Add(-1) }
+
+// Quiet reports whether each event that was sent has been passed on.
+func (p *Client) Quiet() bool { return p.underway.Load() == 0 }
 
 // Permission asks whether a call may run and fills in the request's id and
 // deadline. The answer at the deadline is a no; the error is that of ctx, or
@@ -178,12 +186,14 @@ func (p *Client) Call(ctx context.Context, turnID, method string, params jsontex
 }
 
 // Send puts an event of the agent's own, such as subagent_start, among the
-// questions. It waits until there is room or ctx ends: whoever writes stdout goes on
+// questions. It waits until there is room or ctx ends: the writer of stdout goes on
 // until the end of the child and never waits for a tool.
 func (p *Client) Send(ctx context.Context, e protocol.Event) {
+	p.underway.Add(1)
 	select {
 	case p.events <- e:
 	case <-ctx.Done():
+		p.underway.Add(-1)
 	}
 }
 
@@ -191,9 +201,11 @@ func (p *Client) Send(ctx context.Context, e protocol.Event) {
 // wait: where there is no room, the parent has long stopped reading, and its
 // answer would find that nobody waits for it.
 func (p *Client) sendIfRoom(e protocol.Event) {
+	p.underway.Add(1)
 	select {
 	case p.events <- e:
 	default:
+		p.underway.Add(-1)
 	}
 }
 

@@ -70,7 +70,6 @@ func (p Policy) covered(c Call) bool {
 	}
 }
 
-// coveredPath reports whether a path was allowed before.
 func (p Policy) coveredPath(tool string, action protocol.Action, path string) bool {
 	return slices.ContainsFunc(p.Allowances, func(a protocol.Allowance) bool {
 		return a.Tool == tool && a.Action == action && a.Dir != "" && rights.Within(a.Dir, path)

@@ -7,7 +7,7 @@
 //	policy := permission.Policy{Permissions: held, Cwd: "/home/me/project"}
 //	d := policy.Decide(permission.Call{Tool: "write_file", Action: protocol.ActionWrite, Paths: []string{"/etc/hosts"}})
 //
-// It guards nothing: whoever runs the call does, and the kernel under it. Paths
+// It guards nothing: the runner of the call does, and the kernel under it. Paths
 // are absolute and compared as text; a caller that cares where symbolic links
 // lead resolves them first, as [Policy.Real] does for those of the policy. All
 // functions are safe for concurrent use. The contract is SPEC.md §4.5.

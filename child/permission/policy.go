@@ -2,6 +2,7 @@ package permission
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -245,4 +246,69 @@ func list(paths []string) string {
 	default:
 		return strings.Join(paths, ", ")
 	}
+}
+
+// CheckCwd says why an agent under that ceiling may not work in cwd: unless the
+// ceiling is yolo or names no allowed path, they are all there is.
+func CheckCwd(ceiling protocol.Permissions, cwd string) error {
+	bounds := rights.AccessiblePaths(ceiling)
+	if len(bounds) == 0 || rights.Contains(bounds, filepath.Clean(cwd)) {
+		return nil
+	}
+	return fmt.Errorf("%s is outside of what this agent's ceiling allows: %s", cwd, list(bounds))
+}
+
+// CheckMove says why the working directory may not become dir: under sandboxed it
+// stays in the present one and the allowed paths.
+func (p Policy) CheckMove(dir string) error {
+	if p.private().contains(dir) {
+		return fmt.Errorf(private, dir)
+	}
+	if rights.Contains(p.Permissions.BlockedPaths, dir) {
+		return fmt.Errorf("%s is out of bounds for this agent", dir)
+	}
+	if p.Level() == rights.Sandboxed && !rights.Within(p.Cwd, dir) && !rights.Contains(p.Permissions.AllowedPaths, dir) {
+		return fmt.Errorf("%s is outside of what a sandboxed agent may touch: %s", dir, list(p.AccessiblePaths("")))
+	}
+	return nil
+}
+
+// CheckReturn says why an agent that had this policy may not come back in dir: what is
+// outside of the working directory and the allowed paths would be in reach then.
+func (p Policy) CheckReturn(dir string) error {
+	if p.Level() == rights.Yolo || rights.Within(p.Cwd, dir) || rights.Contains(p.Permissions.AllowedPaths, dir) {
+		return nil
+	}
+	return fmt.Errorf("%s is outside of where this session worked: %s; only set_permissions and set_cwd give it more", dir, list(p.AccessiblePaths("")))
+}
+
+// Ceiling is what an agent with this policy can hand on to one that it creates:
+// its permissions, in which the working directory is one of the allowed paths.
+func (p Policy) Ceiling() protocol.Permissions {
+	c := p.Permissions
+	c.AllowedPaths = rights.Union(c.AllowedPaths, []string{p.Cwd})
+	return c
+}
+
+// Permit is what one call was allowed to run by. The zero value permits nothing.
+type Permit struct {
+	Policy Policy
+	// ReadOnly and Covered say why nobody was asked: see [Policy.AllowedAsReadOnly]
+	// and [Policy.Covers].
+	ReadOnly, Covered bool
+}
+
+// Permit is the permit of a call that the policy allows by itself.
+func (p Policy) Permit(c Call) Permit {
+	return Permit{Policy: p, ReadOnly: p.AllowedAsReadOnly(c), Covered: p.Covers(c)}
+}
+
+// PermitOnce is the permit of a call that was allowed when the parent was asked: the
+// policy with what was allowed for this call alone.
+func (p Policy) PermitOnce(c Call) Permit {
+	p.Allowances = slices.Clone(p.Allowances)
+	for _, path := range c.Paths {
+		p.Allowances = append(p.Allowances, protocol.Allowance{Tool: c.Tool, Action: c.Action, Dir: path, Programs: c.Programs})
+	}
+	return Permit{Policy: p}
 }

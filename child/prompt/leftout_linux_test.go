@@ -51,6 +51,18 @@ func TestWhatIsNoFileIsLeftOut(t *testing.T) {
 	}
 }
 
+// A working directory that has become a named pipe is not waited for.
+func TestWorkIsAPipe(t *testing.T) {
+	work := filepath.Join(t.TempDir(), "work")
+	if err := unix.Mkfifo(work, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := prompt.Load(prompt.Options{Cwd: work})
+	if err != nil || got.Text != prompt.Default || len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0].Error(), "not a directory") {
+		t.Errorf("got %q without %v, %v", got.Text, got.LeftOut, err)
+	}
+}
+
 // The prompt does not outgrow its bound by many files: what comes first stays.
 func TestTooMuchInAll(t *testing.T) {
 	half := strings.Repeat("x", prompt.MaxSize/2+1)

@@ -75,7 +75,7 @@ func Load(o Options) (Prompt, error) {
 		}
 		return Prompt{Text: o.System, Explicit: true}, nil
 	case o.File != "":
-		f, err := os.Open(o.File) // whatever it is: somebody named it
+		f, err := safefile.OpenNamed(o.File)
 		if err != nil {
 			return Prompt{}, fmt.Errorf("read system prompt: %w", err)
 		}
@@ -113,7 +113,7 @@ func (p *Prompt) addProject(cwd, home string) {
 	leaveOut := func(err error) { p.LeftOut = append(p.LeftOut, err) }
 	top, foreign := projectRoot(cwd)
 	p.LeftOut = append(p.LeftOut, foreign...)
-	root, err := os.OpenRoot(top)
+	root, err := safefile.OpenRoot(top)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -225,10 +225,10 @@ func absolute(path string) string {
 	return path
 }
 
-// Surroundings are what a model is told beside the prompt.
+// Surroundings are what a model gets beside the prompt.
 type Surroundings struct {
 	Cwd string
-	Now time.Time // of which the day is told
+	Now time.Time // the model gets its day
 	// Notes are what the parent wants the agent to know.
 	Notes []Note
 }
@@ -244,10 +244,11 @@ type Note struct {
 // providers cache what requests begin with.
 func (p Prompt) With(s Surroundings) string {
 	var b strings.Builder
+	b.Grow(len(p.Text) + len(s.Cwd) + 128) // all of it where there are no notes
 	b.WriteString(p.Text)
 	if !p.Explicit {
-		fmt.Fprintf(&b, "\n\n# Environment\n\nWorking directory: %s\nPlatform: %s/%s\nToday: %s",
-			s.Cwd, runtime.GOOS, runtime.GOARCH, s.Now.Format(time.DateOnly))
+		b.WriteString("\n\n# Environment\n\nWorking directory: " + s.Cwd + "\nPlatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\nToday: ")
+		b.Write(s.Now.AppendFormat(make([]byte, 0, len(time.DateOnly)), time.DateOnly))
 	}
 	for i, note := range s.Notes {
 		if i == 0 {

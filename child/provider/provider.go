@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
@@ -16,7 +17,7 @@ import (
 // take. The error that wraps it says what the model's service said.
 var ErrContextWindow = errors.New("the model's context window is exceeded")
 
-// Error is why there is no answer. Its text is for whoever asked: it may repeat
+// Error is why there is no answer. Its text is for the asker: it may repeat
 // what the service said, and that may be the prompt.
 type Error struct {
 	// Brief is what a log may have: our own words, the status of HTTP.
@@ -57,8 +58,12 @@ type Request struct {
 	TextBytes uint64
 	Tools     []tool.Spec
 	// Images reads the images of messages; nil: none can be read. An image that
-	// cannot be read is told to the model in words.
+	// cannot be read is described to the model.
 	Images ImageReader
+	// Lost, if it is not nil, is where a provider that asks a service adds what tries
+	// used that did not come to their end, as far as the service had begun to answer.
+	// It must not be read before the end of Stream.
+	Lost *protocol.TurnUsage
 }
 
 // ImageReader reads images of a conversation. It is safe for concurrent use.
@@ -97,11 +102,16 @@ type (
 	Call struct{ protocol.ToolCall }
 	// Retry says that an attempt failed and another will follow after a wait. The
 	// reason is for a log, and has nothing of what a service said.
-	Retry struct{ Reason string }
+	Retry struct {
+		Reason      string
+		Attempt     int // the one that follows, from 1
+		MaxAttempts int
+		Wait        time.Duration
+	}
 	// Stop is the last element of an answer that came to its end.
 	Stop struct {
 		// Usage counts all tokens of the prompt as InputTokens; those of the
-		// cache are a part of them.
+		// cache are a part of them. What the service did not count is an estimate.
 		Usage protocol.TurnUsage
 		// Reason is "" where the provider does not say.
 		Reason FinishReason

@@ -7,33 +7,65 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // startConfined starts our executable anew, to confine itself and become the
-// program. It tries the views one after the other. The report names the first
-// that is worth to be tried next time.
+// program. It tries the views one after the other, but no other than that which an
+// earlier program had: another agent could have used up what it takes. The report
+// names the first view that is worth to be tried next time.
 func (o startRequest) startConfined() (*descendants, startReport) {
-	for possible := o.View; ; o.View++ {
+	var err error
+	if o.Rules.Blocked, err = resolved(o.Rules.Blocked); err != nil {
+		return nil, startReport{Error: "find what is blocked: " + err.Error()}
+	}
+	for next := o.View; ; o.View++ {
 		f, r, err := o.startIn()
-		if err != nil && o.View == noView {
-			return nil, startReport{Error: err.Error()}
-		}
-		if err == nil {
-			r.View = possible
+		switch {
+		case err == nil:
+			r.View, r.Had = next, next == o.View
 			return f, r
-		}
-		if possible == o.View && !passing(err) {
-			possible++
+		case o.Had:
+			return nil, startReport{Error: "confine it as earlier programs were: " + err.Error()}
+		case o.View == noView:
+			return nil, startReport{Error: err.Error()}
+		case next == o.View && !passing(err):
+			next++
 		}
 	}
 }
 
 // passing reports whether a view that was refused may be had another time.
 func passing(err error) bool {
-	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS)
+	return slices.ContainsFunc([]error{
+		unix.EAGAIN, unix.ENOMEM, unix.ENOSPC, unix.EUSERS, unix.EMFILE, unix.ENFILE,
+	}, func(passing error) bool { return errors.Is(err, passing) })
+}
+
+// refusedError is that the system refuses something that a view takes.
+type refusedError struct {
+	what  string // with the reason
+	errno syscall.Errno
+}
+
+func (e *refusedError) Error() string { return e.what }
+func (e *refusedError) Unwrap() error { return e.errno }
+
+// refused is what came of a call that makes a view. It is no [refusedError] if
+// something has moved meanwhile: programs could bring that about, and so keep
+// another from its view.
+func refused(what string, err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok, errno == unix.ENOENT, errno == unix.ENOTDIR, errno == unix.ELOOP:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return &refusedError{what + ": " + err.Error(), errno}
 }
 
 // startIn is startConfined with one view; the error is that it cannot be had.
@@ -67,7 +99,7 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 	if first.Error == "" && first.NoView == "" {
 		detach()
 		if listener >= 0 {
-			d := &decider{listener: listener, rules: o.Rules, temp: o.Temp, blocked: resolved(o.Rules.Blocked)}
+			d := &decider{listener: listener, rules: o.Rules, temp: o.Temp}
 			go d.serve() // it ends with the process
 		}
 		return &descendants{program: pid}, first, nil
@@ -78,7 +110,7 @@ func (o startRequest) startIn() (*descendants, startReport, error) {
 		}
 	}
 	if first.NoView != "" {
-		return nil, startReport{}, errors.New(first.NoView)
+		return nil, startReport{}, &refusedError{first.NoView, syscall.Errno(first.Errno)}
 	}
 	return nil, first, nil
 }
@@ -114,7 +146,6 @@ func outcome(pid int, reports *os.File) (last startReport, listener int) {
 	}
 }
 
-// processFD makes a copy of a descriptor of a process.
 func processFD(pid, fd int) (int, error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -165,7 +196,7 @@ func become() int {
 	keepDescriptors()
 	var o startRequest
 	if err := receive(bufio.NewReader(os.NewFile(orderFD, "orders")), &o); err != nil {
-		return 2 // whoever should have given it is gone, or a person tries the argument out
+		return 2 // its giver is gone, or a person tries the argument out
 	}
 	reports := os.NewFile(reportFD, "reports")
 	fail := func(r startReport) int {
@@ -173,13 +204,11 @@ func become() int {
 		return 2
 	}
 	err := o.View.enter(o.Rules, o.Temp)
-	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		// Something moved meanwhile. If that made a program do without a view,
-		// another could bring it about.
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		return fail(startReport{NoView: refused.what, Errno: int(refused.errno)})
+	}
+	if err != nil {
 		return fail(startReport{Error: err.Error()})
-	case err != nil:
-		return fail(startReport{NoView: err.Error()})
 	}
 	notes, listener, err := confine(o.Rules, o.Temp, o.View)
 	if err != nil {

@@ -52,8 +52,22 @@ func confine(r Rules, temp string, v view) (notes []string, listener int, err er
 	if notes, err = landlock(r, temp, v); err != nil {
 		return nil, -1, err
 	}
+	if err := dropAll(); err != nil {
+		return nil, -1, fmt.Errorf("give up capabilities: %w", err)
+	}
 	listener, err = filterCalls(r, v)
 	return notes, listener, err
+}
+
+// dropAll gives up the capabilities of this thread. Root keeps them: its program has
+// none that this thread has not.
+func dropAll() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return unix.Capset(&header, &none[0])
 }
 
 // inheritNone empties this thread's inheritable and ambient sets of capabilities:

@@ -280,6 +280,16 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
+// Something blocked below what is no directory any more keeps no program from starting.
+func TestBlockedBelowNoDirectory(t *testing.T) {
+	p := newPlace(t)
+	rules := p.sandboxed()
+	rules.Blocked = []string{filepath.Join(p.work, "own", "x"), filepath.Join(p.work, "link", "x"), filepath.Join(p.work, "none", "x")}
+	if text, exit := output(t, rules, p.work, sh("cat own; echo new > own; cat own link")...); text != "ownnew\ncat: link: Permission denied\n" {
+		t.Errorf("exit %+v: %s", exit, text)
+	}
+}
+
 // A directory that was granted and has become a link grants nothing elsewhere.
 func TestSwappedRoot(t *testing.T) {
 	p := newPlace(t)

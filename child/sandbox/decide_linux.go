@@ -75,9 +75,8 @@ type response struct {
 // goroutine.
 type decider struct {
 	listener int
-	rules    Rules
+	rules    Rules // Blocked is resolved
 	temp     string
-	blocked  []string
 	system   []string // what every program may read; nil until it is needed
 }
 
@@ -264,8 +263,10 @@ func (d *decider) may(t target) bool {
 		return true // a pipe or a socket
 	case within(path, d.temp):
 		return true
-	case d.rules.Spill != "" && within(path, d.rules.Spill), deepest(path, d.blocked) > deepest(path, d.rules.Except):
+	case d.rules.Spill != "" && within(path, d.rules.Spill), deepest(path, d.rules.Blocked) > deepest(path, d.rules.Except):
 		return false
+	case slices.ContainsFunc(d.rules.Blocked, func(blocked string) bool { return within(blocked, path) }):
+		return false // it could be closed, or opened to others, for those that what is blocked belongs to
 	}
 	return slices.ContainsFunc(d.rules.ReadWrite, func(dir string) bool { return within(path, dir) })
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,8 @@ const leastLandlock = 3
 // maxGrants bounds the rules of one program: beside what is blocked, there may
 // be very many files.
 const maxGrants = 8192
+
+var errTooMany = fmt.Errorf("more than %d files and directories lie beside what is blocked", maxGrants)
 
 // The rights, as sets of the kernel's.
 const (
@@ -43,8 +46,7 @@ var usableDevices = append([]string{"/dev/random", "/dev/urandom"}, devices...)
 
 // unblocked are the paths that are not blocked.
 func (r Rules) unblocked(paths []string) []string {
-	blocked := resolved(r.Blocked)
-	return slices.DeleteFunc(slices.Clone(paths), func(at string) bool { return deepest(at, blocked) > deepest(at, r.Except) })
+	return slices.DeleteFunc(slices.Clone(paths), func(at string) bool { return deepest(at, r.Blocked) > deepest(at, r.Except) })
 }
 
 // nameServices are sockets that names are looked up by.
@@ -79,7 +81,7 @@ func landlock(r Rules, temp string, v view) (notes []string, err error) {
 		return nil, fmt.Errorf("make a Landlock ruleset: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: resolved(r.Blocked), except: r.Except}
+	set := &ruleset{fd: int(fd), handled: attr.Handled_access_fs, blocked: slices.Clone(r.Blocked), except: r.Except}
 	if v == noView {
 		below := append([]string{"/dev/shm"}, usableDevices...)
 		for _, at := range slices.Concat(r.ReadWrite, r.ReadOnly) {
@@ -155,15 +157,21 @@ func attributes(version int, network bool) unix.LandlockRulesetAttr {
 	return a
 }
 
-// resolved adds to each path where it leads today.
-func resolved(paths []string) []string {
+// resolved adds to each path where it leads today. A path into a directory that our
+// user may not enter stays as it is: neither may a program.
+func resolved(paths []string) ([]string, error) {
 	all := slices.Clone(paths)
 	for _, p := range paths {
-		if target, err := filepath.EvalSymlinks(p); err == nil && target != p {
+		target, err := filepath.EvalSymlinks(p)
+		_, ofSystem := errors.AsType[syscall.Errno](err)
+		switch {
+		case err == nil && target != p:
 			all = append(all, target)
+		case ofSystem && !isNowhere(err) && !errors.Is(err, unix.EACCES): // the other kind is a circle of links
+			return nil, err
 		}
 	}
-	return all
+	return all, nil
 }
 
 // allow grants rights to what lies at path and below. Symbolic links on the way
@@ -204,7 +212,15 @@ func (s *ruleset) grant(fd int, path string, rights uint64) error {
 		}
 		return nil
 	}
-	if !slices.ContainsFunc(s.blocked, func(b string) bool { return within(b, path) }) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	dir := stat.Mode&unix.S_IFMT == unix.S_IFDIR // else nothing lies below it, though something did when it was blocked
+	if !dir {
+		rights &= rightsFile
+	}
+	if !dir || !slices.ContainsFunc(s.blocked, func(b string) bool { return within(b, path) }) {
 		return s.add(fd, path, rights)
 	}
 	if rights&unix.LANDLOCK_ACCESS_FS_MAKE_REG != 0 {
@@ -250,18 +266,11 @@ func (s *ruleset) grantEntry(dir int, name, path string, rights uint64) error {
 
 // add adds one rule.
 func (s *ruleset) add(fd int, path string, rights uint64) error {
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		rights &= rightsFile
-	}
 	if rights &= s.handled; rights == 0 {
 		return nil
 	}
 	if s.grants++; s.grants > maxGrants {
-		return fmt.Errorf("more than %d files and directories lie beside what is blocked", maxGrants)
+		return errTooMany
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(s.fd), unix.LANDLOCK_RULE_PATH_BENEATH,

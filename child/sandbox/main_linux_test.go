@@ -199,8 +199,10 @@ var roles = map[string]func(args []string){
 		io.Copy(os.Stdout, p.Stdout())
 		p.Close()
 	},
+	"above":      above,
 	"attributes": attributes,
 	"change":     func(args []string) { fmt.Println(change(args[0])) },
+	"closed":     closed,
 	"crowded":    crowded,
 	"devices":    func(args []string) { fmt.Println(devices(args)) },
 	"watched":    func(args []string) { fmt.Println(watched(args[0])) },
@@ -210,6 +212,7 @@ var roles = map[string]func(args []string){
 		fmt.Println(shared(key))
 	},
 	"setid": func(args []string) { fmt.Println(setID(args[0])) },
+	"kept":  kept,
 	"retag": func([]string) { fmt.Println(retag()) },
 	// starve takes the open files from who could kill it, and escapes.
 	"starve": func([]string) {

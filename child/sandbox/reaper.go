@@ -41,9 +41,10 @@ func reaper() int {
 	orders := bufio.NewReader(control)
 	var o startRequest
 	if err := receive(orders, &o); err != nil {
-		return 2 // whoever should have given it is gone, or a person tries the argument out
+		return 2 // its giver is gone, or a person tries the argument out
 	}
 	reapOrphans()
+	_ = proctree.RaiseOOMScore(os.Getpid(), 1) // without /proc it stays that of the child
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
@@ -98,6 +99,7 @@ func (o startRequest) start() (*descendants, startReport) {
 	done := make(chan started)
 	go func() {
 		runtime.LockOSThread()
+		proctree.ExactTimers() // the child's are coarse, and programs may need others
 		f, r := o.startHere()
 		done <- started{f, r}
 		for work := range starter { // for ever: nobody closes it

@@ -47,7 +47,8 @@ type Rules struct {
 	// Blocked is what may be neither read nor changed, within the above too. The
 	// kernel can only grant, so what lies beside it is granted piece by piece:
 	// directly in a directory that holds something blocked, at any depth, nothing
-	// can be made, moved or removed, and the names below it can be listed.
+	// can be made, moved or removed, and the names below it can be listed. Nor is such
+	// a directory changed itself: its mode, owner, times and other attributes stay.
 	Blocked []string
 	// Except lies within what is blocked, and is not. Where a path lies in some of
 	// both, the longest of these counts.
@@ -113,7 +114,6 @@ func (r Rules) check() error {
 	return nil
 }
 
-// readsAll reports whether the program may read what its user may.
 func (r Rules) readsAll() bool {
 	return r.Confinement == Unconfined || slices.Contains(r.ReadOnly, "/") || slices.Contains(r.ReadWrite, "/")
 }
@@ -128,7 +128,6 @@ func (r Rules) reads(path string) bool {
 	return slices.ContainsFunc(r.ReadWrite, in) || slices.ContainsFunc(r.ReadOnly, in) || slices.ContainsFunc(systemPaths, in)
 }
 
-// within reports whether a clean path is dir or lies below it.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }

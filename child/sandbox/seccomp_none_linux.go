@@ -12,7 +12,6 @@ type decider struct {
 	listener int
 	rules    Rules
 	temp     string
-	blocked  []string
 }
 
 func (d *decider) serve() {}

@@ -62,7 +62,7 @@ type Process struct {
 	stdin      *os.File  // nil unless it was asked for
 	stdout     *output
 	temp       string
-	discard    func(dir string) // removes temp
+	leftovers  *safefile.Remover // of temp; nil for none
 	unconfined string
 	notes      []string
 
@@ -75,9 +75,12 @@ type Process struct {
 	exit     Exit
 }
 
-// possible is the first view that a confined program is to try: those before it
-// are not to be had.
-var possible atomic.Int32
+// views is what confined programs of this process can have.
+var views struct {
+	mu    sync.Mutex // guards the rest
+	first view       // those before it are not to be had
+	had   bool       // a program had it, and all have it from then on
+}
 
 // Start starts a program and returns when it runs. When ctx ends, it is killed
 // as by Kill. An error wraps [ErrUnsupported] if the program must be confined
@@ -104,18 +107,25 @@ func start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	p, reports, stderr, err := launch(s, temp)
 	if err != nil {
-		s.Rules.discard(temp)
+		discard(temp, s.Rules.Leftovers)
 		return nil, err
 	}
 	p.forget = context.AfterFunc(ctx, p.Kill)
 	go p.watch(reports, stderr, s.Stderr)
-	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules, View: view(possible.Load())}
+	o := startRequest{Argv: s.Argv, Env: environment(s.Rules, temp, s.Env), Temp: temp, Rules: s.Rules}
+	views.mu.Lock()
+	o.View, o.Had = views.first, views.had
+	views.mu.Unlock()
 	o.Rules.Limits = o.Rules.Limits.orDefault()
 	first, err := p.begin(o)
 	switch {
 	case err == nil && first.Error == "":
 		if s.Rules.Confinement != Unconfined {
-			possible.Store(int32(first.View))
+			views.mu.Lock()
+			if !views.had && first.View >= views.first { // else a start that began later has told more
+				views.first, views.had = first.View, first.Had
+			}
+			views.mu.Unlock()
 		}
 		p.unconfined, p.notes = first.Unconfined, first.Notes
 		return p, nil
@@ -193,10 +203,10 @@ func makeTemp(base string) (string, error) {
 	return os.MkdirTemp(base, "nexus-tool-")
 }
 
-// discard removes the program's directory for temporary files.
-func (r Rules) discard(dir string) {
-	if r.Leftovers != nil {
-		r.Leftovers.Discard(dir)
+// discard removes a program's directory for temporary files.
+func discard(dir string, leftovers *safefile.Remover) {
+	if leftovers != nil {
+		leftovers.Discard(dir)
 		return
 	}
 	_ = safefile.RemoveBriefly(dir) // what is left goes with the directory above
@@ -236,7 +246,7 @@ func launch(s Spec, temp string) (p *Process, reports, stderr *os.File, err erro
 	cmd.ExtraFiles = []*os.File{theirControl, theirReports} // orderFD, reportFD
 	cmd.Stdout, cmd.Stderr = theirStdout, theirStdout
 	p = &Process{
-		cmd: cmd, control: control, temp: temp, discard: s.Rules.discard,
+		cmd: cmd, control: control, temp: temp, leftovers: s.Rules.Leftovers,
 		began: make(chan startReport, 1), done: make(chan struct{}),
 	}
 	if s.Stdin {
@@ -284,7 +294,7 @@ func (p *Process) watch(reports, stderr *os.File, to io.Writer) {
 	p.forget()
 	p.Kill() // closes our end
 	p.overdue.Stop()
-	p.discard(p.temp)
+	discard(p.temp, p.leftovers)
 	close(gone)
 	_ = p.stdout.file.SetReadDeadline(time.Now().Add(drainGrace)) // fails only if it was closed
 	if stderr != nil {
@@ -371,4 +381,35 @@ func (o *output) Read(b []byte) (int, error) {
 		}
 	}
 	return 0, io.EOF
+}
+
+// reapers are the processes that we started and have not reaped yet. While its
+// lock is held no process of ours begins, so that whatever else is our child is
+// an orphan of a reaper that was killed.
+var reapers = table{pids: map[int]bool{}}
+
+type table struct {
+	mu   sync.Mutex // guards pids
+	pids map[int]bool
+}
+
+func (t *table) start(cmd *exec.Cmd) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+// ended forgets a reaper that was reaped. Of one that failed, what it should
+// have killed is killed.
+func (t *table) ended(cmd *exec.Cmd, failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pids, cmd.Process.Pid)
+	if failed {
+		killOrphans(t.pids)
+	}
 }

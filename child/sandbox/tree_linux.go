@@ -73,7 +73,7 @@ func (d *descendants) sweep() error {
 
 // wait returns when there is no process left, and tells when the program has
 // exited. Then the others are killed. While it cannot find them it goes on
-// trying: whoever started us knows how long, or is gone.
+// trying: the process that started us knows how long, or is gone.
 func (d *descendants) wait(exited func(syscall.WaitStatus)) {
 	var failed error
 	for left := true; left; {
@@ -167,6 +167,6 @@ func killOrphans(known map[int]bool) {
 	}
 	_, _ = proctree.EndAll(0, func(kill bool) ([]int, error) { // what is left hangs in the kernel
 		raiseFiles()
-		return proctree.ReapChildren(func(pid int) bool { return !known[pid] }, kill, known)
+		return proctree.ReapChildren(func(pid int) bool { return !known[pid] }, kill, known, nil)
 	})
 }

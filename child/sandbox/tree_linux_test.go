@@ -100,6 +100,16 @@ func TestSignalled(t *testing.T) {
 	}
 }
 
+// Where the machine has no memory left, the kernel ends programs before everything else.
+func TestOutOfMemoryScore(t *testing.T) {
+	p := newPlace(t)
+	for name, rules := range map[string]sandbox.Rules{"unconfined": {}, "confined": p.trusted()} {
+		if score, exit := output(t, rules, p.work, "cat", "/proc/self/oom_score_adj"); score != "1000\n" {
+			t.Errorf("the score of a program that is %s: %q, %+v", name, score, exit)
+		}
+	}
+}
+
 // supervised starts a child that is not us, with a program of its own, and
 // returns when that runs.
 func supervised(t *testing.T, argv ...string) (child *exec.Cmd, stdin io.Closer, says *bufio.Reader) {

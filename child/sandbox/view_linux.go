@@ -46,7 +46,9 @@ func (v view) attr(a *syscall.SysProcAttr) error {
 		}
 		a.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER
 		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = uids, gids, os.Geteuid() == 0
-		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // until confine
+		// Until it is the program. By the second it enters its user's directories as root
+		// does, also those that another program has closed.
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_READ_SEARCH}
 	case noView:
 	}
 	return nil
@@ -81,7 +83,8 @@ type place struct {
 }
 
 // enter makes the view of this process's mount namespace, which it must have for
-// itself, and goes to its working directory in it.
+// itself, and goes to its working directory in it. A [refusedError] is that the
+// system does not let it.
 func (v view) enter(r Rules, temp string) error {
 	if v == noView {
 		return nil
@@ -91,8 +94,8 @@ func (v view) enter(r Rules, temp string) error {
 		return fmt.Errorf("find the working directory: %w", err)
 	}
 	// What is unmounted elsewhere must not be kept busy here.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("part with the mounts of others: %w", err)
+	if err := refused("part with the mounts of others", unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")); err != nil {
+		return err
 	}
 	places, err := v.places(r, temp)
 	if err != nil {
@@ -102,11 +105,21 @@ func (v view) enter(r Rules, temp string) error {
 	if !slices.Contains(r.ReadWrite, "/") {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
-		return fmt.Errorf("make files read-only: %w", err)
+	if err := refused("make files read-only", unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr)); err != nil {
+		return err
+	}
+	h := holder{blocked: r.Blocked}
+	if slices.Contains(r.ReadWrite, "/") {
+		if err := h.holdPlace("/"); err != nil {
+			return err
+		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(places)) { // what lies above comes first
-		if err := put(at, places, cwd); err != nil {
+		err := put(at, places, cwd)
+		if err == nil && places[at].write {
+			err = h.holdPlace(at)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -118,13 +131,13 @@ func (v view) enter(r Rules, temp string) error {
 
 // places finds what is to be mounted, and opens what is to stay as it is.
 func (v view) places(r Rules, temp string) (map[string]place, error) {
-	places, blocked := map[string]place{}, resolved(r.Blocked)
+	places := map[string]place{}
 	for _, at := range r.ReadWrite {
-		if at != "/" && deepest(at, blocked) <= deepest(at, r.Except) {
+		if at != "/" && deepest(at, r.Blocked) <= deepest(at, r.Except) {
 			places[at] = place{write: true}
 		}
 	}
-	for _, at := range blocked {
+	for _, at := range r.Blocked {
 		places[at] = place{cover: true}
 	}
 	if v == userView && os.Geteuid() != 0 {
@@ -146,23 +159,50 @@ func (v view) places(r Rules, temp string) (map[string]place, error) {
 	for _, at := range r.unblocked(usableDevices) {
 		places[at] = place{} // which devices can be written to is Landlock's to say
 	}
-	for at, p := range places {
-		fd, dir, err := openPlace(at)
-		if err != nil {
-			delete(places, at) // it is not there; or it is a link, which landlock says
-			continue
+	for _, at := range slices.Collect(maps.Keys(places)) {
+		if err := prepare(at, places); err != nil {
+			return nil, err
 		}
-		p.dir, p.tree = dir, -1
-		if !p.cover {
-			p.tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-		}
-		unix.Close(fd)
-		if err != nil {
-			return nil, &os.PathError{Op: "copy the mount of", Path: at, Err: err}
-		}
-		places[at] = p
 	}
 	return places, nil
+}
+
+// prepare opens what is to stay as it is at a path, and passes over what is not
+// there and what is a link, where landlock says so: what is blocked is among the
+// places by its own path, too. A cover for what lies in a directory that cannot be
+// entered, as it is of another user or group, comes over that directory: it may be
+// opened while the program runs.
+func prepare(at string, places map[string]place) error {
+	p, ok := places[at]
+	if !ok {
+		return nil
+	}
+	fd, dir, err := openPlace(at)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EACCES) && p.cover:
+		delete(places, at)
+		places[path.Dir(at)] = place{cover: true}
+		return prepare(path.Dir(at), places)
+	case isNowhere(err), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):
+		delete(places, at)
+		return nil
+	default:
+		return &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(fd)
+	p.dir, p.tree = dir, -1
+	if !p.cover {
+		p.tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	}
+	places[at] = p
+	return refused("copy the mount of "+at, err)
+}
+
+// isNowhere reports whether an error of looking at a path is that nothing is there.
+// No other error says so: a directory may be closed now and open later.
+func isNowhere(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
 // same reports whether what lies at a path is, by what lies above, as it is to be.
@@ -207,7 +247,7 @@ func put(at string, places map[string]place, cwd string) error {
 	tree := p.tree
 	if p.cover {
 		if tree, err = empty(at, p.dir, places, cwd); err != nil {
-			return fmt.Errorf("cover %s: %w", at, err)
+			return refused("cover "+at, err)
 		}
 	}
 	defer unix.Close(tree)
@@ -224,8 +264,92 @@ func put(at string, places map[string]place, cwd string) error {
 	if err == nil {
 		err = unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
+	return refused("mount "+at, err)
+}
+
+// holder makes the directories above what is blocked read-only, and leaves what
+// is beside that as it is: who closed such a directory, or gave it to another user,
+// would take what is blocked from those that it belongs to.
+type holder struct {
+	blocked []string
+	mounts  int
+}
+
+// above reports whether something blocked lies below a path.
+func (h *holder) above(at string) bool {
+	return slices.ContainsFunc(h.blocked, func(blocked string) bool { return blocked != at && within(blocked, at) })
+}
+
+// holdPlace holds a place that may be written to, where something is mounted for it.
+func (h *holder) holdPlace(at string) error {
+	if !h.above(at) {
+		return nil
+	}
+	fd, dir, err := openPlace(at)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // put has passed over it
+	}
 	if err != nil {
-		return &os.PathError{Op: "mount", Path: at, Err: err}
+		return &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(fd)
+	if !dir {
+		return nil
+	}
+	return h.hold(fd, at)
+}
+
+// hold holds the root of a mount, and what is above something blocked below it. Each
+// entry beside that becomes a mount of its own.
+func (h *holder) hold(root int, at string) error {
+	names, err := entries(root)
+	if err != nil {
+		return &os.PathError{Op: "list", Path: at, Err: err}
+	}
+	for _, name := range names {
+		if path := path.Join(at, name); !slices.Contains(h.blocked, path) { // else a cover comes
+			if err := h.holdEntry(root, name, path); err != nil {
+				return err
+			}
+		}
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	return refused("make "+at+" read-only", unix.MountSetattr(root, "", unix.AT_EMPTY_PATH, &attr))
+}
+
+// holdEntry makes a mount of an entry of a directory, but for a symbolic link.
+func (h *holder) holdEntry(dir int, name, at string) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if isNowhere(err) || errors.Is(err, unix.EACCES) {
+		return nil // it has just gone, or the directory cannot be entered: it stays read-only
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: at, Err: err}
+	}
+	if stat.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return nil
+	}
+	if h.mounts++; h.mounts > maxGrants {
+		return errTooMany
+	}
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return refused("copy the mount of "+at, err)
+	}
+	defer unix.Close(tree)
+	err = unix.MoveMount(tree, "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil // it has just gone
+	case err != nil:
+		return refused("mount "+at, err)
+	case stat.Mode&unix.S_IFMT == unix.S_IFDIR && h.above(at):
+		return h.hold(tree, at)
 	}
 	return nil
 }

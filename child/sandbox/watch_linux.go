@@ -136,11 +136,11 @@ func (d *decider) mayRead(fd int) bool {
 		return false
 	case in(d.temp), d.rules.Spill != "" && in(d.rules.Spill):
 		return true
-	case deepest(path, d.blocked) > deepest(path, d.rules.Except):
+	case deepest(path, d.rules.Blocked) > deepest(path, d.rules.Except):
 		return false
 	}
 	if d.system == nil {
-		d.system = resolved(slices.Concat(systemPaths, devices))
+		d.system, _ = resolved(slices.Concat(systemPaths, devices)) // what cannot be found is not granted
 	}
 	return slices.ContainsFunc(slices.Concat(d.rules.ReadWrite, d.rules.ReadOnly, d.system), in)
 }

@@ -30,6 +30,7 @@ type startRequest struct {
 	Temp  string // to be removed at the end
 	Rules Rules
 	View  view   // the first to try; the one to enter
+	Had   bool   // an earlier program had it: no other will do
 	Path  string // of the program, for enterArg
 }
 
@@ -39,7 +40,9 @@ type startReport struct {
 	Refused    bool   // because the kernel cannot confine it
 	Unconfined string // why a program that was started is not confined
 	NoView     string // why a program that is to be confined cannot have that view
+	Errno      int    // the system's error of NoView
 	View       view   // the first to be tried for the next program
+	Had        bool   // the program has that view
 	Notes      []string
 	Listener   int // a descriptor that the reaper is to take before the program starts; 0 is none
 	Exited     bool

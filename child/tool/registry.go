@@ -20,13 +20,15 @@ const (
 
 // Options bounds a [Registry]. The zero value of a field means its default.
 type Options struct {
-	Parallel  int           // calls that run at once in one Run; default 5
-	Timeout   time.Duration // for one call; default 300 s
+	Parallel  int           // reads that run at once in one Run; default 5
+	Timeout   time.Duration // for one call, whatever it names; default 300 s, or longer if a Timed tool says so
 	MaxOutput int           // bytes of one result; default 64 KiB
 	Output    bool          // pass on what tools put out while they run
 	Guard     Guard         // is asked before each call; default lets all run
 	Spill     Spill         // default keeps nothing
-	Log       *zap.Logger   // hears of panics and of tools that are stuck; default none
+	// Processors are those of the process: several calls at once use all; nil changes nothing.
+	Processors *Processors
+	Log        *zap.Logger // hears of panics and of tools that are stuck; default none
 }
 
 // Spill keeps what is too long for a result. It is safe for concurrent use.
@@ -61,9 +63,6 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
 	if o.MaxOutput <= 0 {
 		o.MaxOutput = defaultMaxOutput
 	}
@@ -73,6 +72,18 @@ func NewRegistry(tools []Tool, o Options) *Registry {
 	r := &Registry{options: o, calls: &calls{}}
 	r.fill(tools)
 	return r
+}
+
+// timeLimit is how long a call may take. A Timed tool is given a while longer than it takes
+// itself: it knows better what to say about the end of its time.
+func (r *Registry) timeLimit(t Tool, call Call) time.Duration {
+	if r.options.Timeout > 0 {
+		return r.options.Timeout
+	}
+	if timed, ok := t.(Timed); ok {
+		return max(defaultTimeout, timed.TimeLimit(call.Input)+lateGrace)
+	}
+	return defaultTimeout
 }
 
 // Replaced is a registry of other tools and with another guard, to take the

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"nexus.internal/child/permission"
@@ -36,6 +39,23 @@ func (f fake) Spec() tool.Spec {
 func (f fake) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	text, err := f.run(ctx, c)
 	return tool.Result{Text: text}, err
+}
+
+// reader is a fake that only reads, unless its input says {"bad":1}.
+type reader struct{ fake }
+
+func (reader) Scope(in jsontext.Value) (tool.Scope, error) {
+	if strings.Contains(string(in), "bad") {
+		return tool.Scope{Action: protocol.ActionRead}, errors.New("bad input")
+	}
+	return tool.Scope{Action: protocol.ActionRead}, nil
+}
+
+// writer is a fake that writes.
+type writer struct{ fake }
+
+func (writer) Scope(jsontext.Value) (tool.Scope, error) {
+	return tool.Scope{Action: protocol.ActionWrite}, nil
 }
 
 // guard is a [tool.Guard].
@@ -116,13 +136,13 @@ func TestOutcomes(t *testing.T) {
 func TestParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
-		registry := tool.NewRegistry([]tool.Tool{fake{"pause", func(ctx context.Context, c tool.Call) (string, error) {
+		registry := tool.NewRegistry([]tool.Tool{reader{fake{"pause", func(ctx context.Context, c tool.Call) (string, error) {
 			now := running.Add(1)
 			defer running.Add(-1)
 			for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
 			}
 			return pause(ctx, c)
-		}}}, tool.Options{Parallel: 3})
+		}}}}, tool.Options{Parallel: 3})
 		var calls []protocol.ToolCall
 		for _, seconds := range []int{5, 4, 3, 2, 1, 1} {
 			calls = append(calls, call("pause", fmt.Sprintf(`{"d":"%ds"}`, seconds)))
@@ -147,6 +167,42 @@ func TestParallel(t *testing.T) {
 	})
 }
 
+// Only reads next to each other overlap. Whatever else is called (a write, a tool that says
+// nothing, one with a bad input) has its place in the order of the answer.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var steps []string
+		step := func(word, name string) {
+			mu.Lock()
+			defer mu.Unlock()
+			steps = append(steps, word+name)
+		}
+		named := func(name string) fake {
+			return fake{name, func(context.Context, tool.Call) (string, error) {
+				step("+", name)
+				time.Sleep(time.Second) //nolint:forbidigo // time is the bubble's
+				step("-", name)
+				return "", nil
+			}}
+		}
+		registry := tool.NewRegistry([]tool.Tool{reader{named("r")}, writer{named("w")}, named("x")}, tool.Options{})
+		began := time.Now()
+		var calls []protocol.ToolCall
+		for _, name := range []string{"w", "r", "r", "x", "r", "w", "w", "r"} {
+			calls = append(calls, call(name, `{}`))
+		}
+		calls = append(calls, call("r", `{"bad":1}`), call("nothing", `{}`))
+		if got := registry.Run(t.Context(), "", calls, nil); len(got) != len(calls) {
+			t.Errorf("%d outcomes, want %d", len(got), len(calls))
+		}
+		want := "+w -w +r +r -r -r +x -x +r -r +w -w +w -w +r -r +r -r"
+		if got := strings.Join(steps, " "); got != want || time.Since(began) != 8*time.Second {
+			t.Errorf("got  %s\nwant %s, in %v", got, want, time.Since(began))
+		}
+	})
+}
+
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := tool.NewRegistry([]tool.Tool{fake{"pause", pause}}, tool.Options{})
@@ -161,15 +217,56 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// timed is a tool that takes the time that its input names, and says so.
+type timed struct{ fake }
+
+func (timed) TimeLimit(in jsontext.Value) time.Duration {
+	d, _ := time.ParseDuration(gjson.GetBytes(in, "d").Str)
+	return d
+}
+
+// A call may take the time that it names, so that a command of an hour is not ended after
+// five minutes; not with a time for all calls, and not for ever.
+func TestTimeThatACallNames(t *testing.T) {
+	endless := func(ctx context.Context, _ tool.Call) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	for name, tt := range map[string]struct {
+		limit time.Duration
+		run   func(context.Context, tool.Call) (string, error)
+		input string
+		took  time.Duration
+		fails bool
+	}{
+		"an hour":               {0, pause, `{"d":"1h"}`, time.Hour, false},
+		"less than the default": {0, endless, `{"d":"1s"}`, 300 * time.Second, true},
+		"no time":               {0, endless, `{"d":"x"}`, 300 * time.Second, true},
+		"an hour, and no end":   {0, endless, `{"d":"1h"}`, time.Hour + 5*time.Second, true},
+		"a time for all":        {time.Minute, pause, `{"d":"1h"}`, time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				registry := tool.NewRegistry([]tool.Tool{timed{fake{"timed", tt.run}}}, tool.Options{Timeout: tt.limit})
+				began := time.Now()
+				got := registry.Run(t.Context(), "", []protocol.ToolCall{call("timed", tt.input)}, nil)
+				if took := time.Since(began); took != tt.took || got[0].IsError != tt.fails {
+					t.Errorf("took %v: %+v", took, got[0])
+				}
+			})
+		})
+	}
+}
+
 func TestAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		registry := tool.NewRegistry([]tool.Tool{
-			fake{"pause", pause},
-			fake{"stuck", func(context.Context, tool.Call) (string, error) {
+			reader{fake{"pause", pause}},
+			reader{fake{"stuck", func(context.Context, tool.Call) (string, error) {
 				<-free
 				return "at last", nil
-			}},
+			}}},
 		}, tool.Options{Parallel: 2})
 		ctx, abort := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, abort)
@@ -375,6 +472,43 @@ func TestReplaced(t *testing.T) {
 			t.Errorf("%v, %d are stuck", err, first.Stuck())
 		}
 	})
+}
+
+// A process has one processor but while calls run at once, unless the environment says that
+// there are more.
+func TestProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	runtime.SetDefaultGOMAXPROCS()
+	all := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(all + 1)
+	var p tool.Processors
+	var had []int // at each call
+	registry := tool.NewRegistry([]tool.Tool{reader{fake{"look", func(context.Context, tool.Call) (string, error) {
+		had = append(had, runtime.GOMAXPROCS(0))
+		return "", nil
+	}}}}, tool.Options{Parallel: 1, Processors: &p})
+	one := call("look", `{}`)
+	run := func(calls ...protocol.ToolCall) {
+		registry.Run(t.Context(), "", calls, nil)
+		had = append(had, runtime.GOMAXPROCS(0))
+	}
+	run(one, one)
+	t.Setenv("GOMAXPROCS", "2")
+	p.Limit()
+	run(one, one)
+	t.Setenv("GOMAXPROCS", "")
+	p.Limit()
+	run()
+	run(one)
+	run(one, one)
+	t.Setenv("GOMAXPROCS", "1")
+	p.Limit()
+	run(one, one)
+	more := all + 1
+	if diff := cmp.Diff([]int{more, more, more, more, more, more, 1, 1, 1, all, all, 1, all, all, 1}, had); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 // An abort while the guard waits says that the call was not run.

@@ -17,9 +17,9 @@ import (
 	"nexus.internal/protocol/textcut"
 )
 
-// This file is the way of a call: Run shares the calls of an answer among workers; each
-// worker checks the input, asks the guard, runs the tool within its time, and makes an
-// outcome of what came of it.
+// This file is the way of a call: Run takes the calls of an answer in order and shares reads
+// next to each other among workers; each worker checks the input, asks the guard, runs the
+// tool within its time, and makes an outcome of what came of it.
 
 const (
 	// grace is how long a tool has to return once its turn is aborted, which must be
@@ -38,7 +38,7 @@ type Outcome struct {
 	Result
 }
 
-// Watcher is told how calls get on, on the goroutine of Run.
+// Watcher gets the progress of calls, on the goroutine of Run.
 type Watcher interface {
 	// Output is a piece of what a running call puts out, where Options.Output asks for
 	// it. The call waits for it.
@@ -67,12 +67,39 @@ func (p progress) Report(text string) {
 	}
 }
 
-// Run carries out the calls of one answer in a turn, at most Parallel at once, and
-// returns their outcomes in the order of calls. Everything that can go wrong is an
+// Run carries out the calls of one answer in a turn, in their order, and returns their
+// outcomes in that order. Only reads next to each other run at once, at most Parallel of them:
+// each other call finds what the calls before it did, and nothing of those after it. A failed
+// call does not keep the next from running. Everything that can go wrong is an
 // outcome: an unknown tool, a bad input, a refusal, a timeout, a panic. When ctx ends,
 // calls that have not begun are not begun and Run returns within 100 ms. A nil w is
 // not told.
 func (r *Registry) Run(ctx context.Context, turnID string, calls []protocol.ToolCall, w Watcher) []Outcome {
+	outcomes := make([]Outcome, 0, len(calls))
+	for len(calls) > 0 {
+		reads := 0
+		for reads < len(calls) && r.reads(calls[reads]) {
+			reads++
+		}
+		n := max(reads, 1)
+		outcomes = append(outcomes, r.runAtOnce(ctx, turnID, calls[:n], w)...)
+		calls = calls[n:]
+	}
+	return outcomes
+}
+
+// reads reports whether a call only reads files.
+func (r *Registry) reads(c protocol.ToolCall) bool {
+	t, ok := r.tools[c.Name].(Scoped)
+	if !ok {
+		return false
+	}
+	scope, err := t.Scope(c.Input)
+	return err == nil && scope.Action == protocol.ActionRead
+}
+
+// runAtOnce is Run for calls that need not be in order.
+func (r *Registry) runAtOnce(ctx context.Context, turnID string, calls []protocol.ToolCall, w Watcher) []Outcome {
 	type finished struct {
 		index   int
 		outcome Outcome
@@ -83,6 +110,9 @@ func (r *Registry) Run(ctx context.Context, turnID string, calls []protocol.Tool
 		next <- i
 	}
 	close(next)
+	if len(calls) > 1 {
+		defer r.options.Processors.widen()()
+	}
 	done := make(chan finished, len(calls)) // one place for each call: workers never wait
 	var workers sync.WaitGroup
 	for range min(r.options.Parallel, len(calls)) {
@@ -163,7 +193,8 @@ func (r *Registry) call(ctx context.Context, call Call) Result {
 // invoke runs the tool in a goroutine of its own and waits for it until lateGrace
 // after the end of its time, or grace after that of its turn.
 func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, error) {
-	ctx, cancel := context.WithTimeout(parent, r.options.Timeout)
+	limit := r.timeLimit(t, call)
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	type answer struct {
 		result Result
@@ -180,21 +211,21 @@ func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, er
 	})
 	select {
 	case a := <-answers:
-		return a.result, r.reason(parent, ctx, a.err)
+		return a.result, reason(parent, ctx, limit, a.err)
 	case <-ctx.Done():
 	}
 	late := time.NewTimer(lateGrace)
 	defer late.Stop()
 	select {
 	case a := <-answers:
-		return a.result, r.reason(parent, ctx, a.err)
+		return a.result, reason(parent, ctx, limit, a.err)
 	case <-late.C:
 	case <-parent.Done():
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
 		case a := <-answers:
-			return a.result, r.reason(parent, ctx, a.err)
+			return a.result, reason(parent, ctx, limit, a.err)
 		case <-timer.C:
 		}
 	}
@@ -202,21 +233,21 @@ func (r *Registry) invoke(parent context.Context, t Tool, call Call) (Result, er
 	if returned.Swap(true) { // it returned at this very moment
 		r.stuck.Add(-1)
 		a := <-answers
-		return a.result, r.reason(parent, ctx, a.err)
+		return a.result, reason(parent, ctx, limit, a.err)
 	}
 	r.options.Log.Warn("tool does not return", zap.String("tool", call.Name), zap.Int64("stuck", r.stuck.Load()))
-	return Result{}, r.reason(parent, ctx, ctx.Err())
+	return Result{}, reason(parent, ctx, limit, ctx.Err())
 }
 
 // reason puts the end of a context into words that a model can use.
-func (r *Registry) reason(parent, ctx context.Context, err error) error {
+func reason(parent, ctx context.Context, limit time.Duration, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case parent.Err() != nil:
 		return errors.New("the turn was aborted")
 	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("not done after %v", r.options.Timeout)
+		return fmt.Errorf("not done after %v", limit)
 	default:
 		return err
 	}

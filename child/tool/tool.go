@@ -9,6 +9,7 @@ package tool
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -66,6 +67,14 @@ type Images interface {
 	Put(data []byte, mime, name string) (protocol.Image, error)
 }
 
+// Timed is a Tool that ends its calls itself, after a time that the call or its
+// configuration names.
+type Timed interface {
+	Tool
+	// TimeLimit is that time; 0 if the input that Run would get is bad.
+	TimeLimit(in jsontext.Value) time.Duration
+}
+
 // Scoped is a Tool that can say beforehand what a call would touch. The calls
 // of a tool that cannot are taken for ActionExternal.
 type Scoped interface {
@@ -91,6 +100,6 @@ type Scope struct {
 // Guard decides whether a call may run.
 type Guard interface {
 	// Authorize may wait for somebody to answer: that time is not the tool's. An error
-	// refuses the call and is told to the model.
+	// refuses the call and is shown to the model.
 	Authorize(ctx context.Context, t Tool, c Call) (permission.Permit, error)
 }

@@ -59,13 +59,13 @@ func TestBounds(t *testing.T) {
 		{"back where it was", move(protocol.WithinGranted, s.dir), true},
 		{"a bound that there is not", set("none", rules("sandboxed")), false},
 	} {
-		before := s.Held()
+		before := s.Rights()
 		err := step.do()
 		_, beyond := errors.AsType[*toolenv.BeyondError](err)
 		if want := step.beyond || step.name == "a bound that there is not"; beyond != step.beyond || (err != nil) != want {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		if diff := cmp.Diff(before.Permissions, s.Held().Permissions); err != nil && (diff != "" || s.Held().Cwd != before.Cwd) {
+		if diff := cmp.Diff(before.Permissions, s.Rights().Permissions); err != nil && (diff != "" || s.Rights().Cwd != before.Cwd) {
 			t.Errorf("%s: it was refused and has changed something\n%s", step.name, diff)
 		}
 	}
@@ -78,14 +78,14 @@ func TestLowerGrant(t *testing.T) {
 	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinHeld); err != nil {
 		t.Fatal(err)
 	}
-	before := s.Held()
+	before := s.Rights()
 	if err := s.SetPermissions(protocol.Permissions{Preset: "sandboxed"}, protocol.WithinCeiling); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Narrow(before) || s.Held().Granted.Preset != "sandboxed" {
-		t.Errorf("the grant is %+v, and nothing is said to be narrowed", s.Held().Granted)
+	if !s.Narrow(before) || s.Rights().Granted.Preset != "sandboxed" {
+		t.Errorf("the grant is %+v, and nothing is said to be narrowed", s.Rights().Granted)
 	}
-	lowered := s.Held().Granted
+	lowered := s.Rights().Granted
 	s.Return(before)
 	if err := s.LowerGrant(lowered); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestLowerGrant(t *testing.T) {
 // gives.
 func TestNarrowKeepsWhatIsTakenAway(t *testing.T) {
 	s := newSite(t, protocol.Permissions{Preset: "trusted", BlockedPaths: []string{"/srv/keys"}})
-	before := s.Held()
+	before := s.Rights()
 	for _, tt := range []struct {
 		asked, want protocol.Permissions
 		narrowed    bool
@@ -120,7 +120,7 @@ func TestNarrowKeepsWhatIsTakenAway(t *testing.T) {
 			Preset: "sandboxed", BlockedPaths: []string{"/srv/keys"}, DisabledTools: []string{"shell"},
 		}, false},
 	} {
-		before := s.Held()
+		before := s.Rights()
 		if err := s.SetPermissions(tt.asked, protocol.WithinCeiling); err != nil {
 			t.Fatal(err)
 		}

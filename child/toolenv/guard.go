@@ -31,9 +31,10 @@ type turnSnapshot struct {
 
 // callRequest is one call as it is decided on.
 type callRequest struct {
-	call  permission.Call // its paths are real
-	named []string        // the same paths, as the model wrote them
-	scope tool.Scope
+	call    permission.Call // its paths are real
+	named   []string        // the same paths, absolute, with the links that the model wrote
+	written []string        // the same paths, as the model wrote them
+	scope   tool.Scope
 }
 
 // Authorize implements [tool.Guard]: it decides, asks if need be, and decides anew
@@ -99,24 +100,24 @@ func (snap *turnSnapshot) request(t tool.Tool, call tool.Call) (callRequest, err
 	switch r.scope.Action {
 	case protocol.ActionRead, protocol.ActionWrite, protocol.ActionExecute:
 		if len(paths) == 0 {
-			paths = []string{snap.cwd}
+			paths = []string{snap.cwd} // which may have become a link
 		}
 	case protocol.ActionNone, protocol.ActionDelegate, protocol.ActionExternal:
 	}
-	for _, path := range paths {
-		named := absolutePath(snap.cwd, path)
+	for _, written := range paths {
+		named := absolutePath(snap.cwd, written)
 		// A path that cannot be followed is decided on as it is; the tool says
 		// what is wrong with it.
-		if path = realPath(named); r.scope.Action == protocol.ActionRead && snap.spill.contains(path) {
+		path := realPath(named)
+		if r.scope.Action == protocol.ActionRead && snap.spill.contains(path) {
 			continue
 		}
-		r.named = append(r.named, named)
+		r.written, r.named = append(r.written, written), append(r.named, named)
 		r.call.Paths = append(r.call.Paths, path)
 	}
 	return r, nil
 }
 
-// decide judges a call by the policy of the moment.
 func (snap *turnSnapshot) decide(r callRequest) (permission.Policy, permission.Decision) {
 	snap.mu.Lock()
 	defer snap.mu.Unlock()
@@ -137,7 +138,12 @@ func (snap *turnSnapshot) judge(r callRequest) (permission.Policy, permission.De
 	if said := policy.Decide(written); said.Verdict == permission.Deny {
 		return policy, said
 	}
-	decision.Reason = fmt.Sprintf("%s leads out of what this agent may touch", r.scope.Paths[0])
+	for i, name := range r.named {
+		if name != r.call.Paths[i] {
+			decision.Reason = fmt.Sprintf("%s leads out of what this agent may touch", r.written[i])
+			break
+		}
+	}
 	return policy, decision
 }
 

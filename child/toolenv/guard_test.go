@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -203,36 +204,39 @@ func TestAbortedQuestion(t *testing.T) {
 	})
 }
 
-// Calls side by side ask each for itself; an answer for the session that covers
-// the other settles it.
+// Reads side by side ask each for itself, and an answer for the session that covers
+// the other settles it; a write after them asks when they are done.
 func TestTwoQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, parent := asked(t, trusted)
 		calls := []protocol.ToolCall{
-			call("write_file", "path", s.outside+"/a", "content", "1"), call("write_file", "path", s.outside+"/b", "content", "2"),
-			call("read_file", "path", s.outside+"/secret.txt"),
+			call("read_file", "path", s.outside+"/secret.txt"), call("read_file", "path", s.outside+"/none"), call("list_directory", "path", s.outside),
+			call("write_file", "path", s.outside+"/a", "content", "1"),
 		}
 		outcomes := make(chan []tool.Outcome, 1)
 		go func() { outcomes <- s.Tools().Run(t.Context(), "", calls, nil) }()
 		asked := map[string]protocol.PermissionRequest{}
-		for range calls {
+		for range 3 {
 			r := question(t, parent)
-			asked[r.Summary[:6]+r.Paths[0][len(r.Paths[0])-1:]] = r
+			asked[path.Base(r.Paths[0])] = r
 		}
-		answer(t, parent, asked["write a"[:6]+"a"], protocol.AllowSession, "")
+		answer(t, parent, asked["secret.txt"], protocol.AllowSession, "")
 		var ends []string
 		for range 2 {
 			ends = append(ends, ended(t, parent))
 		}
 		if got := fmt.Sprint(ends); got != "[allowed cancelled]" && got != "[cancelled allowed]" {
-			t.Errorf("the two writes ended %s", got)
+			t.Errorf("the two reads ended %s", got)
 		}
-		answer(t, parent, asked["read /"[:6]+"t"], protocol.AllowOnce, "")
+		quiet(t, parent)
+		answer(t, parent, asked["outside"], protocol.Deny, "")
+		ended(t, parent)
+		answer(t, parent, question(t, parent), protocol.AllowOnce, "")
 		var texts []string
 		for _, o := range <-outcomes {
 			texts = append(texts, strings.Fields(o.Text)[0])
 		}
-		if got := fmt.Sprint(texts); got != "[wrote wrote secret]" {
+		if got := fmt.Sprint(texts); got != "[secret read_file: list_directory: wrote]" {
 			t.Errorf("got %s", got)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"nexus.internal/child/permission"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/shell"
 )
 
 // readOnlyCommands are programs that are used to look at things. With these alone a
@@ -47,8 +48,8 @@ func isReadOnly(s tool.Scope, p permission.Policy) bool {
 	if s.Command == "" || len(s.Programs) == 0 || slices.ContainsFunc(s.Programs, unknown) || !confines() || reachesPrograms(p, s.Programs) {
 		return false
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.Command), "")
-	if err != nil {
+	file, ok := shell.Parse(s.Command)
+	if !ok {
 		return false
 	}
 	looks := true

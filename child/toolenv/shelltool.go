@@ -14,8 +14,8 @@ var confines = sync.OnceValue(func() bool { return sandbox.Supported() == nil })
 
 // shellTool is the tool shell in the directory and under the rules of each call.
 type shellTool struct {
-	tool.Scoped // that never runs
-	env         *Env
+	shell.Tool // that never runs
+	env        *Env
 }
 
 func newShellTool(env *Env) shellTool { return shellTool{shell.New(shell.Options{}), env} }

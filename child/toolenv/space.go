@@ -45,7 +45,6 @@ func (p pathChecker) Check(path, asked string, write bool) error {
 	}
 }
 
-// absolutePath is a path as a model wrote it, from cwd on.
 func absolutePath(cwd, path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(cwd, path)

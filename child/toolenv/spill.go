@@ -27,12 +27,10 @@ type spill struct {
 	last int        // number of the last file
 }
 
-// contains reports whether path lies in the directory.
 func (s *spill) contains(path string) bool {
 	return s.dir != "" && strings.HasPrefix(path, s.dir+string(filepath.Separator))
 }
 
-// Save implements [tool.Spill].
 func (s *spill) Save(tool, text string) (path string, err error) {
 	if s.dir == "" {
 		return "", errors.New("nothing is kept")
@@ -77,7 +75,6 @@ func (s *spill) pruneLocked() {
 	}
 }
 
-// remove gives the directory up.
 func (s *spill) remove() error {
 	if s.dir == "" {
 		return nil

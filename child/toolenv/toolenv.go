@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -80,8 +81,10 @@ type Options struct {
 	PassEnv []string
 	// ToolOutput passes on what tools put out while they run.
 	ToolOutput bool
-	// Timeout bounds one call; 0 means the registry's default.
+	// Timeout bounds one call, whatever time it names; 0 means the registry's default.
 	Timeout time.Duration
+	// Processors are those of [tool.Options].
+	Processors *tool.Processors
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -104,6 +107,8 @@ type Env struct {
 	granted    protocol.Permissions // the directory of then is among its paths
 	allowances []protocol.Allowance
 	waiting    map[*openQuestion]struct{}
+	changes    uint64 // of cwd and held
+	offered    offer  // to the last turn
 }
 
 // Open looks at the directory and the permissions. The error says what is wrong
@@ -132,7 +137,9 @@ func Open(o Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	env.held = env.withinCeiling(held)
+	if env.held, err = rights.Clean(env.withinCeiling(held)); err != nil {
+		return nil, fmt.Errorf("with the ceiling: %w", err)
+	}
 	if err := env.SetCwd(o.Cwd, protocol.WithinCeiling); err != nil {
 		return nil, err
 	}
@@ -144,11 +151,10 @@ func Open(o Options) (*Env, error) {
 	for _, t := range append(builtin, o.Tools...) {
 		env.builtins = append(env.builtins, newBuiltin(t))
 	}
-	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Output: o.ToolOutput, Log: o.Log, Spill: &env.spill})
+	env.registry = tool.NewRegistry(nil, tool.Options{Timeout: o.Timeout, Processors: o.Processors, Output: o.ToolOutput, Log: o.Log, Spill: &env.spill})
 	return env, nil
 }
 
-// presets are those of the configuration.
 func (o Options) presets() map[string]protocol.Permissions {
 	if o.Presets == nil {
 		return nil
@@ -183,7 +189,6 @@ func realPath(path string) string {
 	return path
 }
 
-// bothNames are the paths, and what they are without symbolic links.
 func bothNames(paths []string) (names []string) {
 	for _, path := range paths {
 		names = append(names, path, realPath(path))
@@ -191,7 +196,6 @@ func bothNames(paths []string) (names []string) {
 	return names
 }
 
-// withinCeiling is what the ceiling leaves of it.
 func (env *Env) withinCeiling(p protocol.Permissions) protocol.Permissions {
 	if env.ceiling == nil {
 		return p
@@ -199,20 +203,34 @@ func (env *Env) withinCeiling(p protocol.Permissions) protocol.Permissions {
 	return rights.Intersect(p, *env.ceiling)
 }
 
-// Tools are those of the next turn.
+// offer is the registry of a turn and what it was made of.
+type offer struct {
+	registry *tool.Registry
+	sourced  []tool.Tool // of Options.Sources
+	changes  uint64      // Env.changes
+}
+
+// Tools are those of the next turn. They are made anew only if the directory, the permissions
+// or what the sources give has changed since the last turn.
 func (env *Env) Tools() *tool.Registry {
 	if env == nil {
 		return nil
 	}
+	var sourced []tool.Tool
+	for _, s := range env.options.Sources {
+		sourced = append(sourced, s.Tools()...)
+	}
 	env.mu.Lock()
+	last, made := env.offered, offer{sourced: sourced, changes: env.changes}
 	snap := &turnSnapshot{Env: env, cwd: env.cwd}
 	policy := env.policy(snap.cwd)
 	env.mu.Unlock()
+	if last.registry != nil && last.changes == made.changes && slices.EqualFunc(last.sourced, sourced, sameTool) {
+		return last.registry
+	}
 	all := slices.Clone(env.builtins)
-	for _, s := range env.options.Sources {
-		for _, t := range s.Tools() {
-			all = append(all, newBuiltin(t))
-		}
+	for _, t := range sourced {
+		all = append(all, newBuiltin(t))
 	}
 	seen := map[string]bool{}
 	var tools []tool.Tool
@@ -226,8 +244,15 @@ func (env *Env) Tools() *tool.Registry {
 			tools = append(tools, k.Tool)
 		}
 	}
-	return env.registry.Replaced(tools, snap)
+	made.registry = env.registry.Replaced(tools, snap)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.offered = made
+	return made.registry
 }
+
+// sameTool reports whether a and b are one tool; false where that cannot be told.
+func sameTool(a, b tool.Tool) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // builtin is a tool with what is asked of it for each turn.
 type builtin struct {
@@ -251,7 +276,6 @@ func (env *Env) policy(cwd string) permission.Policy {
 	return permission.Policy{Permissions: env.held, Cwd: cwd, Allowances: env.allowances, Private: env.private}
 }
 
-// currentPolicy is the policy of the moment.
 func (env *Env) currentPolicy() permission.Policy {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -259,7 +283,7 @@ func (env *Env) currentPolicy() permission.Policy {
 }
 
 // Cwd is the working directory, absolute and without symbolic links.
-func (env *Env) Cwd() string { return env.Held().Cwd }
+func (env *Env) Cwd() string { return env.Rights().Cwd }
 
 // MayUse says why no tool whose name begins so can be used, somebody else's
 // server being behind them; nil if some can.
@@ -292,7 +316,7 @@ const leftoversPatience = 2 * time.Second
 // call may run any more.
 func (env *Env) Close() error {
 	if env.options.Temp != "" {
-		_ = env.leftovers.Close(0) // whoever made Temp removes it with what is left
+		_ = env.leftovers.Close(0) // the maker of Temp removes it with what is left
 		return env.spill.remove()
 	}
 	return errors.Join(env.leftovers.Close(leftoversPatience), env.spill.remove())

@@ -2,6 +2,7 @@ package toolenv_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/toolenv"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/rights"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -151,6 +153,48 @@ func TestToolsThatAreOffered(t *testing.T) {
 		}
 	}
 }
+
+// The tools of a turn are made anew only if something has changed.
+func TestToolsAreKept(t *testing.T) {
+	given := source{external("docs")}
+	s := newSite(t, protocol.Permissions{}, func(o *toolenv.Options) { o.Sources = []toolenv.Source{&given} })
+	last, before := s.Tools(), s.Rights()
+	for _, change := range []struct {
+		name   string
+		change func() error
+		same   bool
+		want   string // the last tools
+	}{
+		{"nothing", func() error { return nil }, true, "shell sleep docs"},
+		{"another of the same kind", func() error { given = source{external("do"), external("docs")}; return nil }, false, "shell sleep do docs"},
+		{"permissions", func() error {
+			return s.SetPermissions(protocol.Permissions{Preset: "trusted", DisabledTools: []string{"docs"}}, protocol.WithinCeiling)
+		}, false, "shell sleep do"},
+		{"nothing again", func() error { return nil }, true, "shell sleep do"},
+		{"what held before", func() error { s.Return(before); return nil }, false, "shell sleep do docs"},
+		{"the directory", func() error { return s.SetCwd(t.TempDir(), protocol.WithinCeiling) }, false, "shell sleep do docs"},
+		{"tools that cannot be compared", func() error { given = source{odd{}}; return nil }, false, "shell sleep odd"},
+		{"nothing that can be compared", func() error { return nil }, false, "shell sleep odd"},
+	} {
+		if err := change.change(); err != nil {
+			t.Fatal(err)
+		}
+		now := s.Tools()
+		if got := names(s.Env); (now == last) != change.same || !strings.HasSuffix(got, change.want) {
+			t.Errorf("%s: the same: %v, tools %s", change.name, now == last, got)
+		}
+		last = now
+	}
+}
+
+// odd is a tool that cannot be compared.
+type odd struct{ _ []int }
+
+func (odd) Spec() tool.Spec {
+	return tool.Spec{Name: "odd", InputSchema: jsontext.Value(`{"type":"object"}`)}
+}
+
+func (odd) Run(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }
 
 func TestWhereToolsMayGo(t *testing.T) {
 	var rules protocol.Permissions
@@ -294,6 +338,52 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
+// A working directory may become a link during a turn: another agent moved it away and put
+// a link there. Calls that name no path are refused then, as those that name one.
+// Permissions that could not be shown, saved or given to another process are refused, and
+// nothing has changed then; also where they are too large only together with the ceiling's.
+func TestLargePermissions(t *testing.T) {
+	list := func(name string, n, size int) (paths []string) {
+		for i := range n {
+			paths = append(paths, fmt.Sprintf("/%s/%03d%s", name, i, strings.Repeat("x", size)))
+		}
+		return paths
+	}
+	ceiling := protocol.Permissions{Preset: rights.Trusted, BlockedPaths: list("c", 200, 10)}
+	s := newSite(t, protocol.Permissions{Preset: rights.Trusted}, func(o *toolenv.Options) { o.Ceiling = &ceiling })
+	env := s.Env
+	for name, p := range map[string]protocol.Permissions{
+		"may have 98304": {BlockedPaths: list("a", 50, 2000)},
+		`with this agent's ceiling: member "blocked_paths" has more than 256`: {BlockedPaths: list("a", 57, 10)},
+	} {
+		p.Preset = rights.Trusted
+		before := env.Rights()
+		if err := env.SetPermissions(p, protocol.WithinCeiling); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v, want %s", err, name)
+		}
+		if diff := cmp.Diff(before.Permissions, env.Rights().Permissions); diff != "" {
+			t.Errorf("it has changed: %s", diff)
+		}
+	}
+	if err := env.SetPermissions(protocol.Permissions{Preset: rights.Trusted, BlockedPaths: list("a", 56, 10)}, protocol.WithinCeiling); err != nil {
+		t.Error(err)
+	}
+	again := toolenv.Options{Cwd: t.TempDir(), Permissions: env.Rights().Permissions, Restored: true, Ceiling: &ceiling}
+	if got := s.open(again).Rights().Permissions.BlockedPaths; len(got) != 256 {
+		t.Errorf("%d paths come back", len(got))
+	}
+}
+
+func TestWorkingDirectoryBecomesALink(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "sandboxed"})
+	if err := errors.Join(os.Rename(s.dir, s.dir+".old"), os.Symlink(s.outside, s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	s.want("shell: WORK leads out of what this agent may touch", call("shell", "command", "true"))
+	s.want("list_directory: . leads out of what this agent may touch", call("list_directory", "path", "."))
+	s.want("read_file: secret.txt leads out of what this agent may touch", call("read_file", "path", "secret.txt"))
+}
+
 // A path that was held before may be a link since: the agent itself may have
 // made it one, to get further than it may.
 func TestRestoredPathsAreNotFollowed(t *testing.T) {
@@ -397,5 +487,35 @@ func TestState(t *testing.T) {
 	}
 	if got := s.Permissions().WritePaths; got == nil || slices.Contains(got, "/") {
 		t.Errorf("write paths are %v", got)
+	}
+}
+
+// Calls of one answer find what those before them did, each time: two edits of a file, a
+// write and its read, and commands of which one reads what another writes.
+func TestCallsInOrder(t *testing.T) {
+	s := newSite(t, protocol.Permissions{Preset: "yolo"})
+	for range 100 {
+		outcomes := s.Tools().Run(t.Context(), "", []protocol.ToolCall{
+			call("write_file", "path", "f", "content", "one two"),
+			call("edit_file", "path", "f", "old_text", "one", "new_text", "1"),
+			call("edit_file", "path", "f", "old_text", "two", "new_text", "2"),
+			call("read_file", "path", "f"), call("read_file", "path", "f"),
+		}, nil)
+		for _, o := range outcomes {
+			if o.IsError || o.Call.Name == "read_file" && !strings.Contains(o.Text, "1 2") {
+				t.Fatalf("%s: %s", o.Call.Name, o.Text)
+			}
+		}
+	}
+	for range 5 {
+		outcomes := s.Tools().Run(t.Context(), "", []protocol.ToolCall{
+			call("shell", "command", "rm -f g; sleep 0.02; echo made > g"), call("shell", "command", "cat g"),
+			call("write_file", "path", "g", "content", "anew"), call("shell", "command", "cat g; echo last > g"), call("read_file", "path", "g"),
+		}, nil)
+		for i, want := range []string{"", "made", "", "anew", "last"} {
+			if !strings.Contains(outcomes[i].Text, want) || outcomes[i].IsError {
+				t.Fatalf("call %d: got %q, want %q", i, outcomes[i].Text, want)
+			}
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"nexus.internal/child/permission"
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
+	"nexus.internal/child/tool/shell"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
 )
@@ -69,8 +70,8 @@ func isPlain(s tool.Scope, p permission.Policy) bool {
 	if s.Command == "" || len(s.Programs) == 0 || reachesPrograms(p, s.Programs) {
 		return false
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.Command), "")
-	if err != nil {
+	file, ok := shell.Parse(s.Command)
+	if !ok {
 		return false
 	}
 	is := true

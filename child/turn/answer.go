@@ -32,6 +32,7 @@ type answer struct {
 	whole     int                 // and of those that are whole
 	begun     bool                // something of it has come
 	usage     *protocol.TurnUsage
+	lost      protocol.TurnUsage // by tries that broke off, of which the provider told
 	reason    provider.FinishReason
 }
 
@@ -83,6 +84,7 @@ func (a *answer) apply(d provider.Delta) {
 		a.call(d.ToolCall)
 	case provider.Retry:
 		a.Log.Info("provider will be asked again", zap.String("reason", d.Reason))
+		a.Emit(protocol.Retry{Reason: clean(d.Reason), Attempt: uint64(d.Attempt), MaxAttempts: uint64(d.MaxAttempts), WaitMS: uint64(d.Wait.Milliseconds())})
 	case provider.Stop:
 		a.usage, a.reason = &d.Usage, d.Reason
 	}
@@ -138,14 +140,34 @@ func (a *answer) check() error {
 	}
 }
 
-// usageOrEstimate is what the answer cost: what the provider counted, or for an answer
-// that began and was cut off an estimate. Nil is nothing that is known of.
-func (a *answer) usageOrEstimate() *protocol.TurnUsage {
-	if a.usage != nil || !a.begun {
-		return a.usage
+// stop says how the turn ends with an answer that calls no tools.
+func (a *answer) stop() protocol.StopReason {
+	switch a.reason {
+	case provider.FinishLength:
+		return protocol.StopMaxTokens
+	case provider.FinishFiltered:
+		return protocol.StopContentFilter
+	case provider.FinishStop, provider.FinishToolCalls:
 	}
-	request, said := a.Conversation.Estimate(a.window, a.text.Len()+a.thinking.Len()+a.input)
-	return &protocol.TurnUsage{InputTokens: request, OutputTokens: said}
+	return protocol.StopCompleted
+}
+
+// usageOrEstimate is what the answer cost: what the provider counted or estimated, or for
+// an answer that began and was cut off, of whose cost the provider says nothing, an
+// estimate. That is the offline model, whose own counts are estimates that are not marked.
+// Nil is nothing that is known of.
+func (a *answer) usageOrEstimate() *protocol.TurnUsage {
+	used := a.lost
+	switch {
+	case a.usage != nil:
+		used.Add(*a.usage)
+	case a.lost != (protocol.TurnUsage{}):
+	case a.begun:
+		used.InputTokens, used.OutputTokens = a.Conversation.Estimate(a.window, a.text.Len()+a.thinking.Len()+a.input)
+	default:
+		return nil
+	}
+	return &used
 }
 
 // closeUnfinished gives a result to the calls that began and did not become
@@ -157,7 +179,7 @@ func (a *answer) closeUnfinished() {
 	}
 	for _, id := range a.started {
 		if !whole[id] {
-			a.Emit(protocol.ToolcallResult{ToolID: id, Result: "cancelled"})
+			a.Emit(protocol.ToolcallResult{ToolID: id, Result: "cancelled", IsError: true})
 		}
 	}
 }

@@ -43,8 +43,13 @@ func (t *run) requestAnswer(ctx context.Context) (*answer, error) {
 			return nil, err
 		}
 		a := &answer{run: t, window: window, ids: map[string][]string{}}
-		err = t.stream(ctx, t.request(window), a)
-		if a.usage != nil {
+		if refused != nil {
+			a.lost = refused.lost
+		}
+		request := t.request(window)
+		request.Lost = &a.lost
+		err = t.stream(ctx, request, a)
+		if a.usage != nil && !a.usage.Estimated {
 			t.Conversation.RecordAnswer(window, *a.usage)
 		}
 		if !errors.Is(err, provider.ErrContextWindow) || a.begun || try == maxTries || ctx.Err() != nil || !t.Conversation.RecordTooLarge(window) {
@@ -70,17 +75,24 @@ func (t *run) makeRoom(ctx context.Context, percent int, refused bool) error {
 	}
 	if !t.compacted {
 		t.compacted = true
+		t.Emit(protocol.CompactionStart{})
 		done, err := t.Compact(ctx, old)
 		t.usage.Add(done.Usage)
+		end := protocol.CompactionEnd{Reason: done.Reason}
 		switch {
 		case ctx.Err() != nil:
+			end.Reason = "the turn was aborted"
+			t.Emit(end)
 			return context.Cause(ctx)
 		case err != nil:
-			t.Log.Warn("the conversation could not be compacted", zap.String("error", provider.Brief(err)))
+			end.Reason = provider.Brief(err)
+			t.Log.Warn("the conversation could not be compacted", zap.String("error", end.Reason))
 			t.unsummarised = true
 		case done.Reason == "":
+			end = protocol.CompactionEnd{Compacted: true, TokensBefore: done.TokensBefore, TokensAfter: done.TokensAfter}
 			t.Compacted()
 		}
+		t.Emit(end)
 	}
 	if refused && t.unsummarised {
 		t.first = len(old)
@@ -91,7 +103,7 @@ func (t *run) makeRoom(ctx context.Context, percent int, refused bool) error {
 func (t *run) request(window conversation.Window) provider.Request {
 	r := provider.Request{
 		Model: t.Model, System: t.System, Messages: window.Messages, TextBytes: window.TextBytes,
-		Images: t.images(window.Messages),
+		Images: t.images(window),
 	}
 	if t.Tools != nil {
 		r.Tools = t.Tools.Specs()
@@ -100,10 +112,13 @@ func (t *run) request(window conversation.Window) provider.Request {
 }
 
 // images are those of the messages that are sent.
-func (t *run) images(messages []protocol.Message) sentImages {
+func (t *run) images(window conversation.Window) sentImages {
+	if window.Images == 0 {
+		return sentImages{images: t.Images}
+	}
 	room, sent := int64(maxImages), map[string]bool{}
-	for i := len(messages) - 1; i >= 0; i-- {
-		for _, image := range messages[i].Images {
+	for i := len(window.Messages) - 1; i >= 0; i-- {
+		for _, image := range window.Messages[i].Images {
 			if !sent[image.SHA256] && image.Size <= room {
 				sent[image.SHA256] = true
 				room -= image.Size

@@ -43,7 +43,7 @@ func (s *service) Stream(ctx context.Context, r provider.Request) iter.Seq2[prov
 	case s.refuses > 0 || s.holds > 0 && size > s.holds:
 		s.refuses--
 		s.asked = append(s.asked, "too large")
-		answer = []any{fmt.Errorf("prompt is too long: %w", provider.ErrContextWindow)}
+		answer = []any{lost{CacheReadInputTokens: 1}, fmt.Errorf("prompt is too long: %w", provider.ErrContextWindow)}
 	case strings.HasPrefix(r.System, "Summarise"):
 		s.asked = append(s.asked, "summary")
 		answer = s.summarise
@@ -216,8 +216,9 @@ func TestTooLargeCostsNoHistory(t *testing.T) {
 				MaxIterations: 5, CompactAt: 80, Listener: &listener{},
 			}
 			before := slices.Clone(d.Messages())
-			if got := r.Run(t.Context(), turn.Input{ID: "1", Message: tt.prompt}); !errors.Is(got.Err, tt.want) || got.Usage.InputTokens > 2000 {
-				t.Errorf("ended with %v for %d tokens", got.Err, got.Usage.InputTokens)
+			if got := r.Run(t.Context(), turn.Input{ID: "1", Message: tt.prompt}); !errors.Is(got.Err, tt.want) || got.Usage.InputTokens > 2000 ||
+				got.Usage.CacheReadInputTokens != uint64(strings.Count(tt.asked, "too large")) { // one for each try that was refused
+				t.Errorf("ended with %v for %+v", got.Err, got.Usage)
 			}
 			if after := d.Messages(); len(after) <= len(before) || !cmp.Equal(before, after[:len(before)]) || after[len(before)].Content != tt.prompt {
 				t.Fatalf("the conversation of %d messages and a prompt has %d, the first %.80q", len(before), len(after), after[0].Content)
@@ -328,6 +329,9 @@ func TestPartialUsage(t *testing.T) {
 		{"whole", []any{hello, stop}, protocol.TurnUsage{InputTokens: 10, OutputTokens: 1}, true},
 		{"in the text", []any{provider.Text{Text: strings.Repeat("t", 400)}, down}, protocol.TurnUsage{InputTokens: 29, OutputTokens: 100}, true},
 		{"in a call", []any{provider.CallStart{ID: "a", Name: "x"}, provider.CallInput{ID: "a", Fragment: strings.Repeat("i", 40)}, down}, protocol.TurnUsage{InputTokens: 29, OutputTokens: 10}, false},
+		{"by the provider's estimate", []any{provider.Text{Text: "t"}, lost{InputTokens: 30, OutputTokens: 1, Estimated: true}, down}, protocol.TurnUsage{InputTokens: 30, OutputTokens: 1, Estimated: true}, true},
+		{"the second time", []any{lost{InputTokens: 30, Estimated: true}, provider.Retry{Reason: "429"}, hello, stop}, protocol.TurnUsage{InputTokens: 40, OutputTokens: 1, Estimated: true}, true},
+		{"too large at first", []any{lost{InputTokens: 30, Estimated: true}, provider.ErrContextWindow}, protocol.TurnUsage{InputTokens: 30, Estimated: true}, false},
 		{"before anything", []any{down}, protocol.TurnUsage{}, false},
 		{"before anything, twice", []any{provider.Retry{Reason: "429"}, down}, protocol.TurnUsage{}, false},
 	}
@@ -366,9 +370,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 		events string
 	}{
 		{"cut off in a call", []any{begun, end(provider.FinishLength)}, "error", turn.ErrCutCall, "toolcall_start toolcall_result"},
-		{"cut off in the text", []any{hello, end(provider.FinishLength)}, "completed", nil, "text_delta"},
+		{"cut off in the text", []any{hello, end(provider.FinishLength)}, "max_tokens", nil, "text_delta"},
 		{"held back", []any{end(provider.FinishFiltered)}, "error", turn.ErrHeldBack, ""},
-		{"held back in part", []any{hello, end(provider.FinishFiltered)}, "completed", nil, "text_delta"},
+		{"cut off in the reasoning", []any{provider.Thinking{Text: "hm"}, end(provider.FinishLength)}, "max_tokens", nil, "thinking_delta"},
+		{"held back in part", []any{hello, end(provider.FinishFiltered)}, "content_filter", nil, "text_delta"},
 		{"begun and left", []any{begun, hello, end(provider.FinishStop)}, "completed", nil, "toolcall_start text_delta toolcall_result"},
 	}
 	for _, tt := range tests {

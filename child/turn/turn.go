@@ -33,6 +33,8 @@ import (
 type Recorder interface {
 	// Append saves whole records.
 	Append(records ...transcript.Record) error
+	// AppendLater leaves a record to the next Append, which follows at once.
+	AppendLater(r transcript.Record) error
 	// Commit saves them on the disk, or not at all.
 	Commit(records ...transcript.Record) error
 	// Partial saves a piece of an answer, soon.
@@ -103,9 +105,10 @@ func (r Runner) Run(ctx context.Context, in Input) Result {
 			return Result{Stop: protocol.StopMaxIterations, Usage: t.usage}
 		}
 		var calls []protocol.ToolCall
-		calls, err = t.nextAnswer(ctx)
+		var stop protocol.StopReason
+		calls, stop, err = t.nextAnswer(ctx)
 		if err == nil && len(calls) == 0 {
-			return Result{Stop: protocol.StopCompleted, Usage: t.usage}
+			return Result{Stop: stop, Usage: t.usage}
 		}
 		if failed := t.runTools(ctx, calls, err); err == nil {
 			err = failed
@@ -136,17 +139,28 @@ type run struct {
 // add puts a message into the conversation and the journal. The conversation has it even
 // where the journal fails: the journal catches up.
 func (t *run) add(m protocol.Message, usage *protocol.TurnUsage) error {
+	return t.Journal.Append(t.converse(m, usage))
+}
+
+// addLast is add for the last message of a turn that succeeds: the caller's record of the
+// turn's end is about to follow.
+func (t *run) addLast(m protocol.Message, usage *protocol.TurnUsage) error {
+	return t.Journal.AppendLater(t.converse(m, usage))
+}
+
+// converse puts a message into the conversation and returns its record.
+func (t *run) converse(m protocol.Message, usage *protocol.TurnUsage) transcript.Message {
 	m.TurnID, m.At = t.id, time.Now().UTC()
 	t.Conversation.Add(m)
-	return t.Journal.Append(transcript.Message{Message: m, Usage: usage})
+	return transcript.Message{Message: m, Usage: usage}
 }
 
 // nextAnswer gets one answer, saves it, and returns the calls it asks for, those of a failed
-// answer included.
-func (t *run) nextAnswer(ctx context.Context) ([]protocol.ToolCall, error) {
+// answer included. If there are none, stop is how the turn ends.
+func (t *run) nextAnswer(ctx context.Context) (calls []protocol.ToolCall, stop protocol.StopReason, err error) {
 	a, err := t.requestAnswer(ctx)
 	if a == nil {
-		return nil, err
+		return nil, "", err
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -159,12 +173,16 @@ func (t *run) nextAnswer(ctx context.Context) ([]protocol.ToolCall, error) {
 	}
 	if m := a.message(); m.Content != "" || m.Thinking != "" || len(m.ToolCalls) > 0 || err == nil {
 		m.Interrupted = err != nil
-		if saved := t.add(m, usage); err == nil {
+		save := t.add
+		if err == nil && len(a.calls) == 0 {
+			save = t.addLast
+		}
+		if saved := save(m, usage); err == nil {
 			err = saved
 		}
 	}
 	a.closeUnfinished()
-	return a.calls, err
+	return a.calls, a.stop(), err
 }
 
 // stream feeds the answer. A panic of the provider is an error.
@@ -243,5 +261,5 @@ func (t *run) Output(c protocol.ToolCall, text string) {
 
 // Done implements [tool.Watcher].
 func (t *run) Done(o tool.Outcome) {
-	t.Emit(protocol.ToolcallResult{ToolID: o.Call.ID, Result: o.Text})
+	t.Emit(protocol.ToolcallResult{ToolID: o.Call.ID, Result: o.Text, IsError: o.IsError})
 }

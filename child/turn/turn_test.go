@@ -25,16 +25,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script gives one answer after another; an error ends its answer, and hang
-// waits for the end of the turn.
+// script gives one answer after another; an error ends its answer, hang
+// waits for the end of the turn, and lost is what a try used.
 type script struct {
 	answers [][]any // provider.Delta, error or hang
 	next    int
 }
 
-type hang struct{}
+type (
+	hang struct{}
+	lost protocol.TurnUsage
+)
 
-func (s *script) Stream(ctx context.Context, _ provider.Request) iter.Seq2[provider.Delta, error] {
+func (s *script) Stream(ctx context.Context, r provider.Request) iter.Seq2[provider.Delta, error] {
 	answer := s.answers[s.next]
 	s.next++
 	return func(yield func(provider.Delta, error) bool) {
@@ -47,6 +50,8 @@ func (s *script) Stream(ctx context.Context, _ provider.Request) iter.Seq2[provi
 			case error:
 				yield(nil, step)
 				return
+			case lost:
+				r.Lost.Add(protocol.TurnUsage(step))
 			case provider.Delta:
 				if !yield(step, nil) {
 					return
@@ -73,6 +78,8 @@ func (d *disk) Append(records ...transcript.Record) error {
 	}
 	return nil
 }
+
+func (d *disk) AppendLater(r transcript.Record) error { return d.Append(r) }
 
 func (d *disk) Commit(records ...transcript.Record) error { return d.Append(records...) }
 

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -61,14 +63,53 @@ func TestFloors(t *testing.T) {
 			return idleCost(http.process.cmd.Process.Pid, 500, http.url, "POST /0", "")
 		},
 		"fork-exec": b.forkExec(ctx),
-		"lines":     b.linesPerSecond(ctx, 500, 1),
-		"blocks":    b.linesPerSecond(ctx, 500, 100),
+		"lines":     b.linesPerSecond(ctx, 500),
 		"fdatasync": fdatasyncs(ctx, file, 4, func() error { return nil }),
 	}
 	for name, take := range steps {
 		if got, err := take(); err != nil || got <= 0 {
 			t.Errorf("floor %s is %v, %v", name, got, err)
 		}
+	}
+}
+
+// What processes cost is counted of those that are told, by how often something was done.
+func TestSpending(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Log("measured on Linux only")
+		return
+	}
+	b, ctx := newBench(t), t.Context()
+	http, err := b.startHTTPEcho(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.close()
+	server := http.process.cmd.Process.Pid
+	echoes, err := childrenOf(server)
+	if err != nil || len(echoes) != rateAgents {
+		t.Fatalf("children %v, %v", echoes, err)
+	}
+	const n = 200
+	woken, err := wakeUpsOf(echoes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := spending(n, func() error {
+		_, err := times(ctx, n, func() error { return http.post(ctx, 0) })
+		return err
+	}, server, echoes[0], echoes[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, used := range got {
+		asked, told := i < 2, used.processor > 1e-6 && used.processor < 1
+		if asked != told || used.calls != 0 && asked != (used.calls >= 2) {
+			t.Errorf("process %d of server, asked and other: %+v for each request", i, used)
+		}
+	}
+	if now, err := wakeUpsOf(echoes[0]); err != nil || now < woken+n/2 {
+		t.Errorf("%v wake-ups before %d requests, %v after, %v", woken, n, now, err)
 	}
 }
 
@@ -206,6 +247,7 @@ func TestRender(t *testing.T) {
 		{"under it", row{"f", 49, 100, "floor", perSec, ratioAtLeast(0.5)}, "f 49/s 100/s floor 0.49 ≥ 0.5 × under"},
 		{"within a bound of its own", row{"f", 0.009, 0.001, "floor", seconds, atMost(0.01)}, "f 9 ms 1 ms floor 9 ≤ 10 ms within"},
 		{"over a bound of its own, no floor", row{"f", 3 << 20, 0, "", size, atMost(2 << 20)}, "f 3 MiB ≤ 2 MiB over"},
+		{"not measured", row{"f", math.NaN(), 0, "no room", count, bound{}}, "f - no room"},
 		{"no bound", row{"f", 10e-6, 20e-6, "floor", seconds, bound{}}, "f 10 µs 20 µs floor 0.5"},
 	}
 	for _, tt := range tests {
@@ -241,7 +283,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"-only", "on the moon"}, "nexus-bench: nothing is called \"on the moon\"; there are: sends, "},
 		{[]string{"-agents", "-1"}, "nexus-bench: -agents must be from 0 on, not -1\n"},
 		{[]string{"-only", ""}, "nexus-bench: -only is empty\n"},
-		{[]string{"floods"}, "nexus-bench: unexpected argument \"floods\""},
+		{[]string{"-only", "sends", "-svg", "f"}, "nexus-bench: -svg needs the figures of scale, and -only sends leaves them out\n"},
+		{[]string{"fairness"}, "nexus-bench: unexpected argument \"fairness\""},
 		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense\n"},
 	} {
 		var out, errs strings.Builder
@@ -256,7 +299,7 @@ func TestUsage(t *testing.T) {
 func TestOnly(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	b := &bench{only: "floods", progress: io.Discard}
+	b := &bench{only: "fairness", progress: io.Discard}
 	if _, err := b.measure(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want the end of the context", err)
 	}

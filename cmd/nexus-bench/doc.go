@@ -2,7 +2,7 @@
 // machine it runs on (SPEC.md §8). A figure and its floor are taken in turns,
 // so that a busy moment meets both.
 //
-//	nexus-bench [-quick] [-only PART] [-agents N] [-bin DIR]
+//	nexus-bench [-quick] [-only PART] [-agents N] [-svg FILE] [-bin DIR]
 //
 // The table and what the floors are go to stdout, progress to stderr. The
 // processes of the floors are nexus-bench-floor, a bare Go program, and this
@@ -12,5 +12,5 @@
 // the system has /proc; what is left by a killed server is seen on Linux alone.
 //
 // Exit status 0 says that the figures were taken, not that they are within
-// their bounds: it is no test. A full run takes about two minutes.
+// their bounds: it is no test. A full run takes about five minutes.
 package main

@@ -81,11 +81,10 @@ func (b *bench) forkExec(ctx context.Context) step {
 	return func() (float64, error) { return start(exec.CommandContext(ctx, b.floor(), "echo")) }
 }
 
-// linesPerSecond splits n lines off a pipe, each of them written by one write,
-// or some in one.
-func (b *bench) linesPerSecond(ctx context.Context, n, each int) step {
+// linesPerSecond splits n lines off a pipe, each of them written by one write.
+func (b *bench) linesPerSecond(ctx context.Context, n int) step {
 	return func() (rate float64, err error) {
-		cmd := exec.CommandContext(ctx, b.floor(), "lines", strconv.Itoa(n), strconv.Itoa(each))
+		cmd := exec.CommandContext(ctx, b.floor(), "lines", strconv.Itoa(n))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return 0, err

@@ -35,7 +35,7 @@ func play(args []string) int {
 }
 
 // playHTTP is the least server that could do a send: path /N passes the body
-// to the Nth of some echo processes. It prints its address and ends with its
+// to the Nth of some echo processes. A GET of /N is answered with N bytes. It prints its address and ends with its
 // stdin.
 func playHTTP(program, count string) error {
 	echoes, stop, err := startEchoes(program, count, nil)
@@ -50,6 +50,10 @@ func playHTTP(program, count string) error {
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, err := strconv.Atoi(r.URL.Path[1:])
+		if err == nil && r.Method == http.MethodGet {
+			_, _ = w.Write(make([]byte, max(i, 0)))
+			return
+		}
 		if err != nil || i < 0 || i >= n {
 			http.NotFound(w, r)
 			return
@@ -140,6 +144,17 @@ func post(ctx context.Context, client *http.Client, url, key, body string) ([]by
 	}
 	defer answer.Close()
 	return io.ReadAll(answer)
+}
+
+// get is the text at an address.
+func get(ctx context.Context, client *http.Client, url, key string) (string, error) {
+	answer, err := ask(ctx, client, http.MethodGet, url, key, nil)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Close()
+	text, err := io.ReadAll(answer)
+	return string(text), err
 }
 
 // ask returns the body of an answer, which the caller must close. It fails on any status

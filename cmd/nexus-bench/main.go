@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -35,8 +36,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", filepath.Dir(self), "folder of nexus, nexus-child and nexus-bench-floor")
 	quick := flags.Bool("quick", false, "fewer rounds and 100 agents: in half a minute, and rougher")
-	agents := flags.Int("agents", 0, "live agents for the figures about many (default 1000, or 100 with -quick)")
+	agents := flags.Int("agents", 0, "live agents, at most (default 5000, or 100 with -quick)")
 	only := flags.String("only", "", "measure only figures whose names in the progress contain this, such as sends")
+	svg := flags.String("svg", "", "file for a picture of what is measured by -only scale")
 	tell := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -50,7 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	b := &bench{bin: *bin, self: self, size: thorough, only: *only, progress: stderr}
+	b := &bench{bin: *bin, self: self, size: thorough, only: *only, svg: *svg, progress: stderr}
 	if err := b.check(*agents, flags); err != nil {
 		fmt.Fprintf(stderr, "nexus-bench: %v\n", err)
 		return 2
@@ -63,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	if err := report(ctx, stdout, b); err != nil {
 		fmt.Fprintln(stderr, "nexus-bench:", err)
@@ -76,39 +78,46 @@ func run(args []string, stdout, stderr io.Writer) int {
 type sizes struct {
 	rounds   int // of the figures that take milliseconds
 	starts   int // rounds of those that start a process
-	agents   int // live agents for the figures about many
+	agents   int // live agents, at most
 	idle     int // connections that are kept
 	requests int // of the floor in one round
 	talks    int // short conversations in one round
 	lines    int // of a long turn
-	messages int // of a long conversation, for sends
 	endless  int // bytes of a line without an end
 	deaths   int // of children that are noticed
 	ends     int // of servers with agents
 	kills    int // under load
 	loops    int // agents that crash and crash again
 	beside   int // sends, in one round, beside agents that misbehave
+
+	scaleSends   int // to each number of agents
+	besideRounds int // in quiet and in trouble
+
+	idleAgents int           // that nobody asks anything
+	idleTime   time.Duration // for how long
 }
 
 var (
 	thorough = sizes{
-		rounds: 20, starts: 60, agents: 1000, idle: 5000, requests: 400, talks: 4, lines: 200_000, messages: 2000, endless: 1 << 30,
-		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 500,
+		rounds: 20, starts: 60, agents: 5000, idle: 5000, requests: 400, talks: 4, lines: 200_000, endless: 1 << 30,
+		deaths: 300, ends: 10, kills: 1000, loops: 50, beside: 300, besideRounds: 10, scaleSends: 1000, idleAgents: 50, idleTime: 30 * time.Second,
 	}
 	rough = sizes{
-		rounds: 4, starts: 12, agents: 100, idle: 1000, requests: 200, talks: 2, lines: 200_000, messages: 2000, endless: 256 << 20,
-		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100,
+		rounds: 4, starts: 12, agents: 100, idle: 1000, requests: 200, talks: 2, lines: 200_000, endless: 256 << 20,
+		deaths: 40, ends: 2, kills: 60, loops: 50, beside: 100, besideRounds: 4, scaleSends: 300, idleAgents: 10, idleTime: 5 * time.Second,
 	}
 )
 
-// bench is one run. Its fields do not change once it has begun.
+// bench is one run. Its fields do not change once it has begun, but for the curves.
 type bench struct {
 	bin      string // folder of the programs
 	self     string // this program
 	dir      string // for whatever is written, removed in the end
 	size     sizes
 	only     string // part of the names of what is measured
+	svg      string // file of the picture; "" for none
 	progress io.Writer
+	curves   []*curve // that were measured
 }
 
 // floor is the program that the bare processes are made of.
@@ -130,7 +139,12 @@ func report(ctx context.Context, w io.Writer, b *bench) error {
 		return err
 	}
 	rows, err := b.measure(ctx)
-	return errors.Join(err, render(w, rows))
+	err = errors.Join(err, render(w, rows))
+	if b.svg == "" || len(b.curves) == 0 {
+		return err
+	}
+	var picture bytes.Buffer
+	return errors.Join(err, draw(&picture, b.curves), os.WriteFile(b.svg, picture.Bytes(), 0o644))
 }
 
 // check finds what cannot be meant by the command line.
@@ -149,6 +163,9 @@ func (b *bench) check(agents int, flags *flag.FlagSet) error {
 	}
 	if agents < 0 {
 		return fmt.Errorf("-agents must be from 0 on, not %d", agents)
+	}
+	if b.svg != "" && b.only != "" && !strings.HasPrefix(b.only, "scale") {
+		return fmt.Errorf("-svg needs the figures of scale, and -only %s leaves them out", b.only)
 	}
 	var names []string
 	for _, part := range b.groups() {
@@ -184,8 +201,7 @@ func (b *bench) groups() []group {
 	synced, unsynced := []string{}, []string{unsynced}
 	return []group{
 		{"sends", b.sends, synced},
-		{"long conversations", b.flatness, unsynced},
-		{"streams", b.streams, unsynced},
+		{"processor", b.processor, unsynced},
 		{"starts", b.starts, synced},
 		{"sessions", b.sessions, nil},
 		{"lists", b.listing, synced},
@@ -193,9 +209,15 @@ func (b *bench) groups() []group {
 		{"deaths", b.deaths, unsynced},
 		{"servers killed", b.killedServers, nil},
 		{"kills under load", b.kills, nil},
-		{"crash loops", b.crashLoops, nil},
-		{"floods", b.floods, unsynced},
-		{"many agents", b.many, unsynced},
+		b.beside(fmt.Sprint(b.size.loops, " crash loops"), crashLoops(b.size.loops), nil),
+		b.beside("a flood", endlessTurn("", "flood 10000000"), nil),
+		b.beside("a fork storm", endlessTurn(`,"preset":"sandboxed"`, "run "+stormCommand), nil),
+		b.beside("a session of 100 MiB that is restored", restores, b.saveBig),
+		b.beside("list_sessions over 10,000", lists, func(s *server) error { return b.fill(filepath.Join(s.home, "sessions"), savedSessions) }),
+		b.scaling("agents", scaleAgents),
+		b.scaling("streams", scaleStreams),
+		b.scaling("deltas", scaleDeltas),
+		b.scaling("messages", scaleMessages),
 		{"idle connections", b.idleConnections, synced},
 		{"lines without an end", b.endless, nil},
 	}

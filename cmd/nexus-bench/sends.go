@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 )
 
 const (
@@ -91,43 +90,4 @@ func (s *server) sendRate(ctx context.Context) step {
 		}
 		return perSecond(ctx, rateAgents, rateSends, func(i int) error { return s.send(ctx, ids[i], oneWord) })
 	}
-}
-
-// flatness compares a long conversation with one that has just begun.
-func (b *bench) flatness(ctx context.Context, s *server) ([]row, error) {
-	const begun = 10 // messages
-	long := s.newID()
-	if err := s.create(ctx, long); err != nil {
-		return nil, err
-	}
-	if err := s.talk(ctx, long, b.size.messages); err != nil {
-		return nil, err
-	}
-	sends := func(id string) (float64, error) {
-		return p50(ctx, shortTalk, func() error { return s.send(ctx, id, oneWord) })
-	}
-	early := of(func() (float64, error) {
-		id := s.newID()
-		return s.withAgent(ctx, id, func() (float64, error) {
-			if err := s.talk(ctx, id, begun); err != nil {
-				return 0, err
-			}
-			return sends(id)
-		})
-	})
-	late := of(func() (float64, error) { return sends(long) })
-	return measure(ctx, b.size.rounds, figure{
-		"send after " + strconv.Itoa(b.size.messages) + " messages: p50", late, early,
-		"send after " + strconv.Itoa(begun), seconds, ratioAtMost(1.5), p50th,
-	})
-}
-
-// talk makes a conversation longer by that many messages, two for each send.
-func (s *server) talk(ctx context.Context, id string, messages int) error {
-	for range messages / 2 {
-		if err := s.send(ctx, id, oneWord); err != nil {
-			return err
-		}
-	}
-	return nil
 }

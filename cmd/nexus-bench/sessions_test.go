@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,13 +22,29 @@ func TestSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, _, err := transcript.Parse(data)
+		state, _, err := transcript.Parse(bytes.NewReader(data))
 		if err != nil || len(state.Messages) != n || state.Repair(state.LastActionAt) != nil {
 			t.Errorf("got %d messages, %v, want %d and no turn open", len(state.Messages), err, n)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What was compacted has all messages in its file and the last in its conversation.
+func TestCompacted(t *testing.T) {
+	b := &bench{dir: t.TempDir()}
+	if err := b.compacted("s", 20+3*compactEvery); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(b.dir, "s.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := transcript.Parse(bytes.NewReader(data))
+	if n := bytes.Count(data, []byte(`{"type":"message",`)); err != nil || n != 20+3*compactEvery || len(state.Messages) != 1+4+compactEvery {
+		t.Errorf("%d messages, %d of them in the conversation, %v", n, len(state.Messages), err)
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +37,7 @@ func (b *bench) starts(ctx context.Context, s *server) ([]row, error) {
 func (b *bench) child(ctx context.Context, flags ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "nexus-child"), append(flags, "--session-dir="+b.dir)...)
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "NEXUS_HOME="+b.dir)
+	cmd.Env = append(os.Environ(), "NEXUS_HOME="+b.dir, "GOMAXPROCS=1") // as a server starts it
 	return cmd
 }
 
@@ -46,11 +45,11 @@ func (b *bench) child(ctx context.Context, flags ...string) *exec.Cmd {
 // conversation. Each has an agent of its own, since those that crash again and
 // again are made to wait.
 func (b *bench) crashes(ctx context.Context, s *server) ([]row, error) {
-	short, err := s.model(ctx, 2)
+	short, err := b.conversation("brief", 2)
 	if err != nil {
 		return nil, err
 	}
-	long, err := s.model(ctx, crashMessages)
+	long, err := b.conversation("crashed", crashMessages)
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +61,6 @@ func (b *bench) crashes(ctx context.Context, s *server) ([]row, error) {
 		figure{"crash to ready, 2 messages: p50", crash(short), bare, "fork-exec", seconds, atMost(30e-3), p50th},
 		figure{"crash to ready, " + strconv.Itoa(crashMessages) + " messages: p50", crash(long), bare, "fork-exec", seconds, atMost(30e-3), p50th},
 	)
-}
-
-// model has a conversation of that many messages and returns it as it was
-// saved, for other agents to go on with.
-func (s *server) model(ctx context.Context, messages int) ([]byte, error) {
-	id := s.newID()
-	if err := s.create(ctx, id); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(s.talk(ctx, id, messages), s.destroy(ctx, id)); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(s.session(id))
 }
 
 func (s *server) session(id string) string {

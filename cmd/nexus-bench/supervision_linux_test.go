@@ -10,13 +10,13 @@ import (
 // what must be none is none.
 func TestSupervision(t *testing.T) {
 	b, ctx := newBench(t), t.Context()
-	b.size = sizes{deaths: 2, ends: 1, kills: 6, loops: 3, beside: 5}
+	b.size = sizes{deaths: 2, ends: 1, kills: 6, loops: 3, beside: 5, besideRounds: 1}
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", b.bin, "../nexus", "../nexus-child")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nexus: %v\n%s", err, out)
 	}
 	for _, part := range b.groups() {
-		if !slices.Contains([]string{"deaths", "servers killed", "crash loops", "floods"}, part.name) {
+		if !slices.Contains([]string{"deaths", "servers killed", "fairness: 3 crash loops", "fairness: a flood", "fairness: a fork storm"}, part.name) {
 			continue
 		}
 		t.Run(part.name, func(t *testing.T) {

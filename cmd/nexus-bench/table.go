@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 )
 
@@ -31,6 +32,8 @@ func (u unit) of(n float64) string {
 	switch {
 	case u == perSec:
 		return fmt.Sprintf("%.0f/s", n)
+	case u == seconds && n < 1e-5:
+		return fmt.Sprintf("%.3g µs", n*1e6)
 	case u == seconds && n < 1e-3:
 		return fmt.Sprintf("%.0f µs", n*1e6)
 	case u == seconds && n < 1:
@@ -41,6 +44,8 @@ func (u unit) of(n float64) string {
 		return fmt.Sprintf("%.3g MiB", n/(1<<20))
 	case u == size:
 		return fmt.Sprintf("%.3g KiB", n/(1<<10))
+	case n < 100:
+		return fmt.Sprintf("%.3g", n)
 	}
 	return fmt.Sprintf("%.0f", n)
 }
@@ -97,17 +102,22 @@ the same job (its floor). Both are taken in turns, and these are the medians.
               a write of its own, as a child must write its frames
   kill, wait  a bare Go process killed, until its parent has waited for it
   bare parent of 8 bare processes, killed, until the kernel has ended all nine
-  quiet       the same figure on the same server, without the trouble
+  quiet       the same figure, without the trouble
   fdatasync   256 bytes appended to a file, and fdatasync, after an http echo
               that is not counted
-  /proc/PID/stat of each agent's process, read as a file
+  bare GET,   as many bytes got from a bare net/http server, and that file of each
+  /proc/PID/stat  agent's process read
   readdir,    the names in a directory, and the size and time of each file
   stat
 
+Processor time is that of one process, with its time in the kernel and without
+its children. System calls are counted where the kernel's tracing can be used:
+by root, with tracefs mounted at /sys/kernel/tracing.
 Agents answer by the offline model. Short means that an agent is made anew for
 every 25 sends, synced that its journal is on the disk before a turn ends.
 Memory is PSS: a page that n processes share counts as 1/n in each. A bound
-with × is on the ratio, any other on the figure itself.
+with × is on the ratio, any other on the figure itself. Growth is the slope of
+a figure in logarithms: 0 says that it stays, 1 that it is proportional.
 `
 
 func render(w io.Writer, rows []row) error {
@@ -119,7 +129,11 @@ func render(w io.Writer, rows []row) error {
 			floor, ratio = r.unit.of(r.floor), fmt.Sprintf("%.3g", r.measured/r.floor)
 		}
 		limit, verdict := r.verdict()
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.figure, r.unit.of(r.measured), floor, r.floorIs, ratio, limit, verdict)
+		measured := r.unit.of(r.measured)
+		if math.IsNaN(r.measured) {
+			measured = "-"
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.figure, measured, floor, r.floorIs, ratio, limit, verdict)
 	}
 	return tab.Flush()
 }

@@ -27,6 +27,7 @@ import (
 	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/rights"
 	"nexus.internal/protocol/safefile"
+	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/transcript"
 )
 
@@ -36,7 +37,6 @@ type assembly struct {
 	closers []io.Closer
 }
 
-// close gives everything back, the last first.
 func (a *assembly) close() {
 	for _, c := range slices.Backward(a.closers) {
 		if err := c.Close(); err != nil {
@@ -49,7 +49,7 @@ func (a *assembly) close() {
 // configuration: what a flag says holds before what was saved, and that before
 // what the configuration says. What a failed start has begun is taken back.
 func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err error) {
-	home, err := config.HomeOf(environ)
+	home, err := safefile.HomeOf(environ)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func assemble(f *flags, environ []string, log *zap.Logger) (_ *assembly, err err
 		}
 	}()
 	if n := j.Torn(); n > 0 {
-		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int("bytes", n))
+		log.Warn("cut off the unfinished record of a session", zap.String("path", j.Path()), zap.Int64("bytes", n))
 	}
 	saved := state.Settings
 	cwd, err := workingDir(f.cwd, protocol.Value(saved.Cwd))
@@ -236,10 +236,10 @@ func (a *assembly) chooseModel(f *flags, saved transcript.Settings, current *con
 	m := &models{current: current, broker: brokerClient(f.modelSocket), log: a.options.Log}
 	wish := config.Wish{Provider: f.provider, Model: f.model}
 	if f.scenario != "" {
-		if m.scenario, err = os.ReadFile(f.scenario); err != nil {
+		if m.scenario, err = safefile.ReadNamed(f.scenario, scenario.MaxBytes); err != nil {
 			return fmt.Errorf("scenario: %w", err)
 		}
-		wish.Provider = cmp.Or(wish.Provider, "offline")
+		wish.Scenario = true
 	}
 	asked := wish != (config.Wish{})
 	if !asked {
@@ -285,7 +285,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	o := toolenv.Options{
 		Cwd: cwd, Private: private, Ceiling: saved.Ceiling, Presets: current, Allowances: a.options.State.Allowances,
 		Journal: a.options.Journal, Parent: a.options.Parent, Sources: []toolenv.Source{s}, Tools: agents.New(a.options.Parent), Images: a.options.Images,
-		Timeout: f.timeout(), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput,
+		Timeout: f.toolTime(c), Log: a.options.Log, PassEnv: f.passEnv, ToolOutput: f.toolOutput, Processors: &processors,
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
@@ -335,7 +335,6 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 // dirCloser removes the directory of a process at its end.
 type dirCloser struct{ *safefile.Dir }
 
-// Close implements [io.Closer].
 func (s dirCloser) Close() error { return s.Remove() }
 
 // narrowed is what is asked for of a session that comes back, within what it
@@ -375,7 +374,7 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	if permissions := o.ToolEnv.Permissions(); !reflect.DeepEqual(saved.Permissions, &permissions) {
 		now.Permissions = &permissions
 	}
-	if granted := o.ToolEnv.Held().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
+	if granted := o.ToolEnv.Rights().Granted; !reflect.DeepEqual(saved.Granted, &granted) {
 		now.Granted = &granted
 	}
 	if ceiling := o.ToolEnv.Ceiling(); !reflect.DeepEqual(saved.Ceiling, ceiling) {
@@ -395,7 +394,6 @@ func (a *assembly) settings(f *flags, saved transcript.Settings) []transcript.Re
 	return []transcript.Record{now}
 }
 
-// changed is nil if the value is what was saved.
 func changed(saved *string, now string) *string {
 	if protocol.Value(saved) == now {
 		return nil

@@ -43,6 +43,23 @@ func TestEmptyFlags(t *testing.T) {
 	}
 }
 
+// Values that could mean nothing are refused, each with its reason.
+func TestMeaninglessFlags(t *testing.T) {
+	home := t.TempDir()
+	for _, tt := range []struct{ flag, value, want string }{
+		{"pass-env", "A,FOO=secret", `--pass-env: "FOO" has a value or is no variable's name, want names alone`},
+		{"pass-env", "foo-bar", `--pass-env: "foo-bar" has a value or is no variable's name`},
+		{"parent-agent", "a/b", `--parent-agent is "a/b", want the name of an agent`},
+		{"permissions", `{"preset":"trusted","tools":{"shell":{"mode":""}}}`, `--permissions: member "tools.shell.mode" is "", want allow, ask or deny`},
+		{"ceiling", `{"preset":"trusted","tools":{"shell":{"mode":""}}}`, `--ceiling: member "tools.shell.mode" is "", want allow, ask or deny`},
+	} {
+		got := refused(t, command(t, home, nil, "--"+tt.flag, tt.value))
+		if !strings.Contains(got, tt.want) || strings.Contains(got, "secret") {
+			t.Errorf("--%s %s: %s, want %s", tt.flag, tt.value, got, tt.want)
+		}
+	}
+}
+
 // An empty system prompt that was asked for holds, over those of the home, of a
 // profile and of the session, and comes back.
 func TestEmptySystemPrompt(t *testing.T) {

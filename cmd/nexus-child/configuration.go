@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 )
 
 // configuration is the one that holds for this agent. A server replaces its copy of
@@ -23,7 +23,7 @@ type configuration struct {
 
 	mu      sync.Mutex // guards all below
 	current *config.Config
-	refused []byte // the text of a copy that could not be used, so that it is told once
+	refused []byte // the text of a copy that could not be used, so that it is logged once
 }
 
 func newConfiguration(f *flags, environ []string, cwd string, log *zap.Logger) (*configuration, error) {
@@ -55,7 +55,6 @@ func (c *configuration) from(cwd string) (*config.Config, error) {
 	return config.Load(c.environ, cwd, c.f.configs...)
 }
 
-// Presets implements [toolenv.Presets].
 func (c *configuration) Presets() map[string]protocol.Permissions { return c.now().Presets }
 
 // now is the configuration that holds. One that a server has replaced holds from now
@@ -66,7 +65,7 @@ func (c *configuration) now() *config.Config {
 	if c.f.personal == "" {
 		return c.current
 	}
-	text, err := os.ReadFile(c.f.personal)
+	text, err := safefile.ReadLinked(c.f.personal, config.MaxFileSize)
 	if err == nil && (bytes.Equal(text, c.current.Personal()) || bytes.Equal(text, c.refused)) {
 		return c.current
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -95,8 +96,8 @@ func TestTheDiskIsFull(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				state, good, err := transcript.Parse(data)
-				if err != nil || good != len(data) {
+				state, good, err := transcript.Parse(bytes.NewReader(data))
+				if err != nil || good != int64(len(data)) {
 					t.Fatalf("%d of %d bytes are sound, %v", good, len(data), err)
 				}
 				return state

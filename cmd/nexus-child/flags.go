@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus.internal/child"
+	"nexus.internal/child/journal"
 	"nexus.internal/child/parent"
 	"nexus.internal/cmd/internal/badflag"
+	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
@@ -25,6 +27,7 @@ const usage = `nexus-child is one agent on stdin and stdout, a JSON object on ea
 Usage: nexus-child [rpc] [flags]
        nexus-child schema  (prints the JSON Schema of the lines)
        nexus-child check   (reads a request on stdin; the server checks code by it)
+       nexus-child spare   (waits until the server makes it an agent)
        nexus-child version (the same as --version)
 
   printf '{"type":"prompt","id":"1","message":"hello"}\n' | nexus-child
@@ -78,7 +81,7 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.noSession, "no-session", false, "save nothing (default: save the conversation, an unnamed one under its session id)")
 	set.StringVar(&f.system, "system", "", "system prompt `TEXT`")
 	set.StringVar(&f.systemFile, "system-file", "", "system prompt in `FILE`")
-	set.BoolVar(&f.systemEnv, "system-env", false, "system prompt in $"+systemVariable+", as other users can see command lines")
+	set.BoolVar(&f.systemEnv, "system-env", false, "system prompt in $"+protocol.SystemVariable+", as other users can see command lines")
 	set.StringVar(&f.model, "model", "", "model `ID` or PROVIDER/ID")
 	set.StringVar(&f.provider, "provider", "", "provider `NAME`")
 	set.StringVar(&f.profile, "profile", "", "profile `NAME` of config.json")
@@ -88,7 +91,7 @@ func parse(args []string) (*flags, error) {
 	set.StringVar(&f.ceilingJSON, "ceiling", "", "bound of the permissions, in the same `JSON`; a saved one can only become tighter")
 	set.BoolVar(&f.ascii, "ascii", false, "write non-ASCII characters as escapes")
 	set.StringVar(&f.durability, "durability", "turn", "`WHEN` a turn is synced: turn, before it ends; os, when the system decides")
-	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events")
+	set.BoolVar(&f.updates, "session-updates", false, "emit session_update events, and retry, compaction_start and compaction_end in turns")
 	set.BoolVar(&f.toolOutput, "tool-output", false, "emit the output of running tools, as toolcall_output_delta")
 	set.BoolVar(&f.hostCalls, "host-calls", false, "let the agent ask the parent to create, message and end other agents")
 	set.StringSliceVar(&f.passEnv, "pass-env", nil, "further variables of the environment for programs, as `A,B`")
@@ -97,7 +100,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&f.maxIterations, "max-iterations", child.DefaultMaxIterations, "model calls of one turn at most, `N`")
 	set.IntVar(&f.compactAt, "compact-at", child.DefaultCompactAt, "summarise old messages at `PERCENT` of the context; 0: never")
 	set.IntVar(&f.maxMessages, "max-messages", child.DefaultMaxMessages, "messages of one request at most, `N`")
-	set.Float64Var(&f.toolTimeout, "tool-timeout", 300, "`SECONDS` that one tool call may take")
+	set.Float64Var(&f.toolTimeout, "tool-timeout", 0, "`SECONDS` that one tool call may take, whatever time it names (default: tools.timeout_s of config.json; else that time, at least 300)")
 	set.StringVar(&f.scenario, "scenario", "", "let the offline provider play the scenario in `FILE`")
 	set.StringVar(&f.modelSocket, "model-socket", "", "reach models through the unix socket `PATH` of a broker that has the keys")
 	set.StringVar(&f.parent, "parent-agent", "", "`ID` of the agent that created this one")
@@ -125,21 +128,17 @@ func parse(args []string) (*flags, error) {
 	return f, f.readSystemEnv()
 }
 
-// systemVariable has the system prompt if a flag says so. Programs get no variable
-// of such a name (SPEC §4.10).
-const systemVariable = "NEXUS3_SYSTEM"
-
 // readSystemEnv takes the system prompt from the environment. It may be empty.
 func (f *flags) readSystemEnv() error {
 	if !f.systemEnv {
 		return nil
 	}
-	text, ok := os.LookupEnv(systemVariable)
+	text, ok := os.LookupEnv(protocol.SystemVariable)
 	if !ok {
-		return fmt.Errorf("--system-env: $%s is not set", systemVariable)
+		return fmt.Errorf("--system-env: $%s is not set", protocol.SystemVariable)
 	}
 	if !utf8.ValidString(text) {
-		return fmt.Errorf("--system-env: $%s is not UTF-8", systemVariable)
+		return fmt.Errorf("--system-env: $%s is not UTF-8", protocol.SystemVariable)
 	}
 	f.system = text
 	return nil
@@ -175,10 +174,17 @@ func (f *flags) check() error {
 		return errors.New("--max-messages is less than 1")
 	case f.maxIterations < 1:
 		return errors.New("--max-iterations is less than 1")
-	case !(f.toolTimeout > 0 && f.toolTimeout <= 86_400):
-		return errors.New("--tool-timeout is not between 0 and 86400 seconds")
+	case f.set.Changed("tool-timeout") && config.ToolTime(f.toolTimeout) == 0:
+		return errors.New("--tool-timeout is not above 0 and at most 86400 seconds")
 	case strings.ContainsRune(f.cwd, 0):
 		return errors.New("--cwd holds a NUL")
+	case f.parent != "" && journal.CheckName(f.parent) != nil:
+		return fmt.Errorf("--parent-agent is %.100q, want the name of an agent: letters, digits, dots, dashes and underscores, at most 63", f.parent)
+	}
+	for _, name := range f.passEnv {
+		if name, _, valued := strings.Cut(name, "="); valued || !protocol.IsVariableName(name) { // a value may be secret
+			return fmt.Errorf("--pass-env: %.100q has a value or is no variable's name, want names alone: ASCII letters, digits and underscores, no digit first", name)
+		}
 	}
 	var err error
 	if f.permissions, err = readPermissions("permissions", f.permissionsJSON); err != nil {
@@ -191,7 +197,7 @@ func (f *flags) check() error {
 // unexpected is the error for an argument that is no flag, with the verb that was probably
 // meant.
 func unexpected(arg string) error {
-	if near := suggest.Nearest(arg, []string{"rpc", "schema", "check", "version"}); near != "" {
+	if near := suggest.Nearest(arg, []string{"rpc", "schema", "check", "spare", "version"}); near != "" {
 		return fmt.Errorf("unexpected argument %q: did you mean nexus-child %s?", arg, near)
 	}
 	return fmt.Errorf("unexpected argument %q", arg)
@@ -224,5 +230,10 @@ func (f *flags) saysSystem() bool {
 	return f.set.Changed("system") || f.systemFile != "" || f.systemEnv
 }
 
-// timeout is --tool-timeout as a duration.
-func (f *flags) timeout() time.Duration { return time.Duration(f.toolTimeout * float64(time.Second)) }
+// toolTime is --tool-timeout, or what the configuration says; 0 if neither is given.
+func (f *flags) toolTime(c *config.Config) time.Duration {
+	if f.set.Changed("tool-timeout") {
+		return config.ToolTime(f.toolTimeout)
+	}
+	return c.ToolTime
+}

@@ -223,11 +223,11 @@ func (v *victim) saved() (*transcript.State, map[string]string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	state, good, err := transcript.Parse(data)
+	state, good, err := transcript.Parse(bytes.NewReader(data))
 	if err != nil {
 		return nil, nil, err
 	}
-	if good < len(data) {
+	if good < int64(len(data)) {
 		v.torn++
 	}
 	state.Repair(time.Now())

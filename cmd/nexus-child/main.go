@@ -18,19 +18,28 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"nexus.internal/child"
+	"nexus.internal/child/codecheck"
 	"nexus.internal/child/journal"
 	"nexus.internal/child/sandbox"
+	"nexus.internal/child/tool"
 	"nexus.internal/cmd/internal/logsink"
 	"nexus.internal/cmd/internal/version"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/proctree"
+	"nexus.internal/protocol/schema"
 )
 
-// linked is the version, where the linker was told (make build).
+// linked is the version, where the linker sets it (make build).
 var linked string
+
+// processors are those of this process. Only main limits them.
+var processors tool.Processors
 
 func main() {
 	// net/http writes there what a service says that nobody asked for: that is in no log.
@@ -40,6 +49,8 @@ func main() {
 	// A write to a stdout without a reader is to fail, not to kill: the turn in
 	// flight is saved first.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	processors.Limit()
+	proctree.JoinLineage() // before anything is started
 	os.Exit(run(ctx, os.Args[1:], pollable(os.Stdin), os.Stdout, os.Stderr, os.Environ()))
 }
 
@@ -51,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		args = append([]string{"--version"}, args[1:]...)
 	case len(args) > 0 && args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help") // last: an argument before it is refused
-	case len(args) == 2 && (args[0] == "schema" || args[0] == "check") && (args[1] == "--help" || args[1] == "-h"):
+	case len(args) == 2 && (args[0] == "schema" || args[0] == "check" || args[0] == "spare") && (args[1] == "--help" || args[1] == "-h"):
 		args = args[1:]
 	}
 	if len(args) > 0 && args[0] == "schema" {
@@ -62,6 +73,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		defer errs.Flush()
 		return runCheck(ctx, args[1:], stdin, stdout, errs, environ)
 	}
+	if len(args) > 0 && args[0] == "spare" {
+		return runSpare(ctx, args[1:], stdin, stdout, stderr, environ)
+	}
+	return runAgent(ctx, args, stdin, stdout, stderr, environ)
+}
+
+// runAgent is the agent that the arguments describe.
+func runAgent(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	f, err := parse(args)
 	errs := logsink.New(stderr, f.logFormat)
 	defer errs.Flush()
@@ -80,7 +99,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err := sandbox.Adopt(); err != nil {
 		log.Warn("what a killed tool leaves behind may outlive this process", zap.Error(err))
 	}
+	// A file that is read may be a pipe that nobody writes to. There is nothing to save yet.
+	starts := context.AfterFunc(ctx, func() { os.Exit(0) })
 	a, err := assemble(f, environ, log)
+	if !starts() {
+		return 0
+	}
 	if err != nil {
 		fmt.Fprintf(errs, "nexus-child: %v\n", err)
 		return unstarted(err)
@@ -124,4 +148,35 @@ func lastResort(lost error) {
 		status = 1
 	}
 	time.AfterFunc(child.DefaultGrace+400*time.Millisecond, func() { os.Exit(status) })
+}
+
+// runCheck is nexus-child check: no agent, but one look of the machine's
+// checkers at code (SPEC §6.7). It returns the exit status.
+func runCheck(ctx context.Context, args []string, stdin io.Reader, stdout, errs io.Writer, environ []string) int {
+	if len(args) > 0 {
+		fmt.Fprintf(errs, "nexus-child: check takes no arguments\nTry nexus-child --help.\n")
+		return 2
+	}
+	if err := sandbox.Adopt(); err != nil {
+		fmt.Fprintf(errs, "nexus-child: %v\n", err)
+	}
+	if err := codecheck.Serve(ctx, stdin, stdout, environ); err != nil {
+		fmt.Fprintf(errs, "nexus-child: check: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// runSchema is nexus-child schema: it prints the JSON Schema of the frames (SPEC §3.2).
+// It returns the exit status.
+func runSchema(args []string, stdout, errs io.Writer) int {
+	if len(args) > 0 {
+		fmt.Fprintf(errs, "nexus-child: schema takes no arguments\nTry nexus-child --help.\n")
+		return 2
+	}
+	text, err := json.Marshal(schema.Child(), jsontext.WithIndent("  "))
+	if err == nil {
+		_, err = stdout.Write(append(text, '\n'))
+	}
+	return printError(errs, "schema", err)
 }

@@ -61,7 +61,10 @@ func startChild(t *testing.T, home string, args ...string) *process {
 }
 
 // start starts it with pipes and waits until it is ready.
-func (p *process) start() {
+func (p *process) start() { p.startUntil("ready") }
+
+// startUntil starts it with pipes and waits until it says that.
+func (p *process) startUntil(event string) {
 	t := p.t
 	t.Helper()
 	var err error
@@ -75,7 +78,7 @@ func (p *process) start() {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.want("type", "ready")
+	p.want("type", event)
 }
 
 func (p *process) send(line string) {

@@ -38,7 +38,6 @@ type models struct {
 	of     *config.Config // whose providers opened has
 }
 
-// Select implements [child.Models].
 func (m *models) Select(model, current string) (child.Selected, error) {
 	return m.choose(config.Wish{Model: model, Current: current})
 }
@@ -80,11 +79,14 @@ func (m *models) provider(c *config.Config, choice config.Choice) (provider.Prov
 	return p, nil
 }
 
-// Price implements [child.Models].
 func (m *models) Price(name string) (protocol.Price, bool) {
 	service, model, _ := strings.Cut(name, "/")
 	return m.current.now().Models.Price(service, model)
 }
+
+// maxOffered bounds what a list has of models that no configuration names, in bytes of
+// their names: the list is one frame.
+const maxOffered = 256 << 10
 
 // List implements [child.Models]: it gives what Select would take. All providers
 // are asked at once. Where the configuration lists a provider's models it has
@@ -97,14 +99,15 @@ func (m *models) List(ctx context.Context) ([]protocol.Model, error) {
 	found := make([][]protocol.Model, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
-		asked.Go(func() { found[i] = m.offered(ctx, c, name) })
+		asked.Go(func() { found[i] = m.offered(ctx, c, name, maxOffered/len(names)) })
 	}
 	asked.Wait()
 	return slices.Concat(found...), ctx.Err()
 }
 
-// offered are the models of one provider under its name.
-func (m *models) offered(ctx context.Context, c *config.Config, name string) []protocol.Model {
+// offered are the models of one provider under its name: those of the configuration, or else
+// the first that the service names, with at most room bytes of names.
+func (m *models) offered(ctx context.Context, c *config.Config, name string, room int) []protocol.Model {
 	settings, err := c.Models.Provider(name)
 	if err != nil {
 		return nil
@@ -135,6 +138,10 @@ func (m *models) offered(ctx context.Context, c *config.Config, name string) []p
 	}
 	for i := range offered {
 		offered[i].Provider = name
+		if room -= 64 + len(name) + len(offered[i].ModelID) + len(offered[i].ModelName); room < 0 { // with the members' names
+			m.log.Warn("a provider has more models than a list", zap.String("provider", name), zap.Int("models", len(offered)), zap.Int("listed", i))
+			return offered[:i]
+		}
 	}
 	return offered
 }

@@ -12,12 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/frame"
 )
 
 // service lists its models after a while.
@@ -86,4 +88,36 @@ func TestListModels(t *testing.T) {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	})
+}
+
+// A provider with very many models leaves room for those of the others: the list is one frame.
+func TestListManyModels(t *testing.T) {
+	home := t.TempDir()
+	text := `{"providers":{"many":{"type":"openai","auth_method":"none"},"one":{"type":"openai","auth_method":"none"}}}`
+	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load([]string{"NEXUS_HOME=" + home}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range 20_000 {
+		ids = append(ids, fmt.Sprintf("%06d%s", i, strings.Repeat(`"`, 200)))
+	}
+	m := &models{current: &configuration{f: &flags{}, current: c}, of: c, log: zap.NewNop(), opened: map[string]provider.Provider{
+		"many": service{ids: ids}, "one": service{ids: []string{"s"}},
+	}}
+	all, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, model := range all {
+		count[model.Provider]++
+	}
+	data, err := json.Marshal(protocol.AvailableModels{Models: all})
+	if err != nil || count["many"] < 100 || count["one"] != 1 || count["offline"] != 1 || len(data) > frame.MaxWritten {
+		t.Errorf("%v in %d bytes, %v", count, len(data), err)
+	}
 }

@@ -25,7 +25,7 @@ type servers struct {
 // environment by then, so that no server can be given one.
 func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*servers, error) {
 	list, err := mcp.Load(mcp.Files{
-		Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Getenv: os.LookupEnv,
+		Personal: filepath.Join(home, "mcp.json"), Project: filepath.Join(cwd, ".nexus3", "mcp.json"), Environ: os.Environ(),
 	})
 	if err != nil {
 		return nil, err
@@ -41,13 +41,10 @@ func newServers(home, cwd string, images *images.Store, log *zap.Logger) (*serve
 	return s, nil
 }
 
-// Permit implements [mcp.Environment].
 func (s *servers) Permit(server mcp.Server) error { return s.work.MayUse(server.ToolPrefix()) }
 
-// Cwd implements [mcp.Environment].
 func (s *servers) Cwd() string { return s.work.Cwd() }
 
-// Close implements io.Closer.
 func (s *servers) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

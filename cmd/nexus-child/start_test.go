@@ -9,7 +9,7 @@ import (
 // Every agent pays for what packages prepare before main: patterns and tables
 // are made when they are needed first.
 func TestPackagesPrepareLittle(t *testing.T) {
-	const most = 16 << 10 // bytes allocated by one package of ours
+	const most = 8 << 10 // bytes allocated by one package of ours
 	p := command(t, t.TempDir(), []string{"GODEBUG=inittrace=1"}, "--version")
 	if err := p.cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"nexus.internal/cmd/internal/version"
 )
 
-// linked is the version, where the linker was told (make build).
+// linked is the version, where the linker sets it (make build).
 var linked string
 
 func main() {

@@ -171,6 +171,6 @@ func within(path, dir string) (bool, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	relative, err := filepath.Rel(dir, folder)
-	return err == nil && filepath.IsLocal(relative), nil
+	_, inside := safefile.Below(dir, folder)
+	return inside, nil
 }

@@ -36,7 +36,7 @@ func TestNoCredentials(t *testing.T) {
 	vendor := newVendor(t)
 	s := startServer(t, vendor)
 	events := s.follow("spy")
-	vendor.socket = s.socket("spy")
+	vendor.socket = s.socket()
 	child := s.pid("spy")
 
 	var answers strings.Builder
@@ -139,7 +139,7 @@ func TestBudgetEnds(t *testing.T) {
 	if answer := s.send("poor", "echo"); gjson.Get(answer, "result.stop_reason").Str != "completed" {
 		t.Fatalf("got %s", answer)
 	}
-	spent := "agent poor has used 130 of its 100 tokens"
+	spent := "agent poor has used 130 of its 100 tokens: set_limits can raise limits.tokens"
 	answer := s.send("poor", "echo")
 	if gjson.Get(answer, "error.message").Str != spent || strings.Contains(answer, "402") { // our limit is no status of HTTP
 		t.Errorf("got %s, want the message %q", answer, spent)
@@ -157,6 +157,19 @@ func TestBudgetEnds(t *testing.T) {
 	s.again()
 	if answer := s.send("poor", "echo"); !strings.Contains(answer, spent) {
 		t.Errorf("after a restart of the server: %s", answer)
+	}
+	s.call("/", "destroy_agent", `{"agent_id":"poor"}`)
+	if answer := s.call("/", "create_agent", `{"agent_id":"poor","limits":{"tokens":9000}}`); !strings.Contains(answer, "limits.tokens: the saved agent poor has 100") {
+		t.Errorf("created with a higher limit: %s", answer)
+	}
+	s.call("/agent/poor", "set_limits", `{"limits":{"tokens":9000}}`)
+	s.end()
+	s.again()
+	if answer := s.call("/agent/poor", "get_limits", `{}`); gjson.Get(answer, "result.limits.tokens").Num != 9000 || gjson.Get(answer, "result.tokens_used").Num != 130 {
+		t.Errorf("the limits after a restart: %s", answer)
+	}
+	if answer := s.send("poor", "echo"); gjson.Get(answer, "result.stop_reason").Str != "completed" {
+		t.Errorf("with a higher limit: %s", answer)
 	}
 	s.end()
 }
@@ -241,7 +254,7 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(401)
 		fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s***%s"}}`, key[:20], key[30:])
 	case strings.Contains(prompt, "look around") && results == 0:
-		v.call(w, "cat /proc/*/environ /proc/*/cmdline; env; echo looked")
+		v.call(w, "cat /proc/*/environ /proc/*/cmdline | tr -c '[:print:]' ' '; env; echo looked")
 	case strings.Contains(prompt, "spend it") && results == 0:
 		v.call(w, v.ask+" "+v.socket)
 	case strings.Contains(prompt, "forever"):
@@ -290,20 +303,14 @@ func startServer(t *testing.T, v *vendor) *live {
 	return s
 }
 
-// socket is where an agent's model is, as its command line says.
-func (s *live) socket(agent string) string {
+// socket is where the model of the only agent is.
+func (s *live) socket() string {
 	s.Helper()
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.pid(agent)))
-	if err != nil {
-		s.Fatal(err)
+	found, err := filepath.Glob(filepath.Join(s.home, "run", "sockets", "*", "*"))
+	if err != nil || len(found) != 1 {
+		s.Fatalf("sockets %v, %v, want one", found, err)
 	}
-	for arg := range strings.SplitSeq(string(line), "\x00") {
-		if path, ok := strings.CutPrefix(arg, "--model-socket="); ok {
-			return path
-		}
-	}
-	s.Fatalf("no socket in %q", line)
-	return ""
+	return found[0]
 }
 
 // follow reads an agent's events until the server ends, and allows whatever the

@@ -64,7 +64,6 @@ func addChaos(app *cli.App) {
 	app.Add(cmd)
 }
 
-// again are the arguments of the next stage.
 func (o chaosOptions) again(stage string) []string {
 	return []string{
 		"chaos", stage, "--dir", o.dir, "--minutes", strconv.FormatFloat(o.minutes, 'g', -1, 64), "--seed", strconv.FormatUint(o.seed, 10),
@@ -74,7 +73,6 @@ func (o chaosOptions) again(stage string) []string {
 
 func (o chaosOptions) long() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
 
-// diskDir is where the small file system is.
 func (o chaosOptions) diskDir() string { return filepath.Join(o.dir, "disk") }
 
 func runChaos(ctx context.Context, app *cli.App, o chaosOptions) (err error) {

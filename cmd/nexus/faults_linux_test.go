@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -58,6 +59,7 @@ func newFaulty(t *testing.T, prepare func(*exec.Cmd)) *faulty {
 	}
 	f.again()
 	f.create("well", `{"agent_id":"well"}`)
+	f.ask("/", "list_sessions", "{}") // which keeps a descriptor from the first time on
 	return f
 }
 
@@ -426,5 +428,25 @@ func TestVanished(t *testing.T) {
 		})
 	}
 	f.live.T = t
+	closed := filepath.Join(f.cwd, "closed")
+	below := filepath.Join(closed, "below")
+	if err := os.MkdirAll(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.give(closed, below)
+	f.create("shut", fmt.Sprintf(`{"agent_id":"shut","cwd":%q}`, below))
+	f.ask("/agent/shut", "send", `{"content":"hello"}`)
+	f.ask("/", "destroy_agent", `{"agent_id":"shut"}`)
+	chmod := func(mode fs.FileMode) {
+		if err := os.Chmod(closed, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod(0)
+	f.wantNamed(f.ask("/agent/shut", "send", `{"content":"hello"}`), "DIRECTORY_GONE", below+", which may not be entered")
+	chmod(0o700)
+	if answer := f.ask("/agent/shut", "send", `{"content":"hello"}`); !gjson.Get(answer, "result").Exists() {
+		t.Errorf("once it may be entered: %s", answer)
+	}
 	f.end()
 }

@@ -162,6 +162,28 @@ func (f *faulty) wantNarrowedBackup() {
 	}
 }
 
+// A home on a file system that has become read-only can be saved.
+func TestBackupWritesNothing(t *testing.T) {
+	if os.Getuid() != 0 && os.Getenv(inNamespace) == "" {
+		asRootOfItsOwn(t)
+		return
+	}
+	home, file := t.TempDir(), filepath.Join(t.TempDir(), "home.tgz")
+	onSmallDisk(t)(&exec.Cmd{Env: []string{"", "", "NEXUS_HOME=" + home}})
+	child := exec.Command(filepath.Join(programs, "nexus-child"), "--session", "s")
+	child.Env, child.Stdin = []string{"NEXUS_HOME=" + home}, strings.NewReader(`{"type":"prompt","id":"1","message":"hello"}`+"\n")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := unix.Mount("", home, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(programs, "nexus"), "backup", file, "--home", home).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), ": 1 session, ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // onSmallDisk gives a server a home on a disk of its own.
 func onSmallDisk(t *testing.T) (prepare func(*exec.Cmd)) {
 	return func(cmd *exec.Cmd) {

@@ -28,7 +28,6 @@ func (o *logOptions) flags(set *pflag.FlagSet) {
 	set.StringVar(&o.file, "log-file", "", "write the log to `FILE`, which becomes FILE.1 at 8 MiB; three older ones are kept (default: stderr)")
 }
 
-// childLevel is the level as a flag of nexus-child; "" for the default.
 func (o *logOptions) childLevel() string {
 	if o.level == (logsink.Level{}) {
 		return ""

@@ -5,13 +5,17 @@ import (
 	"io"
 	"log" //nolint:depguard // that of net/http, which is silenced
 	"os"
+	"runtime"
 
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/version"
 )
 
-// linked is the version, where the linker was told (make build).
+// linked is the version, where the linker sets it (make build).
 var linked string
+
+// init keeps main on the first thread: see proctree.ExecWithCoarseTimers.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	// net/http writes there what a service says that nobody asked for: that is in no log.

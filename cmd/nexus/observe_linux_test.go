@@ -3,6 +3,7 @@ package main_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/logfile"
 )
 
 // What operators read of a server (its log, its metrics, its audit log) holds
@@ -54,14 +56,11 @@ func TestObservationKeepsSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.end()
-	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	audit := auditLog(t, s.home)
 	for where, c := range map[string]struct{ text, sign string }{
 		"the log":       {s.log.String(), `"message":"http request"`},
 		"the metrics":   {metrics, "\n" + `nexus_model_requests_total{provider="vendor",result="failed"} 2` + "\n"},
-		"the audit log": {string(audit), `"method":"set_system_prompt"`},
+		"the audit log": {audit, `"method":"set_system_prompt"`},
 	} {
 		if !strings.Contains(c.text, c.sign) {
 			t.Errorf("%s has no %s, so nothing was tried:\n%s", where, c.sign, c.text)
@@ -122,11 +121,8 @@ func TestAttackKeysInTheWrongPlaces(t *testing.T) {
 		}
 	}
 	s.end()
-	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for where, text := range map[string]string{"the log": s.log.String(), "the audit log": string(audit), "an error": errs.String()} {
+	audit := auditLog(t, s.home)
+	for where, text := range map[string]string{"the log": s.log.String(), "the audit log": audit, "an error": errs.String()} {
 		if !strings.Contains(text, "nxk_[redacted]") {
 			t.Errorf("%s has none, so nothing was tried:\n%s", where, text)
 		}
@@ -167,10 +163,7 @@ func TestServicesWordsAreInNoLog(t *testing.T) {
 		return "", nil
 	})
 	s.end()
-	audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	audit := auditLog(t, s.home)
 	log := s.log.String()
 	for _, want := range []string{
 		`"agent crashed"`, "turn failed", "400 Bad Request", "500 Internal Server Error; try 2 of 4", "the service reported an error",
@@ -180,11 +173,25 @@ func TestServicesWordsAreInNoLog(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
 	}
-	for where, text := range map[string]string{"the log": log, "the metrics": metrics, "the audit log": string(audit)} {
+	for where, text := range map[string]string{"the log": log, "the metrics": metrics, "the audit log": audit} {
 		for _, secret := range []string{parroted, prompt, canary, canary[8:20]} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s shows %q:\n%s", where, secret, text)
 			}
 		}
 	}
+}
+
+// auditLog is all that the audit log of a home has.
+func auditLog(t *testing.T, home string) string {
+	t.Helper()
+	var all []byte
+	for _, path := range logfile.TierFiles(filepath.Join(home, "audit.jsonl")) {
+		data, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return string(all)
 }

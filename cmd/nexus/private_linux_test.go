@@ -49,7 +49,7 @@ func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
 				}
 				s.wantPrivate(agent, path)
 			}
-			for _, want := range []string{"audit.jsonl", "keys.json", "plans", "run", "sessions", "cache", "logs"} {
+			for _, want := range []string{"audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "keys.json", "plans", "run", "sessions", "cache", "logs"} {
 				if !slices.Contains(seen, want) {
 					t.Errorf("the server was not used enough: no %s among %v", want, seen)
 				}
@@ -79,7 +79,7 @@ func TestHomeOfAUsedServerIsPrivate(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"audit.jsonl", "keys.json"} {
+	for _, name := range []string{"audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "keys.json"} {
 		if text, err := os.ReadFile(filepath.Join(s.home, name)); err != nil || strings.Contains(string(text), "evil\n") {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}

@@ -37,8 +37,9 @@ var documented = map[string][]string{
 	"SPEC.md 3.10 Flags":              {`{"type":"ready"`, `"delta":"Alice."`, `"type":"agent_end"`, `"command":"prompt","ok":true`},
 	"cmd/OPERATIONS.md 2.2 nexus-rpc": {"Your name is Alice.", "worker-2", "careful", "nxk_"},
 	"child/AGENT.md 4.5 Permissions":  {`hello`, `"stop_reason":"completed"`},
-	"cmd/OPERATIONS.md python":        {"Your name is Alice.", "completed", "AGENT_NOT_FOUND", "create_agent"},
-	"cmd/OPERATIONS.md ts":            {"Your name is Alice.", "completed"},
+	"cmd/OPERATIONS.md python":        {"Your name is Alice.", "completed", "from-python completed", "AGENT_NOT_FOUND", "create_agent"},
+	"cmd/OPERATIONS.md go":            {"Your name is Alice.", `"outcome":"completed"`},
+	"cmd/OPERATIONS.md ts":            {"Your name is Alice.", "completed", "from-typescript completed"},
 }
 
 // TestDocumentedCommands runs each block of commands and each program of README
@@ -103,7 +104,7 @@ var fence = regexp.MustCompile("(?ms)^(#{2,3}) ([^\n]+)$|^```([a-z]+)\n(.*?)^```
 const python = "python3 - <<'END'\n"
 
 // sections returns what can be run of a page: the sh blocks of each section joined, and
-// each program in python or ts. All blocks of README are one script, its program in Python
+// each program in python, ts or go. All blocks of README are one script, its program in Python
 // where it stands, if it can be run here.
 func sections(page, text string) (list []section) {
 	name := page
@@ -121,7 +122,7 @@ func sections(page, text string) (list []section) {
 			if page != "README.md" {
 				name = page + " " + heading
 			}
-		case language == "python" || language == "ts":
+		case language == "python" || language == "ts" || language == "go":
 			list = append(list, section{page + " " + language, language, block})
 		case language == "sh":
 			if i := slices.IndexFunc(list, func(s section) bool { return s.name == name }); i >= 0 {
@@ -203,9 +204,17 @@ func runDocumented(t *testing.T, script string, ownCurl bool, want []string) {
 
 // runDocumentedProgram runs a program against a server, twice, as a newcomer does.
 func runDocumentedProgram(t *testing.T, s section, want []string) {
-	interpreter, file, run := "python3", "program.py", "python3 program.py\n"
-	if s.language == "ts" {
+	interpreter, file, build, run := "python3", "program.py", "", "python3 program.py\n"
+	switch s.language {
+	case "ts":
 		interpreter, file, run = "node", "program.mjs", "node program.mjs\n"
+	case "go":
+		tree, err := filepath.Abs("../..")
+		if err != nil {
+			t.Fatal(err)
+		}
+		interpreter, file, run = "go", "main.go", "./program\n"
+		build = "go mod init program\n" + strings.ReplaceAll(moduleCommands(t), "/path/to/nexus", tree) + "go build -mod=mod -o program .\n"
 	}
 	if _, err := exec.LookPath(interpreter); err != nil {
 		t.Logf("not run, as there is no %s here", interpreter)
@@ -214,8 +223,21 @@ func runDocumentedProgram(t *testing.T, s section, want []string) {
 	runDocumented(t, "bin/nexus serve &\n"+
 		"until curl -s http://127.0.0.1:$NEXUS_PORT/healthz; do sleep 0.2; done\n"+
 		"mkdir node_modules; ln -s '"+clientsDir(t)+"/typescript' node_modules/nexus-client\n"+
-		"cat > "+file+" <<'END'\n"+s.text+"END\n"+run+run+
+		"cat > "+file+" <<'END'\n"+s.text+"END\n"+build+run+run+
 		"bin/nexus-rpc shutdown\nwait\n", true, want)
+}
+
+// moduleCommands is how a Go program outside the source tree names it, as the page says.
+func moduleCommands(t *testing.T) string {
+	text, err := os.ReadFile("../../cmd/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile("(?s)```text\n(go mod edit .*?)```").FindSubmatch(text)
+	if commands == nil {
+		t.Fatal("the page does not say any more how a Go program names the source tree")
+	}
+	return string(commands[1])
 }
 
 // clientsDir has the clients in Python and TypeScript.

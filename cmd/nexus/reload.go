@@ -19,6 +19,7 @@ import (
 	"nexus.internal/protocol/mcpfile"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/stdio"
 )
 
 // settings are what one reading of the configuration decides. They are not changed.
@@ -28,6 +29,7 @@ type settings struct {
 	limits    broker.Limits // of agents that have none of their own
 	front     bridge.Settings
 	childEnv  []string // the whole environment of every child
+	spares    int      // processes that wait to become agents
 }
 
 // settingsOf checks what a server has to be sure of, beyond what config checks.
@@ -45,7 +47,7 @@ func settingsOf(cfg *config.Config, o serveOptions, environ []string) (*settings
 		return nil, err
 	}
 	return &settings{
-		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg),
+		cfg: cfg, providers: providers, limits: limits, childEnv: childEnv(environ, cfg), spares: o.spareCount(cfg),
 		front: bridge.Settings{
 			AccessOptions: o.access(cfg),
 			Settings:      agents.Settings{Roles: roles, Presets: presetsOf(cfg), AllowYolo: cfg.Server.AllowYolo},
@@ -74,6 +76,7 @@ type configuration struct {
 	ready  chan struct{}  // closed by serve
 	models *broker.Broker // set by serve
 	front  *bridge.Server // set by serve
+	spares *stdio.Spares  // set by serve
 
 	mu    sync.Mutex // guards all below
 	now   *settings
@@ -84,7 +87,6 @@ func newConfiguration(app *cli.App, o serveOptions, log *zap.Logger) *configurat
 	return &configuration{app: app, o: o, log: log, ready: make(chan struct{})}
 }
 
-// copyPath is the copy of config.json that agents read.
 func copyPath(cfg *config.Config) string { return filepath.Join(cfg.Home.RunDir(), "config.json") }
 
 // begin makes the first settings hold and writes the agents' copy.
@@ -101,7 +103,6 @@ func (c *configuration) begin(cfg *config.Config) error {
 	return nil
 }
 
-// writeCopy replaces the agents' copy in one step.
 func writeCopy(cfg *config.Config) error {
 	if err := safefile.Replace(copyPath(cfg), cfg.Personal(), false); err != nil {
 		return fmt.Errorf("write the agents' copy of config.json: %w", err)
@@ -109,10 +110,10 @@ func writeCopy(cfg *config.Config) error {
 	return nil
 }
 
-// serve names what is told of another configuration. It is called once; a reload waits
+// serve names what another configuration is given to. It is called once; a reload waits
 // for it.
-func (c *configuration) serve(models *broker.Broker, front *bridge.Server) {
-	c.models, c.front = models, front
+func (c *configuration) serve(models *broker.Broker, front *bridge.Server, spares *stdio.Spares) {
+	c.models, c.front, c.spares = models, front, spares
 	close(c.ready)
 }
 
@@ -121,6 +122,17 @@ func (c *configuration) settings() *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
+}
+
+// SparePlan implements [stdio.SparePlanner]. Where no agent can be made of a spare but one
+// that asks for no limits, there are none.
+func (c *configuration) SparePlan() stdio.SparePlan {
+	s := c.settings()
+	plan := stdio.SparePlan{Count: s.spares, Program: c.o.child, Env: s.childEnv}
+	if stdio.LimitsNeedStart(s.limits.ProcessLimits) {
+		plan.Count = 0
+	}
+	return plan
 }
 
 // reloadTelling is reload for a server that systemd watches (sd_notify(3)). It does
@@ -165,6 +177,7 @@ func (c *configuration) replace() error {
 	if err != nil {
 		return err
 	}
+	defer c.spares.Changed()
 	return c.models.Reload(next.providers, next.limits, func() error {
 		if err := writeCopy(cfg); err != nil {
 			return err
@@ -199,9 +212,39 @@ func warningsOf(cfg *config.Config) []string {
 	return warnings
 }
 
-// warn logs what is missing.
 func (c *configuration) warn() {
 	for _, warning := range warningsOf(c.settings().cfg) {
 		c.log.Warn("configuration", zap.String("warning", warning))
 	}
+}
+
+// rolesOf are the agents that the configuration gives roles to.
+func rolesOf(cfg *config.Config) (map[agents.Role]api.CreateAgentParams, error) {
+	roles := map[agents.Role]api.CreateAgentParams{}
+	for name, r := range cfg.Roles {
+		p := api.CreateAgentParams{AgentID: &r.AgentID}
+		for _, one := range []struct {
+			value  string
+			target **string
+		}{
+			{r.Preset, &p.Preset}, {r.Cwd, &p.Cwd}, {r.Model, &p.Model}, {r.Provider, &p.Provider}, {r.SystemPrompt, &p.SystemPrompt},
+		} {
+			if one.value != "" {
+				*one.target = &one.value
+			}
+		}
+		if err := api.Check(p); err != nil {
+			return nil, misconfigured(cfg, "roles."+name, err)
+		}
+		roles[agents.Role(name)] = p
+	}
+	return roles, nil
+}
+
+func presetsOf(cfg *config.Config) map[string]string {
+	presets := map[string]string{}
+	for name, p := range cfg.Presets {
+		presets[name] = p.Preset
+	}
+	return presets
 }

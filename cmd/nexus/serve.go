@@ -9,10 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -25,6 +29,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/cmd/internal/greeting"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/scenario"
 	"nexus.internal/protocol/tracing"
@@ -43,13 +48,17 @@ type serveOptions struct {
 	host       string
 	port       int
 	child      string
+	foreign    bool // child was named: it may be another program than ours
 	durability string
 	scenario   string
 	drain      time.Duration
 	approval   time.Duration
 	rate       uint32 // if rated
 	rated      bool
+	spares     uint32 // if spared
+	spared     bool
 	signed     bool
+	pprof      bool
 	log        logOptions
 }
 
@@ -90,7 +99,13 @@ func serveCommand(app *cli.App) *cobra.Command {
 			if o.approval <= 0 {
 				return cli.Usage("--approval-timeout must be more than 0")
 			}
-			o.rated = cmd.Flags().Changed("rate")
+			if o.spares > config.MaxSpares {
+				return cli.Usage("--spares must not be more than %d", config.MaxSpares)
+			}
+			o.rated, o.spared = cmd.Flags().Changed("rate"), cmd.Flags().Changed("spares")
+			proctree.ExecWithCoarseTimers()
+			uuid.EnableRandPool() // ids of requests, which are no secrets: one system call for sixteen
+			runtime.UnlockOSThread()
 			return serve(cmd.Context(), app, o)
 		},
 	}
@@ -101,7 +116,9 @@ func serveCommand(app *cli.App) *cobra.Command {
 	cmd.Flags().DurationVar(&o.drain, "drain-timeout", bridge.DefaultDrainTimeout, "how long running turns may continue when the server is asked to end")
 	cmd.Flags().DurationVar(&o.approval, "approval-timeout", defaultApproval, "how long a permission request waits before its call is denied")
 	cmd.Flags().Uint32Var(&o.rate, "rate", 0, "requests a minute that each key may make; 0 is no limit (default: the configuration's)")
+	cmd.Flags().Uint32Var(&o.spares, "spares", 0, "processes that are started before there is an agent for them; 0 for none (default: the configuration's, else 1; none with --child)")
 	cmd.Flags().BoolVar(&o.signed, "require-signatures", false, "refuse requests that are not signed")
+	cmd.Flags().BoolVar(&o.pprof, "pprof", false, "answer requests for profiles of the server at the unix socket run/pprof in its home")
 	o.log.flags(cmd.Flags())
 	withoutFlags(cmd, "a server makes a key of its own and prints its address and the path of that key", "api-key", "json")
 	flagUsage(cmd, "port", "port to listen on, the same as PORT (default: $NEXUS_PORT, then 8765)")
@@ -118,6 +135,21 @@ func (o serveOptions) access(cfg *config.Config) httpd.AccessOptions {
 		AllowedOrigins:    said.AllowedOrigins,
 		RequestsPerMinute: int(said.RequestsPerMinute),
 		RequireSignatures: said.RequireSignatures || o.signed,
+	}
+}
+
+// spareCount is how many processes wait to become agents, by the configuration and the
+// flags.
+func (o serveOptions) spareCount(cfg *config.Config) int {
+	switch {
+	case o.foreign:
+		return 0
+	case o.spared:
+		return int(o.spares)
+	case cfg.Server.Spares != nil:
+		return int(*cfg.Server.Spares)
+	default:
+		return config.DefaultSpares
 	}
 }
 
@@ -162,6 +194,11 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	if err := makeThreads(spareThreads); err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+	floor := make([]byte, heapFloor)
+	defer runtime.KeepAlive(floor)
 	guard, err := newGuard(cfg, log)
 	if err != nil {
 		return err
@@ -172,7 +209,7 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 		err = errors.Join(err, guard.Close())
 		lastSweep()
 	}()
-	kept, err := openFiles(cfg, port, o.durability != "os")
+	kept, err := openFiles(cfg, port, o, log)
 	if err != nil {
 		return err
 	}
@@ -202,6 +239,15 @@ func serve(ctx context.Context, app *cli.App, o serveOptions) (err error) {
 	return nil
 }
 
+// heapFloor counts as bytes in use, of which heapGrowth percent may be allocated between two garbage
+// collections. A small heap would be collected after each hundred sends, and each hundredth
+// would wait for it. It is never written, so it takes no memory; what is not collected does, and
+// that of a thousand agents would be as much again as what they use.
+const (
+	heapFloor  = 16 << 20
+	heapGrowth = 50
+)
+
 // errAsked ends the group where nothing went wrong.
 var errAsked = errors.New("asked to end")
 
@@ -224,7 +270,6 @@ type assembly struct {
 func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.Group, error) {
 	kept := sessions.Local(string(a.cfg.Home), a.o.durability == "os", a.log)
 	catalogue := sessions.New(string(a.cfg.Home), kept)
-	records := agentRecords{kept, catalogue}
 	if err := a.config.begin(a.cfg); err != nil {
 		return nil, err
 	}
@@ -232,25 +277,30 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, err
 	}
-	host := new(struct{ *bridge.Server }) // set before there are agents to ask it
+	spares := stdio.NewSpares(a.config, a.log, a.guard)
+	agents := &stdio.Launcher{
+		CommandLine: &childFlags{
+			child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
+			durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
+		},
+		Log: a.log, Guard: a.guard, Spares: spares,
+	}
 	sup := supervisor.New(supervisor.Options{
-		Host:      host,
-		Launchers: map[string]supervisor.Launcher{"": models.Launcher(&stdio.Launcher{Log: a.log, Guard: a.guard})},
-		Store:     records,
+		Launchers: map[string]supervisor.Launcher{"": models.Launcher(agents)},
+		Store:     kept,
 		Log:       a.log,
 		Trace:     a.trace,
 	})
-	agents := &agentSpecs{
-		child: a.o.child, personal: copyPath(a.cfg), config: a.config, sessions: catalogue,
-		durability: a.o.durability, scenario: a.o.scenario, approval: a.o.approval, logLevel: a.o.log.childLevel(),
-		models: models,
+	dir, err := os.Getwd()
+	if err != nil {
+		a.log.Warn("find the server's directory", zap.Error(err))
 	}
 	probe := auth.Generate()
 	front, err := bridge.New(bridge.Options{
 		Supervisor:         sup,
-		Runtime:            childRuntime{agents, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
-		Store:              agentStore{records, models},
-		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models},
+		Runtime:            programs{&admission{a.config, catalogue, a.o.scenario != "", dir, models}, newCheckers(a.o.child, a.config, a.cfg, a.guard, a.log)},
+		Store:              agentStore{kept, models},
+		Status:             status{home: string(a.cfg.Home), lock: a.homeLock, sessions: catalogue, config: a.config, models: models, spares: spares},
 		Sessions:           catalogue,
 		Keys:               a.files.keys,
 		Addr:               a.listener.Addr().String(),
@@ -269,15 +319,15 @@ func assemble(asked context.Context, ask context.CancelFunc, a assembly) (*run.G
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}
-	host.Server = front
-	a.config.serve(models, front)
-	return a.actors(asked, ask, wiring{front: front, sup: sup, models: models, kept: kept, probe: probe}), nil
+	a.config.serve(models, front, spares)
+	return a.actors(asked, ask, wiring{front: front, sup: sup, spares: spares, models: models, kept: kept, probe: probe}), nil
 }
 
 // wiring are what a server consists of.
 type wiring struct {
 	front  *bridge.Server
 	sup    *supervisor.Supervisor
+	spares *stdio.Spares
 	models *broker.Broker
 	kept   *store.Local
 	probe  auth.Key // by which the server asks itself
@@ -306,6 +356,9 @@ func (a assembly) actors(asked context.Context, ask context.CancelFunc, p wiring
 	group.Add(func() error {
 		defer stopBrokering()
 		defer p.kept.Close() // after the records of the agents
+		var keeping sync.WaitGroup
+		defer keeping.Wait()
+		keeping.Go(func() { p.spares.Run(supervising) })
 		return p.sup.Run(supervising)
 	}, func(error) {}) // ends once the façade's actor has
 	group.Add(func() error {
@@ -336,6 +389,7 @@ func listen(ctx context.Context, o serveOptions, home string) (net.Listener, err
 
 // find makes the paths of the child and of the scenario absolute.
 func (o *serveOptions) find() (err error) {
+	o.foreign = o.child != ""
 	if o.child, err = findChild(o.child); err != nil {
 		return err
 	}

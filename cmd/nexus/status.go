@@ -12,6 +12,7 @@ import (
 	"nexus.internal/cmd/internal/cli"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/supervisor/broker"
+	"nexus.internal/supervisor/stdio"
 )
 
 // status is what this process tells of itself.
@@ -21,9 +22,9 @@ type status struct {
 	sessions *sessions.Catalogue
 	config   *configuration
 	models   *broker.Broker
+	spares   *stdio.Spares
 }
 
-// Checks implements [httpd.Health].
 func (s status) Checks() []httpd.Check {
 	return []httpd.Check{
 		{Name: "home", Err: cmp.Or(s.lock.Check(), checkWritable(s.home), checkWritable(s.sessions.Dir("named")))},
@@ -31,10 +32,10 @@ func (s status) Checks() []httpd.Check {
 	}
 }
 
-// Warnings implements [httpd.Health].
 func (s status) Warnings() []string { return s.config.warnings() }
 
-// Models implements [metrics.ModelStats].
+func (s status) Spares() (waiting int, used uint64) { return s.spares.Stats() }
+
 func (s status) Models() metrics.Models {
 	stats := s.models.Stats()
 	m := metrics.Models{Running: stats.Running}

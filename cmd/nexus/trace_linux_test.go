@@ -30,7 +30,8 @@ func TestTrace(t *testing.T) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				asked <- r.Header.Get("Traceparent") + r.Header.Get("Tracestate")
 				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"fine\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+				_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"fine\"},\"finish_reason\":\"stop\"}]}\n\n"+
+					"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":3,\"prompt_tokens_details\":{\"cached_tokens\":80}}}\n\ndata: [DONE]\n\n")
 			}))
 			defer service.Close()
 			s := newLive(t, func(cmd *exec.Cmd) {
@@ -60,9 +61,8 @@ func TestTrace(t *testing.T) {
 			call("mine:2", "/agent/a", "send", `{"content":"`+prompt+`","request_id":"turn-1"}`)
 			got := <-asked
 			s.end()
-			audit, err := os.ReadFile(filepath.Join(s.home, "audit.jsonl"))
-			if err != nil || !strings.Contains(string(audit), `"request_id":"mine:1"`) {
-				t.Errorf("audit log: %v\n%s", err, audit)
+			if audit := auditLog(t, s.home); !strings.Contains(audit, `"request_id":"mine:1"`) {
+				t.Errorf("audit log: %s", audit)
 			}
 			line := ""
 			for l := range strings.Lines(s.log.String()) {
@@ -93,6 +93,11 @@ func TestTrace(t *testing.T) {
 			if send.Attributes["nexus.agent.id"] != "a" || send.Attributes["nexus.request.id"] != "mine:2" || turn.Attributes["nexus.turn.id"] != "turn-1" ||
 				model.Attributes["gen_ai.provider.name"] != "p" || model.Attributes["http.response.status_code"] != int64(200) {
 				t.Errorf("attributes of %+v", collector.Spans())
+			}
+			for _, span := range []collectortest.Span{turn, model} { // the whole input, as the agent's usage has it
+				if span.Attributes["gen_ai.usage.input_tokens"] != int64(100) || span.Attributes["gen_ai.usage.output_tokens"] != int64(3) {
+					t.Errorf("tokens of %+v", span)
+				}
 			}
 			for _, private := range []string{prompt, secret, s.key, "fine", service.URL} {
 				if strings.Contains(collector.Text(), private) {

@@ -32,10 +32,22 @@ func TestUnit(t *testing.T) {
 	for name, want := range map[string]string{
 		"Type": "notify", "NotifyAccess": "main", "ExecStart": "/usr/local/bin/nexus serve", "ExecReload": "/bin/kill -HUP $MAINPID", "WatchdogSec": "30s", "KillMode": "mixed",
 		"Delegate": "yes", "DelegateSubgroup": "nexus-server", "OOMPolicy": "continue", "Restart": "on-failure",
+		"EnvironmentFile": "-/etc/nexus/keys", "StateDirectoryMode": "0700",
 	} {
 		if got := settings["[Service]"+name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+	// In a directory above the home, an agent could make nothing (AGENT §4.5).
+	work := settings["[Service]WorkingDirectory"]
+	made := false
+	for _, dir := range strings.Fields(settings["[Service]StateDirectory"]) {
+		made = made || work == "%S/"+dir
+	}
+	_, rest, _ := strings.Cut(settings["[Service]Environment"], "NEXUS_HOME=")
+	home, _, _ := strings.Cut(rest, " ")
+	if within, err := filepath.Rel(work, home); err != nil || !made || home == "" || !strings.HasPrefix(within, "../") {
+		t.Errorf("WorkingDirectory is %q, made: %v, the home %q, %v; want one that systemd makes, and that is not above the home", work, made, home, err)
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -184,6 +184,16 @@ func testUnsaved(f *faulty, cause syscall.Errno, harm, heal func()) {
 	}
 	heal()
 	f.wantReady("")
+	// rotate_key has replaced this key, which makes no others: the new one is in its file, or will be.
+	f.key = eventually(f.T, "the new key in its file", func() (string, error) {
+		paths, _ := filepath.Glob(filepath.Join(f.home, "server-*.key")) // the pattern is well-formed
+		text, err := os.ReadFile(strings.Join(paths, " and "))
+		key := strings.TrimSpace(string(text))
+		if err == nil && key == f.key {
+			err = errors.New("it has the old one")
+		}
+		return key, err
+	})
 	for _, c := range calls {
 		if answer := f.ask("/", c.method, c.params); !gjson.Get(answer, "result."+c.done).Exists() {
 			f.Errorf("%s afterwards: %s", c.method, answer)

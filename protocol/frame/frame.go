@@ -51,10 +51,25 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("frame exceeds the limit of %d bytes", e.Limit)
 }
 
-// Reader reads lines from a stream. Its memory is at most twice the limit. It
-// belongs to one goroutine.
+// Source is a stream that is read into a buffer which is needed only while there is something
+// to read: a thousand streams on which nothing comes have none.
+type Source interface {
+	// ReadInto is Read into what Take returns. It calls Give before it waits, and Take again
+	// after that.
+	ReadInto(room Room) (n int, err error)
+}
+
+// Room is where a Source reads into.
+type Room interface {
+	Take() []byte // at least one byte
+	Give()
+}
+
+// Reader reads lines from a stream. Its memory is at most twice the limit; if the stream is a
+// [Source], it has none while it waits for a line to begin. It belongs to one goroutine.
 type Reader struct {
 	src      io.Reader
+	lazy     Source // src, if it is one, else nil
 	buf      []byte // buf[start:end] is read and not yet handed out
 	start    int
 	end      int
@@ -64,7 +79,42 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of src.
-func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
+func NewReader(src io.Reader) *Reader {
+	lazy, _ := src.(Source)
+	return &Reader{src: src, lazy: lazy}
+}
+
+// buffers are those of startSize that no Reader of a Source needs.
+var buffers = sync.Pool{New: func() any { return new([startSize]byte) }}
+
+// room is a Reader as its Source sees it.
+type room Reader
+
+// Take implements [Room].
+func (r *room) Take() []byte {
+	if r.buf == nil {
+		r.buf = buffers.Get().(*[startSize]byte)[:]
+	}
+	return r.buf[r.end:]
+}
+
+// Give implements [Room].
+func (r *room) Give() {
+	if r.start < r.end {
+		return
+	}
+	if len(r.buf) == startSize {
+		buffers.Put((*[startSize]byte)(r.buf))
+	}
+	r.buf, r.start, r.end, r.scanned = nil, 0, 0, 0
+}
+
+func (r *Reader) read() (n int, err error) {
+	if r.lazy != nil {
+		return r.lazy.ReadInto((*room)(r))
+	}
+	return r.src.Read(r.buf[r.end:])
+}
 
 // Next returns the next line that is not blank, without its newline and
 // without one carriage return before that. The slice is valid until the next
@@ -89,7 +139,7 @@ func (r *Reader) Next() ([]byte, error) {
 		}
 		if r.skipping {
 			r.start, r.end, r.scanned = 0, 0, 0
-		} else if r.pending() > MaxPayload+1 || (r.pending() == MaxPayload+1 && r.buf[r.end-1] != '\r') {
+		} else if r.Buffered() > MaxPayload+1 || (r.Buffered() == MaxPayload+1 && r.buf[r.end-1] != '\r') {
 			r.skipping = true
 			return nil, &TooLargeError{Limit: MaxPayload}
 		}
@@ -104,7 +154,7 @@ func (r *Reader) Next() ([]byte, error) {
 func (r *Reader) line() ([]byte, bool) {
 	i := bytes.IndexByte(r.buf[r.start+r.scanned:r.end], '\n')
 	if i < 0 {
-		r.scanned = r.pending()
+		r.scanned = r.Buffered()
 		return nil, false
 	}
 	i += r.start + r.scanned
@@ -124,12 +174,13 @@ func (r *Reader) last() ([]byte, error) {
 	return nil, r.err
 }
 
-func (r *Reader) pending() int { return r.end - r.start }
+// Buffered is how many bytes were read of the stream and not handed out yet.
+func (r *Reader) Buffered() int { return r.end - r.start }
 
 // fill reads some bytes or the stream's error, making room first.
 func (r *Reader) fill() {
 	switch {
-	case r.pending() == 0:
+	case r.Buffered() == 0:
 		r.start, r.end = 0, 0
 		if len(r.buf) > keepSize {
 			r.buf = nil
@@ -138,7 +189,7 @@ func (r *Reader) fill() {
 		r.end = copy(r.buf, r.buf[r.start:r.end])
 		r.start = 0
 	}
-	if r.end == len(r.buf) {
+	if r.end == len(r.buf) && (r.end > 0 || r.lazy == nil) {
 		size := max(growth*len(r.buf), startSize)
 		if size >= MaxPayload {
 			size = MaxPayload + len("\r\n")
@@ -148,7 +199,7 @@ func (r *Reader) fill() {
 		r.buf = grown
 	}
 	for range maxEmptyReads {
-		n, err := r.src.Read(r.buf[r.end:])
+		n, err := r.read()
 		r.end += n
 		r.err = err
 		if n > 0 || err != nil {
@@ -161,32 +212,41 @@ func (r *Reader) fill() {
 // Writer writes lines to a stream. It is safe for concurrent use: lines never
 // mix.
 type Writer struct {
-	mu  sync.Mutex // guards all below
+	mu  sync.Mutex // one Write at a time
 	dst io.Writer
-	buf []byte
 }
+
+// lines are the buffers of Writers, of at most keepSize bytes.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
 
 // NewWriter returns a Writer to dst.
 func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
 
-// Write writes payload and a newline in one call of the destination's Write.
-// It returns *TooLargeError, and writes nothing, if both together exceed
-// MaxWritten; an error of the destination may have written a part of the line
+// Write writes each payload and a newline, all in one call of the destination's Write.
+// It returns *TooLargeError, and writes nothing, if a payload and its newline exceed
+// MaxWritten; an error of the destination may have written a part of the lines
 // and ends the stream. A payload with a newline in it is a bug of the caller's
 // and panics.
-func (w *Writer) Write(payload []byte) error {
-	if len(payload)+1 > MaxWritten {
-		return &TooLargeError{Limit: MaxWritten - 1}
+func (w *Writer) Write(payloads ...[]byte) error {
+	for _, payload := range payloads {
+		if len(payload)+1 > MaxWritten {
+			return &TooLargeError{Limit: MaxWritten - 1}
+		}
+		if bytes.IndexByte(payload, '\n') >= 0 {
+			panic("frame: payload holds a newline")
+		}
 	}
-	if bytes.IndexByte(payload, '\n') >= 0 {
-		panic("frame: payload holds a newline")
+	kept := lines.Get().(*[]byte)
+	buf := (*kept)[:0]
+	for _, payload := range payloads {
+		buf = append(append(buf, payload...), '\n')
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.buf = append(append(w.buf[:0], payload...), '\n')
-	_, err := w.dst.Write(w.buf)
-	if cap(w.buf) > keepSize {
-		w.buf = nil
+	_, err := w.dst.Write(buf)
+	if cap(buf) <= keepSize {
+		*kept = buf
+		lines.Put(kept)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,23 +34,24 @@ type Item struct {
 // an empty batch, too many items) is a single refused item and no batch; what
 // is wrong with one item of a batch is that item's alone.
 func DecodeBody(body []byte, maxItems int) Body {
-	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)) {
+	sound := strict.Valid(body) == nil
+	if !sound && !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)) {
 		problem := "the body is not JSON"
-		if err := strict.Valid(body); err != nil {
+		if err := strict.ValidText(body); err != nil {
 			problem = err.Error()
 		}
 		return single(refuse(NullID, CodeParseError, problem))
 	}
 	value := gjson.ParseBytes(body)
 	if !value.IsArray() {
-		return single(decodeItem(value))
+		return single(decodeItem(value, sound))
 	}
 	batch := Body{Batch: true}
 	tooMany := false
 	value.ForEach(func(_, element gjson.Result) bool {
 		tooMany = len(batch.Items) == maxItems
 		if !tooMany {
-			batch.Items = append(batch.Items, decodeItem(element))
+			batch.Items = append(batch.Items, decodeItem(element, sound))
 		}
 		return !tooMany
 	})
@@ -80,13 +82,13 @@ func refuse(id ID, code Code, details string) Item {
 }
 
 // decodeItem reads one request out of a value that is well-formed, save that
-// members may stand twice.
-func decodeItem(value gjson.Result) Item {
+// members may stand twice unless it is sound.
+func decodeItem(value gjson.Result, sound bool) Item {
 	if !value.IsObject() {
 		return refuse(NullID, CodeInvalidRequest, "a request is an object")
 	}
 	env, problem := readEnvelope(value)
-	if problem == "" {
+	if problem == "" && !sound {
 		if err := strict.Valid([]byte(value.Raw)); err != nil {
 			problem = err.Error()
 		}
@@ -97,12 +99,13 @@ func decodeItem(value gjson.Result) Item {
 	if problem != "" {
 		return refuse(env.answerID(), CodeInvalidRequest, problem)
 	}
-	request := Request{Method: strings.Clone(env.members["method"].Str), ID: env.id()}
-	if params, ok := env.members["params"]; ok {
+	method, _ := env.member("method")
+	request := Request{Method: strings.Clone(method.Str), ID: env.id()}
+	if params, ok := env.member("params"); ok {
 		request.Params = jsontext.Value(params.Raw)
 		request.Positional = params.IsArray()
 	}
-	if auth, ok := env.members["auth"]; ok {
+	if auth, ok := env.member("auth"); ok {
 		request.Auth = jsontext.Value(auth.Raw)
 	}
 	return Item{Request: request}
@@ -110,25 +113,30 @@ func decodeItem(value gjson.Result) Item {
 
 // envelope is the members of an object that this package knows by name.
 type envelope struct {
-	members map[string]gjson.Result
+	members [len(envelopeMembers)]gjson.Result // in the order of envelopeMembers; without Raw those that are not there
 	idTwice bool
 }
 
-var envelopeMembers = []string{"jsonrpc", "method", "params", "id", "auth", "result", "error"}
+var envelopeMembers = [...]string{"jsonrpc", "method", "params", "id", "auth", "result", "error"}
+
+// member is one of the envelopeMembers; false if it is not there.
+func (e *envelope) member(name string) (gjson.Result, bool) {
+	found := e.members[slices.Index(envelopeMembers[:], name)]
+	return found, found.Raw != ""
+}
 
 // readEnvelope collects the members of an object and says what is wrong with
 // their names, "" if nothing is.
 func readEnvelope(object gjson.Result) (env envelope, problem string) {
-	env.members = make(map[string]gjson.Result, 4)
 	object.ForEach(func(key, value gjson.Result) bool {
-		for _, name := range envelopeMembers {
+		for i, name := range envelopeMembers {
 			switch {
 			case key.Str == name:
-				if _, twice := env.members[name]; twice {
+				if env.members[i].Raw != "" {
 					env.idTwice = env.idTwice || name == "id"
 					problem = fmt.Sprintf("member %q stands twice", name)
 				}
-				env.members[name] = value
+				env.members[i] = value
 			case strings.EqualFold(key.Str, name):
 				problem = fmt.Sprintf("member %.64q must be written %q", key.Str, name)
 			}
@@ -139,8 +147,8 @@ func readEnvelope(object gjson.Result) (env envelope, problem string) {
 }
 
 // id is the request's id; the zero ID if there is none or it is of a wrong type.
-func (e envelope) id() ID {
-	member, ok := e.members["id"]
+func (e *envelope) id() ID {
+	member, ok := e.member("id")
 	if !ok || (member.Type != gjson.String && member.Type != gjson.Number && member.Type != gjson.Null) {
 		return ID{}
 	}
@@ -148,7 +156,7 @@ func (e envelope) id() ID {
 }
 
 // answerID is the id of a refusal.
-func (e envelope) answerID() ID {
+func (e *envelope) answerID() ID {
 	if id := e.id(); !id.IsZero() && !e.idTwice {
 		return id
 	}
@@ -156,17 +164,17 @@ func (e envelope) answerID() ID {
 }
 
 // requestProblem says why the members are no request, "" if they are one.
-func (e envelope) requestProblem() string {
-	if _, ok := e.members["id"]; ok && e.id().IsZero() {
+func (e *envelope) requestProblem() string {
+	if _, ok := e.member("id"); ok && e.id().IsZero() {
 		return `member "id" is a string, a number or null`
 	}
-	if v := e.members["jsonrpc"]; v.Type != gjson.String || v.Str != Version {
+	if v, _ := e.member("jsonrpc"); v.Type != gjson.String || v.Str != Version {
 		return `member "jsonrpc" must be "2.0"`
 	}
-	if e.members["method"].Type != gjson.String {
+	if method, _ := e.member("method"); method.Type != gjson.String {
 		return `member "method" must be a string`
 	}
-	if params, ok := e.members["params"]; ok && !params.IsObject() && !params.IsArray() && params.Type != gjson.Null {
+	if params, ok := e.member("params"); ok && !params.IsObject() && !params.IsArray() && params.Type != gjson.Null {
 		return `member "params" must be an object`
 	}
 	return ""
@@ -183,11 +191,12 @@ func DecodeResponse(data []byte) (Response, error) {
 		return Response{}, errors.New("decode response: a response is an object")
 	}
 	env, problem := readEnvelope(object)
-	result, hasResult := env.members["result"]
-	failure, hasError := env.members["error"]
+	result, hasResult := env.member("result")
+	failure, hasError := env.member("error")
+	version, _ := env.member("jsonrpc")
 	switch {
 	case problem != "":
-	case env.members["jsonrpc"].Str != Version:
+	case version.Str != Version:
 		problem = `member "jsonrpc" must be "2.0"`
 	case env.id().IsZero():
 		problem = `member "id" must be a string, a number or null`

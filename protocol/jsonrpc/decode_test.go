@@ -75,7 +75,7 @@ func TestDecodeBodyRefuses(t *testing.T) {
 		{"not JSON", `{"jsonrpc":"2.0","method":"a","id":1`, parse, "null", "unexpected EOF"},
 		{"not UTF-8", "{\"jsonrpc\":\"2.0\",\"method\":\"\xff\",\"id\":1}", parse, "null", "UTF-8"},
 		{"two values", `{"jsonrpc":"2.0","method":"a","id":1}{}`, parse, "null", "after the end"},
-		{"byte order mark", "\ufeff{}", parse, "null", "invalid character"},
+		{"byte order mark", "\ufeff{}", parse, "null", "it is a byte order mark"},
 		{"scalar", `1`, invalid, "null", "a request is an object"},
 		{"null", `null`, invalid, "null", "a request is an object"},
 		{"nothing in it", `{}`, invalid, "null", `"jsonrpc" must be "2.0"`},

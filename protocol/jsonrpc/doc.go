@@ -8,7 +8,7 @@
 //			out = jsonrpc.AppendResponse(out, *item.Refused)
 //			continue
 //		}
-//		… item.Request …
+//		call(item.Request)
 //	}
 //	line, err := jsonrpc.AppendRequest(nil, request) // client side
 //	response, err := jsonrpc.DecodeResponse(data)    // client side

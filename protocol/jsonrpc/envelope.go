@@ -99,7 +99,7 @@ type Error struct {
 // Error is the message with the code behind it.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Reason is what people are told of an [Error]: its message, and its details where they
+// Reason is what people read of an [Error]: its message, and its details where they
 // add something.
 func Reason(message, details string) string {
 	switch {

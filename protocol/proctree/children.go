@@ -2,7 +2,9 @@ package proctree
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,29 +22,70 @@ func ListsChildren() bool {
 // With an error there may be more; [Gone] tells whether there is no such process.
 // While children end, the kernel may leave others out of its list.
 func Children(pid int) ([]int, error) {
-	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
-	threads, failed := os.ReadDir(tasks)
+	process := filepath.Join("/proc", strconv.Itoa(pid))
 	var pids []int
-	listed := false
+	for range maxPasses {
+		found, listed, missed, err := childrenOfThreads(process)
+		switch {
+		case !listed && err == nil && !missed:
+			all, err := byParent()
+			return all[pid], err
+		case !missed || err != nil:
+			return distinct(append(pids, found...)), err
+		}
+		pids = append(pids, found...)
+	}
+	return distinct(pids), errRestless
+}
+
+// childrenOfThreads lists the children of each thread of a process. missed says that a
+// thread has ended meanwhile: its children are another's now, which may have been read
+// before. listed is false if the kernel keeps no lists.
+func childrenOfThreads(process string) (pids []int, listed, missed bool, err error) {
+	threads, failed := threadsOf(process)
 	for _, thread := range threads {
-		data, err := ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+		data, err := ReadFile(filepath.Join(process, "task", thread, "children"))
 		switch {
 		case err == nil:
 			listed = true
-		case !Gone(err) && !Leased(failed): // gone is the thread, or the kernel keeps no lists
+		case Gone(err):
+			_, err := os.Lstat(filepath.Join(process, "task", thread))
+			missed = missed || err != nil // or the kernel keeps no lists
+		case !Leased(failed):
 			failed = err
 		}
-		for _, field := range bytes.Fields(data) {
-			if child, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, child)
-			}
+		pids = append(pids, pidsIn(data)...)
+	}
+	return pids, listed, missed, failed
+}
+
+// orphans lists the children of this process's first thread. The kernel gives a process that
+// loses its parent to the first thread of the subreaper (find_new_reaper in kernel/exit.c),
+// which lives as long as a Go program.
+func orphans() ([]int, error) {
+	data, err := ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	if errors.Is(err, fs.ErrNotExist) { // the kernel keeps no lists
+		return Children(os.Getpid())
+	}
+	return pidsIn(data), err
+}
+
+func pidsIn(list []byte) (pids []int) {
+	for field := range bytes.FieldsSeq(list) {
+		if pid, err := strconv.Atoi(string(field)); err == nil {
+			pids = append(pids, pid)
 		}
 	}
-	if !listed && failed == nil {
-		all, err := byParent()
-		return all[pid], err
-	}
-	return pids, failed
+	return pids
+}
+
+func distinct(pids []int) []int {
+	seen := map[int]bool{}
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		again := seen[pid]
+		seen[pid] = true
+		return again
+	})
 }
 
 // byParent lists the machine's processes by their parents. With an error there

@@ -4,7 +4,7 @@
 //	pids, err := proctree.Descendants(os.Getpid()) // what /proc tells
 //	tag, err := proctree.TakeLineageTag()          // what comes of this process bears it from now on
 //	err = proctree.SetSubreaper(true)              // orphans become children of this process
-//	live, err := proctree.ReapChildren(wanted, kill, nil)
+//	live, err := proctree.ReapChildren(wanted, kill, nil, nil)
 //	left, err := proctree.EndLineage(tag.Has, func() {})
 //
 // A process id may pass to another process at any time. The package therefore

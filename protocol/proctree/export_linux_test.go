@@ -6,6 +6,7 @@ var (
 	ParseStat   = parseStat
 	ParseMemory = parseMemory
 	HasEnded    = hasEnded
+	Reap        = reap
 )
 
 // SearchChildren lists our children as kernels need it that keep no list.

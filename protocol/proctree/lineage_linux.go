@@ -75,6 +75,19 @@ func SetLineage(pid int, number uint64) error {
 	return nil
 }
 
+// LineageVariable tells a process the number that its starter puts on it once it runs.
+const LineageVariable = "NEXUS3_LINEAGE"
+
+// JoinLineage puts the number of LineageVariable on this process, and removes the variable: on a
+// busy machine the starter may come to it only when this process has started others.
+func JoinLineage() {
+	text := os.Getenv(LineageVariable)
+	_ = os.Unsetenv(LineageVariable) // fails for no such name
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n >= leastTag && n < mostTag {
+		_ = SetLineage(0, n) // the starter says what keeps it from that
+	}
+}
+
 // LineageOf reads the number on a process; 0 if it is gone or bears none.
 func LineageOf(pid int) uint64 {
 	var limit unix.Rlimit

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -56,6 +58,17 @@ var roles = map[string]func(){
 		}
 		stay("here")
 	},
+	// leaderless has a child and 64 MiB of memory, and its first thread has ended.
+	"leaderless": leaderless,
+	// mapper reads a byte of each 2 MiB of 4 GiB that it never writes.
+	"mapper": func() {
+		memory := mapMemory(4<<30, unix.PROT_READ)
+		sum := byte(0)
+		for at := 0; at < len(memory); at += 2 << 20 {
+			sum += memory[at]
+		}
+		stay(fmt.Sprint("here ", sum))
+	},
 	// traced makes its parent its tracer, and stops.
 	"traced": func() {
 		runtime.LockOSThread()
@@ -65,6 +78,39 @@ var roles = map[string]func(){
 		fmt.Println("here")
 		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 	},
+}
+
+// init keeps main on the first thread, which a leaderless process ends, and to which orphans come.
+func init() {
+	if role := os.Getenv("ROLE"); role == "leaderless" || role == "timers" || role == "subreaper" {
+		runtime.LockOSThread()
+	}
+}
+
+func mapMemory(size, protection int) []byte {
+	memory, err := unix.Mmap(-1, 0, size, protection, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err == nil {
+		err = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return memory
+}
+
+func leaderless() {
+	memory := mapMemory(64<<20, unix.PROT_READ|unix.PROT_WRITE)
+	for at := 0; at < len(memory); at += 4096 {
+		memory[at] = 1
+	}
+	spawn(os.Stdout, "stay", nil)
+	go func() {
+		for s, _ := proctree.ReadStat(os.Getpid()); s.State != 'Z'; s, _ = proctree.ReadStat(os.Getpid()) {
+			runtime.Gosched() // until the first thread has ended
+		}
+		stay("here")
+	}()
+	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
 func TestMain(m *testing.M) {
@@ -182,16 +228,23 @@ func subreaper() {
 	if err := proctree.SetSubreaper(true); err != nil {
 		panic(err)
 	}
-	kept, keptLines := listen("pair", &syscall.SysProcAttr{Setpgid: true}, 2)
+	var kept *exec.Cmd
+	var keptLines io.Reader
+	var started sync.WaitGroup
+	started.Go(func() { kept, keptLines = listen("pair", &syscall.SysProcAttr{Setpgid: true}, 2) }) // on another thread
+	started.Wait()
 	left, leftLines := listen("orphan", &syscall.SysProcAttr{Setpgid: true, Pgid: kept.Process.Pid}, 3)
 	if err := left.Wait(); err != nil {
 		panic(err)
 	}
 	wanted := func(pid int) bool { return pid != kept.Process.Pid }
-	live, err := proctree.ReapChildren(wanted, false, nil)
+	live, err := proctree.ReapChildren(wanted, false, nil, nil)
 	fmt.Println(len(live), err)
+	looked := map[int]bool{}
+	alone, err := proctree.ReapOrphans(func(pid int) bool { looked[pid] = true; return wanted(pid) }, false, nil, nil)
+	fmt.Println(slices.Equal(alone, live), looked[kept.Process.Pid], err)
 	spared := map[int]bool{kept.Process.Pid: true}
-	dead, err := proctree.EndAll(0, func(kill bool) ([]int, error) { return proctree.ReapChildren(wanted, kill, spared) })
+	dead, err := proctree.EndAll(0, func(kill bool) ([]int, error) { return proctree.ReapChildren(wanted, kill, spared, nil) })
 	fmt.Println(dead, err)
 	_, err = io.ReadAll(leftLines) // both have ended
 	fmt.Println(err, proctree.HasEnded(kept.Process.Pid))
@@ -211,10 +264,10 @@ func tracer() {
 	}
 	wanted := func(int) bool { return true }
 	for range 2 {
-		live, err := proctree.ReapChildren(wanted, false, nil)
+		live, err := proctree.ReapChildren(wanted, false, nil, nil)
 		fmt.Println(len(live), err)
 	}
-	dead, err := proctree.EndAll(0, func(kill bool) ([]int, error) { return proctree.ReapChildren(wanted, kill, nil) })
+	dead, err := proctree.EndAll(0, func(kill bool) ([]int, error) { return proctree.ReapChildren(wanted, kill, nil, nil) })
 	fmt.Println(dead, err)
 }
 

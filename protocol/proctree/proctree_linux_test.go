@@ -2,11 +2,14 @@ package proctree_test
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nexus.internal/protocol/proctree"
 )
@@ -17,7 +20,7 @@ const stat = " S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 123 456 789"
 func TestStatOfNames(t *testing.T) {
 	for _, name := range []string{"sh", "a b", ") R 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9", "(", ""} {
 		got, ok := proctree.ParseStat([]byte("77 (" + name + ")" + stat))
-		want := proctree.Stat{Name: name, State: 'S', Parent: 1, CPU: 180 * time.Millisecond, Threads: 7, Started: 123, Memory: 789 * int64(os.Getpagesize())}
+		want := proctree.Stat{Name: name, State: 'S', Parent: 1, CPU: 180 * time.Millisecond, Waited: 110 * time.Millisecond, Threads: 7, Started: 123, Memory: 789 * int64(os.Getpagesize())}
 		if got != want || !ok {
 			t.Errorf("%q: %+v, %v\nwant %+v", name, got, ok, want)
 		}
@@ -27,8 +30,18 @@ func TestStatOfNames(t *testing.T) {
 			t.Errorf("%q is %+v", broken, got)
 		}
 	}
-	if got := proctree.ParseMemory([]byte("Name:\tRssAnon:\nRssAnon:\t    10 kB\nRssFile:\t 500 kB\nRssShmem:\t 1 kB\nVmSwap:\t 2 kB\n")); got != 13<<10 {
-		t.Errorf("memory %d", got)
+	for status, want := range map[string]int64{
+		"Name:\tRssAnon:\nVmSize:\t 999 kB\nRssAnon:\t    10 kB\nRssFile:\t 500 kB\nRssShmem:\t 1 kB\nVmPTE:\t 7 kB\nVmSwap:\t 2 kB\nHugetlbPages:\t 100 kB\nThreads:\t2\n": 120 << 10,
+		"Name:\tsh\nState:\tZ (zombie)\nThreads:\t1\n":      0,
+		"Name:\tVmSize:\nState:\tZ (zombie)\nThreads:\t2\n": -1, // another thread tells
+	} {
+		got, told := proctree.ParseMemory([]byte(status))
+		if !told {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d bytes, want %d", status, got, want)
+		}
 	}
 }
 
@@ -36,10 +49,10 @@ func FuzzProcFiles(f *testing.F) {
 	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 3 4 5 6 20 0 7 0 1\nRssAnon:\t9999999999999999999 kB\nVmSwap: -1 kB"))
 	f.Add([]byte("1 (a) S 1 2 2 0 -1 4194304 100 200 0 0 9999999999999999999 9999999999999999999 9999999999999999999 9999999999999999999 20 0 7 0 1 1 9999999999999999999"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, _ := proctree.ParseStat(data); s.Threads < 0 || s.CPU < 0 || s.Memory < 0 || s.Parent < 0 || s.Started < 0 {
+		if s, _ := proctree.ParseStat(data); s.Threads < 0 || s.Waited < 0 || s.CPU < s.Waited || s.Memory < 0 || s.Parent < 0 || s.Started < 0 {
 			t.Errorf("%+v", s)
 		}
-		if n := proctree.ParseMemory(data); n < 0 && len(data) < 1<<16 {
+		if n, _ := proctree.ParseMemory(data); n < 0 && len(data) < 1<<16 {
 			t.Errorf("%d bytes", n)
 		}
 	})
@@ -95,6 +108,38 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// A process whose first thread has ended lives with the others, and has memory and children.
+func TestLeaderless(t *testing.T) {
+	cmd, says, _ := start(t, "leaderless", nil, 2)
+	pid := cmd.Process.Pid
+	p, err := proctree.Find(pid)
+	s, failed := proctree.ReadStat(pid)
+	if err != nil || failed != nil || s.State != 'Z' || s.Ended() || !p.Lives() || proctree.HasEnded(pid) {
+		t.Errorf("%+v, %v, %v: it has ended: %v", s, err, failed, proctree.HasEnded(pid))
+	}
+	if got, err := proctree.Memory(pid); got < 64<<20 || err != nil {
+		t.Errorf("it has %d bytes of memory, %v", got, err)
+	}
+	children, err := proctree.Children(pid)
+	if len(children) != 1 || err != nil {
+		t.Fatalf("its children: %v, %v", children, err)
+	}
+	for _, pid := range []int{children[0], pid} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	allEnd(t, says)
+}
+
+// The page tables of a process count as its memory.
+func TestMemoryOfPageTables(t *testing.T) {
+	cmd, _, _ := start(t, "mapper", nil, 1)
+	if got, err := proctree.Memory(cmd.Process.Pid); got < 8<<20 || err != nil {
+		t.Errorf("a process with 2,048 page tables of 4 KiB has %d bytes, %v", got, err)
+	}
+}
+
 // Kernels that keep no list of children are searched for them, to the same end.
 func TestChildren(t *testing.T) {
 	var want []int
@@ -133,11 +178,44 @@ func TestDescendants(t *testing.T) {
 	allEnd(t, says)
 }
 
+// A child that the kernel passes over, as another one before it in the list is reaped while
+// the list is read, is found by the next reading, however often that happens.
+func TestReapOfAListThatChanges(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := cmd.Process.Pid
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, child, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // it is a zombie now
+		t.Fatal(err)
+	}
+	others := []int{1 << 22, 1<<22 + 1, 1<<22 + 2} // beyond any id: each reaped while the list was read
+	list := func() ([]int, error) {
+		if len(others) == 0 {
+			return []int{child}, nil
+		}
+		first := others[0]
+		others = others[1:]
+		return []int{first}, nil
+	}
+	var reaped []int
+	live, err := proctree.Reap(list, func(pid int) bool { return pid == child }, false, nil, func(pid int, _ time.Duration) { reaped = append(reaped, pid) })
+	if len(live) > 0 || err != nil || !slices.Equal(reaped, []int{child}) {
+		t.Errorf("live %v, reaped %v, %v; want %d reaped", live, reaped, err, child)
+	}
+	changing := func() ([]int, error) { others = append(others, 1); return []int{len(others)}, nil }
+	if _, err := proctree.Reap(changing, func(int) bool { return false }, false, nil, nil); err == nil {
+		t.Error("a list that never stays the same is no error")
+	}
+	_ = cmd.Process.Release() // it was waited for
+}
+
 // Orphans are reaped and killed with their groups, and children that are not
 // wanted stay.
 func TestReapChildren(t *testing.T) {
-	_, says, lines := start(t, "subreaper", nil, 4)
-	if want := []string{"2 <nil>", "[] <nil>", "<nil> false", "<nil> <nil> signal: killed"}; !slices.Equal(lines, want) {
+	_, says, lines := start(t, "subreaper", nil, 5)
+	if want := []string{"2 <nil>", "true false <nil>", "[] <nil>", "<nil> false", "<nil> <nil> signal: killed"}; !slices.Equal(lines, want) {
 		t.Errorf("it said %q, want %q", lines, want)
 	}
 	allEnd(t, says)

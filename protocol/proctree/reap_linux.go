@@ -92,27 +92,48 @@ func Exited(info unix.Siginfo) bool {
 // ReapChildren reaps the wanted children of this process that have ended, and
 // returns those that live; with an error there may be more. With kill, it kills
 // them as KillChild does. Nobody else may reap children meanwhile: so an id stays
-// with its process.
-func ReapChildren(wanted func(pid int) bool, kill bool, spared map[int]bool) (live []int, err error) {
+// with its process. ended, unless nil, is called for each that it reaps, with the time
+// on the processors of that one and of those that it waited for.
+func ReapChildren(wanted func(pid int) bool, kill bool, spared map[int]bool, ended func(pid int, cpu time.Duration)) (live []int, err error) {
+	return reap(func() ([]int, error) { return Children(os.Getpid()) }, wanted, kill, spared, ended)
+}
+
+// ReapOrphans is ReapChildren for the processes that have come to this one as a subreaper,
+// and for those that its first thread started. It reads one list, however many threads and
+// other children there are.
+func ReapOrphans(wanted func(pid int) bool, kill bool, spared map[int]bool, ended func(pid int, cpu time.Duration)) (live []int, err error) {
+	return reap(orphans, wanted, kill, spared, ended)
+}
+
+func reap(list func() ([]int, error), wanted func(pid int) bool, kill bool, spared map[int]bool, ended func(int, time.Duration)) (live []int, err error) {
 	for {
-		live, reaped, err := reapOnce(wanted, kill, spared)
+		live, reaped, err := reapOnce(list, wanted, kill, spared, ended)
 		if len(live) > 0 || !reaped || err != nil { // what one left that has been reaped has come to us since
 			return live, err
 		}
 	}
 }
 
-// reapOnce is one look at our children.
-func reapOnce(wanted func(pid int) bool, kill bool, spared map[int]bool) (live []int, reaped bool, err error) {
-	// The kernel may leave some out of a list while others end: it is read twice.
-	children, err := Children(os.Getpid())
-	if err == nil {
-		var more []int
-		more, err = Children(os.Getpid())
-		children = append(children, more...)
+// whole reads a list of children until two readings in a row agree; with an error there may
+// be more. The kernel reads child by child and counts them: if one that it has read is reaped
+// meanwhile, it passes over another one, whose end nothing may tell of again. But then the
+// reaped one is in this reading and not in the next.
+func whole(list func() ([]int, error)) ([]int, error) {
+	var all []int
+	for range maxPasses {
+		pids, err := list()
+		agrees := all != nil && slices.Equal(pids, all)
+		if all = append([]int{}, pids...); agrees || err != nil {
+			return distinct(all), err
+		}
 	}
-	slices.Sort(children)
-	for _, pid := range slices.Compact(children) {
+	return distinct(all), errors.New("children come and go too fast to be listed")
+}
+
+// reapOnce is one look at our children.
+func reapOnce(list func() ([]int, error), wanted func(pid int) bool, kill bool, spared map[int]bool, note func(int, time.Duration)) (live []int, reaped bool, err error) {
+	children, err := whole(list)
+	for _, pid := range children {
 		if !wanted(pid) {
 			continue
 		}
@@ -120,8 +141,12 @@ func reapOnce(wanted func(pid int) bool, kill bool, spared map[int]bool) (live [
 			KillChild(pid, spared)
 		}
 		var status syscall.WaitStatus
-		told, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
+		var used syscall.Rusage
+		told, err := syscall.Wait4(pid, &status, syscall.WNOHANG, &used)
 		ended := told == pid && (status.Exited() || status.Signaled()) // one that made us its tracer may have stopped
+		if ended && note != nil {
+			note(pid, time.Duration(used.Utime.Nano()+used.Stime.Nano()))
+		}
 		if ended || errors.Is(err, syscall.ECHILD) {
 			reaped = reaped || ended
 			continue

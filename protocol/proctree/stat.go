@@ -18,15 +18,17 @@ type Stat struct {
 	Name    string        // of the program, at most 15 bytes of any kind
 	State   byte          // as in 'R' for running, 'T' for stopped
 	Parent  int           // process id
-	CPU     time.Duration // on the processors, with children that it waited for
+	CPU     time.Duration // on the processors, with Waited
+	Waited  time.Duration // of it: that of children which it waited for, with theirs
 	Threads int64
-	Memory  int64 // bytes in memory, shared pages included
+	Memory  int64 // bytes in memory, shared pages included; 0 once the first thread has ended
 	Started int64 // ticks of 10 ms from the start of the machine to that of the process
 }
 
 // Ended reports whether the process has ended. Its parent may still have to wait
-// for it.
-func (s Stat) Ended() bool { return s.State == 'Z' || s.State == 'X' }
+// for it. A process whose first thread alone has ended is shown as a zombie, but
+// has other threads.
+func (s Stat) Ended() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
 
 // ReadStat reads the state of a process. [Gone] tells whether an error means that
 // there is no such process.
@@ -64,9 +66,11 @@ func parseStat(data []byte) (Stat, bool) {
 		Name: string(data[open+1 : end]), State: fields[0][0], Parent: int(number(1, math.MaxInt32)),
 		Threads: number(17, math.MaxInt64), Started: number(19, math.MaxInt64), Memory: number(21, 1<<40) * int64(os.Getpagesize()),
 	}
-	for i := 11; i <= 14; i++ { // utime stime cutime cstime
-		s.CPU += time.Duration(number(i, 1<<36)) * tick
+	times := func(user, system int) time.Duration {
+		return time.Duration(number(user, 1<<36)+number(system, 1<<36)) * tick
 	}
+	s.Waited = times(13, 14) // cutime cstime
+	s.CPU = times(11, 12) + s.Waited
 	return s, true
 }
 
@@ -95,28 +99,6 @@ func (p Process) Lives() bool {
 		return !Gone(err)
 	}
 	return s.Started == p.Started && !s.Ended()
-}
-
-// Memory is the memory of a process that no file backs, in bytes. [Gone] tells whether
-// an error means that there is no such process.
-func Memory(pid int) (int64, error) {
-	data, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	return parseMemory(data), err
-}
-
-func parseMemory(status []byte) int64 {
-	var sum int64
-	for line := range bytes.Lines(status) {
-		name, value, _ := bytes.Cut(line, []byte{':'})
-		switch string(name) {
-		case "RssAnon", "RssShmem", "VmSwap":
-			n, err := strconv.ParseInt(string(bytes.TrimSuffix(bytes.TrimSpace(value), []byte(" kB"))), 10, 64)
-			if err == nil && n > 0 {
-				sum += min(n, 1<<50) * 1024
-			}
-		}
-	}
-	return sum
 }
 
 // All lists the ids of the machine's processes, zombies included, the youngest

@@ -7,10 +7,13 @@
 //	}
 //
 // The rate is given with each call, so that it may change. Nothing here is safe for
-// concurrent use, and nothing looks at the clock.
+// concurrent use, and nothing but [Sleep] looks at the clock.
 package ratelimit
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Rate is how fast a bucket fills.
 type Rate struct {
@@ -59,3 +62,15 @@ func (b *Bucket) Wait(now time.Time, r Rate, n float64) time.Duration {
 
 // IsFull reports whether the bucket is as one that was never used.
 func (b *Bucket) IsFull(now time.Time, r Rate) bool { return b.Wait(now, r, r.Burst) == 0 }
+
+// Sleep waits for d, unless ctx ends: then it returns the cause. It is safe for concurrent use.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

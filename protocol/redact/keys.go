@@ -1,6 +1,9 @@
 package redact
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 const (
 	keyPrefix  = "nxk_" // of the façade's keys (SPEC §6.5)
@@ -15,6 +18,14 @@ const (
 // and for JSON.
 func Keys(text string) string {
 	return secrets(secrets(text, keyPrefix), codePrefix)
+}
+
+// KeysOf is [Keys] for a line: the line itself where nothing in it looks like a key.
+func KeysOf(line []byte) []byte {
+	if !bytes.Contains(line, []byte(keyPrefix)) && !bytes.Contains(line, []byte(codePrefix)) {
+		return line
+	}
+	return []byte(Keys(string(line)))
 }
 
 func secrets(text, prefix string) string {

@@ -9,7 +9,7 @@ type Stream struct {
 	held    []byte // the end of what came, if it may be the beginning of a secret
 }
 
-// NewStream returns a stream of which nothing has come.
+// NewStream returns a stream that nothing has come of.
 func NewStream(s Secrets) *Stream {
 	words := len(s)
 	for words > 0 && len(s[words-1]) < minWord {

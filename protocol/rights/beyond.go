@@ -76,7 +76,6 @@ func denies(p protocol.Permissions, tool string) bool {
 	return slices.Contains(p.DisabledTools, tool) || p.Tools[tool].Mode == ModeDeny
 }
 
-// missing are those of paths that do not lie in one of dirs.
 func missing(paths, dirs []string) (out []string) {
 	for _, path := range paths {
 		if !Contains(dirs, path) {

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
@@ -13,11 +16,15 @@ import (
 const (
 	maxEntries = 256  // of one list of paths or names
 	maxPath    = 4096 // bytes
+
+	// maxPermissions bounds their JSON, in bytes: it is an argument of a command line, which
+	// may have 128 KiB, and stands up to three times in one frame.
+	maxPermissions = 96 << 10
 )
 
 // Clean checks what p may hold, whatever its preset, and returns it with its lists in
-// order: paths are absolute and clean, modes are known, and no list has more than 256
-// entries. The error, a *strict.Error, names the member.
+// order: paths are absolute and clean, modes are known, no list has more than 256
+// entries, and all have at most 96 KiB as JSON. The error, a *strict.Error, names the member.
 func Clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
 	if p.DisabledTools, err = names("disabled_tools", p.DisabledTools); err != nil {
 		return p, err
@@ -54,7 +61,11 @@ func Clean(p protocol.Permissions) (_ protocol.Permissions, err error) {
 	if len(rules) > 0 {
 		p.Tools = rules
 	}
-	return p, nil
+	text, err := json.Marshal(p, jsontext.AllowInvalidUTF8(true))
+	if err == nil && len(text) > maxPermissions {
+		err = &strict.Error{Problem: fmt.Sprintf("the permissions have %d bytes as JSON, and may have %d: shorten their lists", len(text), maxPermissions)}
+	}
+	return p, err
 }
 
 // paths cleans a list of paths. It stays nil if it was, and empty if it was.
@@ -80,7 +91,6 @@ func paths(member string, list []string) ([]string, error) {
 	return Sorted(cleaned), err
 }
 
-// names cleans a list of names.
 func names(member string, list []string) ([]string, error) {
 	if len(list) > maxEntries {
 		return nil, &strict.Error{Path: member, Problem: fmt.Sprintf("has more than %d entries", maxEntries)}

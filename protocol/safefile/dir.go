@@ -59,7 +59,7 @@ func makeLocked(parent string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
+	file, err := OpenDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -102,7 +102,7 @@ func SweepDirs(ctx context.Context, parent string) error {
 		if err != nil || !info.IsDir() || !Ours(info) {
 			continue
 		}
-		file, err := os.Open(path)
+		file, err := OpenDir(path)
 		if err != nil {
 			continue
 		}

@@ -10,7 +10,8 @@
 //
 // Open refuses links, directories, pipes, sockets and devices, and waits for none of
 // them. It follows links among the directories of a path: a home may be one. OpenLinked
-// and OpenIn also follow links to the file, OpenIn none that leads out of its root. OpenIn
+// and OpenIn also follow links to the file, OpenIn none that leads out of its root. OpenNamed,
+// for what a person names, opens pipes too that the process was started with. OpenIn
 // and ReadOwn refuse what belongs to another user: their directory may be one that all may
 // write. A file that is larger than it can be is not read.
 //

@@ -1,11 +1,60 @@
 package safefile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
+
+// DefaultHome is the name, in the user's home directory, of the home of nexus if nobody says
+// otherwise.
+const DefaultHome = ".nexus3"
+
+// HomeOf is the home by environ (KEY=VALUE) alone. No symbolic
+// link leads to it; it may itself be one.
+func HomeOf(environ []string) (string, error) {
+	env := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	if home := env["NEXUS_HOME"]; home != "" {
+		abs, err := filepath.Abs(home)
+		if err != nil {
+			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
+		}
+		return ThroughNoLink(abs), nil
+	}
+	if home := env["HOME"]; home != "" {
+		return ThroughNoLink(filepath.Join(home, DefaultHome)), nil
+	}
+	return "", errors.New("neither NEXUS_HOME nor HOME is set")
+}
+
+// Below makes path relative to dir; false if it is neither dir nor lies in it. Both are absolute
+// and clean, and no link is followed.
+func Below(dir, path string) (relative string, ok bool) {
+	relative, err := filepath.Rel(dir, path)
+	return relative, err == nil && filepath.IsLocal(relative)
+}
+
+// ThroughNoLink is a path whose directories are no symbolic links, as far as they are
+// there; its last element may be one.
+func ThroughNoLink(path string) string {
+	rest := filepath.Base(path)
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
 
 // links is what becomes of a symbolic link in the place of something that nexus trusts.
 type links int
@@ -23,7 +72,7 @@ var trusted = []struct {
 }{
 	{followed, []string{"config.json", "mcp.json", "NEXUS.md", "sessions", "plans", "logs", "cache"}},
 	{refused, []string{"run", "run/temp", "run/sockets", "run/scratch", "run/trees"}},
-	{ignored, []string{"keys.json", "audit.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
+	{ignored, []string{"keys.json", "audit.jsonl", "audit-limited.jsonl", "audit-excess.jsonl", "run/lock", "run/config.json", "run/last", "run/signatures"}},
 }
 
 // CheckHome refuses a home that belongs to another user than ours and root, or that others may
@@ -34,6 +83,9 @@ var trusted = []struct {
 func CheckHome(home string) error {
 	if err := CheckHomeDir(home); err != nil {
 		return err
+	}
+	if info, err := os.Stat(home); err == nil && !OursOrRoots(info) {
+		return foreign(home, AsOwner(info)+", ")
 	}
 	if err := check(home, followed); err != nil {
 		return err
@@ -57,11 +109,19 @@ func CheckHome(home string) error {
 	return nil
 }
 
-// CheckHomeDir refuses a home that is something else than a directory. One that is missing,
-// or cannot be looked at, is no error.
+// CheckHomeDir refuses a home that is something else than a directory, or that our user may not
+// enter. One that is missing is no error.
 func CheckHomeDir(home string) error {
-	if info, err := os.Stat(home); err == nil && !info.IsDir() {
+	info, err := os.Stat(home)
+	if err != nil {
+		return nil //nolint:nilerr // whoever needs it says why it cannot be had
+	}
+	if !info.IsDir() {
 		return fmt.Errorf("home %s is not a directory", home)
+	}
+	if _, err := os.Lstat(filepath.Join(home, "run")); errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("home %s (mode %04o) is not open to user %d: choose another home (--home, NEXUS_HOME), or change its owner or mode",
+			home, info.Mode().Perm(), os.Geteuid())
 	}
 	return nil
 }
@@ -76,7 +136,7 @@ func check(path string, l links) error {
 		case l == refused:
 			return fmt.Errorf("%s is a symbolic link, and must be a directory of the home itself: remove the link", path)
 		case !OursOrRoots(info):
-			return foreign(path)
+			return foreign(path, "")
 		}
 		info, err = os.Stat(path)
 	}
@@ -84,7 +144,7 @@ func check(path string, l links) error {
 	case err != nil:
 		return nil //nolint:nilerr // whoever reads it says why it cannot be
 	case !OursOrRoots(info):
-		return foreign(path)
+		return foreign(path, "")
 	case !OwnerWrites(info):
 		return fmt.Errorf("%s has mode %04o, so others may change what nexus trusts: look whether they have, then run chmod go-w %s",
 			path, info.Mode().Perm(), path)
@@ -92,7 +152,8 @@ func check(path string, l links) error {
 	return nil
 }
 
-func foreign(path string) error {
-	return fmt.Errorf("%s is another user's, who could run programs as you: choose another home (--home, NEXUS_HOME), "+
-		"or make it yours (chown -R %d %s) if you trust all that is in it", path, os.Geteuid(), path)
+// foreign refuses another user's file. way is one more way out, with a comma behind it.
+func foreign(path, way string) error {
+	return fmt.Errorf("%s is another user's, who could run programs as you: %schoose another home (--home, NEXUS_HOME), "+
+		"or make it yours (chown -R %d %s) if you trust all that is in it", path, way, os.Geteuid(), path)
 }

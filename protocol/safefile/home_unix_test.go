@@ -42,7 +42,7 @@ func TestCheckHome(t *testing.T) {
 		{"a linked directory of sessions", "sessions", relink, "", false},
 		{"a linked run", "run", relink, link, false},
 		{"a linked directory in run", "run/scratch", relink, link, false},
-		{"given away", ".", give, foreign, true},
+		{"given away", ".", give, foreign + ", who could run programs as you: run this as its owner (sudo -u '#12345' …), choose another home", true},
 		{"configuration given away", "config.json", give, foreign, true},
 		{"servers given away", "mcp.json", give, foreign, true},
 		{"prompt given away", "NEXUS.md", give, foreign, true},
@@ -85,5 +85,45 @@ func TestCheckHome(t *testing.T) {
 	}
 	if err := safefile.CheckHome(filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Errorf("a home that is to be made: %v", err)
+	}
+}
+
+func TestHomeOf(t *testing.T) {
+	tests := []struct {
+		name string
+		env  []string
+		want string // "" is an error
+	}{
+		{"NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME=/n"}, "/n"},
+		{"the user's home", []string{"HOME=/h"}, "/h/.nexus3"},
+		{"an empty NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME="}, "/h/.nexus3"},
+		{"neither", nil, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := safefile.HomeOf(tt.env)
+			if got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// The path of a home leads through no link, also where the home is yet to be made.
+func TestHomeThroughALink(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(top, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"link/new/home": "real/new/home", "link": "link", "real": "real"} {
+		if got, err := safefile.HomeOf([]string{"NEXUS_HOME=" + filepath.Join(top, given)}); err != nil || got != filepath.Join(top, want) {
+			t.Errorf("%s: got %s, %v, want %s", given, got, err, want)
+		}
 	}
 }

@@ -32,11 +32,39 @@ func Open(path string, flags int) (*os.File, error) {
 	return regular(file, err, path, os.Lstat)
 }
 
+// OpenRoot is os.OpenRoot, and waits for nobody: where a named pipe stands in the place of the
+// directory, os.OpenRoot waits for the pipe's other end.
+func OpenRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + itself) }
+
+// OpenRootIn is OpenRoot within another root.
+func OpenRootIn(root *os.Root, dir string) (*os.Root, error) { return root.OpenRoot(dir + itself) }
+
+// OpenDir opens a directory for reading, and waits for nobody, as OpenRoot.
+func OpenDir(dir string) (*os.File, error) { return os.Open(dir + itself) }
+
+// ReadDir is os.ReadDir, and waits for nobody, as OpenRoot.
+func ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir + itself) }
+
+// itself, behind a path, has the system open a directory or nothing (POSIX, pathname
+// resolution).
+const itself = "/."
+
 // OpenLinked opens the regular file at path, or the file that a link there leads to, for
 // reading. Errors are those of Open.
 func OpenLinked(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|nonBlock, 0)
 	return regular(file, err, path, os.Stat)
+}
+
+// OpenNamed is OpenLinked for a file that a person names and that is read once. It also opens
+// what the process was started with, be it a pipe: /dev/stdin, /dev/fd/N or /proc/self/fd/N,
+// as of a shell's <(command). The open waits for nobody; a read of a pipe waits for its writer.
+func OpenNamed(path string) (*os.File, error) {
+	switch clean := filepath.Clean(path); {
+	case clean == "/dev/stdin", filepath.Dir(clean) == "/dev/fd", filepath.Dir(clean) == "/proc/self/fd":
+		return os.OpenFile(path, os.O_RDONLY|nonBlock, 0)
+	}
+	return OpenLinked(path)
 }
 
 // OpenIn is OpenLinked for a name in root, where another user may have put something: the
@@ -112,6 +140,12 @@ func Read(path string, limit int64) ([]byte, error) {
 // ReadLinked is Read for what OpenLinked opens.
 func ReadLinked(path string, limit int64) ([]byte, error) {
 	file, err := OpenLinked(path)
+	return readClose(file, err, limit)
+}
+
+// ReadNamed is Read for what OpenNamed opens.
+func ReadNamed(path string, limit int64) ([]byte, error) {
+	file, err := OpenNamed(path)
 	return readClose(file, err, limit)
 }
 

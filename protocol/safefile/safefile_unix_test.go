@@ -4,8 +4,10 @@ package safefile_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -54,6 +56,10 @@ func TestOpenRefusesWhatIsNotRegular(t *testing.T) {
 			if thing.linked && string(data) != "victim" || !thing.linked && !errors.Is(err, safefile.ErrNotRegular) {
 				t.Errorf("read through links: %q, %v", data, err)
 			}
+			data, err = safefile.ReadNamed(path, 100)
+			if thing.linked && string(data) != "victim" || !thing.linked && !errors.Is(err, safefile.ErrNotRegular) {
+				t.Errorf("read by its name: %q, %v", data, err)
+			}
 			root, err := os.OpenRoot(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -65,6 +71,70 @@ func TestOpenRefusesWhatIsNotRegular(t *testing.T) {
 			}
 			f.Close()
 		})
+	}
+}
+
+// What the process was given open is read by its name, be it a pipe, up to the limit.
+func TestReadNamed(t *testing.T) {
+	for _, dir := range []string{"/dev/fd", "/dev/./fd/"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WriteString("text"); errors.Join(err, w.Close()) != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("%s/%d", dir, r.Fd())
+		if data, err := safefile.ReadNamed(path, 4); string(data) != "text" || err != nil {
+			t.Errorf("%s: %q, %v", path, data, err)
+		}
+		r.Close()
+	}
+}
+
+// A named pipe in the place of a directory is none, and is not waited for.
+func TestOpenDirectories(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Mkdir(filepath.Join(dir, "dir"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	top, err := safefile.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.Close()
+	for what, open := range map[string]func(name string) error{
+		"OpenRoot": func(name string) error {
+			root, err := safefile.OpenRoot(filepath.Join(dir, name))
+			if err == nil {
+				err = root.Close()
+			}
+			return err
+		},
+		"OpenRootIn": func(name string) error {
+			root, err := safefile.OpenRootIn(top, name)
+			if err == nil {
+				err = root.Close()
+			}
+			return err
+		},
+		"OpenDir": func(name string) error {
+			file, err := safefile.OpenDir(filepath.Join(dir, name))
+			if err == nil {
+				err = file.Close()
+			}
+			return err
+		},
+		"ReadDir": func(name string) error {
+			_, err := safefile.ReadDir(filepath.Join(dir, name))
+			return err
+		},
+	} {
+		for name, want := range map[string]error{"pipe": unix.ENOTDIR, "dir": nil, "none": fs.ErrNotExist} {
+			if err := open(name); !errors.Is(err, want) {
+				t.Errorf("%s of %s: %v, want %v", what, name, err, want)
+			}
+		}
 	}
 }
 
@@ -214,6 +284,19 @@ func TestProbe(t *testing.T) {
 	if err := safefile.Probe(filepath.Join(dir, "none"), 4096); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of no directory: %v", err)
 	}
+}
+
+func TestProbeWithoutRoom(t *testing.T) {
+	const inside = "NEXUS_TEST_WITHOUT_ROOM"
+	if os.Getenv(inside) == "" { // in a process of its own, as the limit holds for the log of the test, too
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	dir := t.TempDir()
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
 	var limit unix.Rlimit

@@ -2,6 +2,7 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -16,7 +17,7 @@ const (
 
 // SyncDir returns once the names in a directory are on the disk.
 func SyncDir(dir string) error {
-	file, err := os.Open(dir)
+	file, err := OpenDir(dir)
 	if err != nil {
 		return err
 	}
@@ -61,6 +62,12 @@ func Ours(info fs.FileInfo) bool {
 func OursOrRoots(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
+// AsOwner says how a command is run as the owner of a file, as in "run this as its owner
+// (sudo -u '#990' …)". info is of package os.
+func AsOwner(info fs.FileInfo) string {
+	return fmt.Sprintf("run this as its owner (sudo -u '#%d' …)", info.Sys().(*syscall.Stat_t).Uid)
 }
 
 // OwnerWrites reports whether nobody but its owner may write a file, or put files into a

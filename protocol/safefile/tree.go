@@ -27,7 +27,7 @@ func RemoveAll(ctx context.Context, path string) error {
 }
 
 func removeAll(ctx context.Context, path string) error {
-	parent, err := os.OpenRoot(filepath.Dir(path))
+	parent, err := OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func removeAll(ctx context.Context, path string) error {
 		return parent.Remove(name)
 	}
 	_ = parent.Chmod(name, 0o700) // opening says what is wrong
-	root, err := parent.OpenRoot(name)
+	root, err := OpenRootIn(parent, name)
 	if err != nil {
 		return err
 	}
@@ -104,10 +104,10 @@ func (t *tree) pass(dir string) (removed int, err error) {
 
 // open opens a directory, which its owner may read and change then.
 func (t *tree) open(dir string) (*os.File, error) {
-	file, err := t.root.Open(dir)
+	file, err := t.root.Open(dir + itself)
 	if err != nil {
 		_ = t.root.Chmod(dir, 0o700) // the second try says what is wrong
-		if file, err = t.root.Open(dir); err != nil {
+		if file, err = t.root.Open(dir + itself); err != nil {
 			return nil, err
 		}
 	}

@@ -49,7 +49,6 @@ type Member struct {
 	Schema   *Schema
 }
 
-// MarshalJSONTo implements json.MarshalerTo.
 func (m *Members) MarshalJSONTo(enc *jsontext.Encoder) error {
 	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
 		return err
@@ -73,7 +72,8 @@ const (
 	// where it is zero, and null if it is a pointer that is not left out.
 	Written Mode = iota
 	// Read are those that package strict takes: a member may be missing if it is a
-	// pointer, which may be null as well, or has a default. Unknown ones are ignored.
+	// pointer, which may be null as well, or has a default. Unknown ones are ignored, but
+	// where a tag says strict:"closed".
 	Read
 	// ReadClosed is Read, but that unknown members are refused.
 	ReadClosed
@@ -156,7 +156,11 @@ func Fields(t reflect.Type, mode Mode) (list []Member) {
 		if pointer {
 			typ = f.Type.Elem()
 		}
-		m := Member{Name: name, Schema: Of(typ, mode)}
+		within := mode
+		if mode == Read && f.Tag.Get("strict") == "closed" {
+			within = ReadClosed
+		}
+		m := Member{Name: name, Schema: Of(typ, within)}
 		m.Schema.annotate(f.Tag)
 		if mode == Written {
 			m.Required = !left && always(t, f.Index)

@@ -7,9 +7,9 @@
 // of its type, and null is a value only for pointers and raw values.
 //
 //	type params struct {
-//		Content string  `json:"content"`                  // required
-//		When    *string `json:"when,omitzero"`            // may be missing or null
-//		Tags    []Tag   `json:"tags" wire:"default"`      // may be missing, not null
+//		Content string   `json:"content"`             // required
+//		When    *string  `json:"when,omitzero"`       // may be missing or null
+//		Tags    []string `json:"tags" wire:"default"` // may be missing, not null
 //	}
 //	err := strict.Unmarshal(data, &p, strict.RejectUnknown)
 //
@@ -126,18 +126,56 @@ func elide(path string) string {
 }
 
 // Unmarshal decodes data, a JSON object, into the struct that v points to.
-// The error is that of [Valid], or an *Error that names the member.
+// The error is that of [ValidText], or an *Error that names the member.
 func Unmarshal(data []byte, v any, unknown Unknown) error {
-	if err := Valid(data); err != nil {
+	if err := ValidText(data); err != nil {
 		return err
 	}
 	return Fill(data, v, unknown)
 }
 
+// ValidText is [Valid] for data that people may have written: the error also names what JSON
+// does not have (a byte order mark, comments).
+func ValidText(data []byte) error {
+	if err := Valid(data); err != nil {
+		return fmt.Errorf("%w%s", err, habit(data))
+	}
+	return nil
+}
+
+// habit says what an editor or a person wrote where data, which is not valid, stops being
+// JSON: the end of the error; "" for anything else.
+func habit(data []byte) string {
+	at := brokenAt(data)
+	if at < 0 || at > len(data) {
+		return ""
+	}
+	starts := func(marks ...string) bool {
+		return slices.ContainsFunc(marks, func(mark string) bool { return bytes.HasPrefix(data[at:], []byte(mark)) })
+	}
+	switch {
+	case at == 0 && starts("\xff\xfe", "\xfe\xff"):
+		return ": it is UTF-16: save it as UTF-8"
+	case at == 0 && starts("\ufeff"):
+		return ": it is a byte order mark: save the text as UTF-8 without one"
+	case starts("//", "/*", "#"):
+		return ": JSON has no comments"
+	}
+	return ""
+}
+
 // Fill is Unmarshal for data that [Valid] has passed already.
 func Fill(data []byte, v any, unknown Unknown) error {
-	if err := check(gjson.ParseBytes(data), reflect.TypeOf(v).Elem(), "", unknown); err != nil {
-		return err
+	if quick(data, v, unknown) {
+		return nil
+	}
+	return fill(data, v, unknown)
+}
+
+// fill is Fill, and says what is wrong.
+func fill(data []byte, v any, unknown Unknown) error {
+	if fault := check(gjson.ParseBytes(data), reflect.TypeOf(v).Elem(), unknown); fault != nil {
+		return fault
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		if s, ok := errors.AsType[*json.SemanticError](err); ok {
@@ -155,8 +193,8 @@ var (
 
 // check walks value beside the type t. It finds what json.Unmarshal passes
 // over (missing members, null for a plain type) and names all other faults in
-// the same words.
-func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) error {
+// the same words. The path of a fault begins at value.
+func check(value gjson.Result, t reflect.Type, unknown Unknown) *Error {
 	if t == rawType {
 		return nil
 	}
@@ -168,34 +206,50 @@ func check(value gjson.Result, t reflect.Type, path string, unknown Unknown) err
 	}
 	want, ok := wants(value, t)
 	if !ok {
-		return &Error{Path: path, Problem: fmt.Sprintf("must be %s, is %s", want, have(value))}
+		return &Error{Problem: fmt.Sprintf("must be %s, is %s", want, have(value))}
 	}
 	switch {
 	case t == timeType:
 		return nil
 	case t.Kind() == reflect.Struct:
-		return checkMembers(value, t, path, unknown)
+		return checkMembers(value, t, unknown)
 	case t.Kind() == reflect.Slice:
-		return checkElements(value, t.Elem(), path, unknown)
+		return checkElements(value, t.Elem(), unknown)
 	case t.Kind() == reflect.Map:
-		var err error
+		var fault *Error
 		value.ForEach(func(key, element gjson.Result) bool {
-			err = check(element, t.Elem(), join(path, key.Str), unknown)
-			return err == nil
+			fault = check(element, t.Elem(), unknown).within(key.Str)
+			return fault == nil
 		})
-		return err
+		return fault
 	}
 	return nil
 }
 
-func checkElements(array gjson.Result, t reflect.Type, path string, unknown Unknown) (err error) {
+func checkElements(array gjson.Result, t reflect.Type, unknown Unknown) (fault *Error) {
 	i := 0
 	array.ForEach(func(_, element gjson.Result) bool {
-		err = check(element, t, path+"["+strconv.Itoa(i)+"]", unknown)
+		if fault = check(element, t, unknown); fault != nil {
+			fault = fault.within("[" + strconv.Itoa(i) + "]")
+		}
 		i++
-		return err == nil
+		return fault == nil
 	})
-	return err
+	return fault
+}
+
+// within is the fault as it is named a level further out, where the path is the name of a
+// member, or an index in brackets. Paths are made of faults alone: most values have none.
+func (e *Error) within(outer string) *Error {
+	switch {
+	case e == nil:
+		return nil
+	case e.Path == "" || e.Path[0] == '[':
+		e.Path = outer + e.Path
+	default:
+		e.Path = outer + "." + e.Path
+	}
+	return e
 }
 
 // member is what the rules of this package need to know of a struct field.
@@ -203,6 +257,8 @@ type member struct {
 	name     string
 	typ      reflect.Type
 	required bool
+	closed   Unknown // tag strict:"closed": unknown members in it are errors for every reader
+	filled   string  // tag filled: what the text must be, which may be missing, but not ""
 }
 
 // plans holds the []member of each struct type that was met: reflect.Type to
@@ -224,7 +280,7 @@ func planOf(t reflect.Type) []member {
 			continue
 		}
 		required := field.Type.Kind() != reflect.Pointer && field.Tag.Get("wire") != "default"
-		plan = append(plan, member{name: name, typ: field.Type, required: required})
+		plan = append(plan, member{name, field.Type, required, field.Tag.Get("strict") == "closed", field.Tag.Get("filled")})
 	}
 	plans.Store(t, plan)
 	return plan
@@ -232,7 +288,7 @@ func planOf(t reflect.Type) []member {
 
 // checkMembers reports the first fault in the order of the object, then the
 // first member that is missing in the order of the struct.
-func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unknown) (err error) {
+func checkMembers(object gjson.Result, t reflect.Type, unknown Unknown) (fault *Error) {
 	plan := planOf(t)
 	found := make([]bool, len(plan))
 	object.ForEach(func(key, element gjson.Result) bool {
@@ -240,21 +296,30 @@ func checkMembers(object gjson.Result, t reflect.Type, path string, unknown Unkn
 		switch {
 		case i >= 0:
 			found[i] = true
-			err = check(element, plan[i].typ, join(path, key.Str), unknown)
+			fault = plan[i].check(element, unknown).within(key.Str)
 		case unknown == RejectUnknown:
-			err = &Error{Path: join(path, key.Str), Problem: "is not known", Nearest: nearest(key.Str, plan)}
+			fault = &Error{Path: key.Str, Problem: "is not known", Nearest: nearest(key.Str, plan)}
 		}
-		return err == nil
+		return fault == nil
 	})
-	if err != nil {
-		return err
+	if fault != nil {
+		return fault
 	}
 	for i, m := range plan {
 		if m.required && !found[i] {
-			return &Error{Path: join(path, m.name), Problem: "is missing"}
+			return &Error{Path: m.name, Problem: "is missing"}
 		}
 	}
 	return nil
+}
+
+// check is the function of that name for the value of a member.
+func (m member) check(value gjson.Result, unknown Unknown) *Error {
+	fault := check(value, m.typ, unknown || m.closed)
+	if fault == nil && m.filled != "" && value.Str == "" {
+		fault = &Error{Problem: `is "", want ` + m.filled}
+	}
+	return fault
 }
 
 // nearest is the member that a misspelt name was probably meant to be.
@@ -312,13 +377,6 @@ func have(value gjson.Result) string {
 	default:
 		return "a boolean"
 	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // dotted turns a JSON pointer into the path of an [Error].

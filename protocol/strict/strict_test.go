@@ -27,6 +27,8 @@ type everything struct {
 	Inner inner             `json:"inner" wire:"default"`
 	P     *string           `json:"p"`
 	Deep  *inner            `json:"deep,omitzero"`
+	Shut  *inner            `json:"shut,omitzero" strict:"closed"`
+	Mode  string            `json:"mode" wire:"default" filled:"on or off"`
 	Mine  int               `json:"-"`
 }
 
@@ -87,6 +89,8 @@ func TestUnmarshalNamesTheFault(t *testing.T) {
 		{`{"s":"","u":18446744073709551616}`, "u", "must be a non-negative integer, is the number 18446744073709551616"},
 		{`{"s":"","u8":256}`, "u8", "must be a non-negative integer, is the number 256"},
 		{`{"s":"","i":2147483648}`, "i", "must be an integer, is the number 2147483648"},
+		{`{"s":"","shut":{"name":"","tag":1}}`, "shut.tag", "is not known"},
+		{`{"s":"","mode":""}`, "mode", `is "", want on or off`},
 		{`{"s":"","i":true}`, "i", "must be an integer, is a boolean"},
 		{`{"s":"","f":"1"}`, "f", "must be a number, is a string"},
 		{`{"s":"","f":1e999}`, "f", "cannot be read: value out of range"},
@@ -147,6 +151,32 @@ func TestValid(t *testing.T) {
 			}
 			if duplicate := strings.Contains(tt.want, "duplicate"); errors.Is(err, strict.ErrDuplicate) != duplicate {
 				t.Errorf("ErrDuplicate: got %v, want %v", !duplicate, duplicate)
+			}
+		})
+	}
+}
+
+// TestHabits: what editors and people write into files, and JSON does not have, is named.
+func TestHabits(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		data string
+		want string // at the end of the error
+	}{
+		{"comment behind", `{} // no`, "unexpected '/' after the end of the value, at offset 3: JSON has no comments"},
+		{"comment", "{\n// no\n\"a\":1}", "at offset 2: JSON has no comments"},
+		{"comment in the depth", `{"a":[1, /* no */ 2]}`, "at offset 9 (in /a/1): JSON has no comments"},
+		{"comment of a shell", "# no\n{}", "at offset 0: JSON has no comments"},
+		{"no comment", `{"a":/}`, "at offset 5 (in /a)"},
+		{"byte order mark", "\ufeff{}", "at offset 0: it is a byte order mark: save the text as UTF-8 without one"},
+		{"byte order mark in the midst", "[\ufeff1]", "at offset 1 (in /0)"},
+		{"UTF-16", "\xff\xfe{\x00}\x00", "at offset 0: it is UTF-16: save it as UTF-8"},
+		{"UTF-16, big-endian", "\xfe\xff\x00{\x00}", "at offset 0: it is UTF-16: save it as UTF-8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := strict.Unmarshal([]byte(tt.data), new(everything), strict.RejectUnknown)
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q at its end", err, tt.want)
 			}
 		})
 	}

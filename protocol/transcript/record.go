@@ -99,6 +99,9 @@ type (
 		TokensAfter  uint64              `json:"tokens_after"`
 		Usage        *protocol.TurnUsage `json:"usage,omitzero"`
 		At           time.Time           `json:"at"` // UTC
+		// Checkpoint is what the session amounts to after this record, but for its
+		// messages; nil where nobody wrote it.
+		Checkpoint *Checkpoint `json:"checkpoint,omitzero"`
 	}
 
 	// Allowance is what somebody allowed for the rest of the session.
@@ -107,7 +110,7 @@ type (
 		At        time.Time          `json:"at"` // UTC
 	}
 
-	// Note is one thing that the agent is told beside the conversation. The
+	// Note is one thing that the model gets beside the conversation. The
 	// latest note of a key holds; one without data takes it back.
 	Note struct {
 		Key  string         `json:"key"`
@@ -119,6 +122,8 @@ type (
 	Reset struct {
 		SessionID string    `json:"session_id"`
 		At        time.Time `json:"at"` // UTC
+		// Checkpoint is that of a Compaction, without messages.
+		Checkpoint *Checkpoint `json:"checkpoint,omitzero"`
 	}
 
 	// Unknown is a record of a type this package does not know.
@@ -160,8 +165,16 @@ func (e *VersionError) Error() string {
 // Append appends the line of r to dst, newline excluded. It fails only on
 // strings that are not UTF-8 and on raw values that are not JSON.
 func Append(dst []byte, r Record) ([]byte, error) {
-	if u, ok := r.(Unknown); ok {
-		return append(dst, u.Raw...), nil
+	switch r := r.(type) {
+	case Unknown:
+		return append(dst, r.Raw...), nil
+	case Message: // two for each turn, and its end: not through reflection
+		return appendMessage(dst, r)
+	case TurnEnd:
+		if protocol.PlainTime(r.At) {
+			return appendTurnEnd(dst, r)
+		}
+	default:
 	}
 	members, err := json.Marshal(r)
 	if err != nil {
@@ -171,6 +184,36 @@ func Append(dst []byte, r Record) ([]byte, error) {
 	dst = append(dst, r.Kind()...)
 	dst = append(dst, `",`...)
 	return append(dst, members[1:]...), nil // every record has a member
+}
+
+func appendMessage(dst []byte, r Message) ([]byte, error) {
+	m := protocol.NewMembers(dst)
+	m.String("type", r.Kind())
+	m.Message("message", r.Message)
+	if r.Usage != nil {
+		m.Usage("usage", *r.Usage)
+	}
+	return closed(&m, r.Kind())
+}
+
+func appendTurnEnd(dst []byte, r TurnEnd) ([]byte, error) {
+	m := protocol.NewMembers(dst)
+	m.String("type", r.Kind())
+	m.String("turn_id", r.TurnID)
+	m.String("outcome", string(r.Outcome))
+	m.OmitEmpty("error", r.Error)
+	m.Usage("usage", r.Usage)
+	m.Time("at", r.At)
+	return closed(&m, r.Kind())
+}
+
+// closed is the line of a record, of which all members are written.
+func closed(m *protocol.Members, kind string) ([]byte, error) {
+	line, err := m.Close()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s record: %w", kind, err)
+	}
+	return line, nil
 }
 
 // Decode decodes one line, newline excluded. Errors say what is wrong with the

@@ -1,7 +1,6 @@
 package transcript
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -15,14 +14,16 @@ import (
 
 // Summary is what there is to say of a session without its conversation.
 type Summary struct {
-	Header   Header
-	Settings Settings
+	Header Header
+	// SessionID is the present one, as in a State.
+	SessionID string
+	Settings  Settings
 	// Messages is how many the conversation has.
 	Messages uint64
 }
 
 // counted are the beginnings of records that Summarize need not decode.
-var counted = [][]byte{[]byte(`{"type":"message",`), []byte(`{"type":"partial",`), []byte(`{"type":"turn_end",`)}
+var counted = [][]byte{messageBegins, []byte(`{"type":"partial",`), []byte(`{"type":"turn_end",`)}
 
 // maxLine is how much of a line Summarize holds, in bytes. Of a longer message
 // it sees the beginning; another record of that size is damage.
@@ -32,79 +33,76 @@ const maxLine = 8 << 20
 // memory, whatever its size: of messages it sees only that they are JSON. A
 // session that has no header yet is an empty Summary. The errors are those of
 // Parse, or of reading.
-func Summarize(r io.Reader) (Summary, error) {
-	var messages uint64
-	state := &State{}
-	_, err := state.walk(lines(r), func(line []byte, whole, cut bool) error {
-		for i, beginning := range counted {
-			if state.Empty() || !whole || !bytes.HasPrefix(line, beginning) { // a line without an end may be torn
-				continue
-			}
-			if !cut && (!utf8.Valid(line) || !gjson.ValidBytes(line)) {
-				return &strict.Error{Problem: "is no JSON"}
-			}
-			if i == 0 {
-				messages++
-			}
-			return nil
-		}
-		if cut {
-			return &strict.Error{Problem: fmt.Sprintf("has more than %d bytes", maxLine)}
-		}
-		record, err := Decode(line)
-		if err != nil {
-			return err
-		}
-		if state.Empty() {
-			return state.Apply(record)
-		}
-		switch r := record.(type) {
-		case Message: // written by somebody else
-			messages++
-		case Compaction:
-			if r.Dropped > messages {
-				return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, messages)
-			}
-			messages += 1 - r.Dropped
-		case Reset:
-			messages = 0
-		case Settings, Header:
-			return state.Apply(r)
-		default: // of no interest, and there may be many
-		}
-		return nil
-	})
-	if err != nil {
+func Summarize(r io.ReadSeeker) (Summary, error) {
+	s := &summarizer{}
+	if _, err := replay(r, maxLine, s); err != nil {
 		return Summary{}, err
 	}
-	return Summary{Header: state.Header, Settings: state.Settings, Messages: messages}, nil
+	return Summary{Header: s.state.Header, SessionID: s.state.SessionID, Settings: s.state.Settings, Messages: s.messages}, nil
 }
 
-// lines reads r line by line. A line is valid until the next is read.
-func lines(r io.Reader) source {
-	b := bufio.NewReaderSize(r, 64<<10)
-	var held []byte // of a line that is longer than the reader's buffer
-	return func() (line []byte, size int, whole bool, err error) {
-		held = held[:0]
-		for {
-			piece, err := b.ReadSlice('\n')
-			if whole = err == nil; whole {
-				piece = piece[:len(piece)-1]
-			}
-			size += len(piece)
-			if whole && size == len(piece) {
-				return piece, size, true, nil
-			}
-			held = append(held, piece[:min(len(piece), maxLine-len(held))]...)
-			switch {
-			case errors.Is(err, bufio.ErrBufferFull):
-			case err != nil && (size == 0 || !errors.Is(err, io.EOF)):
-				return nil, 0, false, err
-			default:
-				return held, size, whole, nil
-			}
+// summarizer is the reader of Summarize. Its state has no messages.
+type summarizer struct {
+	state    State
+	messages uint64
+}
+
+func (s *summarizer) begin() *State {
+	*s = summarizer{}
+	return &s.state
+}
+
+func (s *summarizer) decode(line []byte, whole, cut bool) (Record, error) {
+	for i, beginning := range counted {
+		if s.state.Empty() || !whole || !bytes.HasPrefix(line, beginning) { // a line without an end may be torn
+			continue
 		}
+		if !cut && (!utf8.Valid(line) || !gjson.ValidBytes(line)) {
+			return nil, &strict.Error{Problem: "is no JSON"}
+		}
+		if i == 0 {
+			return Message{}, nil
+		}
+		return Unknown{}, nil
 	}
+	if cut {
+		return nil, &strict.Error{Problem: fmt.Sprintf("has more than %d bytes", maxLine)}
+	}
+	return Decode(line)
+}
+
+func (s *summarizer) keep(Message) { s.messages++ }
+
+func (s *summarizer) restore(r Record, c Checkpoint) {
+	if _, ok := r.(Compaction); ok {
+		s.messages++
+	}
+	if c.ResetID != "" {
+		s.state.SessionID = c.ResetID
+	}
+	s.state.Settings = c.Settings
+}
+
+func (s *summarizer) take(r Record) error {
+	if s.state.Empty() {
+		return s.state.Apply(r)
+	}
+	switch r := r.(type) {
+	case Message:
+		s.messages++
+	case Compaction:
+		if r.Dropped > s.messages {
+			return fmt.Errorf("compaction of %d messages, there are %d", r.Dropped, s.messages)
+		}
+		s.messages += 1 - r.Dropped
+	case Reset:
+		s.messages = 0
+		return s.state.Apply(r)
+	case Settings, Header:
+		return s.state.Apply(r)
+	default: // of no interest, and there may be many
+	}
+	return nil
 }
 
 // Renamed copies the size bytes of a session to dst under another header: the
@@ -112,7 +110,7 @@ func lines(r io.Reader) source {
 // is left out. It fails if the session does not begin with a whole header, and
 // with the errors of reading and writing.
 func Renamed(dst io.Writer, src io.ReaderAt, size int64, header Header) error {
-	first, length, whole, err := lines(io.NewSectionReader(src, 0, size))()
+	first, length, whole, err := lines(io.NewSectionReader(src, 0, size), maxLine, size)()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

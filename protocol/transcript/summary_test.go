@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,14 +27,34 @@ func TestSummarize(t *testing.T) {
 	sameAsParsed(t, bytes.TrimSuffix(damaged, []byte("\n"))) // it is passed over where it may be torn
 }
 
+// A list of many short sessions takes no buffers for long ones, whose collection others would
+// have to wait for.
+func TestSummaryOfAShortSessionIsSmall(t *testing.T) {
+	data := encode(t, every[:5]...)
+	var before, after runtime.MemStats
+	const times = 100
+	runtime.ReadMemStats(&before)
+	for range times {
+		if _, err := transcript.Summarize(bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / times; each > 32<<10 {
+		t.Errorf("a summary of %d bytes allocates %d", len(data), each)
+	} else {
+		t.Logf("a summary of %d bytes allocates %d", len(data), each)
+	}
+}
+
 func sameAsParsed(t *testing.T, data []byte) {
 	t.Helper()
-	state, _, err := transcript.Parse(data)
+	state, _, err := transcript.Parse(bytes.NewReader(data))
 	if err != nil {
 		return
 	}
 	got, err := transcript.Summarize(bytes.NewReader(data))
-	want := transcript.Summary{Header: state.Header, Settings: state.Settings, Messages: uint64(len(state.Messages))}
+	want := transcript.Summary{Header: state.Header, SessionID: state.SessionID, Settings: state.Settings, Messages: uint64(len(state.Messages))}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Fatalf("summary of %q: %v (-parsed +summary):\n%s", data, err, diff)
 	}
@@ -86,26 +105,66 @@ func renamed(data []byte, header transcript.Header) (string, error) {
 	return b.String(), err
 }
 
-// zeros has no end.
-type zeros struct{}
+// pieces is what they are one after the other; a number is as many bytes of text.
+type pieces []any
 
-func (zeros) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = 'x'
+func (p pieces) ReadAt(into []byte, off int64) (n int, err error) {
+	for _, piece := range p {
+		var size int64
+		switch piece := piece.(type) {
+		case int:
+			size = int64(piece)
+			for n < len(into) && off < size {
+				part := into[n:][:min(size-off, int64(len(into)-n))]
+				for i := range part {
+					part[i] = 'x'
+				}
+				n, off = n+len(part), off+int64(len(part))
+			}
+		case string:
+			size = int64(len(piece))
+			if off < size {
+				k := copy(into[n:], piece[off:])
+				n, off = n+k, off+int64(k)
+			}
+		case error:
+			if n == 0 {
+				return 0, piece
+			}
+			return n, nil
+		}
+		if n == len(into) {
+			return n, nil
+		}
+		off -= size
 	}
-	return len(p), nil
+	return n, io.EOF
+}
+
+func (p pieces) open() *io.SectionReader {
+	size := int64(0)
+	for _, piece := range p {
+		switch piece := piece.(type) {
+		case int:
+			size += int64(piece)
+		case string:
+			size += int64(len(piece))
+		case error:
+			size++
+		}
+	}
+	return io.NewSectionReader(p, 0, size)
 }
 
 // However long a session and its lines are, a summary takes the memory of a line.
 func TestSummarizeHuge(t *testing.T) {
-	header, settings := encode(t, every[0]), encode(t, every[1])
-	message := encode(t, every[2])
-	long := func() io.Reader {
-		return io.MultiReader(strings.NewReader(`{"type":"message","message":"`), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\"}\n"))
-	}
+	header, settings := string(encode(t, every[0])), string(encode(t, every[1]))
+	message := string(encode(t, every[2]))
+	opened, closed := `{"type":"message","message":"`, "\"}\n"
+	const long = 100 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got, err := transcript.Summarize(io.MultiReader(bytes.NewReader(header), long(), long(), bytes.NewReader(message), bytes.NewReader(settings), long()))
+	got, err := transcript.Summarize(pieces{header, opened, long, closed, opened, long, closed, message, settings, opened, long, closed}.open())
 	runtime.ReadMemStats(&after)
 	if err != nil || got.Messages != 4 || got.Settings.At.IsZero() {
 		t.Errorf("got %+v, %v", got, err)
@@ -114,18 +173,18 @@ func TestSummarizeHuge(t *testing.T) {
 		t.Errorf("took %d MiB", grown>>20)
 	}
 	// A line without an end is a torn one.
-	got, err = transcript.Summarize(io.MultiReader(bytes.NewReader(header), bytes.NewReader(message), io.LimitReader(zeros{}, 100<<20)))
+	got, err = transcript.Summarize(pieces{header, message, long}.open())
 	if err != nil || got.Messages != 1 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// What is no message and has no end is none of ours.
-	_, err = transcript.Summarize(io.MultiReader(bytes.NewReader(header), strings.NewReader(`{"type":"settings","cwd":"`), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\"}\n")))
+	_, err = transcript.Summarize(pieces{header, `{"type":"settings","cwd":"`, long, "\"}\n"}.open())
 	if line, ok := errors.AsType[*transcript.LineError](err); !ok || line.Line != 2 {
 		t.Errorf("got %v, want that line 2 is damaged", err)
 	}
 	// An error of reading is none of the session.
 	broken := errors.New("broken")
-	if _, err := transcript.Summarize(io.MultiReader(bytes.NewReader(header), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := transcript.Summarize(pieces{header, broken}.open()); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
 }
@@ -133,6 +192,8 @@ func TestSummarizeHuge(t *testing.T) {
 // What can be parsed can be summarized, to the same.
 func FuzzSummarize(f *testing.F) {
 	f.Add(fixtures.Read(f, "sessions/every-record.jsonl"))
+	f.Add(fixtures.Read(f, "sessions/checkpoints.jsonl"))
+	f.Add(compacted(f, 4, 10))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sameAsParsed(t, data)
 		// Whatever it is, it is read without a panic.

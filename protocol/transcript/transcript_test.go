@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/tidwall/gjson"
 
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
@@ -71,6 +74,43 @@ func TestEveryRecordHasItsLine(t *testing.T) {
 	}
 }
 
+// Messages and the ends of turns are written by hand: as the general encoder writes them, with
+// each of their fields.
+func TestLinesByHand(t *testing.T) {
+	usage := protocol.TurnUsage{InputTokens: 1, OutputTokens: 2, Estimated: true}
+	message := protocol.Message{Role: protocol.RoleUser, Content: "a", At: at}
+	for _, r := range []transcript.Record{
+		transcript.Message{Message: message, Usage: &usage},
+		transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "<\u00e9>", Usage: usage, At: at},
+		transcript.Message{},
+		transcript.TurnEnd{},
+		transcript.TurnEnd{At: at.In(time.FixedZone("", 3600))},
+		transcript.TurnEnd{TurnID: "\xff"},
+		transcript.Message{Message: protocol.Message{Content: "\xff"}},
+	} {
+		members, wantErr := json.Marshal(r)
+		got, err := transcript.Append(nil, r)
+		if (err == nil) != (wantErr == nil) {
+			t.Errorf("%#v: error %v, of the general encoder %v", r, err, wantErr)
+		}
+		if err != nil {
+			continue
+		}
+		if want := `{"type":"` + r.Kind() + `",` + string(members[1:]); string(got) != want {
+			t.Errorf("got\n%s, want\n%s", got, want)
+		}
+	}
+	for _, whole := range []transcript.Record{transcript.Message{Message: message, Usage: &usage}, transcript.TurnEnd{TurnID: "1", Outcome: "error", Error: "e", Usage: usage, At: at}} {
+		line, err := transcript.Append(nil, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := int(gjson.GetBytes(line, "@keys.#").Int()), 1+reflect.TypeOf(whole).NumField(); got != want {
+			t.Errorf("%s has %d members, want the type and all %d fields", line, got, want-1)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	header, user, end := every[0], every[2], every[6]
 	tests := []struct {
@@ -90,8 +130,8 @@ func TestParse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			data := encode(t, tt.records...)
-			s, good, err := transcript.Parse(data)
-			if err != nil || good != len(data) {
+			s, good, err := transcript.Parse(bytes.NewReader(data))
+			if err != nil || good != int64(len(data)) {
 				t.Fatalf("good %d of %d, %v", good, len(data), err)
 			}
 			if len(s.Messages) != tt.messages || s.SessionID != tt.session || s.LastOutcome != tt.outcome || s.Usage.InputTokens != tt.input {
@@ -109,7 +149,7 @@ func TestParse(t *testing.T) {
 func TestUsageAndPrompt(t *testing.T) {
 	end := every[6].(transcript.TurnEnd)
 	end.Usage.OutputTokens += 7
-	s, _, err := transcript.Parse(encode(t, append(slices.Clone(every[:6]), end, every[7], every[11])...))
+	s, _, err := transcript.Parse(bytes.NewReader(encode(t, append(slices.Clone(every[:6]), end, every[7], every[11])...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,14 +176,14 @@ func TestUsageByModel(t *testing.T) {
 		transcript.Settings{Model: ptr("a"), At: at},
 		used(4),
 	}
-	s, _, err := transcript.Parse(encode(t, records...))
+	s, _, err := transcript.Parse(bytes.NewReader(encode(t, records...)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]protocol.TurnUsage{"p/a": {InputTokens: 5}, "p/b": {InputTokens: 2}}, s.ByModel); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	s, _, err = transcript.Parse(encode(t, append(records, transcript.Reset{SessionID: "s2", At: at})...))
+	s, _, err = transcript.Parse(bytes.NewReader(encode(t, append(records, transcript.Reset{SessionID: "s2", At: at})...)))
 	if err != nil || len(s.ByModel) > 0 {
 		t.Errorf("after a reset: %v, %v", s.ByModel, err)
 	}
@@ -184,9 +224,9 @@ func TestParseFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, good, err := transcript.Parse([]byte(tt.data))
+			_, good, err := transcript.Parse(bytes.NewReader([]byte(tt.data)))
 			if tt.line == 0 {
-				if err != nil || good != tt.good {
+				if err != nil || good != int64(tt.good) {
 					t.Errorf("got good %d, %v, want %d", good, err, tt.good)
 				}
 				return
@@ -197,11 +237,11 @@ func TestParseFaults(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := transcript.Parse([]byte("hello"))
+	_, _, err := transcript.Parse(bytes.NewReader([]byte("hello")))
 	if !errors.Is(err, transcript.ErrNoSession) {
 		t.Errorf("got %v, want %v", err, transcript.ErrNoSession)
 	}
-	_, _, err = transcript.Parse([]byte(tests[len(tests)-1].data))
+	_, _, err = transcript.Parse(bytes.NewReader([]byte(tests[len(tests)-1].data)))
 	if v, ok := errors.AsType[*transcript.VersionError](err); !ok || v.Got != 2 {
 		t.Errorf("got %v, want a version error", err)
 	}
@@ -224,7 +264,7 @@ func TestRepair(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			data := encode(t, every[:tt.upTo]...)
-			s, _, err := transcript.Parse(data)
+			s, _, err := transcript.Parse(bytes.NewReader(data))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +276,7 @@ func TestRepair(t *testing.T) {
 			if s.LastOutcome != transcript.Interrupted {
 				t.Errorf("outcome %q", s.LastOutcome)
 			}
-			again, _, err := transcript.Parse(append(data, encode(t, fix...)...))
+			again, _, err := transcript.Parse(bytes.NewReader(append(data, encode(t, fix...)...)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,16 +291,18 @@ func TestRepair(t *testing.T) {
 // with nothing more to cut off, and its repair leaves no turn open.
 func FuzzParse(f *testing.F) {
 	f.Add(fixtures.Read(f, "sessions/every-record.jsonl"))
+	f.Add(fixtures.Read(f, "sessions/checkpoints.jsonl"))
+	f.Add(compacted(f, 4, 10))
 	f.Add([]byte("{\"type\":\"session\",\"version\":1,\"session_id\":\"\",\"created_at\":\"2026-01-02T03:04:05Z\"}\n\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, good, err := transcript.Parse(data)
+		s, good, err := transcript.Parse(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
-		if good < 0 || good > len(data) {
+		if good < 0 || good > int64(len(data)) {
 			t.Fatalf("good is %d of %d", good, len(data))
 		}
-		again, same, err := transcript.Parse(data[:good])
+		again, same, err := transcript.Parse(bytes.NewReader(data[:good]))
 		if err != nil || same != good {
 			t.Fatalf("kept %d bytes, then %d, %v", good, same, err)
 		}
@@ -304,12 +346,12 @@ func ExampleParse() {
 {"type":"message","message":{"role":"user","content":"My name is Alice","turn_id":"1","at":"2026-01-02T03:04:05Z"}}
 {"type":"partial","turn_id":"1","text":"Nice to meet"}
 {"type":"part`)
-	state, good, err := transcript.Parse(data)
+	state, good, err := transcript.Parse(bytes.NewReader(data))
 	if err != nil {
 		panic(err)
 	}
 	state.Repair(time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC))
-	fmt.Println(len(data)-good, "bytes were torn")
+	fmt.Println(len(data)-int(good), "bytes were torn")
 	for _, m := range state.Messages {
 		fmt.Println(m.Role, m.Content, m.Interrupted)
 	}
@@ -334,7 +376,7 @@ func TestAllowancesAndNotes(t *testing.T) {
 		transcript.Note{Key: "state:b", At: at},
 		transcript.Note{Key: "state:none", At: at},
 	}
-	s, _, err := transcript.Parse(encode(t, records...))
+	s, _, err := transcript.Parse(bytes.NewReader(encode(t, records...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +386,7 @@ func TestAllowancesAndNotes(t *testing.T) {
 	if diff := cmp.Diff([]transcript.Note{note("state:a", `3`)}, s.Notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
-	s, _, err = transcript.Parse(encode(t, append(records, transcript.Reset{SessionID: "other", At: at})...))
+	s, _, err = transcript.Parse(bytes.NewReader(encode(t, append(records, transcript.Reset{SessionID: "other", At: at})...)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func MaybeUnnamed(files []string) map[string]bool {
 	found := map[string]bool{}
 	for _, file := range files {
-		if name, ok := strings.CutSuffix(file, ".jsonl"); ok && isID(name) {
+		if name, ok := strings.CutSuffix(file, ".jsonl"); ok && IsSessionID(name) {
 			found[name] = true
 		}
 	}
@@ -30,7 +30,7 @@ func MaybeUnnamed(files []string) map[string]bool {
 
 // Unnamed reports whether the header that r begins with bears the session id name.
 func Unnamed(name string, r io.Reader) bool {
-	line, _, whole, err := lines(r)()
+	line, _, whole, err := lines(r, maxLine, 4<<10)()
 	if err != nil || !whole {
 		return false
 	}
@@ -39,8 +39,8 @@ func Unnamed(name string, r io.Reader) bool {
 	return err == nil && ok && header.SessionID == name
 }
 
-// isID reports whether name has the form of a session id, which is a UUID in lower case.
-func isID(name string) bool {
+// IsSessionID reports whether name has the form of a session id, which is a UUID in lower case.
+func IsSessionID(name string) bool {
 	if len(name) != 36 {
 		return false
 	}

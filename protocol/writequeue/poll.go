@@ -11,12 +11,12 @@ import (
 
 // Poller tells whether a stream has room. The zero value never knows.
 type Poller struct {
-	regular bool // a regular file
+	regular bool // a regular file, or /dev/null: it takes all
 	raw     syscall.RawConn
 }
 
 // Poll returns the Poller of w. It knows nothing of a writer that is neither a regular file
-// nor a pipe or socket, as of a terminal.
+// nor a pipe, a socket or /dev/null, as of a terminal.
 func Poll(w io.Writer) Poller {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -26,7 +26,7 @@ func Poll(w io.Writer) Poller {
 	switch {
 	case err != nil:
 		return Poller{}
-	case info.Mode().IsRegular():
+	case info.Mode().IsRegular(), isNull(info):
 		return Poller{regular: true}
 	case info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0:
 		return Poller{}
@@ -36,6 +36,12 @@ func Poll(w io.Writer) Poller {
 		return Poller{}
 	}
 	return Poller{raw: raw}
+}
+
+// isNull reports whether a file is /dev/null.
+func isNull(file os.FileInfo) bool {
+	null, err := os.Stat(os.DevNull)
+	return err == nil && file.Mode()&os.ModeCharDevice != 0 && os.SameFile(null, file)
 }
 
 // Ready reports whether n bytes could be written now without blocking, as far as nobody else

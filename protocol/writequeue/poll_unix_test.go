@@ -54,6 +54,14 @@ func TestRoomElsewhere(t *testing.T) {
 	if !writequeue.Poll(f).Ready(1 << 20) {
 		t.Error("a regular file has no room")
 	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if !writequeue.Poll(null).Ready(1 << 20) {
+		t.Error("/dev/null has no room")
+	}
 	if writequeue.Poll(&bytes.Buffer{}).Ready(1) {
 		t.Error("the room of a writer that is no file is known")
 	}

@@ -3,24 +3,28 @@
 //
 //	out := writequeue.New(stream, writequeue.Bounds{Pieces: 1024, Bytes: 8 << 20})
 //	out.Send(frame) // waits until it is written
+//	out.SendFrom(f) // the same for the frames that f makes, together
 //	out.Post(frame) // never waits
 //	<-out.Close()   // all that was posted is written
 //
-// A Writer is safe for concurrent use. Each piece is one call of Write, and the
-// pieces of one goroutine keep their order. What is posted is written at once
+// A Writer is safe for concurrent use. Each piece is one call of Write, except that those
+// of one SendFrom share one, and the pieces of one goroutine keep their order. What is posted is written at once
 // where the stream is known to have room; else it waits in a bounded queue,
 // which a goroutine of its own or the next Send empties. That goroutine lives
 // no longer than the queue; Close tells when it has ended. It refuses to look
 // into what it writes. See SPEC.md §3.4.
 package writequeue
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
 // Stream is where pieces are written.
 type Stream interface {
-	// Write writes one piece, and may block. It is called by one goroutine at a
-	// time and must not keep the slice.
-	Write(piece []byte) error
+	// Write writes pieces, in one write if it can, and may block. It is called by one
+	// goroutine at a time and must not keep the slices.
+	Write(pieces ...[]byte) error
 	// Ready reports whether Write would take n bytes now without blocking: see [Poller].
 	Ready(n int) bool
 	// Lost makes the piece that tells of n lost ones. It is written once there
@@ -64,9 +68,18 @@ func (w *Writer) Send(piece []byte) {
 	<-w.token
 }
 
-// Post writes the piece at once if that takes no waiting, else it leaves it to
-// others and keeps the slice. It is lost if too much waits already, and after
-// Close.
+// SendFrom is Send of the pieces that f makes, in one call of Write. f is called after all
+// that waits is written: what is sent or posted from then on comes after its pieces. f must
+// not use the Writer.
+func (w *Writer) SendFrom(f func() [][]byte) {
+	w.token <- struct{}{}
+	w.flush()
+	w.write(f()...)
+	<-w.token
+}
+
+// Post writes the piece at once if that takes no waiting, else it leaves a copy
+// to others. It is lost if too much waits already, and after Close.
 func (w *Writer) Post(piece []byte) {
 	if w.writeNow(piece) {
 		return
@@ -79,7 +92,7 @@ func (w *Writer) Post(piece []byte) {
 	case len(w.waiting) >= w.most.Pieces || w.bytes+len(piece) > w.most.Bytes:
 		w.lost++
 	default:
-		w.waiting = append(w.waiting, piece)
+		w.waiting = append(w.waiting, bytes.Clone(piece))
 		w.bytes += len(piece)
 	}
 	if !w.draining {
@@ -180,16 +193,16 @@ func (w *Writer) next() []byte {
 	return w.out.Lost(lost)
 }
 
-// write writes one piece, unless the stream has failed. The caller has the
+// write writes pieces together, unless the stream has failed. The caller has the
 // token.
-func (w *Writer) write(piece []byte) {
+func (w *Writer) write(pieces ...[]byte) {
 	w.mu.Lock()
 	failed := w.failed
 	w.mu.Unlock()
 	if failed {
 		return
 	}
-	err := w.out.Write(piece)
+	err := w.out.Write(pieces...)
 	if err == nil {
 		return
 	}

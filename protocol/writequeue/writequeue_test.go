@@ -1,6 +1,7 @@
 package writequeue_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -23,12 +24,12 @@ type tap struct {
 	told  []error // of failures
 }
 
-func (s *tap) Write(piece []byte) error {
+func (s *tap) Write(pieces ...[]byte) error {
 	<-s.open
 	if s.err != nil {
 		return s.err
 	}
-	s.got = append(s.got, string(piece))
+	s.got = append(s.got, string(bytes.Join(pieces, []byte(" "))))
 	return nil
 }
 

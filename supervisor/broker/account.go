@@ -7,39 +7,29 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/protocol/tokencount"
 	"nexus.internal/supervisor"
 )
 
-// Limits bound what an agent, with all agents that it made, may use. Zero is
-// no limit.
+// Limits bound what an agent, with all agents that it made, may use. Zero is no limit. Those
+// of processes, which Outer shares with others, and of Agents are kept here for others.
 type Limits struct {
-	// Tokens is the budget for the agent's life, of all kinds together.
-	Tokens uint64
-	// RequestsPerMinute and TokensPerMinute are rates: that much at once, and
-	// as much again evenly over each minute.
-	RequestsPerMinute uint64
-	TokensPerMinute   uint64
+	protocol.Limits
 	// Concurrent is how many requests may be under way.
 	Concurrent uint64
-	// Agents is how many agents there may be: it and all that it made. It is kept here
-	// for whoever makes them.
-	Agents uint64
-	// Process are those of the agent's processes, which Above shares with others. They
-	// are kept here for whoever starts them.
-	Process supervisor.Limits
 }
 
 // tighten is l where it is the tighter one, and outer elsewhere.
 func (l Limits) tighten(outer Limits) Limits {
-	return Limits{
-		Tokens:            supervisor.Tighter(l.Tokens, outer.Tokens),
-		RequestsPerMinute: supervisor.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
-		TokensPerMinute:   supervisor.Tighter(l.TokensPerMinute, outer.TokensPerMinute),
-		Concurrent:        supervisor.Tighter(l.Concurrent, outer.Concurrent),
-		Agents:            supervisor.Tighter(l.Agents, outer.Agents),
-		Process:           l.Process.Within(outer.Process),
-	}
+	return Limits{protocol.Limits{
+		Tokens:            protocol.Tighter(l.Tokens, outer.Tokens),
+		RequestsPerMinute: protocol.Tighter(l.RequestsPerMinute, outer.RequestsPerMinute),
+		TokensPerMinute:   protocol.Tighter(l.TokensPerMinute, outer.TokensPerMinute),
+		ProcessLimits:     l.ProcessLimits.Within(outer.ProcessLimits),
+		Agents:            protocol.Tighter(l.Agents, outer.Agents),
+	}, protocol.Tighter(l.Concurrent, outer.Concurrent)}
 }
 
 // Usage is what was used, in tokens but for Requests and Estimated.
@@ -53,6 +43,14 @@ type Usage struct {
 	Output        uint64
 	CacheRead     uint64
 	CacheCreation uint64
+}
+
+func usageOf(c tokencount.Count) Usage {
+	u := Usage{Input: c.Input, Output: c.Output, CacheRead: c.CacheRead, CacheCreation: c.CacheCreation}
+	if c.Estimated {
+		u.Estimated = 1
+	}
+	return u
 }
 
 // Tokens is the sum that budgets and rates are about.
@@ -87,6 +85,8 @@ type account struct {
 	requests    ratelimit.Bucket
 	tokens      ratelimit.Bucket
 
+	changing int // changes of its limits that are not saved yet
+
 	saving sync.Mutex // it is saved by one goroutine at a time; taken before Broker.mu
 }
 
@@ -111,7 +111,7 @@ func (b *Broker) evict() {
 	now := time.Now()
 	needed := map[*account]bool{}
 	for _, acc := range b.accounts {
-		if b.options.Accounts == nil || acc.sockets > 0 || acc.running > 0 ||
+		if b.options.Accounts == nil || acc.sockets > 0 || acc.running > 0 || acc.changing > 0 ||
 			!acc.requests.IsFull(now, ratelimit.PerMinute(acc.limits.RequestsPerMinute)) || !acc.tokens.IsFull(now, ratelimit.PerMinute(acc.limits.TokensPerMinute)) {
 			for _, a := range acc.ancestry() {
 				needed[a] = true
@@ -137,7 +137,7 @@ func (b *Broker) admit(acc *account, paid bool) *refusal {
 		l := a.limits
 		switch {
 		case paid && l.Tokens > 0 && a.spent >= l.Tokens:
-			return refuse(402, "budget_exceeded", "agent %s has used %s of its %s tokens", a.id, commas(a.spent), commas(l.Tokens))
+			return refuse(402, "budget_exceeded", "agent %s has used %s of its %s tokens: set_limits can raise limits.tokens", a.id, commas(a.spent), commas(l.Tokens))
 		case l.Concurrent > 0 && uint64(a.running) >= l.Concurrent:
 			return refuse(429, "rate_limit_exceeded", "agent %s may have %d requests under way at once", a.id, l.Concurrent).after(time.Second)
 		}
@@ -181,6 +181,54 @@ func (b *Broker) finish(acc *account, s *service, c result, used Usage) {
 	}
 }
 
+// AgentLimits are what the broker holds an agent to.
+type AgentLimits struct {
+	Limits Limits
+	// Outer are those of the agent that made it, of which those of processes and Agents bound its
+	// own; nil if none did.
+	Outer *Limits
+	Spent uint64 // tokens, which count against Limits.Tokens
+}
+
+// AgentLimits are those that an agent is held to, by its name alone if nobody registered it. The errors
+// are those of Register.
+func (b *Broker) AgentLimits(agent string) (h AgentLimits, err error) {
+	err = b.withAccounts(func() error {
+		acc := b.accounts[agent]
+		h = AgentLimits{Limits: acc.limits, Spent: acc.spent}
+		if acc.parent != nil {
+			h.Outer = new(acc.parent.limits)
+		}
+		return nil
+	}, agent)
+	return h, err
+}
+
+// SetLimits gives an agent limits of its own and saves them; those of processes hold for
+// what starts later. If they cannot be saved, nothing is changed.
+func (b *Broker) SetLimits(agent string, l Limits) error {
+	var acc *account
+	var before Limits
+	var had bool
+	if err := b.withAccounts(func() error {
+		acc = b.accounts[agent]
+		before, had = acc.limits, acc.hasOwnLimits
+		acc.limits, acc.hasOwnLimits = l, true
+		acc.changing++
+		return nil
+	}, agent); err != nil {
+		return err
+	}
+	err := b.saveAccount(acc)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	acc.changing--
+	if err != nil {
+		acc.limits, acc.hasOwnLimits = before, had
+	}
+	return err
+}
+
 // commas writes 1234567 as 1,234,567.
 func commas(n uint64) string {
 	s := strconv.FormatUint(n, 10)
@@ -190,9 +238,9 @@ func commas(n uint64) string {
 	return s
 }
 
-// Ancestors are the agents that an agent comes from, its creator first, with the limits that
-// it shares with them.
-func (b *Broker) Ancestors(agent string) (above []supervisor.Share) {
+// shares are the agents that an agent comes from, its creator first, with the limits of now
+// that it shares with them.
+func (b *Broker) shares(agent string) (above []supervisor.Share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	acc := b.accounts[agent]
@@ -200,7 +248,7 @@ func (b *Broker) Ancestors(agent string) (above []supervisor.Share) {
 		return nil
 	}
 	for _, a := range acc.ancestry()[1:] {
-		above = append(above, supervisor.Share{Agent: a.id, Limits: a.limits.Process})
+		above = append(above, supervisor.Share{Agent: a.id, Limits: a.limits.ProcessLimits})
 	}
 	return above
 }

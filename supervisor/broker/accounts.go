@@ -2,40 +2,49 @@ package broker
 
 import (
 	"errors"
-	"time"
 
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
 )
 
-// lockWithAccounts reads the accounts of agents, and of those that these come from, as far as
-// they are not in memory, and returns with b.mu held; on an error it is not. That is a
-// *store.DamagedError, or a *supervisor.StartError of what may pass. Nothing is read while b.mu
-// is held.
-func (b *Broker) lockWithAccounts(agents ...string) error {
-	read := map[string]*account{}
-	b.mu.Lock()
-	forgotten := b.evicted
+// withAccounts calls f with b.mu held, once the accounts of agents, and of those that these come
+// from, are in memory; nothing is read while b.mu is held. The error is f's, or without f a
+// *store.DamagedError, or a *supervisor.StartError of what may pass.
+func (b *Broker) withAccounts(f func() error, agents ...string) error {
+	read := accountsRead{accounts: map[string]*account{}}
 	for {
-		if forgotten != b.evicted { // one of them may have been in memory, and written to, meanwhile
-			clear(read)
-			forgotten = b.evicted
+		missing, err := b.tryWithAccounts(&read, f, agents)
+		if missing == "" {
+			return err
 		}
-		agent, ok := b.nextUnread(read, agents)
-		if !ok {
-			break
-		}
-		b.mu.Unlock()
-		acc, err := b.readAccount(agent)
+		acc, err := b.readAccount(missing)
 		if err != nil {
 			return err
 		}
-		b.mu.Lock()
-		read[agent] = acc
+		read.accounts[missing] = acc
+	}
+}
+
+// accountsRead are those that were read since Broker.evicted was so.
+type accountsRead struct {
+	accounts map[string]*account
+	evicted  uint64
+}
+
+// tryWithAccounts calls f unless an account is missing, and returns the agent that it is of.
+func (b *Broker) tryWithAccounts(read *accountsRead, f func() error, agents []string) (missing string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if read.evicted != b.evicted { // one of them may have been in memory, and written to, meanwhile
+		clear(read.accounts)
+		read.evicted = b.evicted
+	}
+	if agent, ok := b.nextUnread(read.accounts, agents); ok {
+		return agent, nil
 	}
 	fresh := map[string]*account{}
-	for id, acc := range read {
+	for id, acc := range read.accounts {
 		if b.accounts[id] == nil {
 			b.accounts[id], fresh[id] = acc, acc
 			if !acc.hasOwnLimits {
@@ -46,7 +55,7 @@ func (b *Broker) lockWithAccounts(agents ...string) error {
 	for _, acc := range fresh {
 		acc.parent = b.accounts[acc.savedParent]
 	}
-	return nil
+	return "", f()
 }
 
 // nextUnread is one of the agents, or of those above them, whose account is neither in memory
@@ -87,16 +96,10 @@ func (b *Broker) readAccount(agent string) (*account, error) {
 	}
 	if l := r.Limits; l != nil {
 		acc.hasOwnLimits = true
-		acc.limits = Limits{
+		acc.limits = Limits{protocol.Limits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
-			Concurrent: l.Concurrent, Agents: protocol.ValueOr(l.Agents, acc.limits.Agents), Process: acc.limits.Process,
-		}
-		if p := l.Process; p != nil {
-			acc.limits.Process = supervisor.Limits{
-				MemoryBytes: p.MemoryBytes, Processes: p.Processes, OpenFiles: p.OpenFiles, CPUSeconds: p.CPUSeconds,
-				OutputBytesPerSecond: p.OutputBytesPerSecond, TurnTime: time.Duration(p.TurnSeconds) * time.Second,
-			}
-		}
+			ProcessLimits: protocol.Value(l.Process), Agents: protocol.Value(l.Agents),
+		}, l.Concurrent}
 	}
 	if r.Parent != agent {
 		acc.savedParent = r.Parent
@@ -124,12 +127,7 @@ func (b *Broker) saveAccount(acc *account) error {
 	if acc.hasOwnLimits {
 		r.Limits = &store.Limits{
 			Tokens: l.Tokens, RequestsPerMinute: l.RequestsPerMinute, TokensPerMinute: l.TokensPerMinute,
-			Concurrent: l.Concurrent, Agents: &l.Agents,
-			Process: &store.ProcessLimits{
-				MemoryBytes: l.Process.MemoryBytes, Processes: l.Process.Processes, OpenFiles: l.Process.OpenFiles,
-				CPUSeconds: l.Process.CPUSeconds, OutputBytesPerSecond: l.Process.OutputBytesPerSecond,
-				TurnSeconds: int64(l.Process.TurnTime / time.Second),
-			},
+			Concurrent: l.Concurrent, Agents: &l.Agents, Process: &l.ProcessLimits,
 		}
 	}
 	if acc.parent != nil {

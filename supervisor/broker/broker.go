@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/tracing"
-	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
 )
 
@@ -48,7 +48,7 @@ type Broker struct {
 	options   Options
 	log       *zap.Logger
 	transport *http.Transport
-	listen    func(path string) (net.Listener, error) // listenAt, but in tests
+	listen    func(path string) (net.Listener, error) // safefile.ListenSocket, but in tests
 	uid       int
 	dir       *safefile.Dir // of the sockets
 	closeOnce sync.Once
@@ -72,7 +72,7 @@ func New(o Options) (*Broker, error) {
 		o.Log = zap.NewNop()
 	}
 	b := &Broker{
-		options: o, log: o.Log.Named("broker"), transport: newTransport(), listen: listenAt, uid: os.Getuid(),
+		options: o, log: o.Log.Named("broker"), transport: newTransport(), listen: safefile.ListenSocket, uid: os.Getuid(),
 		accounts: map[string]*account{}, sockets: map[*agentSocket]struct{}{}, traffic: map[string]*Traffic{},
 	}
 	if err := b.Reload(o.Providers, o.Limits, func() error { return nil }); err != nil {
@@ -187,22 +187,36 @@ type Agent struct {
 	New bool
 }
 
-// Register makes an agent known and returns the path of the socket that its
-// children will find, and the limits that hold for it. It is called again when
+// Register makes an agent known and returns the limits that hold for it. It is called again when
 // an agent is made again; an agent that nobody registered has Options.Limits and
 // no parent. Where its limits, or those of an agent above it, cannot be read, the error is
 // a *store.DamagedError, or a *supervisor.StartError if that may pass.
-func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
+func (b *Broker) Register(a Agent) (l Limits, err error) {
 	if err := b.prepare(a); err != nil {
-		return "", Limits{}, err
+		return Limits{}, err
 	}
 	line := []string{a.ID}
 	if a.Parent != a.ID {
 		line = append(append(line, a.Parent), a.Ancestors...)
 	}
-	if err := b.lockWithAccounts(line...); err != nil {
-		return "", Limits{}, err
+	var acc *account
+	if err := b.withAccounts(func() error {
+		acc = b.enter(a)
+		l = acc.limits
+		return nil
+	}, line...); err != nil {
+		return Limits{}, err
 	}
+	if a.Limits != nil || a.Parent != "" {
+		if err := b.saveAccount(acc); err != nil {
+			return Limits{}, err
+		}
+	}
+	return l, nil
+}
+
+// enter is the account of an agent, with what is known of it. b.mu is held.
+func (b *Broker) enter(a Agent) *account {
 	acc := b.accounts[a.ID]
 	switch {
 	case a.Limits == nil:
@@ -211,28 +225,22 @@ func (b *Broker) Register(a Agent) (socket string, l Limits, err error) {
 	default:
 		acc.limits, acc.hasOwnLimits = a.Limits.tighten(acc.limits), true
 	}
-	if a.Parent != "" && a.Parent != a.ID {
-		acc.parent = b.accounts[a.Parent]
-		below := acc.parent
-		for _, id := range a.Ancestors {
-			below.parent = b.accounts[id]
-			below = below.parent
-		}
-		if within := supervisor.Tighter(acc.limits.Agents, acc.parent.limits.Agents); within != acc.limits.Agents {
-			acc.limits.Agents, acc.hasOwnLimits = within, true
-		}
-		if within := acc.limits.Process.Within(acc.parent.limits.Process); within != acc.limits.Process {
-			acc.limits.Process, acc.hasOwnLimits = within, true
-		}
+	if a.Parent == "" || a.Parent == a.ID {
+		return acc
 	}
-	l = acc.limits
-	b.mu.Unlock()
-	if a.Limits != nil || a.Parent != "" {
-		if err := b.saveAccount(acc); err != nil {
-			return "", Limits{}, err
-		}
+	acc.parent = b.accounts[a.Parent]
+	below := acc.parent
+	for _, id := range a.Ancestors {
+		below.parent = b.accounts[id]
+		below = below.parent
 	}
-	return b.socketPath(a.ID), l, nil
+	if within := protocol.Tighter(acc.limits.Agents, acc.parent.limits.Agents); within != acc.limits.Agents {
+		acc.limits.Agents, acc.hasOwnLimits = within, true
+	}
+	if within := acc.limits.Within(acc.parent.limits.ProcessLimits); within != acc.limits.ProcessLimits {
+		acc.limits.ProcessLimits, acc.hasOwnLimits = within, true
+	}
+	return acc
 }
 
 // prepare makes room in memory, and forgets an earlier agent of the name of a new one.

@@ -2,9 +2,9 @@
 // agent reaches its model through a unix socket of its own, by plain HTTP, and
 // the broker adds the key, speaks TLS, counts the tokens and keeps the limits.
 //
-//	b, err := broker.New(broker.Options{Providers: providers, Dirs: dirs, File: usageFile, Log: log})
-//	launchers := map[string]supervisor.Launcher{"": b.Launcher(&stdio.Launcher{Log: log})}
-//	socket, err := b.Register(broker.Agent{ID: "worker-1"}) // for the child's --model-socket
+//	b, err := broker.New(broker.Options{Providers: providers, Dirs: dirs, Accounts: store, Log: log})
+//	launchers := map[string]supervisor.Launcher{"": b.Launcher(&stdio.Launcher{CommandLine: child, Log: log})}
+//	limits, err := b.Register(broker.Agent{ID: "worker-1"})
 //	group.Add(func() error { return b.Run(ctx) }, func(error) { cancel() })
 //	used, ok := b.Usage("worker-1")
 //
@@ -13,7 +13,7 @@
 // starts until its process is gone, and is answered only to that process: not
 // to another user, nor to what the agent's tools start. What an agent used
 // belongs to the agent, not to its process, and survives the server where
-// Options.File says so.
+// Options.Accounts keeps it.
 //
 // The broker refuses whatever is not a model's endpoint below base_url, follows
 // no redirect, and lets through neither a credential of the child's nor a

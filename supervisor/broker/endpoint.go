@@ -47,7 +47,6 @@ func (b *Broker) route(r *http.Request) (s *service, rest string, paid bool, _ *
 	return nil, "", false, refuse(404, "unknown_endpoint", "only POST chat/completions, completions, responses, messages and messages/count_tokens, and GET models, are forwarded to provider %s", name)
 }
 
-// isCleanPath reports whether a path stays where it is.
 func isCleanPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		if segment == "" || segment == "." || segment == ".." {

@@ -5,31 +5,9 @@ import (
 	"net"
 
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/supervisor"
 )
-
-// Meter reads the usage off an answer in pieces of the given sizes, over and
-// over; it returns what a request of asked tokens used and how many bytes were
-// held at most.
-func Meter(answer []byte, events bool, asked uint64, sizes ...int) (used Usage, held int) {
-	m := meter{events: events}
-	for i := 0; len(answer) > 0; i++ {
-		n := min(max(sizes[i%len(sizes)], 1), len(answer))
-		_, _ = m.Write(answer[:n])
-		answer = answer[n:]
-		held = max(held, cap(m.scanner.kept))
-	}
-	return m.sum(asked), held
-}
-
-// MaxUsage bounds what a meter holds, in bytes.
-const MaxUsage = maxUsage
-
-// RequestTokens estimates those of a request's body.
-func RequestTokens(body []byte) uint64 {
-	var s usageScanner
-	s.write(body)
-	return s.tokens()
-}
 
 // ScrubErrors passes an answer through an errorScrubber in pieces of n bytes; it returns what
 // came out for each piece, and at the end, and how many bytes were held at most.
@@ -57,7 +35,7 @@ func (b *Broker) DialWith(dial func(ctx context.Context, network, address string
 // called before the first Register.
 func (b *Broker) ListenWith(wrap func(net.Listener) net.Listener) {
 	b.listen = func(path string) (net.Listener, error) {
-		ln, err := listenAt(path)
+		ln, err := safefile.ListenSocket(path)
 		if err != nil {
 			return nil, err
 		}
@@ -72,3 +50,9 @@ func LowerMaxEvent(n int) (undo func()) {
 	maxEvent = n
 	return func() { maxEvent = before }
 }
+
+// SocketPath is where an agent's socket will be.
+func (b *Broker) SocketPath(agent string) string { return b.socketPath(agent) }
+
+// Shares are the agents that an agent comes from.
+func (b *Broker) Shares(agent string) []supervisor.Share { return b.shares(agent) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/tokencount"
 	"nexus.internal/protocol/tracing"
 )
 
@@ -29,7 +29,6 @@ const (
 
 var dialer = &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 
-// ServeHTTP implements [http.Handler].
 func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, _ := r.Context().Value(peerKey{}).(peer)
 	if !sock.waitPermitted(r.Context(), p) {
@@ -59,7 +58,7 @@ func (sock *agentSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused.write(w)
 		return
 	}
-	x := &forwardedRequest{broker: sock.broker, account: sock.account, service: s, paid: paid, began: time.Now(), result: failed}
+	x := &forwardedRequest{broker: sock.broker, account: sock.account, service: s, paid: paid, began: time.Now(), result: failed, answer: tokencount.Answer{Form: tokencount.EventStream}}
 	x.run(w, r, rest)
 }
 
@@ -80,7 +79,7 @@ type forwardedRequest struct {
 	began   time.Time
 
 	body   countingBody
-	meter  meter
+	answer tokencount.Answer
 	used   Usage
 	result result
 	status int // of the service's answer; 0 if there is none
@@ -99,7 +98,7 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 			fault = x.result.String()
 		}
 		endSpan(fault, tracing.Int("http.response.status_code", int64(x.status)),
-			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
+			tracing.Int("gen_ai.usage.input_tokens", int64(x.used.Input+x.used.CacheRead+x.used.CacheCreation)), tracing.Int("gen_ai.usage.output_tokens", int64(x.used.Output)))
 	}()
 	x.body.body = http.MaxBytesReader(nil, r.Body, maxBody)
 	out := &http.Request{
@@ -124,6 +123,8 @@ func (x *forwardedRequest) run(w http.ResponseWriter, r *http.Request, rest stri
 	x.status = res.StatusCode
 	log := x.broker.log.With(zap.String("agent", x.account.id), zap.String("provider", x.service.name), zap.Int("status", res.StatusCode))
 	switch {
+	case res.StatusCode < 200 || res.StatusCode > 599:
+		refuse(502, "upstream_error", "provider %s answered with status %d, which HTTP does not know", x.service.name, res.StatusCode).write(w)
 	case res.StatusCode/100 == 3:
 		log.Warn("a service redirects, which is not followed")
 		refuse(502, "upstream_error", "provider %s answered with a redirect (%d), which is not followed: correct its base_url", x.service.name, res.StatusCode).write(w)
@@ -149,7 +150,7 @@ func (x *forwardedRequest) unreachable(w http.ResponseWriter, r *http.Request, e
 	if r.Context().Err() != nil { // the child has left; what it asked was perhaps answered
 		x.result = abandoned
 		if asked, whole := x.body.tokens(); x.paid && whole {
-			x.used = x.meter.sum(asked)
+			x.used = usageOf(x.answer.Count(asked))
 		}
 		panic(http.ErrAbortHandler) // to return would be to answer 200
 	}
@@ -203,14 +204,14 @@ func (x *forwardedRequest) setHeaders(w http.ResponseWriter, from http.Header) {
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // stream passes an answer on as it comes. One that breaks off breaks off for
-// the child, too.
+// the child, too. If the model had ended its answer by then, it counts as
+// answered: a child that has it leaves without waiting for the end of the stream.
 func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *http.Response) {
 	if x.paid {
-		media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-		x.meter.events = media == "text/event-stream"
+		x.answer.Form = tokencount.FormOf(res.Header.Get("Content-Type"))
 		defer func() {
 			asked, _ := x.body.tokens()
-			x.used = x.meter.sum(asked)
+			x.used = usageOf(x.answer.Count(asked))
 		}()
 	}
 	x.setHeaders(w, res.Header)
@@ -220,16 +221,21 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 		x.result = abandoned
 		return
 	}
+	brokenOff := func(why result) {
+		if x.result = why; x.answer.Whole() {
+			x.result = answered
+		}
+	}
 	errs := errorScrubber{secrets: x.service.secrets}
 	red := redact.NewStream(x.service.secrets)
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
 	for {
 		n, err := res.Body.Read(buf[:])
-		_, _ = x.meter.Write(buf[:n])
+		_, _ = x.answer.Write(buf[:n])
 		if out := red.Next(errs.next(buf[:n])); len(out) > 0 {
 			if _, err := w.Write(out); err != nil || flush() != nil {
-				x.result = abandoned
+				brokenOff(abandoned)
 				return
 			}
 		}
@@ -240,13 +246,16 @@ func (x *forwardedRequest) stream(w http.ResponseWriter, r *http.Request, res *h
 			_, _ = fmt.Fprintf(w, "\n\nevent: error\ndata: %s\n\n", tooLong.body())
 			return
 		case errors.Is(err, io.EOF):
-			x.result = answered
+			if !x.paid || x.answer.Whole() || x.answer.Form == tokencount.JSON {
+				x.result = answered
+			}
 			_, _ = w.Write(red.Next(errs.rest()))
 			_, _ = w.Write(red.Rest())
 			return
 		case err != nil:
-			if r.Context().Err() != nil { // the child has read enough, and left
-				x.result = abandoned
+			brokenOff(failed)
+			if r.Context().Err() != nil { // the child has left
+				brokenOff(abandoned)
 			}
 			panic(http.ErrAbortHandler)
 		}
@@ -259,28 +268,26 @@ type countingBody struct {
 	body io.ReadCloser
 
 	mu       sync.Mutex // guards all below
-	scanner  usageScanner
+	count    tokencount.Request
 	complete bool
 }
 
-// Read implements [io.Reader].
 func (q *countingBody) Read(p []byte) (int, error) {
 	n, err := q.body.Read(p)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.scanner.write(p[:n])
+	_, _ = q.count.Write(p[:n])
 	if errors.Is(err, io.EOF) {
 		q.complete = true
 	}
 	return n, err
 }
 
-// Close implements [io.Closer].
 func (q *countingBody) Close() error { return q.body.Close() }
 
 // tokens estimates those that were read; whole says that this was all.
 func (q *countingBody) tokens() (n uint64, whole bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.scanner.tokens(), q.complete
+	return q.count.Tokens(), q.complete
 }

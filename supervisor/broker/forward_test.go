@@ -107,6 +107,14 @@ func TestRefusals(t *testing.T) {
 		switch r.URL.Path {
 		case "/v1/messages":
 			http.Redirect(w, r, "http://elsewhere.example/"+canary, http.StatusTemporaryRedirect)
+		case "/v1/models/odd":
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprint(conn, "HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n")
+			conn.Close()
 		case "/v1/responses":
 			w.WriteHeader(401)
 			fmt.Fprint(w, `{"error":{"message":"Incorrect API key provided: sk-canar**********e5f6"}}`)
@@ -142,6 +150,7 @@ func TestRefusals(t *testing.T) {
 		{"another authority", "POST", "//evil.example/chat/completions", 404, "unknown_provider", "", false},
 		{"nobody there", "POST", "/nobody/chat/completions", 502, "upstream_unreachable", "connection refused", false},
 		{"a redirect", "POST", "/p/messages", 502, "upstream_error", "redirect (307)", true},
+		{"a status that is none", "GET", "/p/models/odd", 502, "upstream_error", "status 99,", true},
 		{"a key that is refused", "POST", "/p/responses", 401, "authentication_error", "provider p refused the key", true},
 		{"an encoding that hides", "POST", "/p/completions", 502, "upstream_error", "encoding", true},
 		{"a service's error", "POST", "/p/chat/completions", 529, "overloaded_error", "busy with [key] and [key] and [key]", true},

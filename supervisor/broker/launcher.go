@@ -17,12 +17,12 @@ type launcher struct {
 	inner  supervisor.Launcher
 }
 
-// Launch implements [supervisor.Launcher].
 func (l *launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
 	sock, err := l.broker.openSocket(s.ID)
 	if err != nil {
 		return nil, &supervisor.StartError{Err: err}
 	}
+	s.ModelSocket, s.Shares = sock.path, l.broker.shares(s.ID)
 	conn, err := l.inner.Launch(ctx, s, again)
 	if err != nil {
 		sock.close()

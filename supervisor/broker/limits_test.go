@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
@@ -23,18 +22,22 @@ import (
 	"nexus.internal/supervisor/store"
 )
 
+// segment is where an account is at first, within its agent's records.
+const segment = "00000000000000000001.jsonl"
+
 // accountsIn keeps accounts in a directory.
 func accountsIn(dir string) broker.Accounts {
-	return store.NewLocal(store.Options{Path: func(agent, part string) string { return filepath.Join(dir, agent+part) }, Dirs: []string{dir}})
+	return store.NewLocal(store.Options{Layout: store.Layout{Named: dir, Temp: dir}})
 }
 
 // costs answers every request with a usage of 600 tokens.
 func costs(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, `{"usage":{"prompt_tokens":500,"completion_tokens":100,"prompt_tokens_details":{"cached_tokens":50}}}`)
 }
 
 func TestBudget(t *testing.T) {
-	h := newHouse(t, broker.Options{Limits: broker.Limits{Tokens: 1000}}, costs)
+	h := newHouse(t, broker.Options{Limits: broker.Limits{Limits: protocol.Limits{Tokens: 1000}}}, costs)
 	socket, _ := h.start(broker.Agent{ID: "a"})
 	for range 2 { // the second one is let finish
 		if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
@@ -42,7 +45,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	res, answer := h.ask(socket, strings.Repeat(" ", 4<<20)) // not read, and answered all the same
-	if want := `{"error":{"type":"budget_exceeded","message":"agent a has used 1,200 of its 1,000 tokens"}}`; res.StatusCode != 402 || answer != want || res.Header.Get(protocol.BrokerRefusal) == "" {
+	if want := `{"error":{"type":"budget_exceeded","message":"agent a has used 1,200 of its 1,000 tokens: set_limits can raise limits.tokens"}}`; res.StatusCode != 402 || answer != want || res.Header.Get(protocol.BrokerRefusal) == "" {
 		t.Errorf("got %s %s, want 402 %s; headers %v", res.Status, answer, want, res.Header)
 	}
 	if res, answer := h.do(socket, "GET", "/p/models", "", nil); res.StatusCode != 200 {
@@ -67,28 +70,28 @@ func TestBudget(t *testing.T) {
 func TestProcessLimitsOfTheLine(t *testing.T) {
 	dir := t.TempDir()
 	o := broker.Options{
-		Limits:   broker.Limits{Process: supervisor.Limits{OpenFiles: 512}},
+		Limits:   broker.Limits{Limits: protocol.Limits{ProcessLimits: supervisor.Limits{OpenFiles: 512}}},
 		Accounts: accountsIn(dir),
 	}
-	boss := supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OutputBytesPerSecond: 5, TurnTime: time.Minute}
+	boss := supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OutputBytesPerSecond: 5, TurnSeconds: 60}
 	asked := supervisor.Limits{MemoryBytes: 2 << 30, Processes: 50, CPUSeconds: 9}
 	want := map[string]supervisor.Limits{
 		"free":   {OpenFiles: 512},
 		"boss":   boss,
-		"worker": {MemoryBytes: 1 << 30, Processes: 50, CPUSeconds: 9, OutputBytesPerSecond: 5, TurnTime: time.Minute},
-		"plain":  {MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 512, OutputBytesPerSecond: 5, TurnTime: time.Minute},
+		"worker": {MemoryBytes: 1 << 30, Processes: 50, CPUSeconds: 9, OutputBytesPerSecond: 5, TurnSeconds: 60},
+		"plain":  {MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 512, OutputBytesPerSecond: 5, TurnSeconds: 60},
 	}
 	check := func(h *house, when string, a broker.Agent) {
 		t.Helper()
-		_, l, err := h.Register(a)
-		if diff := cmp.Diff(want[a.ID], l.Process); diff != "" || err != nil {
+		l, err := h.Register(a)
+		if diff := cmp.Diff(want[a.ID], l.ProcessLimits); diff != "" || err != nil {
 			t.Errorf("%s, %s: %v (-want +got):\n%s", a.ID, when, err, diff)
 		}
 	}
 	h := newHouse(t, o, nil)
 	check(h, "made", broker.Agent{ID: "free", New: true})
-	check(h, "made", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: boss}, New: true})
-	check(h, "made", broker.Agent{ID: "worker", Parent: "boss", Limits: &broker.Limits{Process: asked}, New: true})
+	check(h, "made", broker.Agent{ID: "boss", Limits: &broker.Limits{Limits: protocol.Limits{ProcessLimits: boss}}, New: true})
+	check(h, "made", broker.Agent{ID: "worker", Parent: "boss", Limits: &broker.Limits{Limits: protocol.Limits{ProcessLimits: asked}}, New: true})
 	check(h, "made", broker.Agent{ID: "plain", Parent: "boss"})
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
@@ -97,9 +100,9 @@ func TestProcessLimitsOfTheLine(t *testing.T) {
 	for id := range want {
 		check(h, "restored", broker.Agent{ID: id})
 	}
-	looser := supervisor.Limits{MemoryBytes: 4 << 30, OpenFiles: 64, TurnTime: time.Hour}
-	want["boss"] = supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 64, OutputBytesPerSecond: 5, TurnTime: time.Minute}
-	check(h, "restored with others", broker.Agent{ID: "boss", Limits: &broker.Limits{Process: looser}})
+	looser := supervisor.Limits{MemoryBytes: 4 << 30, OpenFiles: 64, TurnSeconds: 3600}
+	want["boss"] = supervisor.Limits{MemoryBytes: 1 << 30, Processes: 100, OpenFiles: 64, OutputBytesPerSecond: 5, TurnSeconds: 60}
+	check(h, "restored with others", broker.Agent{ID: "boss", Limits: &broker.Limits{Limits: protocol.Limits{ProcessLimits: looser}}})
 	want["boss"] = supervisor.Limits{OpenFiles: 512}
 	check(h, "made anew", broker.Agent{ID: "boss", New: true})
 }
@@ -108,7 +111,7 @@ func TestProcessLimitsOfTheLine(t *testing.T) {
 // having others made.
 func TestBudgetOfTheLine(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
-	h.start(broker.Agent{ID: "boss", Limits: &broker.Limits{Tokens: 1000}})
+	h.start(broker.Agent{ID: "boss", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 1000}}})
 	h.start(broker.Agent{ID: "middle", Parent: "boss"})
 	for i, want := range []int{200, 200, 402} {
 		socket, _ := h.start(broker.Agent{ID: fmt.Sprint("worker", i), Parent: "middle"})
@@ -124,7 +127,7 @@ func TestBudgetOfTheLine(t *testing.T) {
 		t.Errorf("it used nothing itself: %+v", u)
 	}
 	// Who comes back counts for those above it by the names that they have now.
-	h.start(broker.Agent{ID: "chief", Limits: &broker.Limits{Tokens: 1}})
+	h.start(broker.Agent{ID: "chief", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 1}}})
 	first, _ := h.start(broker.Agent{ID: "back0", Parent: "middle", Ancestors: []string{"chief"}})
 	second, _ := h.start(broker.Agent{ID: "back1", Parent: "middle"})
 	if res, answer := h.ask(first, "{}"); res.StatusCode != 200 {
@@ -134,7 +137,7 @@ func TestBudgetOfTheLine(t *testing.T) {
 		t.Errorf("above the one above: got %s %s", res.Status, answer)
 	}
 	// A circle of names that were used again ends somewhere.
-	if _, _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
+	if _, err := h.Register(broker.Agent{ID: "boss", Parent: "worker0"}); err != nil {
 		t.Fatal(err)
 	}
 	socket, _ := h.start(broker.Agent{ID: "last", Parent: "worker0"})
@@ -151,9 +154,9 @@ func TestRates(t *testing.T) {
 		text   string
 		retry  int // seconds, about
 	}{
-		{"requests", broker.Limits{RequestsPerMinute: 3}, 3, "agent a may make 3 requests a minute; try again in ", 20},
-		{"tokens", broker.Limits{TokensPerMinute: 1200}, 2, "agent a may use 1,200 tokens a minute; try again in ", 1},
-		{"tokens beyond what is left", broker.Limits{TokensPerMinute: 900}, 2, "agent a may use 900 tokens a minute; try again in ", 21},
+		{"requests", broker.Limits{Limits: protocol.Limits{RequestsPerMinute: 3}}, 3, "agent a may make 3 requests a minute; try again in ", 20},
+		{"tokens", broker.Limits{Limits: protocol.Limits{TokensPerMinute: 1200}}, 2, "agent a may use 1,200 tokens a minute; try again in ", 1},
+		{"tokens beyond what is left", broker.Limits{Limits: protocol.Limits{TokensPerMinute: 900}}, 2, "agent a may use 900 tokens a minute; try again in ", 21},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,16 +265,16 @@ func TestManyAtOnce(t *testing.T) {
 func TestTotalsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	o := broker.Options{
-		Limits:   broker.Limits{Tokens: 5000},
+		Limits:   broker.Limits{Limits: protocol.Limits{Tokens: 5000}},
 		Accounts: accountsIn(dir),
 	}
 	h := newHouse(t, o, costs)
-	socket, end := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Tokens: 1000}})
+	socket, end := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 1000}}})
 	h.start(broker.Agent{ID: "b", Parent: "a"})
 	h.ask(socket, "{}")
 	end()
 	want := broker.Usage{Requests: 1, Input: 450, CacheRead: 50, Output: 100}
-	if info, err := os.Stat(filepath.Join(dir, "a.usage")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, "a.records", segment)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file: %v, %v", info, err)
 	}
 	h.start(broker.Agent{ID: "c"}) // forgets what nobody needs
@@ -298,7 +301,7 @@ func TestTotalsAreKept(t *testing.T) {
 		t.Errorf("got %s %s", res.Status, answer)
 	}
 	end()
-	socket, end = later.start(broker.Agent{ID: "a", Limits: &broker.Limits{Tokens: 100_000, Concurrent: 3}}) // more than it had
+	socket, end = later.start(broker.Agent{ID: "a", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 100_000}, Concurrent: 3}}) // more than it had
 	if res, answer := later.ask(socket, "{}"); res.StatusCode != 402 || !strings.Contains(answer, "1,200 of its 1,000") {
 		t.Errorf("with more than before: got %s %s", res.Status, answer)
 	}
@@ -309,49 +312,121 @@ func TestTotalsAreKept(t *testing.T) {
 	}
 }
 
+// Limits that are raised hold at once, and after a restart; those of processes from the
+// next launch on, also for agents that share them.
+func TestSetLimits(t *testing.T) {
+	dir := t.TempDir()
+	o := broker.Options{Accounts: accountsIn(dir)}
+	h := newHouse(t, o, costs)
+	socket, end := h.start(broker.Agent{ID: "a", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 500, ProcessLimits: supervisor.Limits{Processes: 5}}}})
+	if _, err := h.Register(broker.Agent{ID: "b", Parent: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	h.ask(socket, "{}")
+	if res, _ := h.ask(socket, "{}"); res.StatusCode != 402 {
+		t.Fatalf("got %s", res.Status)
+	}
+	held, err := h.AgentLimits("a")
+	if want := (broker.AgentLimits{Limits: broker.Limits{Limits: protocol.Limits{Tokens: 500, ProcessLimits: supervisor.Limits{Processes: 5}}}, Spent: 600}); err != nil || held != want {
+		t.Errorf("held %+v, %v, want %+v", held, err, want)
+	}
+	raised := broker.Limits{Limits: protocol.Limits{Tokens: 5000, ProcessLimits: supervisor.Limits{Processes: 9}}}
+	if err := h.SetLimits("a", raised); err != nil {
+		t.Fatal(err)
+	}
+	if res, answer := h.ask(socket, "{}"); res.StatusCode != 200 {
+		t.Errorf("got %s %s", res.Status, answer)
+	}
+	if held, err := h.AgentLimits("b"); err != nil || held.Outer == nil || *held.Outer != raised || held.Limits.Processes != 5 {
+		t.Errorf("below it: %+v, %v", held, err)
+	}
+	var launched supervisor.Spec
+	conn, err := h.Launcher(noting{func() (int, error) { return os.Getpid(), nil }, &launched}).Launch(t.Context(), supervisor.Spec{
+		ID: "b", Shares: []supervisor.Share{{Agent: "a", Limits: supervisor.Limits{Processes: 5}}},
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Stop(t.Context())
+	if want := []supervisor.Share{{Agent: "a", Limits: raised.ProcessLimits}}; !cmp.Equal(launched.Shares, want) {
+		t.Errorf("launched within %+v, want %+v", launched.Shares, want)
+	}
+	end()
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	o.Providers = nil
+	later := newHouse(t, o, costs)
+	if held, err := later.AgentLimits("a"); err != nil || held.Limits != raised || held.Spent != 1200 {
+		t.Errorf("after a restart: %+v, %v", held, err)
+	}
+	records := filepath.Join(dir, "a.records")
+	if err := errors.Join(os.RemoveAll(records), os.WriteFile(records, nil, 0o600)); err != nil { // nothing can be saved there
+		t.Fatal(err)
+	}
+	if err := later.SetLimits("a", broker.Limits{Limits: protocol.Limits{Tokens: 1}}); err == nil {
+		t.Error("limits that cannot be saved are set")
+	}
+	if held, err := later.AgentLimits("a"); err != nil || held.Limits != raised {
+		t.Errorf("after limits that could not be saved: %+v, %v", held, err)
+	}
+}
+
 // An agent whose limits cannot be read does not start, nor does one that it made: they
-// would have fewer. The file stays as it is, and once it is put right all is well. A pipe
+// would have fewer. What is there stays as it is, and once it is put right all is well. A pipe
 // in its place held up all agents.
 func TestDamagedFile(t *testing.T) {
-	things := map[string]func(file string) error{}
-	for _, content := range []string{"", "{", `{"spent_tokens":-1}`, "\x00\x00", `{"parent":"` + strings.Repeat("p", 64<<10) + `"}`} {
-		things[fmt.Sprintf("%.20q", content)] = func(file string) error { return os.WriteFile(file, []byte(content), 0o600) }
+	things := map[string]func(file string) error{
+		"pipe":      func(file string) error { return unix.Mkfifo(file, 0o600) },
+		"link":      func(file string) error { return os.Symlink("/dev/null", file) },
+		"directory": func(file string) error { return os.Mkdir(file, 0o700) },
 	}
-	things["pipe"] = func(file string) error { return unix.Mkfifo(file, 0o600) }
-	things["link"] = func(file string) error { return os.Symlink("/dev/null", file) }
-	things["directory"] = func(file string) error { return os.Mkdir(file, 0o700) }
+	content := func(text string) func(string) error {
+		return func(file string) error { return os.WriteFile(file, []byte(text), 0o600) }
+	}
+	for _, text := range []string{"{", `{"spent_tokens":-1}`, "\x00\x01", `{"parent":"` + strings.Repeat("p", 64<<10) + `"}`} {
+		things[fmt.Sprintf("%.20q", text)] = content(text)
+	}
+	limits := &store.Limits{Tokens: 100}
 	for name, put := range things {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			file := filepath.Join(dir, "a.usage")
-			if err := put(file); err != nil {
-				t.Fatal(err)
-			}
-			before, err := os.Lstat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := newHouse(t, broker.Options{Accounts: accountsIn(dir)}, costs)
-			for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Tokens: 5}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Ancestors: []string{"a"}}} {
-				_, _, err := h.Register(a)
-				if e, ok := errors.AsType[*store.DamagedError](err); !ok || e.Agent != "a" || e.Place != file {
-					t.Errorf("register %+v: %v", a, err)
+		for _, place := range []string{"a.usage", "a.records/" + segment} {
+			t.Run(place+" "+name, func(t *testing.T) {
+				dir := t.TempDir()
+				file := filepath.Join(dir, place)
+				accounts := accountsIn(dir)
+				right := func() error { return accounts.SetAccount("a", &store.Account{Limits: limits, Spent: 100}) }
+				made := right()
+				if place == "a.usage" {
+					made = os.RemoveAll(filepath.Join(dir, "a.records"))
 				}
-			}
-			h.start(broker.Agent{ID: "other"})
-			if after, err := os.Lstat(file); err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
-				t.Errorf("the file was changed: %v, %v", after, err)
-			}
-			right := `{"limits":{"tokens":100,"requests_per_minute":0,"tokens_per_minute":0,"concurrent":0},"spent_tokens":100,` +
-				`"requests":1,"estimated_requests":0,"input_tokens":100,"output_tokens":0,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}`
-			if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte(right), 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			socket, _ := h.start(broker.Agent{ID: "a"})
-			if res, answer := h.ask(socket, "{}"); res.StatusCode != http.StatusPaymentRequired {
-				t.Errorf("got %s %s", res.Status, answer)
-			}
-		})
+				if err := errors.Join(made, os.RemoveAll(file), put(file)); err != nil {
+					t.Fatal(err)
+				}
+				before, err := os.Lstat(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := newHouse(t, broker.Options{Accounts: accountsIn(dir)}, costs)
+				for _, a := range []broker.Agent{{ID: "a"}, {ID: "a", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 5}}}, {ID: "b", Parent: "a", New: true}, {ID: "c", Parent: "x", Ancestors: []string{"a"}}} {
+					_, err := h.Register(a)
+					if e, ok := errors.AsType[*store.DamagedError](err); !ok || e.Agent != "a" || e.Place != file {
+						t.Errorf("register %+v: %v", a, err)
+					}
+				}
+				h.start(broker.Agent{ID: "other"})
+				if after, err := os.Lstat(file); err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
+					t.Errorf("the file was changed: %v, %v", after, err)
+				}
+				if err := errors.Join(os.RemoveAll(filepath.Join(dir, strings.Split(place, "/")[0])), right()); err != nil {
+					t.Fatal(err)
+				}
+				socket, _ := h.start(broker.Agent{ID: "a"})
+				if res, answer := h.ask(socket, "{}"); res.StatusCode != http.StatusPaymentRequired {
+					t.Errorf("got %s %s", res.Status, answer)
+				}
+			})
+		}
 	}
 }
 
@@ -359,7 +434,7 @@ func TestDamagedFile(t *testing.T) {
 func TestUsageCannotBeReadNow(t *testing.T) {
 	name := strings.Repeat("long", 1000) // for a file's name
 	h := newHouse(t, broker.Options{Accounts: accountsIn(filepath.Join(t.TempDir(), name))}, costs)
-	_, _, err := h.Register(broker.Agent{ID: "a"})
+	_, err := h.Register(broker.Agent{ID: "a"})
 	if _, ok := errors.AsType[*supervisor.StartError](err); !ok {
 		t.Errorf("got %v", err)
 	}
@@ -393,14 +468,43 @@ func TestCutOffAnswerCosts(t *testing.T) {
 	}
 }
 
+// A web page is no answer, and costs nothing; JSON costs as a stream does.
+func TestAnswersByForm(t *testing.T) {
+	for name, tt := range map[string]struct {
+		media, answer string
+		want          broker.Traffic
+	}{
+		"HTML":                   {"text/html; charset=utf-8", "<html>hi</html>", broker.Traffic{Failed: 1, Used: broker.Usage{Requests: 1}}},
+		"JSON without usage":     {"application/json", `{"choices":[{"message":{"content":"hi"}}]}`, broker.Traffic{Answered: 1, Used: broker.Usage{Requests: 1, Estimated: 1, Input: 1, Output: 1}}},
+		"JSON, OpenAI's usage":   {"application/json", `{"usage":{"prompt_tokens":700,"completion_tokens":30}}`, broker.Traffic{Answered: 1, Used: broker.Usage{Requests: 1, Input: 700, Output: 30}}},
+		"JSON, Anthropic's":      {"application/json", `{"usage":{"input_tokens":700,"output_tokens":30}}`, broker.Traffic{Answered: 1, Used: broker.Usage{Requests: 1, Input: 700, Output: 30}}},
+		"a stream by other name": {"text/plain", "data: {\"choices\":[{\"delta\":{\"content\":\"four\"}}]}\n\n", broker.Traffic{Failed: 1, Used: broker.Usage{Requests: 1, Estimated: 1, Input: 1, Output: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, broker.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.media)
+				fmt.Fprint(w, tt.answer)
+			})
+			socket, _ := h.start(broker.Agent{ID: "a"})
+			h.ask(socket, "{}")
+			if err := h.Close(); err != nil { // which waits for the request to be accounted for
+				t.Fatal(err)
+			}
+			if got := h.Stats().Providers["p"]; got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
 // An agent whose saved session has become another's is held to what that one
 // used; one that runs is not forgotten.
 func TestForget(t *testing.T) {
 	dir := t.TempDir()
 	o := broker.Options{Accounts: accountsIn(dir)}
 	h := newHouse(t, o, costs)
-	limits := &broker.Limits{Tokens: 1000, RequestsPerMinute: 100}
-	socket, end := h.start(broker.Agent{ID: "spent", Limits: &broker.Limits{Tokens: 100}})
+	limits := &broker.Limits{Limits: protocol.Limits{Tokens: 1000, RequestsPerMinute: 100}}
+	socket, end := h.start(broker.Agent{ID: "spent", Limits: &broker.Limits{Limits: protocol.Limits{Tokens: 100}}})
 	h.ask(socket, "{}")
 	end()
 	socket, end = h.start(broker.Agent{ID: "rich", Limits: limits})
@@ -411,7 +515,8 @@ func TestForget(t *testing.T) {
 	}
 	end()
 	h.Forget("spent")
-	if err := o.Accounts.(*store.Local).Rename("spent", "rich"); err != nil {
+	kept := o.Accounts.(*store.Local)
+	if err := errors.Join(kept.Delete("rich"), kept.Rename("spent", "rich")); err != nil {
 		t.Fatal(err)
 	}
 	h.Forget("rich")
@@ -423,23 +528,23 @@ func TestForget(t *testing.T) {
 
 // An agent shares the limits of all that it comes from, also where these do not run.
 func TestAbove(t *testing.T) {
-	h := newHouse(t, broker.Options{Limits: broker.Limits{Process: supervisor.Limits{MemoryBytes: 1000}}}, nil)
+	h := newHouse(t, broker.Options{Limits: broker.Limits{Limits: protocol.Limits{ProcessLimits: supervisor.Limits{MemoryBytes: 1000}}}}, nil)
 	register := func(a broker.Agent) {
 		t.Helper()
-		if _, _, err := h.Register(a); err != nil {
+		if _, err := h.Register(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	register(broker.Agent{ID: "boss", New: true, Limits: &broker.Limits{Process: supervisor.Limits{MemoryBytes: 500, Processes: 9}}})
+	register(broker.Agent{ID: "boss", New: true, Limits: &broker.Limits{Limits: protocol.Limits{ProcessLimits: supervisor.Limits{MemoryBytes: 500, Processes: 9}}}})
 	register(broker.Agent{ID: "middle", Parent: "boss", New: true})
 	register(broker.Agent{ID: "below", Parent: "middle", New: true})
 	want := []supervisor.Share{
 		{Agent: "middle", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}}, {Agent: "boss", Limits: supervisor.Limits{MemoryBytes: 500, Processes: 9}},
 	}
-	if diff := cmp.Diff(want, h.Ancestors("below")); diff != "" {
+	if diff := cmp.Diff(want, h.Shares("below")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if above := h.Ancestors("boss"); above != nil {
+	if above := h.Shares("boss"); above != nil {
 		t.Errorf("above the first: %+v", above)
 	}
 }

@@ -70,6 +70,17 @@ func (l launch) Launch(context.Context, supervisor.Spec, bool) (supervisor.Conn,
 	return process{pid: pid}, nil
 }
 
+// noting is a launcher that notes what it is to launch.
+type noting struct {
+	launch
+	spec *supervisor.Spec
+}
+
+func (n noting) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
+	*n.spec = s
+	return n.launch.Launch(ctx, s, again)
+}
+
 // house is a broker with one provider, "p", at an upstream of the test's.
 type house struct {
 	*testing.T
@@ -128,10 +139,10 @@ func shortDir(t *testing.T) string {
 // start registers an agent and starts it as this very process.
 func (h *house) start(a broker.Agent) (socket string, end func()) {
 	h.Helper()
-	socket, _, err := h.Register(a)
-	if err != nil {
+	if _, err := h.Register(a); err != nil {
 		h.Fatal(err)
 	}
+	socket = h.SocketPath(a.ID)
 	conn, err := h.Launcher(launch(func() (int, error) { return os.Getpid(), nil })).Launch(h.Context(), supervisor.Spec{ID: a.ID}, false)
 	if err != nil {
 		h.Fatal(err)

@@ -25,7 +25,6 @@ func refuse(status int, kind, format string, args ...any) *refusal {
 	return &refusal{status: status, kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
-// after says when to come back.
 func (r *refusal) after(wait time.Duration) *refusal {
 	r.retry = wait
 	r.text += "; try again in " + strconv.Itoa(seconds(wait)) + " s"

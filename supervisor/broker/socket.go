@@ -39,10 +39,13 @@ type peer struct{ pid, uid int }
 type agentSocket struct {
 	broker         *Broker
 	account        *account
-	server         *http.Server
-	cancelRequests context.CancelFunc // of all requests
+	requests       context.Context    // of all requests
+	cancelRequests context.CancelFunc // ends it
 	path           string
+	listener       net.Listener
+	accepted       chan net.Conn  // from listener to server
 	acceptEnded    chan struct{}  // closed when nothing is accepted any more
+	server         *http.Server   // nil before the first connection; read after acceptEnded
 	conns          sync.WaitGroup // goroutines of connections; Add only until served
 	closeOnce      sync.Once
 	warnOnce       sync.Once // of other processes
@@ -56,48 +59,96 @@ type agentSocket struct {
 }
 
 // openSocket makes the socket of an agent's next incarnation.
-func (b *Broker) openSocket(agent string) (*agentSocket, error) {
-	if err := b.lockWithAccounts(agent); err != nil {
+func (b *Broker) openSocket(agent string) (sock *agentSocket, err error) {
+	if err := b.withAccounts(func() error {
+		sock, err = b.listenFor(agent)
+		return err
+	}, agent); err != nil {
 		return nil, fmt.Errorf("open the model's socket: %w", err)
 	}
-	defer b.mu.Unlock()
+	return sock, nil
+}
+
+// listenFor makes the socket of an agent whose account is in memory. b.mu is held.
+func (b *Broker) listenFor(agent string) (*agentSocket, error) {
 	if b.closed {
-		return nil, errors.New("open the model's socket: the broker is closed")
+		return nil, errors.New("the broker is closed")
 	}
 	path := b.socketPath(agent)
 	// One that is there belongs to an incarnation whose end is not over: its
 	// socket must not become the next one's.
 	ln, err := b.listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the model's socket: %w", err)
+		return nil, err
 	}
 	sock := &agentSocket{
 		broker: b, account: b.accounts[agent], path: path,
-		acceptEnded: make(chan struct{}), admitted: make(chan struct{}),
+		accepted: make(chan net.Conn), acceptEnded: make(chan struct{}), admitted: make(chan struct{}),
 	}
-	ctx, end := context.WithCancel(context.Background())
-	sock.cancelRequests = end
-	sock.server = &http.Server{
+	sock.listener = &listener{Listener: accept.Retry(ln, b.log), socket: sock}
+	sock.requests, sock.cancelRequests = context.WithCancel(context.Background())
+	sock.account.sockets++
+	b.sockets[sock] = struct{}{}
+	go sock.accept()
+	return sock, nil
+}
+
+// accept accepts connections until the socket is closed. The server for them is made for the first one:
+// a child that asks for nothing costs no more than this goroutine.
+func (sock *agentSocket) accept() {
+	defer close(sock.acceptEnded)
+	for {
+		c, err := sock.listener.Accept()
+		if err != nil {
+			break // it was closed
+		}
+		if sock.server == nil {
+			sock.server = sock.newServer()
+			served := make(chan struct{})
+			defer func() { <-served }()
+			go func() {
+				defer close(served)
+				_ = sock.server.Serve(handover{sock}) // ends with what is accepted
+			}()
+		}
+		sock.accepted <- c
+	}
+	close(sock.accepted)
+}
+
+// newServer makes what answers requests.
+func (sock *agentSocket) newServer() *http.Server {
+	return &http.Server{
 		Handler:                      sock,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeader,
-		ErrorLog:                     zap.NewStdLog(b.log.Named("http")),
-		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ErrorLog:                     zap.NewStdLog(sock.broker.log.Named("http")),
+		BaseContext:                  func(net.Listener) context.Context { return sock.requests },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, c.(*conn).peer)
 		},
 		ConnState: sock.countConn,
 	}
-	sock.account.sockets++
-	b.sockets[sock] = struct{}{}
-	go func() {
-		defer close(sock.acceptEnded)
-		_ = sock.server.Serve(&listener{Listener: accept.Retry(ln, b.log), socket: sock}) // ends by close alone
-	}()
-	return sock, nil
 }
+
+// handover is the listener of the server: it has what accept accepts.
+type handover struct{ sock *agentSocket }
+
+// Accept implements [net.Listener].
+func (h handover) Accept() (net.Conn, error) {
+	if c, ok := <-h.sock.accepted; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Addr implements [net.Listener].
+func (h handover) Addr() net.Addr { return h.sock.listener.Addr() }
+
+// Close implements [net.Listener]: who closes the socket closes that of accept.
+func (handover) Close() error { return nil }
 
 // admit says which process the socket is for.
 func (sock *agentSocket) admit(pid int) {
@@ -109,13 +160,15 @@ func (sock *agentSocket) admit(pid int) {
 // left. It may be called again.
 func (sock *agentSocket) close() {
 	sock.closeOnce.Do(func() {
-		_ = sock.server.Close() // of the listener, which is ours
+		_ = sock.listener.Close()
 		// A request whose body is not read to its end does not see that its
 		// connection is closed, and would wait for its service without end.
 		sock.cancelRequests()
 		<-sock.acceptEnded
 		_ = os.Remove(sock.path) // or it went with its directory
-		_ = sock.server.Close()  // what was accepted meanwhile
+		if sock.server != nil {
+			_ = sock.server.Close()
+		}
 		sock.conns.Wait()
 		b := sock.broker
 		b.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -90,8 +91,8 @@ func TestOtherProcessIsRefused(t *testing.T) {
 func TestKilledChildEndsItsRequest(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	h := newHouse(t, broker.Options{}, endless(began, ended))
-	socket, _, err := h.Register(broker.Agent{ID: "a"})
-	if err != nil {
+	socket := h.SocketPath("a")
+	if _, err := h.Register(broker.Agent{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	var cmd *exec.Cmd
@@ -240,7 +241,8 @@ func TestSocketSurvivesFailedAccept(t *testing.T) {
 func TestRequestBeforeReady(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
 	for _, pid := range []int{os.Getpid(), os.Getppid()} {
-		socket, _, err := h.Register(broker.Agent{ID: "a"})
+		socket := h.SocketPath("a")
+		_, err := h.Register(broker.Agent{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,8 +289,8 @@ func TestRequestBeforeReady(t *testing.T) {
 // A launch that fails leaves no socket.
 func TestFailedLaunch(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
-	socket, _, err := h.Register(broker.Agent{ID: "a"})
-	if err != nil {
+	socket := h.SocketPath("a")
+	if _, err := h.Register(broker.Agent{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	why := errors.New("no such program")
@@ -303,8 +305,8 @@ func TestFailedLaunch(t *testing.T) {
 // Whoever opens many connections cannot keep the child from its own.
 func TestManyStrangers(t *testing.T) {
 	h := newHouse(t, broker.Options{}, costs)
-	socket, _, err := h.Register(broker.Agent{ID: "a"})
-	if err != nil {
+	socket := h.SocketPath("a")
+	if _, err := h.Register(broker.Agent{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	cmd, ask, out := other(t, socket)
@@ -377,17 +379,20 @@ func descriptors(t *testing.T) int {
 func TestDirectory(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 90))
 	dead := filepath.Join(long, "dead")
-	if err := os.MkdirAll(dead, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, dirs := range [][]string{{long}, {"/proc/nonexistent", long}} {
-		h := newHouse(t, broker.Options{Dirs: dirs}, costs)
-		socket, _ := h.start(broker.Agent{ID: strings.Repeat("n", 64)})
-		if res, _ := h.ask(socket, "{}"); res.StatusCode != 200 || filepath.Dir(filepath.Dir(socket)) != long {
-			t.Errorf("%s: %s", socket, res.Status)
+	for name, dirs := range map[string][]string{"first": {long}, "second": {"/proc/nonexistent", long}} {
+		if err := os.MkdirAll(dead, 0o700); err != nil {
+			t.Fatal(err)
 		}
-		if _, err := os.Stat(dead); err == nil {
-			t.Errorf("%s is still there", dead)
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, broker.Options{Dirs: dirs}, costs)
+			socket, _ := h.start(broker.Agent{ID: strings.Repeat("n", 64)})
+			if res, _ := h.ask(socket, "{}"); res.StatusCode != 200 || filepath.Dir(filepath.Dir(socket)) != long {
+				t.Errorf("%s: %s", socket, res.Status)
+			}
+		})
+		// It is removed meanwhile, and the broker is closed now.
+		if _, err := os.Stat(dead); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", dead, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -29,26 +28,9 @@ func makeSocketDir(parents []string) (*safefile.Dir, error) {
 
 // trySocket makes a socket and removes it.
 func trySocket(path string) error {
-	ln, err := listenAt(path)
+	ln, err := safefile.ListenSocket(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(ln.Close(), os.Remove(path))
-}
-
-// listenAt makes a socket for this user alone, which the caller removes.
-func listenAt(path string) (net.Listener, error) {
-	var ln *net.UnixListener
-	err := safefile.SocketPath(path, func(short string) (err error) {
-		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	ln.SetUnlinkOnClose(false) // it has another name
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, ln.Close(), os.Remove(path))
-	}
-	return ln, nil
 }

@@ -6,10 +6,10 @@ type Traffic struct {
 	// key.
 	Refused uint64
 	// Each of the others is one of these when it is over.
-	Answered    uint64 // by a success
+	Answered    uint64 // by a success; also if its model had ended the answer when the stream broke off
 	Failed      uint64 // by an error, or an answer that broke off
 	Unreachable uint64 // by nobody
-	Abandoned   uint64 // the child left before all of the answer was there
+	Abandoned   uint64 // the child left before the model had ended its answer
 	// Used is what the others cost.
 	Used Usage
 }
@@ -43,7 +43,6 @@ func (t *Traffic) count(c result, used Usage) {
 	t.Used.add(used)
 }
 
-// countRefused counts a request that was not let in.
 func (b *Broker) countRefused(s *service) {
 	if s == nil { // for no service of ours
 		return

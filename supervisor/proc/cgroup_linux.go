@@ -132,10 +132,9 @@ func openKill(dir string) *os.File {
 
 // killBy ends all that is in the cgroup of an open cgroup.kill.
 func killBy(file *os.File) {
-	_, _ = file.WriteAt([]byte("1"), 0) // whoever is left is found by the tag
+	_, _ = file.WriteAt([]byte("1"), 0) // what is left is found by the tag
 }
 
-// writeFile writes to a file of a cgroup that exists.
 func writeFile(path, value string) error {
 	file, err := proctree.Open(path, os.O_WRONLY)
 	if err != nil {
@@ -196,10 +195,10 @@ func (c *cgroups) make(number uint64, l Limits) (*cgroup, error) {
 	var err error
 	if g.memory = c.memory && l.MemoryBytes > 0; g.memory {
 		_ = set("memory.oom.group", "1") // Linux before 4.19; then those that are not killed are ended after
-		err = set("memory.max", strconv.FormatInt(l.MemoryBytes, 10))
+		err = set("memory.max", strconv.FormatUint(l.MemoryBytes, 10))
 	}
 	if g.tasks = c.tasks && l.Processes > 0; g.tasks && err == nil {
-		err = set("pids.max", strconv.FormatInt(l.Processes, 10))
+		err = set("pids.max", strconv.FormatUint(l.Processes, 10))
 	}
 	if err == nil {
 		err = g.open()
@@ -233,7 +232,6 @@ func (g *cgroup) open() (err error) {
 	return err
 }
 
-// started gives up what was needed for the start.
 func (g *cgroup) started() {
 	if g != nil {
 		g.file.Close()

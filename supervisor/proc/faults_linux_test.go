@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,7 +55,7 @@ func TestStartFaults(t *testing.T) {
 		{"E2BIG", proc.Spec{Argv: huge}, syscall.E2BIG, fmt.Sprintf("start %s: its arguments and environment are too large (%d bytes): argument list too long", here, len(here)+1<<18+2)},
 		{"no directory", proc.Spec{Argv: []string{here}, Dir: gone}, syscall.ENOENT, "start " + here + ": its working directory " + gone + ": no such file or directory"},
 		{"a file as directory", proc.Spec{Argv: []string{here}, Dir: plain}, syscall.ENOTDIR, "start " + here + ": its working directory " + plain + ": not a directory"},
-		{"negative limit", proc.Spec{Argv: []string{here}, Limits: proc.Limits{OpenFiles: -1}}, nil, "start " + here + ": it cannot be started: a limit of -1: want 0 to 1125899906842624"},
+		{"limit beyond any machine", proc.Spec{Argv: []string{here}, Limits: proc.Limits{OpenFiles: 1 << 51}}, nil, "start " + here + ": it cannot be started: a limit of 2251799813685248: want 0 to 1125899906842624"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := descriptors(t)
@@ -72,6 +75,37 @@ func TestStartFaults(t *testing.T) {
 			alive(t, g)
 		})
 	}
+}
+
+// A directory that the user may not enter, or one above it, is named as the reason, and
+// not the program. Root may enter all, so a thread without its capabilities looks.
+func TestClosedDirectory(t *testing.T) {
+	closed := filepath.Join(t.TempDir(), "closed")
+	below := filepath.Join(closed, "below")
+	if err := errors.Join(os.MkdirAll(below, 0o700), os.Chmod(closed, 0)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(closed, 0o700) // else an ordinary user cannot remove it
+	var helper sync.WaitGroup
+	helper.Go(func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, dir := range []string{closed, below} {
+			_, err := proc.Start(proc.Spec{Argv: []string{"/proc/self/exe"}, Dir: dir})
+			want := "start /proc/self/exe: its working directory " + dir + " may not be entered: permission denied"
+			if e, ok := errors.AsType[*proc.StartError](err); !ok || e.Dir != dir || e.Error() != want || !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("error = %v\nwant    %s", err, want)
+			}
+			if err := proc.CheckDir(dir); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("CheckDir(%s) = %v", dir, err)
+			}
+		}
+	})
+	helper.Wait()
 }
 
 // alive starts a process that works.

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -21,8 +22,9 @@ type guardSystem struct {
 
 	mu      sync.Mutex // guards what follows, and is held where processes are started and reaped
 	started map[int]bool
-	next    uint64 // the last number that was given to a process
-	closed  bool   // nothing is started any more
+	reaped  map[uint64]time.Duration // on the processors, of orphans, by the numbers of the trees that live
+	next    uint64                   // the last number that was given to a process
+	closed  bool                     // nothing is started any more
 
 	quit chan struct{}
 	work sync.WaitGroup // reapOrphans
@@ -38,7 +40,7 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 	if g.log == nil {
 		g.log = zap.NewNop()
 	}
-	g.started, g.quit = map[int]bool{}, make(chan struct{})
+	g.started, g.reaped, g.quit = map[int]bool{}, map[uint64]time.Duration{}, make(chan struct{})
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("guard processes: %w", err)
 	}
@@ -64,8 +66,9 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		g.lacks("no subreaper", err)
 	} else {
 		g.mechanisms.Subreaper = true
-		g.work.Add(1)
-		go g.reapOrphans()
+		ended := make(chan os.Signal, 1)      // one tells of all
+		signal.Notify(ended, syscall.SIGCHLD) // before anything is started whose end it tells
+		g.work.Go(func() { g.reapOrphans(ended) })
 	}
 	if g.watchdog, err = startWatchdog(g.record, g.log); err != nil {
 		g.lacks("no watchdog", err)
@@ -87,24 +90,33 @@ func adopt() error {
 	return proctree.SetSubreaper(true)
 }
 
+// relist is how long after a list of children that may lack some another one is made: no
+// signal need come until then.
+const relist = 100 * time.Millisecond
+
 // reapOrphans takes note of the end of processes that came to us while what
 // they come from lives on.
-func (g *Guard) reapOrphans() {
-	defer g.work.Done()
-	ended := make(chan os.Signal, 1) // one tells of all
-	signal.Notify(ended, syscall.SIGCHLD)
+//
+// None is missed. The kernel makes a process a zombie, or hands a zombie over, before it sends
+// the signal, and each list is read after a signal was taken: an end that the list does not
+// have yet sends another. One that is alive when it is handed over sends one at its end.
+func (g *Guard) reapOrphans(ended chan os.Signal) {
 	defer signal.Stop(ended)
+	var again <-chan time.Time // after children that could not all be listed
 	for {
 		select {
 		case <-g.quit:
 			return
 		case <-ended:
-			_, _ = g.adopted(g.isOurs, false) // what cannot be listed now is with the next one
+		case <-again:
+		}
+		again = nil
+		if _, err := g.adopted(g.isOurs, false); err != nil {
+			again = time.After(relist)
 		}
 	}
 }
 
-// isOurs reports whether a number is that of a process that we started.
 func (g *Guard) isOurs(number uint64) bool { return g.tag.Has(number) && number != g.tag.Own() }
 
 // Close ends what is left of the processes that were started with the guard,
@@ -119,7 +131,7 @@ func (g *Guard) Close() error {
 	if again || g.tag == 0 {
 		return nil
 	}
-	reap := func() { _, _ = g.adopted(g.isOurs, false) } // whoever is left is found by the tag
+	reap := func() { _, _ = g.adopted(g.isOurs, false) } // what is left is found by the tag
 	stuck, err := proctree.EndLineage(g.isOurs, reap)
 	close(g.quit)
 	g.work.Wait()

@@ -249,40 +249,42 @@ func TestAdoptedLiveOn(t *testing.T) {
 	g := newGuard(t, nil)
 	pipe, gone := nestPipe(t, t.TempDir())
 	p, _ := nestling(t, proc.Spec{Env: nestEnv(pipe, "fledge"), Guard: g})
-	adopted := func() (pids []int) {
+	number := proctree.LineageOf(p.PID())
+	adopted := func() (pids []int) { // not the watchdog, nor that of a guard before
 		lists, _ := filepath.Glob("/proc/self/task/*/children")
 		for _, list := range lists {
 			data, _ := os.ReadFile(list)
 			for _, field := range strings.Fields(string(data)) {
-				id, _ := strconv.Atoi(field)
-				if id != p.PID() && id != watchdogOf(os.Getpid()) {
+				if id, _ := strconv.Atoi(field); id != p.PID() && proctree.LineageOf(id) == number {
 					pids = append(pids, id)
 				}
 			}
 		}
 		return pids
 	}
-	deadline := time.Now().Add(patience)
-	orphans := adopted()
-	for len(orphans) != 1 { // what started it may not be gone yet
-		if time.Now().After(deadline) {
-			for _, pid := range orphans {
-				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-				args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-				t.Logf("%s%s", line, args)
+	// await waits until so many have come to us.
+	await := func(n int) (orphans []int) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; {
+			orphans = adopted()
+			if len(orphans) == n {
+				return orphans
 			}
-			t.Fatalf("%d came to us, want 1", len(orphans))
+			if time.Now().After(deadline) {
+				for _, pid := range orphans {
+					line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+					t.Logf("%s%s", line, args)
+				}
+				t.Fatalf("%d are with us, want %d", len(orphans), n)
+			}
 		}
-		orphans = adopted()
 	}
+	orphans := await(1) // what started it may not be gone yet
 	over := watch(t, strconv.Itoa(orphans[0]))
 	syscall.Kill(orphans[0], syscall.SIGKILL)
 	over()
-	for len(adopted()) > 0 { // reaped as we are told of its end
-		if time.Now().After(deadline) {
-			t.Fatal("a zombie is left")
-		}
-	}
+	await(0) // reaped as we are told of its end
 	p.Stop(killed(), nil)
 	if err := gone(patience); err != nil {
 		t.Error(err)

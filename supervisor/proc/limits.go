@@ -5,31 +5,21 @@ import (
 	"strings"
 	"time"
 
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/ratelimit"
 )
 
-// Limits bounds what a process and all that comes of it may take. Zero fields
-// are no limit. Who exceeds one is killed, with all of its tree, and Exit.Limit
-// names it; but for OpenFiles, where the call that goes too far fails.
-type Limits struct {
-	// MemoryBytes bounds the memory of the whole tree, files that are mapped
-	// aside. Where a cgroup keeps it, at any moment; elsewhere as seen every
-	// SampleEvery, each page counted for each process that has it, and no process
-	// can have more than this and 256 MiB even in between.
-	MemoryBytes int64
-	// Processes is how many processes and threads the tree may have, as seen
-	// every SampleEvery. nexus-child alone has about 12, each program that it
-	// runs about 8 more.
-	Processes int64
-	// OpenFiles is how many files each process may have open.
-	OpenFiles int64
-	// CPUSeconds is the time on the processors of the whole tree, from the
-	// start on, as seen every SampleEvery.
-	CPUSeconds int64
-	// OutputBytesPerSecond bounds what is read from Stdout. Ten seconds' worth,
-	// and 4 MiB at least, may come at once.
-	OutputBytesPerSecond int64
-}
+// Limits bounds what a process and all that comes of it may take. Who exceeds one is killed,
+// with all of its tree, and Exit.Limit names it; but for OpenFiles, where the call that goes too
+// far fails. TurnSeconds bounds nothing here.
+//
+// MemoryBytes is with page tables, files that are mapped aside. Where a cgroup keeps it, it
+// holds at any moment; elsewhere as seen every SampleEvery, each page counted for each process
+// that has it, and no process can have more than this and 256 MiB even in between. Processes
+// and CPUSeconds are as seen every SampleEvery; nexus-child alone has about 12 threads, each
+// program that it runs about 8 more. Of OutputBytesPerSecond ten seconds' worth, and 4 MiB at
+// least, may come at once.
+type Limits protocol.ProcessLimits
 
 // SampleEvery is how often a tree with limits is looked at.
 const SampleEvery = 500 * time.Millisecond
@@ -52,18 +42,25 @@ type usage struct {
 	tasks  int64 // processes and threads
 	cpu    time.Duration
 	denied bool // a task was refused to it
-	hidden bool // a lease keeps a process of it from being measured
+
+	bounded bool   // the kernel bounds its memory by itself
+	refused string // how a process of it keeps itself from being measured; "" if none does
 }
+
+const (
+	refusedByLease   = "a lease on a file in /proc"
+	refusedByThreads = "threads that end before they can be read"
+)
 
 // exceeded names the limit that is exceeded, "" for none. A tree that cannot be measured
 // exceeds any.
 func (l Limits) exceeded(u usage) string {
 	switch {
-	case u.hidden:
-		return "measurement refused (a lease on a file in /proc)"
-	case l.MemoryBytes > 0 && u.memory > l.MemoryBytes:
+	case u.refused != "":
+		return "measurement refused (" + u.refused + ")"
+	case l.MemoryBytes > 0 && !u.bounded && u.memory > int64(l.MemoryBytes):
 		return l.memory()
-	case l.Processes > 0 && (u.tasks > l.Processes || u.denied):
+	case l.Processes > 0 && (u.tasks > int64(l.Processes) || u.denied):
 		return fmt.Sprintf("process limit %d", l.Processes)
 	case l.CPUSeconds > 0 && u.cpu.Seconds() > float64(l.CPUSeconds):
 		return fmt.Sprintf("CPU limit %d s", l.CPUSeconds)
@@ -73,13 +70,11 @@ func (l Limits) exceeded(u usage) string {
 
 func (l Limits) memory() string { return "memory limit " + inBytes(l.MemoryBytes) }
 
-// sampled reports whether the tree is to be looked at.
 func (l Limits) sampled() bool { return l.MemoryBytes > 0 || l.Processes > 0 || l.CPUSeconds > 0 }
 
-// check says what cannot be meant.
 func (l Limits) check() error {
-	for _, n := range []int64{l.MemoryBytes, l.Processes, l.OpenFiles, l.CPUSeconds, l.OutputBytesPerSecond} {
-		if n < 0 || n > mostLimit {
+	for _, n := range []uint64{l.MemoryBytes, l.Processes, l.OpenFiles, l.CPUSeconds, l.OutputBytesPerSecond} {
+		if n > mostLimit {
 			return fmt.Errorf("a limit of %d: want 0 to %d", n, int64(mostLimit))
 		}
 	}
@@ -87,7 +82,7 @@ func (l Limits) check() error {
 }
 
 // inBytes is a number of bytes for people: exact, in the largest unit that is.
-func inBytes(n int64) string {
+func inBytes(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB"}
 	i := 0
 	for n != 0 && n%1024 == 0 && i < len(units)-1 {

@@ -57,6 +57,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"processes", "nest", []string{"HOW=brood brood/setsid brood fledge brood brood"}, proc.Limits{Processes: 30}, false, "process limit 30"},
 		{"CPU", "spinner", nil, proc.Limits{CPUSeconds: 1}, true, "CPU limit 1 s"},
+		{"CPU of children that nobody waits for", "burners", []string{"HOW=ignored", "BURN=400ms", "TIMES=30"}, proc.Limits{CPUSeconds: 1}, true, "CPU limit 1 s"},
 		{"output", "blower", nil, proc.Limits{OutputBytesPerSecond: 1000}, true, "output limit 1000 bytes/s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestWithinLimits(t *testing.T) {
 
 // Ten seconds' worth may come at once, and a few MiB in any case.
 func TestOutputRate(t *testing.T) {
-	for limit, want := range map[int64]ratelimit.Rate{
+	for limit, want := range map[uint64]ratelimit.Rate{
 		1 << 20: {PerSecond: 1 << 20, Burst: 10 << 20},
 		1:       {PerSecond: 1, Burst: 4 << 20},
 	} {

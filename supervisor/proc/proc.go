@@ -7,12 +7,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol/frame"
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/protocol/ratelimit"
 )
 
@@ -50,20 +54,12 @@ type Spec struct {
 	Guard *Guard
 }
 
-// Exit is how a process ended.
-type Exit struct {
-	Code   int    // exit status; -1 if a signal ended it
-	Signal string // as in "killed"; "" if none did
-	Stderr string // the tail of its stderr since ForgetStderr, at most 4 KiB, keys replaced
-	Limit  string // that of Spec.Limits which ended it, as in "memory limit 512 MiB"; "" if none did
-}
-
-// Usage is what a process takes by itself, not its tree; zero where the system
-// does not tell.
-type Usage struct {
-	CPU         time.Duration // on the processors, with what it started and waited for
-	MemoryBytes int64         // that are in memory, shared pages included; 0 once it is gone
-}
+// Exit is how a process ended, with what it wrote to stderr since ForgetStderr, and Usage what it
+// takes.
+type (
+	Exit  = proctree.Exit
+	Usage = proctree.Usage
+)
 
 // Process is a running or ended process. Its methods are safe for concurrent
 // use, but concurrent Writes may mix.
@@ -92,7 +88,8 @@ type Process struct {
 
 	mu     sync.Mutex // guards what follows
 	reaped bool       // the group's id may belong to others
-	limit  string     // that was exceeded
+	usage  lastUsage
+	limit  string // that was exceeded
 }
 
 // Start starts a process. The error is a *StartError; nothing is left of the
@@ -104,19 +101,19 @@ func Start(s Spec) (*Process, error) {
 	if err := s.Limits.check(); err != nil {
 		return nil, startError(s, err)
 	}
-	if err := checkDir(s.Dir); err != nil {
+	if err := CheckDir(s.Dir); err != nil {
 		return nil, dirError(s, err)
 	}
 	p, err := begin(s)
 	if err != nil {
 		// It may have gone between the check and the start.
-		if gone := checkDir(s.Dir); gone != nil {
+		if gone := CheckDir(s.Dir); gone != nil {
 			return nil, dirError(s, gone)
 		}
 		return nil, startError(s, err)
 	}
 	go p.pump()
-	go p.wait()
+	p.whenDead()
 	return p, nil
 }
 
@@ -162,17 +159,23 @@ func begin(s Spec) (_ *Process, err error) {
 	return p, nil
 }
 
-// checkDir says what is wrong with a working directory: the error of a failed
-// start names the program even if only its directory is missing.
-func checkDir(dir string) error {
+// CheckDir says why no process of this user can work in dir; nil for one that can, and for
+// "". The error of a failed start names the program even if only its directory is at fault.
+func CheckDir(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = &os.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &os.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
 	}
-	return err
+	if err := unix.Access(dir, unix.X_OK); err != nil {
+		return &os.PathError{Op: "chdir", Path: dir, Err: err}
+	}
+	return nil
 }
 
 // PID is the process id, which is its group's too.
@@ -220,27 +223,36 @@ func (p *Process) Exit() Exit {
 // was read, out of Exit.Stderr: it has nothing to do with how the process ends.
 func (p *Process) ForgetStderr() { p.tail.forget() }
 
+// Reassign gives what the process writes to stderr from now on to another log, and
+// leaves what it wrote so far out of Exit.Stderr.
+func (p *Process) Reassign(log *zap.Logger) { p.tail.reassign(log.With(zap.Int("pid", p.PID()))) }
+
 // Usage is what the process takes now, or took when it is gone.
 func (p *Process) Usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped { // so its id is still its own
-		return usageOf(p.cmd.Process.Pid)
+		return p.usage.of(p.cmd.Process.Pid)
 	}
 	select {
 	case <-p.dead:
-		state := p.cmd.ProcessState
-		return Usage{CPU: state.UserTime() + state.SystemTime()}
+		return Usage{CPU: cpuOf(p.cmd.ProcessState)}
 	default:
 		return Usage{}
 	}
 }
 
-// output is the reading side of stdout.
+// output is the reading side of stdout. It is a [frame.Source].
 type output Process
 
-func (o *output) Read(b []byte) (int, error) {
-	n, err := o.stdout.Read(b)
+// Read implements [io.Reader].
+func (o *output) Read(b []byte) (int, error) { return o.read(o.stdout.Read(b)) }
+
+// ReadInto implements [frame.Source].
+func (o *output) ReadInto(room frame.Room) (int, error) { return o.read(readInto(o.stdout, room)) }
+
+// read accounts for n bytes that were read of stdout.
+func (o *output) read(n int, err error) (int, error) {
 	now, rate := time.Now(), o.limits.outputRate()
 	if o.rate.Take(now, rate, float64(n)); o.rate.Wait(now, rate, 0) > 0 {
 		(*Process)(o).breach("output limit " + inBytes(o.limits.OutputBytesPerSecond) + "/s")
@@ -259,7 +271,7 @@ func (o *output) Read(b []byte) (int, error) {
 	}
 }
 
-// wait sees the process to its end.
+// wait sees the process, which is dead where the system tells that, to its end.
 func (p *Process) wait() {
 	defer close(p.done)
 	dead := p.awaitExit()
@@ -276,10 +288,10 @@ func (p *Process) wait() {
 	close(p.dead)
 	p.watch.Wait()
 	for _, share := range p.shares {
-		share.leave(p)
+		share.leave(p, p.tree.spent(cpuOf(p.cmd.ProcessState)))
 	}
 	if left, err := p.tree.clear(); len(left) > 0 || err != nil {
-		p.tail.log.Error("processes that it left cannot be ended", zap.Ints("left", left), zap.Error(err))
+		p.tail.logger().Error("processes that it left cannot be ended", zap.Ints("left", left), zap.Error(err))
 	}
 	p.stdin.Close()
 	deadline := time.Now().Add(drainGrace)
@@ -319,7 +331,7 @@ func (p *Process) look(starting bool) (exceeded bool) {
 	if !p.sampled() {
 		return false
 	}
-	u := p.tree.usage()
+	u := p.tree.usage(slices.ContainsFunc(p.shares, (*Share).shared))
 	limit := p.limits.exceeded(u)
 	for _, share := range p.shares {
 		limit = cmp.Or(limit, share.note(p, u, starting))
@@ -360,6 +372,14 @@ func (p *Process) forgetGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
+}
+
+// cpuOf is what a process took that has ended, with those that it waited for.
+func cpuOf(state *os.ProcessState) time.Duration {
+	if state == nil {
+		return 0
+	}
+	return state.UserTime() + state.SystemTime()
 }
 
 func exitOf(state *os.ProcessState) Exit {

@@ -23,21 +23,24 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"nexus.internal/protocol/proctree"
 	"nexus.internal/supervisor/proc"
 )
 
 // The test binary plays the processes that it starts.
 func TestMain(m *testing.M) {
+	proctree.JoinLineage()
 	if role := os.Getenv("PROC_ROLE"); role != "" {
 		roles[role]()
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("nexus.internal/supervisor/proc.spawnThread"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("nexus.internal/supervisor/proc.spawnThread"), goleak.IgnoreAnyFunction("nexus.internal/supervisor/proc.(*exits).run"))
 }
 
 var roles = map[string]func(){
 	"nest": nest, "brood": brood, "fledge": fledge, "storm": storm, "server": server, "faults": faults,
 	"poor": poor, "spinner": spinner, "blower": blower, "opener": opener, "lessee": lessee,
+	"burners": burners, "burner": burner, "holder": holder,
 	// echo copies its stdin until it ends.
 	"echo": func() { io.Copy(os.Stdout, os.Stdin) },
 	// polite says goodbye when it is told to go.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -27,13 +28,13 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 // Close gives up the guard.
 func (g *Guard) Close() error { return nil }
 
-// tree is a process with all that comes of it, of which we know the group alone.
+// tree is a process with all that comes of it, whose group alone we know.
 type tree struct{}
 
 // startTree starts cmd in a group of its own. If we are killed, its stdin ends and
 // nothing else tells it. There is no pidfd.
 func startTree(cmd *exec.Cmd, _ *Guard, l Limits) (*tree, *os.File, error) {
-	l.OutputBytesPerSecond = 0 // that one is ours to keep
+	l.OutputBytesPerSecond, l.TurnSeconds = 0, 0 // those are kept without the system
 	if l != (Limits{}) {
 		return nil, nil, fmt.Errorf("limits cannot be kept on this system: %w", errors.ErrUnsupported)
 	}
@@ -49,9 +50,15 @@ func (t *tree) clear() ([]int, error) { return nil, nil }
 
 func (t *tree) breached() string { return "" }
 
-func (t *tree) usage() usage { return usage{} }
+func (t *tree) usage(bool) usage { return usage{} }
 
-func usageOf(int) Usage { return Usage{} }
+func (t *tree) spent(process time.Duration) time.Duration { return process }
+
+type lastUsage struct{}
+
+func (*lastUsage) of(int) Usage { return Usage{} }
+
+func (p *Process) whenDead() { go p.wait() }
 
 // awaitExit cannot know of an exit without reaping the process.
 func (p *Process) awaitExit() (dead bool) { return false }

@@ -48,6 +48,12 @@ func (s *Share) Empty() bool {
 	return len(s.members) == 0
 }
 
+func (s *Share) shared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.members) > 1
+}
+
 // join makes p a member until leave.
 func (s *Share) join(p *Process, own bool) {
 	s.mu.Lock()
@@ -59,11 +65,13 @@ func (s *Share) join(p *Process, own bool) {
 	s.members[p] = &part{own: own, order: s.joined}
 }
 
-func (s *Share) leave(p *Process) {
+// leave ends the membership of p, which has ended. Its tree took that much time on the
+// processors.
+func (s *Share) leave(p *Process, cpu time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.members[p]; m != nil && !m.own {
-		s.gone += m.cpu
+		s.gone += max(m.cpu, cpu)
 	}
 	delete(s.members, p)
 }
@@ -79,7 +87,7 @@ func (s *Share) note(p *Process, u usage, starting bool) string {
 		return ""
 	}
 	m.usage = u
-	sum := usage{cpu: s.gone}
+	sum := usage{cpu: s.gone, bounded: u.bounded && len(s.members) == 1}
 	for _, one := range s.members {
 		sum.memory += one.memory
 		sum.tasks += one.tasks

@@ -14,6 +14,7 @@ type StartError struct {
 	Program string // Spec.Argv[0]; "" if there was none
 	Why     string // in words
 	Err     error  // what the system said; nil if it was not asked
+	Dir     string // the working directory, if it is at fault; "" for anything else
 }
 
 func (e *StartError) Error() string {
@@ -86,9 +87,12 @@ func startError(s Spec, err error) *StartError {
 
 // dirError names what is wrong with a working directory.
 func dirError(s Spec, err error) *StartError {
-	e := &StartError{Program: s.Argv[0], Why: "its working directory " + s.Dir, Err: err}
+	e := &StartError{Program: s.Argv[0], Why: "its working directory " + s.Dir, Err: err, Dir: s.Dir}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		e.Err = path.Err
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		e.Why += " may not be entered"
 	}
 	return e
 }

@@ -33,10 +33,13 @@ func Redact(line string) string { return keys.ReplaceAllString(line, "[redacted]
 func (p *Process) pump() {
 	defer close(p.pumped)
 	defer p.stderr.Close()
-	buf := make([]byte, 2<<10)
+	var room stderrRoom
 	for {
-		n, err := p.stderr.Read(buf)
-		p.tail.write(buf[:n])
+		n, err := readInto(p.stderr, &room)
+		if n > 0 {
+			p.tail.write(room.buf[:n])
+		}
+		room.Give()
 		if err != nil {
 			p.tail.flush()
 			return
@@ -44,9 +47,27 @@ func (p *Process) pump() {
 	}
 }
 
+// stderrRoom is where what comes on stderr is read into.
+type stderrRoom struct{ buf *[2 << 10]byte }
+
+var stderrBuffers = sync.Pool{New: func() any { return new([2 << 10]byte) }}
+
+// Take implements [frame.Room].
+func (r *stderrRoom) Take() []byte {
+	r.buf = stderrBuffers.Get().(*[2 << 10]byte)
+	return r.buf[:]
+}
+
+// Give implements [frame.Room].
+func (r *stderrRoom) Give() {
+	if r.buf != nil {
+		stderrBuffers.Put(r.buf)
+		r.buf = nil
+	}
+}
+
 // tail splits stderr into lines, logs them and keeps the last ones.
 type tail struct {
-	log  *zap.Logger
 	line []byte // the line being read, at most maxLine
 
 	second  time.Time // that logged counts in, its beginning
@@ -54,6 +75,7 @@ type tail struct {
 	dropped int // lines not logged since the last one that was
 
 	mu       sync.Mutex // guards what follows
+	log      *zap.Logger
 	kept     []byte
 	noMemory bool // a line said so
 }
@@ -110,7 +132,7 @@ func (t *tail) flush() {
 		fields = append(fields, zap.Int("dropped_before", t.dropped))
 		t.dropped = 0
 	}
-	t.log.Log(level, "child stderr", fields...)
+	t.logger().Log(level, "child stderr", fields...)
 }
 
 // said is what a line is logged as: a line of a log, which is a JSON object with a
@@ -139,6 +161,20 @@ func (t *tail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept, t.noMemory = t.kept[:0], false
+}
+
+// reassign drops the lines that are whole, and gives those to come to another log.
+func (t *tail) reassign(log *zap.Logger) {
+	t.forget()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.log = log
+}
+
+func (t *tail) logger() *zap.Logger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.log
 }
 
 func (t *tail) String() string {

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
+	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ type tree struct {
 	cgroup *cgroup
 	limits Limits
 	pid    int
+	ledger ledger
 }
 
 // startTree starts cmd in a group of its own, to be killed when we end, within its
@@ -38,10 +40,6 @@ func startTree(cmd *exec.Cmd, g *Guard, l Limits) (t *tree, pidfd *os.File, err 
 		return nil, nil, err
 	}
 	if fd < 0 {
-		return t, nil, nil
-	}
-	if err := unix.SetNonblock(fd, true); err != nil { // else it would not be polled
-		unix.Close(fd)
 		return t, nil, nil
 	}
 	return t, os.NewFile(uintptr(fd), "pidfd"), nil
@@ -75,6 +73,7 @@ func (t *tree) start(cmd *exec.Cmd) error {
 	t.pid = cmd.Process.Pid
 	if t.guard != nil {
 		t.guard.started[t.pid] = true
+		t.guard.reaped[t.number] = 0
 	}
 	return nil
 }
@@ -88,6 +87,7 @@ func (t *tree) mark(cmd *exec.Cmd) (err error) {
 	}
 	g.next++
 	t.number = g.tag.Number(g.next)
+	cmd.Env = append(cmd.Env, proctree.LineageVariable+"="+strconv.FormatUint(t.number, 10))
 	if g.cgroups == nil {
 		return nil
 	}
@@ -99,14 +99,16 @@ func (t *tree) mark(cmd *exec.Cmd) (err error) {
 }
 
 // bound puts the tag and the limits of single processes on a new process, for
-// all that it will start.
+// all that it will start. Where the machine has no memory left, the kernel ends it
+// before us.
 func (t *tree) bound(pid int) error {
+	_ = proctree.RaiseOOMScore(pid, 2) // it hides itself already, or is another user's: then it is ended as we are
 	if t.number != 0 {
 		if err := proctree.SetLineage(pid, t.number); err != nil {
 			return err
 		}
 	}
-	limits := map[int]int64{unix.RLIMIT_NOFILE: t.limits.OpenFiles}
+	limits := map[int]uint64{unix.RLIMIT_NOFILE: t.limits.OpenFiles}
 	if t.limits.MemoryBytes > 0 && (t.cgroup == nil || !t.cgroup.memory) {
 		limits[unix.RLIMIT_DATA] = t.limits.MemoryBytes + reserve
 	}
@@ -117,7 +119,7 @@ func (t *tree) bound(pid int) error {
 		var now unix.Rlimit
 		err := unix.Prlimit(pid, resource, nil, &now)
 		if err == nil {
-			value := min(uint64(value), now.Max)
+			value := min(value, now.Max)
 			err = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: value, Max: value}, nil)
 		}
 		if err != nil {
@@ -156,6 +158,9 @@ func (t *tree) clear() (left []int, err error) {
 		return orphans, err
 	})
 	t.cgroup.remove()
+	t.guard.mu.Lock()
+	delete(t.guard.reaped, t.number)
+	t.guard.mu.Unlock()
 	return left, err
 }
 
@@ -167,52 +172,53 @@ func (t *tree) breached() string {
 	return ""
 }
 
-// usage is what the tree takes at the moment.
-func (t *tree) usage() usage {
-	var u usage
+// usage is what the tree takes at the moment. What the kernel bounds by itself is measured
+// only if it is shared with other trees.
+func (t *tree) usage(shared bool) usage {
+	if t.cgroup == nil {
+		return t.measure()
+	}
+	u := t.cgroup.usage()
+	if !shared && (t.cgroup.memory || t.limits.MemoryBytes == 0) && (t.cgroup.tasks || t.limits.Processes == 0) {
+		return u
+	}
+	m := t.measure()
+	m.cpu, m.denied, m.bounded = u.cpu, u.denied, t.cgroup.memory
+	return m
+}
+
+// spent is the time on the processors that the tree took, as far as it is known when its
+// process has ended, which took the given time with those that it waited for.
+func (t *tree) spent(process time.Duration) time.Duration {
 	if t.cgroup != nil {
-		u = t.cgroup.usage()
-		if (t.cgroup.memory || t.limits.MemoryBytes == 0) && (t.cgroup.tasks || t.limits.Processes == 0) {
-			return u
-		}
+		return t.cgroup.usage().cpu
 	}
-	cpu := u.cpu
-	pids := []int{t.pid}
-	if t.number != 0 {
-		adopted, _ := t.guard.adopted(t.isOurs, false) // those that could be listed
-		pids = append(pids, adopted...)
-	}
-	below, err := proctree.Descendants(pids...) // those that could be listed
-	pids = append(pids, below...)
-	if proctree.Leased(err) && t.number != 0 { // a lease hides some, but not their numbers
-		marked, _ := proctree.OfLineage(t.isOurs) // as above
-		pids = append(pids, marked...)
-	}
-	slices.Sort(pids)
-	for _, pid := range slices.Compact(pids) {
-		s, err := proctree.ReadStat(pid) // or it is gone
-		memory, hidden := proctree.Memory(pid)
-		u.tasks += s.Threads
-		u.cpu += s.CPU
-		u.memory += memory
-		u.hidden = u.hidden || proctree.Leased(err) || proctree.Leased(hidden)
-	}
-	if t.cgroup != nil {
-		u.cpu = cpu
-		if t.cgroup.memory {
-			u.memory = 0
-		}
-	}
-	return u
+	return t.ledger.final(process)
 }
 
 // isOurs reports whether a number is that of the tree.
 func (t *tree) isOurs(number uint64) bool { return number == t.number }
 
-// usageOf is what one process takes.
-func usageOf(pid int) Usage {
-	s, _ := proctree.ReadStat(pid) // zero once it is gone
-	return Usage{CPU: s.CPU, MemoryBytes: s.Memory}
+// maxSample is how long what a process takes is not read again while it does not run. Its
+// memory can become less meanwhile, where the machine lacks memory.
+const maxSample = time.Minute
+
+// lastUsage is what a process took when it was last read.
+type lastUsage struct {
+	usage Usage
+	clock time.Duration // of the process, before usage was read
+	at    time.Time
+}
+
+// of is what one process takes now. One that has not run since it was read takes the same.
+func (s *lastUsage) of(pid int) Usage {
+	clock, err := proctree.CPUClock(pid)
+	if err == nil && clock == s.clock && time.Since(s.at) < maxSample {
+		return s.usage
+	}
+	stat, _ := proctree.ReadStat(pid) // zero once it is gone
+	*s = lastUsage{usage: Usage{CPU: stat.CPU, MemoryBytes: stat.Memory}, clock: clock, at: time.Now()}
+	return s.usage
 }
 
 // adopted lists the processes with a wanted number that came to us and live, and
@@ -220,8 +226,25 @@ func usageOf(pid int) Usage {
 // error there may be more.
 func (g *Guard) adopted(wanted func(uint64) bool, kill bool) ([]int, error) {
 	g.mu.Lock()
-	defer g.mu.Unlock() // nobody else is reaped meanwhile
-	return proctree.ReapChildren(func(pid int) bool {
-		return !g.started[pid] && wanted(proctree.LineageOf(pid))
-	}, kill, g.started)
+	defer g.mu.Unlock()         // nobody else is reaped meanwhile
+	numbers := map[int]uint64{} // of those that may be reaped
+	return proctree.ReapOrphans(func(pid int) bool {
+		if g.started[pid] {
+			return false
+		}
+		numbers[pid] = proctree.LineageOf(pid)
+		return wanted(numbers[pid])
+	}, kill, g.started, func(pid int, cpu time.Duration) {
+		if _, lives := g.reaped[numbers[pid]]; lives {
+			g.reaped[numbers[pid]] += cpu
+		}
+	})
+}
+
+// reapedOf is the time on the processors of processes with a number that came to us and
+// were reaped.
+func (g *Guard) reapedOf(number uint64) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reaped[number]
 }

@@ -133,7 +133,8 @@ func TestCatalogue(t *testing.T) {
 			pipe, held := pipeByName(t)
 			core, logs := observer.New(zap.WarnLevel)
 			l := &stdio.Launcher{
-				Log: zap.New(core), Graces: r.graces(), Guard: guard, WriteTimeout: 50 * time.Millisecond,
+				CommandLine: player{},
+				Log:         zap.New(core), Graces: r.graces(), Guard: guard, WriteTimeout: 50 * time.Millisecond,
 			}
 			got, stderr := r.play(t, l, pipe)
 			if diff := cmp.Diff(r.want, got); diff != "" {
@@ -227,7 +228,7 @@ func cut(err error) string {
 }
 
 func fake(fault, pipe string) supervisor.Spec {
-	return supervisor.Spec{ID: "fake", Argv: []string{fakechild, "--fault=" + fault}, Env: []string{"FAKECHILD_HOLD=" + pipe}}
+	return supervisor.Spec{ID: "fake", Model: "--fault=" + fault, Env: map[string]string{"FAKECHILD_HOLD": pipe}}
 }
 
 // pipeByName is a pipe, and whether anybody holds its other end.

@@ -24,7 +24,7 @@ func TestLimitsTooLowToStart(t *testing.T) {
 	} {
 		s := fake("none", "")
 		s.Limits = limits
-		_, err := (&stdio.Launcher{Guard: guard}).Launch(t.Context(), s, false)
+		_, err := (&stdio.Launcher{CommandLine: player{}, Guard: guard}).Launch(t.Context(), s, false)
 		e, ok := errors.AsType[*supervisor.StartError](err)
 		if !ok || e.Exit == nil || e.Exit.Limit != want {
 			t.Errorf("Launch = %v, want it killed for its %s", err, want)
@@ -39,7 +39,7 @@ func TestLimitOfOneAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{Graces: rungs, Guard: guard}}})
+	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{CommandLine: player{}, Graces: rungs, Guard: guard}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

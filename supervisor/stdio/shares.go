@@ -31,8 +31,8 @@ func (t *shares) take(s supervisor.Spec) (taken []*proc.Share, release func()) {
 		}
 	}
 	t.uses++
-	for _, of := range append([]supervisor.Share{{Agent: s.ID, Limits: s.Limits}}, s.Ancestors...) {
-		l := limitsOf(of.Limits)
+	for _, of := range append([]supervisor.Share{{Agent: s.ID, Limits: s.Limits}}, s.Shares...) {
+		l := proc.Limits(of.Limits)
 		if l.MemoryBytes == 0 && l.Processes == 0 && l.CPUSeconds == 0 {
 			continue
 		}

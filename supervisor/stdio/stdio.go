@@ -38,8 +38,10 @@ const (
 	maxType = 64
 )
 
-// Launcher starts processes. The zero value is ready to use.
+// Launcher starts processes.
 type Launcher struct {
+	// CommandLine knows their program. Required.
+	CommandLine CommandLine
 	// Log gets the children's stderr and what is wrong with their stdout; nil
 	// means nobody does.
 	Log *zap.Logger
@@ -50,19 +52,22 @@ type Launcher struct {
 	WriteTimeout time.Duration
 	// Guard reaches what leaves the children's groups; nil means that nobody does.
 	Guard *proc.Guard
+	// Spares become agents that want no process of their own making; nil means that each
+	// agent's process is started.
+	Spares *Spares
 
 	shares shares
 }
 
-// Launch starts Spec.Argv, or Spec.Resume, and waits for ready. The error is
+// Launch starts a process, or takes a spare, and waits for ready. The error is
 // always a *supervisor.StartError.
 func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (supervisor.Conn, error) {
-	argv := s.Argv
-	if again && s.Resume != nil {
-		argv = s.Resume
-	}
 	if ctx.Err() != nil {
 		return nil, &supervisor.StartError{Err: context.Cause(ctx)}
+	}
+	command, err := l.CommandLine.Command(s, again)
+	if err != nil {
+		return nil, &supervisor.StartError{Err: err}
 	}
 	log := l.Log
 	if log == nil {
@@ -70,30 +75,45 @@ func (l *Launcher) Launch(ctx context.Context, s supervisor.Spec, again bool) (s
 	}
 	log = log.With(zap.String("agent", s.ID))
 	shares, release := l.shares.take(s)
+	if c := l.Spares.take(command, len(shares) > 0 || LimitsNeedStart(s.Limits), log); c != nil {
+		release()
+		defer l.Spares.Changed() // another is started once this agent is ready
+		if err := bringUp(ctx, c, s.ID); !killed(ctx, err) {
+			return c.unless(err)
+		}
+		log.Warn("a spare was killed before it was an agent: a process is started")
+		_, release = l.shares.take(s) // it has none
+	}
 	p, err := proc.Start(proc.Spec{
-		Argv: argv, Env: s.Env, Dir: s.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout, Guard: l.Guard,
-		Limits: limitsOf(s.Limits), Shares: shares,
+		Argv: command.argv(), Env: command.environ(), Dir: command.Dir, Log: log, Graces: l.Graces, WriteTimeout: l.WriteTimeout, Guard: l.Guard,
+		Limits: proc.Limits(s.Limits), Shares: shares,
 	})
 	release()
 	if err != nil {
+		if e, ok := errors.AsType[*proc.StartError](err); ok && e.Dir != "" {
+			err = &supervisor.DirError{Agent: s.ID, Dir: e.Dir, Err: err}
+		}
 		return nil, &supervisor.StartError{Err: err}
 	}
-	c := &conn{process: p, log: log, lines: frame.NewReader(p.Stdout()), writer: frame.NewWriter(p)}
-	unhook := context.AfterFunc(ctx, func() { p.Stop(ctx, nil) })
-	err = c.handshake()
-	if err == nil && p.Look() {
+	c := newConn(p, log)
+	return c.unless(bringUp(ctx, c, s.ID))
+}
+
+// bringUp waits until the child is ready. On failure nothing of it is left.
+func bringUp(ctx context.Context, c *conn, agent string) error {
+	unhook := context.AfterFunc(ctx, func() { c.process.Stop(ctx, nil) })
+	err := c.handshake()
+	if err == nil && c.process.Look() {
 		err = errors.New("child cannot start within its limits")
 	}
 	if !unhook() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		p.Stop(killNow, nil)
-		p.Discard()
-		exit := c.Exit()
-		return nil, &supervisor.StartError{Err: cmp.Or(sessionError(s.ID, exit), err), Exit: &exit}
+		exit := c.end()
+		return &supervisor.StartError{Err: cmp.Or(sessionError(agent, exit), err), Exit: &exit}
 	}
-	return c, nil
+	return nil
 }
 
 // sessionError is what a child's exit before ready says of its session, that of
@@ -109,12 +129,11 @@ func sessionError(name string, exit supervisor.Exit) error {
 	}
 }
 
-// killNow is a context for Stop that leaves out the polite rungs.
-var killNow = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
+// killed reports whether a child was not ready because somebody killed it, or told it to end.
+func killed(ctx context.Context, err error) bool {
+	e, ok := errors.AsType[*supervisor.StartError](err)
+	return ok && e.Exit != nil && (e.Exit.Signal != "" || e.Exit.Code == 0) && ctx.Err() == nil
+}
 
 type conn struct {
 	process *proc.Process
@@ -125,6 +144,24 @@ type conn struct {
 
 	lines   *frame.Reader // of the goroutine that calls Recv
 	garbage int           // lines that were no frames; of the same
+}
+
+func newConn(p *proc.Process, log *zap.Logger) *conn {
+	return &conn{process: p, log: log, lines: frame.NewReader(p.Stdout()), writer: frame.NewWriter(p)}
+}
+
+func (c *conn) unless(err error) (supervisor.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// end kills the process and leaves the rest of its output unread.
+func (c *conn) end() supervisor.Exit {
+	c.process.Stop(supervisor.KillNow, nil)
+	c.process.Discard()
+	return c.Exit()
 }
 
 // handshake waits for the first frame, which must be ready. If it is not, the
@@ -156,16 +193,8 @@ func (c *conn) Ready() protocol.Ready { return c.ready }
 func (c *conn) PID() int              { return c.process.PID() }
 func (c *conn) Done() <-chan struct{} { return c.process.Done() }
 
-func (c *conn) Usage() supervisor.Usage { return supervisor.Usage(c.process.Usage()) }
-func (c *conn) Exit() supervisor.Exit   { return supervisor.Exit(c.process.Exit()) }
-
-// limitsOf are the limits that are of processes.
-func limitsOf(l supervisor.Limits) proc.Limits {
-	return proc.Limits{
-		MemoryBytes: l.MemoryBytes, Processes: l.Processes, OpenFiles: l.OpenFiles,
-		CPUSeconds: l.CPUSeconds, OutputBytesPerSecond: l.OutputBytesPerSecond,
-	}
-}
+func (c *conn) Usage() supervisor.Usage { return c.process.Usage() }
+func (c *conn) Exit() supervisor.Exit   { return c.process.Exit() }
 
 func (c *conn) Send(command protocol.Command) error {
 	line, err := protocol.AppendCommand(nil, command)
@@ -190,9 +219,9 @@ func (c *conn) Send(command protocol.Command) error {
 }
 
 func (c *conn) Stop(ctx context.Context) supervisor.Exit {
-	return supervisor.Exit(c.process.Stop(ctx, func() {
+	return c.process.Stop(ctx, func() {
 		c.Send(protocol.Shutdown{}) //nolint:errcheck // the next rung closes stdin
-	}))
+	})
 }
 
 func (c *conn) Recv() (protocol.Frame, error) {

@@ -32,6 +32,10 @@ import (
 
 // The test binary plays the children that it starts.
 func TestMain(m *testing.M) {
+	if _, ok := os.LookupEnv("NEXUS_TEST_SPARE"); ok && (len(os.Args) < 2 || os.Args[1] != "play") {
+		playSpare()
+		os.Exit(0)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		roles[os.Args[2]]()
 		os.Exit(0)
@@ -45,7 +49,7 @@ func TestMain(m *testing.M) {
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build fakechild: %v\n%s", err, out))
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("nexus.internal/supervisor/proc.spawnThread"), goleak.Cleanup(func(status int) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("nexus.internal/supervisor/proc.spawnThread"), goleak.IgnoreAnyFunction("nexus.internal/supervisor/proc.(*exits).run"), goleak.Cleanup(func(status int) {
 		os.RemoveAll(dir)
 		os.Exit(status)
 	}))
@@ -141,9 +145,32 @@ func serve(prefix string) {
 	}
 }
 
-func spec(role string) supervisor.Spec {
-	return supervisor.Spec{ID: "alice", Argv: []string{os.Args[0], "play", role}, Env: []string{"GORACE=atexit_sleep_ms=0"}}
+// player is the command line of the children of these tests. The model of a Spec says what
+// plays it at first, and its provider, if it has one, what does later: a role, a fault of
+// fakechild, or a program.
+type player struct{}
+
+func (player) Command(s supervisor.Spec, again bool) (stdio.Command, error) {
+	c := stdio.Command{Program: os.Args[0], Env: []string{"GORACE=atexit_sleep_ms=0"}, Become: protocol.Become{Dir: s.Cwd}}
+	for name, value := range s.Env {
+		c.Own = append(c.Own, name+"="+value)
+	}
+	plays := s.Model
+	if again && s.Provider != "" {
+		plays = s.Provider
+	}
+	switch {
+	case strings.HasPrefix(plays, "--fault="):
+		c.Program, c.Args = fakechild, []string{plays}
+	case strings.HasPrefix(plays, "/"):
+		c.Program = plays
+	default:
+		c.Args = []string{"play", plays}
+	}
+	return c, nil
 }
+
+func spec(role string) supervisor.Spec { return supervisor.Spec{ID: "alice", Model: role} }
 
 func launch(t *testing.T, l *stdio.Launcher, role string) supervisor.Conn {
 	t.Helper()
@@ -169,7 +196,7 @@ func killed() context.Context {
 }
 
 func TestLaunch(t *testing.T) {
-	conn := launch(t, &stdio.Launcher{}, "child")
+	conn := launch(t, &stdio.Launcher{CommandLine: player{}}, "child")
 	if r := conn.Ready(); r.SessionID != "s1" || r.Model != "m1" || conn.PID() == 0 {
 		t.Errorf("ready = %+v, pid %d", r, conn.PID())
 	}
@@ -227,7 +254,7 @@ func TestLaunchFails(t *testing.T) {
 				ctx, cancel = context.WithTimeoutCause(ctx, 100*time.Millisecond, errors.New("too late"))
 			}
 			defer cancel()
-			_, err := new(stdio.Launcher).Launch(ctx, spec(c.role), false)
+			_, err := (&stdio.Launcher{CommandLine: player{}}).Launch(ctx, spec(c.role), false)
 			e, ok := errors.AsType[*supervisor.StartError](err)
 			if !ok || e.Error() != c.message || e.Exit == nil || *e.Exit != *c.exit {
 				t.Errorf("error = %v, want %s", err, c.message)
@@ -235,13 +262,13 @@ func TestLaunchFails(t *testing.T) {
 		})
 	}
 	t.Run("no program", func(t *testing.T) {
-		_, err := new(stdio.Launcher).Launch(t.Context(), supervisor.Spec{Argv: []string{"/no/such"}}, false)
+		_, err := (&stdio.Launcher{CommandLine: player{}}).Launch(t.Context(), supervisor.Spec{Model: "/no/such"}, false)
 		if e, ok := errors.AsType[*supervisor.StartError](err); !ok || !errors.Is(err, os.ErrNotExist) || e.Exit != nil {
 			t.Errorf("error = %v", err)
 		}
 	})
 	t.Run("given up before", func(t *testing.T) {
-		if _, err := new(stdio.Launcher).Launch(killed(), spec("child"), false); !errors.Is(err, context.Canceled) {
+		if _, err := (&stdio.Launcher{CommandLine: player{}}).Launch(killed(), spec("child"), false); !errors.Is(err, context.Canceled) {
 			t.Errorf("error = %v", err)
 		}
 	})
@@ -250,7 +277,7 @@ func TestLaunchFails(t *testing.T) {
 // Lines that are no frames are logged, without keys, and never handed on.
 func TestGarbage(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	conn := launch(t, &stdio.Launcher{Log: zap.New(core)}, "garbled")
+	conn := launch(t, &stdio.Launcher{CommandLine: player{}, Log: zap.New(core)}, "garbled")
 	f, err := conn.Recv()
 	if err != nil || f.Type != "weather" {
 		t.Fatalf("Recv = %s, %v, want the one frame", f.Type, err)
@@ -275,7 +302,7 @@ func TestGarbage(t *testing.T) {
 // A command that is larger than a frame is refused and harms nothing; one that
 // is not read in time breaks the stream.
 func TestSend(t *testing.T) {
-	conn := launch(t, &stdio.Launcher{WriteTimeout: 100 * time.Millisecond}, "late")
+	conn := launch(t, &stdio.Launcher{CommandLine: player{}, WriteTimeout: 100 * time.Millisecond}, "late")
 	for _, message := range []string{strings.Repeat("x", 1<<20), "\xff"} {
 		if _, ok := errors.AsType[*supervisor.CommandError](conn.Send(protocol.Prompt{Message: message})); !ok {
 			t.Error("want *CommandError")
@@ -301,7 +328,7 @@ func TestSend(t *testing.T) {
 // the arguments that resume.
 func TestKillInTurn(t *testing.T) {
 	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{
-		"": &stdio.Launcher{Graces: proc.Graces{Shutdown: time.Second}},
+		"": &stdio.Launcher{CommandLine: player{}, Graces: proc.Graces{Shutdown: time.Second}},
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -315,7 +342,7 @@ func TestKillInTurn(t *testing.T) {
 	start := func(id string) *supervisor.Agent {
 		t.Helper()
 		own := spec("child")
-		own.ID, own.Resume = id, spec("resumed").Argv
+		own.ID, own.Provider = id, "resumed"
 		a, err := s.Start(ctx, own)
 		if err != nil {
 			t.Fatal(err)
@@ -365,7 +392,7 @@ func TestLastWordsAreOfTheTurn(t *testing.T) {
 	read := make(chan struct{}, 10)
 	core, _ := observer.New(zap.InfoLevel)
 	log := zap.New(core, zap.Hooks(func(zapcore.Entry) error { read <- struct{}{}; return nil }))
-	c, err := (&stdio.Launcher{Log: log}).Launch(t.Context(), spec("child"), false)
+	c, err := (&stdio.Launcher{CommandLine: player{}, Log: log}).Launch(t.Context(), spec("child"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +415,7 @@ func TestLastWordsAreOfTheTurn(t *testing.T) {
 // BenchmarkSend is one prompt and its answer through the supervisor and two
 // pipes.
 func BenchmarkSend(b *testing.B) {
-	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{}}})
+	s := supervisor.New(supervisor.Options{Launchers: map[string]supervisor.Launcher{"": &stdio.Launcher{CommandLine: player{}}}})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer s.Run(ctx)
 	defer cancel()

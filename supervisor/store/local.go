@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,55 +18,67 @@ import (
 	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/store/internal/eventlog"
-	"nexus.internal/supervisor/store/internal/requests"
+	"nexus.internal/supervisor/store/internal/segmentlog"
 )
 
-// The parts of what is kept of an agent, by what follows its name.
+// What follows an agent's name in what is kept of it.
 const (
-	requestsPart = ".outcomes"
-	eventsPart   = ".events" // a directory
-	accountPart  = ".usage"
-	sessionPart  = ".jsonl" // which the agent writes
+	recordsPart = ".records" // the log, a directory
+	sessionPart = ".jsonl"   // which the agent writes
+
+	aside = ".damaged" // what is not what it should be has its name and this
+	next  = ".new"     // what is being made, or removed
 )
 
 // parts are those that are ours.
-var parts = []string{accountPart, requestsPart, eventsPart}
+var parts = append([]string{recordsPart}, earlierParts...)
 
-const (
-	aside = ".damaged" // what is not what it should be has its name and this
-	next  = ".new"     // what safefile replaces a file by, as a kill leaves it
-	// maxAccount bounds an account's file, in bytes: several times what one can have.
-	maxAccount = 64 << 10
-	// snapshotTries is how often a session is looked at again as its requests grow.
-	snapshotTries = 100
-)
+// snapshotTries is how often a session is looked at again as its records grow.
+const snapshotTries = 100
+
+// Layout is where the files of agents are.
+type Layout struct {
+	Named string // the directory of those of agents with names
+	Temp  string // and of temporary agents, whose names begin with a dot
+}
+
+// Dir is the directory of what is kept of an agent. It may not exist yet.
+func (l Layout) Dir(agent string) string {
+	if strings.HasPrefix(agent, ".") {
+		return l.Temp
+	}
+	return l.Named
+}
+
+// Path is the file of a part of what is kept of an agent; the part is what the file's name
+// ends with. That of ".jsonl" is the agent's session.
+func (l Layout) Path(agent, part string) string { return filepath.Join(l.Dir(agent), agent+part) }
 
 // Options are what a Local is made of.
 type Options struct {
-	// Path names the file of a part of what is kept of an agent; the part is what the
-	// file's name ends with. That of ".jsonl" is the agent's session.
-	Path func(agent, part string) string
-	// Dirs are all directories that Path names files in.
-	Dirs []string
+	Layout
 	// NoSync leaves it to the system when an account reaches the disk.
 	NoSync bool
 	// Log may be nil: nothing is logged then.
 	Log *zap.Logger
 }
 
-// Local is a [Store] in files beside the agents' sessions.
+// Local is a [Store] in files beside the agents' sessions: one log of each agent.
 type Local struct {
-	o Options
+	o      Options
+	writer *segmentlog.Writer
 
-	mu     sync.Mutex       // guards events
-	events *eventlog.Writer // nil before the first Open
+	mu     sync.Mutex        // guards agents
+	agents map[string]*agent // those that are open, or that a method works on
 }
 
-type (
-	eventLog   = eventlog.Log
-	requestLog = requests.Log
-)
+// agent is the log of one agent. Local.mu guards users.
+type agent struct {
+	users int // goroutines that have or await mu, and one if log is open
+
+	mu  sync.Mutex // held while what is kept of the agent is opened or changed
+	log *segmentlog.Log
+}
 
 var _ Store = (*Local)(nil)
 
@@ -74,167 +87,290 @@ func NewLocal(o Options) *Local {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	return &Local{o: o}
+	return &Local{o: o, writer: segmentlog.New(segmentlog.Options{Log: o.Log}), agents: map[string]*agent{}}
 }
 
 // Close implements [Store]. It joins the goroutine that writes events.
-func (l *Local) Close() {
+func (l *Local) Close() { l.writer.Close() }
+
+func (l *Local) path(agent string) string { return l.o.Path(agent, recordsPart) }
+
+// hold keeps others from what is kept of an agent until release is called.
+func (l *Local) hold(name string) (a *agent, release func()) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.events != nil {
-		l.events.Close()
+	a = l.agents[name]
+	if a == nil {
+		a = &agent{}
+		l.agents[name] = a
+	}
+	a.users++
+	l.mu.Unlock()
+	a.mu.Lock()
+	return a, func() {
+		a.mu.Unlock()
+		l.leave(name, a)
 	}
 }
 
-func (l *Local) writer() *eventlog.Writer {
+func (l *Local) leave(name string, a *agent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.events == nil {
-		l.events = eventlog.New(eventlog.Options{Log: l.o.Log})
+	if a.users--; a.users == 0 {
+		delete(l.agents, name)
 	}
-	return l.events
 }
 
-// Open implements [Store]. What stands in the place of a file or directory of ours
-// and is none is renamed: NAME.damaged.
-func (l *Local) Open(agent string, anew bool) (supervisor.Records, error) {
-	if anew {
-		if err := l.remove(agent, requestsPart, eventsPart); err != nil {
+func (l *Local) Open(agent string, fresh bool) (supervisor.Records, error) {
+	a, release := l.hold(agent)
+	defer release()
+	if a.log != nil {
+		return nil, ErrInUse
+	}
+	if fresh {
+		if err := l.remove(agent, earlierOutcomes, earlierEvents); err != nil {
 			return nil, fmt.Errorf("remove what another agent %s left: %w", agent, err)
 		}
 	}
-	log := l.o.Log.With(zap.String("agent", agent))
-	for _, part := range []string{requestsPart, eventsPart} {
-		if err := setAside(l.o.Path(agent, part), part == requestsPart, log); err != nil {
-			return nil, err
-		}
-	}
-	asked, err := requests.Open(l.o.Path(agent, requestsPart), requests.Options{Session: l.o.Path(agent, sessionPart), Log: log})
+	log, lines, err := l.open(agent)
 	if err != nil {
 		return nil, err
 	}
-	events, err := l.writer().Open(l.o.Path(agent, eventsPart))
-	if err != nil {
-		return nil, errors.Join(err, asked.Close())
+	if fresh && (log.Last() > 0 || len(lines) > 0) {
+		lines = nil
+		if err := log.Reset(); err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
 	}
-	return records{asked, events}, nil
+	log.Begin()
+	a.log = log
+	l.mu.Lock()
+	a.users++
+	l.mu.Unlock()
+	r := newRecords(log, lines)
+	r.local, r.agent, r.held = l, agent, a
+	r.session, r.log = l.o.Path(agent, sessionPart), l.o.Log.With(zap.String("agent", agent))
+	return r, nil
 }
 
-// setAside renames what is no regular file of a possible size, or no directory, in
-// the place of one, over what was renamed before.
-func setAside(path string, regular bool, log *zap.Logger) error {
+// end closes records by that, once.
+func (r *records) end(by func() error) error {
+	a := r.held
+	a.mu.Lock() // who sets the account finds the log open, or closed
+	defer a.mu.Unlock()
+	if a.log != r.Log {
+		return nil
+	}
+	a.log = nil
+	defer r.local.leave(r.agent, a) // once others may open it
+	return by()
+}
+
+// open opens the log of an agent that is held, or makes it.
+func (l *Local) open(agent string) (*segmentlog.Log, [][]byte, error) {
+	if err := os.MkdirAll(filepath.Dir(l.path(agent)), 0o700); err != nil {
+		return nil, nil, err
+	}
+	if err := l.migrate(agent); err != nil {
+		return nil, nil, err
+	}
+	log, lines, err := l.writer.Open(l.path(agent), snapshot)
+	return log, lines, damagedOr(agent, err)
+}
+
+// damagedOr is err, or the *DamagedError that it is.
+func damagedOr(agent string, err error) error {
+	if e, ok := errors.AsType[*segmentlog.DamageError](err); ok {
+		return &DamagedError{Agent: agent, Place: e.Path, Err: e.Err}
+	}
+	return err
+}
+
+// setAside renames what is in the place of a directory, or of a regular file, and is none, over
+// what was renamed before.
+func setAside(path string, dir bool, log *zap.Logger) error {
 	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (regular && info.Mode().IsRegular() && info.Size() <= requests.MaxFile || !regular && info.IsDir()) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (dir && info.IsDir() || !dir && info.Mode().IsRegular()) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for what the agent remembers: %w", err)
+		return err
 	}
 	log.Warn("set aside: not what it should be", zap.String("path", path), zap.String("to", path+aside))
-	if err := errors.Join(os.RemoveAll(path+aside), os.Rename(path, path+aside)); err != nil {
-		return fmt.Errorf("set aside what is in the way: %w", err)
-	}
-	return nil
+	return errors.Join(os.RemoveAll(path+aside), os.Rename(path, path+aside))
 }
 
-// Outcome implements [Store].
 func (l *Local) Outcome(agent, request string) (supervisor.Outcome, error) {
-	return requests.Look(l.o.Path(agent, requestsPart), l.o.Path(agent, sessionPart), request)
+	lines, err := segmentlog.Lines(l.path(agent))
+	q := requestsIn(lines)
+	if errors.Is(err, fs.ErrNotExist) {
+		q, _, err = l.earlierRequests(agent)
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for an outcome: %w", damagedOr(agent, err))
+	}
+	done, waiting := q.sorted()
+	for _, r := range waiting {
+		if r.id == request {
+			found, err := findIn(l.o.Path(agent, sessionPart), request)
+			if r, ok := found[request]; ok || err != nil {
+				return r.Outcome, err
+			}
+			return supervisor.Crashed, nil
+		}
+	}
+	for _, r := range slices.Backward(done) {
+		if r.id == request {
+			return r.end.Outcome, nil
+		}
+	}
+	return "", nil
 }
 
-// Events implements [Store].
 func (l *Local) Events(agent string, after uint64) iter.Seq2[supervisor.Event, error] {
-	return eventlog.Read(l.o.Path(agent, eventsPart), after)
+	return func(yield func(supervisor.Event, error) bool) {
+		segments, err := segmentlog.Segments(l.path(agent))
+		if errors.Is(err, fs.ErrNotExist) {
+			segments, _, err = l.earlierSegments(agent)
+		}
+		if err != nil {
+			yield(supervisor.Event{}, fmt.Errorf("read events: %w", damagedOr(agent, err)))
+			return
+		}
+		segmentlog.ReadSegments(segments, after)(yield)
+	}
 }
 
-// Account implements [Store].
 func (l *Local) Account(agent string) (*Account, error) {
-	data, err := l.readAccount(agent)
+	a, release := l.hold(agent)
+	defer release()
+	if a.log != nil {
+		return decodeAccount(agent, l.path(agent), a.log.Account())
+	}
+	data, err := segmentlog.Account(l.path(agent))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.earlierAccount(agent)
+	}
+	if err != nil {
+		return nil, unreadable(agent, l.path(agent), err)
+	}
+	return decodeAccount(agent, l.path(agent), data)
+}
+
+// decodeAccount decodes an account; nil is none.
+func decodeAccount(agent, place string, data []byte) (*Account, error) {
 	if data == nil {
-		return nil, err
+		return nil, nil
 	}
 	a := &Account{}
 	if err := strict.Unmarshal(data, a, strict.IgnoreUnknown); err != nil {
-		return nil, &DamagedError{Agent: agent, Place: l.o.Path(agent, accountPart), Err: err}
+		return nil, &DamagedError{Agent: agent, Place: place, Err: err}
 	}
 	return a, nil
 }
 
-// readAccount returns what an account's file has; nil if there is none.
-func (l *Local) readAccount(agent string) ([]byte, error) {
-	path := l.o.Path(agent, accountPart)
-	data, err := safefile.Read(path, maxAccount)
-	switch errno, ok := errors.AsType[syscall.Errno](err); {
-	case err == nil:
-		return data, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case ok && !errors.Is(errno, fs.ErrPermission):
-		return nil, fmt.Errorf("read what agent %s used: %w", agent, err)
+// unreadable is what it means for the account that its place cannot be read: nothing if there is
+// none, a *DamagedError unless it may pass.
+func unreadable(agent, place string, err error) error {
+	err = damagedOr(agent, err)
+	_, damaged := errors.AsType[*DamagedError](err)
+	_, later := errors.AsType[*segmentlog.VersionError](err)
+	errno, system := errors.AsType[syscall.Errno](err)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil
+	case damaged:
+		return err
+	case later, system && !errors.Is(errno, fs.ErrPermission):
+		return fmt.Errorf("read what agent %s used: %w", agent, err)
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err // the place is told
 	}
-	return nil, &DamagedError{Agent: agent, Place: path, Err: err}
+	return &DamagedError{Agent: agent, Place: place, Err: err}
 }
 
-// SetAccount implements [Store].
+// SetAccount implements [Store]. To remove one that is damaged, all that is kept of the agent
+// is renamed: NAME.records.damaged.
 func (l *Local) SetAccount(agent string, a *Account) error {
-	if a == nil {
-		if err := os.Remove(l.o.Path(agent, accountPart)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("forget what an earlier agent %s used: %w", agent, err)
-		}
-		return nil
-	}
-	data, err := json.Marshal(a)
-	if err == nil {
-		err = l.replaceAccount(agent, append(data, '\n'), !l.o.NoSync)
-	}
+	err := l.setAccount(agent, a, !l.o.NoSync)
 	if err != nil {
 		return fmt.Errorf("save what agent %s used: %w", agent, err)
 	}
 	return nil
 }
 
-func (l *Local) replaceAccount(agent string, data []byte, durable bool) error {
-	path := l.o.Path(agent, accountPart)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+func (l *Local) setAccount(agent string, account *Account, durable bool) (err error) {
+	var data []byte
+	if account != nil {
+		if data, err = json.Marshal(account); err != nil {
+			return err
+		}
+	}
+	a, release := l.hold(agent)
+	defer release()
+	if a.log != nil {
+		return a.log.SetAccount(data, durable)
+	}
+	if data == nil {
+		if err := l.remove(agent, earlierAccount); err != nil || !there(l.path(agent)) {
+			return err
+		}
+	}
+	if data != nil {
+		if done, err := l.writer.SetAccount(l.path(agent), data, durable); done {
+			return err
+		}
+	}
+	log, _, err := l.open(agent)
+	if _, damaged := errors.AsType[*DamagedError](err); damaged && data == nil {
+		path := l.path(agent)
+		l.o.Log.Warn("set aside: not what it should be", zap.Error(err), zap.String("to", path+aside))
+		return errors.Join(os.RemoveAll(path+aside), os.Rename(path, path+aside))
+	}
+	if err != nil {
 		return err
 	}
-	return safefile.Replace(path, data, durable)
+	if data != nil || log.Account() != nil {
+		err = log.SetAccount(data, durable)
+	}
+	return errors.Join(err, log.Close())
 }
 
-// Clone implements [Store].
 func (l *Local) Clone(from, to string) error {
 	if err := l.Delete(to); err != nil {
 		return err
 	}
-	data, err := l.readAccount(from) // a copy without it might use more
-	if data == nil {
+	a, err := l.Account(from) // a copy without it might use more
+	if a == nil {
 		return err
 	}
-	return l.replaceAccount(to, data, true)
+	return l.setAccount(to, a, true)
 }
 
-// Rename implements [Store].
 func (l *Local) Rename(from, to string) error {
-	errs := []error{os.MkdirAll(filepath.Dir(l.o.Path(to, accountPart)), 0o700)}
+	_, release := l.hold(from)
+	defer release()
+	errs := []error{os.MkdirAll(filepath.Dir(l.path(to)), 0o700)}
 	for _, part := range parts {
 		if err := os.Rename(l.o.Path(from, part), l.o.Path(to, part)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
 	for _, agent := range []string{from, to} {
-		if err := safefile.SyncDir(filepath.Dir(l.o.Path(agent, accountPart))); !errors.Is(err, fs.ErrNotExist) {
+		if err := safefile.SyncDir(filepath.Dir(l.path(agent))); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Delete implements [Store].
-func (l *Local) Delete(agent string) error { return l.remove(agent, parts...) }
+func (l *Local) Delete(agent string) error {
+	_, release := l.hold(agent)
+	defer release()
+	return errors.Join(segmentlog.Remove(l.path(agent)), l.remove(agent, earlierParts...))
+}
 
+// remove removes parts of the earlier layout.
 func (l *Local) remove(agent string, parts ...string) error {
 	var errs []error
 	for _, part := range parts {
@@ -244,11 +380,10 @@ func (l *Local) remove(agent string, parts ...string) error {
 	return errors.Join(errs...)
 }
 
-// Retain implements [Store].
 func (l *Local) Retain(keep func(agent string) bool) error {
 	var errs []error
-	for _, dir := range l.o.Dirs {
-		entries, err := os.ReadDir(dir)
+	for _, dir := range []string{l.o.Named, l.o.Temp} {
+		entries, err := safefile.ReadDir(dir)
 		if !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -266,42 +401,53 @@ func (l *Local) Retain(keep func(agent string) bool) error {
 
 // Snapshot names the files of what is kept of an agent to take, for a copy of the
 // files of one moment; session takes that of the agent's session. Both are called again
-// where the first try was not of one moment, take for the same paths. Agents may work
-// meanwhile, but nobody renames or deletes this one. A file that is not there is none.
+// where the first try was not of one moment, take for the same paths and perhaps others. Agents
+// may work meanwhile, but nobody renames or deletes this one. A file that is not there is none.
 //
-// The order keeps promises: events may lack what an outcome says, as after a kill; an
-// outcome is written after the session has the turn, and a prompt is given to the
-// child after its request is on record. So if no request is written while the
-// session's size is taken, the session has what the outcomes say and no prompt that
-// they do not know.
+// The order keeps promises: an outcome is written after the session has the turn, and a
+// prompt is given to the child after its request is on record. So if nothing is written to
+// the log while the session's size is taken, the session has what the outcomes say and no
+// prompt that they do not know.
 func (l *Local) Snapshot(agent string, take func(path string) (fs.FileInfo, error), session func() error) error {
-	dir := l.o.Path(agent, eventsPart)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, entry := range entries {
-		if entry.Type().IsRegular() {
-			if _, err := take(filepath.Join(dir, entry.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	asked := l.o.Path(agent, requestsPart)
 	for tries := 0; ; tries++ {
-		was, err := take(asked)
+		paths, err := l.files(agent)
 		if err != nil {
 			return err
+		}
+		var end fs.FileInfo
+		for _, path := range paths {
+			if end, err = take(path); err != nil {
+				return err
+			}
 		}
 		if err := session(); err != nil {
 			return err
 		}
-		if tries == snapshotTries || unchanged(asked, was) {
-			break // at last, a prompt that the requests do not know may run twice, if it is sent again
+		again, err := l.files(agent)
+		if err != nil {
+			return err
+		}
+		same := slices.Equal(paths, again) && (len(paths) == 0 || unchanged(paths[len(paths)-1], end))
+		if same || tries == snapshotTries {
+			return nil // at last, a prompt that the requests do not know may run twice, if it is sent again
 		}
 	}
-	_, err = take(l.o.Path(agent, accountPart))
-	return err
+}
+
+// files are those of what is kept of an agent, the one that requests are written to at last.
+func (l *Local) files(agent string) (paths []string, err error) {
+	segments, err := segmentlog.Segments(l.path(agent))
+	earlier := errors.Is(err, fs.ErrNotExist)
+	if earlier {
+		segments, _, err = l.earlierSegments(agent)
+	}
+	for _, s := range segments {
+		paths = append(paths, s.Path)
+	}
+	if earlier {
+		paths = append(paths, l.o.Path(agent, earlierAccount), l.o.Path(agent, earlierOutcomes))
+	}
+	return paths, err
 }
 
 // unchanged reports whether the file at path is as it was; nil is none.

@@ -1,16 +1,16 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
-	"nexus.internal/supervisor/store/internal/requests"
+	"nexus.internal/supervisor/store/internal/segmentlog"
 )
 
 // ErrInUse says that another process has the records of the agent open.
-var ErrInUse = requests.ErrInUse
+var ErrInUse = segmentlog.ErrInUse
 
 // Store keeps the records of agents by the agents' names. An agent of which
 // nothing is kept is no error: it has no records.
@@ -19,9 +19,9 @@ var ErrInUse = requests.ErrInUse
 // may be killed within each: calling it again finishes it.
 type Store interface {
 	// Open opens the events and requests of an agent, for this process alone; the
-	// error wraps ErrInUse if another one has them. With anew those of an earlier
+	// error wraps ErrInUse if another one has them. With fresh those of an earlier
 	// agent of that name are removed before. The caller closes what it gets.
-	Open(agent string, anew bool) (supervisor.Records, error)
+	Open(agent string, fresh bool) (supervisor.Records, error)
 	// Outcome returns how a request to an agent whose records are not open ended; ""
 	// if that is not kept. One that was accepted and did not end has crashed.
 	Outcome(agent, request string) (supervisor.Outcome, error)
@@ -72,17 +72,7 @@ type Limits struct {
 	// Agents is nil where an earlier server, which did not bound them, wrote it.
 	Agents *uint64 `json:"agents,omitzero"`
 
-	Process *ProcessLimits `json:"process,omitzero"`
-}
-
-// ProcessLimits are those of an agent's processes. Zero is no limit.
-type ProcessLimits struct {
-	MemoryBytes          int64 `json:"memory_bytes"`
-	Processes            int64 `json:"processes"`
-	OpenFiles            int64 `json:"open_files"`
-	CPUSeconds           int64 `json:"cpu_s"`
-	OutputBytesPerSecond int64 `json:"output_bytes_per_s"`
-	TurnSeconds          int64 `json:"turn_s"`
+	Process *protocol.ProcessLimits `json:"process,omitzero"`
 }
 
 // DamagedError says that what an agent used, and its limits, cannot be read, so that
@@ -98,13 +88,3 @@ func (e *DamagedError) Error() string {
 }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
-
-// records are those of one agent.
-type records struct {
-	*requestLog
-	*eventLog
-}
-
-func (r records) Close() error { return errors.Join(r.eventLog.Close(), r.requestLog.Close()) }
-
-func (r records) Remove() error { return errors.Join(r.eventLog.Remove(), r.requestLog.Remove()) }

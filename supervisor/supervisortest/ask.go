@@ -59,7 +59,7 @@ func (c *Child) question(prefix string) (id string, answer <-chan protocol.Comma
 	return id, room
 }
 
-// answered hands an answer to whoever asked, and reports whether there is one.
+// answered hands an answer to the asker, and reports whether there is one.
 func (c *Child) answered(id string, cmd protocol.Command) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

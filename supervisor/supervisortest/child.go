@@ -179,6 +179,11 @@ func (c *Child) Respond(cmd protocol.Command, members any) {
 // Finish ends the running turn: agent_end and the response, both saying
 // whether it was aborted. One token is used for each message.
 func (c *Child) Finish(p protocol.Prompt, reply string) {
+	c.FinishWith(p, reply, protocol.StopCompleted)
+}
+
+// FinishWith is Finish for a turn that, unless it was aborted, ends for that reason.
+func (c *Child) FinishWith(p protocol.Prompt, reply string, stop protocol.StopReason) {
 	c.remember(p, reply)
 	c.mu.Lock()
 	aborted := c.aborted
@@ -190,7 +195,7 @@ func (c *Child) Finish(p protocol.Prompt, reply string) {
 		c.Respond(p, map[string]bool{"ok": true, "cancelled": true})
 		return
 	}
-	c.Emit(protocol.AgentEnd{Usage: usage, StopReason: protocol.StopCompleted, TurnID: p.ID})
+	c.Emit(protocol.AgentEnd{Usage: usage, StopReason: stop, TurnID: p.ID})
 	c.endTurn()
 	c.Respond(p, map[string]bool{"ok": true})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Races runs prompts against whatever may end them, and checks that each has one
-// outcome, of which everybody is told the same.
+// outcome, which is the same for everybody.
 type Races struct {
 	Supervisor *supervisor.Supervisor
 	// Spec is what the agent of that id is made of.
@@ -194,7 +194,7 @@ func (w *worker) wait(ctx context.Context, t *supervisor.Turn) {
 	w.told[t.ID()] = append(w.told[t.ID()], r.Outcome)
 }
 
-// cancel checks that what a cancel is told is what the sender is.
+// cancel checks that a cancel gets the outcome that the sender gets.
 func (w *worker) cancel(ctx context.Context, id string) {
 	cancelled, err := w.agent.Abort(ctx, id)
 	w.mu.Lock()

@@ -20,6 +20,16 @@ export interface Frames {
         truncated?: boolean;
         size?: number;
         file?: string;
+        is_error?: boolean;
+      }
+      | { type: "retry"; reason: string; attempt: number; max_attempts: number; wait_ms: number }
+      | { type: "compaction_start" }
+      | {
+        type: "compaction_end";
+        compacted: boolean;
+        tokens_before?: number;
+        tokens_after?: number;
+        reason?: string;
       };
   };
   agent_end: {
@@ -31,9 +41,10 @@ export interface Frames {
       cache_creation_input_tokens: number;
       cache_creation_5m?: number;
       cache_creation_1h?: number;
+      estimated?: boolean;
       model?: string;
     };
-    stop_reason?: string;
+    stop_reason?: "completed" | "max_iterations" | "max_tokens" | "content_filter" | "aborted" | "error";
     turn_id?: string;
   };
   error: { type: "error"; id?: string; message: string };

@@ -40,7 +40,7 @@ export type CreateAgentResult = {
   initial_response?: {
     content?: string;
     request_id: string;
-    stop_reason?: string;
+    stop_reason?: "completed" | "max_iterations" | "max_tokens" | "content_filter";
     usage?: {
       input_tokens: number;
       output_tokens: number;
@@ -48,6 +48,7 @@ export type CreateAgentResult = {
       cache_creation_input_tokens: number;
       cache_creation_5m?: number;
       cache_creation_1h?: number;
+      estimated?: boolean;
       model?: string;
     };
     cancelled?: boolean;
@@ -109,7 +110,7 @@ export type ListAgentsResult = {
       write_paths?: Array<string>;
       blocked_paths?: Array<string>;
       tools?: Record<string, {
-        mode?: "allow" | "ask" | "deny" | "";
+        mode?: "allow" | "ask" | "deny";
         allowed_paths?: Array<string>;
         blocked_paths?: Array<string>;
       }>;
@@ -412,7 +413,7 @@ export type SendParams = {
 export type SendResult = {
   content?: string;
   request_id: string;
-  stop_reason?: string;
+  stop_reason?: "completed" | "max_iterations" | "max_tokens" | "content_filter";
   usage?: {
     input_tokens: number;
     output_tokens: number;
@@ -420,6 +421,7 @@ export type SendResult = {
     cache_creation_input_tokens: number;
     cache_creation_5m?: number;
     cache_creation_1h?: number;
+    estimated?: boolean;
     model?: string;
   };
   cancelled?: boolean;
@@ -457,6 +459,7 @@ export type GetContextResult = {
     output_tokens: number;
     cache_read_input_tokens: number;
     cache_creation_input_tokens: number;
+    estimated?: boolean;
   };
   cost: number | null;
 };
@@ -533,11 +536,7 @@ export type GetPermissionsResult = {
     allowed_paths: Array<string> | null;
     write_paths: Array<string> | null;
     blocked_paths: Array<string>;
-    tools: Record<string, {
-      mode?: "allow" | "ask" | "deny" | "";
-      allowed_paths?: Array<string>;
-      blocked_paths?: Array<string>;
-    }>;
+    tools: Record<string, { mode?: "allow" | "ask" | "deny"; allowed_paths?: Array<string>; blocked_paths?: Array<string> }>;
   };
   session_allowances: {
     read_paths: Array<string>;
@@ -567,13 +566,57 @@ export type SetPermissionsParams = {
   allowed_paths?: Array<string> | null;
   write_paths?: Array<string> | null;
   blocked_paths?: Array<string> | null;
-  tools?: Record<string, {
-    mode?: "allow" | "ask" | "deny" | "";
-    allowed_paths?: Array<string>;
-    blocked_paths?: Array<string>;
-  }> | null;
+  tools?: Record<string, { mode?: "allow" | "ask" | "deny"; allowed_paths?: Array<string>; blocked_paths?: Array<string> }> | null;
 };
 export type SetPermissionsResult = { updated: boolean; permission_level: string; preset: string };
+
+export type GetLimitsParams = {
+};
+export type GetLimitsResult = {
+  limits: {
+    tokens: number;
+    requests_per_minute: number;
+    tokens_per_minute: number;
+    memory_bytes: number;
+    processes: number;
+    open_files: number;
+    cpu_s: number;
+    output_bytes_per_s: number;
+    turn_s: number;
+    agents: number;
+  };
+  tokens_used: number;
+};
+
+export type SetLimitsParams = {
+  limits?: {
+    tokens?: number | null;
+    requests_per_minute?: number | null;
+    tokens_per_minute?: number | null;
+    memory_bytes?: number | null;
+    processes?: number | null;
+    open_files?: number | null;
+    cpu_s?: number | null;
+    output_bytes_per_s?: number | null;
+    turn_s?: number | null;
+    agents?: number | null;
+  } | null;
+};
+export type SetLimitsResult = {
+  limits: {
+    tokens: number;
+    requests_per_minute: number;
+    tokens_per_minute: number;
+    memory_bytes: number;
+    processes: number;
+    open_files: number;
+    cpu_s: number;
+    output_bytes_per_s: number;
+    turn_s: number;
+    agents: number;
+  };
+  tokens_used: number;
+};
 
 export type RespondPermissionParams = {
   request_id: string;
@@ -741,6 +784,10 @@ export interface Methods {
   getPermissions(params?: GetPermissionsParams, options?: CallOptions): Promise<GetPermissionsResult>;
   /** Change the agent's permissions, at once. */
   setPermissions(params?: SetPermissionsParams, options?: CallOptions): Promise<SetPermissionsResult>;
+  /** Return the agent's limits, and the tokens that it has used. */
+  getLimits(params?: GetLimitsParams, options?: CallOptions): Promise<GetLimitsResult>;
+  /** Change those limits of the agent that are given; to raise one needs the full key. */
+  setLimits(params?: SetLimitsParams, options?: CallOptions): Promise<SetLimitsResult>;
   /** Approve or deny a waiting call. */
   respondPermission(params: RespondPermissionParams, options?: CallOptions): Promise<RespondPermissionResult>;
   /** Read the system prompt. */

@@ -38,6 +38,8 @@ export const METHODS = {
   setCwd: ["set_cwd", "agent", "", 0],
   getPermissions: ["get_permissions", "agent", "reads", 0],
   setPermissions: ["set_permissions", "agent", "", 0],
+  getLimits: ["get_limits", "agent", "reads", 0],
+  setLimits: ["set_limits", "agent", "", 0],
   respondPermission: ["respond_permission", "agent", "", 0],
   getSystemPrompt: ["get_system_prompt", "agent", "reads", 0],
   setSystemPrompt: ["set_system_prompt", "agent", "", 0],

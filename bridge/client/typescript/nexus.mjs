@@ -24,6 +24,7 @@ export class NexusClient {
   #target;
   #timeout;
   #options;
+  #moves; // the server of the home is meant, wherever it listens
   #key; // { text, found, signs, answered }, shared by the clients made from this one; signs: the server wants signatures
 
   constructor(options = {}) {
@@ -34,6 +35,7 @@ export class NexusClient {
     const { url = defaultURL(options.home), timeout = 60, agentId, apiKey, retries = 5 } = options;
     this.#target = target(url, agentId);
     this.#timeout = bounded(timeout);
+    this.#moves = options.url === undefined && !process.env.NEXUS_PORT;
     this.#options = { ...options, url, retries };
     this.#key = apiKey === undefined ? { found: true } : { text: parseKey(apiKey, "apiKey"), found: false };
   }
@@ -53,6 +55,7 @@ export class NexusClient {
   #like(change) {
     const other = new NexusClient({ ...this.#options, ...change });
     other.#key = this.#key;
+    other.#moves = this.#moves;
     return other;
   }
 
@@ -138,7 +141,7 @@ export class NexusClient {
   }
 
   events(options = {}) {
-    return this.#events(`${this.#path("send")}/events`, options);
+    return this.#events(`${this.#path("send", "events")}/events`, options);
   }
 
   allEvents(options = {}) {
@@ -175,12 +178,13 @@ export class NexusClient {
     }
   }
 
-  #path(method) {
+  // Where method is called; called is what the program that asks has called.
+  #path(method, called = method) {
     const { scope = "both" } = KNOWN.get(method) ?? {};
     const { agent } = this.#target;
     if (scope === "global" || (scope === "both" && !agent)) return "/rpc";
     if (!agent) {
-      throw new ClientError(`${method} is called of an agent: give the client agentId, or use client.agent(ID)`, { type: "NO_AGENT" });
+      throw new ClientError(`${called} is called of an agent: give the client agentId, or use client.agent(ID)`, { type: "NO_AGENT" });
     }
     return `/agent/${agent}`;
   }
@@ -231,14 +235,17 @@ export class NexusClient {
 
   // Waits before another try, or throws the error if there is no point in one. What
   // may not be repeated is tried again only where the server took no key of ours,
-  // and so nothing else, and another than that key is found.
+  // and so nothing else, and another than that key is found, or another server.
   async #pause(repeatable, error, tries, limit, key) {
     const { retries } = this.#options;
-    if (tries >= retries || !(error instanceof ClientError)) throw error;
+    if (!(error instanceof ClientError)) throw error;
+    const unsent = error.type === "SERVER_UNPROVED" || error.cause?.code === "ECONNREFUSED";
+    if (unsent && this.#moved()) return; // nothing was sent, so it is not counted
     if (error.type === "SERVER_UNPROVED" || error.type === "AUTHENTICATION_FAILED") {
       if (this.#key.found && this.#another(key)) return;
       throw error;
     }
+    if (tries >= retries) throw error;
     if (error.cause?.code === "ECONNREFUSED" && !this.#mayStart()) throw error;
     const busy = error.httpStatus === 429 || (error.httpStatus === 503 && error.type !== "SERVER_DRAINING"); // one that ends takes nothing any more
     const worth = error.type === "CONNECTION_FAILED" || busy;
@@ -249,6 +256,16 @@ export class NexusClient {
     } catch {
       throw limit.reason?.name === "TimeoutError" ? error : limit.reason;
     }
+  }
+
+  // Whether the server that is meant listens elsewhere by now; then it is called there.
+  #moved() {
+    const port = this.#moves ? homePort(this.#options.home ?? defaultHome()) : undefined;
+    if (port === undefined || port === this.#target.port) return false;
+    this.#options = { ...this.#options, url: `http://127.0.0.1:${port}` };
+    this.#target = target(this.#options.url, this.#target.agent);
+    if (this.#key.found) this.#another("");
+    return true;
   }
 
   // Whether a server may soon listen where none does: one that answered, or one that holds the home.

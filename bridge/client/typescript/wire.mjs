@@ -7,6 +7,7 @@ import http from "node:http";
 import net from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 const MAX_ANSWER = 49 << 20; // bytes: 8 MiB of text, however JSON escapes it
 const MAX_HEALTH = 8 << 10; // bytes of GET /healthz with its head
@@ -239,14 +240,22 @@ function health(socket, where, path) {
 export async function detect(url) {
   const where = target(url ?? defaultURL());
   const limit = AbortSignal.timeout(DETECT);
+  for (let looks = 4; ; looks--) {
+    const found = await look(where, limit);
+    if (found || looks === 0) return found ?? "other_service";
+    await sleep(50); // it ended without an answer, perhaps as a server that has just died
+  }
+}
+
+async function look(where, limit) {
   let socket;
   try {
     socket = await connect(where, limit);
     const { service } = await health(socket, where, "/healthz");
     return service === "nexus" ? "nexus_server" : "other_service";
-  } catch {
+  } catch (e) {
     if (limit.aborted) return "timeout";
-    return socket ? "other_service" : "no_server";
+    return socket || (e.cause ?? e).code === "ECONNRESET" ? undefined : "no_server";
   } finally {
     socket?.destroy();
   }

@@ -113,7 +113,6 @@ func (c *client) Stream(ctx context.Context, r provider.Request) iter.Seq2[provi
 	})
 }
 
-// limit is how many tokens an answer of the model may have.
 func (c *client) limit(model string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

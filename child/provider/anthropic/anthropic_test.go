@@ -191,6 +191,27 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// A hostile answer costs what its length makes it cost: blocks that are never closed, and a
+// signature in pieces that is too large to go back.
+func TestManyOpenBlocks(t *testing.T) {
+	const many = 100_000 // with the square of this, the test does not end
+	const event = `data: {"type":"content_block_%s","index":%d,%s}` + "\n\n"
+	var stream bytes.Buffer
+	for i := range many {
+		fmt.Fprintf(&stream, event, "start", i, `"content_block":{"type":"text","text":""}`)
+	}
+	fmt.Fprintf(&stream, event, "start", many, `"content_block":{"type":"thinking","thinking":"Well"}`)
+	for range 9 {
+		fmt.Fprintf(&stream, event, "delta", many, `"delta":{"type":"signature_delta","signature":"`+strings.Repeat("s", httpapi.MaxSignature/8)+`"}`)
+	}
+	stream.WriteString(`data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}` + "\n\n")
+	stream.WriteString(`data: {"type":"message_stop"}` + "\n\n")
+	got, err := httpapitest.Collect(t.Context(), claude(t, httpapitest.Serve(t, httpapitest.Stream(stream.Bytes())), nil), hello)
+	if err != nil || len(got) != 2 || got[0] != (provider.Thinking{Text: "Well"}) {
+		t.Errorf("%d deltas, error %v: %.200v", len(got), err, got)
+	}
+}
+
 func fault(kind, message string) string {
 	return `{"type":"error","error":{"type":"` + kind + `","message":"` + message + `"},"request_id":"req_1"}`
 }
@@ -373,5 +394,27 @@ func TestNewRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// An answer that is no event stream counts as the broker charges it: a web page nothing.
+func TestUsageWithoutStream(t *testing.T) {
+	long := strings.Repeat("x", 100<<10) // more than is read of an error
+	for name, tt := range map[string]struct {
+		media, body string
+		want        protocol.TurnUsage
+	}{
+		"HTML":                {"text/html", "<html>hi</html>", protocol.TurnUsage{}},
+		"JSON without usage":  {"application/json", `{"content":"hi"}`, protocol.TurnUsage{InputTokens: 43, OutputTokens: 1, Estimated: true}},
+		"JSON with usage":     {"application/json", `{"content":"` + long + `","usage":{"input_tokens":700,"output_tokens":30}}`, protocol.TurnUsage{InputTokens: 700, OutputTokens: 30}},
+		"an error with usage": {"application/json", `{"error":{"message":"no"},"usage":{"input_tokens":700,"output_tokens":30}}`, protocol.TurnUsage{InputTokens: 700, OutputTokens: 30}},
+	} {
+		s := httpapitest.Serve(t, httpapitest.Status(200, tt.body, "Content-Type", tt.media))
+		r := hello
+		var lost protocol.TurnUsage
+		r.Lost = &lost
+		if _, err := httpapitest.Collect(t.Context(), claude(t, s, nil), r); err == nil || lost != tt.want {
+			t.Errorf("%s: lost %+v, %v; want %+v", name, lost, err, tt.want)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,19 +32,21 @@ type answer struct {
 	finished bool // a stop_reason was seen
 	reason   provider.FinishReason
 	blocks   httpapi.ReasoningBlocks
-	open     map[uint64]*part // by the index that the service gives them
-	usage    protocol.TurnUsage
+	signed   int                // bytes of signatures so far; beyond httpapi.MaxSignature, none are kept
+	open     map[uint64]*part   // by the index that the service gives them
+	counted  protocol.TurnUsage // what the service states beside what Attempt.Usage reads
 }
 
 // part is a block of the answer that is still coming.
 type part struct {
-	kind  blockType
-	index int // in the blocks; of kinds that go back
-	piece httpapi.Text
-	id    string // of a call
-	name  string
-	whole jsontext.Value // input that came with the beginning of the call
-	input strings.Builder
+	kind      blockType
+	index     int // in the blocks; of kinds that go back
+	piece     httpapi.Text
+	signature strings.Builder // of reasoning
+	id        string          // of a call
+	name      string
+	whole     jsontext.Value // input that came with the beginning of the call
+	input     strings.Builder
 }
 
 // take passes on what one event says. Events of kinds that are not known are
@@ -58,7 +62,7 @@ func (a *answer) take(sent httpapi.Event) error {
 	switch e.Type {
 	case "message_start":
 		if name := protocol.CutModelName(e.Message.Model); name != "" {
-			a.usage.Model = &name
+			a.counted.Model = &name
 		}
 		a.count(e.Message.Usage)
 	case "content_block_start":
@@ -97,7 +101,8 @@ func (a *answer) begin(index uint64, content contentBlock) error {
 		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: httpapi.KindText})
 		a.say(b, content.Text)
 	case typeThinking:
-		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: thought, Opaque: content.Signature})
+		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: thought})
+		a.sign(b, content.Signature)
 		a.say(b, content.Thinking)
 	case typeRedacted:
 		a.blocks.Blocks = append(a.blocks.Blocks, httpapi.Block{Kind: hidden, Opaque: content.Data})
@@ -123,7 +128,7 @@ func (a *answer) grow(index uint64, more delta) error {
 		a.say(b, more.Thinking)
 	case "signature_delta":
 		if b.kind == typeThinking {
-			a.blocks.Blocks[b.index].Opaque += more.Signature
+			a.sign(b, more.Signature)
 		}
 	case "input_json_delta":
 		a.say(b, more.PartialJSON)
@@ -131,7 +136,12 @@ func (a *answer) grow(index uint64, more delta) error {
 	return nil
 }
 
-// say passes on a piece of a block.
+func (a *answer) sign(b *part, piece string) {
+	if a.signed += len(piece); a.signed <= httpapi.MaxSignature {
+		b.signature.WriteString(piece)
+	}
+}
+
 func (a *answer) say(b *part, piece jsontext.Value) { a.pass(b, b.piece.Next(piece)) }
 
 func (a *answer) pass(b *part, said string) {
@@ -155,6 +165,9 @@ func (a *answer) pass(b *part, said string) {
 // close passes on what was held back of a block, and the whole of a call.
 func (a *answer) close(b *part) {
 	a.pass(b, b.piece.Rest())
+	if b.kind == typeThinking {
+		a.blocks.Blocks[b.index].Opaque = b.signature.String()
+	}
 	if b.kind != typeToolUse {
 		return
 	}
@@ -166,40 +179,23 @@ func (a *answer) close(b *part) {
 
 // end closes what the service left open and passes on the Stop.
 func (a *answer) end() {
-	for len(a.open) > 0 {
-		var index uint64
-		place := -1
-		for i, b := range a.open { // in the order in which they began
-			if place < 0 || b.index < place {
-				index, place = i, b.index
-			}
-		}
-		a.close(a.open[index])
-		delete(a.open, index)
+	began := func(x, y *part) int { return x.index - y.index }
+	for _, b := range slices.SortedFunc(maps.Values(a.open), began) {
+		a.close(b)
 	}
-	if signature := a.blocks.Signature(); signature != "" {
+	if signature := a.blocks.Signature(); signature != "" && a.signed <= httpapi.MaxSignature {
 		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
-	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})
+	usage := a.Usage()
+	usage.Model, usage.CacheCreation5m, usage.CacheCreation1h = a.counted.Model, a.counted.CacheCreation5m, a.counted.CacheCreation1h
+	a.Emit(provider.Stop{Usage: usage, Reason: a.reason})
 }
 
-// count takes over the usage, which is stated at the beginning and, cumulative,
-// at the end, there in part. The service counts what is read from the cache and
-// written to it apart from the input; here they are part of it.
+// count takes over how long what was written to the cache lives. The usage is stated at the
+// beginning and, cumulative, at the end, there in part.
 func (a *answer) count(said usage) {
-	u := &a.usage
-	fresh := u.InputTokens - u.CacheReadInputTokens - u.CacheCreationInputTokens
-	for to, count := range map[*uint64]*uint64{
-		&fresh: said.Input, &u.OutputTokens: said.Output,
-		&u.CacheReadInputTokens: said.CacheRead, &u.CacheCreationInputTokens: said.CacheCreation,
-	} {
-		if count != nil {
-			*to = *count
-		}
-	}
-	u.InputTokens = fresh + u.CacheReadInputTokens + u.CacheCreationInputTokens
-	u.CacheCreation5m = cmp.Or(said.Created.FiveMinutes, u.CacheCreation5m)
-	u.CacheCreation1h = cmp.Or(said.Created.OneHour, u.CacheCreation1h)
+	a.counted.CacheCreation5m = cmp.Or(said.Created.FiveMinutes, a.counted.CacheCreation5m)
+	a.counted.CacheCreation1h = cmp.Or(said.Created.OneHour, a.counted.CacheCreation1h)
 }
 
 func finishReason(reason string) provider.FinishReason {
@@ -214,4 +210,60 @@ func finishReason(reason string) provider.FinishReason {
 	default:
 		return provider.FinishStop
 	}
+}
+
+// event is one event of an answer. Type says which of the others it has.
+type event struct {
+	Type         string       `json:"type"`
+	Message      start        `json:"message"`       // of message_start
+	Index        uint64       `json:"index"`         // of content_block_*
+	ContentBlock contentBlock `json:"content_block"` // of content_block_start
+	Delta        delta        `json:"delta"`         // of content_block_delta and message_delta
+	Usage        usage        `json:"usage"`         // of message_delta
+}
+
+// start is what is known of an answer before it is there.
+type start struct {
+	Model string `json:"model"`
+	Usage usage  `json:"usage"`
+}
+
+// contentBlock is a block at its beginning, which is empty as a rule.
+type contentBlock struct {
+	Type      blockType      `json:"type"`
+	Text      jsontext.Value `json:"text"`
+	Thinking  jsontext.Value `json:"thinking"`
+	Signature string         `json:"signature"`
+	Data      string         `json:"data"`
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Input     jsontext.Value `json:"input"`
+}
+
+// delta is what is added to a block, or to the message.
+type delta struct {
+	Type        string         `json:"type"`
+	Text        jsontext.Value `json:"text"`
+	Thinking    jsontext.Value `json:"thinking"`
+	Signature   string         `json:"signature"`
+	PartialJSON jsontext.Value `json:"partial_json"`
+	StopReason  string         `json:"stop_reason"`
+}
+
+// usage is what of the usage of an answer protocol/tokencount does not read, in tokens. It
+// is cumulative; what is missing is as it was said before.
+type usage struct {
+	Created struct {
+		FiveMinutes *uint64 `json:"ephemeral_5m_input_tokens"`
+		OneHour     *uint64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+}
+
+// modelList is the answer to GET /v1/models.
+type modelList struct {
+	Data []struct {
+		ID             string `json:"id"`
+		DisplayName    string `json:"display_name"`
+		MaxInputTokens uint64 `json:"max_input_tokens"`
+	} `json:"data"`
 }

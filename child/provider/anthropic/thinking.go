@@ -14,7 +14,6 @@ const (
 	hidden  httpapi.Kind = "redacted"
 )
 
-// reasoned finds the blocks of an answer whose reasoning goes back, if it does.
 func (d *draft) reasoned(m protocol.Message) ([]httpapi.Block, bool) {
 	if d.forget {
 		return nil, false

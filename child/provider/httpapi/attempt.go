@@ -14,6 +14,8 @@ import (
 
 	"nexus.internal/child/provider"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/protocol/tokencount"
 )
 
 // AttemptFunc makes one request, by t.Stream, and passes on its answer, by t.Emit. It
@@ -21,7 +23,7 @@ import (
 type AttemptFunc func(ctx context.Context, t *Attempt, r provider.Request) error
 
 // Answer asks for one answer, in as many tries as the options allow. A failed
-// try that will be followed by another is told by a Retry. The last error is
+// try that will be followed by another is announced by a Retry. The last error is
 // ErrContextWindow where the service says so, the error of ctx where that has
 // ended, and else says what went wrong. Where the service refuses images, it is
 // asked once more without them.
@@ -31,6 +33,9 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, attempt Attemp
 		for number := 1; ; number++ {
 			t := &Attempt{service: s, yield: yield}
 			err := t.run(ctx, r, attempt)
+			if (err != nil || t.abandoned) && (t.body != nil || t.answered.Form != tokencount.EventStream) && r.Lost != nil {
+				r.Lost.Add(t.Usage())
+			}
 			switch {
 			case err == nil, t.abandoned:
 				return
@@ -51,11 +56,12 @@ func (s *Service) Answer(ctx context.Context, r provider.Request, attempt Attemp
 				}
 				what = fmt.Sprintf("try %d of %d in %v", number+1, s.options.MaxAttempts, wait.Round(time.Millisecond))
 			}
-			if !yield(provider.Retry{Reason: provider.Brief(s.Explain(err)) + "; " + what}, nil) {
+			again := provider.Retry{Reason: provider.Brief(s.Explain(err)) + "; " + what, Attempt: number + 1, MaxAttempts: s.options.MaxAttempts, Wait: wait}
+			if !yield(again, nil) {
 				return
 			}
-			if err := sleep(ctx, wait); err != nil {
-				yield(nil, err)
+			if ratelimit.Sleep(ctx, wait) != nil {
+				yield(nil, ctx.Err())
 				return
 			}
 		}
@@ -68,8 +74,10 @@ type Attempt struct {
 	yield     func(provider.Delta, error) bool
 	idle      *idleTimeout
 	body      *watchedBody // of the last response; nil until the service has answered
-	emitted   bool         // deltas were passed on
-	abandoned bool         // the listener has gone
+	asked     tokencount.Request
+	answered  tokencount.Answer
+	emitted   bool // deltas were passed on
+	abandoned bool // the listener has gone
 }
 
 func (t *Attempt) run(ctx context.Context, r provider.Request, attempt AttemptFunc) error {
@@ -92,13 +100,14 @@ func (t *Attempt) Stream(ctx context.Context, path string, question any, take fu
 	if err != nil {
 		return err
 	}
-	t.body = nil
-	response, err := t.service.do(request)
+	t.body, t.asked, t.answered = nil, tokencount.Request{}, tokencount.Answer{Form: tokencount.EventStream}
+	_, _ = t.asked.Write(body)
+	response, err := t.service.do(request, &t.answered)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() // how the answer ended is known by then
-	t.body = &watchedBody{Reader: response.Body, idle: t.idle}
+	t.body = &watchedBody{Reader: io.TeeReader(response.Body, &t.answered), idle: t.idle}
 	for event, err := range events(t.body) {
 		if err == nil {
 			err = take(event)
@@ -126,6 +135,16 @@ func (t *Attempt) Emit(d provider.Delta) {
 
 // Emitted reports whether anything was passed on.
 func (t *Attempt) Emitted() bool { return t.emitted }
+
+// Usage is what the request and the answer so far used, by the service's count, and by an
+// estimate for what it did not count. A broker charges the same.
+func (t *Attempt) Usage() protocol.TurnUsage {
+	n := t.answered.Count(t.asked.Tokens())
+	return protocol.TurnUsage{
+		InputTokens: n.Input + n.CacheRead + n.CacheCreation, OutputTokens: n.Output,
+		CacheReadInputTokens: n.CacheRead, CacheCreationInputTokens: n.CacheCreation, Estimated: n.Estimated,
+	}
+}
 
 // Outcome finds out what the end of a stream stands for: err is what Stream
 // returned, whole says that the service had said that it was done. The result
@@ -168,14 +187,48 @@ type noImages struct{}
 
 func (noImages) Get(protocol.Image) ([]byte, error) { return nil, errNoImages }
 
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// idleTimeout ends a context when the service has said nothing for a while.
+type idleTimeout struct {
+	timer *time.Timer
+	limit time.Duration
+}
+
+// withIdleTimeout derives a context that ends with errIdle after limit, unless heard puts
+// that off. stop releases it.
+func withIdleTimeout(parent context.Context, limit time.Duration) (ctx context.Context, s *idleTimeout, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	s = &idleTimeout{limit: limit, timer: time.AfterFunc(limit, func() { cancel(errIdle) })}
+	return ctx, s, func() {
+		s.timer.Stop()
+		cancel(nil)
 	}
+}
+
+func (s *idleTimeout) reset() { s.timer.Reset(s.limit) }
+
+// maxResponse bounds what is read of one response, in bytes. With what surrounds
+// each token, the longest answers take a quarter of it.
+const maxResponse = 256 << 20
+
+// watchedBody is a body that tells of every piece that is read from it, so that a
+// comment which keeps the connection alive counts as well. It is an error that
+// it is longer than maxResponse.
+// err is the error other than io.EOF that its reading ended with.
+type watchedBody struct {
+	io.Reader
+	idle *idleTimeout
+	read int
+	err  error
+}
+
+func (l *watchedBody) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	l.idle.reset()
+	if l.read += n; l.read > maxResponse {
+		n, err = 0, &MalformedError{Problem: fmt.Sprintf("a response of more than %d MiB", maxResponse>>20)}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
+	return n, err
 }

@@ -6,7 +6,10 @@
 //	s, err := httpapi.New(options, httpapi.Vendor{Version: "/v1"})
 //	return s.Answer(ctx, request, func(ctx context.Context, t *httpapi.Attempt, r provider.Request) error {
 //		err := t.Stream(ctx, "/ask", translate(r), func(e httpapi.Event) error {
-//			… httpapi.Decode(e.Data, &event) … t.Emit(delta) …
+//			err := httpapi.Decode(e.Data, &event)
+//			…
+//			t.Emit(delta)
+//			return err
 //		})
 //		return t.Outcome(ctx, err, whole)
 //	})

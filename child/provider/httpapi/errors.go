@@ -19,6 +19,7 @@ import (
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
 	"nexus.internal/protocol/textcut"
+	"nexus.internal/protocol/tokencount"
 )
 
 const (
@@ -161,20 +162,30 @@ type MalformedError struct{ Problem string }
 func (e *MalformedError) Error() string { return "the service sent a malformed event: " + e.Problem }
 
 // checkResponse turns every response that is no answer into an error and closes it. It
-// reads a bounded part of the body.
-func (s *Service) checkResponse(request *http.Request, response *http.Response) (*http.Response, error) {
-	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	streamed := request.Method != http.MethodPost || media != "application/json" && media != "text/html"
-	if response.StatusCode/100 == 2 && streamed {
-		return response, nil
+// reads a bounded part of the body. A success that is no event stream, where answer wants
+// one, passes through answer, which counts what the broker charges.
+func (s *Service) checkResponse(response *http.Response, answer *tokencount.Answer) (*http.Response, error) {
+	contentType := response.Header.Get("Content-Type")
+	if response.StatusCode/100 == 2 {
+		if answer == nil {
+			return response, nil
+		}
+		if answer.Form = tokencount.FormOf(contentType); answer.Form == tokencount.EventStream {
+			return response, nil
+		}
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	if err != nil && len(body) == 0 {
 		return nil, fmt.Errorf("%d %s: read its body: %w", response.StatusCode, http.StatusText(response.StatusCode), err)
 	}
-	if response.StatusCode/100 == 2 && !gjson.GetBytes(body, "error").Exists() {
-		return nil, &MalformedError{Problem: "want a stream, have " + media}
+	if response.StatusCode/100 == 2 {
+		_, _ = answer.Write(body)
+		_, _ = io.Copy(answer, io.LimitReader(response.Body, maxResponse)) // what broke off counts as far as it came
+		if !gjson.GetBytes(body, "error").Exists() {
+			media, _, _ := mime.ParseMediaType(contentType)
+			return nil, &MalformedError{Problem: "want a stream, have " + media}
+		}
 	}
 	refused := ReadError(body)
 	refused.Status = response.StatusCode
@@ -271,7 +282,6 @@ func (s *Service) Explain(err error) error {
 	return &provider.Error{Brief: name + ": " + brief, Err: fmt.Errorf("%s: %w", name, err)}
 }
 
-// clean is a text without the secrets.
 func (s *Service) clean(text string) string { return s.secrets.Text(redact.StripURLs(text)) }
 
 // brief is what an error comes to without the service's words.

@@ -93,7 +93,7 @@ type Picture struct {
 }
 
 // Pictures reads the images of a message. An image that cannot be read, or that
-// the service would not take, is told in words at the end of the text; limit is
+// the service would not take, is described at the end of the text; limit is
 // how many bytes of base64 the service takes for one.
 func Pictures(r provider.Request, m protocol.Message, limit int) (text string, pictures []Picture) {
 	text = m.Content

@@ -15,6 +15,7 @@ import (
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/redact"
+	"nexus.internal/protocol/tokencount"
 	"nexus.internal/protocol/tracing"
 )
 
@@ -163,13 +164,14 @@ func (s *Service) request(ctx context.Context, method, path string, query url.Va
 }
 
 // do sends a request. A response that is no answer is an error: a *ServiceError
-// where the service says why.
-func (s *Service) do(request *http.Request) (*http.Response, error) {
+// where the service says why. answer takes a success that is no event stream; it is nil
+// where none is wanted.
+func (s *Service) do(request *http.Request, answer *tokencount.Answer) (*http.Response, error) {
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	return s.checkResponse(request, response)
+	return s.checkResponse(response, answer)
 }
 
 // Get asks for the list at path, which begins with a slash, and reads it into the
@@ -179,7 +181,7 @@ func (s *Service) Get(ctx context.Context, path string, query url.Values, v any)
 	if err != nil {
 		return err
 	}
-	response, err := s.do(request)
+	response, err := s.do(request, nil)
 	if err != nil {
 		return err
 	}
@@ -234,7 +236,6 @@ func (s *Service) Models(
 	return offered, nil
 }
 
-// configured is the configured list under the provider's own name.
 func (s *Service) configured() []protocol.Model {
 	models := make([]protocol.Model, 0, len(s.options.Models))
 	for _, m := range s.options.Models {

@@ -18,7 +18,7 @@ func events(deltas ...string) []byte {
 	for _, delta := range deltas {
 		b.WriteString(`data: {"choices":[{"index":0,"delta":` + delta + "}]}\n\n")
 	}
-	b.WriteString(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n")
+	b.WriteString(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":10,"completion_tokens":5}}` + "\n\ndata: [DONE]\n\n")
 	return []byte(b.String())
 }
 
@@ -32,7 +32,7 @@ func TestCalls(t *testing.T) {
 	whole := func(id, name, input string) provider.Call {
 		return provider.Call{ToolCall: protocol.ToolCall{ID: id, Name: name, Input: jsontext.Value(input)}}
 	}
-	end := provider.Stop{Reason: provider.FinishToolCalls}
+	end := provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 10, OutputTokens: 5}}
 	for _, tt := range []struct {
 		name   string
 		deltas []string
@@ -123,7 +123,7 @@ func TestSplitSurrogates(t *testing.T) {
 		provider.Text{Text: "\uFFFDc"},
 		provider.Text{Text: "\uFFFD"},
 		provider.Call{ToolCall: protocol.ToolCall{ID: "c", Name: "x", Input: jsontext.Value(`"😀"`)}},
-		provider.Stop{Reason: provider.FinishToolCalls},
+		provider.Stop{Reason: provider.FinishToolCalls, Usage: protocol.TurnUsage{InputTokens: 10, OutputTokens: 5}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -21,6 +21,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/fixtures"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/tokencount"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,6 +142,65 @@ func TestCutOff(t *testing.T) {
 		}
 		if n := len(got); cut < finish && n > 0 && cmp.Diff(textDeltas[:n], got) != "" {
 			t.Errorf("cut at %d: deltas %v are not the beginning", cut, got)
+		}
+	}
+}
+
+// What a service does not count is estimated, by the bytes of the request and of what the
+// model said; for an answer that breaks off, too, each time that the service began one.
+func TestUncounted(t *testing.T) {
+	const said = `data: {"choices":[{"index":0,"delta":{"content":"eight by"}}]}` + "\n\n"
+	const end = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	for _, tt := range []struct {
+		name       string
+		answers    []http.HandlerFunc
+		stop, lost uint64 // tokens of answers; each of them has a request
+		lostTries  uint64
+	}{
+		{"whole", []http.HandlerFunc{httpapitest.Stream([]byte(said + end))}, 2, 0, 0},
+		{"counts of nothing", []http.HandlerFunc{httpapitest.Stream([]byte(said + `data: {"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}` + "\n\n" + end))}, 2, 0, 0},
+		{"broken off", []http.HandlerFunc{httpapitest.Stream([]byte(said))}, 0, 2, 1},
+		{"refused", []http.HandlerFunc{httpapitest.Status(400, "{}")}, 0, 0, 0},
+		{"the second time", []http.HandlerFunc{httpapitest.Stream(), httpapitest.Stream([]byte(said + end))}, 2, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := httpapitest.Serve(t, tt.answers...)
+			r := hello
+			var lost, stop protocol.TurnUsage
+			r.Lost = &lost
+			deltas, _ := httpapitest.Collect(t.Context(), acme(t, s, nil), r)
+			if len(deltas) > 0 {
+				if d, ok := deltas[len(deltas)-1].(provider.Stop); ok {
+					stop = d.Usage
+				}
+			}
+			_, body := s.Request(0)
+			var asked tokencount.Request
+			_, _ = asked.Write(body)
+			want := protocol.TurnUsage{InputTokens: tt.lostTries * asked.Tokens(), OutputTokens: tt.lost, Estimated: tt.lostTries > 0}
+			if lost != want {
+				t.Errorf("lost %+v, want %+v", lost, want)
+			}
+			want = protocol.TurnUsage{OutputTokens: tt.stop, Estimated: tt.stop > 0}
+			if tt.stop > 0 {
+				want.InputTokens = asked.Tokens()
+			}
+			if stop != want {
+				t.Errorf("stopped with %+v, want %+v", stop, want)
+			}
+		})
+	}
+}
+
+// A finish_reason that says that the service could not go on is no end of an answer; any
+// other that is not known is one.
+func TestFinishReasonsOfFailures(t *testing.T) {
+	whole := recorded(t, "text.sse")
+	for reason, want := range map[string]string{"error": "broke off", "abort": "broke off", "insufficient_system_resource": "broke off", "a_new_reason": ""} {
+		s := httpapitest.Serve(t, httpapitest.Stream(bytes.Replace(whole, []byte(`"finish_reason":"stop"`), []byte(`"finish_reason":"`+reason+`"`), 1)))
+		_, err := httpapitest.Collect(t.Context(), acme(t, s, func(o *openai.Options) { o.MaxAttempts = 1 }), hello)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", reason, err)
 		}
 	}
 }
@@ -478,4 +538,26 @@ func FuzzStream(f *testing.F) {
 			t.Errorf("the signature does not fit %+v", m)
 		}
 	})
+}
+
+// An answer that is no event stream counts as the broker charges it: a web page nothing.
+func TestUsageWithoutStream(t *testing.T) {
+	long := strings.Repeat("x", 100<<10) // more than is read of an error
+	for name, tt := range map[string]struct {
+		media, body string
+		want        protocol.TurnUsage
+	}{
+		"HTML":                {"text/html", "<html>hi</html>", protocol.TurnUsage{}},
+		"JSON without usage":  {"application/json", `{"content":"hi"}`, protocol.TurnUsage{InputTokens: 32, OutputTokens: 1, Estimated: true}},
+		"JSON with usage":     {"application/json", `{"content":"` + long + `","usage":{"prompt_tokens":700,"completion_tokens":30}}`, protocol.TurnUsage{InputTokens: 700, OutputTokens: 30}},
+		"an error with usage": {"application/json", `{"error":{"message":"no"},"usage":{"prompt_tokens":700,"completion_tokens":30}}`, protocol.TurnUsage{InputTokens: 700, OutputTokens: 30}},
+	} {
+		s := httpapitest.Serve(t, httpapitest.Status(200, tt.body, "Content-Type", tt.media))
+		r := hello
+		var lost protocol.TurnUsage
+		r.Lost = &lost
+		if _, err := httpapitest.Collect(t.Context(), acme(t, s, nil), r); err == nil || lost != tt.want {
+			t.Errorf("%s: lost %+v, %v; want %+v", name, lost, err, tt.want)
+		}
+	}
 }

@@ -2,12 +2,13 @@ package openai
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/provider"
 	"nexus.internal/child/provider/httpapi"
@@ -39,7 +40,7 @@ type answer struct {
 	content      bool // a reasoning_content was seen, empty or not
 	details      merged
 	calls        []*call
-	usage        protocol.TurnUsage
+	answeredBy   *string // the model that the service names; nil if it names none
 }
 
 // call is a tool call whose input is still coming.
@@ -66,10 +67,7 @@ func (a *answer) take(sent httpapi.Event) error {
 		return httpapi.ReadError(sent.Data)
 	}
 	if name := protocol.CutModelName(c.Model); name != "" {
-		a.usage.Model = &name
-	}
-	if c.Usage != nil {
-		a.count(c.Usage)
+		a.answeredBy = &name
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -83,7 +81,7 @@ func (a *answer) take(sent httpapi.Event) error {
 		for _, piece := range d.ToolCalls {
 			a.takeCall(piece)
 		}
-		if choice.FinishReason != "" {
+		if reason := choice.FinishReason; reason != "" && !brokeOff[reason] {
 			a.finished = true
 			a.reason = finishReason(choice.FinishReason)
 		}
@@ -148,7 +146,6 @@ func (a *answer) call(index uint64, id string) *call {
 	return c
 }
 
-// hasCall reports whether a call of this answer bears the id.
 func (a *answer) hasCall(id string) bool {
 	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id })
 }
@@ -174,22 +171,18 @@ func (a *answer) end() {
 	if signature := a.reasoningBlocks().Signature(); signature != "" {
 		a.Emit(provider.ThinkingSignature{Text: signature})
 	}
-	a.Emit(provider.Stop{Usage: a.usage, Reason: a.reason})
+	usage := a.Usage()
+	usage.Model = a.answeredBy
+	a.Emit(provider.Stop{Usage: usage, Reason: a.reason})
 }
 
-// count takes over the usage, which a service may state more than once. The
-// tokens of the cache are part of the input tokens; OpenRouter counts those
-// that were written, and DeepSeek has a member of its own for those read.
-func (a *answer) count(u *usage) {
-	a.usage.InputTokens = u.Prompt
-	a.usage.OutputTokens = u.Completion
-	a.usage.CacheReadInputTokens = cmp.Or(u.Details.Cached, u.CacheHit)
-	a.usage.CacheCreationInputTokens = u.Details.Written
-}
+// brokeOff are the finish reasons of answers that the service could not end: of Mistral
+// and OpenRouter, vLLM, and DeepSeek. Such an answer has no end.
+var brokeOff = map[string]bool{"error": true, "abort": true, "insufficient_system_resource": true}
 
 func finishReason(reason string) provider.FinishReason {
 	switch reason {
-	case "length":
+	case "length", "model_length": // the second is Mistral's
 		return provider.FinishLength
 	case "tool_calls", "function_call":
 		return provider.FinishToolCalls
@@ -198,4 +191,68 @@ func finishReason(reason string) provider.FinishReason {
 	default:
 		return provider.FinishStop
 	}
+}
+
+// chunk is one event of an answer.
+type chunk struct {
+	Object  string         `json:"object"`
+	Model   string         `json:"model"`
+	Choices []choice       `json:"choices"`
+	Error   jsontext.Value `json:"error"`
+}
+
+// choice is one of several answers. One is asked for.
+type choice struct {
+	Index        uint64 `json:"index"`
+	Delta        delta  `json:"delta"`
+	FinishReason string `json:"finish_reason"`
+}
+
+// delta is what is added to an answer. Texts are as they came, for httpapi.Text.
+type delta struct {
+	Content          jsontext.Value `json:"content"`
+	Refusal          jsontext.Value `json:"refusal"`
+	ReasoningContent jsontext.Value `json:"reasoning_content"` // DeepSeek, vLLM, llama.cpp
+	Reasoning        jsontext.Value `json:"reasoning"`         // OpenRouter, Ollama
+	ReasoningDetails jsontext.Value `json:"reasoning_details"` // OpenRouter
+	ToolCalls        []callPiece    `json:"tool_calls"`
+}
+
+// callPiece is a piece of a call.
+type callPiece struct {
+	Index    uint64 `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string         `json:"name"`
+		Arguments jsontext.Value `json:"arguments"`
+	} `json:"function"`
+}
+
+// modelList is the answer to GET /models.
+type modelList struct {
+	Data []model `json:"data"`
+}
+
+// model is what services say of a model: OpenAI its id alone, OpenRouter a name
+// and context_length, vLLM max_model_len, llama.cpp what it was trained with.
+type model struct {
+	ID            string         `json:"id"`
+	Name          string         `json:"name"`
+	ContextLength uint64         `json:"context_length"`
+	MaxModelLen   uint64         `json:"max_model_len"`
+	ContextWindow uint64         `json:"context_window"`
+	MaxLength     uint64         `json:"max_context_length"`
+	Meta          jsontext.Value `json:"meta"` // llama.cpp's; another service may have anything there
+}
+
+// trained is how many tokens llama.cpp's model was trained with; 0 if it does not
+// say.
+func (m model) trained() uint64 {
+	var meta struct {
+		Context uint64 `json:"n_ctx_train"`
+	}
+	if m.Meta.Kind() != '{' || httpapi.Decode(m.Meta, &meta) != nil {
+		return 0
+	}
+	return meta.Context
 }

@@ -41,7 +41,6 @@ func (w *answerWriter) emit(d provider.Delta) bool {
 	return !w.ended
 }
 
-// fail ends the answer with an error.
 func (w *answerWriter) fail(err error) {
 	if !w.ended {
 		w.ended = true
@@ -83,10 +82,8 @@ func (w *answerWriter) say(text string, pause time.Duration) {
 	w.words(text, pause, func(word string) provider.Delta { return provider.Text{Text: word} })
 }
 
-// sayf is say for a format, without pauses.
 func (w *answerWriter) sayf(format string, a ...any) { w.say(fmt.Sprintf(format, a...), 0) }
 
-// think streams reasoning as say streams text.
 func (w *answerWriter) think(text string, pause time.Duration) {
 	w.words(text, pause, func(word string) provider.Delta { return provider.Thinking{Text: word} })
 }

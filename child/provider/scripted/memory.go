@@ -220,7 +220,6 @@ func clauses(text string) []string {
 	return all
 }
 
-// normalizeThing is a thing's name as it is compared and said.
 func normalizeThing(thing string) string {
 	return strings.ToLower(strings.Join(strings.Fields(thing), " "))
 }

@@ -142,7 +142,7 @@ func playStep(w *answerWriter, s scenario.Step) {
 	case s.Flood != nil:
 		playFlood(w, *s.Flood, pause)
 	case s.Retry != nil:
-		w.emit(provider.Retry{Reason: *s.Retry})
+		w.emit(provider.Retry{Reason: *s.Retry, Attempt: 2, MaxAttempts: 2})
 	case s.Usage != nil:
 		w.usage = s.Usage
 	case s.Stderr != nil:

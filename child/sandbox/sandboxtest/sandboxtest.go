@@ -53,20 +53,35 @@ func WithoutCopies() error {
 	}, 0)
 }
 
+// WithoutFileSystems takes the making of file systems from the calling thread, to which
+// the caller must be locked, and from what it starts: as if there were no memory for it.
+func WithoutFileSystems() error {
+	return filterThreads([]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FSOPEN, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOMEM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}, 0)
+}
+
 // WithListener puts a filter on them that allows all and has a listener. There can
 // be one in all, so that no filter of theirs can have one.
 func WithListener() error {
 	return filter([]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}},
-		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 }
 
-// filter puts a filter of system calls on all threads.
 func filter(program []unix.SockFilter, flags uintptr) error {
+	return filterThreads(program, unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|flags)
+}
+
+// filterThreads puts a filter on the calling thread, or on all by its flags.
+func filterThreads(program []unix.SockFilter, flags uintptr) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC|flags,
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
 		uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("filter system calls: %w", errno)

@@ -3,7 +3,9 @@ package agents
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,12 +25,12 @@ func New(parent *parent.Client) []tool.Tool {
 	}
 	h := &host{parent: parent}
 	return []tool.Tool{
-		delegate[createInput]{h, createSpec},
-		delegate[destroyInput]{h, destroySpec},
-		delegate[sendInput]{h, sendSpec},
-		delegate[statusInput]{h, statusSpec},
-		delegate[cancelInput]{h, cancelSpec},
-		delegate[shutdownInput]{h, shutdownSpec},
+		delegate[createInput]{h, createSpec, longestTurn},
+		delegate[destroyInput]{h, destroySpec, 0},
+		delegate[sendInput]{h, sendSpec, longestTurn},
+		delegate[statusInput]{h, statusSpec, 0},
+		delegate[cancelInput]{h, cancelSpec, 0},
+		delegate[shutdownInput]{h, shutdownSpec, 0},
 	}
 }
 
@@ -43,7 +45,15 @@ type input interface {
 type delegate[In input] struct {
 	host *host
 	spec tool.Spec
+	// limit is for calls that wait for the turn of another agent; 0 for others.
+	limit time.Duration
 }
+
+// longestTurn bounds the wait for the turn of another agent, which ends with the call. The
+// turn has limits of its own: timeout_s, and limits.turn_s.
+const longestTurn = 24 * time.Hour
+
+func (d delegate[In]) TimeLimit(jsontext.Value) time.Duration { return d.limit }
 
 func (d delegate[In]) Spec() tool.Spec { return d.spec }
 
@@ -51,7 +61,6 @@ func (d delegate[In]) decode(raw jsontext.Value) (in In, err error) {
 	return in, strict.Unmarshal(raw, &in, strict.RejectUnknown)
 }
 
-// Scope implements [tool.Scoped].
 func (d delegate[In]) Scope(raw jsontext.Value) (tool.Scope, error) {
 	in, err := d.decode(raw)
 	if err != nil {
@@ -60,7 +69,6 @@ func (d delegate[In]) Scope(raw jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionDelegate, Summary: in.summary()}, nil
 }
 
-// Run implements [tool.Tool].
 func (d delegate[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	in, err := d.decode(c.Input)
 	if err != nil {
@@ -81,7 +89,6 @@ type caller struct {
 	turnID string
 }
 
-// raw calls a method of the façade.
 func (c caller) raw(ctx context.Context, method string, params any) (jsontext.Value, error) {
 	encoded, err := json.Marshal(params)
 	if err != nil {
@@ -105,5 +112,52 @@ func (c caller) ask(ctx context.Context, method string, params, result any) erro
 // maxPreview bounds a preview, in bytes.
 const maxPreview = 200
 
-// preview is the beginning of a text, on one line.
 func preview(text string) string { return textcut.Line(text, maxPreview) }
+
+// tick is how often an agent that waits for another gives a sign of life.
+const tick = 10 * time.Second
+
+// through tells the parent that the agent works through another one for as long
+// as wait takes. wait returns the other's answer.
+func (c caller) through(ctx context.Context, agent, task string, wait func() (string, error)) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	told := context.WithoutCancel(ctx) // what has begun is ended, also when it is cancelled
+	id, begin := c.last.Add(1), time.Now()
+	c.parent.Send(told, protocol.SubagentStart{SubagentID: id, AgentName: agent, TaskPreview: preview(task)})
+	done := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				c.parent.Send(told, protocol.SubagentUpdate{
+					SubagentID: id, AgentName: agent,
+					Status: fmt.Sprintf("works since %.0f s", time.Since(begin).Seconds()),
+				})
+			case <-done:
+				return
+			}
+		}
+	})
+	end := protocol.SubagentDone{SubagentID: id, AgentName: agent, ResultPreview: "failed"}
+	defer func() { // of a panic too
+		close(done)
+		ticking.Wait()
+		end.DurationSecs = time.Since(begin).Seconds()
+		c.parent.Send(told, end)
+	}()
+	answer, err := wait()
+	switch {
+	case ctx.Err() != nil:
+		end.ResultPreview = "cancelled"
+	case err != nil:
+		end.ResultPreview = preview("failed: " + err.Error())
+	default:
+		end.ResultPreview = preview(answer)
+	}
+	return answer, err
+}

@@ -142,6 +142,16 @@ func TestTools(t *testing.T) {
 			want:    "head\n[this is the beginning of a longer answer]\n[b stopped at its limit of calls and may not be done]",
 		},
 		{
+			name: "an answer that was cut off", tool: "nexus_send", input: `{"agent_id":"b","content":"x"}`,
+			answers: map[string]string{"send": `{"content":"head","request_id":"r","stop_reason":"max_tokens"}`},
+			want:    "head\n[this answer was cut off at its model's limit of tokens]",
+		},
+		{
+			name: "an answer that was filtered", tool: "nexus_send", input: `{"agent_id":"b","content":"x"}`,
+			answers: map[string]string{"send": `{"content":"head","request_id":"r","stop_reason":"content_filter"}`},
+			want:    "head\n[this answer was cut off by its model's service (content filter)]",
+		},
+		{
 			name: "no answer", tool: "nexus_send", input: `{"agent_id":"b","content":"x"}`,
 			answers: map[string]string{"send": `{"content":"","request_id":"r"}`},
 			want:    "[b has done its turn without saying anything]",
@@ -304,6 +314,29 @@ func TestPreviewsAreBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The turn of another agent is waited for as long as it takes: with the end of the call
+// it would be cancelled, and its work lost.
+func TestLongTurns(t *testing.T) {
+	for name, input := range map[string]string{
+		"nexus_send":   `{"agent_id":"b","content":"x"}`,
+		"nexus_create": `{"agent_id":"b","initial_message":"x"}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newParent(t, map[string]string{
+				"send":         `{"content":"done","request_id":"r"}`,
+				"create_agent": `{"agent_id":"b","url":"/agent/b","initial_response":{"content":"done","request_id":"r"}}`,
+			})
+			p.after = 3 * time.Hour
+			r := tool.NewRegistry(agents.New(p.Client), tool.Options{})
+			got := r.Run(t.Context(), "turn", []protocol.ToolCall{{ID: "1", Name: name, Input: jsontext.Value(input)}}, nil)
+			p.end()
+			if got[0].IsError || !strings.HasSuffix(got[0].Text, "done") {
+				t.Errorf("%s: %+v", name, got[0])
+			}
+		})
+	}
 }
 
 func TestNoHost(t *testing.T) {

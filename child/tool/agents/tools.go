@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/strict"
 )
 
@@ -132,8 +133,14 @@ func (a answer) text(agent string) (string, error) {
 	if a.Truncated {
 		text += "\n[this is the beginning of a longer answer]"
 	}
-	if a.StopReason == "max_iterations" {
+	switch protocol.StopReason(a.StopReason) {
+	case protocol.StopMaxIterations:
 		text += "\n[" + agent + " stopped at its limit of calls and may not be done]"
+	case protocol.StopMaxTokens:
+		text += "\n[this answer was cut off at its model's limit of tokens]"
+	case protocol.StopContentFilter:
+		text += "\n[this answer was cut off by its model's service (content filter)]"
+	case protocol.StopCompleted, protocol.StopAborted, protocol.StopError:
 	}
 	return text, nil
 }

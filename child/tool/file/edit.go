@@ -128,7 +128,6 @@ func (c cancelled) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// sameState reports whether a file is still what it was.
 func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -2,7 +2,9 @@ package file
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -55,7 +57,6 @@ type function[In input] struct {
 
 func (f function[In]) Spec() tool.Spec { return f.spec }
 
-// Scope implements [tool.Scoped].
 func (f function[In]) Scope(in jsontext.Value) (tool.Scope, error) {
 	var input In
 	if err := strict.Unmarshal(in, &input, strict.RejectUnknown); err != nil {
@@ -76,10 +77,15 @@ func (f function[In]) Run(ctx context.Context, c tool.Call) (tool.Result, error)
 			defer func() { <-f.files.writer }()
 		case <-ctx.Done():
 			return tool.Result{}, ctx.Err()
+		case <-time.After(writerPatience):
+			return tool.Result{}, fmt.Errorf("an earlier change of a file still goes on after %s; nothing was changed", writerPatience)
 		}
 	}
 	return input.run(ctx, f.files, f.files.options.Spaces.Space(c))
 }
+
+// writerPatience is how long a change waits for the ones before it.
+const writerPatience = 20 * time.Second
 
 // files is what the tools have in common.
 type files struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
@@ -267,6 +268,33 @@ func TestWriteAborted(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.want("a (3 bytes)\n", "list_directory")
+}
+
+// A change that a file system keeps waiting keeps others waiting for a while only, and they
+// say so.
+func TestWriteBehindOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t)
+		answers := make(chan struct{})
+		r.open(file.Space{Cwd: r.dir, Checker: checker(func(path, _ string, _ bool) error {
+			if filepath.Base(path) == "slow" {
+				<-answers
+			}
+			return nil
+		})})
+		slow := make(chan error)
+		go func() {
+			_, err := r.run("write_file", "path", "slow", "content", "x")
+			slow <- err
+		}()
+		synctest.Wait()
+		r.want("!an earlier change of a file still goes on after 20s; nothing was changed", "write_file", "path", "a", "content", "x")
+		close(answers)
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+		r.want("wrote 1 bytes to a (a new file)", "write_file", "path", "a", "content", "x")
+	})
 }
 
 // Whatever way out there is, nothing outside is read, listed or written.

@@ -13,6 +13,7 @@ import (
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/file/glob"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -47,7 +48,7 @@ func (in globInput) run(ctx context.Context, _ *files, s Space) (tool.Result, er
 	}
 	defer p.close()
 	if filepath.IsAbs(in.Pattern) {
-		relative, ok := below(p.path, in.Pattern)
+		relative, ok := safefile.Below(p.path, in.Pattern)
 		if !ok {
 			return tool.Result{}, &strict.Error{Path: "pattern", Problem: "must be relative to path, or lie in it"}
 		}

@@ -112,7 +112,6 @@ func (p *place) describe(entry fs.DirEntry) string {
 	}
 }
 
-// shown quotes a name that would not stay on its line.
 func shown(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
 		return name

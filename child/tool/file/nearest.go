@@ -120,7 +120,6 @@ func (p pairs) likeness(line string) float64 {
 	return 2 * float64(common) / float64(total)
 }
 
-// quoted is a line in quotes, cut if it is long.
 func quoted(line string) string {
 	head := textcut.Head(line, maxQuoted)
 	if len(head) == len(line) {

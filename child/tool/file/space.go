@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -47,11 +49,11 @@ func (s Space) check(path, asked string, write bool) error {
 // top is what to open for a path: the working directory if the path is in it,
 // else the narrowest that is in reach; "" if none is.
 func (s Space) top(path string) (top string) {
-	if _, ok := below(s.Cwd, path); ok {
+	if _, ok := safefile.Below(s.Cwd, path); ok {
 		return s.Cwd
 	}
 	for _, dir := range s.AllowedPaths {
-		if _, ok := below(dir, path); ok && len(dir) > len(top) {
+		if _, ok := safefile.Below(dir, path); ok && len(dir) > len(top) {
 			top = dir
 		}
 	}
@@ -97,11 +99,11 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 		return nil, outside(asked)
 	}
 	top = nearestDir(top) // it may be a file, or nothing yet
-	root, err := os.OpenRoot(top)
+	root, err := safefile.OpenRoot(top)
 	if err != nil {
 		return nil, explain(attempt, asked, err)
 	}
-	name, _ := below(top, path)
+	name, _ := safefile.Below(top, path)
 	return &place{space: s, asked: asked, path: path, root: root, name: name}, nil
 }
 
@@ -118,7 +120,7 @@ func nearestDir(dir string) string {
 // shown is how answers name a path: relative to the working directory if it
 // lies there.
 func (s Space) shown(path string) string {
-	if relative, ok := below(s.Cwd, path); ok {
+	if relative, ok := safefile.Below(s.Cwd, path); ok {
 		return filepath.ToSlash(relative)
 	}
 	return path
@@ -173,7 +175,7 @@ func (p *place) regular(attempt string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Open opens a regular file for reading, for whoever is not a tool. Its errors
+// Open opens a regular file for reading, for callers that are no tools. Its errors
 // are words for a person or a model.
 func Open(s Space, path string) (*os.File, fs.FileInfo, error) {
 	p, err := s.find("read", path, false)
@@ -194,7 +196,7 @@ func (p *place) directory(ctx context.Context, name string) (dir *os.Root, err e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	dir, err = p.root.OpenRoot(name)
+	dir, err = safefile.OpenRootIn(p.root, name)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) || name == "." {
 		return dir, err
 	}
@@ -210,7 +212,7 @@ func (p *place) directory(ctx context.Context, name string) (dir *os.Root, err e
 	if err := above.Mkdir(base, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return above.OpenRoot(base)
+	return safefile.OpenRootIn(above, base)
 }
 
 // permitIn checks that a name in an open directory may be written.
@@ -227,9 +229,90 @@ func (p *place) permitIn(dir *os.Root, base string) error {
 	return p.permit(filepath.Join(path, base), true)
 }
 
-// below makes path relative to dir; false if it does not lie there. Both are
-// absolute and clean.
-func below(dir, path string) (string, bool) {
-	relative, err := filepath.Rel(dir, path)
-	return relative, err == nil && filepath.IsLocal(relative)
+// maxLinks bounds how many links to nowhere are followed.
+const maxLinks = 16
+
+// Real is the absolute path without the symbolic links that lead through it, as
+// far as it exists: below that there can be none. It is true when it is found
+// and may not be a moment later.
+func Real(path string) (string, error) { return realPath(path, maxLinks) }
+
+func realPath(path string, links int) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if _, ok := errors.AsType[syscall.Errno](err); err != nil && !ok {
+		return "", syscall.ELOOP // it has no other error but the system's
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return real, err
+	}
+	path = strings.TrimRight(path, string(filepath.Separator))
+	dir, base := filepath.Split(path)
+	if base == "" || dir == "" {
+		return "", err
+	}
+	if base == "." {
+		return realPath(dir, links)
+	}
+	if dir, err = realPath(dir, links); err != nil {
+		return "", err
+	}
+	if base == ".." { // up from what is not there
+		return "", fs.ErrNotExist
+	}
+	target, err := os.Readlink(filepath.Join(dir, base))
+	switch {
+	case err != nil:
+		return filepath.Join(dir, base), nil
+	case links == 0:
+		return "", syscall.ELOOP
+	case filepath.IsAbs(target):
+		return realPath(target, links-1)
+	default:
+		return realPath(dir+string(filepath.Separator)+target, links-1)
+	}
+}
+
+// errOutside says that a path leads to where it may not.
+var errOutside = errors.New("is outside the working directory")
+
+func outside(path string) error { return fmt.Errorf("%s %w", path, errOutside) }
+
+// explain puts an error of the file system into words for a model, which name
+// no path but the one that the model wrote.
+func explain(attempt, asked string, err error) error {
+	if _, ok := errors.AsType[refusedError](err); ok {
+		return err
+	}
+	switch cause := bare(err); {
+	case escapes(cause):
+		return outside(asked)
+	case errors.Is(cause, fs.ErrNotExist):
+		return fmt.Errorf("%s %s: there is no such file or directory", attempt, asked)
+	default:
+		return fmt.Errorf("%s %s: %w", attempt, asked, cause)
+	}
+}
+
+// errEscapes is what an os.Root says of a path that leads out of it.
+var errEscapes = sync.OnceValue(func() error {
+	root, err := safefile.OpenRoot(string(filepath.Separator))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	_, err = root.Lstat("..")
+	return bare(err)
+})
+
+func escapes(cause error) bool { return errors.Is(cause, errEscapes()) }
+
+// bare is the error without the paths that the os package wraps it in.
+func bare(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
 }

@@ -34,7 +34,8 @@ func swapTime(t *testing.T) time.Duration {
 }
 
 // While somebody swaps directories and files for symbolic links that lead out,
-// or to what is blocked, no tool reads, lists, finds or changes what is there.
+// or to what is blocked, no tool reads, lists, finds or changes what is there. None waits
+// for the other end of a named pipe.
 func TestSwappedLinks(t *testing.T) {
 	r := newRoom(t)
 	blocked := filepath.Join(r.dir, "blocked")
@@ -55,6 +56,9 @@ func TestSwappedLinks(t *testing.T) {
 		"dir1": "../outside", "dir2": "blocked", "file1": "../outside/f", "file2": "blocked/f", "dir3": r.outside, "file3": blocked + "/f",
 	} {
 		r.must(os.Symlink(target, filepath.Join(r.dir, name)))
+	}
+	for _, name := range []string{"dir4", "file4"} {
+		r.must(unix.Mkfifo(filepath.Join(r.dir, name), 0o666))
 	}
 	space := file.Space{Cwd: r.dir, Checker: checker(func(path, _ string, _ bool) error {
 		if path == blocked || strings.HasPrefix(path, blocked+"/") {
@@ -79,7 +83,7 @@ func TestSwappedLinks(t *testing.T) {
 	wg.Go(func() {
 		for i := 0; running(); i++ {
 			for _, name := range []string{"dir", "file"} {
-				one, other := filepath.Join(r.dir, name), filepath.Join(r.dir, name+strconv.Itoa(i/2%3+1))
+				one, other := filepath.Join(r.dir, name), filepath.Join(r.dir, name+strconv.Itoa(i/2%4+1))
 				if err := unix.Renameat2(unix.AT_FDCWD, one, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err != nil && !errors.Is(err, unix.ENOENT) {
 					t.Error(err)
 					return

@@ -15,6 +15,27 @@ const (
 	Writes = ">"
 )
 
+// Bounds of what Parse reads. The parser goes one call deeper for each level, and Go ends a
+// process whose calls are too deep: within these bounds it takes at most some 32 MiB.
+const (
+	maxParsed = 64 << 10 // bytes
+	maxOpened = 4000     // of ( { and [, closed or not: what is quoted cannot be told apart
+)
+
+// Parse reads a command as bash does. It is not ok for one that bash would not read, and for
+// one of more than 64 KiB, or with more than 4,000 of the signs that open a level.
+func Parse(command string) (file *syntax.File, ok bool) {
+	opened := 0
+	for _, sign := range []string{"(", "{", "["} {
+		opened += strings.Count(command, sign)
+	}
+	if len(command) > maxParsed || opened > maxOpened {
+		return nil, false
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
+	return file, err == nil
+}
+
 // Describe names what a command runs, as it stands there and each once, in order;
 // with a path where it has one, so that ./ls is not ls. It does not look into
 // programs that run others, such as env, xargs or eval, nor at what the shell's
@@ -29,8 +50,8 @@ func Describe(command string) (programs []string) {
 			programs = append(programs, name)
 		}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
-	if err != nil {
+	file, ok := Parse(command)
+	if !ok {
 		return []string{Unknown}
 	}
 	syntax.Walk(file, func(node syntax.Node) bool {

@@ -71,3 +71,19 @@ func FuzzDescribe(f *testing.F) {
 		}
 	})
 }
+
+// A command that nests deeply is not read: the parser has a call for each level, and a
+// process whose calls are too deep ends.
+func TestDeepCommands(t *testing.T) {
+	for _, unit := range []string{"(", "$(", "((", "$[", "a[", "{ ", "`", "if ", "time ", "a(){ ", "[[ ! "} {
+		for _, size := range []int{60 << 10, 1 << 20, 16 << 20} {
+			programs := shell.Describe(strings.Repeat(unit, size/len(unit)))
+			if closed := unit == "`" || unit == "time "; !slices.Equal(programs, []string{shell.Unknown}) && (size > 64<<10 || !closed) {
+				t.Errorf("%d bytes of %q: %.100q", size, unit, programs)
+			}
+		}
+	}
+	if programs := shell.Describe("cat <<X\n" + strings.Repeat("f(a[i])\n", 1900) + "X\n"); !slices.Equal(programs, []string{"cat"}) {
+		t.Errorf("a long text: %.100q", programs)
+	}
+}

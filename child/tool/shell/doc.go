@@ -1,7 +1,7 @@
 // Package shell is the tool that runs commands.
 //
 //	t := shell.New(shell.Options{Dir: dir, Rules: rules, OutputDir: dir2})
-//	result, err := t.Run(ctx, jsontext.Value(`{"command":"make test"}`))
+//	result, err := t.Run(ctx, tool.Call{Input: jsontext.Value(`{"command":"make test"}`)})
 //	programs := shell.Describe("cd src && go test ./... > log") // cd, go, >
 //
 // Every command has a shell of its own, so that nothing of one call is left to

@@ -14,3 +14,10 @@ func Collect(most int, dir string, chunks [][]byte) (text, told string) {
 type heard struct{ text *string }
 
 func (h heard) Report(text string) { *h.text += text }
+
+// Showing is New, but a result shows so many bytes of the output.
+func Showing(most int, o Options) Tool {
+	s := New(o).(*shell)
+	s.maxOutput = most
+	return s
+}

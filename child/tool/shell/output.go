@@ -18,7 +18,7 @@ const (
 	maxFile = 64 << 20
 	// maxDir is how much the files of a directory keep together. The oldest go.
 	maxDir = 256 << 20
-	// maxStream is how much output of a call is told while it runs, in bytes.
+	// maxStream is how much output of a call is sent while it runs, in bytes.
 	maxStream = 1 << 20
 	// sample is how much of the output tells whether it is text.
 	sample = 8 << 10
@@ -136,7 +136,7 @@ func makeRoom(dir string, most int64) {
 	}
 }
 
-// stream tells b to whoever listens, in whole characters.
+// stream gives b to the listener, in whole characters.
 func (c *collector) stream(b []byte) {
 	if c.heard == nil || c.binary || c.told > maxStream {
 		return
@@ -153,7 +153,6 @@ func (c *collector) stream(b []byte) {
 	}
 }
 
-// close closes the file.
 func (c *collector) close() {
 	if c.file != nil {
 		c.file.Close()

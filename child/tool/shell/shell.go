@@ -16,6 +16,7 @@ import (
 	"nexus.internal/child/sandbox"
 	"nexus.internal/child/tool"
 	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -24,8 +25,8 @@ const (
 	DefaultTimeout = 120 * time.Second
 	// maxTimeout is the longest that one may name, in seconds.
 	maxTimeout = 3600
-	// DefaultMaxOutput is how much output a result shows, in bytes.
-	DefaultMaxOutput = 32 << 10
+	// maxOutput is how much output a result shows, in bytes, its beginning and its end.
+	maxOutput = 32 << 10
 	// longTime is from when on a result tells how long the command took.
 	longTime = 5 * time.Second
 )
@@ -40,22 +41,17 @@ type Options struct {
 	// OutputDir is where output goes that is too long to show; it is made when
 	// it is needed. "" keeps none.
 	OutputDir string
-	// MaxOutput is how much output a result shows, in bytes, its beginning and
-	// its end; default DefaultMaxOutput.
-	MaxOutput int
-	// Timeout is for commands that name none; default DefaultTimeout.
-	Timeout time.Duration
+}
+
+// Tool is the tool shell. Its calls name their time.
+type Tool interface {
+	tool.Scoped
+	tool.Timed
 }
 
 // New returns the tool shell {command, timeout_s?, cwd?, description?}.
-func New(o Options) tool.Scoped {
-	if o.MaxOutput <= 0 {
-		o.MaxOutput = DefaultMaxOutput
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
-	s := &shell{options: o, program: "/bin/sh"}
+func New(o Options) Tool {
+	s := &shell{options: o, program: "/bin/sh", maxOutput: maxOutput}
 	for _, bash := range []string{"/bin/bash", "/usr/bin/bash"} {
 		if info, err := os.Stat(bash); err == nil && info.Mode().IsRegular() {
 			s.program = bash
@@ -66,8 +62,9 @@ func New(o Options) tool.Scoped {
 }
 
 type shell struct {
-	options Options
-	program string // bash where it is, as what models write is mostly for it
+	options   Options
+	program   string // bash where it is, as what models write is mostly for it
+	maxOutput int    // bytes
 }
 
 // input is what a call asks for. What is null is left to its default.
@@ -75,7 +72,7 @@ type input struct {
 	Command     string   `json:"command"`
 	TimeoutS    *float64 `json:"timeout_s,omitzero"`
 	Cwd         *string  `json:"cwd,omitzero"`
-	Description *string  `json:"description,omitzero"` // for whoever reads along
+	Description *string  `json:"description,omitzero"` // for people who read along
 }
 
 func (s *shell) Spec() tool.Spec {
@@ -92,7 +89,7 @@ func (s *shell) Spec() tool.Spec {
 			`"timeout_s":{"type":"number","exclusiveMinimum":0,"maximum":%d,"description":"seconds until it is killed, default %v"},`+
 			`"cwd":{"type":"string","description":"a directory within the working directory to run it in"},`+
 			`"description":{"type":"string","description":"in a few words, what it is for"}},`+
-			`"required":["command"],"additionalProperties":false}`, maxTimeout, s.options.Timeout.Seconds())),
+			`"required":["command"],"additionalProperties":false}`, maxTimeout, DefaultTimeout.Seconds())),
 	}
 }
 
@@ -108,7 +105,7 @@ func (s *shell) parse(in jsontext.Value) (command, error) {
 	if err := strict.Unmarshal(in, &i, strict.RejectUnknown); err != nil {
 		return command{}, err
 	}
-	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), timeout: s.options.Timeout}
+	c := command{command: i.Command, cwd: protocol.Value(i.Cwd), timeout: DefaultTimeout}
 	if i.TimeoutS != nil {
 		if *i.TimeoutS <= 0 || *i.TimeoutS > maxTimeout {
 			problem := fmt.Sprintf("must be above 0 and at most %d, is %v", maxTimeout, *i.TimeoutS)
@@ -143,6 +140,14 @@ func (s *shell) Scope(in jsontext.Value) (tool.Scope, error) {
 	return scope, nil
 }
 
+func (s *shell) TimeLimit(in jsontext.Value) time.Duration {
+	c, err := s.parse(in)
+	if err != nil {
+		return 0
+	}
+	return c.timeout
+}
+
 func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 	in, err := s.parse(c.Input)
 	if err != nil {
@@ -168,27 +173,26 @@ func (s *shell) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{}, err
 	}
 	defer p.Close()
-	out := newCollector(s.options.MaxOutput, s.options.OutputDir, c.Progress)
+	out := newCollector(s.maxOutput, s.options.OutputDir, c.Progress)
 	defer out.close()
 	_, failed := io.Copy(out, p.Stdout())
 	exit := p.Wait()
 	took := time.Since(began)
 	killed := timed.Err() != nil && exit.Signal == syscall.SIGKILL
-	if killed && !errors.Is(timed.Err(), context.DeadlineExceeded) {
-		return tool.Result{}, timed.Err() // nobody wants the result
-	}
 	text := out.text()
 	if failed != nil {
 		text += fmt.Sprintf("[the rest of the output was lost: %v]\n", failed)
 	}
 	text += remarks(p, exit)
-	if killed {
+	switch {
+	case killed && errors.Is(timed.Err(), context.DeadlineExceeded):
 		return tool.Result{Text: text + tooLong(took), IsError: true}, nil
+	case killed:
+		return tool.Result{Text: text + "[killed: the turn was aborted]", IsError: true}, nil
 	}
 	return tool.Result{Text: text + status(exit, took), IsError: exit.Code != 0}, nil
 }
 
-// tooLong is what a command ends with whose time was over.
 func tooLong(took time.Duration) string {
 	return fmt.Sprintf("[killed after %v: it took too long]", took.Round(100*time.Millisecond))
 }
@@ -206,7 +210,7 @@ func (s *shell) dir(cwd string) (string, error) {
 		}
 		local = relative
 	}
-	root, err := os.OpenRoot(s.options.Dir)
+	root, err := safefile.OpenRoot(s.options.Dir)
 	if err != nil {
 		return "", fmt.Errorf("open working directory: %w", err)
 	}
@@ -221,7 +225,6 @@ func (s *shell) dir(cwd string) (string, error) {
 	return filepath.Join(s.options.Dir, local), nil
 }
 
-// reason is what an error of a file says, without the path.
 func reason(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err

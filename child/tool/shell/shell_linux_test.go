@@ -2,7 +2,6 @@ package shell_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -166,12 +165,13 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// What a command had put out until its turn was aborted is its result.
 func TestAbort(t *testing.T) {
 	dir := t.TempDir()
 	s := shell.New(shell.Options{Dir: dir, Rules: trusted(dir)})
 	ctx, abort := context.WithCancel(t.Context())
 	got, err := callContext(t, ctx, s, listener(func(string) { abort() }), map[string]any{"command": "trap '' TERM; setsid sleep 1000 & echo here; wait"})
-	if !errors.Is(err, context.Canceled) || got.Text != "" {
+	if err != nil || got.Text != "here\n[killed: the turn was aborted]" || !got.IsError {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -186,9 +186,21 @@ func TestCallTimeout(t *testing.T) {
 	}
 }
 
+// The registry gives a command the time that its call names.
+func TestTimeLimit(t *testing.T) {
+	s := shell.New(shell.Options{Dir: t.TempDir()}).(tool.Timed)
+	for input, want := range map[string]time.Duration{
+		`{"command":"make"}`: shell.DefaultTimeout, `{"command":"make","timeout_s":3600}`: time.Hour, `{"command":"make","timeout_s":0}`: 0,
+	} {
+		if got := s.TimeLimit(jsontext.Value(input)); got != want {
+			t.Errorf("%s: got %v, want %v", input, got, want)
+		}
+	}
+}
+
 func TestLongOutput(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
-	s := shell.New(shell.Options{Dir: dir, Rules: trusted(dir), OutputDir: out, MaxOutput: 100})
+	s := shell.Showing(100, shell.Options{Dir: dir, Rules: trusted(dir), OutputDir: out})
 	got, err := call(t, s, map[string]any{"command": "seq 1 100000"})
 	if err != nil || got.IsError {
 		t.Fatalf("%+v, %v", got, err)
@@ -214,7 +226,7 @@ func TestLongOutput(t *testing.T) {
 		t.Error(diff)
 	}
 
-	got, err = call(t, shell.New(shell.Options{Dir: dir, Rules: trusted(dir), MaxOutput: 100}), map[string]any{"command": "seq 1 1000"})
+	got, err = call(t, shell.Showing(100, shell.Options{Dir: dir, Rules: trusted(dir)}), map[string]any{"command": "seq 1 1000"})
 	if err != nil || !strings.Contains(got.Text, "[3793 of 3893 bytes are left out here: not kept, so run it again with its output in a file]\n") {
 		t.Errorf("%q, %v", got.Text, err)
 	}
@@ -252,7 +264,7 @@ func TestHugeOutput(t *testing.T) {
 }
 
 func TestScope(t *testing.T) {
-	s := shell.New(shell.Options{Dir: "/", Timeout: time.Second})
+	s := shell.New(shell.Options{Dir: "/"})
 	got, err := s.Scope(jsontext.Value(`{"command":" go test ./... > log\nls","cwd":"sub"}`))
 	want := tool.Scope{
 		Action: protocol.ActionExecute, Paths: []string{"sub"}, Command: " go test ./... > log\nls",
@@ -264,7 +276,7 @@ func TestScope(t *testing.T) {
 	if _, err := s.Scope(jsontext.Value(`{}`)); err == nil {
 		t.Error("no error")
 	}
-	if spec := s.Spec(); !spec.InputSchema.IsValid() || !strings.Contains(string(spec.InputSchema), "default 1") {
+	if spec := s.Spec(); !spec.InputSchema.IsValid() || !strings.Contains(string(spec.InputSchema), "default 120") {
 		t.Errorf("%s", spec.InputSchema)
 	}
 }

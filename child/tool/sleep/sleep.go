@@ -31,22 +31,41 @@ type sleeper struct{}
 
 func (sleeper) Spec() tool.Spec { return spec }
 
-// Scope implements [tool.Scoped].
 func (sleeper) Scope(jsontext.Value) (tool.Scope, error) {
 	return tool.Scope{Action: protocol.ActionNone, Summary: "wait"}, nil
 }
 
-func (sleeper) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
-	var input struct {
-		Seconds float64 `json:"seconds"`
+// input is what a call asks for.
+type input struct {
+	Seconds float64 `json:"seconds"`
+}
+
+func parse(raw jsontext.Value) (in input, err error) {
+	if err := strict.Unmarshal(raw, &in, strict.RejectUnknown); err != nil {
+		return in, err
 	}
-	if err := strict.Unmarshal(c.Input, &input, strict.RejectUnknown); err != nil {
+	if in.Seconds < 0 || in.Seconds > maxSeconds {
+		return in, fmt.Errorf("member \"seconds\" must be between 0 and %d, is %v", maxSeconds, in.Seconds)
+	}
+	return in, nil
+}
+
+func (in input) duration() time.Duration { return time.Duration(in.Seconds * float64(time.Second)) }
+
+func (sleeper) TimeLimit(raw jsontext.Value) time.Duration {
+	in, err := parse(raw)
+	if err != nil {
+		return 0
+	}
+	return in.duration()
+}
+
+func (sleeper) Run(ctx context.Context, c tool.Call) (tool.Result, error) {
+	input, err := parse(c.Input)
+	if err != nil {
 		return tool.Result{}, err
 	}
-	if input.Seconds < 0 || input.Seconds > maxSeconds {
-		return tool.Result{}, fmt.Errorf("member \"seconds\" must be between 0 and %d, is %v", maxSeconds, input.Seconds)
-	}
-	timer := time.NewTimer(time.Duration(input.Seconds * float64(time.Second)))
+	timer := time.NewTimer(input.duration())
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -11,6 +11,7 @@ import (
 
 	"nexus.internal/child/tool"
 	"nexus.internal/child/tool/sleep"
+	"nexus.internal/protocol"
 )
 
 func TestSleep(t *testing.T) {
@@ -41,6 +42,17 @@ func TestSleep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A wait that is longer than the default time of calls is not ended by it.
+func TestLongSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := tool.NewRegistry([]tool.Tool{sleep.New()}, tool.Options{})
+		got := r.Run(t.Context(), "", []protocol.ToolCall{{ID: "1", Name: "sleep", Input: jsontext.Value(`{"seconds":3600}`)}}, nil)
+		if got[0].Text != "slept 3600 s" {
+			t.Errorf("got %+v", got[0])
+		}
+	})
 }
 
 func TestAbort(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -69,21 +70,27 @@ func texts(t *testing.T, dir string) map[string]string {
 	return files
 }
 
+// segment is one of the records of an agent.
+var segment = fmt.Sprintf("%-191s\n", `{"records":1,"since":1,"first":1,"snapshot":192,"account":0,"reserved":0}`)
+
 // makeHome is a home with everything that one may have, and what of it is saved.
 func makeHome(t *testing.T) (home string, saved map[string]string) {
 	t.Helper()
 	home = t.TempDir()
 	saved = map[string]string{
 		"config.schema.json": "{}", "mcp.json": "{}", "NEXUS.md": "Be brief.", "keys.json": "[]", "audit.jsonl": "{}\n", "audit.jsonl.1": "{}\n{}\n",
-		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.outcomes": "{}\n", "sessions/a.usage": "{}",
-		"sessions/a.files/" + digest: "PNG", "sessions/a.events/00000000000000000001.jsonl": "{}\n",
+		"audit-limited.jsonl": "{}\n", "audit-limited.jsonl.3": "{}\n{}\n", "audit-excess.jsonl": "{}\n",
+		"plans/p.jsonl": "{}\n", "sessions/a.jsonl": "{\"1\"}\n", "sessions/a.files/" + digest: "PNG",
+		"sessions/a.records/00000000000000000001.jsonl": segment,
+		"sessions/old.jsonl":                            "{\"1\"}\n", "sessions/old.outcomes": "{}\n", "sessions/old.usage": "{}", // of an earlier version
+		"sessions/old.events/00000000000000000001.jsonl": fmt.Sprintf("%-63s\n", `{"events":1,"reserved":7}`),
 		"run/signatures": "s", "run/last": "a\n",
 	}
 	put(t, home, saved)
 	put(t, home, map[string]string{
 		"server.key": "k", "server-18412.key": "k", "run/lock": "1 2\n", "run/trees/3f58a785c6000000": "{}", "run/temp/.t.jsonl": "{}\n",
 		"logs/server-8765.log": "l", "cache/c": "c", "sessions/.lock": "", "sessions/b.outcomes": "of no session\n", "work/notes": "n",
-		"sessions/a.files/notes.txt": "n", "sessions/a.events/notes.txt": "n",
+		"sessions/a.files/notes.txt": "n", "sessions/a.records/notes.txt": "n", "sessions/a.records/00000000000000000002.jsonl.new": "n",
 		"plans/p.jsonl":    "{}\n{\"not whole yet",
 		"sessions/a.jsonl": "{\"1\"}\n{\"",
 	})
@@ -114,7 +121,7 @@ func write(t *testing.T, home string, o backup.Options) ([]byte, backup.Report) 
 func TestRoundTrip(t *testing.T) {
 	home, saved := makeHome(t)
 	file, report := write(t, home, backup.Options{})
-	if report.Sessions != 1 || report.Files != len(saved) || !cmp.Equal(report.LeftOut, []string{"work"}) {
+	if report.Sessions != 2 || report.Files != len(saved) || !cmp.Equal(report.LeftOut, []string{"work"}) {
 		t.Errorf("saved %+v", report)
 	}
 	other := filepath.Join(t.TempDir(), "new", "home")
@@ -130,6 +137,13 @@ func TestRoundTrip(t *testing.T) {
 	inUse := &backup.InUseError{}
 	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), other); !errors.As(err, &inUse) {
 		t.Errorf("over a home: %v", err)
+	}
+	dangling := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("missing", dangling); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), dangling); !errors.As(err, &inUse) || !inUse.Dangling {
+		t.Errorf("into a link whose target is missing: %v", err)
 	}
 	empty := t.TempDir()
 	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), empty); err != nil || len(texts(t, empty)) != len(saved) {
@@ -206,7 +220,7 @@ func TestNarrowed(t *testing.T) {
 	home := t.TempDir()
 	const began = `{"type":"session","version":1,"session_id":"s","created_at":"2026-01-02T03:04:05Z"}` + "\n" +
 		`{"type":"settings","permissions":{"preset":"trusted"},"granted":{"preset":"trusted"},"at":"2026-01-02T03:04:05Z"}` + "\n"
-	put(t, home, map[string]string{"sessions/a.jsonl": began + `{"type":"set`, "sessions/b.jsonl": began, "sessions/a.usage": "{}"})
+	put(t, home, map[string]string{"sessions/a.jsonl": began + `{"type":"set`, "sessions/b.jsonl": began, "sessions/a.records/00000000000000000001.jsonl": segment})
 	file, _ := write(t, home, backup.Options{Narrowed: map[string]protocol.Permissions{
 		"a": {Preset: "sandboxed", BlockedPaths: []string{"/x"}}, "gone": {Preset: "sandboxed"},
 	}})
@@ -220,8 +234,8 @@ func TestNarrowed(t *testing.T) {
 			t.Errorf("%s is %+v, %v", name, saved.Settings, err)
 		}
 	}
-	if got := texts(t, other)["sessions/a.usage"]; got != "{}" {
-		t.Errorf("its usage is %q", got)
+	if got := texts(t, other)["sessions/a.records/00000000000000000001.jsonl"]; got != segment {
+		t.Errorf("its records are %q", got)
 	}
 }
 
@@ -287,9 +301,20 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// The directory above a home, and an empty one, are no homes.
+func TestNoHome(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		if _, err := backup.Write(t.Context(), io.Discard, dir, backup.Options{}); err == nil || !strings.Contains(err.Error(), "it is no home of nexus") {
+			t.Errorf("error %v", err)
+		}
+		put(t, dir, map[string]string{"home/sessions/a.jsonl": "{}", "cache/x": "", "run/lock": ""})
+	}
+}
+
 // An archive that somebody made puts nothing but plain files into the home.
 func TestHostileArchives(t *testing.T) {
-	what := file("nexus-backup.json", `{"format":1,"version":"x","created_at":"2026-01-01T00:00:00Z","keys":true}`)
+	what := file("nexus-backup.json", `{"format":2,"version":"x","created_at":"2026-01-01T00:00:00Z","keys":true}`)
 	noKeys := file(what.header.Name, strings.Replace(what.text, "true", "false", 1))
 	end := file("nexus-backup.end.json", `{"files":1,"bytes":2}`)
 	session := file("sessions/a.jsonl", "{}")
@@ -303,7 +328,7 @@ func TestHostileArchives(t *testing.T) {
 		"whole":             {[]entry{what, session, end}, ""},
 		"setuid":            {[]entry{what, {header: tar.Header{Name: "sessions/a.jsonl", Mode: 0o6777}, text: "{}"}, end}, ""},
 		"no first member":   {[]entry{session, end}, "it does not begin as one"},
-		"later format":      {[]entry{file("nexus-backup.json", strings.Replace(what.text, "1", "2", 1)), session, end}, "it has format 2, this program reads 1"},
+		"later format":      {[]entry{file("nexus-backup.json", strings.Replace(what.text, "2", "3", 1)), session, end}, "it has format 3, this program reads up to 2"},
 		"no last member":    {[]entry{what, session}, "its end is missing"},
 		"a file is missing": {[]entry{what, end}, "it has 0 files of 0 bytes, not 1 of 2"},
 		"after the end":     {[]entry{what, session, end, file("sessions/b.jsonl", "{}")}, "something follows its end"},
@@ -328,8 +353,9 @@ func TestHostileArchives(t *testing.T) {
 		"no image":          {[]entry{what, file("sessions/a.files/1.png", "{}"), end}, "is no file of a home"},
 		"an upper-case sum": {[]entry{what, file("sessions/a.files/"+strings.ToUpper(digest), "{}"), end}, "is no file of a home"},
 		"hidden":            {[]entry{what, file("run/temp/.t.files/.bashrc", "{}"), end}, "is no file of a home"},
-		"no event log":      {[]entry{what, file("sessions/a.events/1.jsonl", "{}"), end}, "is no file of a home"},
-		"a line of names":   {[]entry{what, file("sessions/a.events/00000000000000000001.jsonl\n", "{}"), end}, "is no file of a home"},
+		"earlier format":    {[]entry{file("nexus-backup.json", strings.Replace(what.text, "2", "1", 1)), session, end}, ""},
+		"no segment":        {[]entry{what, file("sessions/a.records/1.jsonl", "{}"), end}, "is no file of a home"},
+		"a line of names":   {[]entry{what, file("sessions/a.records/00000000000000000001.jsonl\n", "{}"), end}, "is no file of a home"},
 		"keys":              {[]entry{noKeys, file("keys.json", "{}"), end}, "keys.json is in it, and it says that it has no keys"},
 		"signatures":        {[]entry{noKeys, file("run/signatures", "{}"), end}, "run/signatures is in it, and it says that it has no keys"},
 		"large":             {[]entry{what, file("config.json", strings.Repeat(" ", 1<<20+1)), end}, `"config.json" has 1048577 bytes, and may have 1048576`},

@@ -4,17 +4,19 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
+	"nexus.internal/bridge/logfile"
 	"nexus.internal/cmd/internal/config"
 	"nexus.internal/protocol/mcpfile"
 )
 
-// format is the version of the layout.
-const format = 1
+// format is the version of the layout. Restore reads those before it, too.
+const format = 2
 
 const (
 	firstName = "nexus-backup.json"     // of the member that says what it is
@@ -54,7 +56,7 @@ type Report struct {
 // What is saved of the home itself, beside directories.
 var (
 	written = []string{"config.json", "config.schema.json", "mcp.json", "NEXUS.md"} // by people; may be links
-	logs    = []string{"audit.jsonl", "audit.jsonl.1", "audit.jsonl.2", "audit.jsonl.3"}
+	logs    = logfile.TierFiles("audit.jsonl")
 	keys    = []string{"keys.json", "run/signatures"}
 )
 
@@ -63,8 +65,8 @@ var passing = regexp.MustCompile(`^(run|logs|cache|server(-[0-9]+)?\.key)$`)
 
 // member are the paths that a backup may have.
 var member = regexp.MustCompile(
-	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit\.jsonl(\.[123])?|run/(last|signatures)|` +
-		`plans/(?P<plan>[^/]+)\.jsonl|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|files/[0-9a-f]{64}|events/[0-9]{20}\.jsonl))$`)
+	`^(config(\.schema)?\.json|mcp\.json|NEXUS\.md|keys\.json|audit(-limited|-excess)?\.jsonl(\.[123])?|run/(last|signatures)|` +
+		`plans/(?P<plan>[^/]+)\.jsonl|(?P<dir>sessions|run/temp)/(?P<agent>[^/]+)\.(jsonl|usage|outcomes|files/[0-9a-f]{64}|(events|records)/[0-9]{20}\.jsonl))$`)
 
 // allowed reports whether a member of that name is one of a home.
 func allowed(name string) bool {
@@ -95,7 +97,6 @@ func maxSize(name string) int64 {
 	return maxBytes
 }
 
-// isSession reports whether a member is the file of a session.
 func isSession(name string) bool {
 	dir := path.Dir(name)
 	return (dir == "sessions" || dir == "run/temp") && path.Ext(name) == ".jsonl"
@@ -107,5 +108,5 @@ func ofLines(name string) bool {
 	case ".jsonl", ".outcomes":
 		return true
 	}
-	return strings.HasPrefix(name, "audit.jsonl")
+	return slices.Contains(logs, name)
 }

@@ -20,9 +20,15 @@ import (
 )
 
 // InUseError says that there is something in the place of the new home.
-type InUseError struct{ Home string }
+type InUseError struct {
+	Home     string
+	Dangling bool // it is a link whose target is missing
+}
 
 func (e *InUseError) Error() string {
+	if e.Dangling {
+		return e.Home + " is a link whose target is missing: restore into a new directory, or remove the link first"
+	}
 	return e.Home + " is not empty: restore into a new directory, or move this one away first"
 }
 
@@ -82,7 +88,7 @@ func vacant(home string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(home); err == nil { // a link to nowhere
-			return "", &InUseError{Home: home}
+			return "", &InUseError{Home: home, Dangling: true}
 		}
 		return home, nil
 	case err != nil:
@@ -101,7 +107,7 @@ func unpack(ctx context.Context, r io.Reader, dir string) (report Report, err er
 		return Report{}, unreadable(err)
 	}
 	packed.Multistream(false)
-	root, err := os.OpenRoot(dir)
+	root, err := safefile.OpenRoot(dir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -159,8 +165,8 @@ func (u *unpacker) all() error {
 	if err := u.note(&u.what); err != nil {
 		return err
 	}
-	if u.what.Format != format {
-		return &DamagedError{fmt.Errorf("it has format %d, this program reads %d", u.what.Format, format)}
+	if u.what.Format < 1 || u.what.Format > format {
+		return &DamagedError{fmt.Errorf("it has format %d, this program reads up to %d", u.what.Format, format)}
 	}
 	for {
 		header, err := u.next()

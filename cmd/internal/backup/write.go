@@ -68,6 +68,11 @@ func (b *writer) all(o Options) error {
 	if err != nil {
 		return err
 	}
+	known := slices.Concat(written, logs, keys, []string{"sessions", "plans"})
+	isKnown := func(entry fs.DirEntry) bool { return slices.Contains(known, entry.Name()) }
+	if !slices.ContainsFunc(entries, isKnown) {
+		return errors.New("it is no home of nexus: it has no sessions, no configuration and no logs (--home names the home)")
+	}
 	if err := b.note(firstName, first{Format: format, Version: o.Version, Created: b.now, Keys: !o.NoKeys}); err != nil {
 		return err
 	}
@@ -87,9 +92,8 @@ func (b *writer) all(o Options) error {
 	if err != nil {
 		return err
 	}
-	known := slices.Concat(written, logs, keys, []string{"sessions", "plans"})
 	for _, entry := range entries {
-		if name := entry.Name(); !slices.Contains(known, name) && !passing.MatchString(name) {
+		if name := entry.Name(); !isKnown(entry) && !passing.MatchString(name) {
 			b.report.LeftOut = append(b.report.LeftOut, name)
 		}
 	}

@@ -24,11 +24,11 @@ type attacker struct {
 // stepTimeout is how long the attacker waits for what must happen.
 const stepTimeout = 20 * time.Second
 
-// attack does the steps of the plan for so long, and what of the promised attacks
+// attack does the steps of the plan for so long, and what of the required attacks
 // is missing then; what has begun is finished, unless whole ends. The error is one
 // of the attacker's own: a server that does not come back, for one.
 func (a *attacker) attack(ctx, whole context.Context, began time.Time, long time.Duration) error {
-	return a.plan.carryOut(ctx, whole, began, long, func(ctx context.Context, step Step) (outcome, error) {
+	return a.plan.runSteps(ctx, whole, began, long, func(ctx context.Context, step Step) (outcome, error) {
 		err := a.do(ctx, step)
 		r := Record{Kind: Did, Action: step.Do, Agent: a.plan.Name(step.Agent)}
 		came := made
@@ -113,7 +113,6 @@ func (a *attacker) signal(ctx context.Context, step Step) error {
 	return &skippedError{why: "none has a process"}
 }
 
-// skipIfEnded makes a process that has ended meanwhile a reason to skip.
 func skipIfEnded(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return &skippedError{why: "it has ended meanwhile"}

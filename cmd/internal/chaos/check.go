@@ -22,7 +22,7 @@ const (
 // Promises are all of them, in the order of a report.
 var Promises = []Promise{OneOutcome, Remembered, Numbered, NothingLeft, ControlServed, Lives}
 
-// maxReported is how many violations of a promise are told; the others are counted.
+// maxReported is how many violations of a promise are listed; the others are counted.
 const maxReported = 20
 
 // Checker judges a history. Its zero value is not usable; see [NewChecker]. It is
@@ -36,15 +36,14 @@ type Checker struct {
 	seen   map[string]*agentEvents // by agent
 	subs   map[subscription]uint64 // the number of the last event
 	broken map[Promise][]string
-	counts map[Promise]int // violations, also those that are not told
+	counts map[Promise]int // violations, also those that are not listed
 	facts  map[string]int  // see Tally
 	looked int
 	read   map[string]bool // agents whose conversation was read
 	downs  int             // deaths of the server so far
-	fills  int             // how often the disk was full
 	died   bool            // the server did by itself, so what is not answered cannot be
 	stats  controlStats
-	unsafe []span // when the server was down or the disk full; the last may be open
+	unsafe []fault // when the server was down or the disk full; the last may be open
 	attack span
 	last   time.Duration
 }
@@ -58,6 +57,12 @@ type subscription struct {
 type span struct{ from, to time.Duration }
 
 func (s span) meets(from, to time.Duration) bool { return s.from <= to && (s.to < 0 || s.to >= from) }
+
+// fault is a time in which the server was down or, with disk, its disk full.
+type fault struct {
+	span
+	disk bool
+}
 
 // send is what is known of one request.
 type send struct {
@@ -115,7 +120,7 @@ func (c *Checker) Observe(r Record) {
 		s := c.send(r)
 		s.cancel = s.cancel || r.Done
 	case Subscribed:
-		c.subs[subscription{r.Agent, r.Sub}] = r.Seq
+		c.subscribed(r)
 	case Seen:
 		c.event(r)
 	case GaveUp:
@@ -134,13 +139,10 @@ func (c *Checker) Observe(r Record) {
 		if r.Kind == ServerDown {
 			c.downs++
 		}
-		if r.Kind == DiskFull {
-			c.fills++
-		}
-		c.unsafe = append(c.unsafe, span{r.At, -1})
+		c.unsafe = append(c.unsafe, fault{span{r.At, -1}, r.Kind == DiskFull})
 	case ServerDied:
 		c.died = true
-		c.unsafe = append(c.unsafe, span{r.At - lossWindow, -1}) // clients may have seen it first
+		c.unsafe = append(c.unsafe, fault{span{r.At - lossWindow, -1}, false}) // clients may have seen it first
 		c.violated(Lives, r, "%s", r.Text)
 	case ServerUp, DiskFree:
 		if n := len(c.unsafe); n > 0 && c.unsafe[n-1].to < 0 && !c.died {

@@ -247,6 +247,32 @@ func TestWhatMayBeForgotten(t *testing.T) {
 	}
 }
 
+// A full disk takes short events and refuses long ones, so that it makes many gaps: all
+// of them stand for what came while it was full, also when they are told later.
+func TestGapsOfAFullDisk(t *testing.T) {
+	filled := func(later time.Duration) []chaos.Record {
+		h := append(good(), chaos.Record{At: 70 * ms, Kind: chaos.DiskFull}, chaos.Record{At: 80 * ms, Kind: chaos.DiskFree},
+			chaos.Record{At: later, Kind: chaos.Subscribed, Agent: "prey", Sub: 4, Seq: 10})
+		for seq := uint64(11); seq < 17; seq += 2 {
+			h = append(h, chaos.Record{At: later + 1*ms, Kind: chaos.Seen, Agent: "prey", Sub: 4, Seq: seq, Type: "agent_state", Sum: seq},
+				chaos.Record{At: later + 1*ms, Kind: chaos.Seen, Agent: "prey", Sub: 4, From: seq + 1, Seq: seq + 1, Type: "gap"})
+		}
+		return h
+	}
+	for _, later := range []time.Duration{90 * ms, time.Hour} {
+		if r := judge(filled(later)); !r.Passed() {
+			t.Errorf("told after %v: %v", later, r.Broken)
+		}
+		h := append(filled(later),
+			chaos.Record{At: later + 2*time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 4, Seq: 17, Type: "agent_state", Sum: 17},
+			chaos.Record{At: later + 4*time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 4, From: 18, Seq: 18, Type: "gap"})
+		// The one death of the server is a reason for one more.
+		if r := judge(append(h, chaos.Record{At: later + 5*time.Second, Kind: chaos.Seen, Agent: "prey", Sub: 4, From: 19, Seq: 19, Type: "gap"})); r.Passed() {
+			t.Errorf("told after %v: what is lost long after the disk was full has no reason", later)
+		}
+	}
+}
+
 // What is told is bounded, and what is counted is all.
 func TestManyViolations(t *testing.T) {
 	h := good()

@@ -36,16 +36,18 @@ func (c *Checker) recordAnswer(r Record, began time.Duration) {
 	}
 }
 
-// recordRefusal notes that a send was not accepted, or that its connection broke.
 func (c *Checker) recordRefusal(r Record) {
 	if c.control[r.Agent] {
 		c.stats.refused = append(c.stats.refused, r)
 	}
 }
 
-// faultInjected says that the server or its disk was attacked between two times.
 func (c *Checker) faultInjected(from, to time.Duration) bool {
-	return slices.ContainsFunc(c.unsafe, func(s span) bool { return s.meets(from, to) })
+	return slices.ContainsFunc(c.unsafe, func(f fault) bool { return f.meets(from, to) })
+}
+
+func (c *Checker) diskFull(from, to time.Duration) bool {
+	return slices.ContainsFunc(c.unsafe, func(f fault) bool { return f.disk && f.meets(from, to) })
 }
 
 // judgeControl says what the control agents were not given.

@@ -2,8 +2,8 @@
 // it kept its word.
 //
 //	report, err := chaos.Run(ctx, chaos.Options{Nexus: path, Seed: 7, Time: time.Minute, Agents: 20, Dir: dir, Disk: disk})
-//	report.Print(os.Stdout)
-//	if !report.Held() { … }
+//	err = report.Print(os.Stdout)
+//	if !report.Passed() { … }
 //
 // Run starts nexus serve and talks to it as any client does. A [Plan], which
 // follows from the seed alone, says who does what and when: drivers, one for

@@ -93,7 +93,7 @@ func (d *driver) do(ctx context.Context, step Step) {
 		}
 	case Prompt:
 		d.send(ctx, d.message("%s "+prompt(step.Word)))
-	case Rebirth:
+	case Recreate:
 		d.recreate(ctx)
 	case Shutdown:
 		if c, err := d.server.call(ctx); err == nil {
@@ -219,7 +219,7 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 		})
 		return false
 	}
-	if outcome, ok := outcomes[errorKind(err)]; ok {
+	if outcome, ok := outcomes[client.KindOf(err)]; ok {
 		note(Answered, func(r *Record) {
 			r.Outcome, r.Text = outcome, err.Error()
 			if e, ok := errors.AsType[*client.RPCError](err); ok {
@@ -229,12 +229,12 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 		})
 		return false
 	}
-	if errorKind(err) == "" {
+	if client.KindOf(err) == "" {
 		note(Lost, func(r *Record) { r.Text = err.Error() })
 		return true
 	}
-	note(Refused, func(r *Record) { r.Type, r.Text = errorKind(err), err.Error() })
-	if errorKind(err) == "AGENT_FAILED" {
+	note(Refused, func(r *Record) { r.Type, r.Text = string(client.KindOf(err)), err.Error() })
+	if client.KindOf(err) == api.KindAgentFailed {
 		_, _ = client.Do(ctx, c, d.agent, api.Shutdown, api.None{}) // the next try starts it afresh
 	}
 	return true
@@ -244,7 +244,9 @@ func (d *driver) try(ctx context.Context, m message) (again bool) {
 const maxPartial = 64 << 10
 
 // outcomes are what errors of a send say of the turn; others are refusals.
-var outcomes = map[string]string{"CHILD_CRASHED": "crashed", "TIMEOUT": "timed_out", "EXECUTION_ERROR": "failed"}
+var outcomes = map[api.ErrorKind]string{
+	api.KindChildCrashed: "crashed", api.KindTimeout: "timed_out", api.KindExecutionError: "failed",
+}
 
 func (m message) send(ctx context.Context, c *client.Client, agent string) (api.SendResult, error) {
 	p := api.SendParams{Content: m.content, RequestID: &m.id}
@@ -298,7 +300,7 @@ func (d *driver) repeatLastSends(ctx context.Context, again bool) {
 	d.history.Add(Record{Kind: Read, Agent: d.agent})
 	limited, cancel := context.WithTimeout(ctx, stepTimeout/2)
 	defer cancel()
-	for d.history.missesTurnEnds(d.agent) && pause(limited, 20*time.Millisecond) { // the checker tells what is still owed then
+	for d.history.missesTurnEnds(d.agent) && pause(limited, 20*time.Millisecond) { // the checker tells what is still missing then
 	}
 	d.replay(ctx)
 }

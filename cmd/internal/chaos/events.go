@@ -22,8 +22,10 @@ type agentEvents struct {
 	order  []uint64         // theirs, as they were seen first
 	high   uint64           // the highest that was told, also by a gap
 	bytes  int64            // of all events
-	gaps   int              // in what was told first
-	gapAt  time.Duration    // when the last of these was seen; -1 for none
+	gaps   int              // in what was told first, without a full disk
+	gapAt  time.Duration    // when the last gap in what was told first was seen; -1 for none
+	last   time.Duration    // when anything was seen last
+	subbed span             // when anything was seen last before the newest subscription, and when that began
 	open   string           // the request whose turn has begun and not ended; "" for none
 }
 
@@ -60,6 +62,7 @@ func (c *Checker) event(r Record) {
 	}
 	c.subs[from] = r.Seq
 	n := c.numbers(r.Agent)
+	defer func() { n.last = r.At }()
 	if r.Type == "gap" {
 		c.gap(r, n)
 		return
@@ -80,8 +83,25 @@ func (c *Checker) event(r Record) {
 	c.turn(r, n)
 }
 
+// subscribed takes where a subscription begins.
+func (c *Checker) subscribed(r Record) {
+	c.subs[subscription{r.Agent, r.Sub}] = r.Seq
+	n := c.numbers(r.Agent)
+	n.subbed = span{n.last, r.At}
+}
+
+// since is before when nothing can have been lost of what comes next: a subscription
+// tells first what happened while there was none.
+func (n *agentEvents) since() time.Duration {
+	if n.last > n.subbed.to+lossWindow {
+		return n.last - lossWindow
+	}
+	return n.subbed.from - lossWindow
+}
+
 // gap judges a gap: it may not stand for what is kept, and there is a reason for
-// each, one death of the server or one full disk.
+// each: a death of the server loses the events before it once; a full disk takes what
+// is short and not what is long, so it makes any number of gaps.
 func (c *Checker) gap(r Record, n *agentEvents) {
 	for _, seq := range n.order {
 		e, ok := n.events[seq]
@@ -94,7 +114,10 @@ func (c *Checker) gap(r Record, n *agentEvents) {
 		return
 	}
 	n.high, n.gapAt, n.open = r.Seq, r.At, ""
-	if n.gaps++; n.gaps > c.downs+c.fills {
+	if c.diskFull(n.since(), r.At) {
+		return
+	}
+	if n.gaps++; n.gaps > c.downs {
 		c.violated(Numbered, r, "%s: a gap from %d to %d, and nothing that could have lost them", r.Agent, r.From, r.Seq)
 	}
 }
@@ -116,7 +139,7 @@ func (c *Checker) turn(r Record, n *agentEvents) {
 		}
 		s.accepted, s.started, n.open = true, r.Seq, r.Request
 	case "turn_end":
-		// An event that was lost with the server is told anew by the next one.
+		// An event that was lost with the server is sent anew by the next one.
 		anew := r.Outcome == s.endedAs && c.downs > s.downs
 		if s.ended != 0 && !anew {
 			c.violated(OneOutcome, r, "%s of %s ended twice: events %d and %d", r.Request, r.Agent, s.ended, r.Seq)
@@ -135,7 +158,6 @@ func (c *Checker) missesTurnEnd(s *send) bool {
 	return s.answered && !s.replayed && s.ended == 0 && !c.died && c.numbers(s.agent).gapAt < s.began[1]
 }
 
-// missesTurnEnds reports whether there is such a send of an agent.
 func (c *Checker) missesTurnEnds(agent string) bool {
 	for _, s := range c.sends {
 		if s.agent == agent && c.missesTurnEnd(s) {

@@ -25,7 +25,7 @@ type follower struct {
 	// The rest is the reader's.
 	sub  int
 	high uint64 // the highest last so far
-	turn string // the request whose turn is being told; "" for none
+	turn string // the request whose turn is being streamed; "" for none
 	said []byte // its text so far, as an answer has it
 	tool bool   // a tool was called since
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	configuration "nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol"
 	"nexus.internal/protocol/proctree"
 )
 
@@ -41,7 +43,8 @@ func (s *server) processes() []string {
 }
 
 // strays are the processes that tools have started, and all that come of the
-// server but it, its watchdog, and what comes of the agents that live.
+// server but it, its watchdog, what comes of the agents that live, and one process that
+// waits to become one.
 func (s *server) strays(ctx context.Context) []string {
 	pids, err := s.pids(ctx)
 	if err != nil {
@@ -51,18 +54,29 @@ func (s *server) strays(ctx context.Context) []string {
 	for _, pid := range pids {
 		living[proctree.LineageOf(pid)] = true
 	}
-	server := s.pid()
+	server, spares := s.pid(), 0
 	return processesWith(func(pid int) bool {
 		n := proctree.LineageOf(pid)
-		return s.isLineageTag(n) && pid != server && !living[n] && !isWatchdog(pid)
+		if !s.isLineageTag(n) || pid == server || living[n] {
+			return false
+		}
+		switch verb(pid) {
+		case "__watchdog": // it outlives the server
+			return false
+		case protocol.TypeSpare:
+			spares++
+			return spares > configuration.DefaultSpares // it was an agent that is gone
+		default:
+			return true
+		}
 	}, s.mark)
 }
 
-// isWatchdog reports whether a process is the one that outlives a server.
-func isWatchdog(pid int) bool {
+// verb is the first argument of a process; "" if it has ended, or has none.
+func verb(pid int) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
 	args := strings.Split(string(line), "\x00")
-	return len(args) > 1 && args[1] == "__watchdog"
+	return args[min(1, len(args)-1)]
 }
 
 // processesWith lists the processes that live and are wanted, or have a mark.
@@ -110,6 +124,20 @@ func (s *server) resources(ctx context.Context) (resources, error) {
 		return resources{-1, ready.Goroutines}, nil
 	}
 	return resources{len(entries), ready.Goroutines}, err
+}
+
+// settledResources are resources once the process that waits to become an agent is there, too.
+func (s *server) settledResources(ctx context.Context) (before resources, err error) {
+	limited, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	for {
+		now, err := s.resources(ctx)
+		spares := processesWith(func(pid int) bool { return s.isLineageTag(proctree.LineageOf(pid)) && verb(pid) == protocol.TypeSpare })
+		if err != nil || now == before && len(spares) >= configuration.DefaultSpares || !pause(limited, 100*time.Millisecond) {
+			return now, err
+		}
+		before = now
+	}
 }
 
 // exceeding tells what is held beyond what was, and a few that come once.

@@ -3,7 +3,10 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Action is what a step does.
@@ -20,7 +23,7 @@ const (
 	Timeout  Action = "timeout"  // a long send with a timeout_s of For
 	Repeat   Action = "repeat"   // the last send again, by the same request_id
 	Prompt   Action = "prompt"   // a prompt of the scenario, Word
-	Rebirth  Action = "rebirth"  // destroy and create
+	Recreate Action = "recreate" // destroy and create
 	Shutdown Action = "shutdown" // end the process; the next send starts it
 )
 
@@ -70,7 +73,7 @@ var (
 		{Steer, "", 4},
 		{Timeout, "", 4},
 		{Repeat, "", 6},
-		{Rebirth, "", 3},
+		{Recreate, "", 3},
 		{Shutdown, "", 2},
 		{Prompt, "flood", 5},
 		{Prompt, "think", 2},
@@ -104,7 +107,6 @@ func NewPlan(seed uint64, agents int, long time.Duration) Plan {
 	return p
 }
 
-// draws are the random numbers of one actor.
 func (p Plan) draws(actor int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(actor))) }
 
 func (p Plan) talk(agent int, actions []weighted, pause time.Duration) (steps []Step) {
@@ -160,3 +162,39 @@ func (p Plan) Name(agent int) string {
 	}
 	return fmt.Sprintf("target-%d", agent)
 }
+
+// scenario is what the offline model plays, a turn for each word of the plan's
+// prompts (SPEC §4.2). What the tools start sleeps for mark seconds, so that it
+// can be told from everything else on the machine, but for what a bare one starts:
+// that bears the server's tag alone.
+func scenario(mark string) ([]byte, error) {
+	type step = map[string]any
+	shell := func(command string) []step {
+		return []step{
+			{"tool": step{"name": "shell", "input": step{"command": fmt.Sprintf(command, "sleep "+mark)}}}, {"text": "That was it."},
+		}
+	}
+	turns := []step{}
+	for word, steps := range map[string][]step{
+		"talk":   {{"text": strings.Repeat("la ", 30), "every_ms": 20}},
+		"wait":   {{"text": strings.Repeat("still ", 400), "every_ms": 50}},
+		"flood":  {{"flood": step{"count": 1000, "bytes": 40}}},
+		"think":  {{"thinking": "Let me think about what to say."}, {"text": "I have thought."}},
+		"error":  {{"text": "So far so good."}, {"error": step{"message": "the model is overloaded"}}},
+		"exit":   {{"text": "Good bye."}, {"exit": 7}},
+		"panic":  {{"text": "Oh no."}, {"crash": "panic"}},
+		"die":    {{"text": "Ouch."}, {"crash": "kill"}},
+		"setsid": shell("setsid %s & echo begun"),
+		"fork":   shell("(setsid sh -c '%[1]s & %[1]s &' &); echo forked"),
+		"ignore": shell("trap '' TERM HUP INT; %s & sleep 0.2; echo deaf"),
+		"hold":   shell("%s & echo held"),
+		"bare":   shell("setsid env -i sleep 86400 & echo bare # not %s"),
+		"storm":  shell("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (setsid %s &); done; echo stormy"),
+	} {
+		turns = append(turns, step{"match": prompt(word), "steps": steps})
+	}
+	return json.Marshal(step{"turns": turns, "after": "offline"}, json.Deterministic(true))
+}
+
+// prompt is how a message asks for a turn of the scenario.
+func prompt(word string) string { return "chaos " + word + "." }

@@ -112,7 +112,7 @@ func (r *run) runAll(ctx, whole context.Context) error {
 		return err
 	}
 	var err error
-	if r.first, err = r.server.resources(whole); err != nil {
+	if r.first, err = r.server.settledResources(whole); err != nil {
 		return err
 	}
 	for _, d := range r.drivers {
@@ -153,7 +153,7 @@ func (r *run) baseline(ctx, whole context.Context, long time.Duration) {
 }
 
 // attack has everybody do what the plan says. On a slow machine it takes longer
-// than that: until each promised attack was made, and a control agent answered under
+// than that: until each required attack was made, and a control agent answered under
 // attack. ctx ends it at once.
 func (r *run) attack(ctx, whole context.Context, long time.Duration) error {
 	limited, cancel := context.WithCancel(ctx)

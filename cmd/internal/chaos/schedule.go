@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// promised are the attacks without which a promise that was kept says nothing, in
+// required are the attacks without which a promise that was kept says nothing, in
 // the order in which they are made up for.
-var promised = []Action{FillDisk, KillServer, Kill}
+var required = []Action{FillDisk, KillServer, Kill}
 
-// retryPause lies before a promised attack that was not possible is tried again.
+// retryPause lies before a required attack that was not possible is tried again.
 const retryPause = 100 * time.Millisecond
 
 // outcome is what came of an attack.
@@ -21,23 +21,23 @@ const (
 	impossible         // it is never possible here
 )
 
-// carryOut has do take the steps of the plan's attack, each at its time since began
-// or late, for so long. The promised ones are taken then that were not done
+// runSteps calls do with the steps of the plan's attack, each at its time since began
+// or late, for so long. The required ones are taken then that were not done
 // yet, because the machine is slow or they were not possible: however late, and
 // until they are done. It ends at once when ctx does. What has begun is
 // finished, unless whole ends, which is the end of all. The error is that of do.
-func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Duration, do func(context.Context, Step) (outcome, error)) error {
+func (p Plan) runSteps(ctx, whole context.Context, began time.Time, long time.Duration, do func(context.Context, Step) (outcome, error)) error {
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	defer context.AfterFunc(whole, cancel)()
-	owed := map[Action]Step{}
-	for _, action := range promised {
-		owed[action] = Step{Do: action, Agent: p.Control, For: time.Second}
+	pending := map[Action]Step{}
+	for _, action := range required {
+		pending[action] = Step{Do: action, Agent: p.Control, For: time.Second}
 	}
 	take := func(step Step) error {
 		came, err := do(whole, step)
 		if came != missed {
-			delete(owed, step.Do)
+			delete(pending, step.Do)
 		}
 		if whole.Err() != nil {
 			return nil // there is nothing to attack any more
@@ -53,16 +53,16 @@ func (p Plan) carryOut(ctx, whole context.Context, began time.Time, long time.Du
 		}
 	}
 	<-limited.Done()
-	for _, action := range promised {
+	for _, action := range required {
 		for {
-			step, ok := owed[action]
+			step, ok := pending[action]
 			if !ok || ctx.Err() != nil || whole.Err() != nil {
 				break
 			}
 			if err := take(step); err != nil {
 				return err
 			}
-			if _, ok := owed[action]; ok {
+			if _, ok := pending[action]; ok {
 				pause(whole, retryPause)
 			}
 		}

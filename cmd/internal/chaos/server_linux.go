@@ -182,7 +182,6 @@ func (s *server) restart(ctx context.Context) {
 	s.reportDied(fmt.Sprintf("the server did not start again: %v", err))
 }
 
-// isDead reports whether there is no server any more.
 func (s *server) isDead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +208,6 @@ func tail(log *os.File) string {
 	return "the end of " + log.Name() + ":\n    " + strings.ReplaceAll(strings.TrimSpace(string(textcut.Tail(end, told))), "\n", "\n    ")
 }
 
-// createAll makes the agents, four at a time.
 func (s *server) createAll(ctx context.Context) error {
 	errs := make([]error, len(s.names))
 	fourAtOnce(len(s.names), func(i int) { errs[i] = s.create(ctx, s.client, s.names[i]) })
@@ -235,7 +233,7 @@ func fourAtOnce(n int, do func(i int)) {
 func (s *server) create(ctx context.Context, c *client.Client, name string) error {
 	preset, approvals := rights.Trusted, api.ApprovalsAsk
 	_, err := client.Do(ctx, c, "", api.CreateAgent, api.CreateAgentParams{AgentID: &name, Cwd: &s.work, Preset: &preset, Approvals: &approvals})
-	if errorKind(err) == "AGENT_EXISTS" {
+	if client.KindOf(err) == api.KindAgentExists {
 		return nil
 	}
 	return err
@@ -300,14 +298,12 @@ func tagOf(server int, home string) (t proctree.LineageTag, ok bool) {
 	return 0, false
 }
 
-// isLineageTag reports whether a number is one of a tag of the server.
 func (s *server) isLineageTag(number uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.tags, func(t proctree.LineageTag) bool { return t.Has(number) })
 }
 
-// isTagged reports whether all processes of the server had a tag so far.
 func (s *server) isTagged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,12 +357,4 @@ func (s *server) end(by syscall.Signal) error {
 		err = fmt.Errorf("%w; %s", err, tail(p.log))
 	}
 	return errors.Join(err, p.log.Close())
-}
-
-// errorKind is the type of an error that the server gave, "" for any other.
-func errorKind(err error) string {
-	if e, ok := errors.AsType[*client.RPCError](err); ok {
-		return e.Data.Type
-	}
-	return ""
 }

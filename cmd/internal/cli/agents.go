@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -84,7 +85,7 @@ func (v *create) run(ctx context.Context, a *App, c *client.Client, args []strin
 		v.p.DefaultCwd = &here
 	}
 	created, err := client.Do(ctx, c, "", api.CreateAgent, v.p)
-	if kindOf(err) == api.KindAgentExists && v.p.IfExists == nil {
+	if client.KindOf(err) == api.KindAgentExists && v.p.IfExists == nil {
 		return fmt.Errorf("%s: use it with --if-exists use, or destroy it first", err.Error())
 	}
 	switch {
@@ -109,13 +110,19 @@ func (p *printer) tellContinued(agent string, messages uint64, narrowedFrom stri
 	return p.Printf("continued %s (%s%s)\n", agent, Counted(messages, "message"), note)
 }
 
-// workingDir is where agents work that get no --cwd.
 func workingDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the working directory, for want of --cwd: %w", err)
 	}
-	return dir, nil
+	return dir, checkDir(dir)
+}
+
+func checkDir(path string) error {
+	if !utf8.ValidString(path) {
+		return Usage("the path of the directory %q is not UTF-8: name another directory by --cwd", path)
+	}
+	return nil
 }
 
 // absolute makes a path given on the command line one that the server can use.
@@ -124,14 +131,16 @@ func absolute(path *string) error {
 		return nil
 	}
 	abs, err := filepath.Abs(*path)
-	*path = abs
+	if *path = abs; err == nil {
+		err = checkDir(abs)
+	}
 	return err
 }
 
 // stop stops an agent's process. An agent that does not run is stopped already.
 func stop(ctx context.Context, a *App, c *client.Client, args []string) error {
 	found, err := findAgent(ctx, c, args[0])
-	if err != nil && kindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
+	if err != nil && client.KindOf(err) != api.KindNotPermitted { // a key of the agent lists no others
 		return err
 	}
 	said := "stopped %s: the next request to it starts it again\n"
@@ -183,8 +192,9 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 		return err
 	}
 	gone := watchServer(home, a.Port)
+	busy, _ := client.Do(ctx, c, "", api.ListAgents, api.None{}) // of the next call, the error is said
 	result, err := client.Do(ctx, c, "", api.ShutdownServer, api.None{})
-	if kindOf(err) == api.KindServerDraining {
+	if client.KindOf(err) == api.KindServerDraining {
 		result.Success = true // it ends, as was asked before
 		a.note("the server is shutting down already")
 	} else if err != nil {
@@ -196,8 +206,36 @@ func shutdown(ctx context.Context, a *App, c *client.Client, _ []string) error {
 			return err
 		}
 	}
+	a.tellWork(busy.Agents)
 	if !gone.wait() {
 		return a.say("the server is shutting down\n")
 	}
 	return a.say("the server has ended\n")
+}
+
+// maxTold is how many lines tell what a server waits for.
+const maxTold = 10
+
+// tellWork says for what a server that ends waits, and how to end that.
+func (a *App) tellWork(agents []api.AgentInfo) {
+	told := 0
+	tell := func(format string, args ...any) {
+		if told++; told <= maxTold {
+			a.note(format, args...)
+		}
+	}
+	for _, one := range agents {
+		for _, request := range one.Pending {
+			tell("the server waits for an approval of %s: see %s approvals, or answer with %s deny %s", one.AgentID, a.self(), a.self(), request.RequestID)
+		}
+		switch {
+		case one.RequestID != nil && len(one.Pending) == 0:
+			tell("the server waits for a turn of %s: %s cancel %s %s ends it", one.AgentID, a.self(), one.AgentID, *one.RequestID)
+		case one.RequestID == nil && one.Queued > 0:
+			tell("the server waits for what is queued for %s", one.AgentID)
+		}
+	}
+	if told > maxTold {
+		a.note("the server waits for %d more: see %s list", told-maxTold, a.self())
+	}
 }

@@ -48,7 +48,7 @@ func (t *answer) add(chunk string) {
 
 // restart voids what was printed: the answer begins anew, on a line of its own.
 func (t *answer) restart() {
-	_ = t.end() // told at the end, too
+	_ = t.end() // reported at the end, too
 	t.text.Reset()
 	t.length, t.last, t.blank, t.begun = 0, 0, "", false
 }
@@ -72,7 +72,6 @@ func (t *answer) complete(result api.SendResult) error {
 	return errPieces
 }
 
-// end ends the last line and returns what was wrong with printing.
 func (t *answer) end() error {
 	if t.begun && t.last != '\n' && t.broken == nil {
 		_, t.broken = io.WriteString(t.out, "\n")

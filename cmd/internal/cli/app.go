@@ -14,11 +14,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/writequeue"
 )
 
 // Exit statuses (SPEC §2.2).
@@ -68,7 +70,11 @@ func New(o Options) *App {
 	}
 	a.root.CompletionOptions.HiddenDefaultCmd = true
 	a.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Usage("%s", badflag.Problem(err, cmd.Flags()))
+		problem := badflag.Problem(err, cmd.Flags())
+		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown && problem == err.Error() && strings.Contains(cmd.Use, "MESSAGE") {
+			problem += ": put -- before a message that begins with -"
+		}
+		return Usage("%s", problem)
 	})
 	a.root.SetHelpCommand(helpVerb(a.root))
 	a.root.SetHelpFunc(a.help(a.root.HelpFunc()))
@@ -102,7 +108,8 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	defer signal.Stop(pipes)
 	a.root.SetArgs(args)
 	prepare(a.root)
-	err := errors.Join(a.root.ExecuteContext(ctx), a.helpErr)
+	ran, err := a.root.ExecuteContextC(ctx)
+	err = errors.Join(err, a.helpErr)
 	if lost := a.out.flush(); !errors.Is(err, lost) { // cobra does not tell that of a help text
 		err = errors.Join(err, lost)
 	}
@@ -123,7 +130,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	case asked:
 		a.errorJSON(err, kind)
 	default:
-		a.note("%s", block(a.advise(err)))
+		a.note("%s", block(a.advise(ran, err)))
 	}
 	return status
 }
@@ -150,15 +157,18 @@ func (a *App) errorJSON(err error, kind string) {
 	_, _ = a.errs.Write(append(line, '\n')) // there is no other place to say that it fails
 }
 
-// advise is an error with what the server suggests, a line each. Of some errors the
-// suggestions say no more than the message.
-func (a *App) advise(err error) string {
+// advise is an error of the verb that ran with what the server suggests, a line each. Of some
+// errors the suggestions say no more than the message.
+func (a *App) advise(ran *cobra.Command, err error) string {
 	text := err.Error()
 	e, ok := errors.AsType[*client.RPCError](err)
 	if !ok || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
 		return text
 	}
-	return strings.Join(append([]string{text}, e.Data.RecoverySuggestions...), "\n")
+	for _, suggestion := range e.Data.RecoverySuggestions {
+		text += "\n" + a.inVerbs(ran, suggestion)
+	}
+	return text
 }
 
 // self is how this program is called, as far as it matters which server is meant.
@@ -171,14 +181,6 @@ func (a *App) self() string {
 		name += fmt.Sprintf(" --port %d", a.Port)
 	}
 	return name
-}
-
-// kindOf is the kind of an error that a server told; "" for another error.
-func kindOf(err error) api.ErrorKind {
-	if e, ok := errors.AsType[*client.RPCError](err); ok {
-		return api.ErrorKind(e.Data.Type)
-	}
-	return ""
 }
 
 // usageError is a command line that cannot be meant.
@@ -209,4 +211,26 @@ func Args(least, most int) cobra.PositionalArgs {
 // call stop; from then on these signals end the program.
 func Interruptible(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// ExitNoReader is what a shell calls the end by SIGPIPE: whoever read stdout wants no
+// more, as in "nexus-rpc events | head".
+const ExitNoReader = 128 + int(syscall.SIGPIPE)
+
+// errNoReader says that nobody reads stdout any more. It is the end of a verb, and no
+// failure to report.
+var errNoReader = errors.New("nobody reads stdout any more")
+
+// untilNoReader is a context that ends when nobody reads stdout any more, with errNoReader
+// for its cause: a verb that prints seldom would not notice. The caller must call stop.
+func untilNoReader(ctx context.Context, stdout io.Writer) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unwatch := func() {}
+	if out, ok := stdout.(*os.File); ok {
+		unwatch = writequeue.WatchReader(out, func() { cancel(errNoReader) })
+	}
+	return ctx, func() {
+		cancel(nil)
+		unwatch()
+	}
 }

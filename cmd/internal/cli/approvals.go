@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 
@@ -24,13 +24,24 @@ type asked struct {
 	protocol.PermissionRequest
 }
 
-// pending are the requests that wait, agent by agent, the oldest of each first.
-func pending(ctx context.Context, c *client.Client) ([]asked, error) {
+// pending are the requests that wait, agent by agent, the oldest of each first: of the named
+// agent, or with "" of all.
+func pending(ctx context.Context, c *client.Client, agent string) ([]asked, error) {
+	all := []asked{}
+	if agent != "" {
+		now, err := client.Do(ctx, c, agent, api.GetPermissions, api.None{})
+		for _, request := range now.Pending {
+			all = append(all, asked{agent, request})
+		}
+		return all, err
+	}
 	agents, err := client.Do(ctx, c, "", api.ListAgents, api.None{})
-	if err != nil {
+	switch {
+	case client.KindOf(err) == api.KindNotPermitted:
+		return nil, fmt.Errorf("%w: name the agent before the request", err)
+	case err != nil:
 		return nil, err
 	}
-	all := []asked{}
 	for _, agent := range agents.Agents {
 		for _, request := range agent.Pending {
 			all = append(all, asked{agent.AgentID, request})
@@ -39,8 +50,12 @@ func pending(ctx context.Context, c *client.Client) ([]asked, error) {
 	return all, nil
 }
 
-func approvals(ctx context.Context, a *App, c *client.Client, _ []string) error {
-	all, err := pending(ctx, c)
+func approvals(ctx context.Context, a *App, c *client.Client, args []string) error {
+	agent := ""
+	if len(args) > 0 {
+		agent = args[0]
+	}
+	all, err := pending(ctx, c, agent)
 	switch {
 	case err != nil:
 		return err
@@ -91,11 +106,7 @@ func (one asked) describe() lines {
 	if cut && len(one.Paths) > 0 {
 		b.WriteString("  in " + visible(strings.Join(one.Paths, ", ")) + "\n")
 	}
-	until := one.Deadline
-	if at, err := time.Parse(time.RFC3339, until); err == nil {
-		until = at.Local().Format(time.DateTime + " MST")
-	}
-	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(until))
+	fmt.Fprintf(&b, "  %s; without an answer denied at %s\n", visible(one.Reason), line(momentOf(one.Deadline)))
 	return lines(b.String())
 }
 
@@ -133,11 +144,11 @@ func (v *allow) flags(f *pflag.FlagSet) {
 }
 
 func (v *allow) run(ctx context.Context, a *App, c *client.Client, args []string) error {
-	p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.AllowOnce}
+	p := api.RespondPermissionParams{Decision: protocol.AllowOnce}
 	if v.session {
 		p.Decision = protocol.AllowSession
 	}
-	return respond(ctx, a, c, p, "allowed")
+	return respond(ctx, a, c, args, p, "allowed")
 }
 
 // deny is the verb that refuses a call.
@@ -148,16 +159,22 @@ func (v *deny) flags(f *pflag.FlagSet) {
 }
 
 func (v *deny) run(ctx context.Context, a *App, c *client.Client, args []string) error {
-	p := api.RespondPermissionParams{RequestID: args[0], Decision: protocol.Deny}
+	p := api.RespondPermissionParams{Decision: protocol.Deny}
 	if v.reason != "" {
 		p.Reason = &v.reason
 	}
-	return respond(ctx, a, c, p, "denied")
+	return respond(ctx, a, c, args, p, "denied")
 }
 
-// respond answers a request, whoever asks it: their ids are never used twice.
-func respond(ctx context.Context, a *App, c *client.Client, p api.RespondPermissionParams, done string) error {
-	all, err := pending(ctx, c)
+// respond answers the request that ends args, of the agent before it or, without one, whoever
+// asks it: their ids are never used twice.
+func respond(ctx context.Context, a *App, c *client.Client, args []string, p api.RespondPermissionParams, done string) error {
+	agent, id := "", args[0]
+	if len(args) > 1 {
+		agent, id = args[0], args[1]
+	}
+	p.RequestID = id
+	all, err := pending(ctx, c, agent)
 	if err != nil {
 		return err
 	}
@@ -168,4 +185,51 @@ func respond(ctx context.Context, a *App, c *client.Client, p api.RespondPermiss
 		}
 	}
 	return fmt.Errorf("no request %s waits: it was answered, ended or never there", p.RequestID)
+}
+
+// tellWaiting says on stderr which calls of an agent wait for an approval, as soon as
+// they do, and how to answer. What it cannot learn it does not tell: a send has an
+// answer or an error of its own. The caller must call stop.
+func tellWaiting(ctx context.Context, a *App, c *client.Client, agent string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		told := map[string]bool{} // by request id
+		tell := func(request protocol.PermissionRequest) {
+			if request.RequestID == "" || told[request.RequestID] {
+				return
+			}
+			told[request.RequestID] = true
+			noteRequest(a, asked{agent, request})
+		}
+		only := client.Filter{Types: []string{"permission_request"}, Agents: []string{agent}}
+		for event, err := range c.FollowAll(ctx, "", only) {
+			switch {
+			case err != nil:
+				return
+			case event.Type == "open": // from here on events come; what waits already has none to come
+				if now, err := client.Do(ctx, c, agent, api.GetPermissions, api.None{}); err == nil {
+					for _, request := range now.Pending {
+						tell(request)
+					}
+				}
+			case event.Type == "permission_request":
+				if one, err := event.Decode(); err == nil {
+					if request, ok := one.(protocol.PermissionRequest); ok {
+						tell(request)
+					}
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+func noteRequest(a *App, one asked) {
+	rpc := a.self()
+	a.note("%s waits for an approval:\n  %s  answer with: %s allow %s %s, or %s deny %s %s",
+		one.AgentID, one.describe(), rpc, one.AgentID, one.RequestID, rpc, one.AgentID, one.RequestID)
 }

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
@@ -206,6 +208,25 @@ func TestTablesEndWithTheirText(t *testing.T) {
 	}
 }
 
+// All verbs show times alike: those of this machine, and by which zone. sessions named none, and
+// keys had those of UTC.
+func TestTimes(t *testing.T) {
+	at := time.Date(2026, 1, 20, 9, 11, 2, 0, time.UTC)
+	want := at.Local().Format("2006-01-02 15:04:05 MST")
+	for verb, result := range map[string]string{
+		"sessions":  fmt.Sprintf(`{"total":1,"sessions":[{"name":"a","updated_at":%d}]}`, at.Unix()),
+		"keys":      `{"keys":[{"key_id":"k","scope":"read","expires_at":"2026-01-20T09:11:02Z"}]}`,
+		"approvals": `{"agents":[{"agent_id":"a","pending":[{"request_id":"p","turn_id":"1","tool_id":"c","tool_name":"shell","action":"execute","summary":"s","reason":"r","input":{},"deadline":"2026-01-20T09:11:02Z"}]}]}`,
+	} {
+		got := run(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
+		}, nil, verb)
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: %+v, want %s in it", verb, got, want)
+		}
+	}
+}
+
 // A reader that wants no more, as head, is the end of a verb and not its failure.
 func TestNoReader(t *testing.T) {
 	serve := func(w http.ResponseWriter, r *http.Request) {
@@ -377,6 +398,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"detect", "--port", "-1"}, "--port must be from 1 to 65535, not -1"},
 		{[]string{"load"}, "name a session, or say --last"},
 		{[]string{"list", "--nonsense"}, "unknown flag: --nonsense"},
+		{[]string{"send", "a", "- item"}, "unknown shorthand flag: ' ' in - item: put -- before a message that begins with -"},
+		{[]string{"send", "a", "m", "--timeot", "1s"}, "unknown flag: --timeot: did you mean --timeout?\n"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			got := run(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") }, nil, test.args...)
@@ -512,6 +535,46 @@ func TestCall(t *testing.T) {
 		}
 		if got := run(t, echo, nil, args...); got.status != 0 || !strings.Contains(got.stdout, `"method":"`+m.Name+`"`) {
 			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// What the server suggests in its own words is told in verbs and flags, but to who calls a
+// method by its name.
+func TestSuggestionsNameVerbs(t *testing.T) {
+	for _, test := range []struct {
+		said string
+		args []string
+		want string
+	}{
+		{"See list_agents, or create the agent with create_agent.", []string{"send", "a", "x"}, "See SELF list, or create the agent with SELF create."},
+		{"End it first, with destroy_agent.", []string{"delete", "a"}, "End it first, with SELF destroy."},
+		{"See list_keys and revoke_key.", []string{"keys", "create"}, "See SELF keys and SELF keys revoke."},
+		{"See pending of get_permissions.", []string{"load", "a"}, "See pending of SELF approvals."},
+		{"Raise limits.turn_s by set_limits.", []string{"send", "a", "x"}, `Raise limits.turn_s by SELF call set_limits --agent a '{"limits":{"turn_s":N}}'.`},
+		{"Raise limits.turn_s by set_limits.", []string{"list"}, `Raise limits.turn_s by SELF call set_limits --agent AGENT '{"limits":{"turn_s":N}}'.`},
+		{"Change it (set_limits for limits).", []string{"create", "a"}, `Change it (SELF call set_limits --agent a '{"limits":{"NAME":N}}' for limits).`},
+		{`Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`, []string{"send", "a", "x"}, `Then SELF call set_cwd --agent b.c '{"cwd":"/DIR"}' moves it.`},
+		{`Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`, []string{"call", "send", "--agent", "a"}, `Then set_cwd {"cwd":"/DIR"} of agent b.c moves it.`},
+		{"Raise timeout_s.", []string{"send", "a", "x"}, "Raise --timeout."},
+		{"With when_busy queue.", []string{"send", "a", "x"}, "With --when-busy queue."},
+		{"Send it again with a new request_id: now.", []string{"send", "a", "x"}, "Send it again: now."},
+		{"Send it again with a new request_id: now.", []string{"send", "a", "x", "--request-id", "r"}, "Send it again with a new --request-id: now."},
+		{"Raise timeout_s, see list_agents.", []string{"call", "send", "--agent", "a"}, "Raise timeout_s, see list_agents."},
+	} {
+		var host atomic.Pointer[string] // requests on several connections may come
+		got := run(t, func(w http.ResponseWriter, r *http.Request) {
+			host.Store(&r.Host)
+			said, _ := json.Marshal(test.said)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no","data":{"type":"X","recovery_suggestions":[%s]}}}`, said)
+		}, nil, test.args...)
+		_, port, err := net.SplitHostPort(*host.Load())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "nexus-rpc: no\n  " + strings.ReplaceAll(test.want, "SELF", "nexus-rpc --port "+port) + "\n"
+		if got.status != 1 || got.stderr != want {
+			t.Errorf("%q: got %d, %q, want %q", test.args, got.status, got.stderr, want)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package cli is the command line that nexus and nexus-rpc share: one verb for
 // each thing a person asks of a server.
 //
-//	app := cli.New(cli.Options{Name: "nexus-rpc", Version: version, Environ: os.Environ(), Stdin: …})
+//	app := cli.New(cli.Options{Name: "nexus-rpc", Version: version, Environ: os.Environ(), …})
 //	os.Exit(app.Run(ctx, os.Args[1:]))
 //
 // Exit statuses (SPEC §2.2): 0 done, 1 the server said no, 2 usage, 3 no

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus.internal/bridge/api"
 	"nexus.internal/cmd/internal/badflag"
 	"nexus.internal/protocol/suggest"
 )
@@ -101,6 +104,83 @@ func argumentName(cmd *cobra.Command, n, i int) string {
 		return "an argument"
 	}
 	return strings.Trim(names[min(i, len(names)-1)], "[]…")
+}
+
+// wireNames matches names of methods and parameters, but for those of one word, which are words
+// of a sentence too. A method of an agent may have its parameters and the agent behind it.
+var wireNames = regexp.MustCompile(`([a-z]+(?:_[a-z]+)+)(?: (\{[^{}]*\}) of agent ([A-Za-z0-9._-]+))?`)
+
+// inVerbs says what the server suggests as it is done here: by verbs and by flags of the verb
+// that ran, and where there is no verb by a whole call. Call calls methods, as the server's
+// words have them.
+func (a *App) inVerbs(ran *cobra.Command, text string) string {
+	if ran.Name() == "call" {
+		return text
+	}
+	if id := ran.Flags().Lookup("request-id"); id != nil && !id.Changed { // then each has a new one
+		text = strings.Replace(text, " with a new request_id", "", 1)
+	}
+	return wireNames.ReplaceAllStringFunc(text, func(found string) string {
+		parts := wireNames.FindStringSubmatch(found)
+		name, params, agent := parts[1], parts[2], parts[3]
+		if m, ok := api.Find(name); ok {
+			if verb := verbOf(name, verbs()); verb != "" {
+				return a.self() + " " + verb + strings.TrimPrefix(found, name)
+			}
+			if args := ran.Flags().Args(); agent == "" && len(args) > 0 && agentFirst.MatchString(ran.Use) {
+				agent = args[0]
+			}
+			return a.self() + " " + wholeCall(m, agent, cmp.Or(params, limitNamed(text, shapes[name])))
+		}
+		flag := strings.ReplaceAll(strings.TrimSuffix(name, "_s"), "_", "-") // that of a time in seconds takes a unit
+		if ran.Flags().Lookup(flag) != nil {
+			return "--" + flag
+		}
+		return found
+	})
+}
+
+// agentFirst is the use of a verb whose first argument is an agent.
+var agentFirst = regexp.MustCompile(`^\S+ \[?AGENT\b`)
+
+// shapes are the parameters of methods that suggestions name without any.
+var shapes = map[string]string{"set_limits": `{"limits":{"NAME":N}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`}
+
+// aLimit matches a limit in a suggestion.
+var aLimit = regexp.MustCompile(`\blimits\.([a-z_]+)`)
+
+// limitNamed is shape with the limit that text is about, if it is about one.
+func limitNamed(text, shape string) string {
+	if limit := aLimit.FindStringSubmatch(text); limit != nil {
+		return strings.Replace(shape, "NAME", limit[1], 1)
+	}
+	return shape
+}
+
+// wholeCall is the verb call for a method; agent and params may be "".
+func wholeCall(m api.Method, agent, params string) string {
+	text := "call " + m.Name
+	if m.Scope == api.Agent {
+		text += " --agent " + cmp.Or(agent, "AGENT")
+	}
+	if params != "" {
+		text += " '" + params + "'"
+	}
+	return text
+}
+
+// verbOf is the verb, of one word or two, for a method; "" for none.
+func verbOf(method string, rows []row) string {
+	for _, r := range rows {
+		name, _, _ := strings.Cut(r.use, " ")
+		if r.of.Name == method {
+			return name
+		}
+		if below := verbOf(method, r.verbs); below != "" {
+			return name + " " + below
+		}
+	}
+	return ""
 }
 
 // helpVerb is help VERB, the same as VERB --help.

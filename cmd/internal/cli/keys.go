@@ -22,7 +22,7 @@ func keysTable(p *printer, list api.ListKeysResult, _ []string) error {
 	for _, key := range list.Keys {
 		rows = append(rows, []string{
 			key.KeyID, key.Scope, orDash(key.AgentID), grantsOf(key),
-			cmp.Or(protocol.Value(key.ExpiresAt), "never"), orDash(key.Name),
+			momentOf(cmp.Or(protocol.Value(key.ExpiresAt), "never")), orDash(key.Name),
 		})
 	}
 	return p.table(rows)

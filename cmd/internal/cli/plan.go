@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/client"
 	"nexus.internal/protocol/jsonrpc"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/strict"
 )
 
@@ -114,16 +114,16 @@ func (v *plan) run(ctx context.Context, a *App, c *client.Client, args []string)
 
 // readPlan reads a plan, or the result of create_plan.
 func readPlan(stdin io.Reader, path string) (api.Plan, error) {
-	in := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return api.Plan{}, fmt.Errorf("read the plan: %w", err)
+	var text []byte
+	var err error
+	if path == "-" {
+		text, err = io.ReadAll(io.LimitReader(stdin, maxStdin+1))
+		if err == nil && len(text) > maxStdin {
+			err = &safefile.TooLargeError{Limit: maxStdin}
 		}
-		defer file.Close()
-		in = file
+	} else {
+		text, err = safefile.ReadNamed(path, maxStdin)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxStdin))
 	if err != nil {
 		return api.Plan{}, fmt.Errorf("read the plan: %w", err)
 	}
@@ -169,7 +169,6 @@ func (v *plan) tell(p *printer, part client.PlanPart) error {
 	return nil
 }
 
-// paramsOf are the parameters of a notification.
 func paramsOf(part client.PlanPart) (jsontext.Value, error) {
 	if unknown, ok := part.(client.UnknownPart); ok {
 		return unknown.Params, nil
@@ -189,12 +188,11 @@ func why(task api.PlanTaskResult) string {
 	return text
 }
 
-// tellTask shows how a task ended, and why or with what.
 func (p *printer) tellTask(task, status, why string) error {
 	return p.say("%s: %s\n", task, strings.TrimSuffix(status+": "+why, ": "))
 }
 
-// ended says how the run ended, and its tasks that were not told: those had
+// ended says how the run ended, and its tasks that were not shown: those had
 // ended before. It is an error unless all succeeded.
 func (v *plan) ended(p *printer, result api.RunPlanResult) error {
 	if p.json {

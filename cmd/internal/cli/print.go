@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -98,4 +99,16 @@ func Counted[N int | int64 | uint64](n N, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// moment is a time as people of this machine read it: 2026-01-20 10:11:02 CET.
+func moment(t time.Time) string { return t.Local().Format(time.DateTime + " MST") }
+
+// momentOf is moment of an RFC 3339 text; any other text as it is.
+func momentOf(text string) string {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return moment(t)
 }

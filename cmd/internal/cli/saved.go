@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -44,7 +43,7 @@ func (v *listSessions) run(ctx context.Context, a *App, c *client.Client, _ []st
 			note = "damaged: " + note
 		}
 		rows = append(rows, []string{
-			s.Name, fmt.Sprint(s.MessageCount), time.UnixMilli(int64(s.UpdatedAt * 1000)).Format(time.DateTime), s.Provenance,
+			s.Name, fmt.Sprint(s.MessageCount), moment(time.UnixMilli(int64(s.UpdatedAt * 1000))), s.Provenance,
 			orDash(s.PermissionLevel), orDash(s.Model), orDash(s.Cwd), note,
 		})
 	}
@@ -86,7 +85,7 @@ type load struct {
 func (v *load) flags(f *pflag.FlagSet) {
 	f.BoolVar(&v.last, "last", false, "the session that a person used last")
 	f.Var(optional{&v.p.AgentID}, "as", "agent that continues a copy of the session")
-	f.Var(optional{&v.p.Preset}, "preset", "permission level instead of the saved one: trusted or sandboxed")
+	f.Var(optional{&v.p.Preset}, "preset", "permission level that narrows the saved one, and never widens it: trusted or sandboxed")
 	f.Var(optional{&v.p.Model}, "model", "model instead of the saved one")
 }
 
@@ -105,7 +104,7 @@ func (v *load) run(ctx context.Context, a *App, c *client.Client, args []string)
 		return Usage("%v", err)
 	}
 	loaded, err := client.Do(ctx, c, "", api.LoadSession, v.p)
-	if kindOf(err) == api.KindAgentExists {
+	if client.KindOf(err) == api.KindAgentExists {
 		err = fmt.Errorf("%s: use the agent that is there, or go on with a copy by --as and another name", err.Error())
 	}
 	switch {
@@ -179,12 +178,7 @@ func importFiles(_ context.Context, a *App, args []string) error {
 const maxImport = 64 << 20
 
 func importFile(p *printer, catalogue *sessions.Catalogue, path string, roleAgents []string) error {
-	file, err := os.Open(path) // whatever it is: somebody named it
-	if err != nil {
-		return fmt.Errorf("import: %w", err)
-	}
-	defer file.Close()
-	data, err := safefile.ReadAll(file, maxImport)
+	data, err := safefile.ReadNamed(path, maxImport)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}

@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"nexus.internal/bridge/api"
 	"nexus.internal/bridge/auth"
 	"nexus.internal/bridge/client"
 	"nexus.internal/bridge/homelock"
 	"nexus.internal/cmd/internal/config"
+	"nexus.internal/protocol/ratelimit"
+	"nexus.internal/protocol/safefile"
 )
 
 // Where target.Port comes from, as people write it.
@@ -56,7 +59,6 @@ type portFlag struct{ *target }
 func (portFlag) Type() string   { return "int" }
 func (portFlag) String() string { return "" } // --help says the default in words
 
-// Set implements pflag.Value.
 func (f portFlag) Set(text string) error {
 	port, err := strconv.Atoi(text)
 	if err == nil {
@@ -106,7 +108,7 @@ func (t *target) Home() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return config.HomeOf(environ)
+	return safefile.HomeOf(environ)
 }
 
 // Config is what the environment and --home say. No file is read: whether
@@ -147,11 +149,37 @@ type located struct {
 
 // locate finds the server: at --port; else at $NEXUS_PORT; else the one that holds
 // the home, at its port; else at config.DefaultPort. That is the rule of all clients
-// (client.DefaultPort).
+// (client.DefaultPort). A server that is ending or starting meanwhile is looked at again: for
+// two seconds the home's lock may be that of a process which does not answer any more.
 func (t *target) locate(ctx context.Context, home string) (found located, err error) {
 	if err := t.CheckPort(1); err != nil {
 		return found, err
 	}
+	port := t.Port
+	for range 2 * time.Second / pause {
+		t.Port = port
+		if found, err = t.look(ctx, home); err != nil || found.Detection == client.Timeout {
+			return found, err
+		}
+		if found.Detection == client.NexusServer && !found.holds(t.Port) { // it may hold the home only since then
+			found.home, err = homelock.Find(home)
+			return found, err
+		}
+		if found.Detection == client.NexusServer || !found.holds(t.Port) {
+			return found, nil
+		}
+		if err := ratelimit.Sleep(ctx, pause); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// pause is how long a server that is ending is left alone between two looks at it.
+const pause = 50 * time.Millisecond
+
+// look is locate at this moment.
+func (t *target) look(ctx context.Context, home string) (found located, err error) {
 	if found.home, err = homelock.Find(home); err != nil {
 		return found, err
 	}
@@ -163,6 +191,9 @@ func (t *target) locate(ctx context.Context, home string) (found located, err er
 	}
 	return found, nil
 }
+
+// holds reports whether the server that holds the home is the one of that port.
+func (l located) holds(port int) bool { return l.home.Runs && l.home.Port == port }
 
 // elsewhere reports whether nothing listens on the port and the home has a server on
 // another one, beside which none can be started.
@@ -192,11 +223,12 @@ func (a *App) connect(ctx context.Context, start bool) (*client.Client, error) {
 	}
 	// In a copy of a home lies the key file of another home's server, which may be
 	// the one that listens there.
-	if a.apiKey == "" && cfg.APIKey == "" && (!found.home.Runs || found.home.Port != a.Port) {
+	if a.apiKey == "" && cfg.APIKey == "" && !found.holds(a.Port) {
 		return nil, &noServerError{fmt.Sprintf("the server on port %d is not that of %s: name its home by --home, or its key by --api-key @FILE", a.Port, home)}
 	}
 	return client.New(client.Options{
 		URL:    found.URL,
+		Moves:  a.portFrom == "" && found.holds(a.Port),
 		Sign:   found.Health.SignaturesRequired,
 		Lookup: &auth.Lookup{Flag: a.apiKey, Env: cfg.APIKey, Home: home, Port: a.Port},
 	})
@@ -234,7 +266,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config, last homelock.Serve
 // describe says what was found where a nexus server was wanted.
 func (t *target) describe(found located, home string) string {
 	what := fmt.Sprintf("what listens on port %d", t.Port)
-	if found.home.Runs && found.home.Port == t.Port {
+	if found.holds(t.Port) {
 		what = fmt.Sprintf("the server of %s (process %d, port %d)", home, found.home.PID, t.Port)
 	}
 	switch found.Detection {

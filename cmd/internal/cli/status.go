@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"nexus.internal/bridge/api"
@@ -20,15 +21,20 @@ type agentStatus struct {
 }
 
 // status tells what the server knows of an agent, and asks its process for more if one
-// is at work. It starts nothing.
+// is at work. It starts nothing. By a key for the agent, which lists none, it asks the process
+// alone, which starts one that is saved.
 func status(ctx context.Context, a *App, c *client.Client, args []string) error {
 	s, err := findAgent(ctx, c, args[0])
-	if err != nil {
-		return err
-	}
 	var silent error // why its process did not tell more
-	if s.Agent != nil && (s.Agent.State == "ready" || s.Agent.State == "busy") {
-		silent = s.ask(ctx, c)
+	switch {
+	case client.KindOf(err) == api.KindNotPermitted:
+		if err := s.ask(ctx, c, args[0]); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case s.Agent != nil && (s.Agent.State == "ready" || s.Agent.State == "busy"):
+		silent = s.ask(ctx, c, args[0])
 	}
 	if a.json {
 		return errors.Join(a.PrintJSON(s), silent)
@@ -70,12 +76,12 @@ func (e noAgentError) Error() string {
 }
 
 // ask asks the agent's process.
-func (s *agentStatus) ask(ctx context.Context, c *client.Client) error {
-	about, err := client.Do(ctx, c, s.Agent.AgentID, api.GetContext, api.None{})
+func (s *agentStatus) ask(ctx context.Context, c *client.Client, id string) error {
+	about, err := client.Do(ctx, c, id, api.GetContext, api.None{})
 	if err != nil {
 		return err
 	}
-	tokens, err := client.Do(ctx, c, s.Agent.AgentID, api.GetTokens, api.None{})
+	tokens, err := client.Do(ctx, c, id, api.GetTokens, api.None{})
 	if err != nil {
 		return err
 	}
@@ -95,25 +101,32 @@ func (s *agentStatus) rows(id string) [][]string {
 			{"damaged", cmp.Or(saved.Damaged, "-")},
 		}
 	}
-	agent := s.Agent
-	model, tokens := orDash(agent.Model), "-"
-	if s.Context != nil {
+	agent := cmp.Or(s.Agent, &api.AgentInfo{})
+	model, preset, cwd, messages, tokens := orDash(agent.Model), orDash(agent.PermissionLevel), orDash(agent.Cwd), agent.MessageCount, "-"
+	if s.Context != nil { // what the server has of a process that has just started may be behind
 		model = s.Context.Provider + "/" + s.Context.Model
+		preset, cwd, messages = s.Context.PermissionLevel, s.Context.Cwd, s.Context.MessageCount
 		tokens = fmt.Sprintf("%d of %d (system %d, tools %d, messages %d)",
 			s.Tokens.Total, s.Tokens.Budget, s.Tokens.System, s.Tokens.Tools, s.Tokens.Messages)
 	}
-	return [][]string{
+	rows := [][]string{
 		{"agent", id},
+		{"model", model},
+		{"preset", preset},
+		{"cwd", cwd},
+		{"messages", strconv.FormatUint(messages, 10)},
+		{"tokens", tokens},
+	}
+	if s.Agent == nil {
+		return rows
+	}
+	return append(slices.Insert(rows, 1, [][]string{
 		{"state", agent.State},
 		{"process", fmt.Sprintf("%s, incarnation %d, %d restarts", orDash(agent.PID), agent.Incarnation, agent.Restarts)},
-		{"model", model},
-		{"preset", orDash(agent.PermissionLevel)},
-		{"cwd", orDash(agent.Cwd)},
-		{"messages", strconv.FormatUint(agent.MessageCount, 10)},
-		{"tokens", tokens},
+	}...), [][]string{
 		{"running", orDash(agent.RequestID)},
 		{"queued", strconv.Itoa(agent.Queued)},
 		{"approvals", strconv.Itoa(agent.PendingPermissions)},
 		{"last error", orDash(agent.LastError)},
-	}
+	}...)
 }

@@ -59,6 +59,21 @@ func TestStatusOfASilentProcess(t *testing.T) {
 	}
 }
 
+// The server may not have heard yet from a process that has just started where it works: the
+// process itself says so.
+func TestStatusOfAProcessThatHasJustStarted(t *testing.T) {
+	got := run(t, answering(t, map[string]string{
+		"list_agents": `"result":{"agents":[{"agent_id":"n","state":"ready","pid":7}]}`,
+		"get_context": `"result":{"cwd":"/w","permission_level":"sandboxed","message_count":3,"model":"m","provider":"p"}`,
+		"get_tokens":  `"result":{"total":1}`,
+	}), nil, "status", "n")
+	for _, line := range []string{"model       p/m\n", "preset      sandboxed\n", "cwd         /w\n", "messages    3\n"} {
+		if got.status != 0 || !strings.Contains(got.stdout, line) {
+			t.Errorf("got %+v, want the line %q", got, line)
+		}
+	}
+}
+
 // What the server suggests stands below its error, for people, where it says more than
 // the error.
 func TestSuggestions(t *testing.T) {

@@ -31,7 +31,7 @@ type send struct {
 	timeout time.Duration
 }
 
-const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin. An interrupt cancels the turn."
+const sendHelp = "Send a message and print the answer as it comes. MESSAGE - reads it from stdin; one that begins with - comes after --. An interrupt cancels the turn."
 
 func (v *send) flags(f *pflag.FlagSet) {
 	f.Var(optional{&v.p.RequestID}, "request-id", "id by which to cancel it, and to send it at most once")
@@ -44,7 +44,6 @@ func (v *send) check(f *pflag.FlagSet, _ []string) error {
 	return aboveZero(f, "timeout", v.timeout)
 }
 
-// aboveZero is a usage error for a flag that was given and is not above 0.
 func aboveZero(f *pflag.FlagSet, name string, value time.Duration) error {
 	if f.Changed(name) && value <= 0 {
 		return Usage("--%s must be above 0, not %v", name, value)
@@ -144,6 +143,10 @@ func notAnswered(a *App, agent string, result api.SendResult) error {
 		return errors.New("the turn was cancelled")
 	case result.StopReason == string(protocol.StopMaxIterations):
 		return fmt.Errorf("the turn was halted at its limit of model calls (%s): another send lets the agent go on", result.StopReason)
+	case result.StopReason == string(protocol.StopMaxTokens):
+		return fmt.Errorf("the answer was cut off at the model's limit of tokens (%s): another send lets the agent go on", result.StopReason)
+	case result.StopReason == string(protocol.StopContentFilter):
+		return fmt.Errorf("the answer was cut off by the model's service, which refused or filtered the rest (%s)", result.StopReason)
 	case strings.TrimSpace(protocol.Value(result.Content)) == "":
 		return fmt.Errorf("the model ended the turn without a word: %s messages %s shows what was done", a.self(), agent)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -14,10 +15,11 @@ import (
 
 // row is one row of the table of verbs.
 type row struct {
-	use         string // with the arguments
-	least, most int    // how many arguments there may be
-	start       bool   // a server is started where none runs
-	short, long string // help: one line, and more than that
+	use         string     // with the arguments
+	least, most int        // how many arguments there may be
+	start       bool       // a server is started where none runs
+	of          api.Method // the method that the verb is for; zero for none or several
+	short, long string     // help: one line (default: the method's summary), and more than that
 	do          verb
 	verbs       []row // of its own
 }
@@ -60,39 +62,39 @@ const many = 1 << 30
 func verbs() []row {
 	return []row{
 		{use: "detect", short: "Report which service listens on the port", do: local(detect)},
-		{use: "list [FLAGS]", start: true, short: api.ListAgents.Summary, do: calls(api.ListAgents, nothing, agentsTable)},
-		{use: "create [AGENT] [FLAGS]", most: 1, start: true, short: api.CreateAgent.Summary, do: new(create)},
-		{use: "stop AGENT", least: 1, most: 1, short: api.Shutdown.Summary, do: action(stop)},
-		{use: "destroy AGENT", least: 1, most: 1, short: api.DestroyAgent.Summary, do: action(destroy)},
-		{use: "send AGENT MESSAGE [FLAGS]", least: 2, most: 2, short: api.Send.Summary, long: sendHelp, do: new(send)},
+		{use: "list [FLAGS]", start: true, of: api.ListAgents.Row(), do: calls(api.ListAgents, nothing, agentsTable)},
+		{use: "create [AGENT] [FLAGS]", most: 1, start: true, of: api.CreateAgent.Row(), do: new(create)},
+		{use: "stop AGENT", least: 1, most: 1, of: api.Shutdown.Row(), do: action(stop)},
+		{use: "destroy AGENT", least: 1, most: 1, of: api.DestroyAgent.Row(), do: action(destroy)},
+		{use: "send AGENT MESSAGE [FLAGS]", least: 2, most: 2, of: api.Send.Row(), long: sendHelp, do: new(send)},
 		{use: "status AGENT", least: 1, most: 1, short: "Describe an agent", do: action(status)},
-		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, short: api.Cancel.Summary, long: cancelHelp, do: action(cancel)},
-		{use: "approvals", short: "List the calls of all agents that wait for an approval", do: action(approvals)},
-		{use: "allow REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Allow a call that waits for an approval", do: new(allow)},
-		{use: "deny REQUEST_ID [FLAGS]", least: 1, most: 1, short: "Deny a call that waits for an approval", do: new(deny)},
-		{use: "plan FILE [FLAGS]", least: 1, most: 1, short: api.RunPlan.Summary, long: planHelp, do: new(plan)},
-		{use: "shutdown", short: api.ShutdownServer.Summary, do: action(shutdown)},
-		{use: "sessions [FLAGS]", short: api.ListSessions.Summary, do: new(listSessions)},
-		{use: "load [SESSION] [FLAGS]", most: 1, start: true, short: api.LoadSession.Summary, do: new(load)},
-		{use: "save AGENT [SESSION]", least: 1, most: 2, short: api.SaveSession.Summary, do: calls(api.SaveSession, toSave, tellSaved)},
-		{use: "clone SESSION NAME", least: 2, most: 2, short: api.CloneSession.Summary, do: calls(api.CloneSession, toClone, tellCloned)},
-		{use: "rename SESSION NAME", least: 2, most: 2, short: api.RenameSession.Summary, do: calls(api.RenameSession, toRename, tellRenamed)},
+		{use: "cancel [AGENT] REQUEST_ID", least: 1, most: 2, of: api.Cancel.Row(), long: cancelHelp, do: action(cancel)},
+		{use: "approvals [AGENT]", most: 1, of: api.GetPermissions.Row(), short: "List the calls that wait for an approval, of all agents or of one", do: action(approvals)},
+		{use: "allow [AGENT] REQUEST_ID [FLAGS]", least: 1, most: 2, short: "Allow a call that waits for an approval", do: new(allow)},
+		{use: "deny [AGENT] REQUEST_ID [FLAGS]", least: 1, most: 2, short: "Deny a call that waits for an approval", do: new(deny)},
+		{use: "plan FILE [FLAGS]", least: 1, most: 1, of: api.RunPlan.Row(), long: planHelp, do: new(plan)},
+		{use: "shutdown", of: api.ShutdownServer.Row(), do: action(shutdown)},
+		{use: "sessions [FLAGS]", of: api.ListSessions.Row(), do: new(listSessions)},
+		{use: "load [SESSION] [FLAGS]", most: 1, start: true, of: api.LoadSession.Row(), do: new(load)},
+		{use: "save AGENT [SESSION]", least: 1, most: 2, of: api.SaveSession.Row(), do: calls(api.SaveSession, toSave, tellSaved)},
+		{use: "clone SESSION NAME", least: 2, most: 2, of: api.CloneSession.Row(), do: calls(api.CloneSession, toClone, tellCloned)},
+		{use: "rename SESSION NAME", least: 2, most: 2, of: api.RenameSession.Row(), do: calls(api.RenameSession, toRename, tellRenamed)},
 		{
-			use: "delete SESSION", least: 1, most: 1, short: api.DeleteSession.Summary,
+			use: "delete SESSION", least: 1, most: 1, of: api.DeleteSession.Row(),
 			do: ends(api.DeleteSession, toDelete, wasDeleted, "no session %s", "deleted %s\n"),
 		},
 		{
 			use: "import FILE…", least: 1, most: many, short: "Save sessions of an earlier program, JSON files, under their own names",
 			do: local(importFiles),
 		},
-		{use: "messages AGENT [FLAGS]", least: 1, most: 1, short: api.GetMessages.Summary, do: new(messages)},
+		{use: "messages AGENT [FLAGS]", least: 1, most: 1, of: api.GetMessages.Row(), do: new(messages)},
 		{
 			use: "events [AGENT] [FLAGS]", most: 1, do: new(events),
 			short: "Print an agent's events, one JSON object a line, until it is destroyed; without AGENT those of all agents",
 		},
-		{use: "keys", short: api.ListKeys.Summary, do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
-			{use: "create [FLAGS]", short: api.CreateKey.Summary, do: new(createKey)},
-			{use: "revoke KEY_ID", least: 1, most: 1, short: api.RevokeKey.Summary, do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
+		{use: "keys", of: api.ListKeys.Row(), do: calls(api.ListKeys, nothing, keysTable), verbs: []row{
+			{use: "create [FLAGS]", of: api.CreateKey.Row(), do: new(createKey)},
+			{use: "revoke KEY_ID", least: 1, most: 1, of: api.RevokeKey.Row(), do: ends(api.RevokeKey, toRevoke, wasRevoked, "no key %s", "revoked %s\n")},
 		}},
 		{use: "open [FLAGS]", start: true, short: "Open the server's page in a browser by a one-time code", do: new(openPage)},
 		{
@@ -107,7 +109,7 @@ func verbs() []row {
 func (a *App) command(r row) *cobra.Command {
 	_, alone := r.do.(local)
 	cmd := &cobra.Command{
-		Use: r.use, Short: r.short, Long: r.long, DisableFlagsInUseLine: !alone,
+		Use: r.use, Short: cmp.Or(r.short, r.of.Summary), Long: r.long, DisableFlagsInUseLine: !alone,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if r.verbs != nil {
 				return VerbsOnly(cmd, args)
@@ -178,7 +180,6 @@ type optional struct{ parameter **string }
 func (optional) Type() string     { return "string" }
 func (o optional) String() string { return protocol.Value(*o.parameter) }
 
-// Set implements pflag.Value.
 func (o optional) Set(text string) error {
 	*o.parameter = &text
 	return nil

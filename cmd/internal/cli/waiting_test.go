@@ -40,8 +40,8 @@ func TestSendTellsWhatWaits(t *testing.T) {
 			`"summary":"s","reason":"it runs a program","input":{"command":%q},"paths":[],"command":%q,"deadline":"later","decisions":["deny"]}`, id, command, command)
 	}
 	for _, flags := range [][]string{nil, {"--json"}} {
-		errors := &shows{want: map[string]chan struct{}{"deny r-1": make(chan struct{}), "deny r-2": make(chan struct{})}}
-		first, second := errors.want["deny r-1"], errors.want["deny r-2"]
+		errors := &shows{want: map[string]chan struct{}{"deny a r-1": make(chan struct{}), "deny a r-2": make(chan struct{})}}
+		first, second := errors.want["deny a r-1"], errors.want["deny a r-2"]
 		seen := func(what chan struct{}) {
 			select {
 			case <-what:
@@ -79,7 +79,7 @@ func TestSendTellsWhatWaits(t *testing.T) {
 		said := errors.text.String()
 		for _, want := range []string{
 			"nexus-rpc: a waits for an approval:\n  r-1 a: shell {\"command\":\"ls\"}\n", "r-2 a: shell {\"command\":\"make\"}\n",
-			"  it runs a program; without an answer denied at later\n", " allow r-1, or nexus-rpc --port ",
+			"  it runs a program; without an answer denied at later\n", " allow a r-1, or nexus-rpc --port ",
 		} {
 			if !strings.Contains(said, want) || got.status != 0 || !strings.Contains(got.stdout, "done") {
 				t.Errorf("%v: got %d %q, and no %q in\n%s", flags, got.status, got.stdout, want, said)
@@ -98,6 +98,9 @@ func TestSendWithoutAnAnswer(t *testing.T) {
 	}{
 		{"halted", `"content":"so far","stop_reason":"max_iterations"`, []string{"so far"}, outcome{1, "so far\n", "halted at its limit of model calls (max_iterations)"}},
 		{"halted without a word", `"content":"","stop_reason":"max_iterations"`, nil, outcome{1, "", "halted at its limit of model calls (max_iterations)"}},
+		{"cut off", `"content":"so far","stop_reason":"max_tokens"`, []string{"so far"}, outcome{1, "so far\n", "cut off at the model's limit of tokens (max_tokens)"}},
+		{"cut off before a word", `"content":"","stop_reason":"max_tokens"`, nil, outcome{1, "", "cut off at the model's limit of tokens (max_tokens)"}},
+		{"filtered", `"content":"so far","stop_reason":"content_filter"`, []string{"so far"}, outcome{1, "so far\n", "refused or filtered the rest (content_filter)"}},
 		{"without a word", `"content":"","stop_reason":"completed"`, nil, outcome{1, "", "the model ended the turn without a word"}},
 		{"an empty line", `"content":"\n\n","stop_reason":"completed"`, []string{"\n", "\n"}, outcome{1, "", "the model ended the turn without a word"}},
 		{"empty lines before a word", `"content":"\n\nyes","stop_reason":"completed"`, []string{"\n", "\n", "yes"}, outcome{0, "\n\nyes\n", ""}},

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/rights"
@@ -20,19 +22,24 @@ import (
 // maxRate bounds Server.RequestsPerMinute.
 const maxRate = 1_000_000
 
-// originHost is a host in an origin, and the port where it is not the scheme's own.
-var (
-	originHost   = regexp.MustCompile(`^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
-	defaultPorts = map[string]string{"http": "80", "https": "443"}
-)
+// originHost is a host in an origin, and the port where it is not the scheme's own. Each agent
+// reads a configuration, few of which have origins.
+var originHost = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
+})
+
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
 func (s Server) check() error {
 	if s.RequestsPerMinute > maxRate {
 		return &strict.Error{Path: "server.requests_per_minute", Problem: fmt.Sprintf("is more than %d", maxRate)}
 	}
+	if protocol.Value(s.Spares) > MaxSpares {
+		return &strict.Error{Path: "server.spares", Problem: fmt.Sprintf("is more than %d", MaxSpares)}
+	}
 	for i, origin := range s.AllowedOrigins {
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || !originHost.MatchString(u.Host) || u.Port() == defaultPorts[u.Scheme] && u.Port() != "" ||
+		if err != nil || u.Scheme == "" || !originHost().MatchString(u.Host) || u.Port() == defaultPorts[u.Scheme] && u.Port() != "" ||
 			origin != strings.ToLower(u.Scheme+"://"+u.Host) {
 			return &strict.Error{
 				Path:    fmt.Sprintf("server.allowed_origins[%d]", i),
@@ -59,6 +66,11 @@ func (f file) check() error {
 	}
 	if f.Sessions != nil {
 		if err := f.Sessions.check(); err != nil {
+			return err
+		}
+	}
+	if f.Tools != nil {
+		if err := f.Tools.check(); err != nil {
 			return err
 		}
 	}
@@ -136,6 +148,7 @@ func (c *Config) checkProject(f file) error {
 		{"limits", f.Limits != nil, "the server's"},
 		{"server", f.Server != nil, "the server's"},
 		{"sessions", f.Sessions != nil, "a person's"},
+		{"tools", f.Tools != nil, "a person's"},
 		{"roles", len(f.Roles) > 0, "the server's"},
 	} {
 		if member.given {
@@ -159,7 +172,6 @@ func (c *Config) checkProject(f file) error {
 	return nil
 }
 
-// local reports whether a base_url is on this machine.
 func local(base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -275,7 +287,7 @@ func unknown(path, name, kind string, known []string) error {
 
 // Warnings tells what keeps some of the configuration from being used, one
 // sentence for each: the keys that are missing of providers that a file defines or
-// names. It is sorted, and never quotes a key.
+// names, sorted, and that there is no default model. It never quotes a key.
 func (c *Config) Warnings() []string {
 	used := map[string]bool{c.Models.fallback(): true}
 	for name, p := range c.Models.providers {
@@ -305,5 +317,62 @@ func (c *Config) Warnings() []string {
 			warnings = append(warnings, err.Error())
 		}
 	}
+	if _, err := c.Models.Choose(Wish{}); err != nil {
+		warnings = append(warnings, "an agent that names no model cannot start: "+err.Error())
+	}
 	return warnings
+}
+
+// checkPreset finds what is wrong with a preset. Whether its paths can be used is for
+// the agent to say.
+func checkPreset(name string, p protocol.Permissions) error {
+	member := "presets." + name
+	switch {
+	case rights.Builtin(name):
+		return &strict.Error{Path: member, Problem: "is the name of a built-in preset"}
+	case protocol.CheckModelName(name) != nil:
+		return fmt.Errorf("the name of a preset: %w", protocol.CheckModelName(name))
+	case !rights.Builtin(p.Preset):
+		return &strict.Error{Path: member + ".preset", Problem: fmt.Sprintf("is %q, want yolo, trusted or sandboxed", p.Preset)}
+	}
+	if e, ok := errors.AsType[*strict.Error](p.CheckTools(protocol.Permissions{})); ok {
+		return &strict.Error{Path: member + "." + e.Path, Problem: e.Problem}
+	}
+	return nil
+}
+
+// checkPresets refuses what a project's file says about permissions: it comes
+// from anybody, and the agent itself may write it (child/AGENT.md, D12).
+func (f file) checkPresets() error {
+	for name := range f.Presets {
+		return &strict.Error{Path: "presets." + name, Problem: "stands in a project's file, which may define no presets: move it to config.json in the home"}
+	}
+	for name, p := range f.Profiles {
+		if p.Preset != "" {
+			return &strict.Error{Path: "profiles." + name + ".preset", Problem: "stands in a project's file, which may choose no preset: move it to config.json in the home"}
+		}
+	}
+	return nil
+}
+
+// expanded puts the user's home in the place of a "~" at the beginning of a
+// path.
+func expanded(presets map[string]protocol.Permissions, home string) map[string]protocol.Permissions {
+	each := func(paths []string) []string {
+		for i, path := range paths {
+			if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+				paths[i] = filepath.Join(home, rest)
+			}
+		}
+		return paths
+	}
+	for name, p := range presets {
+		p.AllowedPaths, p.WritePaths, p.BlockedPaths = each(p.AllowedPaths), each(p.WritePaths), each(p.BlockedPaths)
+		for tool, r := range p.Tools {
+			r.AllowedPaths, r.BlockedPaths = each(r.AllowedPaths), each(r.BlockedPaths)
+			p.Tools[tool] = r
+		}
+		presets[name] = p
+	}
+	return presets
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,9 @@ type Wish struct {
 	// Current is the provider that an id alone refers to, unless only another
 	// one's list has it; "" means the default provider.
 	Current string
+	// Scenario says that a scenario is played: the provider is the offline one if Provider
+	// is "".
+	Scenario bool
 }
 
 // Choice is one model of one provider.
@@ -81,7 +85,6 @@ func (e *UnknownProviderError) nearest() string {
 	return near + strings.TrimPrefix(e.Model, e.Provider)
 }
 
-// perhaps is the end of an error that has a suggestion; "" for none.
 func perhaps(near string) string {
 	if near == "" {
 		return ""
@@ -127,6 +130,10 @@ func (m Models) Choose(w Wish) (Choice, error) {
 	if err := checkName("provider", w.Provider); err != nil {
 		return Choice{}, err
 	}
+	named := w.Provider != ""
+	if w.Scenario {
+		w.Provider = cmp.Or(w.Provider, "offline")
+	}
 	model := w.Model
 	if w.Current == "" {
 		w.Current = m.fallback()
@@ -151,8 +158,9 @@ func (m Models) Choose(w Wish) (Choice, error) {
 		return Choice{}, err
 	}
 	choice, err := p.pick(name, model)
-	if _, listed := errors.AsType[*UnknownModelError](err); listed && w.Provider == "" && model == w.Model {
-		if prefix, _, ok := strings.Cut(model, "/"); ok && prefix != "" && !m.lists(prefix+"/") {
+	if _, listed := errors.AsType[*UnknownModelError](err); listed && !named && model == w.Model {
+		prefix, _, ok := strings.Cut(model, "/")
+		if _, known := m.providers[prefix]; ok && prefix != "" && !known && !m.lists(prefix+"/") {
 			return Choice{}, &UnknownProviderError{Provider: prefix, Model: model, Known: m.Names()}
 		}
 	}
@@ -181,7 +189,6 @@ func checkName(of, name string) error {
 	return nil
 }
 
-// defaultsTo reports whether the default model belongs to that provider.
 func (m Models) defaultsTo(provider string) bool {
 	if prefix, _, ok := strings.Cut(m.defaultModel, "/"); ok {
 		if _, known := m.providers[prefix]; known {
@@ -235,7 +242,6 @@ func (m Models) Price(name, model string) (price protocol.Price, ok bool) {
 	return protocol.Price{}, p.Type == "offline"
 }
 
-// known is the provider's list of models.
 func (p Provider) known() []Model {
 	if p.Type == "offline" && len(p.Models) == 0 {
 		return []Model{{ID: "offline"}}

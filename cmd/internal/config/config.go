@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/safefile"
@@ -16,10 +17,6 @@ import (
 
 // DefaultPort is where the server listens if nobody says otherwise (SPEC §2).
 const DefaultPort = 8765
-
-// DefaultHome is the name, in the user's home, of the home of nexus if nobody says
-// otherwise.
-const DefaultHome = ".nexus3"
 
 // projectFile is the name, in an agent's working directory, of a project's configuration.
 const projectFile = ".nexus3/config.json"
@@ -47,6 +44,8 @@ type Config struct {
 	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
 	// written to; 0 is for good.
 	KeepUnnamedDays int
+	// ToolTime bounds a call of a tool, whatever time it names; 0 is no such bound.
+	ToolTime time.Duration
 
 	personal []byte          // nil if there is none
 	own      map[string]bool // of providers: a trusted file was the last to say
@@ -136,7 +135,15 @@ type Server struct {
 	RequireSignatures bool `json:"require_signatures" wire:"default"`
 	// AllowYolo lets agents of saved sessions that are yolo stay so.
 	AllowYolo bool `json:"allow_yolo" wire:"default"`
+	// Spares is how many processes wait to become agents; nil is DefaultSpares.
+	Spares *uint64 `json:"spares,omitzero"`
 }
+
+// DefaultSpares is Server.Spares where no file says it, and MaxSpares its bound.
+const (
+	DefaultSpares = 1
+	MaxSpares     = 16
+)
 
 // file is the layout of config.json.
 type file struct {
@@ -153,6 +160,8 @@ type file struct {
 	Server  *Server                         `json:"server,omitzero"`
 	// Sessions says how long sessions are kept.
 	Sessions *Sessions `json:"sessions,omitzero"`
+	// Tools says how agents use their tools.
+	Tools *Tools `json:"tools,omitzero"`
 }
 
 // FileError says which configuration file is wrong, where and how.
@@ -199,7 +208,7 @@ func Environment(environ []string) (*Config, error) {
 			c.env[name] = value
 		}
 	}
-	home, err := HomeOf(environ)
+	home, err := safefile.HomeOf(environ)
 	if err != nil {
 		return nil, err
 	}
@@ -373,6 +382,9 @@ func (c *Config) lay(path string, f file, by trust) {
 	if f.Sessions != nil {
 		c.KeepUnnamedDays = f.Sessions.days()
 	}
+	if f.Tools != nil {
+		c.ToolTime = f.Tools.time()
+	}
 	for name := range f.Providers {
 		c.own[name] = by == trusted
 	}
@@ -389,7 +401,6 @@ func (c *Config) noteKeys(providers map[string]Provider) {
 	}
 }
 
-// readBounded reads a regular file of at most MaxFileSize. Its errors name no path.
 func readBounded(path string) ([]byte, error) {
 	return withoutPath(safefile.ReadLinked(path, MaxFileSize))
 }
@@ -410,3 +421,58 @@ func (c *Config) FromProject(provider string) bool {
 
 // Env is one variable of the environment that Load was given; "" if unset.
 func (c *Config) Env(name string) string { return c.env[name] }
+
+// Sessions says how long sessions are kept.
+type Sessions struct {
+	// KeepUnnamedDays is how many days unnamed sessions are kept after they were last
+	// written to; 0 keeps them for good, and nil is DefaultKeepUnnamedDays.
+	KeepUnnamedDays *uint64 `json:"keep_unnamed_days,omitzero"`
+}
+
+// DefaultKeepUnnamedDays is how many days an unnamed session is kept after it was last
+// written to (SPEC §4.6).
+const DefaultKeepUnnamedDays = 30
+
+// maxKeepDays bounds Sessions.KeepUnnamedDays: a hundred years.
+const maxKeepDays = 36_500
+
+func (s Sessions) check() error {
+	if s.KeepUnnamedDays != nil && *s.KeepUnnamedDays > maxKeepDays {
+		return &strict.Error{Path: "sessions.keep_unnamed_days", Problem: fmt.Sprintf("is more than %d; 0 keeps them for good", maxKeepDays)}
+	}
+	return nil
+}
+
+func (s Sessions) days() int {
+	if s.KeepUnnamedDays == nil {
+		return DefaultKeepUnnamedDays
+	}
+	return int(*s.KeepUnnamedDays)
+}
+
+// Tools says how agents use their tools.
+type Tools struct {
+	// TimeoutSeconds is how long a call of a tool may take, whatever time it names; nil leaves
+	// it to the call.
+	TimeoutSeconds *float64 `json:"timeout_s,omitzero" min:">0" max:"86400"`
+}
+
+// maxToolSeconds bounds the time of a call: a day.
+const maxToolSeconds = 86_400
+
+// ToolTime is the time of that many seconds; 0 if no call may take so long or so little.
+func ToolTime(seconds float64) time.Duration {
+	if !(seconds > 0 && seconds <= maxToolSeconds) {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+func (t Tools) check() error {
+	if t.TimeoutSeconds != nil && t.time() == 0 {
+		return &strict.Error{Path: "tools.timeout_s", Problem: fmt.Sprintf("is not above 0 and at most %d", maxToolSeconds)}
+	}
+	return nil
+}
+
+func (t Tools) time() time.Duration { return ToolTime(protocol.Value(t.TimeoutSeconds)) }

@@ -40,46 +40,6 @@ func load(t *testing.T, personal string, env ...string) *config.Config {
 	return c
 }
 
-func TestHome(t *testing.T) {
-	tests := []struct {
-		name string
-		env  []string
-		want string // "" is an error
-	}{
-		{"NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME=/n"}, "/n"},
-		{"the user's home", []string{"HOME=/h"}, "/h/.nexus3"},
-		{"an empty NEXUS_HOME", []string{"HOME=/h", "NEXUS_HOME="}, "/h/.nexus3"},
-		{"neither", nil, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := config.HomeOf(tt.env)
-			if got != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("got %q, %v, want %q", got, err, tt.want)
-			}
-		})
-	}
-}
-
-// The path of a home leads through no link, also where the home is yet to be made.
-func TestHomeThroughALink(t *testing.T) {
-	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(top, "real"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("real", filepath.Join(top, "link")); err != nil {
-		t.Fatal(err)
-	}
-	for given, want := range map[string]string{"link/new/home": "real/new/home", "link": "link", "real": "real"} {
-		if got, err := config.HomeOf([]string{"NEXUS_HOME=" + filepath.Join(top, given)}); err != nil || got != filepath.Join(top, want) {
-			t.Errorf("%s: got %s, %v, want %s", given, got, err, want)
-		}
-	}
-}
-
 func TestPathsAndDirs(t *testing.T) {
 	c := load(t, "", "NEXUS3_API_KEY=nxk_1")
 	if c.APIKey != "nxk_1" {
@@ -152,6 +112,10 @@ func TestChoose(t *testing.T) {
 		{"one that is not, with its provider", vendors + "}", config.Wish{Model: "local/" + strings.Repeat("m", 256)}, "local mmm"},
 		{"a control character", "", config.Wish{Model: "a\nb"}, "model: the name has a control character"},
 		{"a provider's name that is too long", "", config.Wish{Provider: strings.Repeat("p", 257)}, "provider: the name is 257 bytes long"},
+		{"the scenario's", vendors + `,"default_model":"local/llama"}`, config.Wish{Scenario: true}, "offline offline"},
+		{"another than the scenario's", vendors + "}", config.Wish{Scenario: true, Provider: "local", Model: "m"}, "local m"},
+		{"a model of an unknown provider, with a scenario", "", config.Wish{Scenario: true, Model: "nosuch/x"}, `unknown provider "nosuch" of model "nosuch/x" (there are: anthropic, offline, openai)`},
+		{"a model of another provider, with a scenario", vendors + "}", config.Wish{Scenario: true, Model: "local/m"}, `unknown model "local/m" of provider "offline"`},
 		{"no model chosen", "", config.Wish{Provider: "openai"}, "has no default model"},
 	}
 	for _, tt := range tests {
@@ -273,6 +237,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"a negative bound", `{"providers":{"p":{"type":"anthropic","max_tokens":-1}}}`, `member "providers.p.max_tokens" is less than 0`},
 		{"a preset without a tool that is none", `{"presets":{"p":{"preset":"trusted","disabled_tools":["Shell"]}}}`, `member "presets.p.disabled_tools[0]" is "Shell", which is no tool; did you mean "shell"?`},
 		{"days without end", `{"sessions":{"keep_unnamed_days":36501}}`, `member "sessions.keep_unnamed_days" is more than 36500`},
+		{"a tool without time", `{"tools":{"timeout_s":0}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
+		{"a tool of more than a day", `{"tools":{"timeout_s":86401}}`, `member "tools.timeout_s" is not above 0 and at most 86400`},
 		{"a default model's name that is too long", `{"default_model":"local/` + strings.Repeat("m", 257) + `","providers":{"local":{"type":"openai","auth_method":"none"}}}`, `member "default_model" cannot be chosen: model: the name is 257 bytes long`},
 		{"no JSON", `{`, "config.json:1:2: "},
 		{"a misspelt member", "{\n  \"provders\": {}\n}", `config.json:2:3: member "provders" is not known; did you mean "providers"?`},
@@ -292,6 +258,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"an unknown model of a profile", vendors + `,"profiles":{"p":{"provider":"router","model":"x"}}}`, `member "profiles.p.model" is "x", which no list of models has, and the models of "router" are maker/big, small`},
 		{"an unknown preset of a profile", `{"profiles":{"p":{"preset":"trustd"}}}`, `member "profiles.p.preset" is "trustd", and there is no such preset, want one of yolo, trusted, sandboxed; did you mean "trusted"?`},
 		{"a relative path of a preset", `{"presets":{"p":{"preset":"trusted","write_paths":["/a","b"]}}}`, `member "presets.p.write_paths[1]" is "b", want an absolute path`},
+		{"an empty mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":""}}}}}`, `member "presets.p.tools.shell.mode" is "", want allow, ask or deny`},
 		{"an unknown mode of a preset", `{"presets":{"p":{"preset":"trusted","tools":{"shell":{"mode":"never"}}}}}`, `member "presets.p.tools.shell.mode" is "never", want allow, ask or deny`},
 		{"an unknown model of a role", vendors + `,"roles":{"planner":{"agent_id":"a","model":"router/x"}}}`, `member "roles.planner.model" is "router/x"`},
 		{"an unknown preset of a role", `{"roles":{"planner":{"agent_id":"a","preset":"x"}}}`, `member "roles.planner.preset" is "x"`},
@@ -331,6 +298,7 @@ func TestProjectCannotTakeKeys(t *testing.T) {
 		{"a choice of model", `{"default_model":"openai/some"}`, false},
 		{"limits", `{"limits":{"tokens":0}}`, true},
 		{"how long sessions are kept", `{"sessions":{"keep_unnamed_days":1}}`, true},
+		{"how long tools may take", `{"tools":{"timeout_s":1}}`, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -454,10 +422,15 @@ func TestRoles(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true,"allow_yolo":true}}`).Server
-	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true, AllowYolo: true}
+	got := load(t, `{"server":{"allowed_origins":["https://app.example","http://127.0.0.1:3000"],"requests_per_minute":60,"require_signatures":true,"allow_yolo":true,"spares":0}}`).Server
+	want := config.Server{AllowedOrigins: []string{"https://app.example", "http://127.0.0.1:3000"}, RequestsPerMinute: 60, RequireSignatures: true, AllowYolo: true, Spares: new(uint64)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	home := t.TempDir()
+	write(t, filepath.Join(home, "config.json"), `{"server":{"spares":17}}`)
+	if _, err := config.Load([]string{"NEXUS_HOME=" + home}, ""); err == nil || !strings.Contains(err.Error(), `"server.spares" is more than 16`) {
+		t.Errorf("17 spares: %v", err)
 	}
 	for _, origin := range []string{
 		"", "*", "null", "app.example", "https://app.example/", "HTTPS://app.example", "https://App.example", "https://u@app.example", "https://app.example?x",
@@ -490,6 +463,10 @@ func TestWarnings(t *testing.T) {
 		{
 			name: "a built-in one of a role and of a profile", text: `{"roles":{"planner":{"agent_id":"a","provider":"anthropic"}},"profiles":{"p":{"model":"openai/x"}}}`,
 			want: []string{`provider "anthropic" needs a key: set the environment variable ANTHROPIC_API_KEY`, `provider "openai" needs a key: set the environment variable OPENAI_API_KEY`},
+		},
+		{
+			name: "a default provider without a model", text: `{"default_provider":"openai"}`, env: []string{"OPENAI_API_KEY=secret"},
+			want: []string{`an agent that names no model cannot start: provider "openai" has no default model: choose a model, or set default_model in config.json`},
 		},
 		{name: "no variable", text: `{"$schema":"config.schema.json","providers":{"p":{"type":"openai"}}}`, want: []string{`provider "p" needs a key: name its environment variable as api_key_env in config.json, or set auth_method to "none"`}},
 	} {

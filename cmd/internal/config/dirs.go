@@ -1,12 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"nexus.internal/protocol/safefile"
 )
@@ -48,10 +46,10 @@ func (h Home) ScratchDir() string { return h.Path(runDir, "scratch") }
 // LogsDir holds the server's logs.
 func (h Home) LogsDir() string { return h.Path(logsDir) }
 
-// PlansDir holds the records of plans. Whoever writes one makes it.
+// PlansDir holds the records of plans. The writer of one makes it.
 func (h Home) PlansDir() string { return h.Path(plansDir) }
 
-// CacheDir holds what checkers keep. Whoever runs one makes it.
+// CacheDir holds what checkers keep. The runner of one makes it.
 func (h Home) CacheDir() string { return h.Path(cacheDir) }
 
 // KeyPath is the file that holds the key of the server on that port.
@@ -74,40 +72,4 @@ func (h Home) MakeDirs() error {
 		}
 	}
 	return safefile.CheckHome(string(h)) // also where somebody else was quicker to make it
-}
-
-// HomeOf is the home by environ (KEY=VALUE) alone. No symbolic
-// link leads to it; it may itself be one.
-func HomeOf(environ []string) (string, error) {
-	env := map[string]string{}
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		env[name] = value
-	}
-	if home := env["NEXUS_HOME"]; home != "" {
-		abs, err := filepath.Abs(home)
-		if err != nil {
-			return "", fmt.Errorf("resolve NEXUS_HOME: %w", err)
-		}
-		return ThroughNoLink(abs), nil
-	}
-	if home := env["HOME"]; home != "" {
-		return ThroughNoLink(filepath.Join(home, DefaultHome)), nil
-	}
-	return "", errors.New("neither NEXUS_HOME nor HOME is set")
-}
-
-// ThroughNoLink is a path whose directories are no symbolic links, as far as they are
-// there; its last element may be one.
-func ThroughNoLink(path string) string {
-	rest := filepath.Base(path)
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
 }

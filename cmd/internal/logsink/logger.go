@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -28,7 +32,6 @@ const (
 	JSON Format = "json"
 )
 
-// Set implements pflag.Value.
 func (l *Level) Set(text string) error {
 	for _, level := range []zapcore.Level{zapcore.DebugLevel, zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
 		if text == level.String() {
@@ -39,10 +42,8 @@ func (l *Level) Set(text string) error {
 	return fmt.Errorf("want debug, info, warn or error, not %q", text)
 }
 
-// Type implements pflag.Value.
 func (*Level) Type() string { return "level" }
 
-// String implements pflag.Value.
 func (f *Format) String() string {
 	if *f == "" {
 		return string(Auto)
@@ -50,7 +51,6 @@ func (f *Format) String() string {
 	return string(*f)
 }
 
-// Set implements pflag.Value.
 func (f *Format) Set(text string) error {
 	switch Format(text) {
 	case Auto, Text, JSON:
@@ -60,7 +60,6 @@ func (f *Format) Set(text string) error {
 	return fmt.Errorf("want auto, text or json, not %q", text)
 }
 
-// Type implements pflag.Value.
 func (*Format) Type() string { return "format" }
 
 // encoder is what writes lines of a format to w.
@@ -72,10 +71,36 @@ func (f Format) encoder(w io.Writer) zapcore.Encoder {
 	if f == Text || f != JSON && terminal(w) {
 		c.EncodeTime, c.EncodeLevel = zapcore.TimeEncoderOfLayout("15:04:05.000"), zapcore.CapitalLevelEncoder
 		c.ConsoleSeparator = " "
-		return zapcore.NewConsoleEncoder(c)
+		return visible{zapcore.NewConsoleEncoder(c)}
 	}
 	return zapcore.NewJSONEncoder(c)
 }
+
+// visible escapes what a terminal would act on or hide: clients and agents wrote some of it.
+type visible struct{ zapcore.Encoder }
+
+func (v visible) Clone() zapcore.Encoder { return visible{v.Encoder.Clone()} }
+
+func (v visible) EncodeEntry(e zapcore.Entry, fields []zap.Field) (*buffer.Buffer, error) {
+	line, err := v.Encoder.EncodeEntry(e, fields)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.ContainsFunc(line.Bytes(), hidden) {
+		text := line.String()
+		line.Reset()
+		for _, r := range text {
+			if hidden(r) {
+				line.AppendString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			} else {
+				line.AppendString(string(r))
+			}
+		}
+	}
+	return line, nil
+}
+
+func hidden(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }
 
 // terminal reports whether w is a character device: a terminal, or one that it does
 // not matter to, like /dev/null.

@@ -12,6 +12,7 @@ package logsink
 
 import (
 	"io"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,9 +54,13 @@ type lines struct {
 }
 
 // Write implements [writequeue.Stream].
-func (l lines) Write(line []byte) error {
-	_, err := l.stderr.Write(line)
-	return err
+func (l lines) Write(all ...[]byte) error {
+	for _, line := range all {
+		if _, err := l.stderr.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Lost implements [writequeue.Stream].
@@ -66,12 +71,41 @@ func (lines) Failed(error) {}
 
 // Logger returns a logger that writes lines of that level and above.
 func (s Sink) Logger(level Level) *zap.Logger {
-	return zap.New(zapcore.NewCore(s.encoder, zapcore.AddSync(s), level.Level))
+	return zap.New(keeping{Core: zapcore.NewCore(s.encoder, zapcore.AddSync(s), level.Level)})
+}
+
+// keeping is a core that keeps the fields of With as they are: zap's own encodes them at once
+// into a buffer of 1 KiB, and an agent has five loggers, which write a line or none.
+type keeping struct {
+	zapcore.Core
+	fields []zap.Field
+}
+
+// With implements [zapcore.Core].
+func (k keeping) With(fields []zap.Field) zapcore.Core {
+	k.fields = slices.Concat(k.fields, fields)
+	return k
+}
+
+// Check implements [zapcore.Core].
+func (k keeping) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if k.Enabled(e.Level) {
+		return to.AddCore(e, k)
+	}
+	return to
+}
+
+// Write implements [zapcore.Core].
+func (k keeping) Write(e zapcore.Entry, fields []zap.Field) error {
+	if len(k.fields) > 0 {
+		fields = slices.Concat(k.fields, fields)
+	}
+	return k.Core.Write(e, fields)
 }
 
 // Write implements [io.Writer]. It never fails.
 func (s Sink) Write(line []byte) (int, error) {
-	s.out.Post([]byte(redact.Keys(string(line))))
+	s.out.Post(redact.KeysOf(line))
 	return len(line), nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,12 +20,16 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"nexus.internal/protocol/safefile"
 )
 
 const (
 	defaultTimeout = 10 * time.Second // of one export, by the specification of OTLP exporters
 	maxTimeout     = time.Minute
 	maxResponse    = 64 << 10 // bytes that are read of an answer
+	// maxCertificates bounds a file of certificates, in bytes.
+	maxCertificates = 4 << 20
 )
 
 // collector is a sdktrace.SpanExporter that speaks OTLP over HTTP in protobuf. A batch
@@ -87,9 +90,12 @@ func newCollector(getenv func(string) string, log *zap.Logger) (*collector, erro
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if path := setting("CERTIFICATE"); path != "" {
-		pem, err := os.ReadFile(path)
+		pem, err := safefile.ReadLinked(path, maxCertificates)
+		if err != nil {
+			return nil, fmt.Errorf("read OTEL_EXPORTER_OTLP_CERTIFICATE: %w", err)
+		}
 		roots := x509.NewCertPool()
-		if err != nil || !roots.AppendCertsFromPEM(pem) {
+		if !roots.AppendCertsFromPEM(pem) {
 			return nil, errors.New("OTEL_EXPORTER_OTLP_CERTIFICATE names no file with a certificate")
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -116,7 +122,6 @@ func headers(text string) (http.Header, error) {
 	return h, nil
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (c *collector) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if len(spans) == 0 {
 		return nil
@@ -182,7 +187,6 @@ func (c *collector) post(ctx context.Context, spans []sdktrace.ReadOnlySpan) err
 	return nil
 }
 
-// Shutdown implements sdktrace.SpanExporter.
 func (c *collector) Shutdown(context.Context) error {
 	c.end()
 	c.client.CloseIdleConnections()

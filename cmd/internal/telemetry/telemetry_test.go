@@ -88,7 +88,8 @@ func TestEnvironment(t *testing.T) {
 		{"no headers", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=secret"}, "OTEL_EXPORTER_OTLP_HEADERS is no list of NAME=VALUE"},
 		{"no time", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_TIMEOUT=soon"}, `OTEL_EXPORTER_OTLP_TIMEOUT is "soon", want milliseconds`},
 		{"no compression", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_COMPRESSION=zip"}, `OTEL_EXPORTER_OTLP_COMPRESSION is "zip", want gzip or none`},
-		{"no certificate", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_CERTIFICATE=/nope"}, "OTEL_EXPORTER_OTLP_CERTIFICATE names no file with a certificate"},
+		{"no certificate", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_CERTIFICATE=/nope"}, "read OTEL_EXPORTER_OTLP_CERTIFICATE: open /nope: no such file or directory"},
+		{"a device as certificate", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_CERTIFICATE=/dev/zero"}, "read OTEL_EXPORTER_OTLP_CERTIFICATE: open /dev/zero: is not a regular file"},
 		{"a key", []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_CLIENT_KEY=/k"}, "OTEL_EXPORTER_OTLP_CLIENT_KEY is not supported"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

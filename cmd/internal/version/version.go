@@ -8,7 +8,7 @@ package version
 
 import "runtime/debug"
 
-// unknown is the version of a program of which nothing is known.
+// unknown is the version of a program that was built without one.
 const unknown = "dev"
 
 // Of is the version that was linked in (make build), else that of the module, as

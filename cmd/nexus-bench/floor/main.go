@@ -3,7 +3,7 @@
 // slower to start or larger: neither fmt, nor net/http, nor a package of ours.
 //
 //	nexus-bench-floor echo           a first line, then every line given back
-//	nexus-bench-floor lines N EACH   N lines, EACH of them in one write
+//	nexus-bench-floor lines N   N lines, each by a write of its own
 //	nexus-bench-floor endless N      as a child: ready, then, once it is sent
 //	                                 something, N bytes of a line without an end
 //
@@ -37,24 +37,18 @@ func play(args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "echo":
 		return echo()
-	case len(args) == 3 && args[0] == "lines":
+	case len(args) == 2:
 		n, err := strconv.Atoi(args[1])
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case args[0] == "lines":
+			return repeat([]byte(sampleLine), n)
+		case args[0] == "endless":
+			return endless(n)
 		}
-		each, err := strconv.Atoi(args[2])
-		if err != nil {
-			return err
-		}
-		return repeat([]byte(strings.Repeat(sampleLine, each)), n/max(each, 1))
-	case len(args) == 2 && args[0] == "endless":
-		n, err := strconv.Atoi(args[1])
-		if err != nil {
-			return err
-		}
-		return endless(n)
 	}
-	return errors.New("usage: echo | lines N EACH | endless N")
+	return errors.New("usage: echo | lines N | endless N")
 }
 
 // echo says that it is there, then gives back every line it reads.

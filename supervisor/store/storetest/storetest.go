@@ -1,6 +1,6 @@
 // Package storetest has the tests that every [store.Store] must pass.
 //
-//	func TestMain(m *testing.M) { storetest.Main(m, open) }
+//	func TestMain(m *testing.M) { storetest.Main(m, open, nil) }
 //	func TestStore(t *testing.T) { storetest.Run(t, open) }
 //
 // Some of the tests kill processes, which are the test's program again: Main plays
@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
 	"nexus.internal/supervisor/store"
 )
@@ -33,13 +34,26 @@ type Open func(dir string) store.Store
 // playVariable says what a process of the tests does, "PLAY DIR LIFE".
 const playVariable = "STORETEST_PLAY"
 
-// Main runs the tests, or what a test has another process do until it is killed.
-func Main(m *testing.M, open Open) {
-	play := strings.Fields(os.Getenv(playVariable))
-	if len(play) == 3 {
-		err := map[string]func(s store.Store, life string) error{"work": work, "change": change}[play[0]](open(play[1]), play[2])
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// Main runs the tests, or what a test has another process do: until it is killed, or else one of
+// the store's own plays, whose error is printed.
+func Main(m *testing.M, open Open, plays map[string]func(dir, life string) error) {
+	if play := strings.Fields(os.Getenv(playVariable)); len(play) == 3 {
+		var err error
+		switch name, dir, life := play[0], play[1], play[2]; name {
+		case "work":
+			err = work(open(dir), life)
+		case "spend":
+			err = spend(open(dir))
+		case "change":
+			err = change(open(dir))
+		default:
+			err = plays[name](dir, life)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -47,8 +61,8 @@ func Main(m *testing.M, open Open) {
 // Run runs the tests.
 func Run(t *testing.T, open Open) {
 	for name, test := range map[string]func(t *testing.T, open Open){
-		"records": testRecords, "accounts": testAccounts, "changes": testChanges,
-		"killed at work": testKilledAtWork, "killed in a change": testKilledInAChange,
+		"records": testRecords, "accounts": testAccounts, "accounts meanwhile": testAccountsMeanwhile, "changes": testChanges,
+		"killed at work": testKilledAtWork, "killed as it spends": testKilledAsItSpends, "killed in a change": testKilledInAChange,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open) })
 	}
@@ -205,7 +219,7 @@ func testAccounts(t *testing.T, open Open) {
 	agents := uint64(3)
 	for _, want := range []*store.Account{
 		{Parent: "p", Spent: 1 << 62, Requests: 1, Estimated: 2, Input: 3, Output: 4, CacheRead: 5, CacheCreation: 6},
-		{Limits: &store.Limits{Tokens: 1, RequestsPerMinute: 2, TokensPerMinute: 3, Concurrent: 4, Agents: &agents, Process: &store.ProcessLimits{
+		{Limits: &store.Limits{Tokens: 1, RequestsPerMinute: 2, TokensPerMinute: 3, Concurrent: 4, Agents: &agents, Process: &protocol.ProcessLimits{
 			MemoryBytes: 1, Processes: 2, OpenFiles: 3, CPUSeconds: 4, OutputBytesPerSecond: 5, TurnSeconds: 6,
 		}}},
 		nil,
@@ -217,6 +231,39 @@ func testAccounts(t *testing.T, open Open) {
 			same(t, "the account", got, want)
 		})
 	}
+}
+
+// An account may be set whatever becomes of the records: while they are opened and closed, too.
+func testAccountsMeanwhile(t *testing.T, open Open) {
+	with(t, open, t.TempDir(), func(s store.Store) {
+		done := make(chan error)
+		go func() {
+			for n := range uint64(300) {
+				if err := s.SetAccount("a", &store.Account{Spent: n + 1}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		for last := uint64(0); ; last++ {
+			select {
+			case err := <-done:
+				must(t, err)
+				a, err := s.Account("a")
+				must(t, err)
+				same(t, "spent at last", a.Spent, uint64(300))
+				same(t, "the number of events", uint64(len(numbers(t, s, "a"))), last)
+				return
+			default:
+			}
+			r, err := s.Open("a", false)
+			must(t, err)
+			same(t, "the last number", r.Last(), last)
+			r.Append(event(last + 1))
+			must(t, r.Close())
+		}
+	})
 }
 
 func testChanges(t *testing.T, open Open) {
@@ -243,12 +290,20 @@ func testChanges(t *testing.T, open Open) {
 	})
 }
 
-// kill plays until some lines are told, and returns them.
-func kill(t *testing.T, play, dir string, life, atMost int) (told []string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+// Command is a process that plays.
+func Command(t *testing.T, play, dir string, life int) *exec.Cmd {
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", playVariable, play, dir, life))
 	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// Kill plays until some lines are told, and returns them.
+func Kill(t *testing.T, play, dir string, life, atMost int) (told []string) {
+	t.Helper()
+	cmd := Command(t, play, dir, life)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
@@ -296,13 +351,17 @@ func work(s store.Store, life string) error {
 }
 
 // A server that is killed in the middle of writes forgets nothing that it told, and gives
-// no number twice; of the events of each life the last ones may be missing.
+// no number twice; of the events of each life the last ones may be missing, and those that
+// are too old.
 func testKilledAtWork(t *testing.T, open Open) {
 	dir := t.TempDir()
 	given := map[string]bool{}
+	begins := map[uint64]bool{}
 	for life := range 10 {
-		told := kill(t, "work", dir, life, 400)
+		told := Kill(t, "work", dir, life, 400)
 		with(t, open, dir, func(s store.Store) {
+			sleeping, err := s.Account("a")
+			must(t, err)
 			r, err := s.Open("a", false)
 			must(t, err)
 			defer func() { must(t, r.Close()) }()
@@ -318,6 +377,11 @@ func testKilledAtWork(t *testing.T, open Open) {
 					t.Errorf("event %s is given twice", of)
 				case what == "event":
 					given[of] = true
+					if i == 0 {
+						var n uint64
+						_, _ = fmt.Sscan(of, &n)
+						begins[n] = true
+					}
 				case recent && what == "ended" && !slices.Contains(requests, of+" completed "),
 					recent && what == "accepted" && !slices.ContainsFunc(requests, func(r string) bool { return r == of || strings.HasPrefix(r, of+" ") }):
 					t.Errorf("life %d: %s, and it is lost", life, line)
@@ -325,23 +389,64 @@ func testKilledAtWork(t *testing.T, open Open) {
 			}
 			a, err := s.Account("a")
 			must(t, err)
+			same(t, "the account, before it was opened and then", sleeping, a)
 			if spent != "" && fmt.Sprint(a.Spent) != spent && fmt.Sprint(a.Spent-1) != spent {
 				t.Errorf("%d is spent, %s was told", a.Spent, spent)
 			}
 			last := uint64(0)
 			for _, n := range numbers(t, s, "a") {
-				if n <= last || n > r.Last() {
+				if n <= last || n > r.Last() || last > 0 && n != last+1 && !begins[n] {
 					t.Errorf("event %d comes after %d and before %d", n, last, r.Last())
 				}
 				last = n
 			}
+			if last == 0 && len(told) > 1 { // a request was recorded after the event
+				t.Error("no event is kept")
+			}
+		})
+	}
+}
+
+// spend adds to the account of an agent that does not run until it is killed, and tells what is spent.
+func spend(s store.Store) error {
+	for n := uint64(1); ; n++ {
+		if err := s.SetAccount("a", &store.Account{Spent: n}); err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, n)
+	}
+}
+
+// An account is the last one that was told, or the next, and all else is as it was.
+func testKilledAsItSpends(t *testing.T, open Open) {
+	dir := t.TempDir()
+	with(t, open, dir, func(s store.Store) { fill(t, s, "a", "mine") })
+	for life := range 5 {
+		told := Kill(t, "spend", dir, life, 500)
+		with(t, open, dir, func(s store.Store) {
+			a, err := s.Account("a")
+			must(t, err)
+			if last := told[len(told)-1]; fmt.Sprint(a.Spent) != last && fmt.Sprint(a.Spent-1) != last {
+				t.Errorf("%d is spent, %s was told", a.Spent, last)
+			}
+			outcome, err := s.Outcome("a", "ended")
+			must(t, err)
+			same(t, "an outcome", outcome, supervisor.Completed)
+			if life%2 == 0 { // it is not opened in between
+				return
+			}
+			r, err := s.Open("a", false)
+			must(t, err)
+			same(t, "the requests", past(t, r), []string{"ended completed mine", "open"})
+			same(t, "the last number", r.Last(), uint64(1))
+			must(t, r.Close())
 		})
 	}
 }
 
 // change gives the records of an agent one name after another until it is killed, and tells
 // what it is about to do.
-func change(s store.Store, _ string) error {
+func change(s store.Store) error {
 	for {
 		for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 			fmt.Fprintln(os.Stdout, "rename", names[0], names[1])
@@ -365,7 +470,7 @@ func testKilledInAChange(t *testing.T, open Open) {
 	dir := t.TempDir()
 	with(t, open, dir, func(s store.Store) { fill(t, s, "a", "mine") })
 	for life := range 20 {
-		told := kill(t, "change", dir, life, 100)
+		told := Kill(t, "change", dir, life, 100)
 		with(t, open, dir, func(s store.Store) {
 			words := strings.Fields(told[len(told)-1])
 			what, from, to := words[0], words[1], words[2]

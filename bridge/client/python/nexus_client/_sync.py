@@ -30,7 +30,7 @@ class SyncMethods:
         allowed_write_paths: Optional[List[str]] = None,
         disable_tools: Optional[List[str]] = None,
         approvals: Literal["ask", "deny", None] = None,
-        limits: Optional[params.Limits] = None,
+        limits: Optional[Union[params.Limits, results.Limits]] = None,
         parent_agent_id: Optional[str] = None,
         if_exists: Literal["fail", "use", None] = None,
         initial_message: Optional[str] = None,
@@ -315,6 +315,17 @@ class SyncMethods:
     ) -> results.SetPermissions:
         """Change the agent's permissions, at once."""
         return cast(results.SetPermissions, self._call("set_permissions", locals()))
+
+    def get_limits(self) -> results.GetLimits:
+        """Return the agent's limits, and the tokens that it has used."""
+        return cast(results.GetLimits, self._call("get_limits", locals()))
+
+    def set_limits(
+        self,
+        limits: Optional[Union[params.Limits, results.Limits]] = None,
+    ) -> results.SetLimits:
+        """Change those limits of the agent that are given; to raise one needs the full key."""
+        return cast(results.SetLimits, self._call("set_limits", locals()))
 
     def respond_permission(
         self,

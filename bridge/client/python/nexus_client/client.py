@@ -37,7 +37,7 @@ class _Shape:
         may be repeated is tried again. A URL of another machine and a timeout that is not
         above 0 are a ValueError, and an agent_id that no agent can have a ClientError (INVALID_PARAMS).
         """
-        self._core = core.Core(url or keys.default_url(home), timeout, agent_id, api_key, home, retries, self._io)
+        self._core = core.Core(url or None, timeout, agent_id, api_key, home, retries, self._io)
 
     @property
     def agent_id(self) -> Optional[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import urllib.parse
 import uuid
@@ -12,7 +13,7 @@ from . import keys, results
 from ._table import METHODS, Method
 from .errors import ClientError, told
 from .events import PlanEnded, PlanNote, StreamEvent
-from .target import target
+from .target import Target, target
 from .wire import IO, MAX_LINE, Broken, Connection, Deadline, Late, Refused, Response, Strange
 
 T = TypeVar("T")
@@ -83,9 +84,9 @@ _Read = StreamEvent[str, Dict[str, Any]]
 
 
 def bounded(timeout: Optional[float]) -> Optional[float]:
-    """Return timeout, which a request can have: a ValueError or, of what is no number, a TypeError otherwise."""
+    """Return timeout, which a request can have: a ValueError otherwise, also for what is no number."""
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(cast(Any, timeout), (int, float))):
-        raise TypeError(f"timeout: want a number of seconds above 0, or None for no bound, have {type(timeout).__name__}")
+        raise ValueError(f"timeout: want a number of seconds above 0, or None for no bound, have {type(timeout).__name__}")
     if timeout is not None and not 0 < timeout < math.inf:
         raise ValueError(f"timeout: want a number of seconds above 0, or None for no bound, have {timeout}")
     return timeout
@@ -102,10 +103,11 @@ class Core:
     """A client, without the shape of its methods. Its state is the key, and what the server wants."""
 
     def __init__(
-        self, url: str, timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
+        self, url: Optional[str], timeout: Optional[float], agent_id: Optional[str], api_key: Optional[str],
         home: Optional[str], retries: int, io: IO,
     ) -> None:
-        self.target = target(url, agent_id)
+        self._moves = url is None and not os.environ.get("NEXUS_PORT")  # the server of the home is meant, wherever it listens
+        self.target = target(url or keys.default_url(home), agent_id)
         self.timeout = bounded(timeout)
         self.retries = retries
         self._io = io
@@ -290,10 +292,13 @@ class Core:
 
         A server that is shutting down takes nothing any more, for as long as its turns go on.
         What may not be repeated is tried again only where the server took no key of
-        ours, and so nothing else, and another than that key is found.
+        ours, and so nothing else, and another than that key is found, or another server.
         """
+        unsent = isinstance(error, Refused) or isinstance(error, ClientError) and error.type == "SERVER_UNPROVED"
+        if unsent and self._moved():  # nothing was sent, so it is not counted
+            return
         if isinstance(error, ClientError) and error.type in ("AUTHENTICATION_FAILED", "SERVER_UNPROVED"):
-            if tries < self.retries and self._found and self._another(key):
+            if self._found and self._another(key):
                 return
             raise error
         after, worth = 0.0, isinstance(error, Broken)
@@ -312,6 +317,16 @@ class Core:
         if left is not None and left < wait:
             raise _plain(error)
         await self._io.sleep(wait)
+
+    def _moved(self) -> bool:
+        """Whether the server that is meant listens elsewhere by now; then it is called there."""
+        port = keys.home_port(self._home or keys.default_home()) if self._moves else None
+        if port is None or port == self.target.port:
+            return False
+        self.target = self.target._replace(port=port)
+        if self._found:
+            self._another("")
+        return True
 
     def _may_start(self) -> bool:
         """Whether a server may soon listen where none does: one that answered, or one that holds the home."""
@@ -380,11 +395,23 @@ class Core:
 
 async def health(io: IO, url: str) -> str:
     """What listens there, without a key: nexus_server, no_server, other_service or timeout."""
-    where = target(url, None)
-    deadline = Deadline(_DETECT)
+    deadline, looks = Deadline(_DETECT), 4
+    while True:
+        try:
+            return await _health(io, target(url, None), deadline)
+        except Broken:  # without an answer, perhaps by a server that has just died
+            if looks == 0:
+                return "other_service"
+            looks -= 1
+            await io.sleep(0.05)
+
+
+async def _health(io: IO, where: Target, deadline: Deadline) -> str:
     try:
         connection = await io.open(where.host, where.port, deadline.left())
-    except Broken:
+    except Broken as e:
+        if isinstance(e.__cause__, ConnectionResetError):
+            raise
         return "no_server"
     except Late:
         return "timeout"
@@ -396,7 +423,7 @@ async def health(io: IO, url: str) -> str:
         return "nexus_server" if ours else "other_service"
     except Late:
         return "timeout"
-    except (Broken, Strange):
+    except Strange:
         return "other_service"
     finally:
         connection.close()

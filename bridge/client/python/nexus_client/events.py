@@ -86,11 +86,35 @@ class ToolcallResult(_ToolcallResult, total=False):
     truncated: bool
     size: int
     file: str
+    is_error: bool
+
+
+class Retry(TypedDict):
+    type: Literal["retry"]
+    reason: str
+    attempt: int
+    max_attempts: int
+    wait_ms: int
+
+
+class CompactionStart(TypedDict):
+    type: Literal["compaction_start"]
+
+
+class _CompactionEnd(TypedDict):
+    type: Literal["compaction_end"]
+    compacted: bool
+
+
+class CompactionEnd(_CompactionEnd, total=False):
+    tokens_before: int
+    tokens_after: int
+    reason: str
 
 
 class MessageUpdate(TypedDict):
     type: Literal["message_update"]
-    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult]
+    event: Union[TextDelta, ThinkingDelta, ToolcallStart, ToolcallInputDelta, ToolcallInput, ToolcallOutputDelta, ToolcallResult, Retry, CompactionStart, CompactionEnd]
 
 
 class OwnedMessageUpdate(TypedDict):
@@ -105,7 +129,7 @@ class _AgentEnd(TypedDict):
 
 
 class AgentEnd(_AgentEnd, total=False):
-    stop_reason: str
+    stop_reason: Literal["completed", "max_iterations", "max_tokens", "content_filter", "aborted", "error"]
     turn_id: str
 
 

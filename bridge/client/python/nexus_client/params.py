@@ -80,6 +80,6 @@ class Attachment(_Attachment, total=False):
 
 
 class ToolRule(TypedDict, total=False):
-    mode: Literal["allow", "ask", "deny", ""]
+    mode: Literal["allow", "ask", "deny"]
     allowed_paths: List[str]
     blocked_paths: List[str]

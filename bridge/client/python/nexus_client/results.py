@@ -14,6 +14,7 @@ class _TurnUsage(TypedDict):
 class TurnUsage(_TurnUsage, total=False):
     cache_creation_5m: int
     cache_creation_1h: int
+    estimated: bool
     model: str
 
 
@@ -23,7 +24,7 @@ class _Send(TypedDict):
 
 class Send(_Send, total=False):
     content: str
-    stop_reason: str
+    stop_reason: Literal["completed", "max_iterations", "max_tokens", "content_filter"]
     usage: TurnUsage
     cancelled: bool
     truncated: bool
@@ -75,7 +76,7 @@ class PermissionRequest(_PermissionRequest, total=False):
 
 
 class ToolRule(TypedDict, total=False):
-    mode: Literal["allow", "ask", "deny", ""]
+    mode: Literal["allow", "ask", "deny"]
     allowed_paths: List[str]
     blocked_paths: List[str]
 
@@ -417,11 +418,15 @@ class GetTokens(TypedDict):
     available: int
 
 
-class SessionUsage(TypedDict):
+class _SessionUsage(TypedDict):
     input_tokens: int
     output_tokens: int
     cache_read_input_tokens: int
     cache_creation_input_tokens: int
+
+
+class SessionUsage(_SessionUsage, total=False):
+    estimated: bool
 
 
 class GetContext(TypedDict):
@@ -560,6 +565,30 @@ class SetPermissions(TypedDict):
     updated: bool
     permission_level: str
     preset: str
+
+
+class HeldLimits(TypedDict):
+    tokens: int
+    requests_per_minute: int
+    tokens_per_minute: int
+    memory_bytes: int
+    processes: int
+    open_files: int
+    cpu_s: int
+    output_bytes_per_s: int
+    turn_s: int
+    agents: int
+
+
+class Limits(TypedDict):
+    limits: HeldLimits
+    tokens_used: int
+
+
+GetLimits = Limits
+
+
+SetLimits = Limits
 
 
 class RespondPermission(TypedDict):

@@ -1,6 +1,7 @@
 """A real server for the tests, and one that plays whatever a test wants."""
 
 import base64
+import errno
 import hashlib
 import hmac
 import json
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import urllib.parse
 from typing import Any, Callable, List, Optional
 
@@ -57,6 +59,11 @@ class Server:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
+        for _ in range(1000):  # a process that it was starting has its socket for a moment
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == errno.ECONNREFUSED:
+                    return
+            time.sleep(0.01)
 
     def close(self) -> None:
         if self.process.poll() is None:

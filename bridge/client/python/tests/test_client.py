@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import json
 import os
+import socket
+import struct
 import tempfile
 import threading
 import time
@@ -330,7 +332,15 @@ class Real(unittest.TestCase):
         self.addCleanup(os.environ.pop, "NEXUS_PORT", None)
         self.addCleanup(os.environ.pop, "NEXUS_HOME", None)
         self.assertEqual(keys.default_url(self.server.home), self.server.url)
-        self.assertEqual(NexusClientSync(home=self.server.home).list_agents()["agents"], [])
+        meant, named = NexusClientSync(home=self.server.home), self.sync(retries=0)
+        self.assertEqual(meant.list_agents()["agents"], [])
+        self.server.kill()
+        self.server.port = 0
+        self.server.start()
+        self.assertEqual(meant.agent("a").agent_id, "a")
+        self.assertEqual(meant.create_agent("a")["agent_id"], "a")  # which is not repeated: it is sent to the later server alone
+        self.assertEqual(meant.agent("a").get_context()["message_count"], 0)
+        self.assertRaises(ClientError, named.list_agents)
         os.environ["NEXUS_HOME"] = self.server.home
         self.assertEqual(detect_sync(), "nexus_server")
         self.assertEqual(asyncio.run(detect()), "nexus_server")
@@ -346,6 +356,30 @@ class Real(unittest.TestCase):
             with open(os.path.join(self.server.home, "run", "lock"), "w", encoding="ascii") as file:
                 file.write(text)
             self.assertEqual(keys.default_url(), "http://127.0.0.1:8765")
+
+    def test_another_key_is_no_retry(self) -> None:
+        client = self.sync(retries=0)
+        self.assertEqual(client.list_agents()["agents"], [])
+        self.server.kill()
+        self.server.start()  # it has another key
+        self.assertEqual(client.list_agents()["agents"], [])
+
+    def test_detect_of_a_server_that_dies(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            listener.settimeout(PATIENCE)
+
+            def die() -> None:
+                for _ in range(2):
+                    connection, _ = listener.accept()
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.close()
+                listener.close()
+
+            dying = threading.Thread(target=die)
+            dying.start()
+            self.assertEqual(detect_sync(f"http://127.0.0.1:{port}"), "no_server")
+            dying.join()
 
     def test_detect(self) -> None:
         self.assertEqual(detect_sync(self.server.url), "nexus_server")
@@ -460,8 +494,8 @@ class Played(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "params: want a dict, have list"):
             client.call("list_agents", wrong)
         no_number: Any
-        for no_number in ("x", True, [1]):
-            with self.assertRaisesRegex(TypeError, "timeout: want a number of seconds above 0"):
+        for no_number in ("5", True, [1]):
+            with self.assertRaisesRegex(ValueError, "timeout: want a number of seconds above 0"):
                 NexusClientSync("http://127.0.0.1:1", no_number)
         content: Any = b"x"
         with self.assertRaisesRegex(TypeError, "content: Object of type bytes is not JSON serializable"):

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { chmodSync, chownSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -148,6 +149,28 @@ describe("a real server", () => {
     assert.deepEqual(answers.map((x) => x.agents.length), Array(20).fill(1));
   });
 
+  test("another key is no retry", async (t) => {
+    const { server, client } = await real(t);
+    const root = client({ retries: 0 });
+    assert.equal((await root.listAgents()).agents.length, 0);
+    await server.end("SIGKILL");
+    await server.start();
+    assert.equal((await root.listAgents()).agents.length, 0);
+  });
+
+  test("detect of a server that dies", async (t) => {
+    let taken = 0;
+    const listener = net.createServer((socket) => {
+      socket.on("error", () => {});
+      if (++taken === 2) listener.close();
+      socket.resetAndDestroy();
+    });
+    t.after(() => listener.close());
+    await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    assert.equal(await detect(`http://127.0.0.1:${listener.address().port}`), "no_server");
+    assert.equal(taken, 2);
+  });
+
   test("events and sends go on with a later server, which has another key", async (t) => {
     const { server, client } = await real(t);
     const root = client({ retries: 50 });
@@ -248,6 +271,8 @@ describe("a real server", () => {
     ]) {
       await assert.rejects(call, { name: "ClientError", code, type });
     }
+    // It was "send is called of an agent", which nobody had called.
+    assert.throws(() => root.events(), { type: "NO_AGENT", message: /^events is called of an agent/ });
     await assert.rejects(root.agent("nobody").getTokens(), (e) => /Agent not found: nobody/.test(e.message) && e.recoverySuggestions.length > 0);
     assert.equal(await detect(server.url), "nexus_server");
     await server.end("SIGKILL");
@@ -274,7 +299,14 @@ test("without a URL: the server of the home, or that at NEXUS_PORT", async (t) =
     delete process.env.NEXUS_HOME;
     await server.close();
   });
-  assert.deepEqual((await new NexusClient({ home: server.home }).withTimeout(9).listAgents()).agents, []);
+  const [meant, named] = [new NexusClient({ home: server.home }).withTimeout(9), new NexusClient({ url: server.url, home: server.home, retries: 0 })];
+  assert.deepEqual((await meant.listAgents()).agents, []);
+  await server.end("SIGKILL");
+  server.port = 0;
+  await server.start();
+  assert.equal((await meant.createAgent({ agent_id: "a" })).agent_id, "a"); // which is not repeated: it is sent to the later server alone
+  assert.equal((await meant.agent("a").getContext()).message_count, 0);
+  await assert.rejects(named.listAgents(), { type: "CONNECTION_FAILED" });
   process.env.NEXUS_HOME = server.home;
   assert.equal(await detect(), "nexus_server");
   process.env.NEXUS_PORT = "1";

@@ -8,6 +8,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 const bin = process.env.NEXUS_BIN ?? fileURLToPath(new URL("../../../../bin", import.meta.url));
@@ -50,6 +51,14 @@ export class Server {
   async end(signal = "SIGTERM") {
     this.process.kill(signal);
     await this.exited;
+    while (await this.#listens()) await sleep(10); // a process that it was starting has its socket for a moment
+  }
+
+  async #listens() {
+    const socket = net.connect(this.port, "127.0.0.1");
+    const found = await new Promise((resolve) => socket.on("connect", () => resolve(true)).on("error", (e) => resolve(e.code !== "ECONNREFUSED")));
+    socket.destroy();
+    return found;
   }
 
   async close() {

@@ -1,0 +1,105 @@
+package agents
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/bridge/api"
+	"nexus.internal/protocol"
+	"nexus.internal/protocol/safefile"
+	"nexus.internal/supervisor"
+)
+
+// CheckSame is AGENT_EXISTS if a running agent is not as given asks for. What
+// given leaves out is not compared. Tools and paths may be restricted further than
+// given asks for.
+func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api.CreateAgentParams) error {
+	state, err := Ask(ctx, r, a, protocol.GetState{})
+	if err != nil {
+		return err
+	}
+	labels := a.Info().Labels
+	limitsSame, err := sameLimits(r.o.Admission, a.ID(), given.Limits)
+	if err != nil {
+		return err
+	}
+	is := func(want *string, have ...string) bool { return want == nil || slices.Contains(have, *want) }
+	var names []string
+	for _, one := range []struct {
+		name string
+		same bool
+	}{
+		{"preset", is(given.Preset, state.Preset)},
+		{"cwd", given.Cwd == nil || realPath(*given.Cwd) == realPath(state.Cwd)},
+		{"model", is(given.Model, state.Model, state.Provider+"/"+state.Model)},
+		{"provider", is(given.Provider, state.Provider)},
+		{"system_prompt", is(given.SystemPrompt, state.SystemPrompt)},
+		{"approvals", is(given.Approvals, labels.Approvals) || labels.Approvals == "" && *given.Approvals == api.ApprovalsDeny},
+		{"parent_agent_id", is(given.ParentAgentID, labels.Parent)},
+		{"disable_tools", lacks(protocol.Value(given.DisableTools), state.Permissions.DisabledTools)},
+		{"allowed_write_paths", given.AllowedWritePaths == nil || writesWithin(*given.AllowedWritePaths, state.Permissions.Policy.WritePaths)},
+		{"limits", limitsSame},
+		{"env", given.Env == nil || digest(given.Env) == labels.EnvDigest},
+	} {
+		if !one.same {
+			names = append(names, one.name)
+		}
+	}
+	if names != nil {
+		return &api.Error{
+			Kind: api.KindAgentExists, About: a.ID(), Details: fmt.Sprintf("agent %s is there and differs in %s", a.ID(), strings.Join(names, ", ")),
+			Suggestions: []string{
+				"Leave out what differs, change it by the agent's own methods (set_permissions for preset, set_limits for limits, set_cwd for cwd), or use another name.",
+				"If the agent is destroyed and created again, it continues its saved session: preset, paths and tools only narrow what was saved.",
+			},
+		}
+	}
+	return nil
+}
+
+// realPath is a path without links; the path itself where there is none.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}
+
+func lacks(want, disabled []string) bool {
+	return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(disabled, name) })
+}
+
+// writesWithin reports whether an agent that may write below the paths of have, nil
+// for wherever it works, can write nothing outside want.
+func writesWithin(want []string, have *[]string) bool {
+	if have == nil {
+		return false
+	}
+	for _, path := range *have {
+		inside := slices.ContainsFunc(want, func(dir string) bool {
+			_, ok := safefile.Below(realPath(dir), realPath(path))
+			return ok
+		})
+		if !inside {
+			return false
+		}
+	}
+	return true
+}
+
+// digest stands for a parameter that is compared and not kept: env may hold secrets.
+func digest(value any) string {
+	text, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil {
+		panic("bridge: parameters of our own: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

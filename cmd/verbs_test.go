@@ -1,0 +1,84 @@
+package cmd_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// withoutVerb are the methods that no verb of nexus-rpc uses: `nexus-rpc call` does.
+var withoutVerb = map[string]bool{
+	"compact": true, "create_plan": true, "execute_task": true, "get_agent_summaries": true, "get_limits": true, "get_model": true,
+	"get_system_prompt": true, "list_models": true, "list_tools": true, "mcp_connect": true, "mcp_disconnect": true,
+	"mcp_list_servers": true, "mcp_status": true, "rotate_key": true, "rpc.discover": true, "set_cwd": true, "set_limits": true,
+	"set_model": true, "set_permissions": true, "set_system_prompt": true, "update_context": true, "validate_code": true,
+}
+
+// Each method has a verb of nexus-rpc or stands in withoutVerb, so that no new one lacks a verb
+// by oversight.
+func TestEachMethodHasAVerbOrNeedsNone(t *testing.T) {
+	methods := map[string]string{} // names, by the variables of their rows
+	inspect(t, "../bridge/api/methods.go", func(n ast.Node) {
+		declared, ok := n.(*ast.ValueSpec)
+		if !ok || len(declared.Values) != 1 {
+			return
+		}
+		row, ok := declared.Values[0].(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		if of, ok := row.Type.(*ast.IndexListExpr); ok && fmt.Sprint(of.X) == "Def" {
+			name := row.Elts[0].(*ast.KeyValueExpr).Value.(*ast.BasicLit).Value
+			methods[declared.Names[0].Name] = strings.Trim(name, `"`)
+		}
+	})
+	if len(methods) < 40 {
+		t.Fatalf("only %d rows were found", len(methods))
+	}
+	files, err := filepath.Glob("internal/cli/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		inspect(t, name, func(n ast.Node) {
+			if row, ok := n.(*ast.SelectorExpr); ok && fmt.Sprint(row.X) == "api" {
+				used[methods[row.Sel.Name]] = true
+			}
+		})
+	}
+	needless := maps.Clone(withoutVerb)
+	for _, name := range methods {
+		switch {
+		case !used[name] && !withoutVerb[name]:
+			t.Errorf("no verb of cmd/internal/cli uses %s: give it one, or a place in withoutVerb", name)
+		case used[name] && withoutVerb[name]:
+			t.Errorf("a verb uses %s, which stands in withoutVerb", name)
+		}
+		delete(needless, name)
+	}
+	for name := range needless {
+		t.Errorf("withoutVerb has %s, which is no method", name)
+	}
+}
+
+// inspect calls f with each node of a file.
+func inspect(t *testing.T, path string, f func(ast.Node)) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		f(n)
+		return true
+	})
+}

@@ -1,0 +1,38 @@
+// Package tokencount counts the tokens of requests to models and of their answers, as
+// bytes that pass by: by the usage that the service states, and where it states none by
+// an estimate. The server charges by it, and the child reports by it, so both have the
+// same numbers.
+//
+//	var asked tokencount.Request
+//	asked.Write(body)
+//	answer := tokencount.Answer{Form: tokencount.EventStream}
+//	answer.Write(piece) // and so on
+//	used := answer.Count(asked.Tokens())
+//
+// It knows the usage objects of OpenAI's and Anthropic's interfaces and keeps no text.
+// Neither type is safe for concurrent use. See SPEC.md §3.5 and §5.7.
+package tokencount
+
+// Count is what a request and its answer used, in tokens.
+type Count struct {
+	// Input was not read from a cache, nor written to one.
+	Input         uint64
+	Output        uint64
+	CacheRead     uint64
+	CacheCreation uint64
+	// Estimated says that the service did not count all of it.
+	Estimated bool
+}
+
+// Request estimates the tokens of a request's body, which is JSON. An image counts 1,600
+// at most. The zero value is nothing.
+type Request struct{ scanner scanner }
+
+// Write takes the next bytes. It never fails.
+func (r *Request) Write(p []byte) (int, error) {
+	r.scanner.write(p)
+	return len(p), nil
+}
+
+// Tokens is the estimate of what was written so far.
+func (r *Request) Tokens() uint64 { return r.scanner.tokens() }

@@ -1,0 +1,181 @@
+package tokencount_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus.internal/protocol/tokencount"
+)
+
+const (
+	openaiStream = `data: {"id":"1","choices":[{"delta":{"content":"Hello"}}],"usage":null}
+
+data: {"id":"1","choices":[{"delta":{"content":" {\"usage\":{\"prompt_tokens\":99999}}"}}]}
+
+: OPENROUTER PROCESSING
+
+data: {"id":"1","choices":[],"usage":{"prompt_tokens":120,"completion_tokens":7,"total_tokens":127,"prompt_tokens_details":{"cached_tokens":100}}}
+
+data: [DONE]
+
+`
+	anthropicStream = "event: message_start\r\n" +
+		`data: {"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":25,"cache_creation_input_tokens":40,"cache_read_input_tokens":300,"output_tokens":1}}}` + "\r\n\r\n" +
+		"event: ping\r\ndata: {\"type\": \"ping\"}\r\n\r\n" +
+		"event: content_block_delta\r\n" +
+		`data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello, you there"}}` + "\r\n\r\n" +
+		"event: message_delta\r\n" +
+		`data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":15}}` + "\r\n\r\n" +
+		"event: message_stop\r\ndata: {\"type\":\"message_stop\"}\r\n\r\n"
+)
+
+func form(events bool) tokencount.Form {
+	if events {
+		return tokencount.EventStream
+	}
+	return tokencount.JSON
+}
+
+// count reads an answer in pieces of the given sizes, over and over; it returns what a
+// request of asked tokens used and how many bytes were held at most.
+func count(answer []byte, events bool, asked uint64, sizes ...int) (used tokencount.Count, held int) {
+	m := tokencount.Answer{Form: form(events)}
+	for i := 0; len(answer) > 0; i++ {
+		n := min(max(sizes[i%len(sizes)], 1), len(answer))
+		_, _ = m.Write(answer[:n])
+		answer = answer[n:]
+		held = max(held, m.Held())
+	}
+	return m.Count(asked), held
+}
+
+func TestAnswer(t *testing.T) {
+	tests := []struct {
+		name, answer string
+		events       bool
+		want         tokencount.Count
+	}{
+		{"OpenAI's stream", openaiStream, true, tokencount.Count{Input: 20, CacheRead: 100, Output: 7}},
+		{"Anthropic's stream", anthropicStream, true, tokencount.Count{Input: 25, CacheRead: 300, CacheCreation: 40, Output: 15}},
+		{
+			"OpenAI's answer", `{"choices":[{"message":{"content":"x","usage":{"prompt_tokens":1}}}],"usage":{"prompt_tokens":12,"completion_tokens":3}}`,
+			false,
+			tokencount.Count{Input: 12, Output: 3},
+		},
+		{
+			"Anthropic's answer", ` {"content":[{"type":"text","text":"\"usage\":{"}],"usage" : {"input_tokens":5,"output_tokens":6,"cache_creation":{"ephemeral_5m_input_tokens":2},"cache_creation_input_tokens":2} }`,
+			false,
+			tokencount.Count{Input: 5, CacheCreation: 2, Output: 6},
+		},
+		{
+			"OpenAI's responses", "data: {\"type\":\"response.completed\",\"response\":{\"output\":[],\"usage\":{\"input_tokens\":30,\"input_tokens_details\":{\"cached_tokens\":10},\"output_tokens\":4}}}\n\n",
+			true,
+			tokencount.Count{Input: 20, CacheRead: 10, Output: 4},
+		},
+		{
+			"sums in each event", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":9}}\n\n",
+			true,
+			tokencount.Count{Input: 5, Output: 9},
+		},
+		{"escapes in a usage object", `{"usage":{"note":"\\u007d \"}\" \\\\","prompt_tokens":12,"completion_tokens":3}}`, false, tokencount.Count{Input: 12, Output: 3}},
+		{"DeepSeek", `{"usage":{"prompt_tokens":12,"prompt_cache_hit_tokens":8,"completion_tokens":3}}`, false, tokencount.Count{Input: 4, CacheRead: 8, Output: 3}},
+		{
+			"OpenRouter", `{"usage":{"prompt_tokens":120,"prompt_tokens_details":{"cached_tokens":100,"cache_write_tokens":15},"completion_tokens":3}}`,
+			false,
+			tokencount.Count{Input: 5, CacheRead: 100, CacheCreation: 15, Output: 3},
+		},
+		{"counts of nothing", `{"choices":[{"message":{"content":"eight by"}}],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, false, tokencount.Count{Input: 50, Output: 2, Estimated: true}},
+		{"cut off before a count", openaiStream[:150], true, tokencount.Count{Input: 50, Output: 2, Estimated: true}},
+		{"cut off after its input", anthropicStream[:strings.Index(anthropicStream, "event: message_delta")], true, tokencount.Count{Input: 25, CacheRead: 300, CacheCreation: 40, Output: 4, Estimated: true}},
+		{"an event that broke off", "data: {\"choices\":[{\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":9}}\n\n", true, tokencount.Count{Input: 5, Output: 9}},
+		{"nothing", "", false, tokencount.Count{Input: 50, Estimated: true}},
+		{"no JSON", "]]}}{\"usage\":{]\"", false, tokencount.Count{Input: 50, Estimated: true}},
+		{"counts that were made up", `{"usage":{"prompt_tokens":-5,"completion_tokens":1e300}}`, false, tokencount.Count{Input: 50, Output: 1 << 32, Estimated: true}},
+		{"a usage object without an end", `{"usage":{"x":"` + strings.Repeat("y", 1<<16) + `","prompt_tokens":1}}`, false, tokencount.Count{Input: 50, Estimated: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for n := 1; n <= max(min(len(tt.answer), 1000), 1); n++ { // split at every byte
+				got, held := count([]byte(tt.answer), tt.events, 50, n, max(len(tt.answer)-n, 1))
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Fatalf("split at %d (-want +got):\n%s", n, diff)
+				}
+				if held > 2*tokencount.MaxUsage {
+					t.Fatalf("held %d bytes", held)
+				}
+			}
+		})
+	}
+}
+
+// An answer is whole once the model has given its reason to end it, or the JSON is.
+func TestWhole(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer string
+		events bool
+		want   bool
+	}{
+		"no reason yet":       {"data: {\"choices\":[{\"delta\":{\"content\":\"\\\"finish_reason\\\":\\\"stop\\\"\"},\"finish_reason\":null}]}\n\n", true, false},
+		"an empty reason":     {"data: {\"choices\":[{\"finish_reason\":\"\"}]}\n\ndata: [DONE]\n\n", true, false},
+		"a reason":            {"data: {\"choices\":[{\"finish_reason\":\"length\"}]}\n\n", true, true},
+		"Anthropic's":         {anthropicStream, true, true},
+		"OpenAI's response":   {"data: {\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}}\n\n", true, true},
+		"JSON":                {`{"choices":[{"message":{"content":"x"}}]}`, false, true},
+		"JSON that broke off": {`{"choices":[{"message":{"content":"x"}}]`, false, false},
+	} {
+		a := tokencount.Answer{Form: form(tt.events)}
+		_, _ = a.Write([]byte(tt.answer))
+		if a.Whole() != tt.want {
+			t.Errorf("%s: got %v", name, a.Whole())
+		}
+	}
+}
+
+func TestRequestTokens(t *testing.T) {
+	picture := strings.Repeat("A", 400_000)
+	for name, tt := range map[string]struct {
+		body     string
+		min, max uint64
+	}{
+		"text":    {`{"messages":[{"role":"user","content":"` + strings.Repeat("word ", 800) + `"}]}`, 1000, 1020},
+		"a photo": {`{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + picture + `"}}]}]}`, 1600, 1640},
+		"nothing": {"", 0, 0},
+	} {
+		var r tokencount.Request
+		_, _ = r.Write([]byte(tt.body))
+		if got := r.Tokens(); got < tt.min || got > tt.max {
+			t.Errorf("%s: got %d tokens, want %d to %d", name, got, tt.min, tt.max)
+		}
+	}
+}
+
+// However an answer is cut into pieces, it counts the same, in bounded memory.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(openaiStream), true, 3, 70)
+	f.Add([]byte(anthropicStream), true, 1, 1)
+	f.Add([]byte(`{"usage":{"prompt_tokens":12,"completion_tokens":3}}`), false, 9, 2)
+	f.Fuzz(func(t *testing.T, answer []byte, events bool, a, b int) {
+		whole, _ := count(answer, events, 50, max(len(answer), 1))
+		pieces, held := count(answer, events, 50, a, b)
+		if whole != pieces {
+			t.Errorf("whole %+v, in pieces %+v", whole, pieces)
+		}
+		if held > 2*tokencount.MaxUsage {
+			t.Errorf("held %d bytes", held)
+		}
+		if used := whole.Input + whole.Output + whole.CacheRead + whole.CacheCreation; used > 4<<32+uint64(len(answer))+50 {
+			t.Errorf("%d tokens in %d bytes", used, len(answer))
+		}
+	})
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	answer := []byte(strings.Repeat(`data: {"id":"1","choices":[{"delta":{"content":"word "}}]}`+"\n\n", 1000) + openaiStream)
+	b.SetBytes(int64(len(answer)))
+	b.ReportAllocs()
+	for b.Loop() {
+		count(answer, true, 1, 4096)
+	}
+}

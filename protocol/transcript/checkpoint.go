@@ -1,0 +1,260 @@
+package transcript
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus.internal/protocol"
+)
+
+// Checkpoint is a State without its messages. A Compaction and a Reset carry the one that
+// holds after them, so that reading can begin there.
+type Checkpoint struct {
+	// ResetID is the session id of the last Reset; "" if there was none.
+	ResetID string `json:"session_id,omitempty" wire:"default"`
+	// Kept is how many messages the conversation has after the summary. They are the last
+	// message records before this one.
+	Kept     uint64   `json:"kept,omitzero" wire:"default"`
+	Settings Settings `json:"settings"`
+	// Allowances and Notes are in the order they were made; a note that was
+	// taken back is not there.
+	Allowances []protocol.Allowance `json:"allowances,omitempty" wire:"default"`
+	Notes      []Note               `json:"notes,omitempty" wire:"default"`
+	// Usage is the sum over the conversation so far.
+	Usage protocol.TurnUsage `json:"usage"`
+	// ByModel are the parts of Usage, by PROVIDER/MODEL of the settings then.
+	ByModel map[string]protocol.TurnUsage `json:"by_model,omitempty" wire:"default"`
+	// Turns is how many turns have ended.
+	Turns uint64 `json:"turns,omitzero" wire:"default"`
+	// LastOutcome is how the last turn ended; "" before the first.
+	LastOutcome Outcome `json:"last_outcome,omitempty" wire:"default"`
+	// LastActionAt is the time of the last thing a turn did; zero before the first.
+	LastActionAt time.Time `json:"last_action_at,omitzero" wire:"default"`
+	// Open is the turn that has begun and not ended; nil if none has.
+	Open *OpenTurn `json:"open,omitzero"`
+}
+
+// OpenTurn is a turn that has not ended.
+type OpenTurn struct {
+	TurnID string             `json:"turn_id"`
+	Usage  protocol.TurnUsage `json:"usage"` // a part of the session's
+}
+
+// maxCheckpoint bounds a checkpoint, in bytes. A record that would carry a larger one
+// carries none.
+const maxCheckpoint = 1 << 20
+
+// clone is c with slices, maps and pointers of its own where apply changes them.
+func (c Checkpoint) clone() Checkpoint {
+	c.Allowances, c.Notes, c.ByModel = slices.Clone(c.Allowances), slices.Clone(c.Notes), maps.Clone(c.ByModel)
+	if c.Open != nil {
+		open := *c.Open
+		c.Open = &open
+	}
+	return c
+}
+
+// apply adds one record.
+func (c *Checkpoint) apply(r Record) {
+	switch r := r.(type) {
+	case Settings:
+		c.Settings = c.Settings.overlay(r)
+	case Message:
+		if r.Message.Role == protocol.RoleUser {
+			before := protocol.TurnUsage{}
+			if c.Open != nil {
+				before = c.Open.Usage
+			}
+			c.Open = &OpenTurn{TurnID: r.Message.TurnID, Usage: before}
+		}
+		c.LastActionAt = r.Message.At
+		c.add(r.Usage)
+	case TurnEnd:
+		counted := protocol.TurnUsage{}
+		if c.Open != nil {
+			counted = c.Open.Usage
+		}
+		c.count(beyond(r.Usage, counted))
+		c.Open = nil
+		c.Turns++
+		c.LastOutcome, c.LastActionAt = r.Outcome, r.At
+	case Compaction:
+		c.add(r.Usage)
+	case Allowance:
+		c.Allowances = append(c.Allowances, r.Allowance)
+	case Note:
+		c.note(r)
+	case Reset:
+		*c = Checkpoint{ResetID: r.SessionID, Settings: c.Settings}
+	case Partial, Unknown, Header:
+	}
+}
+
+// note keeps the latest note of each key.
+func (c *Checkpoint) note(n Note) {
+	i := slices.IndexFunc(c.Notes, func(old Note) bool { return old.Key == n.Key })
+	switch {
+	case n.Data == nil && i >= 0:
+		c.Notes = slices.Delete(c.Notes, i, i+1)
+	case n.Data == nil:
+	case i >= 0:
+		c.Notes[i] = n
+	default:
+		c.Notes = append(c.Notes, n)
+	}
+}
+
+func (c *Checkpoint) add(usage *protocol.TurnUsage) {
+	if usage == nil {
+		return
+	}
+	c.count(*usage)
+	if c.Open != nil {
+		c.Open.Usage.Add(*usage)
+	}
+}
+
+// count adds to the sums.
+func (c *Checkpoint) count(usage protocol.TurnUsage) {
+	c.Usage.Add(usage)
+	if c.ByModel == nil {
+		c.ByModel = map[string]protocol.TurnUsage{}
+	}
+	name := protocol.Value(c.Settings.Provider) + "/" + protocol.Value(c.Settings.Model)
+	sum := c.ByModel[name]
+	sum.Add(usage)
+	c.ByModel[name] = sum
+}
+
+// beyond is what a turn cost in all and no record of it has counted yet: an
+// answer of which nothing was kept.
+func beyond(all, counted protocol.TurnUsage) protocol.TurnUsage {
+	return protocol.TurnUsage{
+		InputTokens:              all.InputTokens - min(all.InputTokens, counted.InputTokens),
+		OutputTokens:             all.OutputTokens - min(all.OutputTokens, counted.OutputTokens),
+		CacheReadInputTokens:     all.CacheReadInputTokens - min(all.CacheReadInputTokens, counted.CacheReadInputTokens),
+		CacheCreationInputTokens: all.CacheCreationInputTokens - min(all.CacheCreationInputTokens, counted.CacheCreationInputTokens),
+		Estimated:                all.Estimated,
+	}
+}
+
+func (s Settings) overlay(later Settings) Settings {
+	choose := func(into **string, from *string) {
+		if from != nil {
+			*into = from
+		}
+	}
+	choose(&s.Model, later.Model)
+	choose(&s.Provider, later.Provider)
+	choose(&s.Cwd, later.Cwd)
+	if later.PromptLayers {
+		s.SystemPrompt, s.SystemPromptPath = nil, nil
+	}
+	choose(&s.SystemPrompt, later.SystemPrompt)
+	choose(&s.SystemPromptPath, later.SystemPromptPath)
+	choose(&s.ParentAgentID, later.ParentAgentID)
+	if later.Depth != nil {
+		s.Depth = later.Depth
+	}
+	if later.Approvals != nil {
+		s.Approvals = later.Approvals
+	}
+	if later.Permissions != nil {
+		s.Permissions = later.Permissions
+	}
+	if later.Ceiling != nil {
+		s.Ceiling = later.Ceiling
+	}
+	if later.Granted != nil {
+		s.Granted = later.Granted
+	}
+	s.At = later.At
+	return s
+}
+
+// Writer encodes the records of a session in their order, and gives compactions and resets
+// their checkpoints. It holds no messages. It belongs to its caller.
+type Writer struct {
+	checkpoint Checkpoint
+	messages   uint64 // of the conversation
+	summaries  uint64 // of these, at their beginning: no message records
+	pieces     bool   // there are some since the last whole message
+}
+
+// Writer goes on with the session of s.
+func (s *State) Writer() Writer {
+	return Writer{s.Checkpoint.clone(), uint64(len(s.Messages)), s.summaries, len(s.text)+len(s.thinking) > 0}
+}
+
+// Clone is w as it is, to go back to.
+func (w *Writer) Clone() Writer {
+	c := *w
+	c.checkpoint = w.checkpoint.clone()
+	return c
+}
+
+// Append is the function Append for the next record. If it fails, w is as it was.
+func (w *Writer) Append(dst []byte, r Record) ([]byte, error) {
+	switch r := r.(type) {
+	case Compaction:
+		next := w.Clone()
+		next.checkpoint.apply(r)
+		next.messages -= min(r.Dropped, next.messages)
+		next.summaries -= min(r.Dropped, next.summaries)
+		// An earlier summary that is kept is no message record, and the pieces of an answer
+		// are in no checkpoint.
+		if r.Dropped <= w.messages && next.summaries == 0 && !w.pieces {
+			r.Checkpoint = next.carried()
+		}
+		next.messages++
+		next.summaries++
+		return w.become(next, dst, r)
+	case Reset:
+		next := w.Clone()
+		next.checkpoint.apply(r)
+		next.messages, next.summaries, next.pieces = 0, 0, false
+		r.Checkpoint = next.carried()
+		return w.become(next, dst, r)
+	default:
+		line, err := Append(dst, r)
+		if err == nil {
+			w.add(r)
+		}
+		return line, err
+	}
+}
+
+func (w *Writer) become(next Writer, dst []byte, r Record) ([]byte, error) {
+	line, err := Append(dst, r)
+	if err == nil {
+		*w = next
+	}
+	return line, err
+}
+
+func (w *Writer) add(r Record) {
+	w.checkpoint.apply(r)
+	switch r := r.(type) {
+	case Message:
+		w.messages++
+		w.pieces = w.pieces && r.Message.Role != protocol.RoleAssistant
+	case Partial:
+		w.pieces = true
+	case TurnEnd:
+		w.pieces = false
+	default:
+	}
+}
+
+// carried is the checkpoint for a record; nil if it would be too large.
+func (w *Writer) carried() *Checkpoint {
+	c := w.checkpoint.clone()
+	c.Kept = w.messages
+	if data, err := json.Marshal(c); err != nil || len(data) > maxCheckpoint {
+		return nil
+	}
+	return &c
+}
