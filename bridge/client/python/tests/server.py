@@ -13,10 +13,27 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 import urllib.parse
 from typing import Any, Callable, List, Optional
 
 BIN = os.environ.get("NEXUS_BIN", os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "bin"))
+LIMIT = 100  # seconds of one test
+
+
+class Bounded(unittest.TestCase):
+    """A test that would wait for ever fails, and so does what ends its processes."""
+
+    def run(self, result: Any = None) -> Any:
+        def late(*_: Any) -> None:
+            self.fail(f"waited {LIMIT} s")
+
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, LIMIT, LIMIT)
+        try:
+            return super().run(result)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Server:
@@ -65,11 +82,14 @@ class Server:
                     return
             time.sleep(0.01)
 
-    def close(self) -> None:
+    def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait()
         self.process.stdout.close()
+
+    def close(self) -> None:
+        self.end()
         shutil.rmtree(self.home, ignore_errors=True)
 
 
