@@ -137,7 +137,7 @@ func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
 			return transcript.Summary{}, &Error{Name: id, Err: ErrNotFound}
 		}
 		r = reading{info: info}
-		r.summary, r.err = transcript.Summarize(io.NewSectionReader(f, 0, info.Size()))
+		r.summary, r.err = transcript.Summarize(&yielding{SectionReader: io.NewSectionReader(f, 0, info.Size())})
 		if _, failed := errors.AsType[*fs.PathError](r.err); failed {
 			return transcript.Summary{}, unreadable(id, r.err)
 		}
@@ -149,6 +149,28 @@ func (c *Catalogue) Summary(id string) (transcript.Summary, error) {
 		return transcript.Summary{}, &Error{Name: id, Err: r.err}
 	}
 	return r.summary, nil
+}
+
+// A long session is read in pieces of pieceSize, each about a millisecond of work, and a
+// pause after each leaves the processors to requests.
+const (
+	pieceSize  = 512 << 10
+	piecePause = 500 * time.Microsecond
+)
+
+// yielding is a file whose reader pauses after each piece.
+type yielding struct {
+	*io.SectionReader
+	read int // bytes since the last pause
+}
+
+func (y *yielding) Read(p []byte) (int, error) {
+	n, err := y.SectionReader.Read(p)
+	if y.read += n; y.read >= pieceSize {
+		y.read = 0
+		<-time.After(piecePause)
+	}
+	return n, err
 }
 
 // open opens the file itself and not what a link leads to.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,4 +190,34 @@ func TestListOfUnnamed(t *testing.T) {
 	if page, total, err := c.List(0, 10, false); err != nil || total != 4 {
 		t.Errorf("after a copy and a rename: %v, %v", page, err)
 	}
+}
+
+// While a long session is read, what else the server does has its turn again and again.
+func TestLongSessionIsReadWithPauses(t *testing.T) {
+	c := sessions.New(t.TempDir(), nil)
+	save(t, c, "short", 1, transcript.Settings{})
+	saveParts(t, c, "short", "x")
+	save(t, c, "long", 1, transcript.Settings{})
+	f, err := os.OpenFile(c.Path("long"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := `{"type":"message","role":"user","content":"` + strings.Repeat("x", 1<<20) + `"}` + "\n"
+	for range 8 {
+		fmt.Fprint(f, line)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for name, paused := range map[string]bool{"short": false, "long": true} {
+			began := time.Now()
+			if s, err := c.Summary(name); err != nil || s.Messages == 0 {
+				t.Errorf("%s: %+v, %v", name, s, err)
+			}
+			if got := time.Since(began) > 0; got != paused {
+				t.Errorf("%s: paused %t", name, got)
+			}
+		}
+	})
 }
