@@ -390,11 +390,31 @@ var exchanges = []exchange{
 		request: post("/agent/a", "["+much("one")+","+much("two")+","+much("three")+"]"),
 	},
 	{
-		name: "failure", row: "the child reported", status: 200, code: -32603, message: "the model is gone", kind: "EXECUTION_ERROR",
+		name: "failure", row: "the child reported another", status: 200, code: -32603, message: "the model is gone", kind: "EXECUTION_ERROR",
 		request: rpc("/agent/a", "send", `{"content":"fail","request_id":"r"}`),
 	},
+	{
+		name: "service-rate-limited", row: "the model's service, or a limit", status: 200, code: -32002, message: "the model is gone", kind: "RATE_LIMITED",
+		request: rpc("/agent/a", "send", `{"content":"fail for rate_limited","request_id":"r"}`),
+	},
+	{
+		name: "service-credentials", row: "the key for the model's", status: 200, code: -32003, message: "the model is gone", kind: "CREDENTIALS",
+		request: rpc("/agent/a", "send", `{"content":"fail for credentials","request_id":"r"}`),
+	},
+	{
+		name: "service-unreachable", row: "the model's service cannot", status: 200, code: -32001, message: "the model is gone", kind: "UNREACHABLE",
+		request: rpc("/agent/a", "send", `{"content":"fail for unreachable","request_id":"r"}`),
+	},
+	{
+		name: "service-budget-exceeded", row: "the money", status: 200, code: -32001, message: "the model is gone", kind: "BUDGET_EXCEEDED",
+		request: rpc("/agent/a", "send", `{"content":"fail for budget_exceeded","request_id":"r"}`),
+	},
+	{
+		name: "service-content-refused", row: "the model's service refuses", status: 200, code: -32000, message: "the model is gone", kind: "CONTENT_REFUSED",
+		request: rpc("/agent/a", "send", `{"content":"fail for content_refused","request_id":"r"}`),
+	},
 	{ // the command stands there once
-		name: "failure-named", row: "the child reported", status: 200, code: -32603, message: "prompt: it cannot be saved", kind: "EXECUTION_ERROR",
+		name: "failure-named", row: "the child reported another", status: 200, code: -32603, message: "prompt: it cannot be saved", kind: "EXECUTION_ERROR",
 		request: rpc("/agent/a", "send", `{"content":"fail by name","request_id":"r"}`),
 	},
 	{

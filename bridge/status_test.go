@@ -103,6 +103,12 @@ func (s *stage) play(c *supervisortest.Child, p protocol.Prompt) {
 		c.Fail(p, "the model is gone")
 	case p.Message == "fail by name":
 		c.Fail(p, "prompt: it cannot be saved")
+	case strings.HasPrefix(p.Message, "fail for "):
+		no := protocol.Refusal{Reason: strings.TrimPrefix(p.Message, "fail for ")}
+		if no.Reason == protocol.RateLimited {
+			no.RetryAfterMS = 20500
+		}
+		c.FailFor(p, "the model is gone", no)
 	case p.Message == "much":
 		c.Say(strings.Repeat("x", 6<<20))
 		c.Finish(p, "")

@@ -12,7 +12,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"nexus.internal/child/provider"
 	"nexus.internal/child/toolenv"
+	"nexus.internal/child/turn"
 	"nexus.internal/protocol"
 	"nexus.internal/protocol/frame"
 	"nexus.internal/protocol/textcut"
@@ -242,6 +244,12 @@ func refusal(err error) protocol.Refusal {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			no.Reason = protocol.StorageFull
 		}
+	}
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		no.Reason, no.RetryAfterMS = e.Reason, uint64(e.RetryAfter.Milliseconds())
+	}
+	if errors.Is(err, turn.ErrHeldBack) {
+		no.Reason = protocol.ContentRefused
 	}
 	return no
 }

@@ -104,7 +104,8 @@ func (w *worker) runTurn(ctx context.Context, c protocol.Answered[protocol.TurnD
 		TurnID: in.ID, Outcome: transcript.Outcome(result.Stop), Usage: result.Usage, At: time.Now().UTC(),
 	}
 	if result.Err != nil {
-		end.Error = textcut.Head(result.Err.Error(), maxErrorText)
+		no := refusal(result.Err)
+		end.Error, end.Reason = no.Error, no.Reason
 	}
 	err := w.Journal.Append(end)
 	if err == nil {

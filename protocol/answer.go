@@ -122,7 +122,9 @@ type (
 // Refusal is what a response has that says no ("ok":false), to any command.
 type Refusal struct {
 	Error  string `json:"error" wire:"default"`
-	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound,busy"`
+	Reason string `json:"reason,omitzero" wire:"default" enum:"storage_full,not_saved,beyond_bound,busy,rate_limited,credentials,unreachable,budget_exceeded,content_refused"`
+	// RetryAfterMS is how long the model's service wants to be left alone; 0 if it does not say.
+	RetryAfterMS uint64 `json:"retry_after_ms,omitzero" wire:"default"`
 	// Permissions are those that hold now, where SetPermissions could not be saved and
 	// what it takes from the agent holds all the same.
 	Permissions *Permissions `json:"permissions,omitzero"`
@@ -136,6 +138,13 @@ const (
 	NotSaved    = "not_saved"    // the session's file cannot be written otherwise
 	BeyondBound = "beyond_bound" // the change is beyond its Bound
 	Busy        = "busy"         // a turn or a compaction runs
+
+	// Of what asks a model's service, or the broker before it.
+	RateLimited    = "rate_limited"    // too many requests or tokens at once
+	Credentials    = "credentials"     // the key is missing, wrong, or not good for this
+	Unreachable    = "unreachable"     // no answer came, or only that the service is down
+	BudgetExceeded = "budget_exceeded" // the account's money, or the agent's limits.tokens, is used up
+	ContentRefused = "content_refused" // what was asked or answered is not wanted by the service
 )
 
 // SuccessResponse is the response to c with its answer. Text in it that is not UTF-8 is replaced.

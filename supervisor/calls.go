@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	"nexus.internal/protocol"
 )
@@ -162,6 +164,7 @@ func childError(r protocol.Response) error {
 	}
 	return &ChildError{
 		Command: r.Command, Message: cmp.Or(no.Error, r.Command+" was refused"), Reason: no.Reason, Holds: no.Permissions, Granted: no.Granted,
+		RetryAfter: time.Duration(min(no.RetryAfterMS, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond,
 	}
 }
 

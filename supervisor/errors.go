@@ -150,6 +150,9 @@ type ChildError struct {
 	// Reason is the member of the response: protocol.StorageFull and the like; ""
 	// for any other reason.
 	Reason string
+	// RetryAfter is how long the model's service wants to be left alone; 0 if it does
+	// not say, or this was long ago.
+	RetryAfter time.Duration
 	// Holds is what the agent may do now where a change of it could not be saved and
 	// what it takes away holds all the same; nil if nothing has changed.
 	Holds *protocol.Permissions

@@ -45,6 +45,11 @@ const (
 	KindRoleNotConfigured         ErrorKind = "ROLE_NOT_CONFIGURED"
 	KindCheckerNotFound           ErrorKind = "CHECKER_NOT_FOUND"
 	KindPlanRecordDamaged         ErrorKind = "PLAN_RECORD_DAMAGED"
+	// Of the services of models. That they want fewer requests is KindRateLimited, too.
+	KindCredentials    ErrorKind = "CREDENTIALS"
+	KindUnreachable    ErrorKind = "UNREACHABLE"
+	KindBudgetExceeded ErrorKind = "BUDGET_EXCEEDED"
+	KindContentRefused ErrorKind = "CONTENT_REFUSED"
 )
 
 // The kinds of errors that a request gets before a method is found (SPEC §6.1).
@@ -110,6 +115,10 @@ var Errors = map[ErrorKind]ErrorRow{
 	KindRoleNotConfigured:         {200, jsonrpc.CodeUnavailable, unavailable},
 	KindCheckerNotFound:           {200, jsonrpc.CodeUnavailable, unavailable},
 	KindPlanRecordDamaged:         {200, jsonrpc.CodeServerError, "Execution failed"},
+	KindCredentials:               {200, jsonrpc.CodeNotAuthenticated, "The model's service refused the key"},
+	KindUnreachable:               {200, jsonrpc.CodeUnavailable, unavailable},
+	KindBudgetExceeded:            {200, jsonrpc.CodeUnavailable, unavailable},
+	KindContentRefused:            {200, jsonrpc.CodeServerError, "Execution failed"},
 }
 
 const unavailable = "Resource unavailable"
@@ -128,7 +137,9 @@ var (
 		KindStartFailed, KindChildCrashed, KindTimeout, KindExecutionError, KindNotRecorded,
 	}
 	changeErrors = append(childErrors[:len(childErrors):len(childErrors)], KindStorageFull)
-	turnErrors   = append(childErrors[:len(childErrors):len(childErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)
+	turnErrors   = append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy, KindRequestIDConflict, KindWouldDeadlock)
+	// modelErrors are of all that asks a model's service.
+	modelErrors = append(childErrors[:len(childErrors):len(childErrors)], KindCredentials, KindUnreachable, KindBudgetExceeded, KindContentRefused)
 )
 
 // Error is an error that a client gets with the code and the message of its kind.

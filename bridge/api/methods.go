@@ -277,12 +277,12 @@ var (
 	Compact = Def[CompactParams, CompactResult]{
 		Name: "compact", Scope: Agent, Effect: Changes,
 		Summary: "Replace all but the last turns of the conversation by a summary",
-		Errors:  append(childErrors[:len(childErrors):len(childErrors)], KindAgentBusy),
+		Errors:  append(modelErrors[:len(modelErrors):len(modelErrors)], KindAgentBusy),
 	}
 	ListModels = Def[None, ListModelsResult]{
 		Name: "list_models", Scope: Agent, Effect: Reads,
 		Summary: "List the models that the agent can be switched to",
-		Errors:  childErrors,
+		Errors:  modelErrors,
 	}
 	GetModel = Def[None, GetModelResult]{
 		Name: "get_model", Scope: Agent, Effect: Reads, Agents: Awake,

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -264,7 +265,7 @@ func finish(ctx context.Context, method string, response *http.Response, result 
 	}
 	err = decode(method, body, response.StatusCode, result)
 	if e, ok := errors.AsType[*RPCError](err); ok {
-		e.RetryAfter = retryAfter(response.Header)
+		e.RetryAfter = cmp.Or(retryAfter(response.Header), time.Duration(e.Data.RetryAfterS*float64(time.Second)))
 	}
 	return err
 }

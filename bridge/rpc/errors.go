@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 	"syscall"
@@ -91,13 +92,15 @@ func AgentExists(id string) error {
 // maxPartial bounds the text of a turn that failed, in bytes (SPEC §7).
 const maxPartial = 64 << 10
 
-const comesBack = ": the agent comes back with its conversation."
-
 // ToErrorOf is ToError for a call of that method.
 func ToErrorOf(method api.Method, err error) Error {
 	e := ToError(err)
-	if data := e.Err.Data; data.Type == string(api.KindChildCrashed) && !method.Once() { // it takes no request_id
-		data.RecoverySuggestions = append([]string{"Send it again" + comesBack}, data.RecoverySuggestions[1:]...)
+	if !method.Once() { // it takes no request_id
+		all := slices.Clone(e.Err.Data.RecoverySuggestions)
+		for i, s := range all {
+			all[i] = strings.Replace(s, withNewID, "", 1)
+		}
+		e.Err.Data.RecoverySuggestions = all
 	}
 	return e
 }
@@ -141,7 +144,7 @@ func table(err error) Error {
 		}
 	}
 	if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
+		return ofChild(e)
 	}
 	for _, part := range []func(error) *api.Error{ofTurn, ofServer} {
 		if e := part(err); e != nil {
@@ -151,6 +154,38 @@ func table(err error) Error {
 	e := Refuse(200, jsonrpc.CodeInternalError, "Internal error", api.KindInternalError, "the server's log says more")
 	e.Internal = true
 	return e
+}
+
+// services are the errors of a model's service, by their reason (SPEC §3.6).
+var services = map[string]struct {
+	kind        api.ErrorKind
+	suggestions []string
+}{
+	protocol.RateLimited: {api.KindRateLimited, []string{"Wait a while, then send it again" + withNewID + ".", otherModel}},
+	protocol.Credentials: {api.KindCredentials, []string{"Give the server a key that the service takes, in its environment or in config.json, and start it again.", otherModel}},
+	protocol.Unreachable: {api.KindUnreachable, []string{"Send it again" + withNewID + " when the service answers.", otherModel}},
+	protocol.BudgetExceeded: {api.KindBudgetExceeded, []string{
+		"Raise the agent's limits.tokens with set_limits if the message names them; else see what the service's account allows.", otherModel,
+	}},
+	protocol.ContentRefused: {api.KindContentRefused, []string{"Say it in other words, or begin a new conversation.", otherModel}},
+}
+
+const (
+	withNewID  = " with a new request_id"
+	otherModel = "Or choose another model with set_model."
+)
+
+// ofChild is the error of what a child reported. Its words are the message.
+func ofChild(e *supervisor.ChildError) Error {
+	s, ok := services[e.Reason]
+	if !ok {
+		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
+	}
+	out := Refuse(200, api.Errors[s.kind].Code, e.Message, s.kind, "", slices.Clone(s.suggestions)...)
+	if out.Err.Data.RetryAfterS = e.RetryAfter.Seconds(); e.RetryAfter > 0 {
+		out.Err.Data.RecoverySuggestions[0] = fmt.Sprintf("Wait %.0f s, then send it again%s.", math.Ceil(e.RetryAfter.Seconds()), withNewID)
+	}
+	return out
 }
 
 // withCode is an error with the code, the status and the message of its kind.
@@ -302,7 +337,7 @@ func ofProcess(err error) *api.Error {
 		if e.Exit != nil && e.Exit.Stderr != "" {
 			details += "; its last words: " + e.Exit.Stderr
 		}
-		failure := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{"Send it again with a new request_id" + comesBack}}
+		failure := &api.Error{Kind: api.KindChildCrashed, Details: details, Suggestions: []string{"Send it again" + withNewID + ": the agent comes back with its conversation."}}
 		limited(failure, e.Exit)
 		return failure
 	}

@@ -22,7 +22,11 @@ var ErrContextWindow = errors.New("the model's context window is exceeded")
 type Error struct {
 	// Brief is what a log may have: our own words, the status of HTTP.
 	Brief string
-	Err   error
+	// Reason is protocol.RateLimited and the like; "" for any other.
+	Reason string
+	// RetryAfter is how long the service wants to be left alone; 0 if it does not say.
+	RetryAfter time.Duration
+	Err        error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

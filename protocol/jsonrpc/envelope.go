@@ -122,6 +122,8 @@ type ErrorData struct {
 	// Limit is that which ended the agent's process, as in "memory limit 512
 	// MiB"; "" if none did.
 	Limit string `json:"limit,omitzero" wire:"default"`
+	// RetryAfterS is how long a model's service wants to be left alone, in seconds; 0 if it does not say.
+	RetryAfterS float64 `json:"retry_after_s,omitzero" wire:"default"`
 	// Partial is what had been said when it failed, or the head of that.
 	Partial string `json:"partial,omitzero" wire:"default"`
 	// Replayed says that this is what came of the request when it was made first.

@@ -80,6 +80,9 @@ type Error struct {
 	Message string `json:"message"`
 	// ContextWindow makes it the error of a context window that is exceeded.
 	ContextWindow bool `json:"context_window" wire:"default"`
+	// Reason is that of the response (SPEC §3.6); "" for none. RetryAfterMS goes with it.
+	Reason       string `json:"reason" wire:"default" enum:"rate_limited,credentials,unreachable,budget_exceeded,content_refused"`
+	RetryAfterMS uint64 `json:"retry_after_ms" wire:"default"`
 }
 
 // Parse decodes and checks a scenario file. The error names the member that is wrong
@@ -154,6 +157,7 @@ func (s Step) check(path string) error {
 		within(path+".every_ms", s.EveryMS, 0, maxMillis),
 		within(path+".exit", s.Exit, 0, maxExit),
 		s.checkFlood(path+".flood"),
+		s.checkError(path+".error"),
 		s.checkPace(path+".every_ms"),
 	)
 }
@@ -165,6 +169,17 @@ func (s Step) checkFlood(path string) error {
 	return errors.Join(
 		within(path+".count", &s.Flood.Count, 1, MaxFlood),
 		within(path+".bytes", &s.Flood.Bytes, 1, maxFloodBytes),
+	)
+}
+
+func (s Step) checkError(path string) error {
+	if s.Error == nil || s.Error.Reason == "" {
+		return nil
+	}
+	return errors.Join(
+		oneOf(path+".reason", &s.Error.Reason,
+			protocol.RateLimited, protocol.Credentials, protocol.Unreachable, protocol.BudgetExceeded, protocol.ContentRefused),
+		within(path+".retry_after_ms", &s.Error.RetryAfterMS, 0, maxMillis),
 	)
 }
 

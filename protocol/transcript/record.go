@@ -87,6 +87,7 @@ type (
 		TurnID  string             `json:"turn_id"`
 		Outcome Outcome            `json:"outcome"`
 		Error   string             `json:"error,omitempty" wire:"default"`
+		Reason  string             `json:"reason,omitempty" wire:"default"` // of the response, beside Error
 		Usage   protocol.TurnUsage `json:"usage"`
 		At      time.Time          `json:"at"` // UTC
 	}
@@ -202,6 +203,7 @@ func appendTurnEnd(dst []byte, r TurnEnd) ([]byte, error) {
 	m.String("turn_id", r.TurnID)
 	m.String("outcome", string(r.Outcome))
 	m.OmitEmpty("error", r.Error)
+	m.OmitEmpty("reason", r.Reason)
 	m.Usage("usage", r.Usage)
 	m.Time("at", r.At)
 	return closed(&m, r.Kind())

@@ -51,7 +51,7 @@ type (
 		Kind        string   `json:"kind,omitempty" wire:"default"`    // of a typed error
 		Command     string   `json:"command,omitempty" wire:"default"` // of a child or command error
 		Incarnation uint64   `json:"incarnation,omitzero" wire:"default"`
-		Reason      string   `json:"reason,omitempty" wire:"default"` // of a crash
+		Reason      string   `json:"reason,omitempty" wire:"default"` // of a crash, or of a child error
 		Cause       string   `json:"cause,omitempty" wire:"default"`
 		Exit        *exit    `json:"exit,omitzero"`
 		TurnMS      int64    `json:"turn_ms,omitzero" wire:"default"` // of a turn limit
@@ -168,7 +168,7 @@ func failureOf(err error) *failure {
 	} else if e, ok := errors.AsType[*supervisor.StartError](err); ok {
 		f.Kind, f.Cause, f.Exit = "start", e.Err.Error(), (*exit)(e.Exit)
 	} else if e, ok := errors.AsType[*supervisor.ChildError](err); ok {
-		f.Kind, f.Command, f.Cause = "child", e.Command, e.Message
+		f.Kind, f.Command, f.Cause, f.Reason = "child", e.Command, e.Message, e.Reason
 	} else if e, ok := errors.AsType[*supervisor.CommandError](err); ok {
 		f.Kind, f.Command, f.Cause = "command", e.Command, e.Err.Error()
 	} else if e, ok := errors.AsType[*supervisor.TurnLimitError](err); ok {
@@ -194,7 +194,7 @@ func (f *failure) err() error {
 	case "start":
 		return &supervisor.StartError{Err: cause, Exit: (*supervisor.Exit)(f.Exit)}
 	case "child":
-		return &supervisor.ChildError{Command: f.Command, Message: f.Cause}
+		return &supervisor.ChildError{Command: f.Command, Message: f.Cause, Reason: f.Reason}
 	case "command":
 		return &supervisor.CommandError{Command: f.Command, Err: cause}
 	case "turn_limit":

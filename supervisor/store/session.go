@@ -115,7 +115,7 @@ func resultOf(e transcript.TurnEnd) (supervisor.Result, bool) {
 	case protocol.StopCompleted, protocol.StopMaxIterations, protocol.StopMaxTokens, protocol.StopContentFilter:
 		r.Outcome = supervisor.Completed
 	case protocol.StopError:
-		r.Outcome, r.Err = supervisor.Erred, &supervisor.ChildError{Command: "prompt", Message: e.Error}
+		r.Outcome, r.Err = supervisor.Erred, &supervisor.ChildError{Command: "prompt", Message: e.Error, Reason: e.Reason}
 	default:
 		// transcript.Interrupted: the process ended first. protocol.StopAborted: it
 		// saw the end of its server, as if somebody had cancelled the turn.

@@ -201,8 +201,14 @@ func (c *Child) FinishWith(p protocol.Prompt, reply string, stop protocol.StopRe
 }
 
 // Fail ends the running turn as one that failed; "" gives no reason.
-func (c *Child) Fail(p protocol.Prompt, message string) {
+func (c *Child) Fail(p protocol.Prompt, message string) { c.FailFor(p, message, protocol.Refusal{}) }
+
+// FailFor is Fail with the Reason and the RetryAfterMS of no.
+func (c *Child) FailFor(p protocol.Prompt, message string, no protocol.Refusal) {
 	members := map[string]any{"ok": false}
+	if no.Reason != "" {
+		members["reason"], members["retry_after_ms"] = no.Reason, no.RetryAfterMS
+	}
 	if message != "" {
 		c.Emit(protocol.Error{ID: &p.ID, Message: message})
 		members["error"] = message

@@ -338,7 +338,7 @@ function object(text) {
 /** The result of a JSON-RPC response, or its error thrown. */
 export function unwrap(answer, response) {
   if (answer.error) {
-    const after = Number(response.headers["retry-after"]);
+    const after = Number(response.headers["retry-after"] ?? answer.error.data?.retry_after_s);
     throw new ClientError(String(answer.error.message ?? ""), {
       code: answer.error.code, data: answer.error.data ?? {}, httpStatus: response.statusCode, retryAfter: after > 0 ? after : 0,
     });

@@ -116,11 +116,17 @@ func (e *ServiceError) temporary() bool {
 		"overloaded_error", "rate_limit_error", "api_error", "timeout_error": // Anthropic
 		return true
 	}
+	status := e.httpStatus()
+	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
+}
+
+// httpStatus is the status of HTTP, also of an error within a stream; 0 if it has none.
+func (e *ServiceError) httpStatus() int {
 	status := e.Status
 	if status == 0 {
 		status, _ = strconv.Atoi(e.Code) // OpenRouter puts the status there
 	}
-	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
+	return status
 }
 
 // refusesImages reports whether an error is that of a model or a service that
@@ -267,19 +273,22 @@ func (s *Service) delay(err error, spoke bool, number int) (wait time.Duration, 
 // takes the secrets out of whatever it says. What a broker refuses is not the
 // provider's: its words say all.
 func (s *Service) Explain(err error) error {
-	brief := brief(err)
+	explained := &provider.Error{Brief: brief(err), Reason: reason(err)}
 	if e, ok := errors.AsType[*ServiceError](err); ok {
 		clean := *e
 		clean.Message, clean.Code = s.clean(e.Message), s.clean(e.Code)
+		explained.RetryAfter = max(e.RetryAfter, 0)
 		if clean.broker {
-			return &provider.Error{Brief: brief, Err: &clean}
+			explained.Err = &clean
+			return explained
 		}
 		err = &clean
 	} else if text := err.Error(); s.clean(text) != text {
 		err = errors.New(s.clean(text)) // what it wraps would show them
 	}
 	name := "provider " + s.options.Name
-	return &provider.Error{Brief: name + ": " + brief, Err: fmt.Errorf("%s: %w", name, err)}
+	explained.Brief, explained.Err = name+": "+explained.Brief, fmt.Errorf("%s: %w", name, err)
+	return explained
 }
 
 func (s *Service) clean(text string) string { return s.secrets.Text(redact.StripURLs(text)) }

@@ -434,3 +434,38 @@ func (e endless) Read(p []byte) (int, error) {
 type asMimes struct{}
 
 func (asMimes) Get(i protocol.Image) ([]byte, error) { return make([]byte, len(i.Mime)), nil }
+
+// What an error of a service comes to for the asker, by the service's code, its words, or the
+// status of HTTP.
+func TestReasonOfAnError(t *testing.T) {
+	for _, tt := range []struct {
+		status        int
+		code, message string
+		want          string
+	}{
+		{429, "", "", protocol.RateLimited},
+		{429, "rate_limit_exceeded", "", protocol.RateLimited},
+		{0, "429", "", protocol.RateLimited},
+		{429, "insufficient_quota", "", protocol.BudgetExceeded},
+		{402, "", "Insufficient Balance", protocol.BudgetExceeded},
+		{400, "invalid_request_error", "Your credit balance is too low to access the API.", protocol.BudgetExceeded},
+		{401, "", "", protocol.Credentials},
+		{403, "permission_error", "", protocol.Credentials},
+		{424, "missing_key", "", protocol.Credentials},
+		{403, "403", "Your input was flagged by moderation", protocol.ContentRefused},
+		{400, "content_filter", "", protocol.ContentRefused},
+		{500, "", "", protocol.Unreachable},
+		{529, "overloaded_error", "", protocol.Unreachable},
+		{0, "overloaded_error", "", protocol.Unreachable},
+		{408, "", "", protocol.Unreachable},
+		{400, "invalid_request_error", "tools: too many", ""},
+		{404, "model_not_found", "", ""},
+		{413, "request_too_large", "", ""},
+	} {
+		failed := &httpapi.ServiceError{Status: tt.status, Code: tt.code, Message: tt.message, RetryAfter: -1}
+		explained, ok := errors.AsType[*provider.Error](service(t, httpapi.Options{AuthMethod: httpapi.None}).Explain(failed))
+		if !ok || explained.Reason != tt.want || explained.RetryAfter != 0 {
+			t.Errorf("%d %s %q: %+v, want %q", tt.status, tt.code, tt.message, explained, tt.want)
+		}
+	}
+}

@@ -13,8 +13,18 @@ import (
 )
 
 // played is an error as a service would report it: no log has its words.
-func played(err error) error {
+func played(err error) *provider.Error {
 	return &provider.Error{Brief: "the scenario has an error here", Err: err}
+}
+
+func playedOf(e scenario.Error) error {
+	err := errors.New(e.Message)
+	if e.ContextWindow {
+		err = fmt.Errorf("%s: %w", e.Message, provider.ErrContextWindow)
+	}
+	failure := played(err)
+	failure.Reason, failure.RetryAfter = e.Reason, time.Duration(e.RetryAfterMS)*time.Millisecond
+	return failure
 }
 
 // errPlayed is the error of a prompt for which the scenario has no turn left.
@@ -147,10 +157,8 @@ func playStep(w *answerWriter, s scenario.Step) {
 		w.usage = s.Usage
 	case s.Stderr != nil:
 		fmt.Fprintln(os.Stderr, *s.Stderr)
-	case s.Error != nil && s.Error.ContextWindow:
-		w.fail(played(fmt.Errorf("%s: %w", s.Error.Message, provider.ErrContextWindow)))
 	case s.Error != nil:
-		w.fail(played(errors.New(s.Error.Message)))
+		w.fail(playedOf(*s.Error))
 	case s.Hang != nil && *s.Hang == "deaf":
 		select {} // only the end of the process ends it
 	case s.Hang != nil:

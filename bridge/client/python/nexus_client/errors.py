@@ -53,5 +53,5 @@ def told(error: Any, http_status: int, retry_after: float) -> ClientError:
         recovery_suggestions=list(data.get("recovery_suggestions") or []),
         data=data,
         http_status=http_status,
-        retry_after=retry_after,
+        retry_after=retry_after or data.get("retry_after_s") or 0.0,
     )
