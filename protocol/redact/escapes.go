@@ -46,12 +46,37 @@ func escaped(p []byte) bool {
 		}
 		rest = rest[i+2:]
 	}
-	i := bytes.Index(p, dataLine)
-	return i > 0 && p[i-1] != '\n'
+	return continued(p)
 }
 
-// dataLine begins another line of the value of an event.
-var dataLine = []byte("\ndata:")
+// field begins each line of the value of an event.
+var field = []byte("data:")
+
+// continued reports whether the value of an event goes on in another line. Lines end with
+// LF, CR or CRLF; the first of an event comes after an empty one.
+func continued(p []byte) bool {
+	for end := 0; ; end += len(field) {
+		i := bytes.Index(p[end:], field)
+		if i < 0 {
+			return false
+		}
+		end += i
+		line := p[:end]
+		if !endsLine(line) {
+			continue
+		}
+		if line = line[:len(line)-1]; len(line) > 0 && p[end-1] == '\n' && line[len(line)-1] == '\r' {
+			line = line[:len(line)-1]
+		}
+		if len(line) > 0 && !endsLine(line) {
+			return true
+		}
+	}
+}
+
+func endsLine(p []byte) bool {
+	return len(p) > 0 && (p[len(p)-1] == '\n' || p[len(p)-1] == '\r')
+}
 
 // read makes another reading of d: next tells what the text goes on with, what it
 // stands for (nothing for a line break within a value), and how many bytes it has, 0
@@ -112,12 +137,11 @@ func lineBreak(p []byte) (n int, broken bool) {
 	if len(p) > 1 && p[0] == '\r' && p[1] == '\n' {
 		n = 2
 	}
-	const field = "data:"
 	rest := p[n:]
 	if len(rest) < len(field) {
-		return 0, bytes.HasPrefix([]byte(field), rest)
+		return 0, bytes.HasPrefix(field, rest)
 	}
-	if !bytes.HasPrefix(rest, []byte(field)) {
+	if !bytes.HasPrefix(rest, field) {
 		return 0, false
 	}
 	if n += len(field); n < len(p) && p[n] == ' ' {

@@ -43,14 +43,16 @@ func TestAttackSpelledKey(t *testing.T) {
 		if seed%3 == 0 { // as a string in a string
 			text = spelled(text, any)
 		}
-		event := `data: {"choices":[{"delta":{"content":"before ` + text + ` after"}}]}` + "\n\n"
+		end := []string{"\n", "\r", "\r\n"}[any.IntN(3)]
+		before := []string{"", "data: {}" + end + end}[any.IntN(2)] // another event
+		event := before + `data: {"choices":[{"delta":{"content":"before ` + text + ` after"}}]}` + end + end
 		if seed%5 == 0 {
 			at := strings.Index(event, text) + 1 + any.IntN(len(text)-1)
-			event = event[:at] + "\ndata: " + event[at:]
+			event = event[:at] + end + "data: " + event[at:]
 		}
 		found := func(got string) bool {
 			for range 3 {
-				got = strings.ReplaceAll(got, "\ndata: ", "")
+				got = strings.ReplaceAll(got, end+"data: ", "")
 				if strings.Contains(got, awkward) {
 					return true
 				}
@@ -75,12 +77,31 @@ func TestAttackSpelledKey(t *testing.T) {
 			if len(got) != len(event) || found(got) || !strings.Contains(got, "***") {
 				t.Fatalf("seed %d, pieces of %d: %q of %q", seed, n, got, event)
 			}
-			if !strings.HasPrefix(got, `data: {"choices":[{"delta":{"content":"before *`) || !strings.HasSuffix(got, `* after"}}]}`+"\n\n") {
+			if !strings.HasPrefix(got, before+`data: {"choices":[{"delta":{"content":"before *`) || !strings.HasSuffix(got, `* after"}}]}`+end+end) {
 				t.Fatalf("seed %d: more than the key is gone: %q", seed, got)
 			}
 		}
 		if got := (redact.Secrets{awkward}).Text(event); found(got) || !strings.Contains(got, "[key]") {
 			t.Fatalf("seed %d: in an error: %q", seed, got)
+		}
+	}
+}
+
+// A key whose halves stand in two lines of a value is found, whatever ends a line, and
+// whichever event of a piece it is in.
+func TestAttackBrokenKey(t *testing.T) {
+	for _, end := range []string{"\n", "\r", "\r\n"} {
+		for _, before := range []string{"", "data: {}" + end + end} {
+			for at := 1; at < len(canary); at++ {
+				event := before + "data: " + canary[:at] + end + "data: " + canary[at:] + end + end
+				for _, n := range []int{1, 7, len(event)} {
+					got := string(pieces([]byte(event), n, redact.Secrets{canary}))
+					want := before + "data: " + strings.Repeat("*", len(event)-len(before)-len("data: ")-2*len(end)) + end + end
+					if got != want {
+						t.Fatalf("pieces of %d of %q: got %q", n, event, got)
+					}
+				}
+			}
 		}
 	}
 }

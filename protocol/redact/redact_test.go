@@ -148,6 +148,9 @@ func FuzzStream(f *testing.F) {
 		if len(got) != len(text) || bytes.Contains(got, []byte(key)) {
 			t.Fatalf("got %q for %q", got, text)
 		}
+		if bytes.Contains(valueBreak.ReplaceAll(got, nil), []byte(key)) {
+			t.Fatalf("the lines of a value are the key: got %q for %q", got, text)
+		}
 		for i, c := range got {
 			if c != text[i] && c != '*' {
 				t.Fatalf("byte %d changed: %q for %q", i, got, text)

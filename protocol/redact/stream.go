@@ -73,7 +73,7 @@ func (r *Stream) tail(p []byte) int {
 // beginning of that, and before it with what may begin a secret.
 func (r *Stream) broken(p []byte) bool {
 	i := bytes.LastIndexAny(p, "\r\n")
-	if i < 0 || len(p)-i > len(dataLine) || !bytes.HasPrefix(dataLine[1:], p[i+1:]) {
+	if i < 0 || len(p)-i > len(field)+1 || !bytes.HasPrefix(field, p[i+1:]) {
 		return false
 	}
 	line := p[:i]
