@@ -153,6 +153,9 @@ func TestAttackWakeAnotherAgent(t *testing.T) {
 	if _, body := f.post("/agent/down", callBody("shutdown")); !strings.Contains(body, `"success":true`) {
 		t.Fatal(body)
 	}
+	if got := f.ask("trusted", "destroy_agent", `{"agent_id":"asleep"}`); got != "error -32003 Not permitted: asleep is saved and does not run: destroy_agent is for agents that run, and that one has created" {
+		t.Errorf("destroy of a saved agent: %s", got)
+	}
 	for _, name := range []string{"asleep", "down"} {
 		for _, method := range []string{"get_tokens", "get_context", "get_model", "send"} {
 			got := f.ask("trusted", method, `{"agent_id":"`+name+`","content":"hello"}`)

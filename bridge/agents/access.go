@@ -66,8 +66,11 @@ func (a Access) permitAgent(ctx context.Context, from supervisor.Caller, m api.M
 	case api.AnyAgent:
 		return nil
 	case api.Created:
+		if err := a.Find(target); err != nil {
+			return err
+		}
 		if _, err := a.r.o.Supervisor.Agent(target); err != nil {
-			return rpc.AgentNotFound(target, supervisor.ErrNotFound)
+			return api.Denied("%s is saved and does not run: %s is for agents that run, and that one has created", target, m.Name)
 		}
 		if !a.r.Descends(target, from.AgentID) {
 			return api.Denied("%s did not create %s: %s is for agents that one has created", from.AgentID, target, m.Name)
