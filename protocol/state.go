@@ -20,7 +20,8 @@ type (
 		Permissions           PermissionState `json:"permissions" wire:"default"`
 		SystemPrompt          string          `json:"system_prompt" wire:"default"`
 		SystemPromptPath      *string         `json:"system_prompt_path"`
-		SystemPromptTruncated *Truncation     `json:"system_prompt_truncated,omitzero"` // SystemPrompt is only the head
+		SystemPromptLayers    []string        `json:"system_prompt_layers" wire:"default"` // the files that it came from, in their order
+		SystemPromptTruncated *Truncation     `json:"system_prompt_truncated,omitzero"`    // SystemPrompt is only the head
 		Tokens                ContextTokens   `json:"tokens" wire:"default"`
 		MaxIterations         uint64          `json:"max_iterations" wire:"default"`
 		// HaltedAtIterationLimit says that the last turn ended at MaxIterations.

@@ -100,6 +100,8 @@ type (
 	GetSystemPromptResult struct {
 		SystemPrompt     string  `json:"system_prompt"`
 		SystemPromptPath *string `json:"system_prompt_path"`
+		// Layers are the files that it came from, the one with the last word last.
+		Layers []string `json:"layers"`
 		// Truncated says that SystemPrompt is only the head of it.
 		Truncated bool `json:"truncated,omitzero"`
 	}

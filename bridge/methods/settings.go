@@ -153,7 +153,7 @@ func (m *settingsMethods) getSystemPrompt(ctx context.Context, c *rpc.Call, _ ap
 		return api.GetSystemPromptResult{}, err
 	}
 	return api.GetSystemPromptResult{
-		SystemPrompt: state.SystemPrompt, SystemPromptPath: state.SystemPromptPath,
+		SystemPrompt: state.SystemPrompt, SystemPromptPath: state.SystemPromptPath, Layers: state.SystemPromptLayers,
 		Truncated: state.SystemPromptTruncated != nil && state.SystemPromptTruncated.Truncated,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package prompt_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,21 +36,44 @@ func TestLayers(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"NEXUS.md": "above", "repo/.git/HEAD": "", "repo/NEXUS.md": "top", "repo/a/b/NEXUS.md": "deep", "repo/c/NEXUS.md": " \n",
 		"tree/.git": "gitdir: elsewhere", "tree/NEXUS.md": "worktree", "tree/sub/file": "",
+		"others/.git/HEAD": "", "others/CLAUDE.md": "claude", "others/AGENTS.md": "agents", "others/NEXUS.md": "nexus",
+		"others/copy/CLAUDE.md": "same", "others/copy/AGENTS.md": "same",
 	})
+	if err := errors.Join(os.Mkdir(dir+"/others/link", 0o700), os.Symlink("../AGENTS.md", dir+"/others/link/CLAUDE.md")); err != nil {
+		t.Fatal(err)
+	}
 	home := tree(t, map[string]string{"NEXUS.md": "personal", "x/file": ""})
 	tests := []struct {
-		name, home, cwd, text, path string
+		name, home, cwd, text string
+		layers                []string
 	}{
-		{"at the root", "", dir + "/repo", "top", dir + "/repo/NEXUS.md"},
-		{"below it", "", dir + "/repo/a/b", "top\n\n# Instructions for a/b" + prevail + "deep", dir + "/repo/a/b/NEXUS.md"},
-		{"between", "", dir + "/repo/a", "top", dir + "/repo/NEXUS.md"},
-		{"an empty one is none", "", dir + "/repo/c", "top", dir + "/repo/NEXUS.md"},
-		{"a worktree has a file .git", "", dir + "/tree/sub", "worktree", dir + "/tree/NEXUS.md"},
-		{"no project: the directory alone", "", dir, "above", dir + "/NEXUS.md"},
-		{"nothing above it", "", home + "/x", prompt.Default, ""},
-		{"the personal one first", home, dir + "/repo", "personal\n\n# Instructions of this project" + prevail + "top", dir + "/repo/NEXUS.md"},
-		{"and once", home, home, "personal", home + "/NEXUS.md"},
-		{"a directory that is not there", home, dir + "/none", "personal", home + "/NEXUS.md"},
+		{"at the root", "", dir + "/repo", "top", []string{dir + "/repo/NEXUS.md"}},
+		{"below it", "", dir + "/repo/a/b", "top\n\n# Instructions for a/b" + prevail + "deep", []string{dir + "/repo/NEXUS.md", dir + "/repo/a/b/NEXUS.md"}},
+		{"between", "", dir + "/repo/a", "top", []string{dir + "/repo/NEXUS.md"}},
+		{"an empty one is none", "", dir + "/repo/c", "top", []string{dir + "/repo/NEXUS.md"}},
+		{"a worktree has a file .git", "", dir + "/tree/sub", "worktree", []string{dir + "/tree/NEXUS.md"}},
+		{"no project: the directory alone", "", dir, "above", []string{dir + "/NEXUS.md"}},
+		{"nothing above it", "", home + "/x", prompt.Default, nil},
+		{"the personal one first", home, dir + "/repo", "personal\n\n# Instructions of this project" + prevail + "top", []string{home + "/NEXUS.md", dir + "/repo/NEXUS.md"}},
+		{"and once", home, home, "personal", []string{home + "/NEXUS.md"}},
+		{
+			"what other agents read, and ours last", "", dir + "/others",
+			"claude\n\n# Instructions of this project" + prevail + "agents\n\n# Instructions of this project" + prevail + "nexus",
+			[]string{dir + "/others/CLAUDE.md", dir + "/others/AGENTS.md", dir + "/others/NEXUS.md"},
+		},
+		{
+			"a copy counts once", "", dir + "/others/copy",
+			"claude\n\n# Instructions of this project" + prevail + "agents\n\n# Instructions of this project" + prevail +
+				"nexus\n\n# Instructions for copy" + prevail + "same",
+			[]string{dir + "/others/CLAUDE.md", dir + "/others/AGENTS.md", dir + "/others/NEXUS.md", dir + "/others/copy/CLAUDE.md"},
+		},
+		{
+			"a link within the project", "", dir + "/others/link",
+			"claude\n\n# Instructions of this project" + prevail + "agents\n\n# Instructions of this project" + prevail +
+				"nexus\n\n# Instructions for link" + prevail + "agents",
+			[]string{dir + "/others/CLAUDE.md", dir + "/others/AGENTS.md", dir + "/others/NEXUS.md", dir + "/others/link/CLAUDE.md"},
+		},
+		{"a directory that is not there", home, dir + "/none", "personal", []string{home + "/NEXUS.md"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +81,11 @@ func TestLayers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(prompt.Prompt{Text: tt.text, Path: tt.path}, got); diff != "" {
+			want := prompt.Prompt{Text: tt.text, Layers: tt.layers}
+			if len(tt.layers) > 0 {
+				want.Path = tt.layers[len(tt.layers)-1]
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

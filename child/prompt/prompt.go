@@ -4,9 +4,10 @@
 //	text := p.With(prompt.Surroundings{Cwd: cwd, Now: time.Now(), Notes: notes})
 //
 // What somebody said is the prompt stands alone. Otherwise NEXUS.md in the home
-// (personal) comes first, and after it each NEXUS.md from the project's root
-// (the nearest directory with a .git) down to the working directory, so that
-// the nearest has the last word; with none, a built-in prompt stands in.
+// (personal) comes first, and after it each CLAUDE.md, AGENTS.md and NEXUS.md from the
+// project's root (the nearest directory with a .git) down to the working directory, so that
+// the nearest has the last word, and in a directory NEXUS.md; with none, a built-in prompt
+// stands in.
 // Functions keep no state. A file must be regular and UTF-8 text, all files together
 // at most MaxSize, and no link leads out of a project. A file of the project that is
 // anything else is left out, as the agent itself may have put it there; one of the
@@ -23,7 +24,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -36,6 +39,10 @@ const MaxSize = 256 << 10
 // FileName is what a layer of the prompt is called in its directory.
 const FileName = "NEXUS.md"
 
+// fileNames are the layers of a directory of a project: what others of our kind read, and
+// then our own.
+var fileNames = [...]string{"CLAUDE.md", "AGENTS.md", FileName}
+
 // Default is the prompt where nobody wrote one.
 const Default = `You are an agent that nexus runs. You answer the person or program that prompts you and you may call the tools you are given; their paths are relative to your working directory. Say what you did and what you found, briefly and truthfully. If you cannot do what is asked, say so and say why.`
 
@@ -45,11 +52,22 @@ type Prompt struct {
 	// Path is the file it came from, the one with the last word if there were
 	// several; "" if none.
 	Path string
+	// Layers are all the files that it came from, the one with the last word last.
+	Layers []string
 	// Explicit says that somebody asked for this very prompt, so that it is
 	// saved with the session.
 	Explicit bool
 	// LeftOut says which files of the project are not used, and why.
 	LeftOut []error
+}
+
+// Saved is the prompt that a session has, and the file that it came from, "" if none.
+func Saved(text, path string) Prompt {
+	p := Prompt{Text: text, Path: path, Explicit: true}
+	if path != "" {
+		p.Layers = []string{path}
+	}
+	return p
 }
 
 // Options says where to look.
@@ -84,7 +102,7 @@ func Load(o Options) (Prompt, error) {
 		if err != nil {
 			return Prompt{}, fmt.Errorf("read system prompt %s: %w", o.File, err)
 		}
-		return Prompt{Text: text, Path: absolute(o.File), Explicit: true}, nil
+		return Saved(text, absolute(o.File)), nil
 	}
 	return layers(o)
 }
@@ -94,9 +112,11 @@ func layers(o Options) (p Prompt, err error) {
 	if o.Home != "" {
 		// The home is the user's own: a link in it may lead anywhere.
 		open := func(name string) (*os.File, error) { return safefile.OpenLinked(filepath.Join(o.Home, name)) }
-		if err := p.add(open, FileName, absolute(o.Home), ""); err != nil {
+		text, err := p.read(open, FileName, absolute(o.Home))
+		if err != nil {
 			return Prompt{}, err
 		}
+		p.add(text, filepath.Join(absolute(o.Home), FileName), "")
 	}
 	if o.Cwd != "" {
 		p.addProject(absolute(o.Cwd), absolute(o.Home))
@@ -143,8 +163,20 @@ func (p *Prompt) addProject(cwd, home string) {
 		if dir != "." {
 			head = "# Instructions for " + dir + " (they prevail over those above)"
 		}
-		if err := p.add(open, strings.TrimPrefix(dir+"/"+FileName, "./"), top, head); err != nil {
-			leaveOut(err)
+		var here []string // one is often a link to the other, or a copy
+		for _, file := range fileNames {
+			name := strings.TrimPrefix(dir+"/"+file, "./")
+			text, err := p.read(open, name, top)
+			if err != nil {
+				leaveOut(err)
+			}
+			if errors.Is(err, syscall.ENOTDIR) { // nor are there others
+				break
+			}
+			if err == nil && !slices.Contains(here, text) {
+				here = append(here, text)
+				p.add(text, filepath.Join(top, filepath.FromSlash(name)), head)
+			}
 		}
 	}
 }
@@ -173,23 +205,27 @@ func projectRoot(cwd string) (top string, leftOut []error) {
 	}
 }
 
-// add adds one layer, if there is one.
-func (p *Prompt) add(open func(name string) (*os.File, error), name, top, head string) error {
-	text, err := read(open, name, MaxSize-len(p.Text))
-	path := filepath.Join(top, filepath.FromSlash(name))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read system prompt %s: %w", path, err)
-	case strings.TrimSpace(text) == "":
-		return nil
+// add adds one layer, unless it is blank.
+func (p *Prompt) add(text, path, head string) {
+	if strings.TrimSpace(text) == "" {
+		return
 	}
 	if p.Text != "" {
 		text = p.Text + "\n\n" + head + "\n\n" + text
 	}
-	p.Text, p.Path = text, path
-	return nil
+	p.Text, p.Path, p.Layers = text, path, append(p.Layers, path)
+}
+
+// read is the text of a layer, as far as there is room; "" if there is none.
+func (p *Prompt) read(open func(name string) (*os.File, error), name, top string) (string, error) {
+	text, err := read(open, name, MaxSize-len(p.Text))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read system prompt %s: %w", filepath.Join(top, filepath.FromSlash(name)), err)
+	}
+	return text, nil
 }
 
 // read reads a regular file of at most limit bytes of text.

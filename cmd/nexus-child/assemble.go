@@ -219,7 +219,7 @@ func (a *assembly) choosePrompt(f *flags, saved transcript.Settings, home, cwd s
 	says := f.saysSystem() || f.system != "" // the profile may say it too
 	switch {
 	case !says && saved.SystemPrompt != nil:
-		a.options.Prompt = prompt.Prompt{Text: *saved.SystemPrompt, Path: protocol.Value(saved.SystemPromptPath), Explicit: true}
+		a.options.Prompt = prompt.Saved(*saved.SystemPrompt, protocol.Value(saved.SystemPromptPath))
 	case says && f.system == "" && f.systemFile == "":
 		a.options.Prompt = prompt.Prompt{Explicit: true}
 	default:

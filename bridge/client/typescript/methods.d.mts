@@ -627,7 +627,12 @@ export type RespondPermissionResult = { responded: boolean; request_id: string; 
 
 export type GetSystemPromptParams = {
 };
-export type GetSystemPromptResult = { system_prompt: string; system_prompt_path: string | null; truncated?: boolean };
+export type GetSystemPromptResult = {
+  system_prompt: string;
+  system_prompt_path: string | null;
+  layers: Array<string>;
+  truncated?: boolean;
+};
 
 export type SetSystemPromptParams = {
   system_prompt: string | null;

@@ -600,6 +600,7 @@ class RespondPermission(TypedDict):
 class _GetSystemPrompt(TypedDict):
     system_prompt: str
     system_prompt_path: Optional[str]
+    layers: List[str]
 
 
 class GetSystemPrompt(_GetSystemPrompt, total=False):
