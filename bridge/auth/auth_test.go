@@ -87,7 +87,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestCreateAndRead(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
+	home := t.TempDir()
 	path := auth.KeyPath(home, 9000)
 	if filepath.Base(path) != "server-9000.key" || filepath.Base(auth.KeyPath(home, 8765)) != "server.key" {
 		t.Errorf("key files are %s and %s", path, auth.KeyPath(home, 8765))

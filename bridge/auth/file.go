@@ -93,9 +93,6 @@ func removeOthers(path string) error {
 }
 
 func tighten(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:

@@ -110,7 +110,7 @@ type Record struct {
 // ErrConflict, ErrUnrecorded, or of the kind KindPlanRecordDamaged; of a record that could not be
 // begun nothing is left. Only a regular file is opened, and no link followed.
 func Open(path, digest string) (*Record, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := safefile.Mkdir(filepath.Dir(path)); err != nil {
 		return nil, unrecorded("make the directory", err)
 	}
 	file, err := openRegular(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)

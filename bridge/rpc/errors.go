@@ -264,7 +264,7 @@ func ofServer(err error) *api.Error {
 	} else if ok {
 		return &api.Error{Kind: api.KindExecutionError, Details: e.Message}
 	}
-	if errors.Is(err, fs.ErrPermission) || isAny(err, noRoom) { // the home may not be written, or cannot be
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || isAny(err, noRoom) { // the home may not be written, or cannot be
 		return unrecorded(err)
 	}
 	return nil
@@ -301,7 +301,11 @@ func MoveAgent(id string) string {
 }
 
 func unrecorded(err error) *api.Error {
-	return apiError(api.KindNotRecorded, err, "Make room on the server's disk, or its home writable, then send it again: nothing was accepted.")
+	mend := "Make room on the server's disk, or its home writable"
+	if errors.Is(err, fs.ErrNotExist) {
+		mend = "Put the server's home back where it was"
+	}
+	return apiError(api.KindNotRecorded, err, mend+", then send it again: nothing was accepted.")
 }
 
 // ofProcess is the part of the table for what agents' processes did.

@@ -74,7 +74,7 @@ func (c *Catalogue) begin(id string, write func(io.Writer) error, prepare func()
 	if c.taken(id) {
 		return &Error{Name: id, Err: ErrExists}
 	}
-	if err := os.MkdirAll(c.Dir(id), 0o700); err != nil {
+	if err := safefile.Mkdir(c.Dir(id)); err != nil {
 		return &Error{Name: id, Err: err}
 	}
 	if err := c.note("begin", id); err != nil {
@@ -108,7 +108,7 @@ func (c *Catalogue) Rename(old, name string) (err error) {
 	if c.taken(name) {
 		return &Error{Name: name, Err: ErrExists}
 	}
-	if err := os.MkdirAll(c.Dir(name), 0o700); err != nil {
+	if err := safefile.Mkdir(c.Dir(name)); err != nil {
 		return &Error{Name: name, Err: err}
 	}
 	if err := c.note("rename", old, name); err != nil {
@@ -153,7 +153,7 @@ func (c *Catalogue) Delete(id string) (err error) {
 
 // exclusive waits until no other change is under way, of this process or another.
 func (c *Catalogue) exclusive() (release func(), err error) {
-	if err := os.MkdirAll(c.layout.Named, 0o700); err != nil {
+	if err := safefile.Mkdir(c.layout.Named); err != nil {
 		return nil, fmt.Errorf("change the sessions: %w", err)
 	}
 	return c.lock(os.O_RDWR | os.O_CREATE)

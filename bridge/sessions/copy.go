@@ -47,7 +47,7 @@ func copyAll(from, to string) error {
 		target := filepath.Join(to, relative)
 		switch {
 		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
+			return safefile.Mkdir(target)
 		case d.Type().IsRegular():
 			return copyFile(path, target)
 		}

@@ -181,7 +181,7 @@ func (c *Catalogue) SetLast(id string) error {
 	if !api.ValidAgentID(id) {
 		return fmt.Errorf("remember the last session: %q is no name of one", id)
 	}
-	if err := os.MkdirAll(filepath.Dir(c.lastPath()), 0o700); err != nil {
+	if err := safefile.Mkdir(filepath.Dir(c.lastPath())); err != nil {
 		return fmt.Errorf("remember the last session: %w", err)
 	}
 	if err := safefile.Replace(c.lastPath(), []byte(id+"\n"), false); err != nil {

@@ -225,7 +225,7 @@ func (t tool) cacheDir(cache, dir string) (string, error) {
 	if t.cache == "" {
 		return "", nil
 	}
-	if cache != "" && os.MkdirAll(cache, 0o700) == nil && safefile.Probe(cache, 64<<10) == nil {
+	if cache != "" && safefile.Mkdir(cache) == nil && safefile.Probe(cache, 64<<10) == nil {
 		return filepath.EvalSymlinks(cache)
 	}
 	return os.MkdirTemp(dir, "cache-")

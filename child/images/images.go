@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -144,7 +143,7 @@ func (s *Store) write(image protocol.Image, data []byte) error {
 	if old, err := read(path, image); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	if err := os.MkdirAll(s.options.Dir, 0o700); err != nil {
+	if err := safefile.Mkdir(s.options.Dir); err != nil {
 		return err
 	}
 	if err := safefile.Replace(path, data, !s.options.NoSync); err != nil || s.options.NoSync {

@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 
 // What is on the disk serves the next process, is private, and is checked.
 func TestFiles(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "deep", "a.files")
+	dir := filepath.Join(t.TempDir(), "a.files")
 	image, err := images.New(images.Options{Dir: dir}).Put([]byte(png), "", "")
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func Open(o Options) (*Journal, *transcript.State, error) {
 		flags &^= os.O_CREATE
 	} else if err := CheckName(name); err != nil {
 		return nil, nil, err
-	} else if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	} else if err := safefile.Mkdir(o.Dir); err != nil {
 		return nil, nil, fmt.Errorf("create session directory: %w", err)
 	}
 	path, err := filepath.Abs(filepath.Join(o.Dir, name+suffix))

@@ -191,7 +191,7 @@ func check(ctx context.Context, s Spec) error {
 // makeTemp makes the program's own directory for temporary files.
 func makeTemp(base string) (string, error) {
 	if base != "" {
-		if err := os.MkdirAll(base, 0o700); err != nil {
+		if err := safefile.Mkdir(base); err != nil {
 			return "", err
 		}
 		return os.MkdirTemp(base, "")

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -37,7 +38,7 @@ func (s *spill) Save(tool, text string) (path string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := safefile.Mkdir(s.dir); err != nil {
 		return "", err
 	}
 	s.last++

@@ -123,14 +123,27 @@ func openSession(f *flags, home string, log *zap.Logger) (*journal.Journal, *tra
 	if f.noSession {
 		return nil, unsaved, nil
 	}
+	dir := cmp.Or(f.sessionDir, filepath.Join(home, sessionsDir))
+	makeParents(f, dir, log)
 	j, state, err := journal.Open(journal.Options{
-		Dir: cmp.Or(f.sessionDir, filepath.Join(home, sessionsDir)), Name: f.session, Continue: f.resume, NoSync: f.durability == "os",
+		Dir: dir, Name: f.session, Continue: f.resume, NoSync: f.durability == "os",
 	})
 	if err != nil && f.bare() {
 		log.Warn("the conversation is not saved and cannot be continued later; --no-session turns saving off", zap.Error(err))
 		return nil, unsaved, nil
 	}
 	return j, state, err
+}
+
+// makeParents makes the directories above one that is to be made. A server has made those
+// of its agents, and they make none where its home is there no more.
+func makeParents(f *flags, dir string, log *zap.Logger) {
+	if f.modelSocket != "" {
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		log.Warn("make a directory", zap.Error(err))
+	}
 }
 
 // sessionsDir is in the home.
@@ -289,6 +302,7 @@ func (a *assembly) openToolEnv(f *flags, saved transcript.Settings, current *con
 	}
 	// Without a home that can be written, nothing that is too long is kept, and
 	// programs have the system's directory for temporary files.
+	makeParents(f, c.Home.ScratchDir(), a.options.Log)
 	if scratch, err := safefile.MakeDir(c.Home.ScratchDir()); err != nil {
 		a.options.Log.Warn("long results are not kept", zap.Error(err))
 	} else {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -109,6 +110,60 @@ func TestHomeTakenAway(t *testing.T) {
 			s.end() // with status 0
 		})
 	}
+}
+
+// A server makes nothing in the place of its home that was renamed, and says of no change
+// that it is saved; once the home is back, it and the next server have what was there.
+func TestHomeIsRenamedBack(t *testing.T) {
+	s := newLive(t, nil)
+	s.call("/", "create_agent", `{"agent_id":"a"}`)
+	s.send("a", "hello")
+	key := gjson.Get(s.call("/", "create_key", `{"scope":"read"}`), "result.key_id").Str
+	if err := os.Rename(s.home, s.home+".old"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, method, params string }{
+		{"/", "create_key", `{"scope":"read"}`},
+		{"/", "clone_session", `{"src_session":"a","dest_session":"b"}`},
+		{"/agent/a", "set_limits", `{"limits":{"tokens":10}}`},
+		{"/", "run_plan", `{"request_id":"p","plan":{"tasks":[{"id":"x","type":"testing","description":"y","priority":1}]},"agents":["a"]}`},
+		{"/agent/a", "send", `{"content":"hello"}`},
+		{"/", "revoke_key", `{"key_id":"` + key + `"}`},
+	} {
+		answer := s.call(c.path, c.method, c.params)
+		got := gjson.Get(answer, "error.data.type").Str
+		if got != "NOT_RECORDED" && (c.method != "send" || got != "EXECUTION_ERROR") { // a turn is refused as its session's file is not there
+			t.Errorf("%s: %s", c.method, answer)
+		}
+	}
+	if answer := s.call("/", "create_agent", `{"agent_id":"b"}`); !gjson.Get(answer, "error").Exists() {
+		t.Errorf("create_agent: %s", answer)
+	}
+	if err := syscall.Kill(s.pid("a"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent fails", func() (answer string, err error) {
+		answer = s.call("/", "list_agents", "{}")
+		if state := gjson.Get(answer, "result.agents.#(agent_id==a).state").Str; state != "backoff" && state != "failed" {
+			err = errors.New(answer)
+		}
+		return answer, err
+	})
+	if _, err := os.Lstat(s.home); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("there is a home again: %v", err)
+	}
+	if err := os.Rename(s.home+".old", s.home); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	s.again()
+	if answer := s.call("/", "list_keys", "{}"); strings.Contains(answer, key) {
+		t.Errorf("the revoked key: %s", answer) // it was written when the home was there again
+	}
+	if answer := s.send("a", "hello"); gjson.Get(answer, "result.stop_reason").Str != "completed" {
+		t.Errorf("in the next server: %s", answer)
+	}
+	s.end()
 }
 
 // planted is what somebody could put in the place of a file.

@@ -22,7 +22,16 @@ type Dir struct {
 // removePatience is how long the end of a process waits for the removal of its directory.
 const removePatience = 2 * time.Second
 
-// MakeDir makes a directory (mode 0700) in parent, which it makes if need be. The
+// Mkdir makes a directory (mode 0700); it is no error if it is there. Unlike os.MkdirAll
+// it makes none above it, so that nothing is put where a home was that is there no more.
+func Mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// MakeDir makes a directory (mode 0700) in parent, which it makes, by Mkdir, if need be. The
 // directories of dead processes there are removed meanwhile; Remove ends that.
 func MakeDir(parent string) (*Dir, error) {
 	d, err := newDir(parent)
@@ -36,7 +45,7 @@ func MakeDir(parent string) (*Dir, error) {
 }
 
 func newDir(parent string) (*Dir, error) {
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	if err := Mkdir(parent); err != nil {
 		return nil, err
 	}
 	parent, err := filepath.Abs(parent)

@@ -16,7 +16,7 @@ import (
 // The directories of dead processes go, whatever they left in them. Those of
 // the living, and what is no directory, stay.
 func TestSweep(t *testing.T) {
-	parent := filepath.Join(t.TempDir(), "run", "scratch")
+	parent := filepath.Join(t.TempDir(), "scratch")
 	living, err := safefile.MakeDir(parent)
 	if err != nil {
 		t.Fatal(err)

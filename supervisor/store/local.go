@@ -167,7 +167,7 @@ func (r *records) end(by func() error) error {
 
 // open opens the log of an agent that is held, or makes it.
 func (l *Local) open(agent string) (*segmentlog.Log, [][]byte, error) {
-	if err := os.MkdirAll(filepath.Dir(l.path(agent)), 0o700); err != nil {
+	if err := safefile.Mkdir(filepath.Dir(l.path(agent))); err != nil {
 		return nil, nil, err
 	}
 	if err := l.migrate(agent); err != nil {
@@ -350,7 +350,7 @@ func (l *Local) Clone(from, to string) error {
 func (l *Local) Rename(from, to string) error {
 	_, release := l.hold(from)
 	defer release()
-	errs := []error{os.MkdirAll(filepath.Dir(l.path(to)), 0o700)}
+	errs := []error{safefile.Mkdir(filepath.Dir(l.path(to)))}
 	for _, part := range parts {
 		if err := os.Rename(l.o.Path(from, part), l.o.Path(to, part)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"nexus.internal/child/tool"
+	"nexus.internal/protocol/safefile"
 	"nexus.internal/protocol/textcut"
 )
 
@@ -96,7 +97,7 @@ func (c *collector) open() {
 		c.lost = fmt.Errorf("none is kept")
 		return
 	}
-	if c.lost = os.MkdirAll(c.dir, 0o700); c.lost != nil {
+	if c.lost = safefile.Mkdir(c.dir); c.lost != nil {
 		return
 	}
 	makeRoom(c.dir, maxDir-maxFile)

@@ -78,7 +78,7 @@ func span(from, to uint64) (all []uint64) {
 }
 
 func TestEventsAndNumbersSurvive(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "agents", "alice.records")
+	dir := filepath.Join(t.TempDir(), "alice.records")
 	for life := uint64(0); life < 3; life++ {
 		w := segmentlog.New(segmentlog.Options{})
 		l := open(t, w, dir)

@@ -23,7 +23,7 @@ type Past struct {
 // another one is of a process that was killed. With durable it is on the disk when Make returns.
 func Make(dir string, p Past, durable bool) error {
 	next := dir + unfinished
-	err := errors.Join(os.RemoveAll(next), os.MkdirAll(next, 0o700))
+	err := errors.Join(os.RemoveAll(next), safefile.Mkdir(next))
 	if err == nil {
 		err = fill(next, p, durable)
 	}

@@ -345,7 +345,7 @@ func (l *Log) rotate(first uint64, anew bool) error {
 			l.segments = l.segments[1:]
 		}
 	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	if err := safefile.Mkdir(l.dir); err != nil {
 		return err
 	}
 	s, h, file, err := begin(l.dir, end.Number+1, h, Past{Account: l.account, Lines: kept, Rooms: rooms}, l.account != nil)
