@@ -80,7 +80,9 @@ func (s *agentState) response(r protocol.Response) {
 	}
 	err := childError(r)
 	if r.Command == (protocol.SetPermissions{}).Name() {
-		s.narrowed = unsavedOf(err, s.narrowed)
+		if s.narrowed = unsavedOf(err, s.narrowed); s.narrowed.holds != nil {
+			s.inc.saveLater()
+		}
 	}
 	s.answered(r.ID, answer{response: r, err: err})
 }

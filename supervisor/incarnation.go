@@ -33,6 +33,7 @@ type incarnation struct {
 	heartbeat   heartbeat
 	host        hostCalls
 	permissions pendingPermissions
+	saveAgain   *time.Timer // tries again to save what was taken from the agent; nil if nothing waits
 }
 
 // KillNow is a context for Conn.Stop that leaves out the polite rungs: it has ended.
@@ -159,6 +160,10 @@ func (inc *incarnation) enqueue(c protocol.Command) {
 // looks after it no more.
 func (inc *incarnation) cancelPending() {
 	inc.heartbeat.stop()
+	if inc.saveAgain != nil {
+		inc.saveAgain.Stop()
+		inc.saveAgain = nil
+	}
 	inc.sendQueue.clear()
 	inc.cancelPermissions(func(r pendingPermission) bool { return !r.answered })
 	inc.host.end(nil)

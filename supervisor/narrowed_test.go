@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"nexus.internal/protocol"
 	"nexus.internal/supervisor"
@@ -60,5 +61,44 @@ func TestUnsavedNarrowingOutlivesItsProcess(t *testing.T) {
 		if want := []string{"sandboxed within held, granted trusted", "hello", "sandboxed within held, granted trusted", "with room", "saved"}; !slices.Equal(seen, want) {
 			t.Errorf("the next ones were told %q, want %q", seen, want)
 		}
+	})
+}
+
+// What could not be saved is tried again each second, until there is room, and no longer.
+func TestUnsavedNarrowingIsTriedAgain(t *testing.T) {
+	tries, full := 0, true
+	play := supervisortest.Play{Command: func(c *supervisortest.Child, cmd protocol.Command) bool {
+		if _, ok := cmd.(protocol.SetPermissions); !ok {
+			return false
+		}
+		answer := map[string]any{"ok": true, "permissions": map[string]any{"preset": "sandboxed"}}
+		if full {
+			answer = map[string]any{"ok": false, "error": "no space left", "reason": protocol.StorageFull}
+			if tries == 0 { // later there is nothing more to take away
+				answer["permissions"], answer["granted"] = map[string]any{"preset": "sandboxed"}, map[string]any{"preset": "trusted"}
+			}
+		}
+		tries++
+		c.Respond(cmd, answer)
+		return true
+	}}
+	run(t, always(play), func(h *house) {
+		a := h.start("alice")
+		set := protocol.SetPermissions{Permissions: &protocol.Permissions{Preset: "sandboxed"}}
+		if _, err := supervisor.Do(h.Context(), a, set); err == nil {
+			t.Fatal("there was room")
+		}
+		after := func(d time.Duration, want int, unsaved bool) {
+			t.Helper()
+			time.Sleep(d) //nolint:forbidigo // the clock is that of synctest
+			synctest.Wait()
+			if got := a.Info().Narrowed != nil; tries != want || got != unsaved {
+				t.Errorf("%d tries, unsaved %t, want %d, %t", tries, got, want, unsaved)
+			}
+		}
+		after(3500*time.Millisecond, 4, true)
+		full = false
+		after(time.Second, 5, false)
+		after(time.Minute, 5, false)
 	})
 }

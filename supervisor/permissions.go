@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"nexus.internal/protocol"
 )
@@ -196,6 +197,26 @@ func unsavedOf(err error, before unsaved) unsaved {
 // command has a child hold and be granted no more than u.
 func (u unsaved) command(id string) protocol.SetPermissions {
 	return protocol.SetPermissions{ID: id, Permissions: u.holds, Within: protocol.WithinHeld, Granted: u.granted}
+}
+
+// saveRetry is between attempts to save what was taken from an agent and could not be saved.
+const saveRetry = time.Second
+
+// saveLater has the child save that after saveRetry; its answer leads here again if it cannot.
+func (inc *incarnation) saveLater() {
+	if inc.saveAgain != nil {
+		return
+	}
+	inc.saveAgain = time.AfterFunc(saveRetry, func() {
+		inc.agent.update(func(s *agentState) []effect {
+			if inc.saveAgain == nil { // stopped
+				return nil
+			}
+			inc.saveAgain = nil
+			inc.enqueue(s.narrowed.command(s.agent.sup.nextID()))
+			return s.elsewhere()
+		})
+	})
 }
 
 // SaveNarrowed has the agent's session say what was taken from the agent and could not
