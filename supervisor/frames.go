@@ -80,7 +80,7 @@ func (s *agentState) response(r protocol.Response) {
 	}
 	err := childError(r)
 	if r.Command == (protocol.SetPermissions{}).Name() {
-		if s.narrowed = unsavedOf(err, s.narrowed); s.narrowed.holds != nil {
+		if s.narrowed = unsavedOf(err, s.narrowed); s.narrowed.holds != nil && (s.state == Ready || s.state == Busy) {
 			s.inc.saveLater()
 		}
 	}
