@@ -12,7 +12,6 @@ import (
 	"nexus.internal/bridge/rpc"
 	"nexus.internal/bridge/task"
 	"nexus.internal/protocol"
-	"nexus.internal/supervisor"
 )
 
 // checkTurns divide the places of checkers between those that ask. All keys but full ones
@@ -52,7 +51,7 @@ func (m *taskMethods) validateCode(ctx context.Context, c *rpc.Call, p api.Valid
 	defer cancel()
 	leave, err := m.checks.enter(limited, c.By)
 	if err != nil && ctx.Err() == nil {
-		return api.ValidateCodeResult{}, fmt.Errorf("other checks took the %s that this one had: %w", limit, supervisor.ErrTurnTimeout)
+		return api.ValidateCodeResult{}, tookTooLong("other checks took the %s that this one had", limit)
 	}
 	if err != nil {
 		return api.ValidateCodeResult{}, err
@@ -63,10 +62,18 @@ func (m *taskMethods) validateCode(ctx context.Context, c *rpc.Call, p api.Valid
 		return api.ValidateCodeResult{}, api.Invalid("language", "%s", e.Message)
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return api.ValidateCodeResult{}, fmt.Errorf("the checker was ended after %s: %w", limit, supervisor.ErrTurnTimeout)
+		return api.ValidateCodeResult{}, tookTooLong("the checker was ended after %s", limit)
 	}
 	if err != nil {
 		return api.ValidateCodeResult{}, err
 	}
 	return result, nil
+}
+
+// tookTooLong is TIMEOUT of a check that had limit for it all; what has it as %s.
+func tookTooLong(what string, limit time.Duration) error {
+	return &api.Error{
+		Kind: api.KindTimeout, Details: fmt.Sprintf(what, limit),
+		Suggestions: []string{"Send it again with a longer timeout_s, or less code."},
+	}
 }
