@@ -190,8 +190,13 @@ func realPath(path string) string {
 }
 
 func bothNames(paths []string) (names []string) {
+	var at file.Resolver
 	for _, path := range paths {
-		names = append(names, path, realPath(path))
+		real, err := at.Real(path)
+		if err != nil {
+			real = path
+		}
+		names = append(names, path, real)
 	}
 	return names
 }

@@ -49,10 +49,7 @@ func (c *configuration) load() (*config.Config, error) {
 }
 
 func (c *configuration) from(cwd string) (*config.Config, error) {
-	if c.f.personal != "" {
-		return config.LoadAs(c.f.personal, c.environ, cwd, c.f.configs...)
-	}
-	return config.Load(c.environ, cwd, c.f.configs...)
+	return config.LoadAs(c.f.personal, c.environ, cwd, c.f.configs...) // assemble has checked the home
 }
 
 func (c *configuration) Presets() map[string]protocol.Permissions { return c.now().Presets }

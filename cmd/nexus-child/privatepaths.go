@@ -25,6 +25,13 @@ import (
 // of nexus's own.
 func privatePaths(homes []string, cwd, session, socket string) permission.Private {
 	var p permission.Private
+	var at file.Resolver
+	relative := func(dir, path string) (string, bool) { // from dir to path, through which no link leads, if it is dir or lies in it
+		if real, err := at.Real(dir); err == nil {
+			dir = real
+		}
+		return safefile.Below(dir, path)
+	}
 	inside := false // the working directory is nexus's own
 	for _, home := range homes {
 		work, below := relative(home, cwd)
@@ -69,15 +76,6 @@ func privatePaths(homes []string, cwd, session, socket string) permission.Privat
 		beside(socket)
 	}
 	return p
-}
-
-// relative is the way from dir to path, through which no link leads, if that is
-// dir or lies in it.
-func relative(dir, path string) (string, bool) {
-	if real, err := file.Real(dir); err == nil {
-		dir = real
-	}
-	return safefile.Below(dir, path)
 }
 
 // homes are those of nexus that are out of bounds: the agent's own, the user's default

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +52,24 @@ func TestSpare(t *testing.T) {
 	p.stdin.Close()
 	if status := p.wait(); status != 0 {
 		t.Errorf("exit status %d, stderr %s", status, p.stderr.String())
+	}
+}
+
+// Nobody would see a rehearsal that fails, but each agent would take longer to be ready. It
+// leaves no file, no variable and no goroutine behind.
+func TestRehearsal(t *testing.T) {
+	before, threads := os.Environ(), runtime.NumGoroutine()
+	if err := rehearse(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := os.Environ(); !slices.Equal(before, after) {
+		t.Errorf("the environment was %q, and is %q", before, after)
+	}
+	if now := runtime.NumGoroutine(); now > threads {
+		t.Errorf("there were %d goroutines, and are %d", threads, now)
+	}
+	if _, err := os.Lstat("/proc/nexus"); err == nil {
+		t.Error("its home exists")
 	}
 }
 

@@ -237,6 +237,35 @@ const maxLinks = 16
 // and may not be a moment later.
 func Real(path string) (string, error) { return realPath(path, maxLinks) }
 
+// Resolver is Real for many paths at one moment: it looks once at each directory that has
+// several of them, and at the way to it. The zero value is ready.
+type Resolver struct{ dirs map[string]string }
+
+// Real is Real. It may tell what was so when the Resolver was first asked.
+func (r *Resolver) Real(path string) (string, error) {
+	dir, base := filepath.Split(path)
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || base == "" {
+		return Real(path)
+	}
+	real, known := r.dirs[dir]
+	if !known {
+		var err error
+		if real, err = Real(dir); err != nil {
+			return "", err
+		}
+		if r.dirs == nil {
+			r.dirs = map[string]string{}
+		}
+		r.dirs[dir] = real
+	}
+	path = filepath.Join(real, base)
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink == 0 || errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	return Real(path)
+}
+
 func realPath(path string, links int) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if _, ok := errors.AsType[syscall.Errno](err); err != nil && !ok {

@@ -225,27 +225,26 @@ func Environment(environ []string) (*Config, error) {
 // for cwd is no project. It creates nothing, and refuses a home that is not its user's own
 // (package owned). An error about what a file says is a *FileError.
 func Load(environ []string, cwd string, extra ...string) (*Config, error) {
-	c, err := Environment(environ)
+	home, err := safefile.HomeOf(environ)
+	if err == nil {
+		err = safefile.CheckHome(home)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := safefile.CheckHome(string(c.Home)); err != nil {
-		return nil, err
-	}
-	if err := c.mergePersonal(c.personalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return c, c.mergeOthers(cwd, extra)
+	return LoadAs("", environ, cwd, extra...)
 }
 
-// LoadAs is Load with the file personal, which must exist, in the place of config.json
-// in the home: a server gives its agents a copy of what it has read.
+// LoadAs is Load for a home that the caller has checked. The file personal, unless it is "",
+// stands in the place of config.json in the home, and must exist: a server gives its agents a
+// copy of what it has read.
 func LoadAs(personal string, environ []string, cwd string, extra ...string) (*Config, error) {
 	c, err := Environment(environ)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mergePersonal(personal); err != nil {
+	err = c.mergePersonal(cmp.Or(personal, c.personalPath()))
+	if err != nil && (personal != "" || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
 	return c, c.mergeOthers(cwd, extra)
