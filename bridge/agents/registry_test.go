@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,6 +244,12 @@ func TestCheckSame(t *testing.T) {
 		}
 		if e == nil || e.Kind != api.KindAgentExists || e.Details != "agent trusted is there and differs in "+differs {
 			t.Errorf("%s: got %v, want a difference in %q", params, err, differs)
+			continue
+		}
+		// Only what changes that is suggested.
+		by := map[string]string{"limits": "(set_limits for limits)", "model, env": "(set_model for model)", "disable_tools": "(set_permissions for disable_tools)"}[differs]
+		if got := e.Suggestions[0]; by != "" && !strings.Contains(got, by) || differs == "env" && strings.Contains(got, "set_") {
+			t.Errorf("%s: suggested: %s", params, got)
 		}
 	}
 }

@@ -56,12 +56,33 @@ func (r *Registry) CheckSame(ctx context.Context, a *supervisor.Agent, given api
 		return &api.Error{
 			Kind: api.KindAgentExists, About: a.ID(), Details: fmt.Sprintf("agent %s is there and differs in %s", a.ID(), strings.Join(names, ", ")),
 			Suggestions: []string{
-				"Leave out what differs, change it by the agent's own methods (set_permissions for preset, set_limits for limits, set_cwd for cwd), or use another name.",
+				changeOf(names),
 				"If the agent is destroyed and created again, it continues its saved session: preset, paths and tools only narrow what was saved.",
 			},
 		}
 	}
 	return nil
+}
+
+// changes are the methods that change what create_agent can say of a new agent. What is not
+// among them stays.
+var changes = map[string]string{
+	"preset": "set_permissions", "disable_tools": "set_permissions", "allowed_write_paths": "set_permissions", "cwd": "set_cwd",
+	"model": "set_model", "provider": "set_model", "system_prompt": "set_system_prompt", "limits": "set_limits",
+}
+
+// changeOf says what to do about parameters that differ.
+func changeOf(names []string) string {
+	var by []string
+	for _, name := range names {
+		if method := changes[name]; method != "" {
+			by = append(by, method+" for "+name)
+		}
+	}
+	if by == nil {
+		return "Leave out what differs, or use another name."
+	}
+	return "Leave out what differs, change it by the agent's own methods (" + strings.Join(by, ", ") + "), or use another name."
 }
 
 // realPath is a path without links; the path itself where there is none.

@@ -161,12 +161,10 @@ var services = map[string]struct {
 	kind        api.ErrorKind
 	suggestions []string
 }{
-	protocol.RateLimited: {api.KindRateLimited, []string{"Wait a while, then send it again" + withNewID + ".", otherModel}},
-	protocol.Credentials: {api.KindCredentials, []string{"Give the server a key that the service takes, in its environment or in config.json, and start it again.", otherModel}},
-	protocol.Unreachable: {api.KindUnreachable, []string{"Send it again" + withNewID + " when the service answers.", otherModel}},
-	protocol.BudgetExceeded: {api.KindBudgetExceeded, []string{
-		"Raise the agent's limits.tokens with set_limits if the message names them; else see what the service's account allows.", otherModel,
-	}},
+	protocol.RateLimited:    {api.KindRateLimited, []string{"Wait a while, then send it again" + withNewID + ".", otherModel}},
+	protocol.Credentials:    {api.KindCredentials, []string{"Give the server a key that the service takes, in its environment or in config.json, and start it again.", otherModel}},
+	protocol.Unreachable:    {api.KindUnreachable, []string{"Send it again" + withNewID + " when the service answers.", otherModel}},
+	protocol.BudgetExceeded: {api.KindBudgetExceeded, []string{"See what the account at the service allows.", otherModel}},
 	protocol.ContentRefused: {api.KindContentRefused, []string{"Say it in other words, or begin a new conversation.", otherModel}},
 }
 
@@ -182,6 +180,9 @@ func ofChild(e *supervisor.ChildError) Error {
 		return Refuse(200, jsonrpc.CodeInternalError, e.Message, api.KindExecutionError, "", "Correct what the message names, then send it again.")
 	}
 	out := Refuse(200, api.Errors[s.kind].Code, e.Message, s.kind, "", slices.Clone(s.suggestions)...)
+	if s.kind == api.KindBudgetExceeded && strings.Contains(e.Message, "limits.tokens") { // the broker's words
+		out.Err.Data.RecoverySuggestions = []string{"Raise limits.tokens with set_limits."}
+	}
 	if out.Err.Data.RetryAfterS = e.RetryAfter.Seconds(); e.RetryAfter > 0 {
 		out.Err.Data.RecoverySuggestions[0] = fmt.Sprintf("Wait %.0f s, then send it again%s.", math.Ceil(e.RetryAfter.Seconds()), withNewID)
 	}

@@ -144,7 +144,10 @@ func (a *App) inVerbs(ran *cobra.Command, text string) string {
 var agentFirst = regexp.MustCompile(`^\S+ \[?AGENT\b`)
 
 // shapes are the parameters of methods that suggestions name without any.
-var shapes = map[string]string{"set_limits": `{"limits":{"NAME":N}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`}
+var shapes = map[string]string{
+	"set_limits": `{"limits":{"NAME":N}}`, "set_permissions": `{"preset":"PRESET"}`, "set_cwd": `{"cwd":"/DIR"}`, "set_model": `{"model":"MODEL"}`,
+	"set_system_prompt": `{"system_prompt":"TEXT"}`,
+}
 
 // aLimit matches a limit in a suggestion.
 var aLimit = regexp.MustCompile(`\blimits\.([a-z_]+)`)
