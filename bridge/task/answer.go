@@ -142,7 +142,8 @@ var (
 	ending  = regexp.MustCompile("^[\\s`~]*$")
 )
 
-// objects are the JSON objects that stand on lines of their own. A fence is no
+// objects are the JSON objects that stand on lines of their own, or if no line begins with one
+// the one that ends the reply. A fence is no
 // matter, as no string of JSON has a line break in it. problem says why the last
 // that looked like one is none, "" if there was nothing like that.
 func objects(reply string) (list []object, problem string) {
@@ -172,6 +173,12 @@ func objects(reply string) (list []object, problem string) {
 			list = append(list, object{raw: slices.Clone(raw), last: ending.Match(rest)})
 		}
 		_, text, _ = bytes.Cut(rest, []byte("\n"))
+	}
+	if i := bytes.IndexByte(text, '{'); list == nil && problem == "" && i >= 0 { // no line begins with one
+		decoder := jsontext.NewDecoder(bytes.NewBuffer(text[i:]))
+		if raw, err := decoder.ReadValue(); err == nil && ending.Match(text[i:][decoder.InputOffset():]) {
+			list = []object{{raw: slices.Clone(raw), last: true}}
+		}
 	}
 	return list, problem
 }
