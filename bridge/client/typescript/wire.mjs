@@ -273,7 +273,12 @@ export async function request(where, key, method, path, body, accept, limit) {
     const { proof = "" } = await health(socket, where, `/healthz?challenge=${nonce}&key=${digest(digest(key)).slice(0, 12)}`);
     const host = socket.remoteFamily === "IPv6" ? `[${socket.remoteAddress}]` : socket.remoteAddress;
     if (!proves(key, nonce, `${host}:${socket.remotePort}`, proof)) {
-      throw new ClientError("the server does not have this API key, which was not sent to it", { type: "SERVER_UNPROVED" });
+      throw new ClientError("the server does not have this API key, which was not sent to it", {
+        type: "SERVER_UNPROVED",
+        recoverySuggestions: [
+          "The key has ended (revoke_key, expires_s), was replaced, or is of another server: without it, and without NEXUS3_API_KEY, the key file of the home is used.",
+        ],
+      });
     }
     return await new Promise((resolve, reject) => {
       const headers = {

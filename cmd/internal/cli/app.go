@@ -161,6 +161,9 @@ func (a *App) errorJSON(err error, kind string) {
 // errors the suggestions say no more than the message.
 func (a *App) advise(ran *cobra.Command, err error) string {
 	text := err.Error()
+	if errors.Is(err, client.ErrUnproved) {
+		return text + "\n" + a.adviseKey()
+	}
 	e, ok := errors.AsType[*client.RPCError](err)
 	if !ok || e.Data.Type == string(api.KindInvalidParams) || e.Data.Type == string(api.KindExecutionError) {
 		return text
@@ -169,6 +172,19 @@ func (a *App) advise(ran *cobra.Command, err error) string {
 		text += "\n" + a.inVerbs(ran, suggestion)
 	}
 	return text
+}
+
+// adviseKey says what to do about a key that the server does not have.
+func (a *App) adviseKey() string {
+	const why = " has ended (revoke_key, expires_s), was replaced, or is of another server"
+	switch {
+	case a.apiKey != "":
+		return "The key of --api-key" + why + ". Without --api-key the server's own key file is used."
+	case slices.ContainsFunc(a.Environ, func(v string) bool { return strings.HasPrefix(v, "NEXUS3_API_KEY=") && v != "NEXUS3_API_KEY=" }):
+		return "The key of NEXUS3_API_KEY" + why + ". Without that variable the server's own key file is used."
+	default:
+		return "The key file of the home is of another server: name the home of the one that is meant by --home."
+	}
 }
 
 // self is how this program is called, as far as it matters which server is meant.

@@ -389,7 +389,10 @@ class Core:
         if ended or not keys.proves(key, nonce, connection.address, str(health.get("proof", ""))):
             raise ClientError(
                 "the server does not have this API key, which was not sent to it", type="SERVER_UNPROVED",
-                recovery_suggestions=["See what listens there with detect, and whose key this is."],
+                recovery_suggestions=[
+                    "The key has ended (revoke_key, expires_s), was replaced, or is of another server: "
+                    "without it, and without NEXUS3_API_KEY, the key file of the home is used."
+                ],
             )
 
 
