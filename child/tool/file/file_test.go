@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -380,8 +381,17 @@ func TestLinkedDirectory(t *testing.T) {
 
 func TestNoDirectory(t *testing.T) {
 	r := newRoom(t)
-	r.must(os.Remove(r.dir))
-	r.want("!list .: there is no such file or directory", "list_directory")
+	r.must(os.Rename(r.dir, r.dir+".old"))
+	gone := ": the working directory is gone: " + r.dir
+	r.want("!list ."+gone, "list_directory")
+	r.want("!read a"+gone, "read_file", "path", "a")
+	r.want("!write a"+gone, "write_file", "path", "a", "content", "x")
+	r.want("!write b/a"+gone, "write_file", "path", "b/a", "content", "x")
+	if _, err := os.Lstat(r.dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it was made anew: %v", err)
+	}
+	r.must(os.Rename(r.dir+".old", r.dir))
+	r.want("wrote 1 bytes to a (a new file)", "write_file", "path", "a", "content", "x")
 }
 
 func ExampleTools() {

@@ -98,6 +98,10 @@ func (s Space) find(attempt, asked string, write bool) (*place, error) {
 	if top == "" {
 		return nil, outside(asked)
 	}
+	if _, err := os.Lstat(s.Cwd); top == s.Cwd && errors.Is(err, fs.ErrNotExist) {
+		// It may come back: what is made in its place would hide that it has gone.
+		return nil, fmt.Errorf("%s %s: the working directory is gone: %s", attempt, asked, s.Cwd)
+	}
 	top = nearestDir(top) // it may be a file, or nothing yet
 	root, err := safefile.OpenRoot(top)
 	if err != nil {
