@@ -299,7 +299,8 @@ function told(e, limit) {
   if (e instanceof ClientError) return e;
   if (limit?.aborted && limit.reason?.name === "TimeoutError") {
     return new ClientError("the server did not answer in time", {
-      type: "CLIENT_TIMEOUT", details: "what was begun goes on: ask again with the same request_id", cause: e,
+      type: "CLIENT_TIMEOUT", cause: e,
+      recoverySuggestions: ["What was begun goes on: where the call has a request_id, ask again with the same one.", "Raise timeout."],
     });
   }
   if (limit?.aborted) return limit.reason;

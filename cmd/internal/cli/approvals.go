@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,6 +181,9 @@ func respond(ctx context.Context, a *App, c *client.Client, args []string, p api
 	}
 	for _, one := range all {
 		if one.RequestID == p.RequestID {
+			if p.Decision == protocol.AllowSession && !slices.Contains(one.Decisions, p.Decision) {
+				return fmt.Errorf("%s can be allowed once only: leave out --session", p.RequestID)
+			}
 			responded, err := client.Do(ctx, c, one.AgentID, api.RespondPermission, p)
 			return a.done(responded, err, "%s %s of %s\n", done, p.RequestID, one.AgentID)
 		}

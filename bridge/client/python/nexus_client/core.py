@@ -448,7 +448,7 @@ def _plain(error: Exception) -> ClientError:
     if isinstance(error, Late):
         return ClientError(
             "the server did not answer in time", type="CLIENT_TIMEOUT",
-            recovery_suggestions=["Ask again with the same request_id: what was begun goes on.", "Raise timeout."],
+            recovery_suggestions=["What was begun goes on: where the call has a request_id, ask again with the same one.", "Raise timeout."],
         )
     if isinstance(error, Strange):
         return ClientError("the answer is not a nexus server's", type="NOT_NEXUS", details=str(error))
